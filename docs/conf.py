@@ -1,0 +1,64 @@
+"""Configuration of the documentation."""
+
+import re
+import sys
+from pathlib import Path
+
+import skpmd
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "_ext"))
+
+project = "skpmd"
+author = "The skpmd developers"
+copyright = "2026, The skpmd developers"
+release = version = skpmd.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "numpydoc",
+    "sphinx_gallery.gen_gallery",
+    "benchmark_results",
+]
+exclude_patterns = ["_build", "auto_examples/GALLERY_HEADER.rst"]
+templates_path = ["_templates"]
+
+autosummary_generate = True
+autodoc_typehints = "none"
+# Members are listed by _templates/autosummary/class.rst, once.
+numpydoc_show_class_members = False
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"skpmd {release}"
+html_static_path = ["_static"]
+html_show_sourcelink = False
+html_theme_options = {
+    "show_prev_next": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "navigation_with_keys": False,
+}
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "auto_examples",
+    "filename_pattern": r"/plot_",
+    # Benchmarks are packages of their own, shown on the page "Benchmarks".
+    "ignore_pattern": r"__init__\.py|__main__\.py|benchmarks",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "show_memory": False,
+}
+
+
+def unlink_inherited_references(app, what, name, obj, options, lines):
+    """Make plain text of references to labels that only scikit-learn's own site has."""
+    if getattr(obj, "__module__", None) and obj.__module__.startswith("sklearn."):
+        lines[:] = [re.sub(r":ref:`([^`<]+?) *<[^>]+>`", r"\1", line) for line in lines]
+
+
+def setup(app):
+    """Connect the hook above."""
+    app.connect("autodoc-process-docstring", unlink_inherited_references, priority=900)

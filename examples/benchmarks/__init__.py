@@ -1,0 +1,1 @@
+"""Benchmarks of skpmd: run one with ``python -m examples.benchmarks NAME``."""

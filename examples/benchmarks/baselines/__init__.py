@@ -1,0 +1,1 @@
+"""Other people's methods and exact computations that the studies compare skpmd with."""

@@ -1,0 +1,113 @@
+"""Data sets of the benchmarks: real ones read from ``--data DIR``, quick stand-ins made here.
+
+The files in ``DIR`` are NumPy archives: ``keel_*.npz`` with ``X`` and ``y``, ``mnist.npz`` with
+``X_train``, ``y_train``, ``X_test`` and ``y_test``.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+KEEL = ("keel_pima", "keel_wdbc", "keel_german", "keel_spambase")
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Standardised features and 0/1 labels, with a test part where the source has one."""
+
+    name: str
+    X: np.ndarray
+    y: np.ndarray
+    X_test: np.ndarray | None = None
+    y_test: np.ndarray | None = None
+
+
+def standardised(X, X_test=None):
+    """Return ``(X - mean) / sd`` in float64, mean and sd (ddof=0) taken over the training rows.
+
+    Constant columns are divided by one, so they become zero. The test rows are shifted and
+    scaled with the training numbers.
+    """
+    X = np.asarray(X, dtype=np.float64)
+    mean, scale = X.mean(axis=0), X.std(axis=0)
+    scale[scale == 0.0] = 1.0
+    if X_test is None:
+        return (X - mean) / scale, None
+    return (X - mean) / scale, (np.asarray(X_test, dtype=np.float64) - mean) / scale
+
+
+def principal_axes(X, n_components=50):
+    """Return the mean and the leading eigenvectors (features, n_components) of the covariance.
+
+    The sign of each axis is fixed by making its entry of largest size positive, so that the
+    features do not depend on the linear algebra library.
+    """
+    X = np.asarray(X, dtype=np.float64)
+    mean = X.mean(axis=0)
+    centred = X - mean
+    _, vectors = np.linalg.eigh(centred.T @ centred)
+    axes = vectors[:, ::-1][:, :n_components]
+    largest = axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])]
+    return mean, axes * np.sign(largest)
+
+
+def load_mnist_images(data_dir):
+    """Return the pixels (float64, 0 to 1) and labels (1 for an 8, 0 for a 6) of train and test."""
+    with np.load(_existing(data_dir, "mnist")) as archive:
+        parts = []
+        for part in ("train", "test"):
+            digits = archive[f"y_{part}"]
+            chosen = (digits == 8) | (digits == 6)
+            parts.append(archive[f"X_{part}"][chosen].astype(np.float64) / 255.0)
+            parts.append((digits[chosen] == 8).astype(np.int64))
+    return tuple(parts)
+
+
+def load(name, data_dir):
+    """Load one data set by name.
+
+    ``keel_*``: all rows are training rows, features standardised (`standardised`), labels as
+    shipped (0/1). ``mnist86``: digits 8 (label 1) and 6 (label 0), pixels divided by 255,
+    projected on the 50 leading principal axes of the 11,769 training images (`principal_axes`),
+    then standardised with the training mean and sd; the 1,932 test images likewise.
+    """
+    if name == "mnist86":
+        images, y, test_images, y_test = load_mnist_images(data_dir)
+        mean, axes = principal_axes(images)
+        X, X_test = standardised((images - mean) @ axes, (test_images - mean) @ axes)
+        return Dataset(name, X, y, X_test, y_test)
+    with np.load(_existing(data_dir, name)) as archive:
+        X, _ = standardised(archive["X"])
+        return Dataset(name, X, archive["y"].astype(np.int64))
+
+
+def breast_cancer():
+    """Return scikit-learn's bundled table, standardised, every fourth row kept for the test."""
+    from sklearn.datasets import load_breast_cancer
+
+    X, y = load_breast_cancer(return_X_y=True)
+    held_out = np.arange(len(y)) % 4 == 3
+    train, test = standardised(X[~held_out], X[held_out])
+    return Dataset("breast_cancer", train, y[~held_out], test, y[held_out])
+
+
+def generated(n_train=30_000, n_test=2_000, n_features=50, seed=0):
+    """Return correlated normal features, standardised, and labels from a logistic model."""
+    rng = np.random.default_rng(seed)
+    n_rows = n_train + n_test
+    mixing = np.eye(n_features) + 0.1 * rng.standard_normal((n_features, n_features))
+    X = rng.standard_normal((n_rows, n_features)) @ mixing
+    logits = X @ rng.normal(0.0, 0.3, n_features) + 0.2
+    y = (rng.random(n_rows) < 1.0 / (1.0 + np.exp(-logits))).astype(np.int64)
+    train, test = standardised(X[:n_train], X[n_train:])
+    return Dataset("generated", train, y[:n_train], test, y[n_train:])
+
+
+def _existing(data_dir, name):
+    if data_dir is None:
+        raise SystemExit(f"{name} is read from a folder: pass --data DIR, or use --quick.")
+    path = Path(data_dir) / f"{name}.npz"
+    if not path.exists():
+        raise SystemExit(f"There is no {path.name} in the folder given with --data.")
+    return path

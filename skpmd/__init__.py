@@ -1,0 +1,15 @@
+"""Bayesian estimators for scikit-learn, fitted by particle mirror descent."""
+
+from skpmd._show_versions import show_versions
+from skpmd.custom import ParticleMirrorDescent
+from skpmd.logistic import BayesianLogisticRegressionPMD
+from skpmd.posterior import Posterior
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "BayesianLogisticRegressionPMD",
+    "ParticleMirrorDescent",
+    "Posterior",
+    "show_versions",
+]

@@ -1,0 +1,205 @@
+"""The one loop of stochastic mirror steps that stands behind every estimator's fit."""
+
+from numbers import Integral, Real
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from skpmd._progress import progress
+from skpmd.engine import schedules
+from skpmd.engine.average import include
+from skpmd.engine.bandwidth import BANDWIDTH_RULES
+from skpmd.engine.cloud import Cloud
+from skpmd.engine.kde import KERNELS
+from skpmd.engine.mirror import Settings, rejuvenate, step
+from skpmd.engine.polish import polish
+from skpmd.engine.resampling import SCHEMES
+
+LOOP_CONSTRAINTS = {
+    "n_particles": [Interval(Integral, 2, None, closed="left")],
+    "max_iter": [Interval(Integral, 1, None, closed="left")],
+    "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+    "step_schedule": [StrOptions({"power", "rows", "theorem6"})],
+    "step_size": [Interval(Real, 0, None, closed="neither")],
+    "step_offset": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
+    "step_decay": [Interval(Real, 0, None, closed="left")],
+    "step_constant": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
+    "sampling": [StrOptions({"epoch", "replacement"})],
+    "rejuvenation": [StrOptions({"ess", "always", "never"})],
+    "ess_threshold": [Interval(Real, 0, 1, closed="left")],
+    "max_splits": [Interval(Integral, 0, None, closed="left")],
+    "resampling": [StrOptions(set(SCHEMES))],
+    "bandwidth": [StrOptions(set(BANDWIDTH_RULES)), Interval(Real, 0, None, closed="neither")],
+    "bandwidth_factor": [Interval(Real, 0, None, closed="neither")],
+    "smoothness": [Interval(Real, 0, None, closed="neither")],
+    "kernel": [StrOptions(set(KERNELS))],
+    "shrinkage": ["boolean"],
+    "particle_growth": [None, StrOptions({"theorem"}), Interval(Real, 0, None, closed="neither")],
+    "max_particles": [None, Interval(Integral, 2, None, closed="left")],
+    "final_particles": [None, Interval(Integral, 2, None, closed="left")],
+    "average": ["boolean"],
+    "polish": ["boolean"],
+    "temperature": [Interval(Real, 0, None, closed="neither")],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
+
+
+class Options(NamedTuple):
+    """Parameters of the loop, with the defaults of whatever an estimator does not expose."""
+
+    n_particles: int = 1000
+    max_iter: int = 5
+    batch_size: int | str = "auto"
+    step_schedule: str = "power"
+    step_size: float = 1.0
+    step_offset: float | str = "auto"
+    step_decay: float = 1.0
+    step_constant: float | str = "auto"
+    sampling: str = "epoch"
+    rejuvenation: str = "ess"
+    ess_threshold: float = 0.5
+    max_splits: int = 100
+    resampling: str = "systematic"
+    bandwidth: float | str = "loo"
+    bandwidth_factor: float = 1.0
+    smoothness: float = 1.0
+    kernel: str = "gaussian"
+    shrinkage: bool = True
+    particle_growth: float | str | None = None
+    max_particles: int | None = None
+    final_particles: int | None = None
+    average: bool = False
+    polish: bool = True
+    temperature: float = 1.0
+    verbose: int | bool = 0
+
+    @classmethod
+    def of(cls, estimator):
+        """Options of an estimator: its parameters of the same names."""
+        params = estimator.get_params(deep=False)
+        options = cls(**{name: params[name] for name in cls._fields if name in params})
+        options._check()
+        return options
+
+    def settings(self):
+        """The part of the options that a single step needs."""
+        return Settings(*(getattr(self, name) for name in Settings._fields))
+
+    def _check(self):
+        """What one parameter at a time cannot say."""
+        if self.shrinkage and not isinstance(self.bandwidth, str) and self.bandwidth > 1:
+            raise ValueError(
+                f"bandwidth must be at most 1 with shrinkage=True (at 1 the kernel density "
+                f"estimate is one Gaussian); got {self.bandwidth!r}. Lower it or set "
+                f"shrinkage=False."
+            )
+        if self.final_particles is not None and self.rejuvenation == "never":
+            raise ValueError(
+                "final_particles needs a last rejuvenation, and rejuvenation='never' has none; "
+                "raise n_particles instead."
+            )
+        if self.particle_growth is not None and self.rejuvenation == "never":
+            raise ValueError(
+                "particle_growth needs rejuvenation='ess' or 'always': particles that are never "
+                "redrawn cannot change in number."
+            )
+
+
+class Outcome(NamedTuple):
+    """What the loop leaves behind: the cloud, a record of each step, and whether it was weighed."""
+
+    cloud: Cloud
+    infos: list
+    polished: bool
+
+
+def run(model, rows, start, options, rng):
+    """Stochastic mirror steps over passes through the data, then the polish step.
+
+    Parameters
+    ----------
+    model : Model
+        See `skpmd.models.base`.
+    rows : Rows
+        The data.
+    start : Cloud
+        q before the first step, r = 0.
+    options : Options
+        Parameters.
+    rng : numpy.random.Generator
+        Source of all randomness.
+
+    Returns
+    -------
+    Outcome
+        Final cloud and record.
+    """
+    settings = options.settings()
+    schedule = _schedule(model, rows, start, options)
+    cloud, infos, average = start, [], None
+    power = 1.0 / options.temperature
+    d = cloud.theta.shape[1]
+    seen = 0.0
+    with progress(options.max_iter * rows.n_batches, options.verbose) as bar:
+        for iteration in range(options.max_iter):
+            last_pass = iteration == options.max_iter - 1
+            if last_pass and options.final_particles and not options.polish:
+                # Section 3.3: kernel density estimates first, then many fixed particles.
+                cloud, _ = rejuvenate(cloud, model, settings, rng, options.final_particles)
+                settings = settings._replace(rejuvenation="never")
+            for batch in rows.one_pass(options.sampling, rng):
+                t = len(infos) + 1
+                size = batch.weight.sum()
+                seen += size
+                m = _n_particles(options, t, d)
+                gamma = schedules.step_size(schedule, t, size, seen, len(cloud.theta), d)
+                b = power * gamma * rows.total / size
+                cloud, info = step(cloud, model, (batch,), gamma, b, settings, rng, m)
+                infos.append(info)
+                if options.average:
+                    average = include(average, cloud, gamma, options.resampling, rng)
+                bar.update(info)
+    if average is not None:
+        cloud = _as_cloud(average, cloud, model)
+    if options.polish:
+        m = options.final_particles or len(cloud.theta)
+        cloud, last = polish(cloud, model, rows.whole(), power, settings, rng, m)
+        infos += last
+    return Outcome(cloud, infos, options.polish)
+
+
+def _schedule(model, rows, start, options):
+    offset = rows.n_batches if options.step_offset == "auto" else options.step_offset
+    constant = options.step_constant
+    if constant == "auto":
+        constant = np.inf
+        if options.step_schedule == "theorem6":
+            power = 1.0 / options.temperature
+            constant = schedules.theorem6_constant(start, model, rows.whole(), power)
+    return schedules.StepSchedule(
+        options.step_schedule,
+        options.step_size,
+        offset,
+        options.step_decay,
+        constant,
+        options.smoothness,
+    )
+
+
+def _n_particles(options, t, d):
+    ceiling = options.max_particles or 10 * options.n_particles
+    return schedules.n_particles_at(
+        t, options.n_particles, options.particle_growth, ceiling, d, options.smoothness
+    )
+
+
+def _as_cloud(average, cloud, model):
+    """The averaged iterate as a cloud of equal weights; its density is not known (nan)."""
+    m = len(average.theta)
+    block = model.prior_block(average.theta)
+    if block.shape[1]:
+        raise ValueError("average=True is not available for models with a closed-form block.")
+    unknown = np.full(m, np.nan)
+    return Cloud(average.theta, np.zeros(m), unknown, unknown, block)

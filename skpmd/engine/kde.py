@@ -1,0 +1,159 @@
+"""Rejuvenation: a weighted kernel density estimate with shrinkage, to draw from and to evaluate.
+
+Centres move towards the weighted mean and the kernels are as wide as what that takes from the
+covariance (Liu and West 2001): with whitened kernel covariance H, centres are multiplied by
+(I - H)^(1/2), so the estimate has the mean and the covariance of the cloud at every bandwidth.
+At H = I it is one Gaussian (or one Epanechnikov bump).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.special import gammaln
+
+from skpmd.engine.bandwidth import kernel_covariance, shrink_matrix, squared_distances
+from skpmd.engine.cloud import log_sum_exp, moments
+from skpmd.engine.resampling import resample
+
+KERNELS = ("gaussian", "epanechnikov")
+_CHUNK = 1 << 18  # pairwise values held at once
+
+
+class KDE(NamedTuple):
+    """A weighted kernel density estimate, theta = mean + factor @ z.
+
+    The coordinates z are whitened, turned to the axes of the kernel and divided by its width, so
+    that every kernel has covariance I in them.
+
+    Attributes
+    ----------
+    centres : ndarray of shape (m, d)
+        Kernel centres in z, already shrunk.
+    log_weights : ndarray of shape (m,)
+        Normalised log weights of the centres.
+    mean : ndarray of shape (d,)
+        Weighted mean of the cloud.
+    factor : ndarray of shape (d, d)
+        Square root of the kernels' covariance in theta.
+    bandwidth : float
+        Geometric mean over axes of the kernel's width relative to the cloud's.
+    kernel : {"gaussian", "epanechnikov"}
+        Kernel.
+    """
+
+    centres: np.ndarray
+    log_weights: np.ndarray
+    mean: np.ndarray
+    factor: np.ndarray
+    bandwidth: float
+    kernel: str
+
+
+def fit(
+    theta,
+    log_ratio,
+    *,
+    bandwidth="loo",
+    factor=1.0,
+    smoothness=1.0,
+    kernel="gaussian",
+    shrinkage=True,
+):
+    """Fit the estimate to a weighted cloud.
+
+    Parameters
+    ----------
+    theta : ndarray of shape (m, d)
+        Particles.
+    log_ratio : ndarray of shape (m,)
+        Log weights, up to a constant.
+    bandwidth, factor, smoothness
+        See `skpmd.engine.bandwidth.kernel_covariance`.
+    kernel : {"gaussian", "epanechnikov"}
+        Epanechnikov has the compact support that Theorem 6 assumes. Both are scaled to the
+        kernel covariance, at which they are interchangeable to about 1 % of bandwidth (their
+        canonical bandwidths; Wand and Jones 1995, section 2.7).
+    shrinkage : bool
+        Without it the estimate is wider than the cloud, as in the published algorithm.
+
+    Returns
+    -------
+    KDE
+        The estimate.
+    """
+    alive = log_ratio > -np.inf
+    theta, log_ratio = theta[alive], log_ratio[alive]
+    mean, cov = moments(theta, log_ratio)
+    chol = _cholesky(cov)
+    white = solve_triangular(chol, (theta - mean).T, lower=True).T
+    log_w = log_ratio - log_sum_exp(log_ratio)
+    covariance = kernel_covariance(white, log_w, bandwidth, factor, smoothness, shrinkage)
+    values, vectors = np.linalg.eigh(covariance)
+    width = np.sqrt(values)
+    centres = white @ shrink_matrix(covariance, shrinkage) @ vectors / width
+    return KDE(
+        np.ascontiguousarray(centres),
+        log_w,
+        mean,
+        chol @ vectors * width,
+        float(np.exp(np.log(width).mean())),
+        kernel,
+    )
+
+
+def sample(kde, n, scheme, rng):
+    """Draw n points; returns (points of shape (n, d), index of each point's centre)."""
+    ancestors = resample(scheme, np.exp(kde.log_weights), n, rng)
+    d = len(kde.mean)
+    noise = rng.standard_normal((n, d))
+    if kde.kernel == "epanechnikov":
+        # Radius squared / (d + 4) ~ Beta(d / 2, 2): density proportional to 1 - radius^2.
+        radius = np.sqrt((d + 4) * rng.beta(d / 2, 2.0, n))
+        noise *= (radius / np.linalg.norm(noise, axis=1))[:, None]
+    return kde.mean + (kde.centres[ancestors] + noise) @ kde.factor.T, ancestors
+
+
+def log_density(kde, theta):
+    """Log density of the estimate at each row of theta, shape (n,)."""
+    points = np.linalg.solve(kde.factor, (theta - kde.mean).T).T
+    log_det = np.linalg.slogdet(kde.factor)[1]
+    if not kde.centres.any():  # full shrinkage: every kernel is the same one
+        return _log_kernel(np.einsum("ij,ij->i", points, points), kde) - log_det
+    out = np.empty(len(points))
+    step = max(1, _CHUNK // len(kde.centres))
+    for start in range(0, len(points), step):
+        rows = slice(start, start + step)
+        table = _log_kernel(squared_distances(points[rows], kde.centres), kde)
+        table += kde.log_weights
+        top = table.max(axis=1)
+        top[top == -np.inf] = 0.0
+        table -= top[:, None]
+        np.exp(table, out=table)
+        with np.errstate(divide="ignore"):
+            out[rows] = np.log(table.sum(axis=1)) + top
+    return out - log_det
+
+
+def _cholesky(cov):
+    """Cholesky factor of a covariance that may be singular (fewer live particles than axes)."""
+    scale = np.sqrt(np.maximum(np.diag(cov), np.finfo(float).tiny))
+    correlation = cov / np.outer(scale, scale)
+    jitter = 0.0
+    while True:
+        try:
+            return scale[:, None] * np.linalg.cholesky(correlation + jitter * np.eye(len(cov)))
+        except np.linalg.LinAlgError:
+            jitter = max(1e-10, 10.0 * jitter)
+
+
+def _log_kernel(squared, kde):
+    """Log of the d-dimensional kernel of covariance I at squared distances."""
+    d = len(kde.mean)
+    if kde.kernel == "gaussian":
+        return -0.5 * squared - 0.5 * d * np.log(2 * np.pi)
+    support = d + 4  # squared radius at which the covariance is I
+    log_volume = 0.5 * d * np.log(np.pi * support) - gammaln(0.5 * d + 1)
+    with np.errstate(divide="ignore"):
+        inside = np.log(np.maximum(1.0 - squared / support, 0.0))
+    return np.log(0.5 * (d + 2)) - log_volume + inside

@@ -1,0 +1,243 @@
+"""One mirror descent step on a cloud, in full or split by the effective sample size.
+
+The stochastic mirror step of Dai et al. 2016 (eq. 2), q+ = q^(1-gamma) p^gamma L^(gamma s), the
+sequential Bayes rule, forgetting and the final reweighting on all data are one linear form with
+two coefficients in terms of the log ratio r = log q - log pi:
+
+    r+ = (1 - a) r + a (log p - log pi) + b * log-likelihood of the batch
+
+A mirror step has (a, b) = (gamma, gamma N / B), a stream (0, 1), a polish step (1, 1).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skpmd.engine import kde
+from skpmd.engine.cloud import Cloud, effective_sample_size, weights
+
+
+class Settings(NamedTuple):
+    """What a step needs to know beside the model; see `ParticleMirrorDescent` for each meaning."""
+
+    rejuvenation: str = "ess"
+    ess_threshold: float = 0.5
+    max_splits: int = 100
+    resampling: str = "systematic"
+    bandwidth: float | str = "loo"
+    bandwidth_factor: float = 1.0
+    smoothness: float = 1.0
+    kernel: str = "gaussian"
+    shrinkage: bool = True
+
+
+class StepInfo(NamedTuple):
+    """What happened in one step; reported, never read back by the engine.
+
+    Attributes
+    ----------
+    a, b : float
+        The coefficients asked for.
+    fraction : float
+        f of the first segment: 1 unless the guard split the step.
+    splits : int
+        How often the guard split the step.
+    split_bound_hit : bool
+        Whether the bound on splits was reached and the rest was taken in one go.
+    rejuvenations : int
+        How often the cloud was redrawn.
+    bandwidth : float
+        h of the last rejuvenation in the step, nan without one.
+    ess : float
+        Effective sample size after the step.
+    n_particles : int
+        Size of the cloud after the step.
+    """
+
+    a: float
+    b: float
+    fraction: float
+    splits: int
+    split_bound_hit: bool
+    rejuvenations: int
+    bandwidth: float
+    ess: float
+    n_particles: int
+
+
+def step(cloud, model, batches, a, b, settings, rng, n_particles=None):
+    """Move q by one step of coefficients (a, b) on some data.
+
+    Parameters
+    ----------
+    cloud : Cloud
+        q before the step.
+    model : Model
+        See `skpmd.models.base.Model`.
+    batches : sequence of Batch
+        Rows of data, summed over: one minibatch, or all data in pieces that fit in memory.
+    a, b : float
+        Coefficients on the prior part and on the batch's log-likelihood.
+    settings : Settings
+        Guard and rejuvenation.
+    rng : numpy.random.Generator
+        Source of all randomness.
+    n_particles : int, optional
+        Size of the cloud from the next rejuvenation on; default: as it is.
+
+    Returns
+    -------
+    cloud : Cloud
+        q after the step.
+    info : StepInfo
+        What happened.
+    """
+    asked, first = (a, b), None
+    splits = rejuvenations = 0
+    bandwidth, bound_hit = np.nan, False
+    redraw = _wants_redraw(cloud, settings)
+    while True:
+        if redraw:
+            cloud, bandwidth = rejuvenate(cloud, model, settings, rng, n_particles)
+            rejuvenations += 1
+        path = _path(cloud, model, batches, a, b)
+        fraction = 1.0
+        if settings.rejuvenation != "never":
+            fraction = _fraction(path, settings.ess_threshold)
+        if fraction < 1.0 and splits == settings.max_splits:
+            fraction, bound_hit = 1.0, True
+        first = fraction if first is None else first
+        log_ratio, block = path(fraction)
+        cloud = cloud._replace(log_ratio=log_ratio, block=block)
+        if fraction == 1.0:
+            break
+        a, b = remainder(a, b, fraction)
+        splits += 1
+        redraw = True
+    ess = effective_sample_size(cloud.log_ratio)
+    info = StepInfo(
+        *asked, first, splits, bound_hit, rejuvenations, bandwidth, ess, len(cloud.theta)
+    )
+    return cloud, info
+
+
+def remainder(a, b, fraction):
+    """Coefficients of what is left of a step (a, b) after taking a fraction f < 1 of it.
+
+    Taking (f a, f b) and then the remainder equals the whole step: the factors (1 - a) multiply,
+    so a' = a (1 - f) / (1 - f a) and b' = b (1 - f) / (1 - f a). A polish step (a = 1) stays whole.
+    """
+    shrink = (1.0 - fraction) / (1.0 - fraction * a)
+    return a * shrink, b * shrink
+
+
+def rejuvenate(cloud, model, settings, rng, n_particles=None):
+    """Redraw the cloud from the kernel density estimate of q, which becomes the new pi (r = 0).
+
+    Returns the new cloud and the bandwidth. This is the paper's strategy 2 (eq. 6) with the
+    covariance kept by shrinkage.
+    """
+    estimate = kde.fit(
+        cloud.theta,
+        cloud.log_ratio,
+        bandwidth=settings.bandwidth,
+        factor=settings.bandwidth_factor,
+        smoothness=settings.smoothness,
+        kernel=settings.kernel,
+        shrinkage=settings.shrinkage,
+    )
+    n = len(cloud.theta) if n_particles is None else n_particles
+    alive = np.flatnonzero(cloud.log_ratio > -np.inf)
+    theta, ancestors = kde.sample(estimate, n, settings.resampling, rng)
+    ancestors = alive[ancestors]
+    block = model.move_block(cloud.theta[ancestors], cloud.block[ancestors], theta)
+    moved = Cloud(
+        theta, np.zeros(n), kde.log_density(estimate, theta), model.log_prior(theta), block
+    )
+    return moved, estimate.bandwidth
+
+
+def log_likelihood(model, theta, batches):
+    """Log-likelihood of all rows of the batches for each particle, shape (m,)."""
+    return sum(model.log_likelihood(theta, batch) for batch in batches)
+
+
+def _wants_redraw(cloud, settings):
+    if settings.rejuvenation == "always":
+        return bool(cloud.log_ratio.any())  # a cloud at r = 0 is already a fresh draw
+    if settings.rejuvenation == "never":
+        return False
+    return effective_sample_size(cloud.log_ratio) < settings.ess_threshold * len(cloud.theta)
+
+
+def _path(cloud, model, batches, a, b):
+    """The step as a path f -> (log ratio, block) for f in (0, 1], data visited once.
+
+    With a closed-form block of natural parameters eta the integral over zeta adds
+    A(eta+) - (1 - a) A(eta) - a A(eta_prior), A the log-partition function; it is not linear in
+    f, so it is evaluated anew at each f.
+    """
+    drift = a * (cloud.log_prior - cloud.log_pi) + b * log_likelihood(model, cloud.theta, batches)
+    if np.isnan(drift).any() or (drift == np.inf).any():
+        raise FloatingPointError(
+            "log_likelihood or log_prior returned nan or +inf for some particles; "
+            "return -inf where a parameter is impossible."
+        )
+    if not cloud.block.shape[1]:
+        return lambda f: (_mix(cloud.log_ratio, drift, f, a), cloud.block)
+    prior = model.prior_block(cloud.theta)
+    statistics = sum(model.statistics(cloud.theta, batch) for batch in batches)
+    partition, partition_prior = model.log_partition(cloud.block), model.log_partition(prior)
+
+    def path(f):
+        block = (1.0 - f * a) * cloud.block + f * (a * prior + b * statistics)
+        gain = model.log_partition(block) - (1.0 - f * a) * partition - f * a * partition_prior
+        return _mix(cloud.log_ratio, drift, f, a) + gain, block
+
+    return path
+
+
+def _mix(log_ratio, drift, f, a):
+    keep = 1.0 - f * a
+    # At a whole step of a = 1 the past is forgotten even where it was -inf (0 * inf is nan).
+    return keep * log_ratio + f * drift if keep > 0.0 else f * drift
+
+
+def _fraction(path, threshold):
+    """Largest f in (0, 1] such that the effective sample size along the path stays above a share.
+
+    The whole step is tried first. Otherwise the ESS need not be monotone along the path, so the
+    first crossing is bracketed by small growing steps and then bisected.
+    """
+    probe, alive = _first_probe(path)
+    ess_floor = threshold * alive  # particles outside the support are no loss that a split mends
+
+    def enough(f):
+        return effective_sample_size(path(f)[0]) >= ess_floor
+
+    if enough(1.0):
+        return 1.0
+    low, high = 0.0, probe
+    while high < 1.0 and enough(high):
+        low, high = high, 1.3 * high
+    high = min(high, 1.0)
+    for _ in range(20):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if enough(middle) else (low, middle)
+    return low if low > 0.0 else high
+
+
+def _first_probe(path):
+    """An f at which log weights have moved by about 0.1 nats, and how many particles are alive."""
+    f = 1e-9
+    near, far = path(f)[0], path(2 * f)[0]
+    alive = np.isfinite(near)
+    if not alive.any():
+        raise FloatingPointError(
+            "Every particle has zero posterior density: sample_prior draws outside the support "
+            "of the likelihood, or n_particles is too small to find it."
+        )
+    w = weights(near[alive])
+    change = far[alive] - near[alive]
+    spread = np.sqrt(w @ (change - w @ change) ** 2)
+    return min(0.5, f * max(1.0, 0.1 / max(spread, 1e-300))), alive.sum()

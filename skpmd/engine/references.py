@@ -1,0 +1,216 @@
+"""Importance sampling from several references at once: the polish step with a chosen pi.
+
+References (Laplace, Gaussian mirror, skewed versions of both, Student tails) are mixed, never
+chosen between: all draws of all rounds are weighted by the one mixture they came from (deterministic
+mixture weights, Owen and Zhou 2000; adaptive rounds, Cornuet et al. 2012). That mixture is pi,
+and the step on it has a = b = 1, so log-mean-exp of r estimates the log evidence.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import lu_factor, lu_solve
+from scipy.special import gammaln
+
+from skpmd.engine.cloud import Cloud, effective_sample_size, moments, weights
+
+_FLOOR = 0.05  # least share of any reference: what bounds the weights where others are thin
+
+
+class Reference(NamedTuple):
+    """theta = mean + factor @ u with u_j = skewed and scaled z_j, z standard normal or Student.
+
+    The axes listed in ``axes`` are skewed by the sinh-arcsinh map of Jones and Pewsey (2009),
+    u = scale * (sinh(arcsinh(z) + epsilon) - centre) / spread, with centre and spread such that u
+    has mean 0 and standard deviation ``scale``. Its inverse and its Jacobian are closed forms.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (d,)
+        Mean.
+    factor : ndarray of shape (d, d)
+        Any square root of the covariance.
+    df : float
+        Degrees of freedom of the tails; inf for normal ones.
+    axes : ndarray of shape (s,), int
+        Columns of ``factor`` along which the reference is skewed.
+    epsilon, scale, centre, spread : ndarray of shape (s,)
+        The map of each of them.
+    """
+
+    mean: np.ndarray
+    factor: np.ndarray
+    df: float = np.inf
+    axes: np.ndarray = np.empty(0, dtype=int)
+    epsilon: np.ndarray = np.empty(0)
+    scale: np.ndarray = np.empty(0)
+    centre: np.ndarray = np.empty(0)
+    spread: np.ndarray = np.empty(0)
+
+
+class Weighing(NamedTuple):
+    """Outcome of `weigh`.
+
+    Attributes
+    ----------
+    cloud : Cloud
+        All draws with r = log joint - log pi, pi the mixture over all rounds.
+    pair : ndarray of shape (m,), int
+        Label of each draw's antithetic pair.
+    source : ndarray of shape (m,), int
+        Index of the reference that each draw came from.
+    rounds : list of float
+        Effective sample size after each round.
+    """
+
+    cloud: Cloud
+    pair: np.ndarray
+    source: np.ndarray
+    rounds: list
+
+
+def draw(reference, n, rng):
+    """Draw n points (n even) as antithetic pairs z, -z; pairs are neighbours."""
+    d = len(reference.mean)
+    z = rng.standard_normal((n // 2, d))
+    if np.isfinite(reference.df):
+        z /= np.sqrt(rng.chisquare(reference.df, n // 2) / reference.df)[:, None]
+    z = np.stack([z, -z], axis=1).reshape(n, d)
+    axes = reference.axes
+    skewed = np.sinh(np.arcsinh(z[:, axes]) + reference.epsilon)
+    z[:, axes] = reference.scale * (skewed - reference.centre) / reference.spread
+    return reference.mean + z @ reference.factor.T
+
+
+def log_density(reference, theta):
+    """Log density of a reference at each row of theta, shape (n,)."""
+    d = len(reference.mean)
+    lu = lu_factor(reference.factor)
+    z = lu_solve(lu, (theta - reference.mean).T).T
+    axes = reference.axes
+    raw = z[:, axes] / reference.scale * reference.spread + reference.centre
+    z[:, axes] = np.sinh(np.arcsinh(raw) - reference.epsilon)
+    log_jacobian = 0.5 * (np.log1p(z[:, axes] ** 2) - np.log1p(raw**2)).sum(axis=1)
+    log_jacobian += np.log(reference.spread / reference.scale).sum()
+    log_jacobian -= np.log(np.abs(np.diag(lu[0]))).sum()
+    squared = np.einsum("ij,ij->i", z, z)
+    df = reference.df
+    if not np.isfinite(df):
+        return log_jacobian - 0.5 * squared - 0.5 * d * np.log(2 * np.pi)
+    normaliser = gammaln(0.5 * (df + d)) - gammaln(0.5 * df) - 0.5 * d * np.log(df * np.pi)
+    return log_jacobian + normaliser - 0.5 * (df + d) * np.log1p(squared / df)
+
+
+def draw_mixture(references, shares, n, rng):
+    """n draws from a mixture of references with its log density: (theta, log density)."""
+    counts = _even_counts(np.asarray(shares, dtype=float), n)
+    theta = np.concatenate([draw(ref, k, rng) for ref, k in zip(references, counts, strict=True)])
+    return theta, _log_mixture(_log_densities(references, theta), counts)
+
+
+def weigh(references, shares, log_prior, log_likelihood, n, max_rounds, target, rng):
+    """Draw from a mixture of references and weigh by the posterior, in adaptive rounds.
+
+    Parameters
+    ----------
+    references : list of Reference
+        Components of the mixture.
+    shares : ndarray of shape (len(references),)
+        Their shares in the first round.
+    log_prior, log_likelihood : callable
+        theta of shape (m, d) -> (m,); the likelihood on all data, with its power.
+    n : int
+        Draws per round.
+    max_rounds : int
+        Bound on rounds.
+    target : float
+        Rounds stop when the effective sample size reaches this.
+    rng : numpy.random.Generator
+        Source of the draws.
+
+    Returns
+    -------
+    Weighing
+        The weighted cloud and how it came about.
+    """
+    shares = np.asarray(shares, dtype=float)
+    theta, prior, likelihood, source = [], [], [], []
+    counts = np.zeros(len(references))
+    rounds = []
+    while True:
+        take = _even_counts(shares, n)
+        new = np.concatenate([draw(ref, k, rng) for ref, k in zip(references, take, strict=True)])
+        theta.append(new)
+        source.append(np.repeat(np.arange(len(references)), take))
+        prior.append(log_prior(new))
+        likelihood.append(log_likelihood(new))
+        counts += take
+        cloud, table = _weighted_cloud(theta, prior, likelihood, references, counts)
+        rounds.append(effective_sample_size(cloud.log_ratio))
+        if rounds[-1] >= target or len(rounds) == max_rounds:
+            pair = np.arange(len(cloud.theta)) // 2
+            return Weighing(cloud, pair, np.concatenate(source), rounds)
+        shares = _adapt(cloud, table, counts)
+
+
+def _weighted_cloud(theta, prior, likelihood, references, counts):
+    """All draws so far weighted by the mixture of all rounds, and log densities (m, K)."""
+    theta, prior = np.concatenate(theta), np.concatenate(prior)
+    table = _log_densities(references, theta)
+    log_pi = _log_mixture(table, counts)
+    log_ratio = prior + np.concatenate(likelihood) - log_pi
+    return Cloud(theta, log_ratio, log_pi, prior, np.empty((len(theta), 0))), table
+
+
+def _log_densities(references, theta):
+    return np.stack([log_density(reference, theta) for reference in references], axis=1)
+
+
+def _log_mixture(table, counts):
+    with np.errstate(divide="ignore"):
+        return np.logaddexp.reduce(table + np.log(counts / counts.sum()), axis=1)
+
+
+def _adapt(cloud, table, counts):
+    """Shares of the next round: one EM step on the mixture's fit to the cloud.
+
+    Population Monte Carlo (Cappé et al. 2008). Only the shares move: refitting a mean and a
+    covariance to the cloud and weighing the same cloud by them biases the evidence (by 0.1 nats at
+    d = 58 and 2000 effective draws), the shares do not.
+    """
+    w = weights(cloud.log_ratio)
+    shares = w @ np.exp(table - cloud.log_pi[:, None]) * counts / counts.sum()
+    shares = np.maximum(shares / shares.sum(), _FLOOR)
+    return shares / shares.sum()
+
+
+def _even_counts(shares, n):
+    """Even numbers of draws by largest remainders, summing to n rounded up to even."""
+    pairs = shares * ((n + 1) // 2)
+    counts = np.floor(pairs).astype(int)
+    rest = (n + 1) // 2 - counts.sum()
+    counts[np.argsort(counts - pairs, kind="stable")[:rest]] += 1
+    return 2 * counts
+
+
+def disagreement(weighing, references, min_ess=50.0):
+    """Largest gap between a reference's own posterior means and the mixture's.
+
+    Each reference with an effective sample size of at least ``min_ess`` by its own density is
+    held against the whole, in posterior standard deviations per standard error of its estimate.
+    """
+    cloud = weighing.cloud
+    mean, cov = moments(cloud.theta, cloud.log_ratio)
+    sd = np.sqrt(np.diag(cov))
+    log_joint = cloud.log_ratio + cloud.log_pi
+    worst = 0.0
+    for k, reference in enumerate(references):
+        own = weighing.source == k
+        if not own.any():
+            continue
+        log_ratio = log_joint[own] - log_density(reference, cloud.theta[own])
+        ess = effective_sample_size(log_ratio)
+        if ess >= min_ess:
+            gap = np.abs(weights(log_ratio) @ cloud.theta[own] - mean) / sd
+            worst = max(worst, float(gap.max() * np.sqrt(ess)))
+    return worst

@@ -1,0 +1,92 @@
+"""Step sizes gamma_t, particle numbers m_t, and where each comes from in the paper."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skpmd.engine.mirror import log_likelihood
+
+
+class StepSchedule(NamedTuple):
+    """Which rule gives gamma_t, and its constants.
+
+    Attributes
+    ----------
+    rule : {"power", "rows", "theorem6"}
+        ``"power"``: eta / (n0 + t^kappa), capped at 1; the paper's eta/t, eta/(n0 + sqrt(t)) and
+        eta/(n0 + t^kappa) are settings of it. ``"rows"``: exact averaging, the share of the
+        batch among all rows visited so far, times eta, capped at 1. ``"theorem6"``:
+        min(2/(t+1), c * m_t^(-beta / (d + 2 beta))).
+    eta, offset, decay : float
+        eta, n0 and kappa.
+    constant : float
+        c = Delta / M of Theorem 6.
+    smoothness : float
+        beta of Theorem 6.
+    """
+
+    rule: str
+    eta: float
+    offset: float
+    decay: float
+    constant: float = np.inf
+    smoothness: float = 1.0
+
+
+def step_size(schedule, t, batch_rows, rows_seen, n_particles, d):
+    """gamma_t for t = 1, 2, ...
+
+    Parameters
+    ----------
+    schedule : StepSchedule
+        The rule.
+    t : int
+        Number of this step, from 1.
+    batch_rows, rows_seen : float
+        Weighted rows in this batch, and in all batches up to and including it.
+    n_particles, d : int
+        m_t and the dimension.
+
+    Returns
+    -------
+    float
+        Step size in (0, 1].
+    """
+    if schedule.rule == "rows":
+        return min(1.0, schedule.eta * batch_rows / rows_seen)
+    if schedule.rule == "theorem6":
+        beta = schedule.smoothness
+        bound = schedule.constant * n_particles ** (-beta / (d + 2 * beta))
+        return min(1.0, 2.0 / (t + 1), bound)
+    return min(1.0, schedule.eta / (schedule.offset + t**schedule.decay))
+
+
+def theorem6_constant(cloud, model, batches, scale):
+    """Estimate c = Delta / M of Theorem 6 on a cloud.
+
+    M bounds the functional gradient g = log q - log p - scale * log-likelihood, which matters
+    only up to a constant: half its range over the particles. 1 / Delta bounds the density from
+    below relative to its highest value on the cloud. Both are what the particles can show.
+    """
+    log_q = cloud.log_pi + cloud.log_ratio
+    gradient = log_q - cloud.log_prior - scale * log_likelihood(model, cloud.theta, batches)
+    gradient, log_q = gradient[np.isfinite(gradient)], log_q[np.isfinite(log_q)]
+    if not gradient.size:
+        return np.inf
+    half_range = 0.5 * np.ptp(gradient)
+    log_constant = np.ptp(log_q) - np.log(max(half_range, np.finfo(float).tiny))
+    return float(np.exp(min(log_constant, 700.0)))
+
+
+def n_particles_at(t, start, growth, ceiling, d, smoothness):
+    """m_t: constant, or start * t^growth up to a ceiling.
+
+    ``growth="theorem"`` is the paper's m_t = O(t^(2 + d / beta)), after which Theorem 6 gives a
+    Kullback-Leibler error of O(1/T); a float is the exponent itself.
+    """
+    if growth is None:
+        return start
+    exponent = 2.0 + d / smoothness if growth == "theorem" else growth
+    # In logs: t^(2 + d) overflows long before the ceiling is compared.
+    log_size = np.log(start) + exponent * np.log(t)
+    return int(min(ceiling, np.ceil(np.exp(min(log_size, 40.0)))))

@@ -1,0 +1,90 @@
+"""The contract between a model and the engine: the one page a contributor reads.
+
+A model says how probable data are under many parameters at once. Positions ``theta`` are an
+array of shape (m, d), one particle a row, on an unconstrained scale: the model owns its
+transforms and puts their Jacobians into the log prior. Three methods make a model::
+
+    class Poisson(Model):
+        '''Counts with rate exp(theta), theta ~ N(0, 1).'''
+
+        def sample_prior(self, rng, m):
+            return rng.standard_normal((m, 1))
+
+        def log_prior(self, theta):
+            return -0.5 * theta[:, 0] ** 2 - 0.5 * np.log(2 * np.pi)
+
+        def log_likelihood(self, theta, batch):
+            per_row = np.outer(theta[:, 0], batch.y) - np.exp(theta) - gammaln(batch.y + 1)
+            return per_row @ batch.weight
+
+Everything else is optional and used where it is offered:
+
+* the closed-form block: parameters zeta whose conditional given theta stays in an exponential
+  family are integrated out, and each particle keeps the natural parameters of q(zeta | theta)
+  (section 3.1 and appendix F of the paper). Override the five block methods together;
+* ``gaussian_target`` lets `skpmd.engine.gaussian` place a Gaussian before any particle is drawn, and
+  ``skew_axes`` lets `skpmd.engine.skew` lean it; `skpmd.models.logistic` shows both.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Batch(NamedTuple):
+    """Rows of data.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n, p)
+        Features, C order.
+    y : ndarray of shape (n,) or (n, t), or None
+        Targets.
+    weight : ndarray of shape (n,), float64
+        How often each row counts: weight w is the same as w copies of the row.
+    """
+
+    X: np.ndarray
+    y: np.ndarray | None
+    weight: np.ndarray
+
+
+class Model:
+    """Base of all models; see the module's text for a whole example."""
+
+    def sample_prior(self, rng, m):
+        """Draw m particles from the prior with a `numpy.random.Generator`; shape (m, d)."""
+        raise NotImplementedError
+
+    def log_prior(self, theta):
+        """Log prior density of each particle, normalised, ``-inf`` off the support; shape (m,)."""
+        raise NotImplementedError
+
+    def log_likelihood(self, theta, batch):
+        """Weighted sum over the batch's rows of log p(x_n | theta); shape (m,).
+
+        Additive over batches. With a closed-form block this is the part that zeta does not
+        touch: sum of log h(x_n; theta) in p(x | zeta, theta) = h exp(zeta . t(x; theta)).
+        """
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------ the closed-form block
+    def prior_block(self, theta):
+        """Natural parameters of p(zeta | theta), shape (m, k); k = 0 means no block."""
+        return np.empty((len(theta), 0))
+
+    def statistics(self, theta, batch):
+        """Weighted sum of the rows' sufficient statistics T(batch; theta), shape (m, k)."""
+        raise NotImplementedError
+
+    def log_partition(self, block):
+        """Log-partition function A of the conjugate family, shape (m,)."""
+        raise NotImplementedError
+
+    def move_block(self, theta, block, moved):
+        """Block of the particles after rejuvenation took each from ``theta`` to ``moved``.
+
+        The natural parameters hold data statistics that were taken at the old position; say
+        here what becomes of them: carry them over, rescale them, or count them anew.
+        """
+        return np.empty((len(moved), 0))

@@ -1,0 +1,240 @@
+"""The posterior a user holds: weighted particles, what they say, and how far to trust them."""
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from skpmd.engine import kde
+from skpmd.engine.cloud import effective_sample_size, log_sum_exp
+
+_UNAVAILABLE = "{} is not available: {}."
+
+
+def as_generator(random_state):
+    """A `numpy.random.Generator` from any random state that scikit-learn accepts."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    seeds = check_random_state(random_state).randint(np.iinfo(np.int32).max, size=4)
+    return np.random.default_rng(seeds)
+
+
+class Posterior:
+    """A posterior distribution held as weighted particles.
+
+    Estimators build it; it is the same object for all of them. Averages are over particles with
+    their weights. `sample` and `log_density` speak of one and the same density, the kernel density
+    estimate of the particles with shrinkage (Liu and West 2001).
+
+    Parameters
+    ----------
+    particles : ndarray of shape (m, d), float64
+        Positions.
+    log_weights : ndarray of shape (m,), float64
+        Log weights; normalised here.
+    names : sequence of str, optional
+        A name for each coordinate; default ``theta0, theta1, ...``
+    pareto_k : float, optional
+        k-hat of the importance weights.
+    log_evidence, log_evidence_se : float, optional
+        Log marginal likelihood in nats and its standard error.
+    unavailable : str, optional
+        Why k-hat or the evidence cannot be had, for the error that asking for them raises.
+
+    Attributes
+    ----------
+    particles, log_weights, names
+        As given, weights normalised.
+    weights : ndarray of shape (m,)
+        Normalised weights.
+    ess : float
+        Effective sample size, between 1 and m.
+    pareto_k : float
+        Pareto k-hat; above 0.7 averages over the particles are not to be trusted.
+    log_evidence, log_evidence_se : float
+        Log marginal likelihood and its standard error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skpmd import Posterior
+    >>> rng = np.random.default_rng(0)
+    >>> posterior = Posterior(rng.normal(size=(500, 2)), np.zeros(500), names=["a", "b"])
+    >>> posterior.mean().shape, posterior.interval(level=0.9).shape
+    ((2,), (2, 2))
+    >>> posterior.log_density(posterior.sample(3, random_state=0)).shape
+    (3,)
+    """
+
+    def __init__(
+        self,
+        particles,
+        log_weights,
+        *,
+        names=None,
+        pareto_k=None,
+        log_evidence=None,
+        log_evidence_se=None,
+        unavailable="the posterior was built without it",
+    ):
+        self.particles = np.asarray(particles, dtype=np.float64)
+        log_weights = np.asarray(log_weights, dtype=np.float64)
+        if self.particles.ndim != 2 or log_weights.shape != self.particles.shape[:1]:
+            raise ValueError(
+                f"particles must have shape (m, d) and log_weights (m,); got "
+                f"{self.particles.shape} and {log_weights.shape}."
+            )
+        self.log_weights = log_weights - log_sum_exp(log_weights)
+        self.weights = np.exp(self.log_weights)
+        d = self.particles.shape[1]
+        self.names = [f"theta{j}" for j in range(d)] if names is None else [str(n) for n in names]
+        if len(self.names) != d:
+            raise ValueError(f"names has {len(self.names)} entries for {d} coordinates.")
+        self.ess = float(effective_sample_size(self.log_weights))
+        self._pareto_k = pareto_k
+        self._log_evidence = log_evidence
+        self._log_evidence_se = log_evidence_se
+        self._unavailable = unavailable
+        self._kde = None
+
+    @property
+    def pareto_k(self):
+        """Pareto k-hat of the importance weights; raises AttributeError where there is none."""
+        return self._certificate("pareto_k", self._pareto_k)
+
+    @property
+    def log_evidence(self):
+        """Log marginal likelihood in nats; raises AttributeError where it is not known."""
+        return self._certificate("log_evidence", self._log_evidence)
+
+    @property
+    def log_evidence_se(self):
+        """Standard error of `log_evidence`; raises AttributeError where it is not known."""
+        return self._certificate("log_evidence_se", self._log_evidence_se)
+
+    def mean(self):
+        """Posterior mean, shape (d,)."""
+        return self.weights @ self.particles
+
+    def cov(self):
+        """Posterior covariance, shape (d, d)."""
+        centred = self.particles - self.mean()
+        return (centred.T * self.weights) @ centred
+
+    def std(self):
+        """Posterior standard deviations, shape (d,)."""
+        return np.sqrt(self.weights @ (self.particles - self.mean()) ** 2)
+
+    def quantile(self, q):
+        """Quantiles of each coordinate.
+
+        Parameters
+        ----------
+        q : float or array-like of shape (k,)
+            Probabilities in [0, 1].
+
+        Returns
+        -------
+        ndarray of shape (d,) or (k, d)
+            Quantiles, linear between particles placed at the middle of their weight.
+        """
+        return weighted_quantile(self.particles, self.weights, q)
+
+    def interval(self, level=0.9):
+        """Central credible intervals, shape (d, 2): lower and upper end of each coordinate."""
+        return self.quantile(check_level(level)).T
+
+    def expectation(self, f):
+        """Posterior mean of f.
+
+        Parameters
+        ----------
+        f : callable
+            Takes particles of shape (m, d), returns an array with leading axis m.
+
+        Returns
+        -------
+        ndarray or float
+            Average over particles, of the shape of one value of f.
+        """
+        return np.tensordot(self.weights, np.asarray(f(self.particles)), axes=1)[()]
+
+    def sample(self, n=1, random_state=None):
+        """Draw from the posterior density.
+
+        Parameters
+        ----------
+        n : int
+            Number of draws.
+        random_state : int, RandomState, Generator or None
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray of shape (n, d)
+            Draws of the density that `log_density` evaluates, in random order.
+        """
+        rng = as_generator(random_state)
+        draws, _ = kde.sample(self._density(), n, "systematic", rng)
+        return rng.permutation(draws)
+
+    def log_density(self, theta):
+        """Log posterior density of each row of theta, shape (n,), on the particles' scale."""
+        theta = np.atleast_2d(np.asarray(theta, dtype=np.float64))
+        if theta.shape[1] != self.particles.shape[1]:
+            raise ValueError(
+                f"theta has {theta.shape[1]} coordinates, the posterior {self.particles.shape[1]}."
+            )
+        return kde.log_density(self._density(), theta)
+
+    def summary(self, level=0.9):
+        """Mean, standard deviation and credible interval of each coordinate.
+
+        Returns
+        -------
+        dict of str to list or ndarray
+            Columns ``name``, ``mean``, ``std``, ``lower`` and ``upper``, ready for
+            `pandas.DataFrame`.
+        """
+        lower, upper = self.interval(level).T
+        columns = {"name": list(self.names), "mean": self.mean(), "std": self.std()}
+        return {**columns, "lower": lower, "upper": upper}
+
+    def __repr__(self):
+        m, d = self.particles.shape
+        parts = [f"{m} particles", f"d={d}", f"ess={self.ess:.0f}"]
+        if self._pareto_k is not None:
+            parts.append(f"pareto_k={self._pareto_k:.2f}")
+        if self._log_evidence is not None:
+            parts.append(f"log_evidence={self._log_evidence:.2f}±{self._log_evidence_se:.2f}")
+        return f"Posterior({', '.join(parts)})"
+
+    def _certificate(self, name, value):
+        if value is None:
+            raise AttributeError(_UNAVAILABLE.format(name, self._unavailable))
+        return value
+
+    def _density(self):
+        if self._kde is None:  # made when first asked for: many users never do
+            self._kde = kde.fit(self.particles, self.log_weights)
+        return self._kde
+
+
+def weighted_quantile(values, weights, q):
+    """Weighted quantiles along the first axis; shape of q followed by the other axes of values."""
+    q = np.asarray(q, dtype=np.float64)
+    if np.any((q < 0) | (q > 1)) or np.isnan(q).any():
+        raise ValueError(f"q must lie in [0, 1], got {q}.")
+    flat = values.reshape(len(values), -1)
+    order = np.argsort(flat, axis=0, kind="stable")
+    out = np.empty((q.size, flat.shape[1]))
+    for j in range(flat.shape[1]):
+        w = weights[order[:, j]]
+        middle = np.cumsum(w) - 0.5 * w
+        out[:, j] = np.interp(q.ravel(), middle, flat[order[:, j], j])
+    return out.reshape(q.shape + values.shape[1:])
+
+
+def check_level(level):
+    """Lower and upper tail probability of a central interval; raises on a bad level."""
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie strictly between 0 and 1, got {level!r}.")
+    return [0.5 - 0.5 * level, 0.5 + 0.5 * level]
