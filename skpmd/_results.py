@@ -5,12 +5,11 @@ import warnings
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from skpmd.engine.diagnostics import log_evidence, pareto_k
+from skpmd.engine.diagnostics import MOST_K, heavy_tail, log_evidence, pareto_k
 from skpmd.posterior import Posterior
 
 _LEAST_ESS = 20.0
 _LEAST_SHARE = 0.02
-_MOST_K = 0.7
 _MOST_DISAGREEMENT = 6.0  # standard errors
 
 
@@ -51,7 +50,7 @@ def set_results(estimator, outcome, *, names=None, group=None, disagreement=None
         unavailable=reason,
     )
     bound_hit = any(info.split_bound_hit for info in outcome.infos)
-    reasons = _doubts(posterior.ess, len(cloud.theta), k, bound_hit, disagreement)
+    reasons = _doubts(posterior.ess, cloud.log_ratio, k, bound_hit, disagreement)
     estimator.posterior_ = posterior
     estimator.history_ = _history(outcome.infos)
     estimator.diagnostics_ = {
@@ -67,7 +66,7 @@ def set_results(estimator, outcome, *, names=None, group=None, disagreement=None
         del estimator.log_evidence_
     if reasons:
         name = type(estimator).__name__
-        warnings.warn(f"{name}: {'; '.join(reasons)}.", ConvergenceWarning, stacklevel=3)
+        warnings.warn(f"{name}: {'; '.join(reasons)}.", ConvergenceWarning, stacklevel=4)
 
 
 def _history(infos):
@@ -80,17 +79,17 @@ def _history(infos):
     return {"step": np.arange(1, len(infos) + 1), **columns}
 
 
-def _doubts(ess, n_particles, k, bound_hit, disagreement):
+def _doubts(ess, log_ratio, k, bound_hit, disagreement):
     """Reasons not to trust a result, each with what to do; empty where there is none."""
-    reasons = []
+    reasons, n_particles = [], len(log_ratio)
     if not ess >= max(_LEAST_ESS, _LEAST_SHARE * n_particles):
         reasons.append(
             f"the effective sample size is {ess:.0f} of {n_particles} particles: raise "
             "n_particles or max_iter, or lower step_size"
         )
-    if k is not None and k > _MOST_K:
+    if k is not None and heavy_tail(log_ratio, k):
         reasons.append(
-            f"Pareto k-hat is {k:.2f} (above {_MOST_K}): the particles miss a tail of the "
+            f"Pareto k-hat is {k:.2f} (above {MOST_K}): the particles miss a tail of the "
             "posterior; raise n_particles, or choose a tighter prior"
         )
     if bound_hit:

@@ -66,7 +66,7 @@ class ParticleMirrorDescent(BaseEstimator):
     ess_threshold : float in [0, 1), default=0.5
         Share of the particles below which the effective sample size triggers a rejuvenation, and at
         which a step is split. 0 switches both off.
-    max_splits : int, default=100
+    max_splits : int, default=50
         Bound on the splits of one step.
     resampling : {"systematic", "stratified", "residual", "multinomial"}, default="systematic"
         How ancestors are drawn at a rejuvenation.
@@ -182,7 +182,7 @@ class ParticleMirrorDescent(BaseEstimator):
         sampling="epoch",
         rejuvenation="ess",
         ess_threshold=0.5,
-        max_splits=100,
+        max_splits=50,
         resampling="systematic",
         bandwidth="loo",
         bandwidth_factor=1.0,

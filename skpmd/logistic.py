@@ -338,8 +338,11 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
             Probability of each class, in the order of ``classes_``.
         """
         weights = self._fitted_posterior().weights
-        positive = self._by_rows(X, lambda table: weights @ table)
-        return np.column_stack([1.0 - positive, positive])
+        # Both averages, not one minus the other: a small probability keeps its digits.
+        first, second = self._by_rows(
+            X, lambda logits: np.stack([weights @ expit(-logits), weights @ expit(logits)])
+        )
+        return np.column_stack([first, second])
 
     def predict_log_proba(self, X):
         """Logarithm of `predict_proba`, shape (n_samples, 2)."""
@@ -375,7 +378,7 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
         """
         tails = check_level(level)
         weights = self._fitted_posterior().weights
-        ends = self._by_rows(X, lambda table: weighted_quantile(table, weights, tails)).T
+        ends = self._by_rows(X, lambda logits: weighted_quantile(expit(logits), weights, tails)).T
         return np.stack([1.0 - ends[:, ::-1], ends], axis=1)
 
     def _fitted_posterior(self):
@@ -383,13 +386,13 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
         return self.posterior_
 
     def _by_rows(self, X, reduce):
-        """Second-class probabilities under all particles, reduced over particles chunk by chunk."""
+        """Logits under all particles, reduced over particles, chunk by chunk of rows."""
         X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
         particles = self.posterior_.particles
         model = LogisticModel(None, self.fit_intercept)
         step = max(1, _TABLE // len(particles))
         parts = [
-            reduce(expit(model.logits(particles, X[start : start + step])))
+            reduce(model.logits(particles, X[start : start + step]))
             for start in range(0, len(X), step)
         ]
         return np.concatenate(parts, axis=-1)

@@ -1,12 +1,6 @@
 """scikit-learn's own checks, on every estimator, with no expected failure."""
 
-import pickle
-
-import joblib
-import numpy as np
 import pytest
-from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skpmd import BayesianLogisticRegressionPMD, ParticleMirrorDescent

@@ -1,6 +1,7 @@
 """Logistic regression posteriors against long NUTS runs: error, certificate, CPU at equal error.
 
-``--quick``: scikit-learn's breast cancer table, a reference of ESS 10,000 and fewer runs.
+``--quick``: scikit-learn's breast cancer table and, for the prior, generated data of 5
+coordinates; references of ESS 10,000 and fewer runs.
 
 The truth is the cached NUTS reference of each data set (`baselines.references`), prior N(0, 1) on
 the coefficients of the standardised features and on the intercept. Errors of posterior means are
@@ -11,9 +12,9 @@ in posterior sds, those of sds are relative. Three kinds of rows:
 * ``prior``: the same with ``proposal="prior"``, values of the likelihood only.
 * ``cost``: CPU at equal error. Let e2 be the squared error of a mean in posterior sds, averaged
   over coordinates and over independent runs, less the reference's own Monte Carlo variance (and
-  never below that variance, for what lies below cannot be resolved). NUTS runs in the faster of
-  two layouts of chains (``NUTS_LAYOUTS``) for a moderate time; its e2 falls like 1 / CPU, so NUTS reaches the e2 of the particles after
-  ``nuts_e2 * nuts_cpu / pmd_e2`` CPU seconds of sampling, and
+  never below that variance, for what lies below cannot be resolved). NUTS runs for a moderate
+  time, in the faster of two layouts of chains (``NUTS_LAYOUTS``); its e2 falls like 1 / CPU, so
+  it reaches the e2 of the particles after ``nuts_e2 * nuts_cpu / pmd_e2`` CPU seconds, and
 
       ratio = (nuts_e2 * nuts_cpu) / (pmd_e2 * pmd_cpu).
 
@@ -50,22 +51,34 @@ PRIOR_BOUND = 0.3
 def run(config):
     """Fit everything and compare with the references."""
     if config.quick:
-        parts = [datasets.breast_cancer()]
-        from_prior, min_ess, cost_seeds, nuts_runs = ("breast_cancer",), 10_000, 3, 2
+        parts = [datasets.breast_cancer(), datasets.generated(1000, 500, 4)]
+        from_prior, min_ess, cost_seeds, nuts_runs = ("generated",), 10_000, 3, 2
+        layouts = {"8 at once": NUTS_LAYOUTS["8 at once"]}
     else:
         parts = [datasets.load(name, config.data) for name in NAMES]
         from_prior, min_ess, cost_seeds, nuts_runs = FROM_PRIOR, 30_000, COST_SEEDS, NUTS_RUNS
+        layouts = NUTS_LAYOUTS
     rows = []
     for data in parts:
         print(f"{data.name}: {data.X.shape[0]} rows, {data.X.shape[1] + 1} coordinates", flush=True)
         truth = cached_reference(data, config.out / "references", min_ess=min_ess)
+        few = slice(None, None, max(1, len(data.y) // 200))  # some files are sorted by class
+        _warm(data.X[few], data.y[few], "auto")
         fits = [_measure(data, truth, seed, "auto") for seed in range(cost_seeds)]
         rows += [row for row, _ in fits[:SEEDS]]
         if data.name in from_prior:
-            seeds = range(1 if config.quick else SEEDS)
-            rows += [_measure(data, truth, seed, "prior")[0] for seed in seeds]
-        rows.append(_cost(data, truth, fits, nuts_runs))
+            _warm(data.X[few, :2], data.y[few], "prior")
+            rows += [_measure(data, truth, seed, "prior")[0] for seed in range(SEEDS)]
+        if not (config.quick and data.name in from_prior):
+            rows.append(_cost(data, truth, fits, nuts_runs, layouts))
     return rows
+
+
+def _warm(X, y, proposal):
+    """Compile what there is to compile, outside of any clock."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _estimator(0, proposal).fit(X, y)
 
 
 def _estimator(seed, proposal):
@@ -83,12 +96,6 @@ def _errors(mean, sd, truth):
 
 def _measure(data, truth, seed, proposal):
     """One fit: its row, and its two error vectors for `_cost`."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        warm = _estimator(0, proposal).set_params(
-            **({"max_iter": 1} if proposal == "prior" else {})
-        )
-        warm.fit(data.X[:200], data.y[:200])
     model = _estimator(seed, proposal)
     with warnings.catch_warnings(record=True) as caught, cpu_clock() as clock:
         warnings.simplefilter("always")
@@ -129,12 +136,12 @@ def _squared(errors, variance):
     return max(float(np.mean(np.square(errors))) - noise, noise)
 
 
-def _fastest_nuts(data):
+def _fastest_nuts(data, layouts):
     """Return the layout of chains with the most smallest-ESS per CPU second in one trial run."""
     from .baselines.nuts import Nuts
 
     speeds = {}
-    for layout, options in NUTS_LAYOUTS.items():
+    for layout, options in layouts.items():
         sampler = Nuts(data.X, data.y, **options)
         with cpu_clock():
             trial = sampler.run(0, NUTS_STEPS)
@@ -143,9 +150,9 @@ def _fastest_nuts(data):
     return fastest, speeds[fastest][1]
 
 
-def _cost(data, truth, fits, n_runs):
+def _cost(data, truth, fits, n_runs, layouts):
     """CPU of NUTS at the error of the particles, over the CPU of the particles."""
-    layout, sampler = _fastest_nuts(data)
+    layout, sampler = _fastest_nuts(data, layouts)
     runs = []
     for seed in range(1, n_runs + 1):
         with cpu_clock():
@@ -188,7 +195,7 @@ def _cost(data, truth, fits, n_runs):
 
 
 def gates(rows):
-    """Errors over the seeds, the geometric mean of the ratios, the prior's honesty."""
+    """Compare errors over the seeds, the geometric mean of the ratios, the prior's honesty."""
     found = []
     for name in dict.fromkeys(row["data"] for row in rows):
         own = [row for row in rows if row["data"] == name and row["kind"] == "pmd"]
@@ -206,7 +213,8 @@ def gates(rows):
             bad = [row for row in from_prior if row["max_mean_error"] > PRIOR_BOUND]
             silent = sum("ConvergenceWarning" not in (row["warned"] or "") for row in bad)
             found.append(Gate(f"{name} from the prior, bad fits without warning", silent, 0))
-    found.append(Gate("NUTS CPU / PMD CPU, geometric mean", _geometric(rows), 12.0, ">="))
+    if {row["data"] for row in rows} == set(NAMES):  # the target is for these, not for stand-ins
+        found.append(Gate("NUTS CPU / PMD CPU, geometric mean", _geometric(rows), 12.0, ">="))
     return found
 
 
@@ -234,11 +242,15 @@ def plot(rows, path):
     left.axhline(0.06, color="grey", linewidth=0.8, label="target (spambase: 0.1)")
     left.set(yscale="log", ylabel="max error of posterior means, sd")
     left.legend()
-    costs = {row["data"]: row["ratio"] for row in rows if row["kind"] == "cost"}
-    right.bar(range(len(names)), [costs[name] for name in names])
+    for row in rows:
+        if row["kind"] == "cost":
+            place = names.index(row["data"]), row["ratio"]
+            right.plot(*place, "s", color="C0")
+            right.annotate(f"{row['ratio']:.3g}", place, (7, -3), textcoords="offset points")
     right.axhline(12.0, color="grey", linewidth=0.8)
     right.set(yscale="log", ylabel="CPU of NUTS / CPU of skpmd at equal error")
     for axes in (left, right):
         axes.set_xticks(range(len(names)), [name.removeprefix("keel_") for name in names])
+        axes.set_xlim(-0.5, len(names) - 0.5)
     figure.savefig(path, dpi=120)
     plt.close(figure)

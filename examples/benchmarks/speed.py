@@ -36,7 +36,7 @@ IMPORTS = {
 
 def run(config):
     """Measure the three."""
-    repetitions, processes = (50, 5) if config.quick else (300, 15)
+    repetitions, processes = (50, 3) if config.quick else (300, 15)
     rows = [step_row(repetitions)]
     rows += [import_row(name, *pair, processes) for name, pair in IMPORTS.items()]
     return rows + first_fit_rows()

@@ -7,6 +7,7 @@ from skpmd.engine.resampling import systematic
 
 _GRID = np.array([0.03, 0.05, 0.08, 0.13, 0.2, 0.32, 0.5, 0.75, 1.0])
 _MAX_SCORED = 1000  # particles that the leave-one-out score is averaged over
+_PATIENCE = 3  # ever narrower bandwidths that may score worse before the search stops
 _MAX_ITER = 15  # refinements of the kernel's shape
 _NARROWEST = 1e-3  # smallest bandwidth along any axis, in whitened units
 
@@ -70,12 +71,16 @@ def _leave_one_out(white, log_w, shrinkage):
     # Thinned by a fixed stride over the order of the weights: no randomness is spent on it.
     order = np.argsort(-log_w, kind="stable")
     scored = order[:: max(1, -(-len(order) // _MAX_SCORED))]
-    best, best_score = np.eye(d), -np.inf
+    best, best_score, worse = np.eye(d), -np.inf, 0
     for h in _GRID[::-1]:
         covariance = h**2 * np.eye(d)
         score, refined = _score(white, log_w, covariance, scored, shrinkage)
         if score > best_score:
-            best, best_score, best_refined = covariance, score, refined
+            best, best_score, best_refined, worse = covariance, score, refined, 0
+        else:
+            worse += 1
+        if worse == _PATIENCE:
+            break
     if best[0, 0] == 1.0:
         return best  # one Gaussian: nothing to shape
     relaxation = 1.0

@@ -5,6 +5,20 @@ import numpy as np
 from skpmd.engine.cloud import log_sum_exp
 
 
+MOST_K = 0.7  # above this averages over the cloud are not to be trusted (Vehtari et al. 2024)
+_LARGE = 10.0  # times the mean weight
+
+
+def heavy_tail(log_ratio, k):
+    """Whether k-hat is above 0.7 and the tail it speaks of carries visible weight.
+
+    k-hat has no scale: among nearly equal weights it is the shape of a ripple, and says nothing.
+    A heavy tail shows in its largest weights, which grow like m^k times the mean.
+    """
+    largest = log_ratio.max() - log_sum_exp(log_ratio) + np.log(len(log_ratio))
+    return bool(k > MOST_K and largest > np.log(_LARGE))
+
+
 def pareto_k(log_ratio):
     """Shape of the generalised Pareto tail of importance weights (PSIS k-hat).
 

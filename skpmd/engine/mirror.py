@@ -22,7 +22,7 @@ class Settings(NamedTuple):
 
     rejuvenation: str = "ess"
     ess_threshold: float = 0.5
-    max_splits: int = 100
+    max_splits: int = 50
     resampling: str = "systematic"
     bandwidth: float | str = "loo"
     bandwidth_factor: float = 1.0

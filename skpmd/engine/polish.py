@@ -1,10 +1,9 @@
 """The polish step: one exact reweighting on all data, from a fresh density (a = b = 1)."""
 
-from skpmd.engine.diagnostics import pareto_k
+from skpmd.engine.diagnostics import heavy_tail, pareto_k
 from skpmd.engine.mirror import rejuvenate, step
 
 _GOOD_SHARE = 0.5  # of the cloud, effective
-_GOOD_K = 0.7
 _MAX_ROUNDS = 3
 
 
@@ -13,8 +12,8 @@ def polish(cloud, model, batches, b, settings, rng, n_particles=None):
 
     Minibatch noise, the trace of the first density and the kernel's smoothing are all removed by
     the weights; what is left is Monte Carlo error, which ESS and k-hat certify. A round with a
-    poor certificate is followed by another from the better density that it found, three at most;
-    the round with the largest effective sample size is kept.
+    poor certificate is followed by another from the better density that it found, three at most,
+    unless it could not be taken whole; the round with the largest effective sample size is kept.
 
     Parameters
     ----------
@@ -44,6 +43,8 @@ def polish(cloud, model, batches, b, settings, rng, n_particles=None):
         infos.append(info._replace(rejuvenations=info.rejuvenations + 1))
         if best is None or info.ess > best[1].ess:
             best = cloud, info
-        if info.ess >= _GOOD_SHARE * info.n_particles and not pareto_k(cloud.log_ratio) > _GOOD_K:
+        good = info.ess >= _GOOD_SHARE * info.n_particles
+        good = good and not heavy_tail(cloud.log_ratio, pareto_k(cloud.log_ratio))
+        if good or info.split_bound_hit:
             break
     return best[0], infos

@@ -1,0 +1,199 @@
+"""Does the suite notice a broken engine? Seed one defect at a time and expect a failure.
+
+Run as ``python -m tests.seeded_defects``. The package and its tests are copied to a temporary
+folder, the defect is written into the copy, and the tests that should notice are run there; where
+they do not, the whole default suite is. Exits with 1 if a defect goes unnoticed.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Defect(NamedTuple):
+    """One change of one file, and the test file that should notice it."""
+
+    name: str
+    file: str
+    right: str
+    wrong: str
+    test: str
+
+
+MIRROR, KDE, CLOUD = "engine/mirror.py", "engine/kde.py", "engine/cloud.py"
+DEFECTS = [
+    Defect(
+        "the -r term of a step is dropped",
+        MIRROR,
+        "return keep * log_ratio + f * drift if keep > 0.0 else f * drift",
+        "return log_ratio + f * drift",
+        "test_mirror.py",
+    ),
+    Defect(
+        "weights are not renormalised",
+        CLOUD,
+        "return log_ratio - log_sum_exp(log_ratio)",
+        "return log_ratio - log_ratio.max()",
+        "test_mirror.py",
+    ),
+    Defect(
+        "centres shrink by more than the kernel's covariance gives back",
+        "engine/bandwidth.py",
+        "np.sqrt(np.maximum(1.0 - values, 0.0))",
+        "np.maximum(1.0 - values, 0.0)",
+        "test_kde.py",
+    ),
+    Defect(
+        "resampling is off by one",
+        "engine/resampling.py",
+        "        ancestors[j] = index",
+        "        ancestors[j] = min(index + 1, last)",
+        "test_resampling.py",
+    ),
+    Defect(
+        "the scale N/B is missing",
+        "_base.py",
+        "b = power * gamma * rows.total / size",
+        "b = power * gamma",
+        "test_custom.py",
+    ),
+    Defect(
+        "log pi is stale after a rejuvenation",
+        MIRROR,
+        "kde.log_density(estimate, theta)",
+        "kde.log_density(estimate, cloud.theta[ancestors])",
+        "test_mirror.py",
+    ),
+    Defect(
+        "the log prior is stale after a rejuvenation",
+        MIRROR,
+        "model.log_prior(theta), block",
+        "cloud.log_prior[ancestors], block",
+        "test_mirror.py",
+    ),
+    Defect(
+        "r is kept over a rejuvenation",
+        MIRROR,
+        "np.zeros(n), kde",
+        "cloud.log_ratio[ancestors], kde",
+        "test_mirror.py",
+    ),
+    Defect(
+        "the remainder of a split step is wrong",
+        MIRROR,
+        "shrink = (1.0 - fraction) / (1.0 - fraction * a)",
+        "shrink = 1.0 - fraction",
+        "test_mirror.py",
+    ),
+    Defect(
+        "a split step does not redraw",
+        MIRROR,
+        "        splits += 1\n        redraw = True",
+        "        splits += 1\n        redraw = False",
+        "test_mirror.py",
+    ),
+    Defect(
+        "the block's prior normaliser is dropped",
+        MIRROR,
+        " - f * a * partition_prior",
+        "",
+        "test_mirror.py",
+    ),
+    Defect(
+        "the block stays behind when its particle moves",
+        MIRROR,
+        "block = model.move_block(cloud.theta[ancestors], cloud.block[ancestors], theta)",
+        "block = cloud.block[ancestors]",
+        "test_mirror.py",
+    ),
+    Defect(
+        "the evidence is a sum, not a mean",
+        "engine/diagnostics.py",
+        "float(total - np.log(m))",
+        "float(total)",
+        "test_diagnostics.py",
+    ),
+    Defect(
+        "the leave-one-out score counts the point itself",
+        "engine/bandwidth.py",
+        "    table[np.arange(len(scored)), scored] = -np.inf\n",
+        "",
+        "test_kde.py",
+    ),
+    Defect(
+        "draws of a mixture are weighed without its shares",
+        "engine/references.py",
+        "table + np.log(counts / counts.sum())",
+        "table - np.log(len(counts))",
+        "test_references.py",
+    ),
+    Defect(
+        "the Jacobian of the skew map has the wrong sign",
+        "engine/references.py",
+        "log_jacobian += np.log(reference.spread / reference.scale).sum()",
+        "log_jacobian -= np.log(reference.spread / reference.scale).sum()",
+        "test_references.py",
+    ),
+    Defect(
+        "the temperature is forgotten in the polish step",
+        "_base.py",
+        "polish(cloud, model, rows.whole(), power, settings, rng, m)",
+        "polish(cloud, model, rows.whole(), 1.0, settings, rng, m)",
+        "test_custom.py",
+    ),
+]
+
+
+def main():
+    """Seed every defect in turn; returns the number that went unnoticed."""
+    unnoticed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        for name in ("skpmd", "tests", "pyproject.toml"):
+            source = ROOT / name
+            if source.is_dir():
+                ignore = shutil.ignore_patterns("__pycache__")
+                shutil.copytree(source, copy / name, ignore=ignore)
+            else:
+                shutil.copy(source, copy / name)
+        for defect in DEFECTS:
+            noticed = seeded(copy, defect)
+            unnoticed += not noticed
+            print(f"{'noticed  ' if noticed else 'UNNOTICED'}  {defect.name}", flush=True)
+    print(f"{len(DEFECTS) - unnoticed} of {len(DEFECTS)} seeded defects noticed")
+    return unnoticed
+
+
+def seeded(copy, defect):
+    """Whether some test fails with the defect in place; the copy is mended afterwards."""
+    path = copy / "skpmd" / defect.file
+    text = path.read_text(encoding="utf-8")
+    if text.count(defect.right) != 1:
+        raise ValueError(
+            f"{defect.name}: the line to break stands {text.count(defect.right)} times"
+        )
+    path.write_text(text.replace(defect.right, defect.wrong), encoding="utf-8")
+    try:
+        return fails(copy, f"tests/{defect.test}") or fails(copy, "tests")
+    finally:
+        path.write_text(text, encoding="utf-8")
+
+
+def fails(copy, tests):
+    """Whether pytest reports a failure (and not that it could not run)."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", tests]
+    environment = {**os.environ, "PYTHONPATH": str(copy)}
+    code = subprocess.run(command, cwd=copy, env=environment, capture_output=True).returncode
+    if code not in (0, 1):
+        raise RuntimeError(f"pytest could not run {tests}: exit status {code}")
+    return code == 1
+
+
+if __name__ == "__main__":
+    sys.exit(bool(main()))

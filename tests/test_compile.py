@@ -1,0 +1,79 @@
+"""Cold starts: importing compiles nothing, a second process compiles nothing, no global state."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+REPORT = """
+import importlib, json, pkgutil, sys
+import skpmd
+modules = [importlib.import_module(m.name) for m in pkgutil.walk_packages(skpmd.__path__, "skpmd.")]
+kernels = {}
+for module in modules:
+    for name, value in vars(module).items():
+        if hasattr(value, "py_func") and value.py_func.__module__ == module.__name__:
+            kernels[f"{module.__name__}.{name}"] = value
+def count():
+    return {
+        name: (len(k.signatures), sum(k.stats.cache_misses.values())) for name, k in kernels.items()
+    }
+imported = count()
+import warnings
+import numpy as np
+from sklearn.datasets import load_breast_cancer
+X, y = load_breast_cancer(return_X_y=True)
+X = (X - X.mean(axis=0)) / X.std(axis=0)
+before = np.random.get_state()[1].tolist(), np.geterr()
+warnings.simplefilter("ignore")
+for params in ({}, {"proposal": "prior", "n_particles": 300, "max_iter": 1}):
+    skpmd.BayesianLogisticRegressionPMD(random_state=0, **params).fit(X, y).predict_proba(X)
+same = before == (np.random.get_state()[1].tolist(), np.geterr())
+print(json.dumps({"imported": imported, "fitted": count(), "same": same}))
+"""
+
+
+def report(cache):
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
+    done = subprocess.run(
+        [sys.executable, "-c", REPORT], env=environment, capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory):
+    cache = tmp_path_factory.mktemp("kernels")
+    return report(cache), report(cache)
+
+
+def test_importing_compiles_nothing(reports):
+    assert reports[0]["imported"]
+    assert all(signatures == 0 for signatures, _ in reports[0]["imported"].values())
+
+
+def test_a_second_process_compiles_nothing(reports):
+    first, second = reports
+    assert sum(misses for _, misses in first["fitted"].values()) > 0
+    assert sum(misses for _, misses in second["fitted"].values()) == 0
+
+
+def test_every_kernel_is_compiled_for_one_signature(reports):
+    assert all(signatures <= 1 for signatures, _ in reports[0]["fitted"].values())
+
+
+def test_no_global_state_is_touched(reports):
+    assert reports[0]["same"]
+
+
+def test_threads_are_left_alone():
+    numba = pytest.importorskip("numba")
+    before = numba.get_num_threads()
+    import skpmd
+
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    skpmd.BayesianLogisticRegressionPMD(random_state=0).fit(X, X[:, 0] > 0)
+    assert numba.get_num_threads() == before

@@ -1,0 +1,196 @@
+"""Resampling: unbiased, sorted, exact at the edges of the cumulative weights."""
+
+import numpy as np
+import pytest
+
+from skpmd.engine.resampling import SCHEMES, _invert, resample
+
+WEIGHTS = np.array([0.05, 0.3, 0.0, 0.17, 0.08, 0.4])
+ONE_UNIFORM_PER_POINT = {
+    "systematic": lambda rng, n: (np.arange(n) + rng.random()) / n,
+    "stratified": lambda rng, n: (np.arange(n) + rng.random(n)) / n,
+    "multinomial": lambda rng, n: np.sort(rng.random(n)),
+}
+
+every_scheme = pytest.mark.parametrize("scheme", SCHEMES)
+
+
+class Uniforms:
+    """Stands in for a generator: all its uniforms are one value."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def random(self, size=None):
+        return self.value if size is None else np.full(size, self.value)
+
+
+def random_weights(m, seed, dead=()):
+    w = np.random.default_rng(seed).gamma(0.5, size=m)
+    w[list(dead)] = 0.0
+    return w / w.sum()
+
+
+def copies_of_many_draws(scheme, weights, n, n_draws, seed=0):
+    rng = np.random.default_rng(seed)
+    draws = [resample(scheme, weights, n, rng) for _ in range(n_draws)]
+    return np.array([np.bincount(draw, minlength=len(weights)) for draw in draws])
+
+
+def inverse(weights, points):
+    """Reference: first index whose cumulative weight exceeds the point."""
+    cumulative = np.cumsum(weights / np.cumsum(weights)[-1])
+    alive = np.flatnonzero(weights)
+    return np.minimum(np.searchsorted(cumulative, points, side="right"), alive[-1])
+
+
+@every_scheme
+@pytest.mark.parametrize("n", [1, 2, 6, 7, 100])
+def test_ancestors_are_n_sorted_indices(scheme, n):
+    ancestors = resample(scheme, WEIGHTS, n, np.random.default_rng(n))
+    assert ancestors.shape == (n,)
+    assert ancestors.dtype == np.int64
+    assert (np.diff(ancestors) >= 0).all()
+    assert ancestors[0] >= 0 and ancestors[-1] < len(WEIGHTS)
+
+
+@every_scheme
+@pytest.mark.parametrize("n", [4, 6, 25])
+def test_expected_copies_are_proportional_to_the_weights(scheme, n):
+    # Every scheme's count varies at most as a binomial(n, w) does; the mean over 4000 draws then
+    # has standard error sqrt(n w (1 - w) / 4000), and the tolerance is 4.5 of these.
+    n_draws = 4000
+    mean = copies_of_many_draws(scheme, WEIGHTS, n, n_draws).mean(axis=0)
+    tolerance = 4.5 * np.sqrt(n * WEIGHTS * (1 - WEIGHTS) / n_draws)
+    assert (np.abs(mean - n * WEIGHTS) <= tolerance).all()
+
+
+@pytest.mark.parametrize("n", [3, 6, 50, 51])
+def test_systematic_copies_are_floor_or_ceiling(n):
+    copies = copies_of_many_draws("systematic", WEIGHTS, n, 200)
+    assert (copies >= np.floor(n * WEIGHTS)).all()
+    assert (copies <= np.ceil(n * WEIGHTS)).all()
+
+
+@pytest.mark.parametrize("n", [3, 6, 50, 51])
+def test_stratified_copies_are_within_two_of_expectation(n):
+    copies = copies_of_many_draws("stratified", WEIGHTS, n, 200)
+    assert (np.abs(copies - n * WEIGHTS) < 2).all()
+
+
+@pytest.mark.parametrize("n", [3, 6, 50, 51])
+def test_residual_copies_are_at_least_floor(n):
+    copies = copies_of_many_draws("residual", WEIGHTS, n, 200)
+    assert (copies >= np.floor(n * WEIGHTS)).all()
+
+
+@pytest.mark.parametrize("scheme", ["systematic", "stratified", "residual"])
+@pytest.mark.parametrize("m", [1, 2, 49, 100, 1000])
+def test_equal_weights_keep_every_particle_once(scheme, m):
+    # 49 * (1 / 49) is below one in floating point: rounding must not turn a copy into a lottery.
+    weights = np.full(m, 1.0 / m)
+    ancestors = resample(scheme, weights, m, np.random.default_rng(0))
+    np.testing.assert_array_equal(ancestors, np.arange(m))
+
+
+@every_scheme
+@pytest.mark.parametrize("dead", [(0,), (3,), (6,), (0, 1, 2), (4, 5, 6), (0, 3, 6)])
+def test_particles_without_weight_are_never_drawn(scheme, dead):
+    copies = copies_of_many_draws(scheme, random_weights(7, 0, dead), 20, 100)
+    assert not copies[:, dead].any()
+
+
+@every_scheme
+@pytest.mark.parametrize("uniform", [0.0, 0.5, 1.0 - 2.0**-53])
+@pytest.mark.parametrize("dead", [(0,), (0, 1), (3,), (5, 6), (0, 6)])
+def test_edges_of_the_unit_interval_never_reach_a_dead_particle(scheme, uniform, dead):
+    ancestors = resample(scheme, random_weights(7, 1, dead), 5, Uniforms(uniform))
+    assert not np.isin(ancestors, dead).any()
+
+
+@every_scheme
+@pytest.mark.parametrize("winner", [0, 2, 4])
+def test_one_particle_with_all_weight_is_every_ancestor(scheme, winner):
+    weights = np.zeros(5)
+    weights[winner] = 1.0
+    ancestors = resample(scheme, weights, 9, np.random.default_rng(0))
+    np.testing.assert_array_equal(ancestors, np.full(9, winner))
+
+
+@pytest.mark.parametrize("scheme", ["systematic", "stratified", "residual"])
+@pytest.mark.parametrize("n", [6, 40])
+def test_variance_is_below_multinomial(scheme, n):
+    # Variance of a weighted sum of copies, from 3000 draws: its relative standard error is about
+    # sqrt(2 / 3000) = 0.026, so a ratio below 0.9 is more than 2.7 of these away from 1.
+    values = np.array([1.0, -2.0, 0.5, 3.0, -1.0, 0.7])
+    variance = np.var(copies_of_many_draws(scheme, WEIGHTS, n, 3000) @ values)
+    baseline = n * (WEIGHTS @ values**2 - (WEIGHTS @ values) ** 2)
+    assert variance < 0.9 * baseline
+
+
+def test_multinomial_variance_is_binomial():
+    # Relative standard error of a variance from 4000 draws is sqrt(2 / 4000) = 0.022; the
+    # tolerance is 4.5 of these.
+    n = 30
+    variance = copies_of_many_draws("multinomial", WEIGHTS, n, 4000).var(axis=0)
+    np.testing.assert_allclose(variance, n * WEIGHTS * (1 - WEIGHTS), rtol=0.1)
+
+
+@every_scheme
+def test_the_same_seed_gives_the_same_answer(scheme):
+    first, second = (
+        resample(scheme, WEIGHTS, 50, np.random.default_rng(np.random.PCG64(3))) for _ in range(2)
+    )
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("scheme", ONE_UNIFORM_PER_POINT)
+@pytest.mark.parametrize("m, n", [(1, 4), (5, 5), (40, 100), (300, 17)])
+def test_scheme_inverts_its_points(scheme, m, n):
+    for seed in range(20):
+        weights = random_weights(m, seed)
+        points = ONE_UNIFORM_PER_POINT[scheme](np.random.default_rng(seed), n)
+        ancestors = resample(scheme, weights, n, np.random.default_rng(seed))
+        np.testing.assert_array_equal(ancestors, inverse(weights, points))
+
+
+@pytest.mark.parametrize("n", [8, 31])
+def test_residual_adds_a_multinomial_on_the_remainders(n):
+    for seed in range(20):
+        ancestors = resample("residual", WEIGHTS, n, np.random.default_rng(seed))
+        copies = np.floor(n * WEIGHTS).astype(int)
+        remainder = n * WEIGHTS - copies
+        points = np.sort(np.random.default_rng(seed).random(n - copies.sum()))
+        extra = inverse(remainder / remainder.sum(), points)
+        expected = np.concatenate([np.repeat(np.arange(len(WEIGHTS)), copies), extra])
+        np.testing.assert_array_equal(ancestors, np.sort(expected))
+
+
+def test_points_on_a_boundary_belong_to_the_next_particle():
+    weights = np.full(4, 0.25)  # exact in binary, so the points hit the boundaries exactly
+    points = np.array([0.0, 0.25, 0.5, 0.75])
+    np.testing.assert_array_equal(_invert(weights, points), [0, 1, 2, 3])
+    np.testing.assert_array_equal(resample("systematic", weights, 4, Uniforms(0.0)), [0, 1, 2, 3])
+    np.testing.assert_array_equal(
+        resample("stratified", weights, 8, Uniforms(0.0)), np.arange(8) // 2
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_inversion_is_that_of_searchsorted(seed):
+    weights = random_weights(200, seed, dead=(0, 7, 8, 150, 198, 199))
+    points = np.sort(np.random.default_rng(seed).random(1000))
+    np.testing.assert_array_equal(_invert(weights, points), inverse(weights, points))
+
+
+@pytest.mark.parametrize("scale", [1e-300, 0.5, 3.0])
+def test_inversion_does_not_need_normalised_weights(scale):
+    points = np.linspace(0.0, 1.0 - 1e-12, 101)
+    np.testing.assert_array_equal(_invert(scale * WEIGHTS, points), _invert(WEIGHTS, points))
+
+
+def test_rounding_never_carries_a_draw_past_the_last_particle():
+    weights = np.full(10, 0.1)  # their running sum stays below one
+    points = np.array([1.0 - 2.0**-53])
+    assert np.cumsum(weights)[-1] < 1.0
+    np.testing.assert_array_equal(_invert(np.append(weights, 0.0), points), [9])
