@@ -14,22 +14,15 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skpmd._base import LOOP_CONSTRAINTS, Options, Outcome, run
+from skpmd._base import LOOP_CONSTRAINTS, Options, run
+from skpmd._proposals import PROPOSALS, draw_references, references, weigh_references
 from skpmd._results import set_results
 from skpmd._streams import Rows
-from skpmd.engine.cloud import Cloud, draw_prior
-from skpmd.engine.gaussian import descend, laplace
-from skpmd.engine.mirror import StepInfo, log_likelihood
-from skpmd.engine.references import Reference, disagreement, draw_mixture, weigh
-from skpmd.engine.skew import skewed
+from skpmd.engine.cloud import draw_prior
 from skpmd.models.logistic import LogisticModel
 from skpmd.models.priors import NormalPrior
 from skpmd.posterior import as_generator, check_level, weighted_quantile
 
-_ENOUGH = 0.6  # effective share of n_particles at which no further round is drawn
-_MAX_ROUNDS = 10
-_TAIL_DF = 5.0  # Student tails of the widest reference
-_SHARES = {"auto": (0.6, 0.2, 0.1, 0.1), "mirror": (0.75, 0.25), "laplace": (0.75, 0.25)}
 _TABLE = 1 << 20  # logits held at once in predictions
 
 
@@ -146,25 +139,8 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
         "prior_scale": [Interval(Real, 0, None, closed="neither")],
         "intercept_prior_scale": [Interval(Real, 0, None, closed="neither")],
         "fit_intercept": ["boolean"],
-        "proposal": [StrOptions({"auto", "prior", "laplace", "mirror"})],
-        **{
-            name: LOOP_CONSTRAINTS[name]
-            for name in (
-                "n_particles",
-                "max_iter",
-                "batch_size",
-                "step_size",
-                "step_offset",
-                "step_decay",
-                "rejuvenation",
-                "ess_threshold",
-                "bandwidth",
-                "polish",
-                "temperature",
-                "random_state",
-                "verbose",
-            )
-        },
+        "proposal": [StrOptions(set(PROPOSALS))],
+        **LOOP_CONSTRAINTS,  # those of parameters that are not exposed here are never looked up
     }
 
     def __init__(
@@ -257,65 +233,34 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
         if self.proposal == "prior":
             start = draw_prior(model, self.n_particles, rng)
         else:
-            references = self._references(model, rows.whole())
-            shares = _SHARES[self.proposal]
-            theta, log_pi = draw_mixture(references, shares, self.n_particles, rng)
-            block = np.empty((len(theta), 0))
-            start = Cloud(theta, np.zeros(len(theta)), log_pi, model.log_prior(theta), block)
+            start = draw_references(model, *self._references(model, rows), self.n_particles, rng)
         outcome = run(model, rows, start, options, rng)
         set_results(self, outcome, names=names, path=f"mirror steps from {self.proposal}")
         self.n_iter_ = self.max_iter
 
     def _fit_references(self, model, rows, names, rng):
-        """The polish step on draws from the mixture of references, in rounds."""
-        batches, power = rows.whole(), 1.0 / self.temperature
-        references = self._references(model, batches)
-        weighing = weigh(
-            references,
-            _SHARES[self.proposal],
-            model.log_prior,
-            lambda theta: power * log_likelihood(model, theta, batches),
+        """The polish step on draws from the mixture of references."""
+        outcome, pair, disagreement = weigh_references(
+            model,
+            rows.whole(),
+            *self._references(model, rows),
             self.n_particles,
-            _MAX_ROUNDS,
-            _ENOUGH * self.n_particles,
+            1.0 / self.temperature,
             rng,
         )
-        m = len(weighing.cloud.theta) // len(weighing.rounds)
-        infos = [
-            StepInfo(1.0, power, 1.0, 0, False, 0, np.nan, ess, m * (i + 1))
-            for i, ess in enumerate(weighing.rounds)
-        ]
         set_results(
             self,
-            Outcome(weighing.cloud, infos, polished=True),
+            outcome,
             names=names,
-            group=weighing.pair,
-            disagreement=disagreement(weighing, references),
+            group=pair,
+            disagreement=disagreement,
             path=f"references: {self.proposal}",
         )
-        self.n_iter_ = len(weighing.rounds)
+        self.n_iter_ = len(outcome.infos)
 
-    def _references(self, model, batches):
-        """Components of the mixture, in the order of ``_SHARES``."""
-        power = 1.0 / self.temperature
-
-        def log_joint(theta):
-            return model.log_prior(theta) + power * log_likelihood(model, theta, batches)
-
-        mode = laplace(model, batches, np.zeros(len(model.prior.scale)), power)
-        references = []
-        if self.proposal in ("auto", "mirror"):
-            mirror = descend(model, batches, mode, power)
-            references += [
-                skewed(mirror, model, log_joint, batches, power),
-                Reference(mirror.mean, mirror.chol),
-            ]
-        if self.proposal in ("auto", "laplace"):
-            references += [
-                skewed(mode, model, log_joint, batches, power),
-                Reference(mode.mean, mode.chol, _TAIL_DF),
-            ]
-        return references
+    def _references(self, model, rows):
+        d = len(model.prior.scale)
+        return references(model, rows.whole(), self.proposal, d, 1.0 / self.temperature)
 
     def _set_coefficients(self):
         mean, std = self.posterior_.mean(), self.posterior_.std()

@@ -161,7 +161,7 @@ def test_temperature_raises_the_likelihood_to_a_power(X):
     pmd = ParticleMirrorDescent(**NORMAL_MEAN, temperature=4.0, random_state=0).fit(X)
     assert abs(pmd.posterior_.std()[0] / (1 + len(X) / 4) ** -0.5 - 1) < SD_TOLERANCE
     with pytest.raises(AttributeError, match="temperature=1"):
-        pmd.posterior_.log_evidence
+        _ = pmd.posterior_.log_evidence
     assert not hasattr(pmd, "log_evidence_")
 
 
@@ -178,7 +178,7 @@ def test_averaged_iterate_has_no_certificate(X):
         .posterior_
     )
     with pytest.raises(AttributeError, match="average of iterates"):
-        posterior.pareto_k
+        _ = posterior.pareto_k
     assert posterior.ess == pytest.approx(1000)
 
 

@@ -1,9 +1,9 @@
 """Importance sampling from several references at once: the polish step with a chosen pi.
 
 References (Laplace, Gaussian mirror, skewed versions of both, Student tails) are mixed, never
-chosen between: all draws of all rounds are weighted by the one mixture they came from (deterministic
-mixture weights, Owen and Zhou 2000; adaptive rounds, Cornuet et al. 2012). That mixture is pi,
-and the step on it has a = b = 1, so log-mean-exp of r estimates the log evidence.
+chosen between: all draws of all rounds are weighted by the one mixture they came from
+(deterministic mixture weights, Owen and Zhou 2000; adaptive rounds, Cornuet et al. 2012). That
+mixture is pi, and the step on it has a = b = 1, so log-mean-exp of r estimates the log evidence.
 """
 
 from typing import NamedTuple

@@ -22,8 +22,8 @@ Everything else is optional and used where it is offered:
 * the closed-form block: parameters zeta whose conditional given theta stays in an exponential
   family are integrated out, and each particle keeps the natural parameters of q(zeta | theta)
   (section 3.1 and appendix F of the paper). Override the five block methods together;
-* ``gaussian_target`` lets `skpmd.engine.gaussian` place a Gaussian before any particle is drawn, and
-  ``skew_axes`` lets `skpmd.engine.skew` lean it; `skpmd.models.logistic` shows both.
+* ``gaussian_target`` lets `skpmd.engine.gaussian` place a Gaussian before any particle is drawn,
+  and ``skew_axes`` lets `skpmd.engine.skew` lean it; `skpmd.models.logistic` shows both.
 """
 
 from typing import NamedTuple
