@@ -13,7 +13,16 @@ _LEAST_SHARE = 0.02
 _MOST_DISAGREEMENT = 6.0  # standard errors
 
 
-def set_results(estimator, outcome, *, names=None, group=None, disagreement=None, **diagnostics):
+def set_results(
+    estimator,
+    outcome,
+    *,
+    names=None,
+    group=None,
+    disagreement=None,
+    remedy="raise n_particles or max_iter, or lower step_size",
+    **diagnostics,
+):
     """Set posterior, evidence, history and diagnostics; warn where the result is poor.
 
     Parameters
@@ -29,6 +38,8 @@ def set_results(estimator, outcome, *, names=None, group=None, disagreement=None
         Antithetic pairs, for the standard error of the evidence.
     disagreement : float, optional
         Of the references, in standard errors.
+    remedy : str
+        What to do about a poor result, for the warning.
     **diagnostics
         Further entries of ``diagnostics_``.
     """
@@ -66,7 +77,8 @@ def set_results(estimator, outcome, *, names=None, group=None, disagreement=None
         del estimator.log_evidence_
     if reasons:
         name = type(estimator).__name__
-        warnings.warn(f"{name}: {'; '.join(reasons)}.", ConvergenceWarning, stacklevel=4)
+        message = f"{name}: {'; '.join(reasons)}. Do not trust this posterior; {remedy}."
+        warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
 
 def _history(infos):
@@ -80,26 +92,21 @@ def _history(infos):
 
 
 def _doubts(ess, log_ratio, k, bound_hit, disagreement):
-    """Reasons not to trust a result, each with what to do; empty where there is none."""
-    reasons, n_particles = [], len(log_ratio)
-    if not ess >= max(_LEAST_ESS, _LEAST_SHARE * n_particles):
-        reasons.append(
-            f"the effective sample size is {ess:.0f} of {n_particles} particles: raise "
-            "n_particles or max_iter, or lower step_size"
-        )
+    """Reasons not to trust a result; empty where there is none."""
+    reasons, m = [], len(log_ratio)
+    if not ess >= max(_LEAST_ESS, _LEAST_SHARE * m):
+        reasons.append(f"the effective sample size is {ess:.0f} of {m} particles")
     if k is not None and heavy_tail(log_ratio, k):
         reasons.append(
-            f"Pareto k-hat is {k:.2f} (above {MOST_K}): the particles miss a tail of the "
-            "posterior; raise n_particles, or choose a tighter prior"
+            f"Pareto k-hat is {k:.2f} (above {MOST_K}): the particles miss a tail of the posterior"
         )
     if bound_hit:
         reasons.append(
-            "the bound on splits of a step was reached and the rest of it was taken in one go: "
-            "raise max_splits or n_particles, or lower step_size"
+            "the bound on splits of a step was reached and the rest of it was taken in one go "
+            "(max_splits)"
         )
     if disagreement is not None and disagreement > _MOST_DISAGREEMENT:
         reasons.append(
-            f"the references disagree on the posterior mean by {disagreement:.1f} standard errors: "
-            "raise n_particles"
+            f"the references disagree on the posterior mean by {disagreement:.1f} standard errors"
         )
     return reasons

@@ -50,8 +50,9 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
         ``"mirror"`` references; the prior; the Laplace approximation; the Gaussian of the mirror
         descent. References are mixed, never chosen between.
     n_particles : int, default=4000
-        Particles drawn in a round; rounds follow until the effective sample size reaches 0.6 of
-        it, ten at most. The size of the cloud with ``proposal="prior"`` or ``polish=False``.
+        Particles drawn in a round (in pairs: an odd number is rounded up); rounds follow until the
+        effective sample size reaches 0.6 of it, ten at most. The size of the cloud with
+        ``proposal="prior"`` or ``polish=False``.
     max_iter : int, default=5
         Passes of stochastic steps, with ``proposal="prior"`` or ``polish=False``. A polish step
         forgets them (gamma = 1), so with a reference and ``polish=True`` none are made.
@@ -254,6 +255,7 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
             names=names,
             group=pair,
             disagreement=disagreement,
+            remedy="raise n_particles, lower prior_scale, or leave out features that few rows have",
             path=f"references: {self.proposal}",
         )
         self.n_iter_ = len(outcome.infos)

@@ -255,7 +255,7 @@ def test_a_collapsed_cloud_is_never_silent():
 def test_reaching_the_bound_on_splits_is_never_silent():
     X = np.random.default_rng(0).normal(4.0, 1.0, size=(3000, 1))
     pmd = ParticleMirrorDescent(**NORMAL_MEAN, max_splits=0, random_state=0)
-    with pytest.warns(ConvergenceWarning, match="raise max_splits"):
+    with pytest.warns(ConvergenceWarning, match="max_splits"):
         pmd.fit(X)
 
 

@@ -355,10 +355,10 @@ def test_scott_and_silverman_rules_count_effective_particles(d, factor):
 
 @pytest.mark.parametrize("factor", [1.0, 2.0])
 def test_median_rule(factor):
-    theta, _ = skewed_cloud(80, 3)
-    mean, cov = moments(theta, np.zeros(80))
+    theta, _ = skewed_cloud(79, 3)
+    mean, cov = moments(theta, np.zeros(79))
     white = np.linalg.solve(np.linalg.cholesky(cov), (theta - mean).T).T
-    estimate = kde.fit(theta, np.zeros(80), bandwidth="median", factor=factor)
+    estimate = kde.fit(theta, np.zeros(79), bandwidth="median", factor=factor)
     assert estimate.bandwidth == pytest.approx(factor * 0.1 * np.median(pdist(white)), rel=1e-9)
 
 
@@ -384,9 +384,9 @@ def leave_one_out_score(theta, log_ratio, covariance, shrinkage):
         centres = white @ (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
     score = 0.0
     for i, point in enumerate(white):
-        others = multivariate_normal(point, covariance).pdf(centres)
-        others[i] = 0.0
-        score += w[i] * np.log(others @ w / (1.0 - w[i]))
+        others = multivariate_normal(point, covariance).logpdf(centres) + np.log(w)
+        others[i] = -np.inf
+        score += w[i] * (np.logaddexp.reduce(others) - np.log1p(-w[i]))
     return score
 
 
@@ -436,7 +436,7 @@ def test_large_clouds_are_scored_on_a_part():
 
 
 def test_choosing_spends_no_randomness():
-    theta, log_ratio = skewed_cloud(1500, 2)
+    theta, log_ratio = skewed_cloud(300, 2)
     first, second = kde.fit(theta, log_ratio), kde.fit(theta, log_ratio)
     np.testing.assert_array_equal(first.factor, second.factor)
 

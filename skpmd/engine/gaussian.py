@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from skpmd.engine.mirror import log_likelihood
+
 
 class Gaussian(NamedTuple):
     """Mean of shape (d,) and lower Cholesky factor of the covariance, shape (d, d)."""
@@ -20,38 +22,84 @@ class Gaussian(NamedTuple):
 
 
 def laplace(model, batches, start, b=1.0, max_iter=100, tol=1e-6):
-    """Mode of the log joint density by damped Newton steps, and the curvature there.
+    """Mode of the log joint density by Newton's method, and the curvature there.
+
+    Steps are halved until the log joint density rises (Armijo's rule), so a log-concave posterior
+    is climbed from anywhere.
+
+    Parameters
+    ----------
+    model : Model
+        Offers ``gaussian_target``.
+    batches : sequence of Batch
+        All data.
+    start : ndarray of shape (d,)
+        Where to start.
+    b : float
+        Power of the likelihood.
+    max_iter : int
+        Bound on the steps.
+    tol : float
+        Stop when a step is shorter than this, in standard deviations.
 
     Returns
     -------
     Gaussian
         Normal distribution at the mode with the inverse negative Hessian as covariance.
     """
-    return _fixed_point(model, batches, Gaussian(start, None), b, max_iter, tol)
+
+    def log_joint(mean):
+        theta = mean[None, :]
+        return (model.log_prior(theta) + b * log_likelihood(model, theta, batches))[0]
+
+    mean, height = start, log_joint(start)
+    for _ in range(max_iter):
+        gradient, precision = model.gaussian_target(mean, None, batches, b)
+        move = cho_solve(cho_factor(precision, lower=True), gradient)
+        squared_size = gradient @ move
+        if squared_size < tol**2:
+            break
+        length = 1.0
+        # Within rounding of the top no step can be seen to rise: the full one is taken.
+        while length > 1e-8 and squared_size > 1e-10 * abs(height):
+            raised = log_joint(mean + length * move)
+            if raised > height + 1e-4 * length * squared_size:
+                height = raised
+                break
+            length *= 0.5
+        mean = mean + length * move
+    return Gaussian(mean, _chol_of_inverse(precision))
 
 
 def descend(model, batches, start, b=1.0, max_iter=20, tol=1e-3):
-    """Gaussian mirror descent from a Gaussian, until mean and sds move by less than tol sds."""
-    return _fixed_point(model, batches, start, b, max_iter, tol)
+    """Gaussian mirror descent from a Gaussian near the posterior, such as `laplace`.
 
+    Parameters
+    ----------
+    model, batches, b
+        As in `laplace`.
+    start : Gaussian
+        Where to start.
+    max_iter : int
+        Bound on the steps.
+    tol : float
+        Stop when the mean moves by less than this, in standard deviations.
 
-def _fixed_point(model, batches, q, b, max_iter, tol):
-    spread = q.chol is not None
-    mean, precision, gamma, last = q.mean, None, 1.0, np.inf
+    Returns
+    -------
+    Gaussian
+        The last iterate.
+    """
+    q, precision, gamma, last = start, None, 1.0, np.inf
     for _ in range(max_iter):
-        cov = q.chol @ q.chol.T if spread else None
-        gradient, target = model.gaussian_target(mean, cov, batches, b)
-        if spread and precision is not None:
-            target = (1.0 - gamma) * precision + gamma * target
-        factor = cho_factor(target, lower=True)
-        move = cho_solve(factor, gradient)
+        gradient, target = model.gaussian_target(q.mean, q.chol @ q.chol.T, batches, b)
+        precision = target if precision is None else (1.0 - gamma) * precision + gamma * target
+        move = cho_solve(cho_factor(precision, lower=True), gradient)
         size = np.sqrt(gradient @ move)  # in posterior standard deviations
-        # A step that does not shrink the residual was too long: shorten the next ones.
+        # A residual that does not shrink asks for shorter steps.
         gamma = 0.5 * gamma if size > 0.9 * last else min(1.0, 1.5 * gamma)
         last = size
-        mean = mean + min(gamma, 5.0 * np.sqrt(len(mean)) / max(size, 1e-300)) * move
-        precision = target
-        q = Gaussian(mean, _chol_of_inverse(precision))
+        q = Gaussian(q.mean + gamma * move, _chol_of_inverse(precision))
         if size < tol:
             break
     return q
