@@ -97,7 +97,7 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
         the references in standard errors, ``warnings``.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, where X has them.
 
     Warns

@@ -223,6 +223,8 @@ def weighted_quantile(values, weights, q):
     q = np.asarray(q, dtype=np.float64)
     if np.any((q < 0) | (q > 1)) or np.isnan(q).any():
         raise ValueError(f"q must lie in [0, 1], got {q}.")
+    alive = weights > 0
+    values, weights = values[alive], weights[alive]
     flat = values.reshape(len(values), -1)
     order = np.argsort(flat, axis=0, kind="stable")
     out = np.empty((q.size, flat.shape[1]))

@@ -69,6 +69,8 @@ def _leave_one_out(white, log_w, shrinkage):
     """
     d = white.shape[1]
     # Thinned by a fixed stride over the order of the weights: no randomness is spent on it.
+    if len(white) < 3:
+        return np.eye(d)  # nothing is left once a point is left out
     order = np.argsort(-log_w, kind="stable")
     scored = order[:: max(1, -(-len(order) // _MAX_SCORED))]
     best, best_score, worse = np.eye(d), -np.inf, 0

@@ -14,7 +14,7 @@ from scipy.special import gammaln
 
 from skpmd.engine.cloud import Cloud, effective_sample_size, moments, weights
 
-_AXIS_DF = 25.0  # Student tails along skewed axes
+AXIS_DF = 25.0  # Student tails along skewed axes
 _HOPELESS = 0.01  # effective share of the draws, after two rounds, at which no further one is drawn
 _FLOOR = 0.05  # least share of any reference: what bounds the weights where others are thin
 
@@ -24,7 +24,7 @@ class Reference(NamedTuple):
 
     The axes listed in ``axes`` are skewed by the sinh-arcsinh map of Jones and Pewsey (2009),
     u = scale * (sinh(arcsinh(z) + epsilon) - centre) / spread, with centre and spread such that
-    normal z give u mean 0 and standard deviation ``scale``. Its inverse and its Jacobian are closed
+    u has mean 0 and standard deviation ``scale``. Its inverse and its Jacobian are closed
     forms. Along these axes z is Student with 25 degrees of freedom, each by itself: that costs
     little (0.005 nats an axis), and a draw far out on a skewed side no longer carries the weight of
     dozens (the largest of 8000 weights fell from 20-85 to 10-28 times the mean on a posterior with
@@ -82,7 +82,7 @@ def draw(reference, n, rng):
     if np.isfinite(reference.df):
         z /= np.sqrt(rng.chisquare(reference.df, n // 2) / reference.df)[:, None]
     axes = reference.axes
-    z[:, axes] = rng.standard_t(_AXIS_DF, size=(n // 2, len(axes)))
+    z[:, axes] = rng.standard_t(AXIS_DF, size=(n // 2, len(axes)))
     z = np.stack([z, -z], axis=1).reshape(n, d)
     skewed = np.sinh(np.arcsinh(z[:, axes]) + reference.epsilon)
     z[:, axes] = reference.scale * (skewed - reference.centre) / reference.spread
@@ -101,7 +101,7 @@ def log_density(reference, theta):
     log_jacobian -= np.log(np.abs(np.diag(lu[0]))).sum()
     rest = np.delete(z, axes, axis=1)
     squared = np.einsum("ij,ij->i", rest, rest)
-    log_axes = _log_student(skewed**2, 1, _AXIS_DF).sum(axis=1)
+    log_axes = _log_student(skewed**2, 1, AXIS_DF).sum(axis=1)
     return log_jacobian + log_axes + _log_student(squared, rest.shape[1], reference.df)
 
 

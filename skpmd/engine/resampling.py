@@ -26,11 +26,11 @@ def multinomial(weights, n, rng):
 def residual(weights, n, rng):
     """floor(n w_i) copies of each, the rest multinomial on the remainders."""
     expected = n * weights
-    copies = np.floor(expected).astype(np.int64)
+    copies = np.floor(expected * (1.0 + 1e-12)).astype(np.int64)  # 0.9999999999999999 is 1
     rest = n - copies.sum()
     ancestors = np.repeat(np.arange(len(weights)), copies)
     if rest > 0:
-        remainder = expected - copies
+        remainder = np.maximum(expected - copies, 0.0)
         extra = multinomial(remainder / remainder.sum(), rest, rng)
         ancestors = np.sort(np.concatenate([ancestors, extra]))
     return ancestors

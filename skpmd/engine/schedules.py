@@ -89,4 +89,5 @@ def n_particles_at(t, start, growth, ceiling, d, smoothness):
     exponent = 2.0 + d / smoothness if growth == "theorem" else growth
     # In logs: t^(2 + d) overflows long before the ceiling is compared.
     log_size = np.log(start) + exponent * np.log(t)
-    return int(min(ceiling, np.ceil(np.exp(min(log_size, 40.0)))))
+    size = np.ceil(np.exp(min(log_size, 40.0)) * (1.0 - 1e-12))  # 3.0000000004 is 3
+    return int(min(ceiling, size))

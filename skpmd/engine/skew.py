@@ -2,13 +2,15 @@
 
 import numpy as np
 from scipy.interpolate import CubicSpline
+from scipy.stats import t as student
 
-from skpmd.engine.references import Reference
+from skpmd.engine.references import AXIS_DF, Reference
 
 _NODES = np.linspace(-4.0, 4.0, 17)
 _FINE = np.linspace(-4.0, 4.0, 401)
 _LEAST_SKEW = 0.1  # axes below this are left normal
-_GRID = np.linspace(-2.0, 2.0, 401)  # epsilon of the sinh-arcsinh map
+_GRID = np.linspace(-2.0, 2.0, 81)  # epsilon of the sinh-arcsinh map
+_WIDER = 1.04  # a marginal is wider than the slice; best effective sample size of 1.0 to 1.15
 
 
 def skewed(gaussian, model, log_joint, batches, b=1.0):
@@ -45,17 +47,17 @@ def skewed(gaussian, model, log_joint, batches, b=1.0):
     points = gaussian.mean + _NODES[None, :, None] * factor.T[axes][:, None, :]
     values = log_joint(points.reshape(-1, len(factor))).reshape(len(axes), -1)
     scale, skewness = _slice_moments(values)
+    scale *= _WIDER
     centres, spreads, skews = _sinh_arcsinh_moments(_GRID)
     epsilon = np.interp(skewness, skews, _GRID)
     return Reference(
         gaussian.mean,
         factor,
-        np.inf,
-        axes,
-        epsilon,
-        scale,
-        np.interp(epsilon, _GRID, centres),
-        np.interp(epsilon, _GRID, spreads),
+        axes=axes,
+        epsilon=epsilon,
+        scale=scale,
+        centre=np.interp(epsilon, _GRID, centres),
+        spread=np.interp(epsilon, _GRID, spreads),
     )
 
 
@@ -70,11 +72,12 @@ def _slice_moments(values):
 
 
 def _sinh_arcsinh_moments(epsilon):
-    """Mean, standard deviation and skewness of sinh(arcsinh(Z) + epsilon), Z standard normal."""
-    nodes, node_weights = np.polynomial.hermite_e.hermegauss(80)
-    node_weights = node_weights / node_weights.sum()
-    values = np.sinh(np.arcsinh(nodes) + np.asarray(epsilon)[:, None])
-    mean = values @ node_weights
+    """Mean, standard deviation and skewness of sinh(arcsinh(Z) + epsilon), Z as in a reference."""
+    x = np.linspace(-6.0, 6.0, 301)  # arcsinh(Z): the trapezoidal rule is exact to rounding here
+    density = student.pdf(np.sinh(x), AXIS_DF) * np.cosh(x)
+    density /= density.sum()
+    values = np.sinh(x + np.asarray(epsilon)[:, None])
+    mean = values @ density
     centred = values - mean[:, None]
-    sd = np.sqrt(centred**2 @ node_weights)
-    return mean, sd, centred**3 @ node_weights / sd**3
+    sd = np.sqrt(centred**2 @ density)
+    return mean, sd, centred**3 @ density / sd**3

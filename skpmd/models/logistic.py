@@ -114,7 +114,7 @@ class LogisticModel(Model):
         skewness : ndarray of shape (d,)
             Leading-order skewness along each.
         """
-        rows, third = [], []
+        rows, third = np.empty((0, len(mean))), np.empty(0)
         for batch in batches:
             step = _TABLE // len(mean)
             for start in range(0, len(batch.X), step):
@@ -123,13 +123,11 @@ class LogisticModel(Model):
                 white = X @ chol
                 spread = np.linalg.norm(white, axis=1)
                 slope = _expected_third(X @ mean, spread, batch.weight[part], _NODES, _NODE_WEIGHTS)
-                size = np.abs(slope) * spread**3
+                rows, third = np.concatenate([rows, white]), np.concatenate([third, slope])
+                size = np.abs(third) * np.linalg.norm(rows, axis=1) ** 3
                 keep = np.argsort(-size, kind="stable")[:max_rows]
-                rows.append(white[keep])
-                third.append(slope[keep])
-        rows, third = np.concatenate(rows), np.concatenate(third)
-        keep = np.argsort(-np.abs(third) * np.linalg.norm(rows, axis=1) ** 3, kind="stable")
-        rows, third = rows[keep[:max_rows]], b * third[keep[:max_rows], None]
+                rows, third = rows[keep], third[keep]
+        third = b * third[:, None]
         rotation, last = np.eye(len(mean)), 0.0
         for _ in range(max_iter):
             contracted = rows.T @ (third * (rows @ rotation) ** 2)
