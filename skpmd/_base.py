@@ -95,6 +95,11 @@ class Options(NamedTuple):
                 f"estimate is one Gaussian); got {self.bandwidth!r}. Lower it or set "
                 f"shrinkage=False."
             )
+        if self.max_particles is not None and self.max_particles < self.n_particles:
+            raise ValueError(
+                f"max_particles={self.max_particles} is below n_particles={self.n_particles}: it "
+                "is the ceiling of a growing cloud; raise it or lower n_particles."
+            )
         if self.final_particles is not None and self.rejuvenation == "never":
             raise ValueError(
                 "final_particles needs a last rejuvenation, and rejuvenation='never' has none; "

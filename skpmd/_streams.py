@@ -28,6 +28,8 @@ class Rows:
         if weight is None:
             weight = np.ones(len(X))
         elif not weight.all():
+            if not weight.any():
+                raise ValueError("sample_weight is zero for every row: there are no data to fit.")
             kept = weight > 0
             X, y, weight = X[kept], None if y is None else y[kept], weight[kept]
         self.data = Batch(X, y, weight)

@@ -82,6 +82,8 @@ class Posterior:
                 f"particles must have shape (m, d) and log_weights (m,); got "
                 f"{self.particles.shape} and {log_weights.shape}."
             )
+        if np.isnan(log_weights).any() or not np.isfinite(log_sum_exp(log_weights)):
+            raise ValueError("log_weights must hold a finite value and neither nan nor +inf.")
         self.log_weights = log_weights - log_sum_exp(log_weights)
         self.weights = np.exp(self.log_weights)
         d = self.particles.shape[1]

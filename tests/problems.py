@@ -107,3 +107,25 @@ class NoiseScale(Model):
                 for xi in theta[:, 0]
             ]
         )
+
+
+def skewed_cloud(m, d, seed=0):
+    """A correlated cloud with a tail on the first axis and uneven weights."""
+    rng = np.random.default_rng(seed)
+    theta = rng.standard_normal((m, d)) @ rng.standard_normal((d, d))
+    theta[:, 0] += np.exp(rng.standard_normal(m))
+    return theta + 5.0, rng.normal(0.0, 0.7, m) - 300.0
+
+
+def two_modes(m, seed=0):
+    """Two elongated modes whose shape is not that of the whole cloud, with their exact density."""
+    rng = np.random.default_rng(seed)
+    cov = np.array([[1.0, 0.9], [0.9, 1.0]])
+    centres = np.array([[-3.0, 3.0], [3.0, -3.0]])
+    side = rng.integers(2, size=m)
+    theta = centres[side] + rng.multivariate_normal(np.zeros(2), cov, m)
+
+    def density(points):
+        return sum(0.5 * multivariate_normal(centre, cov).pdf(points) for centre in centres)
+
+    return theta, density

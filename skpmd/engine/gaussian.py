@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from skpmd.engine.mirror import log_likelihood
+_LEAST_PROGRESS = 0.9  # share of the slope that a step may leave
 
 
 class Gaussian(NamedTuple):
@@ -24,8 +24,8 @@ class Gaussian(NamedTuple):
 def laplace(model, batches, start, b=1.0, max_iter=100, tol=1e-6):
     """Mode of the log joint density by Newton's method, and the curvature there.
 
-    Steps are halved until the log joint density rises (Armijo's rule), so a log-concave posterior
-    is climbed from anywhere.
+    A step is halved until the slope along it has fallen, so a log-concave posterior is climbed from
+    anywhere.
 
     Parameters
     ----------
@@ -47,27 +47,22 @@ def laplace(model, batches, start, b=1.0, max_iter=100, tol=1e-6):
     Gaussian
         Normal distribution at the mode with the inverse negative Hessian as covariance.
     """
-
-    def log_joint(mean):
-        theta = mean[None, :]
-        return (model.log_prior(theta) + b * log_likelihood(model, theta, batches))[0]
-
-    mean, height = start, log_joint(start)
+    mean = start
+    gradient, precision = model.gaussian_target(mean, None, batches, b)
     for _ in range(max_iter):
-        gradient, precision = model.gaussian_target(mean, None, batches, b)
         move = cho_solve(cho_factor(precision, lower=True), gradient)
-        squared_size = gradient @ move
-        if squared_size < tol**2:
+        slope = gradient @ move  # the squared length of the step in standard deviations
+        if slope < tol**2:
             break
         length = 1.0
-        # Within rounding of the top no step can be seen to rise: the full one is taken.
-        while length > 1e-8 and squared_size > 1e-10 * abs(height):
-            raised = log_joint(mean + length * move)
-            if raised > height + 1e-4 * length * squared_size:
-                height = raised
+        while True:
+            ahead = model.gaussian_target(mean + length * move, None, batches, b)
+            # The slope ahead says more than a value could: values of many rows round first.
+            if abs(ahead[0] @ move) < _LEAST_PROGRESS * slope or length < 1e-6:
                 break
             length *= 0.5
         mean = mean + length * move
+        gradient, precision = ahead
     return Gaussian(mean, _chol_of_inverse(precision))
 
 

@@ -13,7 +13,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
 from skpmd.engine.bandwidth import kernel_covariance, shrink_matrix, squared_distances
-from skpmd.engine.cloud import log_sum_exp, moments
+from skpmd.engine.cloud import log_sum_exp, moments, weights
 from skpmd.engine.resampling import resample
 
 KERNELS = ("gaussian", "epanechnikov")
@@ -40,6 +40,8 @@ class KDE(NamedTuple):
         Geometric mean over axes of the kernel's width relative to the cloud's.
     kernel : {"gaussian", "epanechnikov"}
         Kernel.
+    source : ndarray of shape (m,), int
+        Index in the cloud of the particle behind each centre.
     """
 
     centres: np.ndarray
@@ -48,6 +50,7 @@ class KDE(NamedTuple):
     factor: np.ndarray
     bandwidth: float
     kernel: str
+    source: np.ndarray
 
 
 def fit(
@@ -82,8 +85,7 @@ def fit(
     KDE
         The estimate.
     """
-    alive = log_ratio > -np.inf
-    theta, log_ratio = theta[alive], log_ratio[alive]
+    theta, log_ratio, source = _distinct(theta, log_ratio)
     mean, cov = moments(theta, log_ratio)
     chol = _cholesky(cov)
     white = solve_triangular(chol, (theta - mean).T, lower=True).T
@@ -99,11 +101,12 @@ def fit(
         chol @ vectors * width,
         float(np.exp(np.log(width).mean())),
         kernel,
+        source,
     )
 
 
 def sample(kde, n, scheme, rng):
-    """Draw n points; returns (points of shape (n, d), index of each point's centre)."""
+    """Draw n points; returns (points of shape (n, d), index of its ancestor in the cloud)."""
     ancestors = resample(scheme, np.exp(kde.log_weights), n, rng)
     d = len(kde.mean)
     noise = rng.standard_normal((n, d))
@@ -111,7 +114,7 @@ def sample(kde, n, scheme, rng):
         # Radius squared / (d + 4) ~ Beta(d / 2, 2): density proportional to 1 - radius^2.
         radius = np.sqrt((d + 4) * rng.beta(d / 2, 2.0, n))
         noise *= (radius / np.linalg.norm(noise, axis=1))[:, None]
-    return kde.mean + (kde.centres[ancestors] + noise) @ kde.factor.T, ancestors
+    return kde.mean + (kde.centres[ancestors] + noise) @ kde.factor.T, kde.source[ancestors]
 
 
 def log_density(kde, theta):
@@ -133,6 +136,18 @@ def log_density(kde, theta):
         with np.errstate(divide="ignore"):
             out[rows] = np.log(table.sum(axis=1)) + top
     return out - log_det
+
+
+def _distinct(theta, log_ratio):
+    """Particles with a weight, copies merged into one (a copy would be its own near neighbour)."""
+    w = weights(log_ratio)
+    source = np.flatnonzero(w > 0.0)
+    _, first, copy_of = np.unique(theta[source], axis=0, return_index=True, return_inverse=True)
+    if len(first) == len(source):
+        return theta[source], log_ratio[source], source
+    order = np.argsort(first)  # as they stood in the cloud
+    merged = np.log(np.bincount(copy_of.ravel(), w[source]))
+    return theta[source[first[order]]], merged[order], source[first[order]]
 
 
 def _cholesky(cov):

@@ -147,9 +147,7 @@ def rejuvenate(cloud, model, settings, rng, n_particles=None):
         shrinkage=settings.shrinkage,
     )
     n = len(cloud.theta) if n_particles is None else n_particles
-    alive = np.flatnonzero(cloud.log_ratio > -np.inf)
     theta, ancestors = kde.sample(estimate, n, settings.resampling, rng)
-    ancestors = alive[ancestors]
     block = model.move_block(cloud.theta[ancestors], cloud.block[ancestors], theta)
     moved = Cloud(
         theta, np.zeros(n), kde.log_density(estimate, theta), model.log_prior(theta), block

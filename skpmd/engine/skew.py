@@ -6,7 +6,7 @@ from scipy.stats import t as student
 
 from skpmd.engine.references import AXIS_DF, Reference
 
-_NODES = np.linspace(-4.0, 4.0, 17)
+_NODES = np.linspace(-4.0, 4.0, 33)
 _FINE = np.linspace(-4.0, 4.0, 401)
 _LEAST_SKEW = 0.1  # axes below this are left normal
 _GRID = np.linspace(-2.0, 2.0, 81)  # epsilon of the sinh-arcsinh map
@@ -48,16 +48,16 @@ def skewed(gaussian, model, log_joint, batches, b=1.0):
     values = log_joint(points.reshape(-1, len(factor))).reshape(len(axes), -1)
     scale, skewness = _slice_moments(values)
     scale *= _WIDER
-    centres, spreads, skews = _sinh_arcsinh_moments(_GRID)
-    epsilon = np.interp(skewness, skews, _GRID)
+    epsilon = np.interp(skewness, _sinh_arcsinh_moments(_GRID)[2], _GRID)
+    centre, spread, _ = _sinh_arcsinh_moments(epsilon)
     return Reference(
         gaussian.mean,
         factor,
         axes=axes,
         epsilon=epsilon,
         scale=scale,
-        centre=np.interp(epsilon, _GRID, centres),
-        spread=np.interp(epsilon, _GRID, spreads),
+        centre=centre,
+        spread=spread,
     )
 
 
