@@ -51,22 +51,12 @@ class Options(NamedTuple):
 
     n_particles: int = 1000
     max_iter: int = 5
-    batch_size: int | str = "auto"
     step_schedule: str = "power"
     step_size: float = 1.0
     step_offset: float | str = "auto"
     step_decay: float = 1.0
     step_constant: float | str = "auto"
     sampling: str = "epoch"
-    rejuvenation: str = "ess"
-    ess_threshold: float = 0.5
-    max_splits: int = 50
-    resampling: str = "systematic"
-    bandwidth: float | str = "loo"
-    bandwidth_factor: float = 1.0
-    smoothness: float = 1.0
-    kernel: str = "gaussian"
-    shrinkage: bool = True
     particle_growth: float | str | None = None
     max_particles: int | None = None
     final_particles: int | None = None
@@ -74,25 +64,25 @@ class Options(NamedTuple):
     polish: bool = True
     temperature: float = 1.0
     verbose: int | bool = 0
+    settings: Settings = Settings()
 
     @classmethod
     def of(cls, estimator):
         """Options of an estimator: its parameters of the same names."""
         params = estimator.get_params(deep=False)
-        options = cls(**{name: params[name] for name in cls._fields if name in params})
+        settings = Settings(**{name: params[name] for name in Settings._fields if name in params})
+        own = {name: params[name] for name in cls._fields if name in params}
+        options = cls(**own, settings=settings)
         options._check()
         return options
 
-    def settings(self):
-        """The part of the options that a single step needs."""
-        return Settings(*(getattr(self, name) for name in Settings._fields))
-
     def _check(self):
         """What one parameter at a time cannot say."""
-        if self.shrinkage and not isinstance(self.bandwidth, str) and self.bandwidth > 1:
+        bandwidth, rejuvenation = self.settings.bandwidth, self.settings.rejuvenation
+        if self.settings.shrinkage and not isinstance(bandwidth, str) and bandwidth > 1:
             raise ValueError(
                 f"bandwidth must be at most 1 with shrinkage=True (at 1 the kernel density "
-                f"estimate is one Gaussian); got {self.bandwidth!r}. Lower it or set "
+                f"estimate is one Gaussian); got {bandwidth!r}. Lower it or set "
                 f"shrinkage=False."
             )
         if self.max_particles is not None and self.max_particles < self.n_particles:
@@ -100,12 +90,12 @@ class Options(NamedTuple):
                 f"max_particles={self.max_particles} is below n_particles={self.n_particles}: it "
                 "is the ceiling of a growing cloud; raise it or lower n_particles."
             )
-        if self.final_particles is not None and self.rejuvenation == "never":
+        if self.final_particles is not None and rejuvenation == "never":
             raise ValueError(
                 "final_particles needs a last rejuvenation, and rejuvenation='never' has none; "
                 "raise n_particles instead."
             )
-        if self.particle_growth is not None and self.rejuvenation == "never":
+        if self.particle_growth is not None and rejuvenation == "never":
             raise ValueError(
                 "particle_growth needs rejuvenation='ess' or 'always': particles that are never "
                 "redrawn cannot change in number."
@@ -141,7 +131,7 @@ def run(model, rows, start, options, rng):
     Outcome
         Final cloud and record.
     """
-    settings = options.settings()
+    settings = options.settings
     schedule = _schedule(model, rows, start, options)
     cloud, infos, average = start, [], None
     power = 1.0 / options.temperature
@@ -164,7 +154,7 @@ def run(model, rows, start, options, rng):
                 cloud, info = step(cloud, model, (batch,), gamma, b, settings, rng, m)
                 infos.append(info)
                 if options.average:
-                    average = include(average, cloud, gamma, options.resampling, rng)
+                    average = include(average, cloud, gamma, settings.resampling, rng)
                 bar.update(info)
     if average is not None:
         cloud = _as_cloud(average, cloud, model)
@@ -189,14 +179,14 @@ def _schedule(model, rows, start, options):
         offset,
         options.step_decay,
         constant,
-        options.smoothness,
+        options.settings.smoothness,
     )
 
 
 def _n_particles(options, t, d):
     ceiling = options.max_particles or 10 * options.n_particles
     return schedules.n_particles_at(
-        t, options.n_particles, options.particle_growth, ceiling, d, options.smoothness
+        t, options.n_particles, options.particle_growth, ceiling, d, options.settings.smoothness
     )
 
 

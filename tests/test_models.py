@@ -74,7 +74,7 @@ def test_three_methods_make_a_model():
     # mean, 14 % of the variance and 0.1 in the log evidence.
     rows, rng = poisson_rows(10), np.random.default_rng(0)
     start = draw_prior(Poisson(), 3000, rng)
-    outcome = run(Poisson(), rows, start, Options(n_particles=3000, batch_size=10), rng)
+    outcome = run(Poisson(), rows, start, Options(n_particles=3000), rng)
     mean, variance, log_z = exact_poisson()
     found_mean, found_cov = moments(outcome.cloud.theta, outcome.cloud.log_ratio)
     assert abs(found_mean[0] - mean) < 0.1 * np.sqrt(variance)

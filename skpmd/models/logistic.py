@@ -90,20 +90,13 @@ class LogisticModel(Model):
         """
         precision = self.prior.precision()
         gradient, hessian = -precision * mean, np.diag(precision)
-        for batch in batches:
-            step = _TABLE // len(mean)
-            for start in range(0, len(batch.X), step):
-                rows = slice(start, start + step)
-                X = self._design(batch.X[rows])
-                centre = X @ mean
-                spread = (
-                    np.zeros(len(X)) if cov is None else np.sqrt(np.einsum("ij,ij->i", X @ cov, X))
-                )
-                slope, curvature = _expected_derivatives(
-                    centre, spread, batch.y[rows], batch.weight[rows], *_rule(spread)
-                )
-                gradient += b * (X.T @ slope)
-                hessian += b * ((X.T * curvature) @ X)
+        for X, y, weight in self._designs(batches):
+            spread = np.zeros(len(X))
+            if cov is not None:
+                spread = np.sqrt(np.einsum("ij,ij->i", X @ cov, X))
+            slope, curvature = _expected_derivatives(X @ mean, spread, y, weight, *_rule(spread))
+            gradient += b * (X.T @ slope)
+            hessian += b * ((X.T * curvature) @ X)
         return gradient, hessian
 
     def skew_axes(self, mean, chol, batches, b=1.0, max_rows=2000, max_iter=30):
@@ -123,36 +116,45 @@ class LogisticModel(Model):
             Leading-order skewness along each.
         """
         rows, third = np.empty((0, len(mean))), np.empty(0)
-        for batch in batches:
-            step = _TABLE // len(mean)
-            for start in range(0, len(batch.X), step):
-                part = slice(start, start + step)
-                X = self._design(batch.X[part])
-                white = X @ chol
-                spread = np.linalg.norm(white, axis=1)
-                slope = _expected_third(X @ mean, spread, batch.weight[part], *_rule(spread))
-                rows, third = np.concatenate([rows, white]), np.concatenate([third, slope])
-                size = np.abs(third) * np.linalg.norm(rows, axis=1) ** 3
-                keep = np.argsort(-size, kind="stable")[:max_rows]
-                rows, third = rows[keep], third[keep]
+        for X, _, weight in self._designs(batches):
+            white = X @ chol
+            spread = np.linalg.norm(white, axis=1)
+            slope = _expected_third(X @ mean, spread, weight, *_rule(spread))
+            rows, third = np.concatenate([rows, white]), np.concatenate([third, slope])
+            size = np.abs(third) * np.linalg.norm(rows, axis=1) ** 3
+            keep = np.argsort(-size, kind="stable")[:max_rows]
+            rows, third = rows[keep], third[keep]
         third = b * third[:, None]
-        rotation, last = np.eye(len(mean)), 0.0
-        for _ in range(max_iter):
-            contracted = rows.T @ (third * (rows @ rotation) ** 2)
-            skewness = (rotation * contracted).sum(axis=0)
-            if skewness @ skewness <= 1.001 * last:
-                break
-            last = skewness @ skewness
-            # The shift keeps axes without skewness where they are: their polar factor would
-            # otherwise be decided by rounding.
-            shift = 0.1 * np.max(skewness**2)
-            left, _, right = np.linalg.svd(contracted * skewness + shift * rotation)
-            rotation = left @ right
+        rotation = _most_skewed(rows, third, max_iter)
         return rotation, (third * (rows @ rotation) ** 3).sum(axis=0)
 
-    def _design(self, X):
-        X = X.astype(np.float64, copy=False)
-        return np.column_stack([X, np.ones(len(X))]) if self.fit_intercept else X
+    def _designs(self, batches):
+        """Rows with their column of ones, in float64 and in pieces that fit the cache."""
+        for batch in batches:
+            step = max(1, _TABLE // (batch.X.shape[1] + 1))
+            for start in range(0, len(batch.X), step):
+                part = slice(start, start + step)
+                X = batch.X[part].astype(np.float64, copy=False)
+                if self.fit_intercept:
+                    X = np.column_stack([X, np.ones(len(X))])
+                yield X, batch.y[part], batch.weight[part]
+
+
+def _most_skewed(rows, third, max_iter):
+    """Rotation that maximises the sum of squared diagonal entries of sum_n third_n x_n x_n x_n."""
+    rotation, last = np.eye(rows.shape[1]), 0.0
+    for _ in range(max_iter):
+        contracted = rows.T @ (third * (rows @ rotation) ** 2)
+        skewness = (rotation * contracted).sum(axis=0)
+        if skewness @ skewness <= 1.001 * last:
+            break
+        last = skewness @ skewness
+        # The shift keeps axes without skewness where they are: their polar factor would
+        # otherwise be decided by rounding.
+        shift = 0.1 * np.max(skewness**2)
+        left, _, right = np.linalg.svd(contracted * skewness + shift * rotation)
+        rotation = left @ right
+    return rotation
 
 
 def _rule(spread):
