@@ -85,6 +85,21 @@ class Options(NamedTuple):
                 f"estimate is one Gaussian); got {bandwidth!r}. Lower it or set "
                 f"shrinkage=False."
             )
+        if self.average and self.polish and rejuvenation == "never":
+            raise ValueError(
+                "average=True with polish=True needs a rejuvenation: the averaged iterate is a "
+                "density to draw from. Set polish=False or rejuvenation='ess'."
+            )
+        if self.final_particles is not None and not self.polish and self.max_iter == 1:
+            raise ValueError(
+                "final_particles with polish=False is the size of the cloud in the last pass, and "
+                "max_iter=1 has no pass before it: raise max_iter or set n_particles."
+            )
+        if self.max_particles is not None and self.particle_growth is None:
+            raise ValueError(
+                f"max_particles={self.max_particles} is the ceiling of a growing cloud: set "
+                "particle_growth, or leave max_particles=None."
+            )
         if self.max_particles is not None and self.max_particles < self.n_particles:
             raise ValueError(
                 f"max_particles={self.max_particles} is below n_particles={self.n_particles}: it "
@@ -132,18 +147,20 @@ def run(model, rows, start, options, rng):
         Final cloud and record.
     """
     settings = options.settings
+    if options.average and start.block.shape[1]:
+        raise ValueError("average=True is not available for models with a closed-form block.")
     schedule = _schedule(model, rows, start, options)
     cloud, infos, average = start, [], None
     power = 1.0 / options.temperature
     d = cloud.theta.shape[1]
-    seen = 0.0
+    seen, redrawn = 0.0, 0
     with progress(options.max_iter * rows.n_batches, options.verbose) as bar:
         for iteration in range(options.max_iter):
             last_pass = iteration == options.max_iter - 1
             if last_pass and options.final_particles and not options.polish:
                 # Section 3.3: kernel density estimates first, then many fixed particles.
                 cloud, _ = rejuvenate(cloud, model, settings, rng, options.final_particles)
-                settings = settings._replace(rejuvenation="never")
+                settings, redrawn = settings._replace(rejuvenation="never"), 1
             for batch in rows.one_pass(options.sampling, rng):
                 t = len(infos) + 1
                 size = batch.weight.sum()
@@ -152,7 +169,8 @@ def run(model, rows, start, options, rng):
                 gamma = schedules.step_size(schedule, t, size, seen, len(cloud.theta), d)
                 b = power * gamma * rows.total / size
                 cloud, info = step(cloud, model, (batch,), gamma, b, settings, rng, m)
-                infos.append(info)
+                infos.append(info._replace(rejuvenations=info.rejuvenations + redrawn))
+                redrawn = 0
                 if options.average:
                     average = include(average, cloud, gamma, settings.resampling, rng)
                 bar.update(info)
@@ -194,7 +212,5 @@ def _as_cloud(average, cloud, model):
     """The averaged iterate as a cloud of equal weights; its density is not known (nan)."""
     m = len(average.theta)
     block = model.prior_block(average.theta)
-    if block.shape[1]:
-        raise ValueError("average=True is not available for models with a closed-form block.")
     unknown = np.full(m, np.nan)
     return Cloud(average.theta, np.zeros(m), unknown, unknown, block)

@@ -78,6 +78,8 @@ def weigh_references(model, batches, components, shares, n_particles, power, rng
         Antithetic pairs.
     disagreement : float
         Of the references on the posterior mean, in standard errors.
+    judged : int
+        How many references had the effective sample size to be compared.
     """
     weighing = weigh(
         components,
@@ -95,4 +97,4 @@ def weigh_references(model, batches, components, shares, n_particles, power, rng
         for i, ess in enumerate(weighing.rounds)
     ]
     outcome = Outcome(weighing.cloud, infos, polished=True)
-    return outcome, weighing.pair, disagreement(weighing, components)
+    return outcome, weighing.pair, *disagreement(weighing, components)

@@ -13,17 +13,14 @@ _LEAST_SHARE = 0.02
 _MOST_DISAGREEMENT = 6.0  # standard errors
 
 
-def set_results(
-    estimator,
-    outcome,
-    *,
-    names=None,
-    group=None,
-    disagreement=None,
-    remedy="raise n_particles or max_iter, or lower step_size",
-    **diagnostics,
-):
-    """Set posterior, evidence, history and diagnostics; warn where the result is poor.
+def forget(estimator):
+    """Drop what an earlier fit left: a fit that is interrupted must not look like a fitted one."""
+    for name in [name for name in vars(estimator) if name.endswith("_") and name[0] != "_"]:
+        delattr(estimator, name)
+
+
+def set_results(estimator, outcome, *, names=None, group=None, disagreement=None, **diagnostics):
+    """Set posterior, evidence, history and diagnostics.
 
     Parameters
     ----------
@@ -38,19 +35,14 @@ def set_results(
         Antithetic pairs, for the standard error of the evidence.
     disagreement : float, optional
         Of the references, in standard errors.
-    remedy : str
-        What to do about a poor result, for the warning.
     **diagnostics
         Further entries of ``diagnostics_``.
     """
     cloud = outcome.cloud
-    exact = outcome.polished and estimator.temperature == 1.0
     averaged = bool(np.isnan(cloud.log_pi).any())
     k = None if averaged else pareto_k(cloud.log_ratio)
-    evidence, error = log_evidence(cloud.log_ratio, group) if exact else (None, None)
-    reason = "it needs polish=True and temperature=1"
-    if averaged:
-        reason = "the particles are an average of iterates, not weighted draws"
+    missing = _why_no_evidence(estimator, outcome, averaged)
+    evidence, error = (None, None) if missing else log_evidence(cloud.log_ratio, group)
     posterior = Posterior(
         cloud.theta,
         cloud.log_ratio,
@@ -58,10 +50,8 @@ def set_results(
         pareto_k=k,
         log_evidence=evidence,
         log_evidence_se=error,
-        unavailable=reason,
+        unavailable=missing,
     )
-    bound_hit = any(info.split_bound_hit for info in outcome.infos)
-    reasons = _doubts(posterior.ess, cloud.log_ratio, k, bound_hit, disagreement)
     estimator.posterior_ = posterior
     estimator.history_ = _history(outcome.infos)
     estimator.diagnostics_ = {
@@ -69,16 +59,34 @@ def set_results(
         "pareto_k": k,
         "disagreement": disagreement,
         **diagnostics,
-        "warnings": reasons,
+        "warnings": _doubts(posterior.ess, cloud.log_ratio, k, _bound_hit(outcome), disagreement),
     }
-    if exact:
+    if evidence is not None:
         estimator.log_evidence_ = evidence
-    elif hasattr(estimator, "log_evidence_"):
-        del estimator.log_evidence_
+
+
+def warn_of_doubts(estimator, remedy):
+    """Warn the caller of ``fit`` of what ``diagnostics_`` holds against the result."""
+    reasons = estimator.diagnostics_["warnings"]
     if reasons:
         name = type(estimator).__name__
         message = f"{name}: {'; '.join(reasons)}. Do not trust this posterior; {remedy}."
+        # The frames above: fit, scikit-learn's wrapper of it, the caller.
         warnings.warn(message, ConvergenceWarning, stacklevel=4)
+
+
+def _why_no_evidence(estimator, outcome, averaged):
+    if averaged:
+        return "the particles are an average of iterates, not weighted draws"
+    if not outcome.polished or estimator.temperature != 1.0:
+        return "it needs polish=True and temperature=1"
+    if _bound_hit(outcome):
+        return "a step could not be taken whole, see the warning"
+    return ""
+
+
+def _bound_hit(outcome):
+    return any(info.split_bound_hit for info in outcome.infos)
 
 
 def _history(infos):
@@ -102,8 +110,8 @@ def _doubts(ess, log_ratio, k, bound_hit, disagreement):
         )
     if bound_hit:
         reasons.append(
-            "the bound on splits of a step was reached and the rest of it was taken in one go "
-            "(max_splits)"
+            "the bound on splits of a step (max_splits) was reached and the rest of it was taken "
+            "in one go: the particles may not have arrived where the posterior is"
         )
     if disagreement is not None and disagreement > _MOST_DISAGREEMENT:
         reasons.append(

@@ -5,7 +5,7 @@ import platform
 import sys
 
 _CORE = ("scikit-learn", "numpy", "scipy", "numba", "llvmlite", "joblib", "threadpoolctl")
-_OPTIONAL = ("matplotlib", "pytest", "jax", "numpyro", "sphinx")
+_OPTIONAL = ("matplotlib", "tqdm", "pandas", "pytest", "jax", "numpyro", "sphinx")
 
 
 def _installed_version(distribution):

@@ -12,7 +12,7 @@ from sklearn.utils.validation import (
 )
 
 from skpmd._base import LOOP_CONSTRAINTS, Options, run
-from skpmd._results import set_results
+from skpmd._results import forget, set_results, warn_of_doubts
 from skpmd._streams import Rows
 from skpmd.engine.cloud import draw_prior
 from skpmd.models.base import Model
@@ -33,12 +33,14 @@ class ParticleMirrorDescent(BaseEstimator):
     log_likelihood : callable
         ``log_likelihood(theta, X, y)`` with theta of shape (m, d), float64, returns (m,): for each
         particle the log-likelihood summed over the rows given. ``y`` is None where fit got none. A
-        keyword ``sample_weight`` of shape (n,) makes it accept weights. NumPy or Numba.
+        keyword ``sample_weight`` of shape (n,) makes it accept weights. NumPy or Numba. It is
+        called for particles inside the prior's support only.
     log_prior : callable
         ``log_prior(theta)`` returns (m,), ``-inf`` off the support. Normalised, if the evidence is
         to mean anything.
     sample_prior : callable
-        ``sample_prior(rng, m)`` with a `numpy.random.Generator` returns (m, d).
+        ``sample_prior(rng, m)`` with a `numpy.random.Generator` returns (m, d). It must draw from
+        the very density that ``log_prior`` gives: where it draws too narrowly, no weight shows it.
     n_particles : int, default=1000
         Size m of the cloud.
     max_iter : int, default=5
@@ -79,7 +81,8 @@ class ParticleMirrorDescent(BaseEstimator):
     smoothness : float, default=1.0
         beta of the Hölder class in the theorems' rules.
     kernel : {"gaussian", "epanechnikov"}, default="gaussian"
-        Epanechnikov has the compact support that Theorem 6 assumes.
+        Epanechnikov has the compact support that Theorem 6 assumes. The polish step draws from
+        Gaussian kernels in any case: its weights need a density that is positive everywhere.
     shrinkage : bool, default=True
         Whether kernel centres shrink towards the mean so that a rejuvenation keeps mean and
         covariance (Liu and West 2001).
@@ -91,8 +94,8 @@ class ParticleMirrorDescent(BaseEstimator):
         Size of the cloud for the polish step, or without it for a last pass with fixed particles
         (section 3.3).
     average : bool, default=False
-        Return the average of all iterates weighted by step size, as in Theorem 2(b), instead of the
-        last one.
+        Take the average of all iterates weighted by step size, as in Theorem 2(b), instead of the
+        last one: the result with ``polish=False``, what the polish step draws from otherwise.
     polish : bool, default=True
         Weigh the final cloud by the posterior on all data. The answer then no longer depends on the
         step sizes, and comes with the log evidence.
@@ -108,12 +111,14 @@ class ParticleMirrorDescent(BaseEstimator):
     posterior_ : Posterior
         The weighted particles, with their certificate.
     log_evidence_ : float
-        Log marginal likelihood, after ``polish=True`` at ``temperature=1`` (not set otherwise).
+        Log marginal likelihood, after ``polish=True`` at ``temperature=1`` (not set otherwise, nor
+        where the polish step could not be taken whole).
     history_ : dict of ndarray
-        One entry per step: ``step_size``, ``fraction`` of it before the first split, ``splits``,
-        ``rejuvenations``, ``bandwidth``, ``ess``, ``n_particles``. Polish rounds come last.
+        One entry per step: ``step``, ``step_size`` (a), ``likelihood_power`` (b), ``fraction`` of
+        it before the first split, ``splits``, ``split_bound_hit``, ``rejuvenations``,
+        ``bandwidth``, ``ess``, ``n_particles``. Polish rounds come last, the one kept at the end.
     diagnostics_ : dict
-        ``ess``, ``pareto_k``, ``warnings``.
+        ``ess``, ``pareto_k``, ``disagreement`` (None here), ``warnings``.
     n_iter_ : int
         Passes made.
     n_features_in_ : int
@@ -247,12 +252,14 @@ class ParticleMirrorDescent(BaseEstimator):
             The fitted estimator.
         """
         options = Options.of(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32])
+        forget(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
         if y is not None:
             y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
             check_consistent_length(X, y)
+        takes, needs = _weight_parameter(self.log_likelihood)
         if sample_weight is not None:
-            if not _takes_weight(self.log_likelihood):
+            if not takes:
                 raise ValueError(
                     "sample_weight was given, but log_likelihood takes none: add a keyword "
                     "argument sample_weight of shape (n,) to log_likelihood, or fit without."
@@ -260,12 +267,13 @@ class ParticleMirrorDescent(BaseEstimator):
             sample_weight = _check_sample_weight(
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
             )
-        model = _CallableModel(self, weighted=sample_weight is not None)
+        model = _CallableModel(self, weighted=needs or sample_weight is not None)
         rng = as_generator(self.random_state)
         start = draw_prior(model, self.n_particles, rng)
         rows = Rows(X, y, sample_weight, self.batch_size)
         set_results(self, run(model, rows, start, options, rng))
         self.n_iter_ = self.max_iter
+        warn_of_doubts(self, "raise n_particles or max_iter, lower step_size, or widen the prior")
         return self
 
 
@@ -285,11 +293,12 @@ class _CallableModel(Model):
         return theta
 
     def log_prior(self, theta):
-        return _vector("log_prior", self._log_prior(theta), len(theta))
+        # A copy: a function may transform its argument in place.
+        return _vector("log_prior", self._log_prior(theta.copy()), len(theta))
 
     def log_likelihood(self, theta, batch):
         weight = {"sample_weight": batch.weight} if self._weighted else {}
-        values = self._log_likelihood(theta, batch.X, batch.y, **weight)
+        values = self._log_likelihood(theta.copy(), batch.X, batch.y, **weight)
         return _vector("log_likelihood", values, len(theta))
 
 
@@ -307,10 +316,12 @@ def _vector(name, values, m):
     return values
 
 
-def _takes_weight(function):
+def _weight_parameter(function):
+    """Whether a function takes ``sample_weight``, and whether it cannot be called without."""
     try:
         parameters = inspect.signature(getattr(function, "py_func", function)).parameters
     except (TypeError, ValueError):  # a builtin: let the call itself decide
-        return True
-    kinds = [p.kind for p in parameters.values()]
-    return "sample_weight" in parameters or inspect.Parameter.VAR_KEYWORD in kinds
+        return True, False
+    if "sample_weight" in parameters:
+        return True, parameters["sample_weight"].default is inspect.Parameter.empty
+    return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()), False

@@ -3,10 +3,9 @@
 from numbers import Real
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, log_expit, logsumexp
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import (
     _check_feature_names_in,
     _check_sample_weight,
@@ -15,11 +14,12 @@ from sklearn.utils.validation import (
 )
 
 from skpmd._base import LOOP_CONSTRAINTS, Options, run
+from skpmd._labels import check_both_weighted, encode_binary
 from skpmd._proposals import PROPOSALS, draw_references, references, weigh_references
-from skpmd._results import set_results
+from skpmd._results import forget, set_results, warn_of_doubts
 from skpmd._streams import Rows
 from skpmd.engine.cloud import draw_prior
-from skpmd.models.logistic import LogisticModel
+from skpmd.models.logistic import LogisticModel, logits
 from skpmd.models.priors import NormalPrior
 from skpmd.posterior import as_generator, check_level, weighted_quantile
 
@@ -94,7 +94,7 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
         One entry per step or round: step size, effective sample size, rejuvenations, bandwidth.
     diagnostics_ : dict
         Which path was taken and how it went: ``path``, ``ess``, ``pareto_k``, ``disagreement`` of
-        the references in standard errors, ``warnings``.
+        the references in standard errors and how many of them could be judged, ``warnings``.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -207,26 +207,28 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
             If y does not have exactly two classes.
         """
         options = Options.of(self)
+        forget(self)
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
-        sign, classes = _encode(y)
+        sign, classes = encode_binary(y)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
             )
-            _check_both_classes(sign, sample_weight)
+            check_both_weighted(sign, sample_weight)
         rows = Rows(X, sign, sample_weight, self.batch_size)
         scale = np.full(X.shape[1] + self.fit_intercept, float(self.prior_scale))
         if self.fit_intercept:
             scale[-1] = self.intercept_prior_scale
         model = LogisticModel(NormalPrior(scale), self.fit_intercept)
         rng = as_generator(self.random_state)
-        self.classes_ = classes
         names = list(_check_feature_names_in(self)) + ["intercept"] * self.fit_intercept
         if self.proposal == "prior" or not self.polish:
-            self._fit_steps(model, rows, options, names, rng)
+            remedy = self._fit_steps(model, rows, options, names, rng)
         else:
-            self._fit_references(model, rows, names, rng)
+            remedy = self._fit_references(model, rows, names, rng)
+        self.classes_ = classes
         self._set_coefficients()
+        warn_of_doubts(self, remedy)
         return self
 
     def _fit_steps(self, model, rows, options, names, rng):
@@ -238,10 +240,11 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
         outcome = run(model, rows, start, options, rng)
         set_results(self, outcome, names=names, path=f"mirror steps from {self.proposal}")
         self.n_iter_ = self.max_iter
+        return "raise n_particles or max_iter, lower step_size, or widen the prior"
 
     def _fit_references(self, model, rows, names, rng):
         """The polish step on draws from the mixture of references."""
-        outcome, pair, disagreement = weigh_references(
+        outcome, pair, disagreement, judged = weigh_references(
             model,
             rows.whole(),
             *self._references(model, rows),
@@ -255,10 +258,11 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
             names=names,
             group=pair,
             disagreement=disagreement,
-            remedy="raise n_particles, lower prior_scale, or leave out features that few rows have",
+            references_judged=judged,
             path=f"references: {self.proposal}",
         )
         self.n_iter_ = len(outcome.infos)
+        return "raise n_particles, lower prior_scale, or leave out features that few rows have"
 
     def _references(self, model, rows):
         d = len(model.prior.scale)
@@ -284,17 +288,20 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
         ndarray of shape (n_samples, 2)
             Probability of each class, in the order of ``classes_``.
         """
-        weights = self._fitted_posterior().weights
-        # Both averages, not one minus the other: a small probability keeps its digits.
-        first, second = self._by_rows(
-            X, lambda logits: np.stack([weights @ expit(-logits), weights @ expit(logits)])
-        )
-        return np.column_stack([first, second])
+        return np.exp(self.predict_log_proba(X))
 
     def predict_log_proba(self, X):
         """Logarithm of `predict_proba`, shape (n_samples, 2)."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
+        check_is_fitted(self, "posterior_")
+        log_weights = self.posterior_.log_weights[:, None]
+
+        def log_average(table):
+            # Each class by its own sum in logs: a small probability keeps its digits.
+            return np.stack(
+                [logsumexp(log_weights + log_expit(s * table), axis=0) for s in (-1, 1)]
+            )
+
+        return self._by_rows(X, log_average).T
 
     def decision_function(self, X):
         """Log odds of the averaged probability of ``classes_[1]``, shape (n_samples,)."""
@@ -324,24 +331,23 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
             Lower and upper end (last axis) for each class (second axis).
         """
         tails = check_level(level)
-        weights = self._fitted_posterior().weights
-        ends = self._by_rows(X, lambda logits: weighted_quantile(expit(logits), weights, tails)).T
-        return np.stack([1.0 - ends[:, ::-1], ends], axis=1)
+        check_is_fitted(self, "posterior_")
+        weights = self.posterior_.weights
 
-    def _fitted_posterior(self):
-        check_is_fitted(self)
-        return self.posterior_
+        def ends(table):
+            return np.stack([weighted_quantile(expit(s * table), weights, tails) for s in (-1, 1)])
+
+        return self._by_rows(X, ends).transpose(2, 0, 1)
 
     def _by_rows(self, X, reduce):
         """Logits under all particles, reduced over particles, chunk by chunk of rows."""
         X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
         particles = self.posterior_.particles
-        model = LogisticModel(None, self.fit_intercept)
         step = max(1, _TABLE // len(particles))
-        parts = [
-            reduce(model.logits(particles, X[start : start + step]))
-            for start in range(0, len(X), step)
-        ]
+        parts = []
+        for start in range(0, len(X), step):
+            table = logits(particles, X[start : start + step], self.fit_intercept)
+            parts.append(reduce(table.astype(np.float64, copy=False)))
         return np.concatenate(parts, axis=-1)
 
     def __sklearn_tags__(self):
@@ -349,24 +355,3 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
-
-
-def _encode(y):
-    """Signs -1.0 and +1.0 for the two classes, and the classes."""
-    check_classification_targets(y)
-    kind = type_of_target(y, input_name="y")
-    if kind != "binary":
-        raise ValueError(
-            f"Only binary classification is supported. The type of the target is {kind}."
-        )
-    classes, code = np.unique(y, return_inverse=True)
-    if len(classes) < 2:
-        raise ValueError(f"y must contain 2 classes; got one class only: {classes[0]!r}.")
-    return 2.0 * code - 1.0, classes
-
-
-def _check_both_classes(sign, weight):
-    if not (weight[sign > 0].any() and weight[sign < 0].any()):
-        raise ValueError(
-            "sample_weight leaves one class without any weight; a posterior needs both classes."
-        )

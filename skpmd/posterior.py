@@ -157,7 +157,13 @@ class Posterior:
         ndarray or float
             Average over particles, of the shape of one value of f.
         """
-        return np.tensordot(self.weights, np.asarray(f(self.particles)), axes=1)[()]
+        values = np.asarray(f(self.particles))
+        if values.shape[:1] != self.weights.shape:
+            raise ValueError(
+                f"f must return one value per particle, leading axis {len(self.weights)}, got "
+                f"shape {values.shape}."
+            )
+        return np.tensordot(self.weights, values, axes=1)[()]
 
     def sample(self, n=1, random_state=None):
         """Draw from the posterior density.
@@ -180,7 +186,9 @@ class Posterior:
 
     def log_density(self, theta):
         """Log posterior density of each row of theta, shape (n,), on the particles' scale."""
-        theta = np.atleast_2d(np.asarray(theta, dtype=np.float64))
+        theta = np.asarray(theta, dtype=np.float64)
+        if theta.ndim < 2:  # one point, or points on a line
+            theta = theta.reshape(-1, 1) if self.particles.shape[1] == 1 else theta[None, ...]
         if theta.shape[1] != self.particles.shape[1]:
             raise ValueError(
                 f"theta has {theta.shape[1]} coordinates, the posterior {self.particles.shape[1]}."
@@ -213,6 +221,10 @@ class Posterior:
         if value is None:
             raise AttributeError(_UNAVAILABLE.format(name, self._unavailable))
         return value
+
+    def __getstate__(self):
+        """State without the density, which is made anew when asked for."""
+        return {**self.__dict__, "_kde": None}
 
     def _density(self):
         if self._kde is None:  # made when first asked for: many users never do

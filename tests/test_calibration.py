@@ -1,9 +1,9 @@
 """Simulation-based calibration (Talts et al. 2018): ranks of the truth among posterior draws.
 
 For theta from the prior and data from the model, the rank of theta among independent posterior
-draws is uniform if and only if the posterior is right on average. 200 replications, seeds fixed
-beforehand; the chi-square test over 20 bins must not reject at 1 % after Bonferroni's correction
-over the parameters.
+draws is uniform if and only if the posterior is right on average. 200 replications (2000 in the
+slow run), seeds fixed beforehand; the chi-square test over 20 bins must not reject at 1 % after
+Bonferroni's correction over the parameters.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 
 from skpmd import ParticleMirrorDescent
 
-REPLICATIONS, DRAWS, BINS = 200, 99, 20
+DRAWS, BINS = 99, 20
 
 
 def line_log_likelihood(theta, X, y):
@@ -54,12 +54,13 @@ def sample_prior(rng, m):
     ],
     ids=["conjugate", "conjugate without polish", "bimodal"],
 )
-def test_ranks_are_uniform(log_likelihood, simulate, polish):
+@pytest.mark.parametrize("replications", [200, pytest.param(2000, marks=pytest.mark.slow)])
+def test_ranks_are_uniform(log_likelihood, simulate, polish, replications):
     rng = np.random.default_rng(20240611)
     ranks = []
     # Without polish, exact averaging over one pass ends at the posterior; nothing else does.
     steps = {} if polish else {"step_schedule": "rows", "max_iter": 1}
-    for seed in range(REPLICATIONS):
+    for seed in range(replications):
         theta = rng.standard_normal(2)
         X, y = simulate(theta, rng)
         pmd = ParticleMirrorDescent(

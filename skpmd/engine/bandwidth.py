@@ -7,6 +7,7 @@ from skpmd.engine.resampling import systematic
 
 _GRID = np.array([0.03, 0.05, 0.08, 0.13, 0.2, 0.32, 0.5, 0.75, 1.0])
 _MAX_SCORED = 1000  # particles that the leave-one-out score is averaged over
+_MAX_PAIRS = 4_000_000  # distances held at once
 _PATIENCE = 3  # ever narrower bandwidths that may score worse before the search stops
 _MAX_ITER = 15  # refinements of the kernel's shape
 _NARROWEST = 1e-3  # smallest bandwidth along any axis, in whitened units
@@ -39,6 +40,8 @@ def kernel_covariance(white, log_w, rule, factor, smoothness, shrinkage):
     if rule == "loo":
         return _leave_one_out(white, log_w, shrinkage)
     h = rule if not isinstance(rule, str) else factor * _RULES[rule](white, log_w, smoothness)
+    if shrinkage:
+        h = min(h, 1.0)  # wider than the cloud no shrinkage gives its covariance back
     return h**2 * np.eye(d)
 
 
@@ -72,7 +75,8 @@ def _leave_one_out(white, log_w, shrinkage):
     if len(white) < 3:
         return np.eye(d)  # nothing is left once a point is left out
     order = np.argsort(-log_w, kind="stable")
-    scored = order[:: max(1, -(-len(order) // _MAX_SCORED))]
+    n_scored = min(_MAX_SCORED, max(1, _MAX_PAIRS // len(order)))
+    scored = order[:: max(1, -(-len(order) // n_scored))]
     best, best_score, worse = np.eye(d), -np.inf, 0
     for h in _GRID[::-1]:
         covariance = h**2 * np.eye(d)

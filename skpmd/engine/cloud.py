@@ -39,6 +39,11 @@ def draw_prior(model, n_particles, rng):
     """Start a cloud at q = prior: positions from the prior, pi = prior, r = 0."""
     theta = np.ascontiguousarray(model.sample_prior(rng, n_particles), dtype=np.float64)
     log_prior = model.log_prior(theta)
+    if not np.isfinite(log_prior).all():
+        raise ValueError(
+            "sample_prior draws parameters where log_prior is not finite: the two must describe "
+            "one and the same density."
+        )
     return Cloud(theta, np.zeros(len(theta)), log_prior, log_prior, model.prior_block(theta))
 
 

@@ -92,5 +92,7 @@ def log_evidence(log_ratio, group=None):
     relative = np.exp(log_ratio - total) * m  # mean one
     if group is not None:
         relative = np.bincount(group, relative) / np.bincount(group)
+    if len(relative) < 2:
+        return float(total - np.log(m)), np.nan
     error = relative.std(ddof=1) / np.sqrt(len(relative))
     return float(total - np.log(m)), float(error)

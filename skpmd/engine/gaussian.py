@@ -90,13 +90,13 @@ def descend(model, batches, start, b=1.0, max_iter=20, tol=1e-3):
         gradient, target = model.gaussian_target(q.mean, q.chol @ q.chol.T, batches, b)
         precision = target if precision is None else (1.0 - gamma) * precision + gamma * target
         move = cho_solve(cho_factor(precision, lower=True), gradient)
+        q = Gaussian(q.mean + gamma * move, _chol_of_inverse(precision))
         size = np.sqrt(gradient @ move)  # in posterior standard deviations
+        if size < tol:
+            break
         # A residual that does not shrink asks for shorter steps.
         gamma = 0.5 * gamma if size > 0.9 * last else min(1.0, 1.5 * gamma)
         last = size
-        q = Gaussian(q.mean + gamma * move, _chol_of_inverse(precision))
-        if size < tol:
-            break
     return q
 
 

@@ -175,11 +175,18 @@ def _path(cloud, model, batches, a, b):
     A(eta+) - (1 - a) A(eta) - a A(eta_prior), A the log-partition function; it is not linear in
     f, so it is evaluated anew at each f.
     """
-    drift = a * (cloud.log_prior - cloud.log_pi) + b * log_likelihood(model, cloud.theta, batches)
+    inside = cloud.log_prior > -np.inf
+    likelihood = _where(inside, lambda theta: log_likelihood(model, theta, batches), cloud.theta)
+    drift = a * (cloud.log_prior - cloud.log_pi) + b * likelihood
     if np.isnan(drift).any() or (drift == np.inf).any():
         raise FloatingPointError(
             "log_likelihood or log_prior returned nan or +inf for some particles; "
             "return -inf where a parameter is impossible."
+        )
+    if not np.isfinite(_mix(cloud.log_ratio, drift, 1.0, a)).any():
+        raise FloatingPointError(
+            "Every particle has zero posterior density: sample_prior draws outside the support "
+            "of the likelihood, or n_particles is too small to find it."
         )
     if not cloud.block.shape[1]:
         return lambda f: (_mix(cloud.log_ratio, drift, f, a), cloud.block)
@@ -193,6 +200,16 @@ def _path(cloud, model, batches, a, b):
         return _mix(cloud.log_ratio, drift, f, a) + gain, block
 
     return path
+
+
+def _where(inside, function, theta):
+    """Values of the function for particles inside the prior's support, -inf for the others."""
+    if inside.all():
+        return function(theta)
+    values = np.full(len(theta), -np.inf)
+    if inside.any():
+        values[inside] = function(np.ascontiguousarray(theta[inside]))
+    return values
 
 
 def _mix(log_ratio, drift, f, a):
@@ -230,11 +247,6 @@ def _first_probe(path):
     f = 1e-9
     near, far = path(f)[0], path(2 * f)[0]
     alive = np.isfinite(near)
-    if not alive.any():
-        raise FloatingPointError(
-            "Every particle has zero posterior density: sample_prior draws outside the support "
-            "of the likelihood, or n_particles is too small to find it."
-        )
     w = weights(near[alive])
     change = far[alive] - near[alive]
     spread = np.sqrt(w @ (change - w @ change) ** 2)

@@ -1,50 +1,80 @@
-"""The polish step: one exact reweighting on all data, from a fresh density (a = b = 1)."""
+"""The polish step: one exact reweighting on all data (a = b = 1), redrawn first where needed."""
+
+import numpy as np
 
 from skpmd.engine.diagnostics import heavy_tail, pareto_k
 from skpmd.engine.mirror import rejuvenate, step
 
-_GOOD_SHARE = 0.5  # of the cloud, effective
+_FINE_SHARE = 0.9  # of the cloud effective where it stands: no redraw can do much better
+_GOOD_SHARE = 0.5  # effective after a redraw: no further round
 _MAX_ROUNDS = 3
 
 
 def polish(cloud, model, batches, b, settings, rng, n_particles=None):
-    """Redraw the cloud from its kernel density estimate and weigh it by the posterior itself.
+    """Weigh a cloud by the posterior itself, from a density known exactly.
 
     Minibatch noise, the trace of the first density and the kernel's smoothing are all removed by
-    the weights; what is left is Monte Carlo error, which ESS and k-hat certify. A round with a
-    poor certificate is followed by another from the better density that it found, three at most,
-    unless it could not be taken whole; the round with the largest effective sample size is kept.
+    the weights; what is left is Monte Carlo error, which ESS and k-hat certify. Particles that
+    already stand well are weighed where they are (weak data: draws from the prior). Otherwise they
+    are redrawn from the kernel density estimate first. A round with a poor certificate is followed
+    by another from the better density that it found, three at most, unless it could not be taken
+    whole; the round with the largest effective sample size is kept.
+
+    The kernel is Gaussian whatever the settings say: under a compact one pi is zero where the
+    posterior is not, and no weight can show it.
 
     Parameters
     ----------
     cloud : Cloud
         Where the mirror steps ended. Under ``rejuvenation="never"`` it is weighed where it is.
-    model, batches, settings, rng, n_particles
+    model, batches, settings, rng
         As in `skpmd.engine.mirror.step`.
     b : float
         Power of the likelihood, 1 / temperature.
+    n_particles : int, optional
+        Size of the cloud to return; default: as it is.
 
     Returns
     -------
     cloud : Cloud
         r = log joint - log pi exactly.
     infos : list of StepInfo
-        One for each round.
+        One for each weighing, the one that is kept last.
     """
-    if settings.rejuvenation == "never":
-        cloud, info = step(cloud, model, batches, 1.0, b, settings, rng)
-        return cloud, [info]
-    best, infos = None, []
+    n_particles = len(cloud.theta) if n_particles is None else n_particles
+    in_place = settings.rejuvenation == "never" or _known(cloud, settings, n_particles)
+    settings = settings._replace(kernel="gaussian")
+    kept, infos = None, []
+    if in_place:
+        kept = step(cloud, model, batches, 1.0, b, settings._replace(rejuvenation="never"), rng)
+        infos.append(kept[1])
+        if settings.rejuvenation == "never" or _certified(*kept, _FINE_SHARE):
+            return kept[0], infos
     for _ in range(_MAX_ROUNDS):
         cloud, bandwidth = rejuvenate(cloud, model, settings, rng, n_particles)
         cloud, info = step(cloud, model, batches, 1.0, b, settings, rng)
         if not info.rejuvenations:
             info = info._replace(bandwidth=bandwidth)
-        infos.append(info._replace(rejuvenations=info.rejuvenations + 1))
-        if best is None or info.ess > best[1].ess:
-            best = cloud, info
-        good = info.ess >= _GOOD_SHARE * info.n_particles
-        good = good and not heavy_tail(cloud.log_ratio, pareto_k(cloud.log_ratio))
-        if good or info.split_bound_hit:
+        info = info._replace(rejuvenations=info.rejuvenations + 1)
+        infos.append(info)
+        if kept is None or info.ess > kept[1].ess:
+            kept = cloud, info
+        if info.split_bound_hit or _certified(cloud, info, _GOOD_SHARE):
             break
-    return best[0], infos
+    infos.sort(key=lambda info: info is kept[1])
+    return kept[0], infos
+
+
+def _known(cloud, settings, n_particles):
+    """Whether a cloud of the right size has a pi to be weighed against, positive everywhere."""
+    return (
+        len(cloud.theta) == n_particles
+        and settings.rejuvenation == "ess"
+        and settings.kernel == "gaussian"
+        and bool(np.isfinite(cloud.log_pi).all())
+    )
+
+
+def _certified(cloud, info, share):
+    heavy = heavy_tail(cloud.log_ratio, pareto_k(cloud.log_ratio))
+    return info.ess >= share * info.n_particles and not heavy

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 from scipy.special import gammaln
 
-from skpmd.engine.cloud import Cloud, effective_sample_size, moments, weights
+from skpmd.engine.cloud import Cloud, effective_sample_size, weights
 
 AXIS_DF = 25.0  # Student tails along skewed axes
 _HOPELESS = 0.01  # effective share of the draws, after two rounds, at which no further one is drawn
@@ -116,8 +116,12 @@ def _log_student(squared, d, df):
 def draw_mixture(references, shares, n, rng):
     """n draws from a mixture of references with its log density: (theta, log density)."""
     counts = _even_counts(np.asarray(shares, dtype=float), n)
-    theta = np.concatenate([draw(ref, k, rng) for ref, k in zip(references, counts, strict=True)])
+    theta = _draw_each(references, counts, rng)
     return theta, _log_mixture(_log_densities(references, theta), counts)
+
+
+def _draw_each(references, counts, rng):
+    return np.concatenate([draw(ref, k, rng) for ref, k in zip(references, counts, strict=True)])
 
 
 def weigh(references, shares, log_prior, log_likelihood, n, max_rounds, target, rng):
@@ -152,7 +156,7 @@ def weigh(references, shares, log_prior, log_likelihood, n, max_rounds, target, 
     rounds = []
     while True:
         take = _even_counts(shares, n)
-        new = np.concatenate([draw(ref, k, rng) for ref, k in zip(references, take, strict=True)])
+        new = _draw_each(references, take, rng)
         theta.append(new)
         source.append(np.repeat(np.arange(len(references)), take))
         prior.append(log_prior(new))
@@ -211,20 +215,39 @@ def disagreement(weighing, references, min_ess=50.0):
     """Largest gap between a reference's own posterior means and the mixture's.
 
     Each reference with an effective sample size of at least ``min_ess`` by its own density is
-    held against the whole, in posterior standard deviations per standard error of its estimate.
+    held against the whole.
+
+    Returns
+    -------
+    worst : float
+        Largest gap over references and coordinates, in standard errors; those of both estimates
+        come from the sums over antithetic pairs, which are independent.
+    judged : int
+        References that had the effective sample size to be held against the whole.
     """
     cloud = weighing.cloud
-    mean, cov = moments(cloud.theta, cloud.log_ratio)
-    sd = np.sqrt(np.diag(cov))
     log_joint = cloud.log_ratio + cloud.log_pi
-    worst = 0.0
+    mean, variance = _mean_and_error(cloud.theta, cloud.log_ratio, weighing.pair)
+    worst, judged = 0.0, 0
     for k, reference in enumerate(references):
         own = weighing.source == k
         if not own.any():
             continue
         log_ratio = log_joint[own] - log_density(reference, cloud.theta[own])
-        ess = effective_sample_size(log_ratio)
-        if ess >= min_ess:
-            gap = np.abs(weights(log_ratio) @ cloud.theta[own] - mean) / sd
-            worst = max(worst, float(gap.max() * np.sqrt(ess)))
-    return worst
+        if effective_sample_size(log_ratio) < min_ess:
+            continue
+        judged += 1
+        own_mean, own_variance = _mean_and_error(cloud.theta[own], log_ratio, weighing.pair[own])
+        gap = np.abs(own_mean - mean) / np.sqrt(own_variance + variance)
+        worst = max(worst, float(gap.max()))
+    return worst, judged
+
+
+def _mean_and_error(theta, log_ratio, pair):
+    """Weighted mean and its variance by the delta method, shape (d,) each."""
+    w = weights(log_ratio)
+    mean = w @ theta
+    _, pair = np.unique(pair, return_inverse=True)
+    residual = w[:, None] * (theta - mean)
+    sums = np.stack([np.bincount(pair, column) for column in residual.T], axis=1)
+    return mean, (sums**2).sum(axis=0)

@@ -66,16 +66,22 @@ def theorem6_constant(cloud, model, batches, scale):
 
     M bounds the functional gradient g = log q - log p - scale * log-likelihood, which matters
     only up to a constant: half its range over the particles. 1 / Delta bounds the density from
-    below relative to its highest value on the cloud. Both are what the particles can show.
+    below relative to its highest value on the cloud. Ranges are those of the central 90 % of the
+    particles: the theorem assumes a bounded support, and the outermost draw is none.
     """
     log_q = cloud.log_pi + cloud.log_ratio
     gradient = log_q - cloud.log_prior - scale * log_likelihood(model, cloud.theta, batches)
     gradient, log_q = gradient[np.isfinite(gradient)], log_q[np.isfinite(log_q)]
     if not gradient.size:
         return np.inf
-    half_range = 0.5 * np.ptp(gradient)
-    log_constant = np.ptp(log_q) - np.log(max(half_range, np.finfo(float).tiny))
+    half_range = 0.5 * _central_range(gradient)
+    log_constant = _central_range(log_q) - np.log(max(half_range, np.finfo(float).tiny))
     return float(np.exp(min(log_constant, 700.0)))
+
+
+def _central_range(values):
+    low, high = np.quantile(values, [0.05, 0.95])
+    return high - low
 
 
 def n_particles_at(t, start, growth, ceiling, d, smoothness):

@@ -44,22 +44,13 @@ class LogisticModel(Model):
         """Log prior density; see `Model`."""
         return self.prior.log_density(theta)
 
-    def logits(self, theta, X):
-        """x . theta for each particle and row, shape (m, n), in the dtype of X."""
-        theta = theta.astype(X.dtype, copy=False)
-        if not self.fit_intercept:
-            return theta @ X.T
-        table = theta[:, :-1] @ X.T
-        table += theta[:, -1:]
-        return table
-
     def log_likelihood(self, theta, batch):
         """Weighted sum of log sigmoid(y x . theta); see `Model`."""
         total = np.zeros(len(theta))
         step = max(_LANES, _TABLE // len(theta) // _LANES * _LANES)
         for start in range(0, len(batch.X), step):
             rows = slice(start, start + step)
-            table = self.logits(theta, batch.X[rows])
+            table = logits(theta, batch.X[rows], self.fit_intercept)
             add_log_sigmoid(table, batch.y[rows], batch.weight[rows], total)
         return total
 
@@ -138,6 +129,16 @@ class LogisticModel(Model):
                 if self.fit_intercept:
                     X = np.column_stack([X, np.ones(len(X))])
                 yield X, batch.y[part], batch.weight[part]
+
+
+def logits(theta, X, fit_intercept):
+    """Each row times each particle, shape (m, n), in the dtype of X; an intercept comes last."""
+    theta = theta.astype(X.dtype, copy=False)
+    if not fit_intercept:
+        return theta @ X.T
+    table = theta[:, :-1] @ X.T
+    table += theta[:, -1:]
+    return table
 
 
 def _most_skewed(rows, third, max_iter):
