@@ -112,7 +112,7 @@ class ParticleMirrorDescent(BaseEstimator):
         The weighted particles, with their certificate.
     log_evidence_ : float
         Log marginal likelihood, after ``polish=True`` at ``temperature=1`` (not set otherwise, nor
-        where the polish step could not be taken whole).
+        where a step could not be taken whole).
     history_ : dict of ndarray
         One entry per step: ``step``, ``step_size`` (a), ``likelihood_power`` (b), ``fraction`` of
         it before the first split, ``splits``, ``split_bound_hit``, ``rejuvenations``,
