@@ -12,8 +12,9 @@ from skpmd.engine.average import include
 from skpmd.engine.bandwidth import BANDWIDTH_RULES
 from skpmd.engine.cloud import Cloud
 from skpmd.engine.kde import KERNELS
-from skpmd.engine.mirror import Settings, rejuvenate, step
+from skpmd.engine.mirror import Settings, step
 from skpmd.engine.polish import polish
+from skpmd.engine.rejuvenation import rejuvenate
 from skpmd.engine.resampling import SCHEMES
 
 LOOP_CONSTRAINTS = {

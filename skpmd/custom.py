@@ -68,7 +68,7 @@ class ParticleMirrorDescent(BaseEstimator):
     ess_threshold : float in [0, 1), default=0.5
         Share of the particles below which the effective sample size triggers a rejuvenation, and at
         which a step is split. 0 switches both off.
-    max_splits : int, default=50
+    max_splits : int, default=100
         Bound on the splits of one step.
     resampling : {"systematic", "stratified", "residual", "multinomial"}, default="systematic"
         How ancestors are drawn at a rejuvenation.
@@ -187,7 +187,7 @@ class ParticleMirrorDescent(BaseEstimator):
         sampling="epoch",
         rejuvenation="ess",
         ess_threshold=0.5,
-        max_splits=50,
+        max_splits=100,
         resampling="systematic",
         bandwidth="loo",
         bandwidth_factor=1.0,
@@ -273,7 +273,9 @@ class ParticleMirrorDescent(BaseEstimator):
         rows = Rows(X, y, sample_weight, self.batch_size)
         set_results(self, run(model, rows, start, options, rng))
         self.n_iter_ = self.max_iter
-        warn_of_doubts(self, "raise n_particles or max_iter, lower step_size, or widen the prior")
+        warn_of_doubts(
+            self, "raise n_particles, max_iter or max_splits, lower step_size, or widen the prior"
+        )
         return self
 
 
@@ -303,7 +305,10 @@ class _CallableModel(Model):
 
 
 def _vector(name, values, m):
-    values = np.asarray(values, dtype=np.float64)
+    values = np.asarray(values)
+    if values.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must return real numbers, got dtype {values.dtype}.")
+    values = values.astype(np.float64, copy=False)
     if values.shape != (m,):
         raise ValueError(
             f"{name} must return one value per particle, shape ({m},), got {values.shape}."

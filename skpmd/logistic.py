@@ -103,8 +103,8 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
     Warns
     -----
     ConvergenceWarning
-        If k-hat is above 0.7, few particles are effective, the references disagree, or the bound
-        on splits was reached; the message says what to do.
+        If k-hat is above 0.7 on weights that differ visibly, few particles are effective, the
+        references disagree, or the bound on splits was reached; the message says what to do.
 
     See Also
     --------

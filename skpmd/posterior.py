@@ -1,5 +1,7 @@
 """The posterior a user holds: weighted particles, what they say, and how far to trust them."""
 
+from numbers import Integral, Real
+
 import numpy as np
 from sklearn.utils import check_random_state
 
@@ -48,7 +50,8 @@ class Posterior:
     ess : float
         Effective sample size, between 1 and m.
     pareto_k : float
-        Pareto k-hat; above 0.7 averages over the particles are not to be trusted.
+        Pareto k-hat; above 0.7 averages over the particles are not to be trusted, unless the
+        weights are nearly equal (k-hat has no scale).
     log_evidence, log_evidence_se : float
         Log marginal likelihood and its standard error.
 
@@ -180,6 +183,8 @@ class Posterior:
         ndarray of shape (n, d)
             Draws of the density that `log_density` evaluates, in random order.
         """
+        if not (isinstance(n, Integral) and n >= 0):
+            raise ValueError(f"n must be an integer of at least 0, got {n!r}.")
         rng = as_generator(random_state)
         draws, _ = kde.sample(self._density(), n, "systematic", rng)
         return rng.permutation(draws)
@@ -251,6 +256,6 @@ def weighted_quantile(values, weights, q):
 
 def check_level(level):
     """Lower and upper tail probability of a central interval; raises on a bad level."""
-    if not 0 < level < 1:
+    if not (isinstance(level, Real) and 0 < level < 1):
         raise ValueError(f"level must lie strictly between 0 and 1, got {level!r}.")
     return [0.5 - 0.5 * level, 0.5 + 0.5 * level]

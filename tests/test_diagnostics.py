@@ -6,7 +6,7 @@ from scipy.stats import genpareto, norm
 from scipy.stats import t as student
 
 from skpmd.engine.cloud import effective_sample_size, log_sum_exp
-from skpmd.engine.diagnostics import log_evidence, pareto_k
+from skpmd.engine.diagnostics import heavy_tail, log_evidence, pareto_k
 
 
 def pareto_log_weights(k, m, seed):
@@ -110,6 +110,21 @@ def test_k_hat_of_few_particles_is_unknown():
 def test_k_hat_counts_particles_with_a_weight_only():
     log_ratio = pareto_log_weights(0.5, 300, 0)
     assert pareto_k(np.append(log_ratio, np.full(700, -np.inf))) == pareto_k(log_ratio)
+
+
+@pytest.mark.parametrize(
+    "scale, k, heavy",
+    [
+        (1.0, 0.3, False),
+        (1.0, 1.2, True),
+        (1e-4, 1.2, False),  # a ripple on equal weights: no scale, hence no harm
+        (0.02, 2.5, True),  # small so far, and about to explode
+    ],
+)
+def test_a_heavy_tail_has_a_shape_and_a_size(scale, k, heavy):
+    draws = genpareto(k).rvs(2000, random_state=0)
+    log_ratio = np.log1p(scale * draws / np.median(draws))
+    assert heavy_tail(log_ratio, pareto_k(log_ratio)) == heavy
 
 
 @pytest.mark.parametrize("value", [0.0, -500.0, 300.0])

@@ -7,8 +7,9 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from skpmd.engine.cloud import Cloud, draw_prior, effective_sample_size, moments, weights
-from skpmd.engine.mirror import Settings, log_likelihood, rejuvenate, remainder, step
+from skpmd.engine.mirror import Settings, log_likelihood, remainder, step
 from skpmd.engine.polish import polish
+from skpmd.engine.rejuvenation import rejuvenate
 from skpmd.models.base import Batch
 from tests.problems import HeavyTailedMean, NoiseScale, NormalMean
 
@@ -174,6 +175,27 @@ def test_rejuvenation_makes_a_fresh_cloud_of_the_same_density(cloud):
     edges = mean[0] + 2 * np.sqrt(cov[0, 0]) * np.array([-1, 1])
     mass = quad(lambda t: np.exp(model.log_prior(np.array([[t]]))[0]), *edges)[0]
     assert abs((ratio * near).mean() - mass) < 0.02
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "epanechnikov"])
+@pytest.mark.parametrize("wide", [0.1, 0.5])
+def test_a_wide_component_leaves_q_as_it_is(cloud, wide, kernel):
+    """Draws reach further out; mean and covariance of q, and the density drawn from, are exact."""
+    model, rng = HeavyTailedMean(), np.random.default_rng(9)
+    settings = Settings(kernel=kernel, bandwidth=0.2)
+    fresh, _ = rejuvenate(cloud, model, settings, rng, 40_000, wide)
+    mean, cov = moments(cloud.theta, cloud.log_ratio)
+    sd = np.sqrt(cov[0, 0])
+    reach = np.abs(fresh.theta[:, 0] - mean[0]) / sd
+    # Student, 5 degrees of freedom, scale 3: 18.2 % lie beyond 4.63 cloud sds; 4 sds of the share.
+    assert abs((reach > 3 * 1.5436).mean() / wide - 0.1834) < 4 * np.sqrt(0.15 / (wide * 40_000))
+    found, found_cov = moments(fresh.theta, fresh.log_ratio)
+    assert abs(found[0] - mean[0]) < 4 * sd / 40_000**0.5 / (1 - wide) ** 0.5
+    np.testing.assert_allclose(found_cov, cov, rtol=0.04)
+    # Both are densities: r integrates to one, and so does any normal over pi.
+    assert abs(np.exp(fresh.log_ratio).mean() - 1.0) < 0.02
+    ratio = norm.pdf(fresh.theta[:, 0], mean[0], 2 * sd) / np.exp(fresh.log_pi)
+    assert abs(ratio.mean() - 1.0) < 4 * ratio.std() / 200
 
 
 def test_always_redraws_before_each_step_but_not_a_fresh_cloud(data):

@@ -163,7 +163,13 @@ def test_the_default_interval_holds_nine_tenths():
     np.testing.assert_allclose(posterior.weights @ inside, 0.9, atol=0.005)
 
 
-@pytest.mark.parametrize("level", [0.0, 1.0, -0.5, 90])
+@pytest.mark.parametrize("n", [-1, 2.5, None])
+def test_a_number_of_draws_that_is_none_is_an_error(n):
+    with pytest.raises(ValueError, match="n must be an integer"):
+        make_posterior().sample(n)
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, -0.5, 90, "a", None])
 def test_a_level_outside_the_unit_interval_is_an_error(level):
     with pytest.raises(ValueError, match="level must lie"):
         make_posterior().interval(level)

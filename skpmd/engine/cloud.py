@@ -44,6 +44,14 @@ def draw_prior(model, n_particles, rng):
             "sample_prior draws parameters where log_prior is not finite: the two must describe "
             "one and the same density."
         )
+    fixed = np.ptp(theta, axis=0) == 0.0
+    if fixed.any():
+        j = int(np.flatnonzero(fixed)[0])
+        raise ValueError(
+            f"All {len(theta)} draws of sample_prior have theta[:, {j}] = {theta[0, j]:g}, and "
+            "particles never leave it: draw it from the prior with the generator that "
+            "sample_prior is given, or leave it out of theta."
+        )
     return Cloud(theta, np.zeros(len(theta)), log_prior, log_prior, model.prior_block(theta))
 
 

@@ -5,17 +5,21 @@ import numpy as np
 from skpmd.engine.cloud import log_sum_exp
 
 MOST_K = 0.7  # above this averages over the cloud are not to be trusted (Vehtari et al. 2024)
-_LARGE = 10.0  # times the mean weight
+_LARGE = 50.0  # times the mean weight, in ten times as many draws
 
 
 def heavy_tail(log_ratio, k):
-    """Whether k-hat is above 0.7 and the tail it speaks of carries visible weight.
+    """Whether k-hat is above 0.7 and the tail it speaks of would carry visible weight.
 
     k-hat has no scale: among nearly equal weights it is the shape of a ripple, and says nothing.
-    A heavy tail shows in its largest weights, which grow like m^k times the mean.
+    What the largest weight would be tells the two apart: with ten times as many draws the excess
+    of the largest over the tail's start grows by 10^k.
     """
-    largest = log_ratio.max() - log_sum_exp(log_ratio) + np.log(len(log_ratio))
-    return bool(k > MOST_K and largest > np.log(_LARGE))
+    if not k > MOST_K:
+        return False
+    tail = _largest(log_ratio)
+    tail = np.exp(tail - log_sum_exp(log_ratio) + np.log(len(log_ratio)))  # times the mean
+    return bool(tail[0] + 10.0**k * (tail[-1] - tail[0]) > _LARGE)
 
 
 def pareto_k(log_ratio):
@@ -37,17 +41,23 @@ def pareto_k(log_ratio):
     float
         k-hat; nan below 25 particles with a weight, -inf where all tail weights are equal.
     """
-    values = np.sort(log_ratio[log_ratio > -np.inf])
-    n_tail = int(min(0.2 * len(values), 3.0 * np.sqrt(len(values))))
-    if n_tail < 5:
+    tail = _largest(log_ratio)
+    if len(tail) < 6:
         return np.nan
-    cutoff = values[-n_tail - 1]
-    excess = np.exp(values[-n_tail:] - values[-1]) - np.exp(cutoff - values[-1])
+    tail = np.exp(tail - tail[-1])
+    excess = tail[1:] - tail[0]
     excess = excess[excess > 0.0]
     if len(excess) < 5 or excess[-1] <= 1e-12:
         return -np.inf
     k = _zhang_stephens(excess)
     return float((k * len(excess) + 0.5 * 10) / (len(excess) + 10))
+
+
+def _largest(log_ratio):
+    """The tail of the log weights in ascending order, after its cutoff."""
+    values = np.sort(log_ratio[log_ratio > -np.inf])
+    n_tail = int(min(0.2 * len(values), 3.0 * np.sqrt(len(values))))
+    return values[len(values) - n_tail - 1 :]
 
 
 def _zhang_stephens(excess):

@@ -36,6 +36,8 @@ class KDE(NamedTuple):
         Weighted mean of the cloud.
     factor : ndarray of shape (d, d)
         Square root of the kernels' covariance in theta.
+    cloud_factor : ndarray of shape (d, d)
+        Square root of the cloud's covariance.
     bandwidth : float
         Geometric mean over axes of the kernel's width relative to the cloud's.
     kernel : {"gaussian", "epanechnikov"}
@@ -48,6 +50,7 @@ class KDE(NamedTuple):
     log_weights: np.ndarray
     mean: np.ndarray
     factor: np.ndarray
+    cloud_factor: np.ndarray
     bandwidth: float
     kernel: str
     source: np.ndarray
@@ -99,6 +102,7 @@ def fit(
         log_w,
         mean,
         chol @ vectors * width,
+        chol,
         float(np.exp(np.log(width).mean())),
         kernel,
         source,

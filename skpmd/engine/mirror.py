@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd.engine import kde
-from skpmd.engine.cloud import Cloud, effective_sample_size, weights
+from skpmd.engine.cloud import effective_sample_size, weights
+from skpmd.engine.rejuvenation import WIDE_SHARE, rejuvenate
 
 
 class Settings(NamedTuple):
@@ -22,7 +22,7 @@ class Settings(NamedTuple):
 
     rejuvenation: str = "ess"
     ess_threshold: float = 0.5
-    max_splits: int = 50
+    max_splits: int = 100
     resampling: str = "systematic"
     bandwidth: float | str = "loo"
     bandwidth_factor: float = 1.0
@@ -95,10 +95,10 @@ def step(cloud, model, batches, a, b, settings, rng, n_particles=None):
     asked, first = (a, b), None
     splits = rejuvenations = 0
     bandwidth, bound_hit = np.nan, False
-    redraw = _wants_redraw(cloud, settings)
+    redraw, wide = _wants_redraw(cloud, settings), 0.0
     while True:
         if redraw:
-            cloud, bandwidth = rejuvenate(cloud, model, settings, rng, n_particles)
+            cloud, bandwidth = rejuvenate(cloud, model, settings, rng, n_particles, wide)
             rejuvenations += 1
         path = _path(cloud, model, batches, a, b)
         fraction = 1.0
@@ -113,7 +113,7 @@ def step(cloud, model, batches, a, b, settings, rng, n_particles=None):
             break
         a, b = remainder(a, b, fraction)
         splits += 1
-        redraw = True
+        redraw, wide = True, WIDE_SHARE
     ess = effective_sample_size(cloud.log_ratio)
     info = StepInfo(
         *asked, first, splits, bound_hit, rejuvenations, bandwidth, ess, len(cloud.theta)
@@ -129,30 +129,6 @@ def remainder(a, b, fraction):
     """
     shrink = (1.0 - fraction) / (1.0 - fraction * a)
     return a * shrink, b * shrink
-
-
-def rejuvenate(cloud, model, settings, rng, n_particles=None):
-    """Redraw the cloud from the kernel density estimate of q, which becomes the new pi (r = 0).
-
-    Returns the new cloud and the bandwidth. This is the paper's strategy 2 (eq. 6) with the
-    covariance kept by shrinkage.
-    """
-    estimate = kde.fit(
-        cloud.theta,
-        cloud.log_ratio,
-        bandwidth=settings.bandwidth,
-        factor=settings.bandwidth_factor,
-        smoothness=settings.smoothness,
-        kernel=settings.kernel,
-        shrinkage=settings.shrinkage,
-    )
-    n = len(cloud.theta) if n_particles is None else n_particles
-    theta, ancestors = kde.sample(estimate, n, settings.resampling, rng)
-    block = model.move_block(cloud.theta[ancestors], cloud.block[ancestors], theta)
-    moved = Cloud(
-        theta, np.zeros(n), kde.log_density(estimate, theta), model.log_prior(theta), block
-    )
-    return moved, estimate.bandwidth
 
 
 def log_likelihood(model, theta, batches):

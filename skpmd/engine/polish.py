@@ -3,7 +3,8 @@
 import numpy as np
 
 from skpmd.engine.diagnostics import heavy_tail, pareto_k
-from skpmd.engine.mirror import rejuvenate, step
+from skpmd.engine.mirror import step
+from skpmd.engine.rejuvenation import WIDE_SHARE, rejuvenate
 
 _FINE_SHARE = 0.9  # of the cloud effective where it stands: no redraw can do much better
 _GOOD_SHARE = 0.5  # effective after a redraw: no further round
@@ -16,9 +17,9 @@ def polish(cloud, model, batches, b, settings, rng, n_particles=None):
     Minibatch noise, the trace of the first density and the kernel's smoothing are all removed by
     the weights; what is left is Monte Carlo error, which ESS and k-hat certify. Particles that
     already stand well are weighed where they are (weak data: draws from the prior). Otherwise they
-    are redrawn from the kernel density estimate first. A round with a poor certificate is followed
-    by another from the better density that it found, three at most, unless it could not be taken
-    whole; the round with the largest effective sample size is kept.
+    are redrawn first, from the kernel density estimate and a wide component. A round with a poor
+    certificate is followed by another from the better density that it found, three at most, unless
+    it could not be taken whole; the round with the largest effective sample size is kept.
 
     The kernel is Gaussian whatever the settings say: under a compact one pi is zero where the
     posterior is not, and no weight can show it.
@@ -51,7 +52,7 @@ def polish(cloud, model, batches, b, settings, rng, n_particles=None):
         if settings.rejuvenation == "never" or _certified(*kept, _FINE_SHARE):
             return kept[0], infos
     for _ in range(_MAX_ROUNDS):
-        cloud, bandwidth = rejuvenate(cloud, model, settings, rng, n_particles)
+        cloud, bandwidth = rejuvenate(cloud, model, settings, rng, n_particles, WIDE_SHARE)
         cloud, info = step(cloud, model, batches, 1.0, b, settings, rng)
         if not info.rejuvenations:
             info = info._replace(bandwidth=bandwidth)

@@ -12,10 +12,11 @@ import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 from scipy.special import gammaln
 
-from skpmd.engine.cloud import Cloud, effective_sample_size, weights
+from skpmd.engine.cloud import Cloud, effective_sample_size, moments, weights
 
 AXIS_DF = 25.0  # Student tails along skewed axes
 _HOPELESS = 0.01  # effective share of the draws, after two rounds, at which no further one is drawn
+_RESOLUTION = 0.005  # posterior sds, least standard error of a disagreement
 _FLOOR = 0.05  # least share of any reference: what bounds the weights where others are thin
 
 
@@ -228,6 +229,9 @@ def disagreement(weighing, references, min_ess=50.0):
     cloud = weighing.cloud
     log_joint = cloud.log_ratio + cloud.log_pi
     mean, variance = _mean_and_error(cloud.theta, cloud.log_ratio, weighing.pair)
+    # Pairs cancel on a symmetric posterior, and what is left is rounding: a gap of a few hundredths
+    # of a posterior sd is no disagreement.
+    floor = _RESOLUTION**2 * np.diag(moments(cloud.theta, cloud.log_ratio)[1])
     worst, judged = 0.0, 0
     for k, reference in enumerate(references):
         own = weighing.source == k
@@ -238,7 +242,7 @@ def disagreement(weighing, references, min_ess=50.0):
             continue
         judged += 1
         own_mean, own_variance = _mean_and_error(cloud.theta[own], log_ratio, weighing.pair[own])
-        gap = np.abs(own_mean - mean) / np.sqrt(own_variance + variance)
+        gap = np.abs(own_mean - mean) / np.sqrt(own_variance + variance + floor)
         worst = max(worst, float(gap.max()))
     return worst, judged
 

@@ -1,0 +1,100 @@
+"""Fresh particles from the kernel density estimate of a cloud, some of them from further out."""
+
+import numpy as np
+
+from skpmd.engine import kde
+from skpmd.engine.cloud import Cloud
+from skpmd.engine.references import Reference, draw, log_density
+from skpmd.engine.resampling import resample
+
+WIDE_SHARE = 0.1  # of the particles, in a split step and in the polish step
+_WIDE_DF = 5.0
+
+
+def rejuvenate(cloud, model, settings, rng, n_particles=None, wide=0.0):
+    """Redraw the cloud from the kernel density estimate of q, which becomes the new pi (r = 0).
+
+    This is the paper's strategy 2 (eq. 6) with the covariance kept by shrinkage.
+
+    A kernel density estimate ends near its outermost particle. Where the cloud has to move (a split
+    step), each redraw then cuts it off on the side it moves to, and it shrinks to a point on the
+    way; where the posterior has the heavier tails (a polish step), the weights have no variance.
+    There a share of the particles comes from a Student distribution that is wider than the cloud
+    (importance sampling with a defensive component; Hesterberg 1995). q is then the estimate with
+    the same share of one normal, which has the mean and the covariance of the cloud too and goes on
+    where the kernels end, and r = log q - log pi.
+
+    Parameters
+    ----------
+    cloud : Cloud
+        q.
+    model : Model
+        See `skpmd.models.base.Model`.
+    settings : Settings
+        Bandwidth, kernel, shrinkage and resampling.
+    rng : numpy.random.Generator
+        Source of the draws.
+    n_particles : int, optional
+        Size of the new cloud; default: as it is.
+    wide : float
+        Share of the wide component.
+
+    Returns
+    -------
+    cloud : Cloud
+        Fresh draws.
+    bandwidth : float
+        Of the estimate.
+    """
+    estimate = kde.fit(
+        cloud.theta,
+        cloud.log_ratio,
+        bandwidth=settings.bandwidth,
+        factor=settings.bandwidth_factor,
+        smoothness=settings.smoothness,
+        kernel=settings.kernel,
+        shrinkage=settings.shrinkage,
+    )
+    n = len(cloud.theta) if n_particles is None else n_particles
+    n_wide = round(wide * n)
+    theta, ancestors = kde.sample(estimate, n - n_wide, settings.resampling, rng)
+    if n_wide:
+        theta, ancestors = _add_wide(theta, ancestors, estimate, n_wide, settings.resampling, rng)
+    log_q, log_pi = _log_densities(estimate, theta, n_wide / n)
+    block = model.move_block(cloud.theta[ancestors], cloud.block[ancestors], theta)
+    moved = Cloud(theta, log_q - log_pi, log_pi, model.log_prior(theta), block)
+    return moved, estimate.bandwidth
+
+
+def _add_wide(theta, ancestors, estimate, n_wide, scheme, rng):
+    """Draws of the wide component after those of the estimate, with ancestors by weight.
+
+    Only a model with a closed-form block asks what a particle inherits.
+    """
+    drawn = draw(_wide_component(estimate), 2 * n_wide, rng)[::2]  # one of each antithetic pair
+    inherited = estimate.source[resample(scheme, np.exp(estimate.log_weights), n_wide, rng)]
+    return np.concatenate([theta, drawn]), np.concatenate([ancestors, inherited])
+
+
+def _log_densities(estimate, theta, share):
+    """Log of q and of pi."""
+    log_kde = kde.log_density(estimate, theta)
+    if not share:
+        return log_kde, log_kde
+    log_kde += np.log1p(-share)
+    normal = Reference(estimate.mean, estimate.cloud_factor)
+    log_q, log_pi = (
+        np.logaddexp(log_kde, np.log(share) + log_density(component, theta))
+        for component in (normal, _wide_component(estimate))
+    )
+    return log_q, log_pi
+
+
+def _wide_component(estimate):
+    """Student, three times as wide as the cloud on a line, less so in many dimensions.
+
+    There most draws from a much wider density lie where no posterior is, and the radius of Student
+    draws varies enough by itself.
+    """
+    width = 1.0 + 2.0 / np.sqrt(len(estimate.mean))
+    return Reference(estimate.mean, width * estimate.cloud_factor, _WIDE_DF)
