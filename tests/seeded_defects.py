@@ -138,8 +138,8 @@ DEFECTS = [
     Defect(
         "the evidence is a sum, not a mean",
         "engine/diagnostics.py",
-        "float(total - np.log(m))",
-        "float(total)",
+        "return float(total - np.log(m)), float(error)",
+        "return float(total), float(error)",
         "test_diagnostics.py",
     ),
     Defect(

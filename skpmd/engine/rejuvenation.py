@@ -7,7 +7,7 @@ from skpmd.engine.cloud import Cloud
 from skpmd.engine.references import Reference, draw, log_density
 from skpmd.engine.resampling import resample
 
-WIDE_SHARE = 0.1  # of the particles, in a split step and in the polish step
+WIDE_SHARE = 0.05  # of the particles, in a split step and in the polish step
 _WIDE_DF = 5.0
 
 
