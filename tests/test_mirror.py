@@ -329,3 +329,13 @@ def test_block_model_finds_the_marginal_posterior_of_the_noise_scale(data):
     precision = np.exp(-2 * cloud.theta[:, 0]) * len(data) + model.prior_sd**-2.0
     np.testing.assert_allclose(-2 * cloud.block[:, 1], precision)
     np.testing.assert_allclose(weights(cloud.log_ratio).sum(), 1.0)
+
+
+@pytest.mark.parametrize("wide", [0.0, 0.3])
+def test_the_block_follows_its_particle(data, wide):
+    """Whichever ancestor it comes from, a block is the conjugate one at the new position."""
+    model, rng, batch = NoiseScale(), np.random.default_rng(13), batch_of(data)
+    cloud, _ = step(draw_prior(model, 200, rng), model, (batch,), 0.0, 1.0, NEVER, rng)
+    fresh, _ = rejuvenate(cloud, model, Settings(), rng, 150, wide)
+    expected = model.prior_block(fresh.theta) + model.statistics(fresh.theta, batch)
+    np.testing.assert_allclose(fresh.block, expected)
