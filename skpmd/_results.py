@@ -59,7 +59,7 @@ def set_results(estimator, outcome, *, names=None, group=None, disagreement=None
         "pareto_k": k,
         "disagreement": disagreement,
         **diagnostics,
-        "warnings": _doubts(posterior.ess, cloud.log_ratio, k, _bound_hit(outcome), disagreement),
+        "warnings": _doubts(posterior, cloud.log_ratio, k, _bound_hit(outcome), disagreement),
     }
     if evidence is not None:
         estimator.log_evidence_ = evidence
@@ -99,11 +99,15 @@ def _history(infos):
     return {"step": np.arange(1, len(infos) + 1), **columns}
 
 
-def _doubts(ess, log_ratio, k, bound_hit, disagreement):
+def _doubts(posterior, log_ratio, k, bound_hit, disagreement):
     """Reasons not to trust a result; empty where there is none."""
     reasons, m = [], len(log_ratio)
-    if not ess >= max(_LEAST_ESS, _LEAST_SHARE * m):
-        reasons.append(f"the effective sample size is {ess:.0f} of {m} particles")
+    least = max(_LEAST_ESS, _LEAST_SHARE * m)
+    distinct = len(np.unique(posterior.particles[:, 0]))  # the weights do not know of copies
+    if not posterior.ess >= least:
+        reasons.append(f"the effective sample size is {posterior.ess:.0f} of {m} particles")
+    elif distinct < least:
+        reasons.append(f"only {distinct} of {m} particles are distinct: the cloud has collapsed")
     if k is not None and heavy_tail(log_ratio, k):
         reasons.append(
             f"Pareto k-hat is {k:.2f} (above {MOST_K}): the particles miss a tail of the posterior"

@@ -42,7 +42,8 @@ class ParticleMirrorDescent(BaseEstimator):
         ``sample_prior(rng, m)`` with a `numpy.random.Generator` returns (m, d). It must draw from
         the very density that ``log_prior`` gives: where it draws too narrowly, no weight shows it.
     n_particles : int, default=1000
-        Size m of the cloud.
+        Size m of the cloud. A mode of the posterior that holds none of the first m draws from the
+        prior is lost without a warning; below some 50 particles the warning never ends.
     max_iter : int, default=5
         Passes over the data.
     batch_size : int or "auto", default="auto"
@@ -83,11 +84,13 @@ class ParticleMirrorDescent(BaseEstimator):
     kernel : {"gaussian", "epanechnikov"}, default="gaussian"
         Epanechnikov has the compact support that Theorem 6 assumes. The polish step draws from
         Gaussian kernels in any case: its weights need a density that is positive everywhere.
+        With ``polish=False`` the cloud of few steps lags behind, for a compact kernel ends early.
     shrinkage : bool, default=True
         Whether kernel centres shrink towards the mean so that a rejuvenation keeps mean and
         covariance (Liu and West 2001).
     particle_growth : {"theorem"}, float or None, default=None
-        Exponent p of m_t = n_particles * t^p; ``"theorem"`` is 2 + d / smoothness.
+        Exponent p of m_t = n_particles * t^p; ``"theorem"`` is 2 + d / smoothness. The cloud takes
+        its new size when it is next redrawn.
     max_particles : int or None, default=None
         Ceiling of a growing cloud; None is 10 * n_particles.
     final_particles : int or None, default=None

@@ -16,6 +16,8 @@ import numpy as np
 from skpmd.engine.cloud import effective_sample_size, weights
 from skpmd.engine.rejuvenation import WIDE_SHARE, rejuvenate
 
+_ROOM = 0.95  # a segment may always go down to this share of the ESS it starts with
+
 
 class Settings(NamedTuple):
     """What a step needs to know beside the model; see `ParticleMirrorDescent` for each meaning."""
@@ -65,7 +67,7 @@ class StepInfo(NamedTuple):
     n_particles: int
 
 
-def step(cloud, model, batches, a, b, settings, rng, n_particles=None):
+def step(cloud, model, batches, a, b, settings, rng, n_particles=None, redraw_first=False):
     """Move q by one step of coefficients (a, b) on some data.
 
     Parameters
@@ -84,6 +86,8 @@ def step(cloud, model, batches, a, b, settings, rng, n_particles=None):
         Source of all randomness.
     n_particles : int, optional
         Size of the cloud from the next rejuvenation on; default: as it is.
+    redraw_first : bool
+        Whether to redraw the cloud first in any case, with the wide component.
 
     Returns
     -------
@@ -95,7 +99,7 @@ def step(cloud, model, batches, a, b, settings, rng, n_particles=None):
     asked, first = (a, b), None
     splits = rejuvenations = 0
     bandwidth, bound_hit = np.nan, False
-    redraw, wide = _wants_redraw(cloud, settings), 0.0
+    redraw, wide = (True, WIDE_SHARE) if redraw_first else (_wants_redraw(cloud, settings), 0.0)
     while True:
         if redraw:
             cloud, bandwidth = rejuvenate(cloud, model, settings, rng, n_particles, wide)
@@ -200,8 +204,10 @@ def _fraction(path, threshold):
     The whole step is tried first. Otherwise the ESS need not be monotone along the path, so the
     first crossing is bracketed by small growing steps and then bisected.
     """
-    probe, alive = _first_probe(path)
-    ess_floor = threshold * alive  # particles outside the support are no loss that a split mends
+    probe, alive, start = _first_probe(path)
+    # What no split mends does not count: particles outside the support, and what a fresh draw with
+    # a wide component lacks from the start.
+    ess_floor = min(threshold * alive, _ROOM * start)
 
     def enough(f):
         return effective_sample_size(path(f)[0]) >= ess_floor
@@ -219,11 +225,12 @@ def _fraction(path, threshold):
 
 
 def _first_probe(path):
-    """An f at which log weights have moved by about 0.1 nats, and how many particles are alive."""
+    """An f at which log weights have moved by about 0.1 nats; live particles; ESS at f = 0."""
     f = 1e-9
     near, far = path(f)[0], path(2 * f)[0]
     alive = np.isfinite(near)
     w = weights(near[alive])
     change = far[alive] - near[alive]
     spread = np.sqrt(w @ (change - w @ change) ** 2)
-    return min(0.5, f * max(1.0, 0.1 / max(spread, 1e-300))), alive.sum()
+    probe = min(0.5, f * max(1.0, 0.1 / max(spread, 1e-300)))
+    return probe, alive.sum(), effective_sample_size(near)

@@ -4,7 +4,6 @@ import numpy as np
 
 from skpmd.engine.diagnostics import heavy_tail, pareto_k
 from skpmd.engine.mirror import step
-from skpmd.engine.rejuvenation import WIDE_SHARE, rejuvenate
 
 _FINE_SHARE = 0.9  # of the cloud effective where it stands: no redraw can do much better
 _GOOD_SHARE = 0.5  # effective after a redraw: no further round
@@ -52,11 +51,7 @@ def polish(cloud, model, batches, b, settings, rng, n_particles=None):
         if settings.rejuvenation == "never" or _certified(*kept, _FINE_SHARE):
             return kept[0], infos
     for _ in range(_MAX_ROUNDS):
-        cloud, bandwidth = rejuvenate(cloud, model, settings, rng, n_particles, WIDE_SHARE)
-        cloud, info = step(cloud, model, batches, 1.0, b, settings, rng)
-        if not info.rejuvenations:
-            info = info._replace(bandwidth=bandwidth)
-        info = info._replace(rejuvenations=info.rejuvenations + 1)
+        cloud, info = step(cloud, model, batches, 1.0, b, settings, rng, n_particles, True)
         infos.append(info)
         if kept is None or info.ess > kept[1].ess:
             kept = cloud, info

@@ -56,7 +56,7 @@ def rejuvenate(cloud, model, settings, rng, n_particles=None, wide=0.0):
         shrinkage=settings.shrinkage,
     )
     n = len(cloud.theta) if n_particles is None else n_particles
-    n_wide = round(wide * n)
+    n_wide = int(np.ceil(wide * n - 1e-9))  # one at least; 3.0000000004 is 3
     theta, ancestors = kde.sample(estimate, n - n_wide, settings.resampling, rng)
     if n_wide:
         theta, ancestors = _add_wide(theta, ancestors, estimate, n_wide, settings.resampling, rng)
