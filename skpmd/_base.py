@@ -13,6 +13,7 @@ from skpmd.engine.bandwidth import BANDWIDTH_RULES
 from skpmd.engine.cloud import Cloud
 from skpmd.engine.kde import KERNELS
 from skpmd.engine.mirror import Settings, step
+from skpmd.engine.moves import Chains
 from skpmd.engine.polish import polish
 from skpmd.engine.rejuvenation import rejuvenate
 from skpmd.engine.resampling import SCHEMES
@@ -119,11 +120,12 @@ class Options(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What the loop leaves behind: the cloud, a record of each step, and whether it was weighed."""
+    """What a fit leaves behind: the cloud, a record of each step, whether it was weighed or moved."""
 
     cloud: Cloud
     infos: list
     polished: bool
+    chains: Chains | None = None
 
 
 def run(model, rows, start, options, rng):

@@ -11,6 +11,8 @@ from skpmd.posterior import Posterior
 _LEAST_ESS = 20.0
 _LEAST_SHARE = 0.02
 _MOST_DISAGREEMENT = 6.0  # standard errors
+_MOST_R_HAT = 1.05
+_LEAST_DRAWS = 100.0  # effective, of the worst coordinate's mean: an error of a tenth of its sd
 
 
 def forget(estimator):
@@ -39,15 +41,17 @@ def set_results(estimator, outcome, *, names=None, group=None, disagreement=None
         Further entries of ``diagnostics_``.
     """
     cloud = outcome.cloud
-    averaged = bool(np.isnan(cloud.log_pi).any())
-    k = None if averaged else pareto_k(cloud.log_ratio)
-    missing = _why_no_evidence(estimator, outcome, averaged)
+    chains = outcome.chains
+    k = None if np.isnan(cloud.log_pi).any() else pareto_k(cloud.log_ratio)
+    missing = _why_no_evidence(estimator, outcome)
     evidence, error = (None, None) if missing else log_evidence(cloud.log_ratio, group)
     posterior = Posterior(
         cloud.theta,
         cloud.log_ratio,
         names=names,
+        ess=None if chains is None else chains.ess,
         pareto_k=k,
+        r_hat=None if chains is None else chains.r_hat,
         log_evidence=evidence,
         log_evidence_se=error,
         unavailable=missing,
@@ -57,10 +61,16 @@ def set_results(estimator, outcome, *, names=None, group=None, disagreement=None
     estimator.diagnostics_ = {
         "ess": posterior.ess,
         "pareto_k": k,
+        "r_hat": None if chains is None else chains.r_hat,
         "disagreement": disagreement,
         **diagnostics,
-        "warnings": _doubts(posterior, cloud.log_ratio, k, _bound_hit(outcome), disagreement),
+        "warnings": (
+            _doubts(posterior, cloud.log_ratio, k, _bound_hit(outcome), disagreement)
+            if chains is None
+            else _doubts_of_chains(chains)
+        ),
     }
+    vars(estimator).pop("log_evidence_", None)  # of weights that were given up
     if evidence is not None:
         estimator.log_evidence_ = evidence
 
@@ -75,8 +85,10 @@ def warn_of_doubts(estimator, remedy):
         warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
 
-def _why_no_evidence(estimator, outcome, averaged):
-    if averaged:
+def _why_no_evidence(estimator, outcome):
+    if outcome.chains is not None:
+        return "the particles were moved along gradients, and are not weighted draws"
+    if np.isnan(outcome.cloud.log_pi).any():
         return "the particles are an average of iterates, not weighted draws"
     if not outcome.polished or estimator.temperature != 1.0:
         return "it needs polish=True and temperature=1"
@@ -121,4 +133,17 @@ def _doubts(posterior, log_ratio, k, bound_hit, disagreement):
         reasons.append(
             f"the references disagree on the posterior mean by {disagreement:.1f} standard errors"
         )
+    return reasons
+
+
+def _doubts_of_chains(chains):
+    """Reasons not to trust Hamiltonian moves; empty where there is none."""
+    reasons = []
+    if not chains.r_hat <= _MOST_R_HAT:
+        reasons.append(
+            f"split R-hat is {chains.r_hat:.2f} (above {_MOST_R_HAT}): the chains of the "
+            "Hamiltonian moves do not agree"
+        )
+    if not chains.ess >= _LEAST_DRAWS:
+        reasons.append(f"the worst coordinate has {chains.ess:.0f} effective draws")
     return reasons

@@ -15,6 +15,7 @@ from sklearn.utils.validation import (
 
 from skpmd._base import LOOP_CONSTRAINTS, Options, run
 from skpmd._labels import check_both_weighted, encode_binary
+from skpmd._moves import MOVES, move_from_references
 from skpmd._proposals import PROPOSALS, draw_references, references, weigh_references
 from skpmd._results import forget, set_results, warn_of_doubts
 from skpmd._streams import Rows
@@ -49,6 +50,11 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
         The density that particles are first drawn from: a mixture of ``"laplace"`` and
         ``"mirror"`` references; the prior; the Laplace approximation; the Gaussian of the mirror
         descent. References are mixed, never chosen between.
+    moves : {"auto", "always", "never"}, default="auto"
+        Hamiltonian moves of 32 chains along gradients of the posterior on all data: where the
+        weights of draws from references fail their certificate; in place of the weights; not at
+        all. Moved particles carry equal weights; split R-hat is their certificate, and there is
+        no evidence. Not with ``proposal="prior"`` or ``polish=False``.
     n_particles : int, default=4000
         Particles drawn in a round (in pairs: an odd number is rounded up); rounds follow until the
         effective sample size reaches 0.6 of it, ten at most. The size of the cloud with
@@ -141,6 +147,7 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
         "intercept_prior_scale": [Interval(Real, 0, None, closed="neither")],
         "fit_intercept": ["boolean"],
         "proposal": [StrOptions(set(PROPOSALS))],
+        "moves": [StrOptions(set(MOVES))],
         **LOOP_CONSTRAINTS,  # those of parameters that are not exposed here are never looked up
     }
 
@@ -151,6 +158,7 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
         intercept_prior_scale=10.0,
         fit_intercept=True,
         proposal="auto",
+        moves="auto",
         n_particles=4000,
         max_iter=5,
         batch_size="auto",
@@ -169,6 +177,7 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
         self.intercept_prior_scale = intercept_prior_scale
         self.fit_intercept = fit_intercept
         self.proposal = proposal
+        self.moves = moves
         self.n_particles = n_particles
         self.max_iter = max_iter
         self.batch_size = batch_size
@@ -243,8 +252,8 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
         return "raise n_particles or max_iter, lower step_size, or widen the prior"
 
     def _fit_references(self, model, rows, names, rng):
-        """The polish step on draws from the mixture of references."""
-        outcome, pair, disagreement, judged = weigh_references(
+        """The polish step on draws from the references; where it fails, moves from there."""
+        task = (
             model,
             rows.whole(),
             *self._references(model, rows),
@@ -252,6 +261,23 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
             1.0 / self.temperature,
             rng,
         )
+        infos, pilot = [], {}
+        if self.moves != "always":
+            infos = self._weigh(task, names)
+            if self.moves == "never" or not self.diagnostics_["warnings"]:
+                return "set moves='auto', raise n_particles, or lower prior_scale"
+            pilot = {f"pilot_{name}": self.diagnostics_[name] for name in ("ess", "pareto_k")}
+        outcome = move_from_references(*task)
+        outcome = outcome._replace(infos=infos + outcome.infos)
+        set_results(
+            self, outcome, names=names, path=f"moves from references: {self.proposal}", **pilot
+        )
+        self.n_iter_ = len(outcome.infos)
+        return "raise n_particles, lower prior_scale, or leave out features that few rows have"
+
+    def _weigh(self, task, names):
+        """Weigh draws from the mixture of references; returns the record of the rounds."""
+        outcome, pair, disagreement, judged = weigh_references(*task)
         set_results(
             self,
             outcome,
@@ -262,7 +288,7 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
             path=f"references: {self.proposal}",
         )
         self.n_iter_ = len(outcome.infos)
-        return "raise n_particles, lower prior_scale, or leave out features that few rows have"
+        return outcome.infos
 
     def _references(self, model, rows):
         d = len(model.prior.scale)

@@ -34,8 +34,12 @@ class Posterior:
         Log weights; normalised here.
     names : sequence of str, optional
         A name for each coordinate; default ``theta0, theta1, ...``
+    ess : float, optional
+        Effective number of draws where they are not independent; default: Kish's, of the weights.
     pareto_k : float, optional
         k-hat of the importance weights.
+    r_hat : float, optional
+        Largest split R-hat of any coordinate, of Hamiltonian moves.
     log_evidence, log_evidence_se : float, optional
         Log marginal likelihood in nats and its standard error.
     unavailable : str, optional
@@ -48,10 +52,13 @@ class Posterior:
     weights : ndarray of shape (m,)
         Normalised weights.
     ess : float
-        Effective sample size, between 1 and m.
+        Effective sample size, between 1 and m; after Hamiltonian moves the effective number of
+        draws of the worst coordinate's mean.
     pareto_k : float
         Pareto k-hat; above 0.7 averages over the particles are not to be trusted, unless the
         weights are nearly equal (k-hat has no scale).
+    r_hat : float
+        Split R-hat, where the particles come from Hamiltonian moves; trust them below 1.05.
     log_evidence, log_evidence_se : float
         Log marginal likelihood and its standard error.
 
@@ -73,7 +80,9 @@ class Posterior:
         log_weights,
         *,
         names=None,
+        ess=None,
         pareto_k=None,
+        r_hat=None,
         log_evidence=None,
         log_evidence_se=None,
         unavailable="the posterior was built without it",
@@ -93,8 +102,9 @@ class Posterior:
         self.names = [f"theta{j}" for j in range(d)] if names is None else [str(n) for n in names]
         if len(self.names) != d:
             raise ValueError(f"names has {len(self.names)} entries for {d} coordinates.")
-        self.ess = float(effective_sample_size(self.log_weights))
+        self.ess = float(effective_sample_size(self.log_weights) if ess is None else ess)
         self._pareto_k = pareto_k
+        self._r_hat = r_hat
         self._log_evidence = log_evidence
         self._log_evidence_se = log_evidence_se
         self._unavailable = unavailable
@@ -104,6 +114,12 @@ class Posterior:
     def pareto_k(self):
         """Pareto k-hat of the importance weights; raises AttributeError where there is none."""
         return self._certificate("pareto_k", self._pareto_k)
+
+    @property
+    def r_hat(self):
+        """Split R-hat of Hamiltonian moves; raises AttributeError where there were none."""
+        missing = "the particles are weighted draws, see pareto_k"
+        return self._certificate("r_hat", self._r_hat, missing)
 
     @property
     def log_evidence(self):
@@ -218,13 +234,15 @@ class Posterior:
         parts = [f"{m} particles", f"d={d}", f"ess={self.ess:.0f}"]
         if self._pareto_k is not None:
             parts.append(f"pareto_k={self._pareto_k:.2f}")
+        if self._r_hat is not None:
+            parts.append(f"r_hat={self._r_hat:.3f}")
         if self._log_evidence is not None:
             parts.append(f"log_evidence={self._log_evidence:.2f}±{self._log_evidence_se:.2f}")
         return f"Posterior({', '.join(parts)})"
 
-    def _certificate(self, name, value):
+    def _certificate(self, name, value, missing=None):
         if value is None:
-            raise AttributeError(_UNAVAILABLE.format(name, self._unavailable))
+            raise AttributeError(_UNAVAILABLE.format(name, missing or self._unavailable))
         return value
 
     def __getstate__(self):

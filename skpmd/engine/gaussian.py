@@ -85,18 +85,23 @@ def descend(model, batches, start, b=1.0, max_iter=20, tol=1e-3):
     Gaussian
         The last iterate.
     """
-    q, precision, gamma, last = start, None, 1.0, np.inf
+    q, gamma = start, 1.0
+    gradient, target = model.gaussian_target(q.mean, q.chol @ q.chol.T, batches, b)
+    precision = target
     for _ in range(max_iter):
-        gradient, target = model.gaussian_target(q.mean, q.chol @ q.chol.T, batches, b)
-        precision = target if precision is None else (1.0 - gamma) * precision + gamma * target
-        move = cho_solve(cho_factor(precision, lower=True), gradient)
-        q = Gaussian(q.mean + gamma * move, _chol_of_inverse(precision))
-        size = np.sqrt(gradient @ move)  # in posterior standard deviations
-        if size < tol:
+        while True:
+            mixed = (1.0 - gamma) * precision + gamma * target
+            move = cho_solve(cho_factor(mixed, lower=True), gradient)
+            slope = gradient @ move  # squared length of the whole step in standard deviations
+            ahead = Gaussian(q.mean + gamma * move, _chol_of_inverse(mixed))
+            new = model.gaussian_target(ahead.mean, ahead.chol @ ahead.chol.T, batches, b)
+            if abs(new[0] @ move) < _LEAST_PROGRESS * slope or gamma < 1e-3 or slope < tol**2:
+                break
+            gamma *= 0.5
+        q, precision, (gradient, target) = ahead, mixed, new
+        if slope < tol**2:
             break
-        # A residual that does not shrink asks for shorter steps.
-        gamma = 0.5 * gamma if size > 0.9 * last else min(1.0, 1.5 * gamma)
-        last = size
+        gamma = min(1.0, 2.0 * gamma)
     return q
 
 

@@ -28,3 +28,12 @@ class NormalPrior:
     def precision(self):
         """Negative Hessian of the log density, a constant diagonal, shape (d,)."""
         return self.scale**-2.0
+
+    def gradient(self, theta):
+        return -theta / self.scale**2
+
+    def coefficients(self, theta):
+        return theta
+
+    def pull_back(self, theta, gradient):
+        return gradient

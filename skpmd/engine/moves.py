@@ -1,0 +1,160 @@
+"""Whitened Hamiltonian moves of many chains at once, for posteriors that weights cannot reach.
+
+No density is left that the particles were drawn from: the certificate is split R-hat, and there is
+neither k-hat nor evidence.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from skpmd.engine.convergence import effective_draws, split_r_hat
+
+N_CHAINS = 32
+_ACCEPT = 0.8  # acceptance that the step size is adapted to (Betancourt, Byrne and Girolami 2014)
+_LENGTH = 0.5 * np.pi  # of a trajectory: a quarter of a period of the standard normal
+_WINDOWS = (20, 40, 60)  # iterations before each change of the whitening
+_FIRST_STEP = 0.8  # times d^(-1/4), the scaling of Hamiltonian Monte Carlo
+_GOOD_R_HAT = 1.02
+_CHUNK = 50  # iterations between two looks at the certificate
+
+
+class Chains(NamedTuple):
+    """Draws of `hamiltonian` and their certificate.
+
+    Attributes
+    ----------
+    draws : ndarray of shape (n_chains, n_iterations, d)
+        Positions after the warm-up.
+    r_hat : float
+        Largest split R-hat of any coordinate.
+    ess : float
+        Smallest effective number of draws of any coordinate's mean.
+    accept : float
+        Mean acceptance probability after the warm-up.
+    n_gradients : int
+        Gradients taken per chain, warm-up included.
+    """
+
+    draws: np.ndarray
+    r_hat: float
+    ess: float
+    accept: float
+    n_gradients: int
+
+
+class _State(NamedTuple):
+    """Chains in whitened coordinates: theta = mean + z @ chol.T."""
+
+    z: np.ndarray
+    value: np.ndarray
+    gradient: np.ndarray
+
+
+def hamiltonian(log_joint_gradient, start, mean, chol, rng, *, target_ess, max_iter=1000):
+    """Move chains by Hamiltonian Monte Carlo until R-hat and effective draws are good.
+
+    Trajectories are a quarter of a period of the whitened posterior long, jittered, the same for
+    all chains, so that each gradient is one matrix product over all of them (Neal 2011). The
+    whitening is taken anew from the pooled draws of each window of the warm-up, shrunk towards the
+    one before.
+
+    Parameters
+    ----------
+    log_joint_gradient : callable
+        theta of shape (n_chains, d) -> (values (n_chains,), gradients (n_chains, d)).
+    start : ndarray of shape (n_chains, d)
+        First positions; wider than the posterior, or R-hat says little.
+    mean, chol : ndarray of shape (d,), (d, d)
+        First whitening: mean and Cholesky factor of a covariance near the posterior's.
+    rng : numpy.random.Generator
+        Source of all randomness.
+    target_ess : float
+        Chains run until each coordinate's mean has this many effective draws.
+    max_iter : int
+        Bound on the iterations after the warm-up.
+
+    Returns
+    -------
+    Chains
+        Draws and certificate; judge ``r_hat`` before use.
+    """
+    chains = _Whitened(log_joint_gradient, mean, chol)
+    state, log_step = chains.at(start), np.log(_FIRST_STEP * len(mean) ** -0.25)
+    n_gradients = 1
+    for length in _WINDOWS:
+        state, log_step, zs, _, taken = _advance(chains, state, log_step, length, rng, adapt=True)
+        n_gradients += taken
+        chains, state = chains.rewhitened(zs[:, length // 2 :], state)
+    thetas, accepts = [], []
+    while True:
+        state, _, zs, accept, taken = _advance(chains, state, log_step, _CHUNK, rng)
+        n_gradients += taken
+        thetas.append(chains.position(zs))
+        accepts.append(accept)
+        draws = np.concatenate(thetas, axis=1)
+        r_hat, ess = split_r_hat(draws).max(), effective_draws(draws).min()
+        done = r_hat < _GOOD_R_HAT and ess >= target_ess
+        if done or draws.shape[1] >= max_iter:
+            return Chains(draws, float(r_hat), float(ess), np.mean(accepts), n_gradients)
+
+
+class _Whitened:
+    """The log joint density and its gradient in whitened coordinates."""
+
+    def __init__(self, log_joint_gradient, mean, chol):
+        self._function, self.mean, self.chol = log_joint_gradient, mean, chol
+
+    def position(self, z):
+        return self.mean + z @ self.chol.T
+
+    def evaluate(self, z):
+        values, gradients = self._function(self.position(z))
+        return _State(z, values, gradients @ self.chol)
+
+    def at(self, theta):
+        return self.evaluate(solve_triangular(self.chol, (theta - self.mean).T, lower=True).T)
+
+    def rewhitened(self, zs, state):
+        """Whitened by the pooled moments of draws zs, shrunk towards those of now.
+
+        A covariance of n draws in d dimensions errs by a share of sqrt(d / n).
+        """
+        pooled = zs.reshape(-1, zs.shape[-1])
+        n, d = pooled.shape
+        weight = n / (n + 0.5 * d)
+        cov = weight * np.cov(pooled.T).reshape(d, d) + (1.0 - weight) * np.eye(d)
+        mean = self.position(pooled.mean(axis=0))
+        chains = _Whitened(self._function, mean, self.chol @ np.linalg.cholesky(cov))
+        return chains, chains.at(self.position(state.z))
+
+
+def _advance(chains, state, log_step, n, rng, adapt=False):
+    """n iterations: (state, log step, positions (n_chains, n, d), mean acceptance, gradients)."""
+    zs, accepts, taken = [], [], 0
+    for t in range(n):
+        leaps = max(1, int(np.ceil(_LENGTH * rng.uniform(0.5, 1.5) / np.exp(log_step))))
+        state, accept = _iterate(chains, state, np.exp(log_step), leaps, rng)
+        zs.append(state.z)
+        accepts.append(accept)
+        taken += leaps
+        if adapt:
+            log_step += (accept - _ACCEPT) * (t + 1.0) ** -0.6
+    return state, log_step, np.stack(zs, axis=1), np.mean(accepts), taken
+
+
+def _iterate(chains, state, step, leaps, rng):
+    """One trajectory of every chain and its Metropolis decision."""
+    momentum = rng.standard_normal(state.z.shape)
+    energy = state.value - 0.5 * np.einsum("ij,ij->i", momentum, momentum)
+    new = state
+    p = momentum + 0.5 * step * new.gradient
+    for k in range(leaps):
+        new = chains.evaluate(new.z + step * p)
+        p = p + (step if k < leaps - 1 else 0.5 * step) * new.gradient
+    log_accept = new.value - 0.5 * np.einsum("ij,ij->i", p, p) - energy
+    probability = np.exp(np.minimum(0.0, np.where(np.isnan(log_accept), -np.inf, log_accept)))
+    taken = rng.random(len(probability)) < probability
+    kept = [np.where(taken.reshape(-1, *[1] * (a.ndim - 1)), a, b) for a, b in zip(new, state)]
+    return _State(*kept), probability.mean()
