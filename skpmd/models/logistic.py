@@ -26,8 +26,8 @@ class LogisticModel(Model):
 
     Parameters
     ----------
-    prior : NormalPrior
-        Prior on the coefficients, with the intercept last.
+    prior : Prior or HorseshoePrior
+        Prior on the coefficients, with the intercept last; ``gaussian_target`` needs the former.
     fit_intercept : bool
         Whether the last coefficient is an intercept.
     """
@@ -47,10 +47,11 @@ class LogisticModel(Model):
     def log_likelihood(self, theta, batch):
         """Weighted sum of log sigmoid(y x . theta); see `Model`."""
         total = np.zeros(len(theta))
+        coefficients = self.prior.coefficients(theta)
         step = max(_LANES, _TABLE // len(theta) // _LANES * _LANES)
         for start in range(0, len(batch.X), step):
             rows = slice(start, start + step)
-            table = logits(theta, batch.X[rows], self.fit_intercept)
+            table = logits(coefficients, batch.X[rows], self.fit_intercept)
             add_log_sigmoid(table, batch.y[rows], batch.weight[rows], total)
         return total
 
@@ -77,10 +78,11 @@ class LogisticModel(Model):
         gradient : ndarray of shape (d,)
             E[grad log p(theta, data)].
         precision : ndarray of shape (d, d)
-            E[-Hessian log p(theta, data)].
+            E[-Hessian log p(theta, data)], with the prior's positive stand-in where it has one.
         """
-        precision = self.prior.precision()
-        gradient, hessian = -precision * mean, np.diag(precision)
+        sd = None if cov is None else np.sqrt(np.diag(cov))
+        gradient, precision = self.prior.expected(mean, sd)
+        hessian = np.diag(precision)
         for X, y, weight in self._designs(batches):
             spread = np.zeros(len(X))
             if cov is not None:
