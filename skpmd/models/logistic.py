@@ -96,10 +96,10 @@ class LogisticModel(Model):
         """Orthogonal axes along which the posterior is most skewed, and how much.
 
         To leading order the third cumulant of u = chol^-1 (theta - mean) is the tensor
-        sum_n E[-sigmoid''(z_n)] x_n x_n x_n of whitened rows x_n. The rotation maximises the sum of
-        squares of its diagonal by fixed-point iterations with a polar projection, as in symmetric
-        tensor decomposition (De Lathauwer, De Moor and Vandewalle 2000). The rows that contribute
-        most stand for all.
+        sum_n E[-sigmoid''(z_n)] x_n x_n x_n of whitened rows x_n; the prior adds a row for each
+        coefficient. The rotation maximises the sum of squares of its diagonal by fixed-point
+        iterations with a polar projection, as in symmetric tensor decomposition (De Lathauwer,
+        De Moor and Vandewalle 2000). The rows that contribute most stand for all.
 
         Returns
         -------
@@ -108,16 +108,16 @@ class LogisticModel(Model):
         skewness : ndarray of shape (d,)
             Leading-order skewness along each.
         """
-        rows, third = np.empty((0, len(mean))), np.empty(0)
+        rows, third = chol, self.prior.expected_third(mean, np.linalg.norm(chol, axis=1))
         for X, _, weight in self._designs(batches):
             white = X @ chol
             spread = np.linalg.norm(white, axis=1)
-            slope = _expected_third(X @ mean, spread, weight, *_rule(spread))
+            slope = b * _expected_third(X @ mean, spread, weight, *_rule(spread))
             rows, third = np.concatenate([rows, white]), np.concatenate([third, slope])
             size = np.abs(third) * np.linalg.norm(rows, axis=1) ** 3
             keep = np.argsort(-size, kind="stable")[:max_rows]
             rows, third = rows[keep], third[keep]
-        third = b * third[:, None]
+        third = third[:, None]
         rotation = _most_skewed(rows, third, max_iter)
         return rotation, (third * (rows @ rotation) ** 3).sum(axis=0)
 

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import erf, gammaln, wofz
 
 _LEAST_PRECISION = 1e-3  # of a Laplace prior far from its kink, in units of scale^-2
+_LEAST_SHARE = 0.02  # of EM's precision that is left of a Student prior where its tails curve up
 
 
 class Prior:
@@ -19,7 +20,14 @@ class Prior:
     ----------
     scale : ndarray of shape (d,)
         Scale of each coordinate.
+
+    Attributes
+    ----------
+    tail_df : float
+        Degrees of freedom of the heaviest tail; inf where all fall faster than any power.
     """
+
+    tail_df = np.inf
 
     def __init__(self, scale):
         self.scale = scale
@@ -51,8 +59,12 @@ class Prior:
         gradient : ndarray of shape (d,)
             E[d log p / d theta_j].
         precision : ndarray of shape (d,)
-            Curvature of the prior, or a bound on it; positive.
+            E[-d2 log p / d theta_j2], held positive.
         """
+        raise NotImplementedError
+
+    def expected_third(self, mean, sd):
+        """E[d3 log p / d theta_j3] for a Gaussian as in `expected`, shape (d,)."""
         raise NotImplementedError
 
     def coefficients(self, theta):
@@ -95,6 +107,10 @@ class NormalPrior(Prior):
         precision = self.scale**-2.0
         return -precision * mean, precision
 
+    def expected_third(self, mean, sd):
+        """Zero; see `Prior`."""
+        return np.zeros(len(mean))
+
 
 class LaplacePrior(Prior):
     """Independent Laplace (double exponential) prior; its mode is the lasso's, with C = scale.
@@ -134,6 +150,11 @@ class LaplacePrior(Prior):
         precision = np.maximum(curvature, _LEAST_PRECISION / self.scale**2)
         return -erf(ratio / np.sqrt(2)) / self.scale, precision
 
+    def expected_third(self, mean, sd):
+        """Slope of the expected curvature in the mean; see `Prior`."""
+        curvature = np.sqrt(2 / np.pi) * np.exp(-0.5 * (mean / sd) ** 2) / (sd * self.scale)
+        return mean / sd**2 * curvature
+
 
 class StudentTPrior(Prior):
     """Independent Student t prior, Cauchy at df = 1.
@@ -148,7 +169,7 @@ class StudentTPrior(Prior):
 
     def __init__(self, scale, df):
         super().__init__(scale)
-        self.df = df
+        self.df = self.tail_df = df
         one = gammaln(0.5 * (df + 1)) - gammaln(0.5 * df) - 0.5 * np.log(df * np.pi)
         self._log_normaliser = np.log(scale).sum() - len(scale) * one
 
@@ -166,23 +187,39 @@ class StudentTPrior(Prior):
         return -(self.df + 1) * theta / (self.df * self.scale**2 + theta**2)
 
     def expected(self, mean, sd):
-        """Exact expectation of the gradient, and a bound on the curvature; see `Prior`.
+        """Exact expectations; the precision at least a fiftieth of EM's; see `Prior`.
 
-        The tails curve upwards. In place of the curvature stands E[(df + 1) / (df s^2 + theta^2)],
-        the precision that the prior's scale mixture of normals has given theta: it majorises the
-        log density, so a step with it is one of the EM algorithm and never falls.
-
-        Both are one integral, with a = s sqrt(df): E[1 / (theta + ia)] = -i sqrt(pi / 2) w(z) / sd
-        where z = (mean + ia) / (sqrt(2) sd) and w is Faddeeva's function; the real part is
-        E[theta / (theta^2 + a^2)] and the imaginary part -a E[1 / (theta^2 + a^2)].
+        Beyond s sqrt(df) the log density curves upwards. The precision that the prior's scale
+        mixture of normals has given theta, (df + 1) / (df s^2 + theta^2), is positive and
+        majorises it: it is what the EM algorithm would step with. As the precision itself it makes
+        Newton's method slow and the Gaussian narrow; as a floor it keeps the Gaussian proper.
         """
-        pole = np.sqrt(self.df) * self.scale
+        value, slope, _ = self._pole(mean, sd)
+        floor = -_LEAST_SHARE * value.imag / (np.sqrt(self.df) * self.scale)
+        return -(self.df + 1) * value.real, (self.df + 1) * np.maximum(slope.real, floor)
+
+    def expected_third(self, mean, sd):
+        """Exact expectation; see `Prior`."""
+        return -(self.df + 1) * self._pole(mean, sd)[2].real
+
+    def _pole(self, mean, sd):
+        """E[1 / (theta + ia)], a = s sqrt(df), and its first two derivatives in the mean.
+
+        Its real part is E[theta / (theta^2 + a^2)], of which the gradient is a multiple, its
+        imaginary part -a E[1 / (theta^2 + a^2)]. It equals -i sqrt(pi / 2) w(z) / sd where
+        z = (mean + ia) / (sqrt(2) sd) and w, with w' = 2i / sqrt(pi) - 2 z w, is Faddeeva's
+        function.
+        """
+        above = mean + 1j * np.sqrt(self.df) * self.scale
         if sd is None:
-            inverse = 1.0 / (mean + 1j * pole)
-        else:
-            z = (mean + 1j * pole) / (np.sqrt(2) * sd)
-            inverse = -1j * np.sqrt(np.pi / 2) / sd * wofz(z)
-        return -(self.df + 1) * inverse.real, -(self.df + 1) * inverse.imag / pole
+            return above**-1, -(above**-2), 2.0 * above**-3
+        unit = np.sqrt(2) * sd
+        z = above / unit
+        w = wofz(z)
+        slope = 2j / np.sqrt(np.pi) - 2.0 * z * w
+        second = -2.0 * (w + z * slope)
+        factor = -1j * np.sqrt(np.pi) / unit
+        return factor * w, factor * slope / unit, factor * second / unit**2
 
 
 class ProductPrior(Prior):
@@ -200,6 +237,7 @@ class ProductPrior(Prior):
     def __init__(self, parts, d):
         super().__init__(self._filled(np.empty(d), ((at, prior.scale) for at, prior in parts)))
         self.parts = parts
+        self.tail_df = min(prior.tail_df for _, prior in parts)
 
     @staticmethod
     def _filled(out, values):
@@ -228,3 +266,8 @@ class ProductPrior(Prior):
             for at, prior in self.parts
         )
         return self._filled(np.empty((2, len(mean))), ((at, np.stack(pair)) for at, pair in pairs))
+
+    def expected_third(self, mean, sd):
+        """Each part's own; see `Prior`."""
+        values = ((at, prior.expected_third(mean[at], sd[at])) for at, prior in self.parts)
+        return self._filled(np.empty(len(mean)), values)
