@@ -13,6 +13,7 @@ PROPOSALS = ("auto", "prior", "laplace", "mirror")
 _ENOUGH = 0.6  # effective share of n_particles at which no further round is drawn
 _MAX_ROUNDS = 10
 _TAIL_DF = 5.0  # Student tails of the widest reference
+_WIDE_FACTOR, _WIDE_SHARE = 3.0, 0.1  # under a prior whose tails fall by a power
 _MIRROR_SHARES, _LAPLACE_SHARES = (0.75, 0.25), (0.5, 0.5)
 
 
@@ -22,10 +23,15 @@ def references(model, batches, proposal, d, power):
     ``"laplace"`` is the normal approximation at the mode, skewed, and itself with Student tails;
     ``"mirror"`` the Gaussian mirror descent's fixed point, skewed and plain; ``"auto"`` all four.
 
+    Where the data say little of a direction (separable classes), the posterior has the tails of
+    its prior. Under a Student prior a Cauchy reference three times as wide goes with them: without
+    it the sd of a separated coefficient at 4 degrees of freedom was 11 to 34 % too small over four
+    seeds, with k-hat near 0.5; with it within 5 %.
+
     Parameters
     ----------
     model : Model
-        Offers ``gaussian_target`` and ``skew_axes``.
+        Offers ``gaussian_target`` and ``skew_axes``, and has a ``prior``.
     batches : list of Batch
         All data.
     proposal : {"auto", "laplace", "mirror"}
@@ -57,7 +63,12 @@ def references(model, batches, proposal, d, power):
         components.append(skewed(mode, model, log_joint, batches, power))
         components.append(Reference(mode.mean, mode.chol, _TAIL_DF))
         shares += [0.25 * share for share in _LAPLACE_SHARES] if shares else _LAPLACE_SHARES
-    return components, np.array(shares) / sum(shares)
+    shares = np.array(shares) / sum(shares)
+    if np.isfinite(model.prior.tail_df):
+        centre = components[1]
+        components.append(Reference(centre.mean, _WIDE_FACTOR * centre.factor, 1.0))
+        shares = np.append((1.0 - _WIDE_SHARE) * shares, _WIDE_SHARE)
+    return components, shares
 
 
 def draw_references(model, components, shares, n_particles, rng):

@@ -203,7 +203,7 @@ def test_expected_derivatives_equal_quadrature(sd, tolerance):
     z = np.outer(theta, batch.X[:, 0])
     slope = (expit(-z * batch.y) * batch.y * batch.weight) @ batch.X[:, 0]
     curvature = (expit(z) * expit(-z) * batch.weight) @ batch.X[:, 0] ** 2
-    prior = model.prior.precision()[0]
+    prior = model.prior.expected(np.zeros(1), None)[1][0]
     gradient, precision = model.gaussian_target(np.array([0.4]), np.array([[sd**2]]), [batch])
     assert gradient[0] == pytest.approx(mass @ (slope - prior * theta), rel=tolerance)
     assert precision[0, 0] == pytest.approx(mass @ (curvature + prior), rel=tolerance)

@@ -20,7 +20,6 @@ def test_the_prior_is_a_product_of_normal_densities():
     prior, theta = NormalPrior(scale), 2.0 * np.random.default_rng(1).standard_normal((20, 3))
     expected = norm.logpdf(theta, scale=scale).sum(axis=1)
     np.testing.assert_allclose(prior.log_density(theta), expected, rtol=1e-12)
-    np.testing.assert_allclose(prior.precision(), 1 / scale**2, rtol=1e-15)
 
 
 def test_the_prior_is_normalised():

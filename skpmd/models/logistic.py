@@ -26,8 +26,8 @@ class LogisticModel(Model):
 
     Parameters
     ----------
-    prior : NormalPrior
-        Prior on the coefficients, with the intercept last.
+    prior : Prior or HorseshoePrior
+        Prior on the coefficients, with the intercept last; ``gaussian_target`` needs the former.
     fit_intercept : bool
         Whether the last coefficient is an intercept.
     """
@@ -47,10 +47,11 @@ class LogisticModel(Model):
     def log_likelihood(self, theta, batch):
         """Weighted sum of log sigmoid(y x . theta); see `Model`."""
         total = np.zeros(len(theta))
+        coefficients = self.prior.coefficients(theta)
         step = max(_LANES, _TABLE // len(theta) // _LANES * _LANES)
         for start in range(0, len(batch.X), step):
             rows = slice(start, start + step)
-            table = logits(theta, batch.X[rows], self.fit_intercept)
+            table = logits(coefficients, batch.X[rows], self.fit_intercept)
             add_log_sigmoid(table, batch.y[rows], batch.weight[rows], total, False)
         return total
 
@@ -94,10 +95,11 @@ class LogisticModel(Model):
         gradient : ndarray of shape (d,)
             E[grad log p(theta, data)].
         precision : ndarray of shape (d, d)
-            E[-Hessian log p(theta, data)].
+            E[-Hessian log p(theta, data)], with the prior's positive stand-in where it has one.
         """
-        precision = self.prior.precision()
-        gradient, hessian = -precision * mean, np.diag(precision)
+        sd = None if cov is None else np.sqrt(np.diag(cov))
+        gradient, precision = self.prior.expected(mean, sd)
+        hessian = np.diag(precision)
         for X, y, weight in self._designs(batches):
             spread = np.zeros(len(X))
             if cov is not None:
@@ -111,10 +113,10 @@ class LogisticModel(Model):
         """Orthogonal axes along which the posterior is most skewed, and how much.
 
         To leading order the third cumulant of u = chol^-1 (theta - mean) is the tensor
-        sum_n E[-sigmoid''(z_n)] x_n x_n x_n of whitened rows x_n. The rotation maximises the sum of
-        squares of its diagonal by fixed-point iterations with a polar projection, as in symmetric
-        tensor decomposition (De Lathauwer, De Moor and Vandewalle 2000). The rows that contribute
-        most stand for all.
+        sum_n E[-sigmoid''(z_n)] x_n x_n x_n of whitened rows x_n; the prior adds a row for each
+        coefficient. The rotation maximises the sum of squares of its diagonal by fixed-point
+        iterations with a polar projection, as in symmetric tensor decomposition (De Lathauwer,
+        De Moor and Vandewalle 2000). The rows that contribute most stand for all.
 
         Returns
         -------
@@ -123,16 +125,16 @@ class LogisticModel(Model):
         skewness : ndarray of shape (d,)
             Leading-order skewness along each.
         """
-        rows, third = np.empty((0, len(mean))), np.empty(0)
+        rows, third = chol, self.prior.expected_third(mean, np.linalg.norm(chol, axis=1))
         for X, _, weight in self._designs(batches):
             white = X @ chol
             spread = np.linalg.norm(white, axis=1)
-            slope = _expected_third(X @ mean, spread, weight, *_rule(spread))
+            slope = b * _expected_third(X @ mean, spread, weight, *_rule(spread))
             rows, third = np.concatenate([rows, white]), np.concatenate([third, slope])
             size = np.abs(third) * np.linalg.norm(rows, axis=1) ** 3
             keep = np.argsort(-size, kind="stable")[:max_rows]
             rows, third = rows[keep], third[keep]
-        third = b * third[:, None]
+        third = third[:, None]
         rotation = _most_skewed(rows, third, max_iter)
         return rotation, (third * (rows @ rotation) ** 3).sum(axis=0)
 
