@@ -120,7 +120,7 @@ class Options(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a fit leaves behind: the cloud, a record of each step, whether it was weighed or moved."""
+    """What a fit leaves: the cloud, a record of each step, whether it was weighed, or moved."""
 
     cloud: Cloud
     infos: list

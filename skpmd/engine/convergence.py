@@ -62,6 +62,8 @@ def _effective(x):
     covariance = np.fft.irfft(np.abs(spectrum) ** 2, axis=1)[:, :n].mean(axis=0) / n
     within = covariance[0] * n / (n - 1)
     total = covariance[0] + x.mean(axis=1).var(ddof=1)
+    if not total > 0.0:
+        return np.nan  # it never moved
     correlation = 1.0 - (within - covariance) / total
     correlation[0] = 1.0
     pairs = correlation[: n // 2 * 2].reshape(-1, 2).sum(axis=1)

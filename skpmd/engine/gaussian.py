@@ -11,7 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-_LEAST_PROGRESS = 0.9  # share of the slope that a step may leave
+_LEAST_PROGRESS = 0.9  # share of the slope that a Newton step may leave
+_MOST_GROWTH = 1.5  # of the residual in a mirror step; beyond it the step has overshot
+_LEAST_GAMMA = 1e-3
 
 
 class Gaussian(NamedTuple):
@@ -85,23 +87,25 @@ def descend(model, batches, start, b=1.0, max_iter=20, tol=1e-3):
     Gaussian
         The last iterate.
     """
-    q, gamma = start, 1.0
-    gradient, target = model.gaussian_target(q.mean, q.chol @ q.chol.T, batches, b)
-    precision = target
+    gamma = 1.0
+    gradient, target = model.gaussian_target(start.mean, start.chol @ start.chol.T, batches, b)
+    q, precision = start, target
     for _ in range(max_iter):
         while True:
             mixed = (1.0 - gamma) * precision + gamma * target
             move = cho_solve(cho_factor(mixed, lower=True), gradient)
-            slope = gradient @ move  # squared length of the whole step in standard deviations
             ahead = Gaussian(q.mean + gamma * move, _chol_of_inverse(mixed))
             new = model.gaussian_target(ahead.mean, ahead.chol @ ahead.chol.T, batches, b)
-            if abs(new[0] @ move) < _LEAST_PROGRESS * slope or gamma < 1e-3 or slope < tol**2:
+            # Residuals in posterior standard deviations.
+            size, size_ahead = np.sqrt(gradient @ move), np.linalg.norm(ahead.chol.T @ new[0])
+            if size_ahead < _MOST_GROWTH * size or size < tol or gamma < _LEAST_GAMMA:
                 break
             gamma *= 0.5
         q, precision, (gradient, target) = ahead, mixed, new
-        if slope < tol**2:
+        if size < tol:
             break
-        gamma = min(1.0, 2.0 * gamma)
+        # A residual that does not shrink asks for shorter steps.
+        gamma = 0.5 * gamma if size_ahead > 0.9 * size else min(1.0, 1.5 * gamma)
     return q
 
 

@@ -156,5 +156,9 @@ def _iterate(chains, state, step, leaps, rng):
     log_accept = new.value - 0.5 * np.einsum("ij,ij->i", p, p) - energy
     probability = np.exp(np.minimum(0.0, np.where(np.isnan(log_accept), -np.inf, log_accept)))
     taken = rng.random(len(probability)) < probability
-    kept = [np.where(taken.reshape(-1, *[1] * (a.ndim - 1)), a, b) for a, b in zip(new, state)]
-    return _State(*kept), probability.mean()
+    kept = _State(
+        np.where(taken[:, None], new.z, state.z),
+        np.where(taken, new.value, state.value),
+        np.where(taken[:, None], new.gradient, state.gradient),
+    )
+    return kept, probability.mean()

@@ -47,30 +47,30 @@ class LogisticModel(Model):
     def log_likelihood(self, theta, batch):
         """Weighted sum of log sigmoid(y x . theta); see `Model`."""
         total = np.zeros(len(theta))
-        coefficients = self.prior.coefficients(theta)
-        step = max(_LANES, _TABLE // len(theta) // _LANES * _LANES)
-        for start in range(0, len(batch.X), step):
-            rows = slice(start, start + step)
-            table = logits(coefficients, batch.X[rows], self.fit_intercept)
-            add_log_sigmoid(table, batch.y[rows], batch.weight[rows], total, False)
+        for _, y, weight, table in self._tables(theta, [batch]):
+            add_log_sigmoid(table, y, weight, total)
         return total
 
     def log_joint_gradient(self, theta, batches, b=1.0):
         """Log joint density and its gradient; see `Model`."""
-        coefficients = self.prior.coefficients(theta)
-        total, gradient = np.zeros(len(theta)), np.zeros(theta.shape)
-        for batch in batches:
-            step = max(_LANES, _TABLE // len(theta) // _LANES * _LANES)
-            for start in range(0, len(batch.X), step):
-                rows = slice(start, start + step)
-                X = batch.X[rows]
-                table = logits(coefficients, X, self.fit_intercept)
-                add_log_sigmoid(table, batch.y[rows], batch.weight[rows], total, True)
-                gradient[:, : X.shape[1]] += table @ X
-                if self.fit_intercept:
-                    gradient[:, -1] += table.sum(axis=1)
+        total, gradient = np.zeros(len(theta)), np.zeros((len(theta), len(self.prior.scale)))
+        for X, y, weight, table in self._tables(theta, batches):
+            add_log_sigmoid(table, y, weight, total, True)
+            gradient[:, : X.shape[1]] += table @ X
+            if self.fit_intercept:
+                gradient[:, -1] += table.sum(axis=1)
         values = self.prior.log_density(theta) + b * total
-        return values, self.prior.gradient(theta) + self.prior.pull_back(theta, b * gradient)
+        return values, self.prior.gradient(theta) + b * self.prior.pull_back(theta, gradient)
+
+    def _tables(self, theta, batches):
+        """Rows in pieces with the logits of all particles, (X, y, weight, table of (m, n))."""
+        coefficients = self.prior.coefficients(theta)
+        step = max(_LANES, _TABLE // len(theta) // _LANES * _LANES)
+        for X, y, weight in batches:
+            for start in range(0, len(X), step):
+                rows = slice(start, start + step)
+                table = logits(coefficients, X[rows], self.fit_intercept)
+                yield X[rows], y[rows], weight[rows], table
 
     def gaussian_target(self, mean, cov, batches, b=1.0):
         """Expected gradient and negative Hessian of the log joint density under a Gaussian.
@@ -182,7 +182,7 @@ def _rule(spread):
 
 
 @njit(cache=True, error_model="numpy")
-def add_log_sigmoid(table, sign, weight, total, differentiate):
+def add_log_sigmoid(table, sign, weight, total, differentiate=False):
     """Add sum_n weight_n * log sigmoid(sign_n * table[i, n]) to total[i].
 
     log sigmoid(s z) = min(s z, 0) - log(1 + e^-|z|). The exponential and the logarithm are
