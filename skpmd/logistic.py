@@ -3,16 +3,16 @@
 from numbers import Real
 
 import numpy as np
-from scipy.special import expit, log_expit, logsumexp
-from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
+from scipy.special import log_expit
+from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import (
     _check_feature_names_in,
     _check_sample_weight,
-    check_is_fitted,
     validate_data,
 )
 
+from skpmd._averaging import AveragedClassifier
 from skpmd._base import LOOP_CONSTRAINTS, Options, run
 from skpmd._labels import check_both_weighted, encode_binary
 from skpmd._moves import MOVES, move_from_references
@@ -22,12 +22,10 @@ from skpmd._streams import Rows
 from skpmd.engine.cloud import draw_prior
 from skpmd.models.logistic import LogisticModel, logits
 from skpmd.models.priors import NormalPrior
-from skpmd.posterior import as_generator, check_level, weighted_quantile
-
-_TABLE = 1 << 20  # logits held at once in predictions
+from skpmd.posterior import as_generator
 
 
-class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
+class BayesianLogisticRegressionPMD(AveragedClassifier, BaseEstimator):
     """Binary logistic regression with a posterior over its coefficients.
 
     Coefficients have independent normal priors. By default the posterior is found in three moves:
@@ -301,80 +299,10 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
         self.intercept_ = mean[p:] if self.fit_intercept else np.zeros(1)
         self.intercept_std_ = std[p:] if self.fit_intercept else np.zeros(1)
 
-    def predict_proba(self, X):
-        """Posterior predictive class probabilities: averages over particles.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Features.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, 2)
-            Probability of each class, in the order of ``classes_``.
-        """
-        return np.exp(self.predict_log_proba(X))
-
-    def predict_log_proba(self, X):
-        """Logarithm of `predict_proba`, shape (n_samples, 2)."""
-        check_is_fitted(self, "posterior_")
-        log_weights = self.posterior_.log_weights[:, None]
-
-        def log_average(table):
-            # Each class by its own sum in logs: a small probability keeps its digits.
-            return np.stack(
-                [logsumexp(log_weights + log_expit(s * table), axis=0) for s in (-1, 1)]
-            )
-
-        return self._by_rows(X, log_average).T
-
-    def decision_function(self, X):
-        """Log odds of the averaged probability of ``classes_[1]``, shape (n_samples,)."""
-        log_proba = self.predict_log_proba(X)
-        return log_proba[:, 1] - log_proba[:, 0]
-
-    def predict(self, X):
-        """The class of higher averaged probability, shape (n_samples,)."""
-        second = self.predict_proba(X)[:, 1] > 0.5
-        return self.classes_[second.astype(int)]
-
-    def predict_proba_interval(self, X, level=0.9):
-        """Central credible intervals of the class probabilities.
-
-        Where `predict_proba` is the chance of a class, this is how well that chance is known.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Features.
-        level : float in (0, 1), default=0.9
-            Posterior probability of the interval.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, 2, 2)
-            Lower and upper end (last axis) for each class (second axis).
-        """
-        tails = check_level(level)
-        check_is_fitted(self, "posterior_")
-        weights = self.posterior_.weights
-
-        def ends(table):
-            return np.stack([weighted_quantile(expit(s * table), weights, tails) for s in (-1, 1)])
-
-        return self._by_rows(X, ends).transpose(2, 0, 1)
-
-    def _by_rows(self, X, reduce):
-        """Logits under all particles, reduced over particles, chunk by chunk of rows."""
-        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
-        particles = self.posterior_.particles
-        step = max(1, _TABLE // len(particles))
-        parts = []
-        for start in range(0, len(X), step):
-            table = logits(particles, X[start : start + step], self.fit_intercept)
-            parts.append(reduce(table.astype(np.float64, copy=False)))
-        return np.concatenate(parts, axis=-1)
+    def _class_log_proba(self, X):
+        table = logits(self.posterior_.particles, X, self.fit_intercept)
+        table = table.astype(np.float64, copy=False)
+        return np.stack([log_expit(-table), log_expit(table)])
 
     def __sklearn_tags__(self):
         """Tags: binary only for now."""

@@ -182,7 +182,8 @@ def test_a_product_is_its_parts():
 
 # ----------------------------------------------------------------------------- horseshoe
 def make_horseshoe():
-    return HorseshoePrior(np.array([0.4, 0.4, 0.4, 2.0]), n_plain=1)
+    plain = np.array([False, False, False, True])
+    return HorseshoePrior(np.array([np.nan, np.nan, np.nan, 2.0]), plain, 0.4)
 
 
 def test_the_horseshoe_is_a_normal_with_half_cauchy_scales():
@@ -240,10 +241,29 @@ def test_a_horseshoe_far_out_stays_finite():
         assert np.isfinite(prior.pull_back(theta, gradient)).all()
 
 
-@pytest.mark.parametrize("scale", [[1.0, 2.0], [1.0]])
-def test_a_horseshoe_has_one_global_scale(scale):
-    with pytest.raises(ValueError, match="one global scale"):
-        HorseshoePrior(np.array(scale), n_plain=len(scale) % 2)
+def test_plain_coefficients_of_the_horseshoe_may_stand_anywhere():
+    # The same prior with the plain coordinate in the second place.
+    plain = np.array([False, True, False, False])
+    other = HorseshoePrior(np.array([np.nan, 2.0, np.nan, np.nan]), plain, 0.4)
+    theta = particles(d=8)
+    order = [0, 3, 1, 2, 4, 5, 6, 7]
+    moved, prior = theta[:, order], make_horseshoe()
+    np.testing.assert_allclose(other.log_density(moved), prior.log_density(theta))
+    np.testing.assert_array_equal(other.gradient(moved), prior.gradient(theta)[:, order])
+    np.testing.assert_array_equal(other.coefficients(moved), prior.coefficients(theta)[:, order[:4]])
+    slopes = particles(d=4)
+    np.testing.assert_allclose(
+        other.pull_back(moved, slopes[:, order[:4]]), prior.pull_back(theta, slopes)[:, order]
+    )
+
+
+def test_the_horseshoe_reports_coefficients_and_logs_of_scales():
+    prior, theta = make_horseshoe(), particles(d=8)
+    reported = prior.reported(theta)
+    np.testing.assert_array_equal(reported[:, :4], prior.coefficients(theta))
+    np.testing.assert_array_equal(reported[:, 4:], theta[:, 4:])
+    names = prior.scale_names(["a", "b", "c", "intercept"])
+    assert names == ["log_lambda[a]", "log_lambda[b]", "log_lambda[c]", "log_tau"]
 
 
 def test_the_likelihood_is_taken_at_the_coefficients():

@@ -6,21 +6,23 @@ _MOST_LOG = 40.0  # log of lambda * tau beyond which it stays: the prior holds 1
 
 
 class HorseshoePrior:
-    """Horseshoe prior on p coefficients (Carvalho, Polson and Scott 2010), normal on the rest.
+    """Horseshoe prior on coefficients (Carvalho, Polson and Scott 2010), normal on some of them.
 
     coef_j = z_j lambda_j tau with z_j ~ N(0, 1), lambda_j ~ C+(0, 1) and tau ~ C+(0, scale). The
     density of coef_j has a pole at zero, which no Gaussian fits and no gradient crosses. In the
-    coordinates theta = (z, plain, log lambda, log tau) it is smooth: the logarithm l of a standard
-    half-Cauchy variable has the density sech(l) / pi. The scales are thus moved with the rest
-    instead of being integrated out. There is no ``expected``: a prior for gradient moves.
+    coordinates theta = (z and plain coefficients in their order, log lambda, log tau) it is smooth:
+    the logarithm l of a standard half-Cauchy variable has the density sech(l) / pi. The scales are
+    thus moved with the rest instead of being integrated out. There is no ``expected``: a prior for
+    gradient moves.
 
     Parameters
     ----------
-    scale : ndarray of shape (p + n_plain,)
-        First the scale of tau, p times over; then the standard deviations of the plain
-        coefficients, an intercept say.
-    n_plain : int
-        Number of plain coefficients; they come last.
+    scale : ndarray of shape (D,)
+        Standard deviation of each plain coefficient, an intercept say; unused for the others.
+    plain : ndarray of shape (D,), bool
+        Which coefficients are plain.
+    global_scale : float
+        Scale of tau.
 
     References
     ----------
@@ -28,27 +30,23 @@ class HorseshoePrior:
     Biometrika 97, 465-480.
     """
 
-    def __init__(self, scale, n_plain):
+    def __init__(self, scale, plain, global_scale):
         self.scale = scale
-        self.n_plain = n_plain
-        p = len(scale) - n_plain
-        if p < 1 or (scale[:p] != scale[0]).any():
-            raise ValueError("a horseshoe prior has one global scale, for one coefficient or more.")
-        self._log_scale = np.log(scale[0])
-        self._sd = np.concatenate([np.ones(p), scale[p:]])
+        self.shrunk = np.flatnonzero(~plain)
+        self._log_scale = np.log(global_scale)
+        self._sd = np.where(plain, scale, 1.0)
         self._log_normaliser = np.log(self._sd).sum() + 0.5 * len(scale) * np.log(2 * np.pi)
-        self._log_normaliser += (p + 1) * np.log(np.pi / 2)
+        self._log_normaliser += (len(self.shrunk) + 1) * np.log(np.pi / 2)
 
     def _split(self, theta):
-        """Normal coordinates (m, p + n_plain), and logs of the standardised scales (m, p + 1)."""
+        """Normal coordinates (m, D), and logs of the standardised scales (m, p + 1)."""
         normal, log_scales = np.split(theta, [len(self.scale)], axis=1)
-        return normal, log_scales - np.append(np.zeros(log_scales.shape[1] - 1), self._log_scale)
+        return normal, log_scales - np.append(np.zeros(len(self.shrunk)), self._log_scale)
 
     def sample(self, rng, m):
-        """Draw m points, shape (m, 2 p + n_plain + 1)."""
-        p = len(self.scale) - self.n_plain
+        """Draw m points, shape (m, D + p + 1)."""
         normal = self._sd * rng.standard_normal((m, len(self._sd)))
-        log_scales = np.log(np.abs(rng.standard_cauchy((m, p + 1))))
+        log_scales = np.log(np.abs(rng.standard_cauchy((m, len(self.shrunk) + 1))))
         log_scales[:, -1] += self._log_scale
         return np.concatenate([normal, log_scales], axis=1)
 
@@ -73,19 +71,25 @@ class HorseshoePrior:
         return np.exp(np.minimum(logs, _MOST_LOG))
 
     def coefficients(self, theta):
-        """Coefficients at each row of theta, shape (m, p + n_plain)."""
-        shrinkage = self._shrinkage(theta)
+        """Coefficients at each row of theta, shape (m, D)."""
         out = theta[:, : len(self.scale)].copy()
-        out[:, : shrinkage.shape[1]] *= shrinkage
+        out[:, self.shrunk] *= self._shrinkage(theta)
         return out
 
     def pull_back(self, theta, gradient):
         """Gradient in theta from one in the coefficients, by the chain rule."""
-        shrinkage = self._shrinkage(theta)
-        p = shrinkage.shape[1]
+        D, shrunk = len(self.scale), self.shrunk
         out = np.empty(theta.shape)
-        out[:, : len(self.scale)] = gradient
-        out[:, :p] *= shrinkage
-        out[:, len(self.scale) : -1] = theta[:, :p] * out[:, :p]
-        out[:, -1] = out[:, len(self.scale) : -1].sum(axis=1)
+        out[:, :D] = gradient
+        out[:, shrunk] *= self._shrinkage(theta)
+        out[:, D:-1] = theta[:, shrunk] * out[:, shrunk]
+        out[:, -1] = out[:, D:-1].sum(axis=1)
         return out
+
+    def reported(self, theta):
+        """What a user wants to see: coefficients in place of z; the logs of the scales stay."""
+        return np.concatenate([self.coefficients(theta), theta[:, len(self.scale) :]], axis=1)
+
+    def scale_names(self, names):
+        """Names of the coordinates beyond the coefficients, given the names of those."""
+        return [f"log_lambda[{names[j]}]" for j in self.shrunk] + ["log_tau"]

@@ -75,6 +75,14 @@ class Prior:
         """Gradient in theta from a gradient in the coefficients: itself, not copied."""
         return gradient
 
+    def reported(self, theta):
+        """What a user wants to see of theta: all of it."""
+        return theta
+
+    def scale_names(self, names):
+        """Names of coordinates beyond the coefficients: none."""
+        return []
+
 
 class NormalPrior(Prior):
     """Independent normal prior; the mode is that of an L2 penalty with C = scale^2.

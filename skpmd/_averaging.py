@@ -1,0 +1,99 @@
+"""Class probabilities averaged over particles, chunk by chunk of rows."""
+
+import numpy as np
+from scipy.special import logsumexp
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skpmd.posterior import check_level, weighted_quantile
+
+_TABLE = 1 << 20  # probabilities held at once
+
+
+class AveragedClassifier(ClassifierMixin):
+    """Predictions of a classifier whose ``posterior_`` holds particles.
+
+    A subclass gives the log probabilities of the classes under each particle,
+    ``_class_log_proba(X) -> (n_classes, m, n_samples)``. Nothing here is random, and each row is
+    predicted by itself.
+    """
+
+    def predict_proba(self, X):
+        """Posterior predictive class probabilities: averages over particles.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Probability of each class, in the order of ``classes_``.
+        """
+        return np.exp(self.predict_log_proba(X))
+
+    def predict_log_proba(self, X):
+        """Logarithm of `predict_proba`, shape (n_samples, n_classes)."""
+        check_is_fitted(self, "posterior_")
+        log_weights = self.posterior_.log_weights[:, None]
+        # Each class by its own sum in logs: a small probability keeps its digits.
+        return self._by_rows(
+            X, lambda table: np.stack([logsumexp(log_weights + one, axis=0) for one in table])
+        ).T
+
+    def decision_function(self, X):
+        """Log odds of the averaged probabilities.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Log odds of ``classes_[1]`` with two classes; log probabilities with more.
+        """
+        log_proba = self.predict_log_proba(X)
+        return log_proba[:, 1] - log_proba[:, 0] if log_proba.shape[1] == 2 else log_proba
+
+    def predict(self, X):
+        """The class of highest averaged probability, shape (n_samples,)."""
+        best = self.predict_log_proba(X).argmax(axis=1)
+        return self.classes_[best]
+
+    def predict_proba_interval(self, X, level=0.9):
+        """Central credible intervals of the class probabilities.
+
+        Where `predict_proba` is the chance of a class, this is how well that chance is known.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        level : float in (0, 1), default=0.9
+            Posterior probability of the interval.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes, 2)
+            Lower and upper end (last axis) for each class (second axis).
+        """
+        tails = check_level(level)
+        check_is_fitted(self, "posterior_")
+        weights = self.posterior_.weights
+        return self._by_rows(
+            X,
+            lambda table: np.stack([weighted_quantile(np.exp(one), weights, tails) for one in table]),
+        ).transpose(2, 0, 1)
+
+    def _by_rows(self, X, reduce):
+        """Log probabilities under all particles, reduced over particles."""
+        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
+        step = max(1, _TABLE // (len(self.posterior_.particles) * len(self.classes_)))
+        parts = [
+            reduce(self._class_log_proba(X[start : start + step]))
+            for start in range(0, len(X), step)
+        ]
+        return np.concatenate(parts, axis=-1)
