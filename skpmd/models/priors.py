@@ -28,3 +28,19 @@ class NormalPrior:
     def precision(self):
         """Negative Hessian of the log density, a constant diagonal, shape (d,)."""
         return self.scale**-2.0
+
+    def gradient(self, theta):
+        """Gradient of the log density at each row of theta, shape (m, d)."""
+        return -theta * self.scale**-2.0
+
+    def expected(self, mean, sd):
+        """Expected gradient and negative Hessian under N(mean_j, sd_j^2), shape (d,) each."""
+        return -mean * self.scale**-2.0, self.scale**-2.0
+
+    def coefficients(self, theta):
+        """Coefficients of a linear model at each row of theta: theta itself."""
+        return theta
+
+    def pull_back(self, theta, gradient):
+        """Gradient by theta from one by the coefficients: the same."""
+        return gradient
