@@ -12,6 +12,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 _LEAST_PROGRESS = 0.9  # share of the slope that a Newton step may leave
+_MOST_OVERSHOOT = 0.25  # share of the slope, downwards, that a step past the top may meet
 _MOST_GROWTH = 1.5  # of the residual in a mirror step; beyond it the step has overshot
 _LEAST_GAMMA = 1e-3
 
@@ -60,7 +61,9 @@ def laplace(model, batches, start, b=1.0, max_iter=100, tol=1e-6):
         while True:
             ahead = model.gaussian_target(mean + length * move, None, batches, b)
             # The slope ahead says more than a value could: values of many rows round first.
-            if abs(ahead[0] @ move) < _LEAST_PROGRESS * slope or length < 1e-6:
+            # A step far past the top may end lower than it began: Newton then runs in circles.
+            left = ahead[0] @ move / slope
+            if -_MOST_OVERSHOOT < left < _LEAST_PROGRESS or length < 1e-6:
                 break
             length *= 0.5
         mean = mean + length * move

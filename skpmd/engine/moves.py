@@ -17,7 +17,7 @@ _LENGTH = 0.5 * np.pi  # of a trajectory: a quarter of a period of the standard 
 _WINDOWS = (20, 40, 60)  # iterations before each change of the whitening
 _FIRST_STEP = 0.8  # times d^(-1/4), the scaling of Hamiltonian Monte Carlo
 _GOOD_R_HAT = 1.02
-_CHUNK = 50  # iterations between two looks at the certificate
+_CHUNK = 50  # iterations before the first look at the certificate; then a quarter more each time
 
 
 class Chains(NamedTuple):
@@ -87,16 +87,17 @@ def hamiltonian(log_joint_gradient, start, mean, chol, rng, *, target_ess, max_i
         state, log_step, zs, _, taken = _advance(chains, state, log_step, length, rng, adapt=True)
         n_gradients += taken
         chains, state = chains.rewhitened(zs[:, length // 2 :], state)
-    thetas, accepts = [], []
+    thetas, accepts, length = [], [], _CHUNK
     while True:
-        state, _, zs, accept, taken = _advance(chains, state, log_step, _CHUNK, rng)
+        state, _, zs, accept, taken = _advance(chains, state, log_step, length, rng)
         n_gradients += taken
         thetas.append(chains.position(zs))
         accepts.append(accept)
         draws = np.concatenate(thetas, axis=1)
         r_hat, ess = split_r_hat(draws).max(), effective_draws(draws).min()
         done = r_hat < _GOOD_R_HAT and ess >= target_ess
-        if done or draws.shape[1] >= max_iter:
+        length = min(max(_CHUNK, len(draws[0]) // 4), max_iter - len(draws[0]))
+        if done or length == 0:
             return Chains(draws, float(r_hat), float(ess), np.mean(accepts), n_gradients)
 
 

@@ -26,8 +26,8 @@ class SoftmaxModel(Model):
 
     Parameters
     ----------
-    prior : NormalPrior
-        Prior on theta.
+    prior : Prior or HorseshoePrior
+        Prior on theta; ``gaussian_target`` needs the former.
     fit_intercept : bool
         Whether the last coefficient of each row is an intercept.
     n_classes : int
@@ -115,7 +115,7 @@ class SoftmaxModel(Model):
         -p_k v_k v_k v_k with v_k = (e_k - p) (x) x, whitened; at p = E[p].
         """
         K, d = self.n_classes, len(mean)
-        rows, third = np.empty((0, d)), np.empty(0)
+        rows, third = chol, self.prior.expected_third(mean, np.linalg.norm(chol, axis=1))
         for X, _, weight in self._designs(batches):
             white = X @ chol.reshape(K, -1, d)  # e_k (x) x, whitened; shape (K, n, d)
             by_row = white.transpose(1, 0, 2)
@@ -123,11 +123,11 @@ class SoftmaxModel(Model):
             p = _expected_softmax(X @ mean.reshape(K, -1).T, spread, _nodes(K))[0]
             white -= np.einsum("nk,knd->nd", p, white)
             rows = np.concatenate([rows, white.reshape(-1, d)])
-            third = np.concatenate([third, -(weight[:, None] * p).T.ravel()])
+            third = np.concatenate([third, -b * (weight[:, None] * p).T.ravel()])
             size = np.abs(third) * np.linalg.norm(rows, axis=1) ** 3
             keep = np.argsort(-size, kind="stable")[:max_rows]
             rows, third = rows[keep], third[keep]
-        third = b * third[:, None]
+        third = third[:, None]
         rotation = _most_skewed(rows, third, max_iter)
         return rotation, (third * (rows @ rotation) ** 3).sum(axis=0)
 
