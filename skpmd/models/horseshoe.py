@@ -1,4 +1,4 @@
-"""The horseshoe prior, non-centred: its local and global scales are coordinates of a particle."""
+"""The horseshoe prior: its local and global scales are coordinates of a particle."""
 
 import numpy as np
 
@@ -8,86 +8,130 @@ _MOST_LOG = 40.0  # log of lambda * tau beyond which it stays: the prior holds 1
 class HorseshoePrior:
     """Horseshoe prior on coefficients (Carvalho, Polson and Scott 2010), normal on some of them.
 
-    coef_j = z_j lambda_j tau with z_j ~ N(0, 1), lambda_j ~ C+(0, 1) and tau ~ C+(0, scale). The
-    density of coef_j has a pole at zero, which no Gaussian fits and no gradient crosses. In the
-    coordinates theta = (z and plain coefficients in their order, log lambda, log tau) it is smooth:
-    the logarithm l of a standard half-Cauchy variable has the density sech(l) / pi. The scales are
-    thus moved with the rest instead of being integrated out. There is no ``expected``: a prior for
-    gradient moves.
+    c_j ~ N(0, (lambda_j tau)^2) with lambda_j ~ C+(0, 1) and tau ~ C+(0, scale). The density of c_j
+    has a pole at zero, which no Gaussian fits and no gradient crosses. So the scales are moved with
+    the rest instead of being integrated out, in the coordinates theta = (e, log lambda, log tau):
+    the logarithm l of a standard half-Cauchy variable has the density sech(l) / pi, and c_j is
+
+        c_j = kappa b_j + lambda_j tau g e_j,   q = (lambda_j tau / s_j)^2, kappa = q / (1 + q),
+                                                g = 1 / sqrt(1 + q),
+
+    which makes e_j standard normal, whatever its scale, if the data say N(b_j, s_j^2) of c_j. At
+    s_j = inf, where they say nothing, that is the non-centred c_j = lambda_j tau e_j; at a small
+    s_j it is c_j itself, centred (Papaspiliopoulos, Roberts and Skoeld 2007 on the two).
+
+    There is no ``expected``: a prior for gradient moves.
 
     Parameters
     ----------
     scale : ndarray of shape (D,)
         Standard deviation of each plain coefficient, an intercept say; unused for the others.
     plain : ndarray of shape (D,), bool
-        Which coefficients are plain.
+        Which coefficients are plain. They stand for themselves in theta.
     global_scale : float
         Scale of tau.
+    centre, spread : ndarray of shape (D,), optional
+        b and s. Any values give the same prior; good ones make moves fast.
 
     References
     ----------
     Carvalho, C., Polson, N. and Scott, J. (2010). The horseshoe estimator for sparse signals.
     Biometrika 97, 465-480.
+
+    Papaspiliopoulos, O., Roberts, G. and Skoeld, M. (2007). A general framework for the
+    parametrization of hierarchical models. Statistical Science 22, 59-73.
     """
 
-    def __init__(self, scale, plain, global_scale):
+    def __init__(self, scale, plain, global_scale, centre=None, spread=None):
         self.scale = scale
+        self.plain, self.global_scale = plain, global_scale
         self.shrunk = np.flatnonzero(~plain)
+        self._centre = np.zeros(len(self.shrunk)) if centre is None else centre[self.shrunk]
+        self._spread = np.full(len(self.shrunk), np.inf) if spread is None else spread[self.shrunk]
         self._log_scale = np.log(global_scale)
         self._sd = np.where(plain, scale, 1.0)
         self._log_normaliser = np.log(self._sd).sum() + 0.5 * len(scale) * np.log(2 * np.pi)
         self._log_normaliser += (len(self.shrunk) + 1) * np.log(np.pi / 2)
 
-    def _split(self, theta):
-        """Normal coordinates (m, D), and logs of the standardised scales (m, p + 1)."""
-        normal, log_scales = np.split(theta, [len(self.scale)], axis=1)
-        return normal, log_scales - np.append(np.zeros(len(self.shrunk)), self._log_scale)
+    def informed(self, centre, spread):
+        """The same prior in coordinates for data that say N(centre, spread^2)."""
+        return HorseshoePrior(self.scale, self.plain, self.global_scale, centre, spread)
+
+    def _log_scales(self, theta):
+        """Logs of the standardised scales, shape (m, p + 1)."""
+        out = theta[:, len(self.scale) :].copy()
+        out[:, -1] -= self._log_scale
+        return out
+
+    def _parts(self, theta):
+        """lambda tau, kappa, g, and z = c / (lambda tau), each of shape (m, p).
+
+        lambda tau is held finite, for a trajectory that flies off must meet a large energy and not
+        a nan.
+        """
+        logs = theta[:, len(self.scale) : -1] + theta[:, -1:]
+        width = np.exp(np.clip(logs, -_MOST_LOG, _MOST_LOG))
+        q = (width / self._spread) ** 2
+        kappa, g = q / (1.0 + q), 1.0 / np.sqrt(1.0 + q)
+        return width, kappa, g, kappa * self._centre / width + g * theta[:, self.shrunk]
 
     def sample(self, rng, m):
         """Draw m points, shape (m, D + p + 1)."""
         normal = self._sd * rng.standard_normal((m, len(self._sd)))
         log_scales = np.log(np.abs(rng.standard_cauchy((m, len(self.shrunk) + 1))))
         log_scales[:, -1] += self._log_scale
-        return np.concatenate([normal, log_scales], axis=1)
+        theta = np.concatenate([normal, log_scales], axis=1)
+        width, kappa, g, _ = self._parts(theta)
+        theta[:, self.shrunk] -= kappa * self._centre / width  # those were draws of z
+        theta[:, self.shrunk] /= g
+        return theta
 
     def log_density(self, theta):
         """Log density, normalised, in the coordinates theta, shape (m,)."""
-        normal, log_scales = self._split(theta)
-        scaled = normal / self._sd
-        log_cosh = np.logaddexp(log_scales, -log_scales).sum(axis=1)  # and log 2 for each
-        return -0.5 * np.einsum("ij,ij->i", scaled, scaled) - log_cosh - self._log_normaliser
+        _, _, g, z = self._parts(theta)
+        scaled = theta[:, : len(self.scale)] / self._sd
+        scaled[:, self.shrunk] = z
+        logs = self._log_scales(theta)
+        log_cosh = np.logaddexp(logs, -logs).sum(axis=1)  # and log 2 for each
+        squares = np.einsum("ij,ij->i", scaled, scaled)
+        return np.log(g).sum(axis=1) - 0.5 * squares - log_cosh - self._log_normaliser
 
     def gradient(self, theta):
         """Gradient of the log density, of the shape of theta."""
-        normal, log_scales = self._split(theta)
-        return np.concatenate([-normal / self._sd**2, -np.tanh(log_scales)], axis=1)
-
-    def _shrinkage(self, theta):
-        """lambda_j tau, shape (m, p).
-
-        Held finite, for a trajectory that flies off must meet a large energy and not a nan.
-        """
-        logs = theta[:, len(self.scale) : -1] + theta[:, -1:]
-        return np.exp(np.minimum(logs, _MOST_LOG))
+        width, kappa, g, z = self._parts(theta)
+        D, e = len(self.scale), theta[:, self.shrunk]
+        out = np.empty(theta.shape)
+        out[:, :D] = -theta[:, :D] / self._sd**2
+        out[:, self.shrunk] = -z * g
+        slope = kappa * ((1.0 - 2.0 * kappa) * self._centre / width - g * e)  # of z in log width
+        by_log_width = -z * slope - kappa
+        logs = self._log_scales(theta)
+        out[:, D:] = -np.tanh(logs)
+        out[:, D:-1] += by_log_width
+        out[:, -1] += by_log_width.sum(axis=1)
+        return out
 
     def coefficients(self, theta):
         """Coefficients at each row of theta, shape (m, D)."""
+        width, _, _, z = self._parts(theta)
         out = theta[:, : len(self.scale)].copy()
-        out[:, self.shrunk] *= self._shrinkage(theta)
+        out[:, self.shrunk] = width * z
         return out
 
     def pull_back(self, theta, gradient):
         """Gradient in theta from one in the coefficients, by the chain rule."""
-        D, shrunk = len(self.scale), self.shrunk
+        width, kappa, g, _ = self._parts(theta)
+        D, e = len(self.scale), theta[:, self.shrunk]
         out = np.empty(theta.shape)
         out[:, :D] = gradient
-        out[:, shrunk] *= self._shrinkage(theta)
-        out[:, D:-1] = theta[:, shrunk] * out[:, shrunk]
+        out[:, self.shrunk] *= width * g
+        by_log_width = (1.0 - kappa) * (2.0 * kappa * self._centre + width * g * e)
+        out[:, D:-1] = by_log_width * gradient[:, self.shrunk]
         out[:, -1] = out[:, D:-1].sum(axis=1)
         return out
 
     def reported(self, theta):
-        """What a user wants to see: coefficients in place of z; the logs of the scales stay."""
+        """What a user wants to see: coefficients in place of e; the logs of the scales stay."""
         return np.concatenate([self.coefficients(theta), theta[:, len(self.scale) :]], axis=1)
 
     def scale_names(self, names):
