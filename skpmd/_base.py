@@ -41,6 +41,8 @@ LOOP_CONSTRAINTS = {
     "final_particles": [None, Interval(Integral, 2, None, closed="left")],
     "average": ["boolean"],
     "polish": ["boolean"],
+    "total_samples": [None, Interval(Real, 0, None, closed="neither")],
+    "forgetting": [Interval(Real, 0, 1, closed="left")],
     "temperature": [Interval(Real, 0, None, closed="neither")],
     "random_state": ["random_state"],
     "verbose": ["verbose"],
@@ -63,6 +65,8 @@ class Options(NamedTuple):
     final_particles: int | None = None
     average: bool = False
     polish: bool = True
+    total_samples: float | None = None
+    forgetting: float = 0.0
     temperature: float = 1.0
     verbose: int | bool = 0
     settings: Settings = Settings()
@@ -116,14 +120,32 @@ class Options(NamedTuple):
                 "particle_growth needs rejuvenation='ess' or 'always': particles that are never "
                 "redrawn cannot change in number."
             )
+        if self.total_samples is not None and self.forgetting:
+            raise ValueError(
+                "forgetting is for an endless stream, and total_samples says that there is an end: "
+                "set forgetting=0 or total_samples=None."
+            )
 
 
 class Outcome(NamedTuple):
-    """What the loop leaves behind: the cloud, a record of each step, and whether it was weighed."""
+    """What a fit leaves behind.
+
+    Attributes
+    ----------
+    cloud : Cloud
+        q.
+    infos : list of StepInfo
+        A record of each step.
+    polished : bool
+        Whether the cloud was weighed by the posterior on all data.
+    interrupted : bool
+        Whether Ctrl-C ended it; the cloud is then that of the last complete step.
+    """
 
     cloud: Cloud
     infos: list
     polished: bool
+    interrupted: bool = False
 
 
 def run(model, rows, start, options, rng):
@@ -147,14 +169,33 @@ def run(model, rows, start, options, rng):
     Outcome
         Final cloud and record.
     """
-    settings = options.settings
     if options.average and start.block.shape[1]:
         raise ValueError("average=True is not available for models with a closed-form block.")
+    cloud, average, infos = start, None, []
+    try:
+        for cloud, average, info in _steps(model, rows, start, options, rng):
+            infos.append(info)
+        if average is not None:
+            cloud = _as_cloud(average, cloud, model)
+        if not options.polish:
+            return Outcome(cloud, infos, polished=False)
+        m = options.final_particles or len(cloud.theta)
+        power = 1.0 / options.temperature
+        polished, last = polish(cloud, model, rows.whole(), power, options.settings, rng, m)
+        return Outcome(polished, infos + last, polished=True)
+    except KeyboardInterrupt:
+        if not infos:
+            raise
+        return Outcome(cloud, infos, polished=False, interrupted=True)
+
+
+def _steps(model, rows, start, options, rng):
+    """Stochastic mirror steps one by one: (cloud, average or None, StepInfo) after each."""
+    cloud, average, settings = start, None, options.settings
     schedule = _schedule(model, rows, start, options)
-    cloud, infos, average = start, [], None
     power = 1.0 / options.temperature
     d = cloud.theta.shape[1]
-    seen, redrawn = 0.0, 0
+    t, seen, redrawn = 0, 0.0, 0
     with progress(options.max_iter * rows.n_batches, options.verbose) as bar:
         for iteration in range(options.max_iter):
             last_pass = iteration == options.max_iter - 1
@@ -163,25 +204,19 @@ def run(model, rows, start, options, rng):
                 cloud, _ = rejuvenate(cloud, model, settings, rng, options.final_particles)
                 settings, redrawn = settings._replace(rejuvenation="never"), 1
             for batch in rows.one_pass(options.sampling, rng):
-                t = len(infos) + 1
+                t += 1
                 size = batch.weight.sum()
                 seen += size
                 m = _n_particles(options, t, d)
                 gamma = schedules.step_size(schedule, t, size, seen, len(cloud.theta), d)
                 b = power * gamma * rows.total / size
                 cloud, info = step(cloud, model, (batch,), gamma, b, settings, rng, m)
-                infos.append(info._replace(rejuvenations=info.rejuvenations + redrawn))
+                info = info._replace(rejuvenations=info.rejuvenations + redrawn)
                 redrawn = 0
                 if options.average:
                     average = include(average, cloud, gamma, settings.resampling, rng)
                 bar.update(info)
-    if average is not None:
-        cloud = _as_cloud(average, cloud, model)
-    if options.polish:
-        m = options.final_particles or len(cloud.theta)
-        cloud, last = polish(cloud, model, rows.whole(), power, settings, rng, m)
-        infos += last
-    return Outcome(cloud, infos, options.polish)
+                yield cloud, average, info
 
 
 def _schedule(model, rows, start, options):

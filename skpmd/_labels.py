@@ -18,6 +18,17 @@ def encode_binary(y):
     return 2.0 * code - 1.0, classes
 
 
+def encode_known(y, classes):
+    """Signs for labels that must be among two known classes; one class alone is fine."""
+    check_classification_targets(y)
+    if len(classes) != 2:
+        raise ValueError(f"Only binary classification is supported; got {len(classes)} classes.")
+    unknown = np.setdiff1d(y, classes)
+    if unknown.size:
+        raise ValueError(f"y has the labels {unknown.tolist()}, which are not among the classes.")
+    return np.where(y == classes[1], 1.0, -1.0)
+
+
 def check_both_weighted(sign, weight):
     """Raise if the weights leave one of two classes without any."""
     if not (weight[sign > 0].any() and weight[sign < 0].any()):

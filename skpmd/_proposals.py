@@ -96,5 +96,5 @@ def weigh_references(model, batches, components, shares, n_particles, power, rng
         StepInfo(1.0, power, 1.0, 0, False, 0, np.nan, ess, per_round * (i + 1))
         for i, ess in enumerate(weighing.rounds)
     ]
-    outcome = Outcome(weighing.cloud, infos, polished=True)
+    outcome = Outcome(weighing.cloud, infos, True, weighing.interrupted)
     return outcome, weighing.pair, *disagreement(weighing, components)

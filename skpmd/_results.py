@@ -5,21 +5,26 @@ import warnings
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from skpmd.engine import loss
 from skpmd.engine.diagnostics import MOST_K, heavy_tail, log_evidence, pareto_k
 from skpmd.posterior import Posterior
 
 _LEAST_ESS = 20.0
 _LEAST_SHARE = 0.02
 _MOST_DISAGREEMENT = 6.0  # standard errors
+_MOST_ERROR = 0.25  # of a mean, in posterior sds
 
 
 def forget(estimator):
-    """Drop what an earlier fit left: a fit that is interrupted must not look like a fitted one."""
+    """Drop what an earlier fit left: a fit that fails must not look like a fitted one."""
     for name in [name for name in vars(estimator) if name.endswith("_") and name[0] != "_"]:
         delattr(estimator, name)
+    estimator._stream = None
 
 
-def set_results(estimator, outcome, *, names=None, group=None, disagreement=None, **diagnostics):
+def set_results(
+    estimator, outcome, *, names=None, group=None, disagreement=None, stream=False, **diagnostics
+):
     """Set posterior, evidence, history and diagnostics.
 
     Parameters
@@ -35,13 +40,16 @@ def set_results(estimator, outcome, *, names=None, group=None, disagreement=None
         Antithetic pairs, for the standard error of the evidence.
     disagreement : float, optional
         Of the references, in standard errors.
+    stream : bool
+        Whether data were given in parts: no evidence then, and the error that redraws have left in
+        the means is a reason to warn.
     **diagnostics
         Further entries of ``diagnostics_``.
     """
     cloud = outcome.cloud
     averaged = bool(np.isnan(cloud.log_pi).any())
     k = None if averaged else pareto_k(cloud.log_ratio)
-    missing = _why_no_evidence(estimator, outcome, averaged)
+    missing = _why_no_evidence(estimator, outcome, averaged, stream)
     evidence, error = (None, None) if missing else log_evidence(cloud.log_ratio, group)
     posterior = Posterior(
         cloud.theta,
@@ -58,24 +66,31 @@ def set_results(estimator, outcome, *, names=None, group=None, disagreement=None
         "ess": posterior.ess,
         "pareto_k": k,
         "disagreement": disagreement,
+        "mean_error": None if outcome.polished else loss.of_cloud(cloud)[1],
+        "interrupted": outcome.interrupted,
         **diagnostics,
-        "warnings": _doubts(posterior, cloud.log_ratio, k, _bound_hit(outcome), disagreement),
     }
+    estimator.diagnostics_["warnings"] = _doubts(estimator, outcome, stream)
+    vars(estimator).pop("log_evidence_", None)  # of the data before these
     if evidence is not None:
         estimator.log_evidence_ = evidence
 
 
 def warn_of_doubts(estimator, remedy):
-    """Warn the caller of ``fit`` of what ``diagnostics_`` holds against the result."""
+    """Warn the caller of what ``diagnostics_`` holds against the result, or hand on his Ctrl-C."""
+    if estimator.diagnostics_["interrupted"]:
+        raise KeyboardInterrupt
     reasons = estimator.diagnostics_["warnings"]
     if reasons:
         name = type(estimator).__name__
         message = f"{name}: {'; '.join(reasons)}. Do not trust this posterior; {remedy}."
-        # The frames above: fit, scikit-learn's wrapper of it, the caller.
+        # The frames above: fit or partial_fit, scikit-learn's wrapper of it, the caller.
         warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
 
-def _why_no_evidence(estimator, outcome, averaged):
+def _why_no_evidence(estimator, outcome, averaged, stream):
+    if stream:
+        return "it needs all data in one fit"
     if averaged:
         return "the particles are an average of iterates, not weighted draws"
     if not outcome.polished or estimator.temperature != 1.0:
@@ -99,8 +114,11 @@ def _history(infos):
     return {"step": np.arange(1, len(infos) + 1), **columns}
 
 
-def _doubts(posterior, log_ratio, k, bound_hit, disagreement):
+def _doubts(estimator, outcome, stream):
     """Reasons not to trust a result; empty where there is none."""
+    posterior, found = estimator.posterior_, estimator.diagnostics_
+    k, disagreement, error = found["pareto_k"], found["disagreement"], found["mean_error"]
+    log_ratio = outcome.cloud.log_ratio
     reasons, m = [], len(log_ratio)
     least = max(_LEAST_ESS, _LEAST_SHARE * m)
     distinct = len(np.unique(posterior.particles[:, 0]))  # the weights do not know of copies
@@ -112,7 +130,7 @@ def _doubts(posterior, log_ratio, k, bound_hit, disagreement):
         reasons.append(
             f"Pareto k-hat is {k:.2f} (above {MOST_K}): the particles miss a tail of the posterior"
         )
-    if bound_hit:
+    if _bound_hit(outcome):
         reasons.append(
             "the bound on splits of a step (max_splits) was reached and the rest of it was taken "
             "in one go: the particles may not have arrived where the posterior is"
@@ -121,4 +139,10 @@ def _doubts(posterior, log_ratio, k, bound_hit, disagreement):
         reasons.append(
             f"the references disagree on the posterior mean by {disagreement:.1f} standard errors"
         )
+    if stream and error > _MOST_ERROR:
+        reasons.append(
+            f"redraws may have moved posterior means by up to {error:.2f} standard deviations"
+        )
+    if outcome.interrupted:
+        reasons.append(f"the fit was interrupted after {len(outcome.infos)} steps")
     return reasons

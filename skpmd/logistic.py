@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import expit, log_expit, logsumexp
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.multiclass import _check_partial_fit_first_call
 from sklearn.utils.validation import (
     _check_feature_names_in,
     _check_sample_weight,
@@ -14,7 +15,8 @@ from sklearn.utils.validation import (
 )
 
 from skpmd._base import LOOP_CONSTRAINTS, Options, run
-from skpmd._labels import check_both_weighted, encode_binary
+from skpmd._labels import check_both_weighted, encode_binary, encode_known
+from skpmd._partial import Stream, learn, unharmed
 from skpmd._proposals import PROPOSALS, draw_references, references, weigh_references
 from skpmd._results import forget, set_results, warn_of_doubts
 from skpmd._streams import Rows
@@ -69,6 +71,11 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
         Kernel width of a rejuvenation.
     polish : bool, default=True
         Weigh the particles by the posterior on all data.
+    total_samples : float or None, default=None
+        For `partial_fit`: None is a stream, in which each row counts once. A number is that of the
+        rows of a data set that may be passed over many times.
+    forgetting : float in [0, 1), default=0.0
+        For `partial_fit`: share of the past that a stream forgets with each row.
     temperature : float, default=1.0
         The posterior is proportional to prior * likelihood^(1 / temperature).
     random_state : int, RandomState instance or None, default=None
@@ -161,6 +168,8 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
         ess_threshold=0.5,
         bandwidth="loo",
         polish=True,
+        total_samples=None,
+        forgetting=0.0,
         temperature=1.0,
         random_state=None,
         verbose=0,
@@ -179,6 +188,8 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
         self.ess_threshold = ess_threshold
         self.bandwidth = bandwidth
         self.polish = polish
+        self.total_samples = total_samples
+        self.forgetting = forgetting
         self.temperature = temperature
         self.random_state = random_state
         self.verbose = verbose
@@ -210,26 +221,78 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
         forget(self)
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
         sign, classes = encode_binary(y)
+        rows = self._rows(X, sign, sample_weight)
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(
-                sample_weight, X, dtype=np.float64, ensure_non_negative=True
-            )
-            check_both_weighted(sign, sample_weight)
-        rows = Rows(X, sign, sample_weight, self.batch_size)
-        scale = np.full(X.shape[1] + self.fit_intercept, float(self.prior_scale))
-        if self.fit_intercept:
-            scale[-1] = self.intercept_prior_scale
-        model = LogisticModel(NormalPrior(scale), self.fit_intercept)
+            check_both_weighted(rows.data.y, rows.data.weight)
+        model, names = self._model()
         rng = as_generator(self.random_state)
-        names = list(_check_feature_names_in(self)) + ["intercept"] * self.fit_intercept
         if self.proposal == "prior" or not self.polish:
-            remedy = self._fit_steps(model, rows, options, names, rng)
+            outcome, remedy = self._fit_steps(model, rows, options, names, rng)
         else:
-            remedy = self._fit_references(model, rows, names, rng)
+            outcome, remedy = self._fit_references(model, rows, names, rng)
+        self._stream = Stream(outcome.cloud, None, outcome.infos, rows.total, rng)
         self.classes_ = classes
         self._set_coefficients()
         warn_of_doubts(self, remedy)
         return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        """Take more rows into the posterior, which are then no longer needed.
+
+        The first rows to come (all `total_samples` of them, if that is given) count once each: the
+        sequential Bayes rule, with no data kept. After fit, the posterior goes on from what fit
+        left. Between rejuvenations nothing is approximated; what they lose is estimated in
+        ``history_["redraw_error"]``, and a large error is warned of. If the call fails in any way,
+        the estimator stays as it was.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), float32 or float64
+            Features, on one scale in all calls.
+        y : array-like of shape (n_samples,)
+            Labels; one class alone is fine.
+        classes : array-like of shape (2,), optional
+            All classes; needed at the first call, unless there was a fit.
+        sample_weight : array-like of shape (n_samples,), optional
+            Row weights; w is the same as w copies of the row.
+
+        Returns
+        -------
+        BayesianLogisticRegressionPMD
+            The estimator.
+
+        Raises
+        ------
+        ValueError
+            If y holds other labels than ``classes``, or those are not two.
+        """
+        with unharmed(self):
+            options = Options.of(self)
+            first = getattr(self, "_stream", None) is None
+            X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", reset=first)
+            _check_partial_fit_first_call(self, classes)
+            rows = self._rows(X, encode_known(y, self.classes_), sample_weight)
+            model, names = self._model()
+            learn(self, model, rows, options, self.proposal, names)
+            self._set_coefficients()
+            warn_of_doubts(self, "raise n_particles, or give the rows in larger parts")
+        return self
+
+    def _rows(self, X, sign, sample_weight):
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(
+                sample_weight, X, dtype=np.float64, ensure_non_negative=True
+            )
+        return Rows(X, sign, sample_weight, self.batch_size)
+
+    def _model(self):
+        """The model of what `validate_data` has seen, and the names of its coordinates."""
+        names = list(_check_feature_names_in(self)) + ["intercept"] * self.fit_intercept
+        scale = np.full(len(names), float(self.prior_scale))
+        if self.fit_intercept:
+            scale[-1] = self.intercept_prior_scale
+        return LogisticModel(NormalPrior(scale), self.fit_intercept), names
 
     def _fit_steps(self, model, rows, options, names, rng):
         """Stochastic mirror steps, from the prior or from the mixture of references."""
@@ -240,7 +303,7 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
         outcome = run(model, rows, start, options, rng)
         set_results(self, outcome, names=names, path=f"mirror steps from {self.proposal}")
         self.n_iter_ = self.max_iter
-        return "raise n_particles or max_iter, lower step_size, or widen the prior"
+        return outcome, "raise n_particles or max_iter, lower step_size, or widen the prior"
 
     def _fit_references(self, model, rows, names, rng):
         """The polish step on draws from the mixture of references."""
@@ -262,7 +325,10 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
             path=f"references: {self.proposal}",
         )
         self.n_iter_ = len(outcome.infos)
-        return "raise n_particles, lower prior_scale, or leave out features that few rows have"
+        return (
+            outcome,
+            "raise n_particles, lower prior_scale, or leave out features that few rows have",
+        )
 
     def _references(self, model, rows):
         d = len(model.prior.scale)

@@ -26,6 +26,8 @@ class Cloud(NamedTuple):
         Log prior density at each particle, evaluated once per position.
     block : ndarray of shape (m, k)
         Natural parameters of q(zeta | xi), one row per particle; k = 0 for a plain model.
+    lost : ndarray of shape (d, 3) or (1, 3)
+        What redraws have cost; see `skpmd.engine.loss`.
     """
 
     theta: np.ndarray
@@ -33,6 +35,7 @@ class Cloud(NamedTuple):
     log_pi: np.ndarray
     log_prior: np.ndarray
     block: np.ndarray
+    lost: np.ndarray = np.zeros((1, 3))
 
 
 def draw_prior(model, n_particles, rng):
