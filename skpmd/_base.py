@@ -173,7 +173,8 @@ def run(model, rows, start, options, rng):
         raise ValueError("average=True is not available for models with a closed-form block.")
     cloud, average, infos = start, None, []
     try:
-        for cloud, average, info in _steps(model, rows, start, options, rng):
+        for done in _steps(model, rows, start, options, rng):
+            cloud, average, info = done
             infos.append(info)
         if average is not None:
             cloud = _as_cloud(average, cloud, model)

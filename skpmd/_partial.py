@@ -10,10 +10,12 @@ from skpmd._base import Outcome
 from skpmd._proposals import references, weigh_references
 from skpmd._results import set_results
 from skpmd.engine import loss
-from skpmd.engine.cloud import Cloud, draw_prior
+from skpmd.engine.cloud import NOTHING, Cloud, draw_prior
 from skpmd.engine.mirror import step
-from skpmd.engine.sequel import Sequel, Track, follow, track_of
+from skpmd.engine.sequel import Sequel, Track, better, follow, track_of
 from skpmd.posterior import as_generator
+
+_FEW_ROWS, _MORE = 500, 3  # particles cost little there, and last for more steps
 
 
 class Stream(NamedTuple):
@@ -101,30 +103,32 @@ def _by_kernels(stream, model, batches, a, b, options, proposal, rng):
 def _by_references(stream, model, batches, a, b, options, proposal, rng):
     """The particles stay while enough of them remain effective; else references replace them.
 
-    Those are fitted to the outcome of the very step, q before it being the Gaussian of the track,
+    Those are fitted to the outcome of the very step, with a Gaussian in the place of q before it,
     so that no redraw has to travel, and none happens twice in a step.
     """
     cloud, track, settings = stream.cloud, stream.track, options.settings
-    sequel, start = model, np.zeros(len(model.prior.scale))
-    if cloud is not None:
-        track = track_of(cloud) if track is None else track
-        sequel, start = Sequel(model, track.gaussian, a), track.gaussian.mean
-    ahead = follow(track, sequel, start, batches, a, b, rng)
     if cloud is not None and settings.rejuvenation != "always":
         still = settings._replace(rejuvenation="never")
         stayed, info = step(cloud, model, batches, a, b, still, rng)
         enough = info.ess >= settings.ess_threshold * options.n_particles
         if enough or settings.rejuvenation == "never":
-            return stayed, ahead, info
-    fitted = references(sequel, batches, proposal, len(start), b)
-    outcome = weigh_references(sequel, batches, *fitted, options.n_particles, b, rng)[0]
-    lost = np.zeros((1, 3)) if track is None else loss.fade(track.lost, a)
+            return stayed, follow(track or track_of(cloud), model, batches, a, b, rng), info
+    if cloud is not None:
+        track = better(track, track_of(cloud))
+    sequel = model if track is None else Sequel(model, track.gaussian, a)
+    fitted = references(sequel, batches, proposal, len(model.prior.scale), b)
+    few = sum(len(batch.X) for batch in batches) < _FEW_ROWS
+    m = options.n_particles * (_MORE if few else 1)
+    outcome = weigh_references(sequel, batches, *fitted, m, b, rng)[0]
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    lost = NOTHING if track is None else loss.fade(track.lost, a)
     log_prior = model.log_prior(outcome.cloud.theta)
     moved = outcome.cloud._replace(log_prior=log_prior, lost=lost)
     info = outcome.infos[-1]._replace(
         a=a, rejuvenations=int(cloud is not None), redraw_error=loss.of_cloud(moved)[0]
     )
-    return moved, ahead, info
+    return moved, follow(track, model, batches, a, b, rng), info
 
 
 def learn(estimator, model, rows, options, proposal="prior", names=None):

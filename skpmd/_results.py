@@ -12,7 +12,7 @@ from skpmd.posterior import Posterior
 _LEAST_ESS = 20.0
 _LEAST_SHARE = 0.02
 _MOST_DISAGREEMENT = 6.0  # standard errors
-_MOST_ERROR = 0.25  # of a mean, in posterior sds
+_MOST_ERROR = 0.2  # of a mean, in posterior sds
 
 
 def forget(estimator):

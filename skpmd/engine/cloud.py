@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+NOTHING = np.zeros((1, 3))  # lost so far, for any number of coordinates
+
 
 class Cloud(NamedTuple):
     """Particles of one density q, held by importance ratios to the density they came from.
@@ -35,7 +37,7 @@ class Cloud(NamedTuple):
     log_pi: np.ndarray
     log_prior: np.ndarray
     block: np.ndarray
-    lost: np.ndarray = np.zeros((1, 3))
+    lost: np.ndarray = NOTHING
 
 
 def draw_prior(model, n_particles, rng):

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd.engine import kde, loss
+from skpmd.engine.cloud import NOTHING
 from skpmd.engine.gaussian import Gaussian, descend, laplace
 from skpmd.engine.references import Reference, log_density
 
@@ -72,17 +73,27 @@ def track_of(cloud):
     return Track(Gaussian(estimate.mean, estimate.cloud_factor), lost)
 
 
-def follow(track, model, start, batches, a, b, rng):
+def better(track, other):
+    """The one of two tracks that will have lost less once as many data again have come."""
+    if track is None:
+        return other
+
+    def ahead(track):
+        variance = 0.5 * (track.gaussian.chol**2).sum(axis=1)
+        return loss.squared_error(track.lost, variance).max()
+
+    return track if ahead(track) <= ahead(other) else other
+
+
+def follow(track, model, batches, a, b, rng):
     """Track after a step of coefficients (a, b) on the rows of some batches.
 
     Parameters
     ----------
     track : Track or None
         Before the step; None is the prior.
-    model : Model or Sequel
-        The sequel of the track, or the model itself where there is none.
-    start : ndarray of shape (d,)
-        Where to look for the mode.
+    model : Model
+        Offers ``gaussian_target``.
     batches : sequence of Batch
         Rows of data.
     a, b : float
@@ -95,6 +106,9 @@ def follow(track, model, start, batches, a, b, rng):
     Track
         After the step.
     """
+    start, lost = np.zeros(len(model.prior.scale)), NOTHING
+    if track is not None:
+        start, lost = track.gaussian.mean, loss.fade(track.lost, a)
+        model = Sequel(model, track.gaussian, a)
     gaussian = descend(model, batches, laplace(model, batches, start, b), b)
-    lost = np.zeros((1, 3)) if track is None else loss.fade(track.lost, a)
     return Track(gaussian, loss.of_curvature(lost, model, batches, gaussian, b, rng))
