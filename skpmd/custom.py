@@ -125,11 +125,14 @@ class ParticleMirrorDescent(BaseEstimator):
     history_ : dict of ndarray
         One entry per step: ``step``, ``step_size`` (a), ``likelihood_power`` (b), ``fraction`` of
         it before the first split, ``splits``, ``split_bound_hit``, ``rejuvenations``,
-        ``bandwidth``, ``ess``, ``n_particles``. Polish rounds come last, the one kept at the end.
+        ``bandwidth``, ``ess``, ``n_particles``, ``redraw_error``. Polish rounds come last, the one
+        kept at the end. `partial_fit` adds one entry a call.
     diagnostics_ : dict
-        ``ess``, ``pareto_k``, ``disagreement`` (None here), ``warnings``.
+        ``ess``, ``pareto_k``, ``disagreement`` (None here), ``mean_error`` (bound on the error of
+        the means by redraws and by few particles, None after a polish step), ``interrupted``,
+        ``warnings``.
     n_iter_ : int
-        Passes made.
+        Passes; after `partial_fit`, steps.
     n_features_in_ : int
         Number of columns of X.
 

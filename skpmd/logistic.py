@@ -96,12 +96,15 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
     log_evidence_ : float
         Log marginal likelihood, with ``polish=True`` and ``temperature=1`` (not set otherwise).
     n_iter_ : int
-        Rounds of weighing, or passes of stochastic steps.
+        Rounds of weighing, or passes of stochastic steps; after `partial_fit`, steps.
     history_ : dict of ndarray
-        One entry per step or round: step size, effective sample size, rejuvenations, bandwidth.
+        One entry per step, round or call: step size, effective sample size, rejuvenations,
+        bandwidth, and what redraws so far have cost the means (``redraw_error``).
     diagnostics_ : dict
         Which path was taken and how it went: ``path``, ``ess``, ``pareto_k``, ``disagreement`` of
-        the references in standard errors and how many of them could be judged, ``warnings``.
+        the references in standard errors and how many of them could be judged, ``mean_error``
+        (bound on the error of the means by redraws and by few particles, None after a polish step),
+        ``interrupted``, ``warnings``.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -325,10 +328,8 @@ class BayesianLogisticRegressionPMD(ClassifierMixin, BaseEstimator):
             path=f"references: {self.proposal}",
         )
         self.n_iter_ = len(outcome.infos)
-        return (
-            outcome,
-            "raise n_particles, lower prior_scale, or leave out features that few rows have",
-        )
+        remedy = "raise n_particles, lower prior_scale, or leave out features that few rows have"
+        return outcome, remedy
 
     def _references(self, model, rows):
         d = len(model.prior.scale)
