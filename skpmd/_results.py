@@ -141,7 +141,8 @@ def _doubts(estimator, outcome, stream):
         )
     if stream and error > _MOST_ERROR:
         reasons.append(
-            f"redraws may have moved posterior means by up to {error:.2f} standard deviations"
+            f"posterior means may be off by {error:.2f} standard deviations, by redraws of the "
+            "particles or because few are effective"
         )
     if outcome.interrupted:
         reasons.append(f"the fit was interrupted after {len(outcome.infos)} steps")

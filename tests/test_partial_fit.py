@@ -20,6 +20,8 @@ from skpmd.models.logistic import LogisticModel
 from skpmd.models.priors import NormalPrior
 from tests.problems import NORMAL_MEAN, normal_log_likelihood
 
+FEW = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
 
 def labelled(n=400, p=3, seed=0):
     rng = np.random.default_rng(seed)
@@ -39,6 +41,7 @@ def stream(model, X, y, k=5, passes=1):
     return model
 
 
+@FEW
 def test_without_redraws_parts_are_one_reweighting_of_the_prior_draws():
     X, y = labelled(60)
     params = {"proposal": "prior", "rejuvenation": "never", "n_particles": 300}
@@ -72,6 +75,7 @@ def test_the_first_part_is_exact_and_later_parts_stay_near_fit(proposal):
     assert model.n_iter_ == len(model.history_["ess"]) == 2
 
 
+@FEW
 @pytest.mark.parametrize("seed", range(3))
 def test_a_normal_mean_in_parts_by_kernels(seed):
     X = np.random.default_rng(seed).normal(1.0, 1.0, size=(400, 1))
@@ -97,20 +101,21 @@ def test_order_and_cutting_do_not_matter_beyond_monte_carlo_error():
         np.testing.assert_allclose(posterior.std(), sd, rtol=0.1)
 
 
-@pytest.mark.parametrize("proposal", ["auto", "prior"])
-def test_weights_are_repetitions(proposal):
+@FEW
+@pytest.mark.parametrize(
+    "params", [{"proposal": "auto"}, {"proposal": "prior", "rejuvenation": "never"}]
+)
+def test_weights_are_repetitions(params):
     X, y = labelled(80)
     weight = np.random.default_rng(1).integers(0, 3, size=80)
-    weighted, repeated = (
-        BayesianLogisticRegressionPMD(proposal=proposal, random_state=0) for _ in range(2)
-    )
+    weighted, repeated = (BayesianLogisticRegressionPMD(**params, random_state=0) for _ in range(2))
     for rows in (slice(0, 40), slice(40, 80)):
         times = weight[rows]
         weighted.partial_fit(X[rows], y[rows], ["no", "yes"], sample_weight=times)
         repeated.partial_fit(
             np.repeat(X[rows], times, axis=0), np.repeat(y[rows], times), ["no", "yes"]
         )
-    # The same numbers summed in another order; redraws amplify rounding.
+    # The same numbers summed in another order. Kernels would amplify that: another bandwidth.
     np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-5)
     np.testing.assert_allclose(weighted.coef_std_, repeated.coef_std_, rtol=1e-5)
 
@@ -137,6 +142,7 @@ def test_coefficients_of_each_kind_of_step():
     assert coefficients(options, 20.0, 5.0) == (pytest.approx(0.2), pytest.approx(0.8))
 
 
+@FEW
 def test_passes_over_parts_end_at_the_posterior_exactly():
     """Without redraws and with total_samples, every row has the power 1 at the end of a pass."""
     X, y = labelled(60)
@@ -156,6 +162,7 @@ def test_passes_over_parts_average_redraws_away():
     np.testing.assert_allclose(model.posterior_.std(), whole.std(), rtol=0.06)
 
 
+@FEW
 def test_forgetting_leaves_the_discounted_posterior():
     """Each call multiplies the past likelihood by (1 - phi)^n; the prior stays whole."""
     X = np.random.default_rng(0).normal(0.3, 1.0, size=(40, 1))
@@ -196,27 +203,28 @@ def test_classes_are_asked_for_once_and_kept():
         BayesianLogisticRegressionPMD().partial_fit(X, y, classes=["no", "yes", "maybe"])
 
 
+_COLUMN = "a column too many"  # at first any number is right
 BAD = {
-    "a column too many": lambda X, y: (np.column_stack([X, X]), y),
+    _COLUMN: lambda X, y: (np.column_stack([X, X]), y),
     "nan": lambda X, y: (np.where(X > 1, np.nan, X), y),
     "an unknown label": lambda X, y: (X, np.where(y == "no", "maybe", y)),
     "too few labels": lambda X, y: (X, y[:-1]),
-    "names": lambda X, y: (X.astype(object), y) and (np.array([["a"] * 3] * len(X)), y),
+    "text": lambda X, y: (np.full(X.shape, "a"), y),
 }
 
 
-@pytest.mark.parametrize("fitted", [False, True])
-@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
+@pytest.mark.parametrize(
+    "bad, fitted",
+    [(bad, fitted) for bad in BAD for fitted in (False, True) if fitted or bad != _COLUMN],
+)
 def test_bad_data_leave_everything_as_it_was(bad, fitted):
     X, y = labelled(60)
     model = BayesianLogisticRegressionPMD(random_state=np.random.RandomState(0))
     if fitted:
         model.partial_fit(X, y, classes=["no", "yes"])
-    elif bad is BAD["a column too many"]:
-        pytest.skip("any number of columns is right at first")
     before = pickle.dumps(model)
     with pytest.raises(ValueError):
-        model.partial_fit(*bad(X, y), classes=["no", "yes"])
+        model.partial_fit(*BAD[bad](X, y), classes=["no", "yes"])
     assert pickle.dumps(model) == before
 
 
@@ -317,10 +325,10 @@ def test_the_loss_is_the_expected_square_of_each_kind_of_error():
 
 def test_the_largest_of_normal_errors():
     """One coordinate: 1.96 sds. Ten: twice the tail is the union bound."""
-    assert loss.largest(np.ones(1)) == pytest.approx(1.6 * 1.95996, rel=1e-4)
+    assert loss.largest(np.ones(1)) == pytest.approx(1.95996, rel=1e-4)
     draws = np.abs(np.random.default_rng(0).standard_normal((200_000, 10))).max(axis=1)
     # The union bound exceeds the exact quantile by 0.3 %; the simulation errs by as much.
-    assert loss.largest(np.ones(10)) == pytest.approx(1.6 * np.quantile(draws, 0.95), rel=0.01)
+    assert loss.largest(np.ones(10)) == pytest.approx(np.quantile(draws, 0.95), rel=0.01)
     assert loss.largest(np.zeros(3)) == 0.0
 
 
@@ -390,7 +398,7 @@ def test_a_sequel_has_yesterdays_posterior_as_its_prior():
 
 def test_a_large_loss_is_warned_of():
     X, y = labelled(100, p=12)
-    with pytest.warns(ConvergenceWarning, match="redraws may have moved posterior means by up to"):
+    with pytest.warns(ConvergenceWarning, match="posterior means may be off by"):
         for part in chunks(X, y, 10):
             model = BayesianLogisticRegressionPMD(proposal="prior", n_particles=300, random_state=0)
             stream(model, *part, k=5)

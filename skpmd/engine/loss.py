@@ -24,7 +24,7 @@ from scipy.special import ndtr
 from skpmd.engine.cloud import effective_sample_size
 
 _MAX_SCORED = 1000  # particles that third cumulants are averaged over, against all
-_LEAST_VARIANCE = 1e-90  # whose third power is still a number
+_LEAST_VARIANCE, _MOST = 1e-90, 1e6  # of a cloud that has collapsed; their powers are numbers
 _TAIL = 0.05  # probability that the largest error exceeds the estimate
 _N_PROBES = 8
 _HIGHER = 1.6  # for what is not of third order: largest ratio to true errors on small real data
@@ -47,7 +47,7 @@ def add(lost, variance, c0=0.0, c1=0.0, c2=0.0):
     ndarray of shape (d, 3)
         Coefficients.
     """
-    c0, c1, c2 = (np.broadcast_to(c, variance.shape) for c in (c0, c1, c2))
+    c0, c1, c2 = (np.minimum(np.broadcast_to(c, variance.shape), _MOST) for c in (c0, c1, c2))
     own = np.stack([c0 + c1 + c2, -c1 - 2.0 * c2, c2], axis=1)
     return lost + own / np.maximum(variance, _LEAST_VARIANCE)[:, None] ** [1, 2, 3]
 
@@ -65,7 +65,7 @@ def squared_error(lost, variance):
 
 def largest(squared):
     """Bound on the largest of normal errors of these variances, with 95 % probability."""
-    sd = _HIGHER * np.sqrt(squared[squared > 0.0])
+    sd = np.sqrt(squared[squared > 0.0])
     if not sd.size:
         return 0.0
     low, high = 0.0, 40.0 * sd.max()
@@ -83,7 +83,8 @@ def of_cloud(cloud):
     """
     w = np.exp(cloud.log_ratio - cloud.log_ratio.max())
     w /= w.sum()
-    squared = squared_error(cloud.lost, w @ (cloud.theta - w @ cloud.theta) ** 2)
+    variance = w @ (cloud.theta - w @ cloud.theta) ** 2
+    squared = _HIGHER**2 * squared_error(cloud.lost, variance)
     noise = 1.0 / effective_sample_size(cloud.log_ratio)
     return largest(squared), largest(squared + noise)
 
