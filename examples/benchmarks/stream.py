@@ -9,8 +9,9 @@ of an sd:
   process of its own (`stream_worker`); the exact answer is Newton's method over the same chunks.
 
 ``auto`` is `BayesianLogisticRegressionPMD`, ``custom`` the same model given to
-`ParticleMirrorDescent` as functions, 4000 particles each. ``estimate`` is ``diagnostics_["mean_error"]``,
-on which the warning rests. The truth is the NUTS reference of the data set, prior N(0, 1).
+`ParticleMirrorDescent` as functions, 4000 particles each. ``estimate`` is
+``diagnostics_["mean_error"]``, on which the warning rests. The truth is the NUTS reference of the
+data set, prior N(0, 1).
 
 ``--quick``: scikit-learn's breast cancer table and generated data against ``fit``, 200,000 rows.
 """
