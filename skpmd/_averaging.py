@@ -83,17 +83,20 @@ class AveragedClassifier(ClassifierMixin):
         tails = check_level(level)
         check_is_fitted(self, "posterior_")
         weights = self.posterior_.weights
-        return self._by_rows(
-            X,
-            lambda table: np.stack([weighted_quantile(np.exp(one), weights, tails) for one in table]),
-        ).transpose(2, 0, 1)
+
+        def ends(table):
+            return np.stack([weighted_quantile(np.exp(one), weights, tails) for one in table])
+
+        return self._by_rows(X, ends).transpose(2, 0, 1)
 
     def _by_rows(self, X, reduce):
         """Log probabilities under all particles, reduced over particles."""
-        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
+        X = validate_data(
+            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=False
+        )
         step = max(1, _TABLE // (len(self.posterior_.particles) * len(self.classes_)))
         parts = [
             reduce(self._class_log_proba(X[start : start + step]))
-            for start in range(0, len(X), step)
+            for start in range(0, X.shape[0], step)
         ]
         return np.concatenate(parts, axis=-1)

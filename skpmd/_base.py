@@ -42,6 +42,8 @@ LOOP_CONSTRAINTS = {
     "final_particles": [None, Interval(Integral, 2, None, closed="left")],
     "average": ["boolean"],
     "polish": ["boolean"],
+    "total_samples": [None, Interval(Real, 0, None, closed="neither")],
+    "forgetting": [Interval(Real, 0, 1, closed="left")],
     "temperature": [Interval(Real, 0, None, closed="neither")],
     "random_state": ["random_state"],
     "verbose": ["verbose"],
@@ -64,6 +66,8 @@ class Options(NamedTuple):
     final_particles: int | None = None
     average: bool = False
     polish: bool = True
+    total_samples: float | None = None
+    forgetting: float = 0.0
     temperature: float = 1.0
     verbose: int | bool = 0
     settings: Settings = Settings()
@@ -117,15 +121,41 @@ class Options(NamedTuple):
                 "particle_growth needs rejuvenation='ess' or 'always': particles that are never "
                 "redrawn cannot change in number."
             )
+        if self.total_samples is not None and self.forgetting:
+            raise ValueError(
+                "forgetting is for an endless stream, and total_samples says that there is an end: "
+                "set forgetting=0 or total_samples=None."
+            )
 
 
 class Outcome(NamedTuple):
-    """What a fit leaves: the cloud, a record of each step, whether it was weighed, or moved."""
+    """What a fit leaves behind.
+
+    Attributes
+    ----------
+    cloud : Cloud
+        q.
+    infos : list of StepInfo
+        A record of each step.
+    polished : bool
+        Whether the cloud was weighed by the posterior on all data.
+    interrupted : bool
+        Whether Ctrl-C ended it; the cloud is then that of the last complete step.
+    chains : Chains or None
+        Of Hamiltonian moves, where the particles come from them.
+    pair : ndarray of shape (m,), int, or None
+        Antithetic pairs of weighted draws.
+    disagreement : float or None
+        Of references on the posterior mean, in standard errors.
+    """
 
     cloud: Cloud
     infos: list
     polished: bool
+    interrupted: bool = False
     chains: Chains | None = None
+    pair: np.ndarray | None = None
+    disagreement: float | None = None
 
 
 def run(model, rows, start, options, rng):
@@ -149,14 +179,34 @@ def run(model, rows, start, options, rng):
     Outcome
         Final cloud and record.
     """
-    settings = options.settings
     if options.average and start.block.shape[1]:
         raise ValueError("average=True is not available for models with a closed-form block.")
+    cloud, average, infos = start, None, []
+    try:
+        for done in _steps(model, rows, start, options, rng):
+            cloud, average, info = done
+            infos.append(info)
+        if average is not None:
+            cloud = _as_cloud(average, cloud, model)
+        if not options.polish:
+            return Outcome(cloud, infos, polished=False)
+        m = options.final_particles or len(cloud.theta)
+        power = 1.0 / options.temperature
+        polished, last = polish(cloud, model, rows.whole(), power, options.settings, rng, m)
+        return Outcome(polished, infos + last, polished=True)
+    except KeyboardInterrupt:
+        if not infos:
+            raise
+        return Outcome(cloud, infos, polished=False, interrupted=True)
+
+
+def _steps(model, rows, start, options, rng):
+    """Stochastic mirror steps one by one: (cloud, average or None, StepInfo) after each."""
+    cloud, average, settings = start, None, options.settings
     schedule = _schedule(model, rows, start, options)
-    cloud, infos, average = start, [], None
     power = 1.0 / options.temperature
     d = cloud.theta.shape[1]
-    seen, redrawn = 0.0, 0
+    t, seen, redrawn = 0, 0.0, 0
     with progress(options.max_iter * rows.n_batches, options.verbose) as bar:
         for iteration in range(options.max_iter):
             last_pass = iteration == options.max_iter - 1
@@ -165,25 +215,19 @@ def run(model, rows, start, options, rng):
                 cloud, _ = rejuvenate(cloud, model, settings, rng, options.final_particles)
                 settings, redrawn = settings._replace(rejuvenation="never"), 1
             for batch in rows.one_pass(options.sampling, rng):
-                t = len(infos) + 1
+                t += 1
                 size = batch.weight.sum()
                 seen += size
                 m = _n_particles(options, t, d)
                 gamma = schedules.step_size(schedule, t, size, seen, len(cloud.theta), d)
                 b = power * gamma * rows.total / size
                 cloud, info = step(cloud, model, (batch,), gamma, b, settings, rng, m)
-                infos.append(info._replace(rejuvenations=info.rejuvenations + redrawn))
+                info = info._replace(rejuvenations=info.rejuvenations + redrawn)
                 redrawn = 0
                 if options.average:
                     average = include(average, cloud, gamma, settings.resampling, rng)
                 bar.update(info)
-    if average is not None:
-        cloud = _as_cloud(average, cloud, model)
-    if options.polish:
-        m = options.final_particles or len(cloud.theta)
-        cloud, last = polish(cloud, model, rows.whole(), power, settings, rng, m)
-        infos += last
-    return Outcome(cloud, infos, options.polish)
+                yield cloud, average, info
 
 
 def _schedule(model, rows, start, options):

@@ -99,7 +99,7 @@ def scale_by_evidence(make_model, batches, n_particles, rng, low=LOW, high=HIGH)
         model = make_model(scale)
         pilot = references(model, batches, "auto", len(model.prior.scale), 1.0)
         rng = np.random.default_rng(seed)
-        outcome, pair, _, _ = weigh_references(model, batches, *pilot, n_particles, 1.0, rng)
-        return log_evidence(outcome.cloud.log_ratio, pair)[0]
+        outcome = weigh_references(model, batches, *pilot, n_particles, 1.0, rng)
+        return log_evidence(outcome.cloud.log_ratio, outcome.pair)[0]
 
     return best_scale(evidence, low, high)

@@ -1,26 +1,66 @@
-"""Class labels of a classifier: which there are, and as the signs that the model wants."""
+"""Class labels of a classifier as codes, and the weights that classes bring."""
 
 import numpy as np
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
 
 
-def encode_binary(y):
-    """Signs -1.0 and +1.0 for the two classes in y, and the classes in sorted order."""
+def encode(y):
+    """Codes 0, 1, ... of the labels, float64, and the classes in sorted order."""
     check_classification_targets(y)
-    kind = type_of_target(y, input_name="y")
-    if kind != "binary":
-        raise ValueError(
-            f"Only binary classification is supported. The type of the target is {kind}."
-        )
-    classes, code = np.unique(y, return_inverse=True)
+    classes, codes = np.unique(column_or_1d(y, warn=True), return_inverse=True)
     if len(classes) < 2:
-        raise ValueError(f"y must contain 2 classes; got one class only: {classes[0]}.")
-    return 2.0 * code - 1.0, classes
+        raise ValueError(f"y must contain 2 classes or more; got one class only: {classes[0]}.")
+    return codes.astype(np.float64), classes
 
 
-def check_both_weighted(sign, weight):
-    """Raise if the weights leave one of two classes without any."""
-    if not (weight[sign > 0].any() and weight[sign < 0].any()):
+def encode_known(y, classes):
+    """Codes of labels that must be among known classes; one class alone is fine."""
+    check_classification_targets(y)
+    y = column_or_1d(y, warn=True)
+    unknown = np.setdiff1d(y, classes)
+    if unknown.size:
+        raise ValueError(f"y has the labels {unknown.tolist()}, which are not among the classes.")
+    return np.searchsorted(classes, y).astype(np.float64)
+
+
+def check_all_weighted(codes, weight, classes):
+    """Raise if the weights leave a class without any."""
+    totals = np.bincount(codes.astype(int), weight, minlength=len(classes))
+    if not totals.all():
+        empty = classes[np.flatnonzero(totals == 0.0)[0]]
         raise ValueError(
-            "sample_weight leaves one class without any weight; a posterior needs both classes."
+            f"sample_weight leaves class {empty!r} without any weight; a posterior needs rows of "
+            "all classes."
         )
+
+
+def class_weights(class_weight, codes, classes, weight):
+    """Row weights that ``class_weight`` asks for, beside those given.
+
+    Parameters
+    ----------
+    class_weight : dict or "balanced"
+        Label -> weight, 1 where a label is missing; ``"balanced"`` gives all classes the same
+        total.
+    codes : ndarray of shape (n,)
+        Class of each row.
+    classes : ndarray of shape (K,)
+        Labels.
+    weight : ndarray of shape (n,)
+        Weight of each row.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Factors of the weights.
+    """
+    codes = codes.astype(int)
+    if class_weight == "balanced":
+        totals = np.bincount(codes, weight, minlength=len(classes))
+        return (weight.sum() / (len(classes) * totals))[codes]
+    labels = classes.tolist()
+    unknown = [label for label in class_weight if label not in labels]
+    if unknown:
+        raise ValueError(f"class_weight names {unknown}, which are not among the classes {labels}.")
+    return np.array([float(class_weight.get(label, 1.0)) for label in labels])[codes]

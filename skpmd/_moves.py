@@ -4,16 +4,20 @@ import numpy as np
 
 from skpmd._base import Outcome
 from skpmd.engine.cloud import Cloud
+from skpmd.engine.gaussian import descend, laplace
 from skpmd.engine.mirror import StepInfo
 from skpmd.engine.moves import N_CHAINS, hamiltonian
 from skpmd.engine.references import draw_mixture
+from skpmd.models.priors import NormalPrior
 
 MOVES = ("auto", "always", "never")
 _ENOUGH = 0.25  # effective draws of the worst coordinate, as a share of n_particles
+_NARROW = 0.3  # of the first scales of a hierarchical prior: far out, chains take long to come in
+_LEAST_KNOWN = 1e-6  # least precision that the data give, as a share of the pilot prior's
 
 
-def move(model, batches, start, mean, chol, n_particles, power, rng):
-    """Chains on all data from the given positions, as an unweighted cloud.
+def move_from_references(model, batches, components, shares, n_particles, power, rng):
+    """Chains from draws of a mixture of references, as an unweighted cloud.
 
     Parameters
     ----------
@@ -21,10 +25,8 @@ def move(model, batches, start, mean, chol, n_particles, power, rng):
         Offers ``log_joint_gradient``.
     batches : list of Batch
         All data.
-    start : ndarray of shape (n_chains, d)
-        First positions.
-    mean, chol : ndarray of shape (d,), (d, d)
-        Mean and Cholesky factor of a covariance near the posterior's.
+    components, shares : list of Reference, ndarray
+        The mixture.
     n_particles : int
         Draws to return, at the least.
     power : float
@@ -37,6 +39,44 @@ def move(model, batches, start, mean, chol, n_particles, power, rng):
     Outcome
         With ``chains``.
     """
+    start, _ = draw_mixture(components, shares, N_CHAINS, rng)
+    plain = next(reference for reference in components if not reference.axes.size)
+    return _move(model, batches, start, plain.mean, plain.factor, n_particles, power, rng)
+
+
+def move_hierarchical(model, batches, n_particles, power, rng):
+    """Chains under a prior with scales among its coordinates, which has no Gaussian reference.
+
+    The Gaussian mirror descent under a normal prior of the same scale says what the data know of
+    each coefficient: its mean and precision less the normal prior's own are the coordinates that
+    chains then move in.
+
+    Parameters and returns as of `move_from_references`; the cloud is in the prior's own
+    coordinates.
+    """
+    prior = model.prior
+    normal = NormalPrior(np.where(prior.plain, prior.scale, prior.global_scale))
+    pilot = model.with_prior(normal)
+    mode = laplace(pilot, batches, np.zeros(len(normal.scale)), power)
+    gaussian = descend(pilot, batches, mode, power)
+    precision = 1.0 / (gaussian.chol**2).sum(axis=1)
+    least = _LEAST_KNOWN / normal.scale**2
+    known = np.maximum(precision - normal.scale**-2.0, least)
+    informed = prior.informed(gaussian.mean * precision / known, known**-0.5)
+    moved = model.with_prior(informed)
+    start = _NARROW * informed.sample_near(rng, N_CHAINS)
+    d = start.shape[1]
+    mean, chol = np.zeros(d), np.eye(d)
+    plain = np.flatnonzero(prior.plain)
+    mean[plain], chol[plain, plain] = gaussian.mean[plain], precision[plain] ** -0.5
+    start[:, plain] = mean[plain] + chol[plain, plain] * start[:, plain]
+    outcome = _move(moved, batches, start, mean, chol, n_particles, power, rng)
+    return outcome._replace(
+        cloud=outcome.cloud._replace(theta=informed.uninformed(outcome.cloud.theta))
+    )
+
+
+def _move(model, batches, start, mean, chol, n_particles, power, rng):
     chains = hamiltonian(
         lambda theta: model.log_joint_gradient(theta, batches, power),
         start,
@@ -49,14 +89,6 @@ def move(model, batches, start, mean, chol, n_particles, power, rng):
     every = max(1, chains.draws.shape[0] * chains.draws.shape[1] // n_particles)
     theta = chains.draws[:, ::-1][:, ::every].reshape(-1, chains.draws.shape[2])
     m = len(theta)
-    unknown = np.full(m, np.nan)
-    cloud = Cloud(theta, np.zeros(m), unknown, unknown, np.empty((m, 0)))
+    cloud = Cloud(theta, np.zeros(m), np.full(m, np.nan), model.log_prior(theta), np.empty((m, 0)))
     info = StepInfo(1.0, power, 1.0, 0, False, 0, np.nan, chains.ess, m)
     return Outcome(cloud, [info], polished=True, chains=chains)
-
-
-def move_from_references(model, batches, components, shares, n_particles, power, rng):
-    """As `move`, from draws of a mixture of references."""
-    start, _ = draw_mixture(components, shares, N_CHAINS, rng)
-    plain = next(reference for reference in components if not reference.axes.size)
-    return move(model, batches, start, plain.mean, plain.factor, n_particles, power, rng)

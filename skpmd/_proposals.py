@@ -14,6 +14,7 @@ _ENOUGH = 0.6  # effective share of n_particles at which no further round is dra
 _MAX_ROUNDS = 10
 _TAIL_DF = 5.0  # Student tails of the widest reference
 _WIDE_FACTOR, _WIDE_SHARE = 3.0, 0.1  # under a prior whose tails fall by a power
+_MOST_SKEWED = 200  # coordinates; beyond, finding axes takes longer than moves, and gains little
 _MIRROR_SHARES, _LAPLACE_SHARES = (0.75, 0.25), (0.5, 0.5)
 
 
@@ -31,7 +32,7 @@ def references(model, batches, proposal, d, power):
     Parameters
     ----------
     model : Model
-        Offers ``gaussian_target`` and ``skew_axes``, and has a ``prior``.
+        Offers ``gaussian_target`` and ``skew_axes``, and says its ``tail_df``.
     batches : list of Batch
         All data.
     proposal : {"auto", "laplace", "mirror"}
@@ -52,19 +53,24 @@ def references(model, batches, proposal, d, power):
     def log_joint(theta):
         return model.log_prior(theta) + power * log_likelihood(model, theta, batches)
 
+    def lean(gaussian):
+        if d > _MOST_SKEWED:
+            return Reference(gaussian.mean, gaussian.chol)
+        return skewed(gaussian, model, log_joint, batches, power)
+
     mode = laplace(model, batches, np.zeros(d), power)
     components, shares = [], []
     if proposal in ("auto", "mirror"):
         mirror = descend(model, batches, mode, power)
-        components.append(skewed(mirror, model, log_joint, batches, power))
+        components.append(lean(mirror))
         components.append(Reference(mirror.mean, mirror.chol))
         shares += _MIRROR_SHARES
     if proposal in ("auto", "laplace"):
-        components.append(skewed(mode, model, log_joint, batches, power))
+        components.append(lean(mode))
         components.append(Reference(mode.mean, mode.chol, _TAIL_DF))
         shares += [0.25 * share for share in _LAPLACE_SHARES] if shares else _LAPLACE_SHARES
     shares = np.array(shares) / sum(shares)
-    if np.isfinite(model.prior.tail_df):
+    if np.isfinite(model.tail_df):
         centre = components[1]
         components.append(Reference(centre.mean, _WIDE_FACTOR * centre.factor, 1.0))
         shares = np.append((1.0 - _WIDE_SHARE) * shares, _WIDE_SHARE)
@@ -83,14 +89,8 @@ def weigh_references(model, batches, components, shares, n_particles, power, rng
 
     Returns
     -------
-    outcome : Outcome
+    Outcome
         One StepInfo for each round.
-    pair : ndarray of shape (m,), int
-        Antithetic pairs.
-    disagreement : float
-        Of the references on the posterior mean, in standard errors.
-    judged : int
-        How many references had the effective sample size to be compared.
     """
     weighing = weigh(
         components,
@@ -107,5 +107,11 @@ def weigh_references(model, batches, components, shares, n_particles, power, rng
         StepInfo(1.0, power, 1.0, 0, False, 0, np.nan, ess, per_round * (i + 1))
         for i, ess in enumerate(weighing.rounds)
     ]
-    outcome = Outcome(weighing.cloud, infos, polished=True)
-    return outcome, weighing.pair, *disagreement(weighing, components)
+    return Outcome(
+        weighing.cloud,
+        infos,
+        polished=True,
+        interrupted=weighing.interrupted,
+        pair=weighing.pair,
+        disagreement=disagreement(weighing, components)[0],
+    )

@@ -14,7 +14,7 @@ class Rows:
 
     Parameters
     ----------
-    X : ndarray of shape (n, p)
+    X : ndarray or CSR matrix of shape (n, p)
         Features.
     y : ndarray of shape (n,) or (n, t), or None
         Targets.
@@ -26,7 +26,7 @@ class Rows:
 
     def __init__(self, X, y, weight, batch_size):
         if weight is None:
-            weight = np.ones(len(X))
+            weight = np.ones(X.shape[0])
         elif not weight.all():
             if not weight.any():
                 raise ValueError("sample_weight is zero for every row: there are no data to fit.")
@@ -35,7 +35,7 @@ class Rows:
         self.data = Batch(X, y, weight)
         self.total = float(weight.sum())
         size = _AUTO_BATCH if batch_size == "auto" else batch_size
-        self.n_batches = -(-len(X) // size)
+        self.n_batches = -(-len(weight) // size)
 
     def whole(self):
         """All data once, in order, as a list of batches (views)."""
@@ -47,7 +47,7 @@ class Rows:
 
         A single batch is all rows and spends no randomness.
         """
-        n = len(self.data.X)
+        n = len(self.data.weight)
         if self.n_batches == 1 and sampling == "epoch":
             yield self.data
             return
@@ -57,7 +57,7 @@ class Rows:
             yield self._take(np.sort(order[a:b]))
 
     def _edges(self):
-        return np.linspace(0, len(self.data.X), self.n_batches + 1).astype(int)
+        return np.linspace(0, len(self.data.weight), self.n_batches + 1).astype(int)
 
     def _take(self, rows):
         X, y, weight = self.data

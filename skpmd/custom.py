@@ -12,6 +12,7 @@ from sklearn.utils.validation import (
 )
 
 from skpmd._base import LOOP_CONSTRAINTS, Options, run
+from skpmd._partial import Stream, learn, unharmed
 from skpmd._results import forget, set_results, warn_of_doubts
 from skpmd._streams import Rows
 from skpmd.engine.cloud import draw_prior
@@ -102,6 +103,11 @@ class ParticleMirrorDescent(BaseEstimator):
     polish : bool, default=True
         Weigh the final cloud by the posterior on all data. The answer then no longer depends on the
         step sizes, and comes with the log evidence.
+    total_samples : float or None, default=None
+        For `partial_fit`: None is a stream, in which each row counts once. A number is that of the
+        rows of a data set that may be passed over many times.
+    forgetting : float in [0, 1), default=0.0
+        For `partial_fit`: share of the past that a stream forgets with each row.
     temperature : float, default=1.0
         The posterior is proportional to prior * likelihood^(1 / temperature).
     random_state : int, RandomState instance or None, default=None
@@ -119,11 +125,14 @@ class ParticleMirrorDescent(BaseEstimator):
     history_ : dict of ndarray
         One entry per step: ``step``, ``step_size`` (a), ``likelihood_power`` (b), ``fraction`` of
         it before the first split, ``splits``, ``split_bound_hit``, ``rejuvenations``,
-        ``bandwidth``, ``ess``, ``n_particles``. Polish rounds come last, the one kept at the end.
+        ``bandwidth``, ``ess``, ``n_particles``, ``redraw_error``. Polish rounds come last, the one
+        kept at the end. `partial_fit` adds one entry a call.
     diagnostics_ : dict
-        ``ess``, ``pareto_k``, ``disagreement`` (None here), ``warnings``.
+        ``ess``, ``pareto_k``, ``disagreement`` (None here), ``mean_error`` (bound on the error of
+        the means by redraws and by few particles, None after a polish step), ``interrupted``,
+        ``warnings``.
     n_iter_ : int
-        Passes made.
+        Passes; after `partial_fit`, steps.
     n_features_in_ : int
         Number of columns of X.
 
@@ -202,6 +211,8 @@ class ParticleMirrorDescent(BaseEstimator):
         final_particles=None,
         average=False,
         polish=True,
+        total_samples=None,
+        forgetting=0.0,
         temperature=1.0,
         random_state=None,
         verbose=0,
@@ -232,6 +243,8 @@ class ParticleMirrorDescent(BaseEstimator):
         self.final_particles = final_particles
         self.average = average
         self.polish = polish
+        self.total_samples = total_samples
+        self.forgetting = forgetting
         self.temperature = temperature
         self.random_state = random_state
         self.verbose = verbose
@@ -256,7 +269,55 @@ class ParticleMirrorDescent(BaseEstimator):
         """
         options = Options.of(self)
         forget(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
+        model, rows = self._read(X, y, sample_weight, reset=True)
+        rng = as_generator(self.random_state)
+        start = draw_prior(model, self.n_particles, rng)
+        outcome = run(model, rows, start, options, rng)
+        set_results(self, outcome)
+        self._stream = Stream(outcome.cloud, None, outcome.infos, rows.total, rng)
+        self.n_iter_ = self.max_iter
+        warn_of_doubts(
+            self, "raise n_particles, max_iter or max_splits, lower step_size, or widen the prior"
+        )
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X, y=None, sample_weight=None):
+        """Take more rows into the posterior, which are then no longer needed.
+
+        The first rows to come (all `total_samples` of them, if that is given) count once each: the
+        sequential Bayes rule, with no data kept. After fit, the posterior goes on from what fit
+        left. Between rejuvenations nothing is approximated; what they lose is estimated in
+        ``history_["redraw_error"]``, and a large error is warned of. If the call fails in any way,
+        the estimator stays as it was.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            Rows of data.
+        y : array-like of shape (n,) or (n, t), optional
+            Targets.
+        sample_weight : array-like of shape (n,), optional
+            Row weights; w is the same as w copies of the row.
+
+        Returns
+        -------
+        ParticleMirrorDescent
+            The estimator.
+        """
+        with unharmed(self):
+            options = Options.of(self)
+            first = getattr(self, "_stream", None) is None
+            model, rows = self._read(X, y, sample_weight, reset=first)
+            stream = learn(self, model, rows, options)
+            set_results(self, stream.outcome(), stream=True, path="stream from prior")
+            self.n_iter_ = len(stream.infos)
+            warn_of_doubts(self, "raise n_particles, or give the rows in larger parts")
+        return self
+
+    def _read(self, X, y, sample_weight, reset):
+        """Checked data, and the model that goes with them."""
+        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=reset)
         if y is not None:
             y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
             check_consistent_length(X, y)
@@ -271,15 +332,7 @@ class ParticleMirrorDescent(BaseEstimator):
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
             )
         model = _CallableModel(self, weighted=needs or sample_weight is not None)
-        rng = as_generator(self.random_state)
-        start = draw_prior(model, self.n_particles, rng)
-        rows = Rows(X, y, sample_weight, self.batch_size)
-        set_results(self, run(model, rows, start, options, rng))
-        self.n_iter_ = self.max_iter
-        warn_of_doubts(
-            self, "raise n_particles, max_iter or max_splits, lower step_size, or widen the prior"
-        )
-        return self
+        return model, Rows(X, y, sample_weight, self.batch_size)
 
 
 class _CallableModel(Model):

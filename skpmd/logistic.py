@@ -1,11 +1,14 @@
 """BayesianLogisticRegressionPMD: class probabilities averaged over a real posterior."""
 
+import warnings
 from numbers import Real
 
 import numpy as np
-from scipy.special import log_expit
+from scipy.special import log_expit, logsumexp
 from sklearn.base import BaseEstimator, _fit_context
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.multiclass import _check_partial_fit_first_call
 from sklearn.utils.validation import (
     _check_feature_names_in,
     _check_sample_weight,
@@ -13,37 +16,56 @@ from sklearn.utils.validation import (
 )
 
 from skpmd._averaging import AveragedClassifier
-from skpmd._base import LOOP_CONSTRAINTS, Options, run
-from skpmd._labels import check_both_weighted, encode_binary
-from skpmd._moves import MOVES, move_from_references
-from skpmd._proposals import PROPOSALS, draw_references, references, weigh_references
+from skpmd._base import LOOP_CONSTRAINTS, Options
+from skpmd._evidence import scale_by_evidence
+from skpmd._labels import check_all_weighted, class_weights, encode, encode_known
+from skpmd._linear import PRIORS, coordinate_names, linear_model
+from skpmd._moves import MOVES
+from skpmd._partial import Stream, learn, unharmed
+from skpmd._proposals import PROPOSALS
 from skpmd._results import forget, set_results, warn_of_doubts
+from skpmd._routes import find_posterior
 from skpmd._streams import Rows
-from skpmd.engine.cloud import draw_prior
-from skpmd.models.logistic import LogisticModel, logits
-from skpmd.models.priors import NormalPrior
+from skpmd.engine.cloud import effective_sample_size
+from skpmd.engine.diagnostics import pareto_k
+from skpmd.models.logistic import logits
 from skpmd.posterior import as_generator
+
+_EVIDENCE_DRAWS = 1000  # a round of each scale that is tried
 
 
 class BayesianLogisticRegressionPMD(AveragedClassifier, BaseEstimator):
-    """Binary logistic regression with a posterior over its coefficients.
+    """Logistic regression, binary or multinomial, with a posterior over its coefficients.
 
-    Coefficients have independent normal priors. By default the posterior is found in three moves:
-    the Laplace approximation; Gaussian mirror descent from it (the mirror step in the Gaussian
-    family); and one polish step, which weighs draws from both, plain and with the skewness that the
-    posterior shows along its axes, by the posterior itself. Predictions average over the weighted
-    particles. ``proposal="prior"`` uses values of the likelihood alone, from the prior, by
-    stochastic mirror steps with rejuvenation, as in the paper's Algorithm 1.
+    By default the posterior is found in up to four moves: the Laplace approximation; Gaussian
+    mirror descent from it (the mirror step in the Gaussian family); one polish step, which weighs
+    draws from both, plain and with the skewness that the posterior shows along its axes, by the
+    posterior itself; and, where those weights fail their certificate, Hamiltonian moves of the
+    particles. Predictions average over the particles. ``proposal="prior"`` uses values of the
+    likelihood alone, from the prior, by stochastic mirror steps with rejuvenation, as in the
+    paper's Algorithm 1.
 
     Parameters
     ----------
-    prior_scale : float, default=1.0
-        Standard deviation of the normal prior on each coefficient; scikit-learn's ``C`` is its
-        square. Standardise the features.
+    prior : {"normal", "laplace", "student_t", "cauchy", "horseshoe"}, default="normal"
+        Prior on each coefficient, around zero. The mode under ``"normal"`` is scikit-learn's L2
+        penalty at ``C=prior_scale**2``, under ``"laplace"`` its L1 penalty at ``C=prior_scale``.
+        ``"horseshoe"`` shrinks many coefficients to nothing and leaves some free; its local and
+        global scales are coordinates of the posterior, found by Hamiltonian moves.
+    prior_scale : float or "evidence", default=1.0
+        Scale of the prior (the standard deviation of a normal one); of tau, the half-Cauchy global
+        scale, under the horseshoe. ``"evidence"`` takes the scale under which the data are most
+        probable, not for the horseshoe. Standardise the features.
+    prior_df : float, default=4.0
+        Degrees of freedom under ``"student_t"``.
     intercept_prior_scale : float, default=10.0
-        Standard deviation of the normal prior on the intercept.
+        Standard deviation of the normal prior on an intercept.
     fit_intercept : bool, default=True
         Whether there is an intercept.
+    class_weight : dict, "balanced" or None, default=None
+        Factors of the row weights, by label; ``"balanced"`` gives all classes the same total. The
+        posterior is then one of data that were not observed: good for decisions, not for error
+        bars.
     proposal : {"auto", "prior", "laplace", "mirror"}, default="auto"
         The density that particles are first drawn from: a mixture of ``"laplace"`` and
         ``"mirror"`` references; the prior; the Laplace approximation; the Gaussian of the mirror
@@ -73,6 +95,11 @@ class BayesianLogisticRegressionPMD(AveragedClassifier, BaseEstimator):
         Kernel width of a rejuvenation.
     polish : bool, default=True
         Weigh the particles by the posterior on all data.
+    total_samples : float or None, default=None
+        For `partial_fit`: None is a stream, in which each row counts once. A number is that of the
+        rows of a data set that may be passed over many times.
+    forgetting : float in [0, 1), default=0.0
+        For `partial_fit`: share of the past that a stream forgets with each row.
     temperature : float, default=1.0
         The posterior is proportional to prior * likelihood^(1 / temperature).
     random_state : int, RandomState instance or None, default=None
@@ -82,23 +109,32 @@ class BayesianLogisticRegressionPMD(AveragedClassifier, BaseEstimator):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (2,)
+    classes_ : ndarray of shape (n_classes,)
         Class labels.
-    coef_, coef_std_ : ndarray of shape (1, n_features)
-        Posterior means and standard deviations of the coefficients.
-    intercept_, intercept_std_ : ndarray of shape (1,)
-        Posterior mean and standard deviation of the intercept; 0 without one.
+    coef_, coef_std_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        Posterior means and standard deviations of the coefficients: of the log odds of
+        ``classes_[1]``, or one row for each of more than two classes.
+    intercept_, intercept_std_ : ndarray of shape (1,) or (n_classes,)
+        Posterior means and standard deviations of the intercepts; 0 without them.
     posterior_ : Posterior
-        Weighted particles; coordinates are the coefficients and, last, the intercept.
+        Weighted particles; coordinates are the coefficients of a row and its intercept, row by
+        row, and last the logarithms of the horseshoe's scales.
+    prior_scale_ : float
+        Scale of the prior, as given or by evidence.
     log_evidence_ : float
-        Log marginal likelihood, with ``polish=True`` and ``temperature=1`` (not set otherwise).
+        Log marginal likelihood, with ``polish=True`` and ``temperature=1`` (not set otherwise, nor
+        after moves).
     n_iter_ : int
-        Rounds of weighing, or passes of stochastic steps.
+        Rounds of weighing, or passes of stochastic steps; after `partial_fit`, steps.
     history_ : dict of ndarray
-        One entry per step or round: step size, effective sample size, rejuvenations, bandwidth.
+        One entry per step, round or call: step size, effective sample size, rejuvenations,
+        bandwidth, and what redraws so far have cost the means (``redraw_error``).
     diagnostics_ : dict
         Which path was taken and how it went: ``path``, ``ess``, ``pareto_k``, ``disagreement`` of
-        the references in standard errors and how many of them could be judged, ``warnings``.
+        the references in standard errors, ``r_hat`` of moves, the ``pilot_ess`` and
+        ``pilot_pareto_k`` of weights that were given up for them, ``mean_error``
+        (bound on the error of the means by redraws and by few particles, None after a polish step),
+        ``interrupted``, ``warnings``.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -108,7 +144,8 @@ class BayesianLogisticRegressionPMD(AveragedClassifier, BaseEstimator):
     -----
     ConvergenceWarning
         If k-hat is above 0.7 on weights that differ visibly, few particles are effective, the
-        references disagree, or the bound on splits was reached; the message says what to do.
+        references disagree, chains disagree (split R-hat above 1.05), or the bound on splits was
+        reached; the message says what to do.
 
     See Also
     --------
@@ -119,6 +156,8 @@ class BayesianLogisticRegressionPMD(AveragedClassifier, BaseEstimator):
     ----------
     Dai, B., He, N., Dai, H. and Song, L. (2016). Provable Bayesian inference via particle mirror
     descent. AISTATS. arXiv:1506.03101.
+
+    Neal, R. (2011). MCMC using Hamiltonian dynamics. In Handbook of Markov Chain Monte Carlo, CRC.
 
     Opper, M. and Archambeau, C. (2009). The variational Gaussian approximation revisited. Neural
     Computation 21, 786-792.
@@ -141,9 +180,12 @@ class BayesianLogisticRegressionPMD(AveragedClassifier, BaseEstimator):
     """
 
     _parameter_constraints: dict = {
-        "prior_scale": [Interval(Real, 0, None, closed="neither")],
+        "prior": [StrOptions(set(PRIORS))],
+        "prior_scale": [StrOptions({"evidence"}), Interval(Real, 0, None, closed="neither")],
+        "prior_df": [Interval(Real, 0, None, closed="neither")],
         "intercept_prior_scale": [Interval(Real, 0, None, closed="neither")],
         "fit_intercept": ["boolean"],
+        "class_weight": [dict, StrOptions({"balanced"}), None],
         "proposal": [StrOptions(set(PROPOSALS))],
         "moves": [StrOptions(set(MOVES))],
         **LOOP_CONSTRAINTS,  # those of parameters that are not exposed here are never looked up
@@ -152,9 +194,12 @@ class BayesianLogisticRegressionPMD(AveragedClassifier, BaseEstimator):
     def __init__(
         self,
         *,
+        prior="normal",
         prior_scale=1.0,
+        prior_df=4.0,
         intercept_prior_scale=10.0,
         fit_intercept=True,
+        class_weight=None,
         proposal="auto",
         moves="auto",
         n_particles=4000,
@@ -167,13 +212,18 @@ class BayesianLogisticRegressionPMD(AveragedClassifier, BaseEstimator):
         ess_threshold=0.5,
         bandwidth="loo",
         polish=True,
+        total_samples=None,
+        forgetting=0.0,
         temperature=1.0,
         random_state=None,
         verbose=0,
     ):
+        self.prior = prior
         self.prior_scale = prior_scale
+        self.prior_df = prior_df
         self.intercept_prior_scale = intercept_prior_scale
         self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
         self.proposal = proposal
         self.moves = moves
         self.n_particles = n_particles
@@ -186,6 +236,8 @@ class BayesianLogisticRegressionPMD(AveragedClassifier, BaseEstimator):
         self.ess_threshold = ess_threshold
         self.bandwidth = bandwidth
         self.polish = polish
+        self.total_samples = total_samples
+        self.forgetting = forgetting
         self.temperature = temperature
         self.random_state = random_state
         self.verbose = verbose
@@ -196,10 +248,10 @@ class BayesianLogisticRegressionPMD(AveragedClassifier, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features), float32 or float64
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), float32 or float64
             Features. They should be standardised, for the prior treats all alike.
         y : array-like of shape (n_samples,)
-            Two classes of any type.
+            Two classes or more, of any type.
         sample_weight : array-like of shape (n_samples,), optional
             Row weights; w is the same as w copies of the row.
 
@@ -211,101 +263,155 @@ class BayesianLogisticRegressionPMD(AveragedClassifier, BaseEstimator):
         Raises
         ------
         ValueError
-            If y does not have exactly two classes.
+            If y has one class only, or the weights leave a class without any.
         """
         options = Options.of(self)
         forget(self)
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
-        sign, classes = encode_binary(y)
-        if sample_weight is not None:
+        X, y = self._validated(X, y, reset=True)
+        codes, classes = encode(y)
+        rows = self._rows(X, codes, classes, sample_weight, all_classes=True)
+        rng = as_generator(self.random_state)
+        self._choose_scale(rows, len(classes), rng)
+        model = linear_model(self, X.shape[1], len(classes), self.prior_scale_)
+        found = find_posterior(self, model, rows, options, rng)
+        self.classes_ = classes
+        notes = {"path": found.path}
+        if found.pilot is not None:
+            log_ratio = found.pilot.cloud.log_ratio
+            notes["pilot_ess"] = effective_sample_size(log_ratio)
+            notes["pilot_pareto_k"] = pareto_k(log_ratio)
+        self._set_results(model, found.outcome, **notes)
+        self._stream = Stream(found.outcome.cloud, None, found.outcome.infos, rows.total, rng)
+        self.n_iter_ = found.n_iter
+        warn_of_doubts(self, found.remedy)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        """Take more rows into the posterior, which are then no longer needed.
+
+        The first rows to come (all `total_samples` of them, if that is given) count once each: the
+        sequential Bayes rule, with no data kept. After fit, the posterior goes on from what fit
+        left. Between rejuvenations nothing is approximated; what they lose is estimated in
+        ``history_["redraw_error"]``, and a large error is warned of. If the call fails in any way,
+        the estimator stays as it was.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), float32 or float64
+            Features, on one scale in all calls.
+        y : array-like of shape (n_samples,)
+            Labels; one class alone is fine.
+        classes : array-like of shape (n_classes,), optional
+            All classes; needed at the first call, unless there was a fit.
+        sample_weight : array-like of shape (n_samples,), optional
+            Row weights; w is the same as w copies of the row.
+
+        Returns
+        -------
+        BayesianLogisticRegressionPMD
+            The estimator.
+
+        Raises
+        ------
+        ValueError
+            If y holds other labels than ``classes``, or a parameter needs all data at once.
+        """
+        with unharmed(self):
+            options = Options.of(self)
+            first = getattr(self, "_stream", None) is None
+            if self.class_weight == "balanced" or (first and self.prior_scale == "evidence"):
+                raise ValueError(
+                    "class_weight='balanced' and prior_scale='evidence' need all data: call fit, "
+                    "or set numbers."
+                )
+            X, y = self._validated(X, y, reset=first)
+            _check_partial_fit_first_call(self, classes)
+            if first:
+                self.prior_scale_ = float(self.prior_scale)
+            rows = self._rows(X, encode_known(y, self.classes_), self.classes_, sample_weight)
+            model = linear_model(self, X.shape[1], len(self.classes_), self.prior_scale_)
+            proposal = self.proposal if model.prior.has_gaussian else "prior"
+            stream = learn(self, model, rows, options, proposal)
+            self._set_results(model, stream.outcome(), stream=True, path=f"stream from {proposal}")
+            self.n_iter_ = len(stream.infos)
+            warn_of_doubts(self, "raise n_particles, or give the rows in larger parts")
+        return self
+
+    def _validated(self, X, y, reset):
+        return validate_data(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=reset
+        )
+
+    def _rows(self, X, codes, classes, sample_weight, all_classes=False):
+        """Data with targets and weights as the model wants them."""
+        if sample_weight is not None or self.class_weight is not None:
             sample_weight = _check_sample_weight(
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
             )
-            check_both_weighted(sign, sample_weight)
-        rows = Rows(X, sign, sample_weight, self.batch_size)
-        scale = np.full(X.shape[1] + self.fit_intercept, float(self.prior_scale))
-        if self.fit_intercept:
-            scale[-1] = self.intercept_prior_scale
-        model = LogisticModel(NormalPrior(scale), self.fit_intercept)
-        rng = as_generator(self.random_state)
-        names = list(_check_feature_names_in(self)) + ["intercept"] * self.fit_intercept
-        if self.proposal == "prior" or not self.polish:
-            remedy = self._fit_steps(model, rows, options, names, rng)
-        else:
-            remedy = self._fit_references(model, rows, names, rng)
-        self.classes_ = classes
-        self._set_coefficients()
-        warn_of_doubts(self, remedy)
-        return self
+            if all_classes:
+                check_all_weighted(codes, sample_weight, classes)
+        if self.class_weight is not None:
+            factor = class_weights(self.class_weight, codes, classes, sample_weight)
+            sample_weight = sample_weight * factor
+        targets = 2.0 * codes - 1.0 if len(classes) == 2 else codes
+        return Rows(X, targets, sample_weight, self.batch_size)
 
-    def _fit_steps(self, model, rows, options, names, rng):
-        """Stochastic mirror steps, from the prior or from the mixture of references."""
-        if self.proposal == "prior":
-            start = draw_prior(model, self.n_particles, rng)
-        else:
-            start = draw_references(model, *self._references(model, rows), self.n_particles, rng)
-        outcome = run(model, rows, start, options, rng)
-        set_results(self, outcome, names=names, path=f"mirror steps from {self.proposal}")
-        self.n_iter_ = self.max_iter
-        return "raise n_particles or max_iter, lower step_size, or widen the prior"
-
-    def _fit_references(self, model, rows, names, rng):
-        """The polish step on draws from the references; where it fails, moves from there."""
-        task = (
-            model,
+    def _choose_scale(self, rows, n_classes, rng):
+        """Set ``prior_scale_``."""
+        self.prior_scale_ = self.prior_scale
+        if self.prior_scale != "evidence":
+            return
+        if self.prior == "horseshoe":
+            raise ValueError(
+                "prior_scale='evidence' is not for prior='horseshoe', which learns its scales "
+                "itself: set a number."
+            )
+        n_features = rows.data.X.shape[1]
+        choice = scale_by_evidence(
+            lambda scale: linear_model(self, n_features, n_classes, scale),
             rows.whole(),
-            *self._references(model, rows),
-            self.n_particles,
-            1.0 / self.temperature,
+            _EVIDENCE_DRAWS,
             rng,
         )
-        infos, pilot = [], {}
-        if self.moves != "always":
-            infos = self._weigh(task, names)
-            if self.moves == "never" or not self.diagnostics_["warnings"]:
-                return "set moves='auto', raise n_particles, or lower prior_scale"
-            pilot = {f"pilot_{name}": self.diagnostics_[name] for name in ("ess", "pareto_k")}
-        outcome = move_from_references(*task)
-        outcome = outcome._replace(infos=infos + outcome.infos)
-        set_results(
-            self, outcome, names=names, path=f"moves from references: {self.proposal}", **pilot
-        )
-        self.n_iter_ = len(outcome.infos)
-        return "raise n_particles, lower prior_scale, or leave out features that few rows have"
+        self.prior_scale_ = choice.scale
+        if choice.doubt:
+            message = f"{type(self).__name__}: {choice.doubt}. Set prior_scale to a number."
+            warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
-    def _weigh(self, task, names):
-        """Weigh draws from the mixture of references; returns the record of the rounds."""
-        outcome, pair, disagreement, judged = weigh_references(*task)
+    def _set_results(self, model, outcome, **notes):
+        """Posterior and diagnostics in the coordinates of a user, and moments of coefficients."""
+        features, p = _check_feature_names_in(self), self.n_features_in_
         set_results(
             self,
             outcome,
-            names=names,
-            group=pair,
-            disagreement=disagreement,
-            references_judged=judged,
-            path=f"references: {self.proposal}",
+            names=coordinate_names(model, features, self.classes_),
+            particles=model.prior.reported(outcome.cloud.theta),
+            **notes,
         )
-        self.n_iter_ = len(outcome.infos)
-        return outcome.infos
-
-    def _references(self, model, rows):
-        d = len(model.prior.scale)
-        return references(model, rows.whole(), self.proposal, d, 1.0 / self.temperature)
-
-    def _set_coefficients(self):
-        mean, std = self.posterior_.mean(), self.posterior_.std()
-        p = self.n_features_in_
-        self.coef_, self.coef_std_ = mean[None, :p], std[None, :p]
-        self.intercept_ = mean[p:] if self.fit_intercept else np.zeros(1)
-        self.intercept_std_ = std[p:] if self.fit_intercept else np.zeros(1)
+        n_rows = 1 if len(self.classes_) == 2 else len(self.classes_)
+        D = n_rows * (p + self.fit_intercept)
+        mean, std = (
+            moment[:D].reshape(n_rows, -1)
+            for moment in (self.posterior_.mean(), self.posterior_.std())
+        )
+        self.coef_, self.coef_std_ = mean[:, :p], std[:, :p]
+        self.intercept_ = mean[:, p] if self.fit_intercept else np.zeros(n_rows)
+        self.intercept_std_ = std[:, p] if self.fit_intercept else np.zeros(n_rows)
 
     def _class_log_proba(self, X):
-        table = logits(self.posterior_.particles, X, self.fit_intercept)
-        table = table.astype(np.float64, copy=False)
-        return np.stack([log_expit(-table), log_expit(table)])
+        width = self.n_features_in_ + self.fit_intercept
+        n_rows = 1 if len(self.classes_) == 2 else len(self.classes_)
+        m = len(self.posterior_.particles)
+        theta = self.posterior_.particles[:, : n_rows * width].reshape(-1, width)
+        table = logits(theta, X, self.fit_intercept).astype(np.float64, copy=False)
+        if n_rows == 1:
+            return np.stack([log_expit(-table), log_expit(table)])
+        table = table.reshape(m, n_rows, -1).transpose(1, 0, 2)
+        return table - logsumexp(table, axis=0)
 
     def __sklearn_tags__(self):
-        """Tags: binary only for now."""
+        """Tags: sparse input is fine."""
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
+        tags.input_tags.sparse = True
         return tags

@@ -170,6 +170,27 @@ DEFECTS = [
         "polish(cloud, model, rows.whole(), 1.0, settings, rng, m)",
         "test_custom.py",
     ),
+    Defect(
+        "a failed call of partial_fit is not undone",
+        "_partial.py",
+        "        vars(estimator).update(before)\n",
+        "        pass\n",
+        "test_partial_fit.py",
+    ),
+    Defect(
+        "a redraw of a stream starts from the prior",
+        "_partial.py",
+        "sequel = model if track is None else Sequel(model, track.gaussian, a)",
+        "sequel = model",
+        "test_partial_fit.py",
+    ),
+    Defect(
+        "a step forgets nothing of what redraws have lost",
+        "engine/loss.py",
+        "return lost * (1.0 - a) ** 2",
+        "return lost",
+        "test_partial_fit.py",
+    ),
 ]
 
 

@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+NOTHING = np.zeros((1, 3))  # lost so far, for any number of coordinates
+
 
 class Cloud(NamedTuple):
     """Particles of one density q, held by importance ratios to the density they came from.
@@ -26,6 +28,8 @@ class Cloud(NamedTuple):
         Log prior density at each particle, evaluated once per position.
     block : ndarray of shape (m, k)
         Natural parameters of q(zeta | xi), one row per particle; k = 0 for a plain model.
+    lost : ndarray of shape (d, 3) or (1, 3)
+        What redraws have cost; see `skpmd.engine.loss`.
     """
 
     theta: np.ndarray
@@ -33,6 +37,7 @@ class Cloud(NamedTuple):
     log_pi: np.ndarray
     log_prior: np.ndarray
     block: np.ndarray
+    lost: np.ndarray = NOTHING
 
 
 def draw_prior(model, n_particles, rng):

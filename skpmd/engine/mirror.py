@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skpmd.engine import loss
 from skpmd.engine.cloud import effective_sample_size, weights
 from skpmd.engine.rejuvenation import WIDE_SHARE, rejuvenate
 
@@ -54,6 +55,9 @@ class StepInfo(NamedTuple):
         Effective sample size after the step.
     n_particles : int
         Size of the cloud after the step.
+    redraw_error : float
+        Bound on the error that redraws so far have left in the means, in standard deviations of q
+        (`skpmd.engine.loss`).
     """
 
     a: float
@@ -65,6 +69,7 @@ class StepInfo(NamedTuple):
     bandwidth: float
     ess: float
     n_particles: int
+    redraw_error: float = 0.0
 
 
 def step(cloud, model, batches, a, b, settings, rng, n_particles=None, redraw_first=False):
@@ -112,16 +117,16 @@ def step(cloud, model, batches, a, b, settings, rng, n_particles=None, redraw_fi
             fraction, bound_hit = 1.0, True
         first = fraction if first is None else first
         log_ratio, block = path(fraction)
-        cloud = cloud._replace(log_ratio=log_ratio, block=block)
+        lost = loss.fade(cloud.lost, fraction * a)
+        cloud = cloud._replace(log_ratio=log_ratio, block=block, lost=lost)
         if fraction == 1.0:
             break
         a, b = remainder(a, b, fraction)
         splits += 1
         redraw, wide = True, WIDE_SHARE
     ess = effective_sample_size(cloud.log_ratio)
-    info = StepInfo(
-        *asked, first, splits, bound_hit, rejuvenations, bandwidth, ess, len(cloud.theta)
-    )
+    error, m = loss.of_cloud(cloud)[0], len(cloud.theta)
+    info = StepInfo(*asked, first, splits, bound_hit, rejuvenations, bandwidth, ess, m, error)
     return cloud, info
 
 
@@ -157,7 +162,9 @@ def _path(cloud, model, batches, a, b):
     """
     inside = cloud.log_prior > -np.inf
     likelihood = _where(inside, lambda theta: log_likelihood(model, theta, batches), cloud.theta)
-    drift = a * (cloud.log_prior - cloud.log_pi) + b * likelihood
+    drift = b * likelihood
+    if a:  # a stream does not ask what pi is, nor what the prior is off its support
+        drift = drift + a * (cloud.log_prior - cloud.log_pi)
     if np.isnan(drift).any() or (drift == np.inf).any():
         raise FloatingPointError(
             "log_likelihood or log_prior returned nan or +inf for some particles; "

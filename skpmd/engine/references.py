@@ -68,12 +68,15 @@ class Weighing(NamedTuple):
         Index of the reference that each draw came from.
     rounds : list of float
         Effective sample size after each round.
+    interrupted : bool
+        Whether Ctrl-C ended it; the rounds before are whole.
     """
 
     cloud: Cloud
     pair: np.ndarray
     source: np.ndarray
     rounds: list
+    interrupted: bool
 
 
 def draw(reference, n, rng):
@@ -152,33 +155,37 @@ def weigh(references, shares, log_prior, log_likelihood, n, max_rounds, target, 
         The weighted cloud and how it came about.
     """
     shares = np.asarray(shares, dtype=float)
-    theta, prior, likelihood, source = [], [], [], []
-    counts = np.zeros(len(references))
-    rounds = []
+    drawn, counts = [], np.zeros(len(references))
+    rounds, cloud, interrupted = [], None, False
     while True:
-        take = _even_counts(shares, n)
-        new = _draw_each(references, take, rng)
-        theta.append(new)
-        source.append(np.repeat(np.arange(len(references)), take))
-        prior.append(log_prior(new))
-        likelihood.append(log_likelihood(new))
-        counts += take
-        cloud, table = _weighted_cloud(theta, prior, likelihood, references, counts)
+        try:
+            take = _even_counts(shares, n)
+            theta = _draw_each(references, take, rng)
+            source = np.repeat(np.arange(len(references)), take)
+            ahead = [*drawn, (theta, log_prior(theta), log_likelihood(theta), source)]
+            weighed = _weighted_cloud(ahead, references, counts + take)
+        except KeyboardInterrupt:
+            if cloud is None:
+                raise
+            interrupted = True
+            break
+        drawn, counts, (cloud, table) = ahead, counts + take, weighed
         rounds.append(effective_sample_size(cloud.log_ratio))
         hopeless = len(rounds) > 1 and rounds[-1] < _HOPELESS * len(cloud.theta)
         if rounds[-1] >= target or len(rounds) == max_rounds or hopeless:
-            pair = np.arange(len(cloud.theta)) // 2
-            return Weighing(cloud, pair, np.concatenate(source), rounds)
+            break
         shares = _adapt(cloud, table, counts)
+    pair = np.arange(len(cloud.theta)) // 2
+    return Weighing(cloud, pair, np.concatenate([part[3] for part in drawn]), rounds, interrupted)
 
 
-def _weighted_cloud(theta, prior, likelihood, references, counts):
+def _weighted_cloud(drawn, references, counts):
     """All draws so far weighted by the mixture of all rounds, and log densities (m, K)."""
-    theta, prior = np.concatenate(theta), np.concatenate(prior)
+    theta, prior, likelihood, _ = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
     table = _log_densities(references, theta)
     log_pi = _log_mixture(table, counts)
-    log_ratio = prior + np.concatenate(likelihood) - log_pi
-    return Cloud(theta, log_ratio, log_pi, prior, np.empty((len(theta), 0))), table
+    cloud = Cloud(theta, prior + likelihood - log_pi, log_pi, prior, np.empty((len(theta), 0)))
+    return cloud, table
 
 
 def _log_densities(references, theta):

@@ -22,6 +22,9 @@ Everything else is optional and used where it is offered:
 * the closed-form block: parameters zeta whose conditional given theta stays in an exponential
   family are integrated out, and each particle keeps the natural parameters of q(zeta | theta)
   (section 3.1 and appendix F of the paper). Override the five block methods together;
+* ``log_joint_gradient(theta, batches, b=1.0)`` returns the log joint density of each particle with
+  the likelihood to the power b, shape (m,), and its gradient, shape (m, d): `skpmd.engine.moves`
+  then moves particles along it where weights fail;
 * ``gaussian_target`` lets `skpmd.engine.gaussian` place a Gaussian before any particle is drawn,
   and ``skew_axes`` lets `skpmd.engine.skew` lean it; `skpmd.models.logistic` shows both.
 """
@@ -37,7 +40,7 @@ class Batch(NamedTuple):
     Attributes
     ----------
     X : ndarray of shape (n, p)
-        Features, C order.
+        Features, C order; a CSR matrix where a model says that it takes one.
     y : ndarray of shape (n,) or (n, t), or None
         Targets.
     weight : ndarray of shape (n,), float64
@@ -50,7 +53,15 @@ class Batch(NamedTuple):
 
 
 class Model:
-    """Base of all models; see the module's text for a whole example."""
+    """Base of all models; see the module's text for a whole example.
+
+    Attributes
+    ----------
+    tail_df : float
+        Degrees of freedom of the prior's heaviest tail, inf where all fall faster than any power.
+    """
+
+    tail_df = np.inf
 
     def sample_prior(self, rng, m):
         """Draw m particles from the prior with a `numpy.random.Generator`; shape (m, d)."""

@@ -42,6 +42,9 @@ class HorseshoePrior:
     parametrization of hierarchical models. Statistical Science 22, 59-73.
     """
 
+    has_gaussian = False
+    tail_df = 1.0
+
     def __init__(self, scale, plain, global_scale, centre=None, spread=None):
         self.scale = scale
         self.plain, self.global_scale = plain, global_scale
@@ -86,6 +89,10 @@ class HorseshoePrior:
         theta[:, self.shrunk] /= g
         return theta
 
+    def sample_near(self, rng, m):
+        """Draw m points of the very coordinates, e_j normal, shape (m, D + p + 1)."""
+        return HorseshoePrior(np.ones(len(self.scale)), self.plain, 1.0).sample(rng, m)
+
     def log_density(self, theta):
         """Log density, normalised, in the coordinates theta, shape (m,)."""
         _, _, g, z = self._parts(theta)
@@ -128,6 +135,12 @@ class HorseshoePrior:
         by_log_width = (1.0 - kappa) * (2.0 * kappa * self._centre + width * g * e)
         out[:, D:-1] = by_log_width * gradient[:, self.shrunk]
         out[:, -1] = out[:, D:-1].sum(axis=1)
+        return out
+
+    def uninformed(self, theta):
+        """The same points in the coordinates of a prior without ``centre`` and ``spread``."""
+        out = theta.copy()
+        out[:, self.shrunk] = self._parts(theta)[3]
         return out
 
     def reported(self, theta):

@@ -4,6 +4,7 @@ import numpy as np
 from numba import njit
 
 from skpmd.models.base import Model
+from skpmd.models.linear import designs, logits, most_skewed, slopes_gradient
 
 _LANES = 128  # rows handled side by side in the kernel: their vectors stay in the first cache
 _TABLE = 1 << 18  # logits held at once: a table that stays in the second-level cache
@@ -33,8 +34,12 @@ class LogisticModel(Model):
     """
 
     def __init__(self, prior, fit_intercept):
-        self.prior = prior
+        self.prior, self.tail_df = prior, prior.tail_df
         self.fit_intercept = fit_intercept
+
+    def with_prior(self, prior):
+        """The same likelihood under another prior."""
+        return LogisticModel(prior, self.fit_intercept)
 
     def sample_prior(self, rng, m):
         """Draw from the prior; see `Model`."""
@@ -56,7 +61,7 @@ class LogisticModel(Model):
         total, gradient = np.zeros(len(theta)), np.zeros((len(theta), len(self.prior.scale)))
         for X, y, weight, table in self._tables(theta, batches):
             add_log_sigmoid(table, y, weight, total, True)
-            gradient[:, : X.shape[1]] += table @ X
+            gradient[:, : X.shape[1]] += slopes_gradient(table, X)
             if self.fit_intercept:
                 gradient[:, -1] += table.sum(axis=1)
         values = self.prior.log_density(theta) + b * total
@@ -67,7 +72,7 @@ class LogisticModel(Model):
         coefficients = self.prior.coefficients(theta)
         step = max(_LANES, _TABLE // len(theta) // _LANES * _LANES)
         for X, y, weight in batches:
-            for start in range(0, len(X), step):
+            for start in range(0, len(weight), step):
                 rows = slice(start, start + step)
                 table = logits(coefficients, X[rows], self.fit_intercept)
                 yield X[rows], y[rows], weight[rows], table
@@ -135,46 +140,12 @@ class LogisticModel(Model):
             keep = np.argsort(-size, kind="stable")[:max_rows]
             rows, third = rows[keep], third[keep]
         third = third[:, None]
-        rotation = _most_skewed(rows, third, max_iter)
+        rotation = most_skewed(rows, third, max_iter)
         return rotation, (third * (rows @ rotation) ** 3).sum(axis=0)
 
     def _designs(self, batches):
         """Rows with their column of ones, in float64 and in pieces that fit the cache."""
-        for batch in batches:
-            step = max(1, _TABLE // (batch.X.shape[1] + 1))
-            for start in range(0, len(batch.X), step):
-                part = slice(start, start + step)
-                X = batch.X[part].astype(np.float64, copy=False)
-                if self.fit_intercept:
-                    X = np.column_stack([X, np.ones(len(X))])
-                yield X, batch.y[part], batch.weight[part]
-
-
-def logits(theta, X, fit_intercept):
-    """Each row times each particle, shape (m, n), in the dtype of X; an intercept comes last."""
-    theta = theta.astype(X.dtype, copy=False)
-    if not fit_intercept:
-        return theta @ X.T
-    table = theta[:, :-1] @ X.T
-    table += theta[:, -1:]
-    return table
-
-
-def _most_skewed(rows, third, max_iter):
-    """Rotation that maximises the sum of squared diagonal entries of sum_n third_n x_n x_n x_n."""
-    rotation, last = np.eye(rows.shape[1]), 0.0
-    for _ in range(max_iter):
-        contracted = rows.T @ (third * (rows @ rotation) ** 2)
-        skewness = (rotation * contracted).sum(axis=0)
-        if skewness @ skewness <= 1.001 * last:
-            break
-        last = skewness @ skewness
-        # The shift keeps axes without skewness where they are: their polar factor would
-        # otherwise be decided by rounding.
-        shift = 0.1 * np.max(skewness**2)
-        left, _, right = np.linalg.svd(contracted * skewness + shift * rotation)
-        rotation = left @ right
-    return rotation
+        return designs(batches, self.fit_intercept, _TABLE)
 
 
 def _rule(spread):

@@ -27,6 +27,7 @@ class Prior:
         Degrees of freedom of the heaviest tail; inf where all fall faster than any power.
     """
 
+    has_gaussian = True  # `expected` is offered
     tail_df = np.inf
 
     def __init__(self, scale):

@@ -8,7 +8,7 @@ from scipy.special import ndtri
 from scipy.stats.qmc import Sobol
 
 from skpmd.models.base import Model
-from skpmd.models.logistic import _most_skewed, logits
+from skpmd.models.linear import designs, logits, most_skewed, slopes_gradient
 
 _LANES = 128  # rows handled side by side in the kernel: their vectors stay in the first cache
 _TABLE = 1 << 17  # numbers held at once: a table that stays in the second-level cache
@@ -35,9 +35,13 @@ class SoftmaxModel(Model):
     """
 
     def __init__(self, prior, fit_intercept, n_classes):
-        self.prior = prior
+        self.prior, self.tail_df = prior, prior.tail_df
         self.fit_intercept = fit_intercept
         self.n_classes = n_classes
+
+    def with_prior(self, prior):
+        """The same likelihood under another prior."""
+        return SoftmaxModel(prior, self.fit_intercept, self.n_classes)
 
     def sample_prior(self, rng, m):
         """Draw from the prior; see `Model`."""
@@ -68,7 +72,7 @@ class SoftmaxModel(Model):
                 add_log_softmax(table, *_targets(batch, rows), total[some], True)
                 table = table.reshape(-1, table.shape[2])
                 part = gradient[some].reshape(len(table), -1)
-                part[:, : batch.X.shape[1]] += table @ batch.X[rows]
+                part[:, : batch.X.shape[1]] += slopes_gradient(table, batch.X[rows])
                 if self.fit_intercept:
                     part[:, -1] += table.sum(axis=1, dtype=np.float64)
         gradient = self.prior.gradient(theta) + b * self.prior.pull_back(theta, gradient)
@@ -128,7 +132,7 @@ class SoftmaxModel(Model):
             keep = np.argsort(-size, kind="stable")[:max_rows]
             rows, third = rows[keep], third[keep]
         third = third[:, None]
-        rotation = _most_skewed(rows, third, max_iter)
+        rotation = most_skewed(rows, third, max_iter)
         return rotation, (third * (rows @ rotation) ** 3).sum(axis=0)
 
     def _tables(self, coefficients, batch):
@@ -136,7 +140,7 @@ class SoftmaxModel(Model):
         m, K = len(coefficients), self.n_classes
         few = min(m, max(1, _TABLE // (K * _ROWS)))
         step = max(_LANES, _TABLE // (K * few) // _LANES * _LANES)
-        for start in range(0, len(batch.X), step):
+        for start in range(0, len(batch.y), step):
             rows = slice(start, start + step)
             for first in range(0, m, few):
                 some = slice(first, first + few)
@@ -146,14 +150,12 @@ class SoftmaxModel(Model):
 
     def _designs(self, batches):
         """Rows with their column of ones, in float64 and in pieces that fit the cache."""
-        for batch in batches:
-            step = max(1, _TABLE // (batch.X.shape[1] + self.n_classes**2))
-            for start in range(0, len(batch.X), step):
+        K = self.n_classes
+        for X, y, weight in designs(batches, self.fit_intercept, _TABLE):
+            step = max(1, _TABLE // K**2)  # a table of covariances has K^2 numbers for a row
+            for start in range(0, len(y), step):
                 part = slice(start, start + step)
-                X = batch.X[part].astype(np.float64, copy=False)
-                if self.fit_intercept:
-                    X = np.column_stack([X, np.ones(len(X))])
-                yield X, batch.y[part], batch.weight[part]
+                yield X[part], y[part], weight[part]
 
 
 def _targets(batch, rows):

@@ -1,0 +1,110 @@
+"""The ways from a model and all its data to a posterior: steps, weights, moves."""
+
+from typing import NamedTuple
+
+from skpmd._base import Outcome, run
+from skpmd._moves import move_from_references, move_hierarchical
+from skpmd._proposals import draw_references, references, weigh_references
+from skpmd._results import doubts
+from skpmd.engine.cloud import draw_prior
+
+_FOR_STEPS = "raise n_particles or max_iter, lower step_size, or widen the prior"
+_FOR_WEIGHTS = "set moves='auto', raise n_particles, or lower prior_scale"
+_FOR_MOVES = "raise n_particles, lower prior_scale, or leave out features that few rows have"
+
+
+class Found(NamedTuple):
+    """A posterior, and how it was come by.
+
+    Attributes
+    ----------
+    outcome : Outcome
+        Cloud and certificate.
+    n_iter : int
+        Passes of steps, rounds of weighing, one for moves.
+    path : str
+        The way taken.
+    remedy : str
+        What to do if the outcome is in doubt.
+    pilot : Outcome or None
+        Weights that were given up for moves.
+    """
+
+    outcome: Outcome
+    n_iter: int
+    path: str
+    remedy: str
+    pilot: Outcome | None = None
+
+
+def find_posterior(estimator, model, rows, options, rng):
+    """The posterior by the way that the estimator's parameters and its model ask for.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Has ``proposal``, ``polish``, ``moves``, ``n_particles``, ``max_iter``, ``temperature``.
+    model : Model
+        Has a ``prior``; offers ``log_joint_gradient`` and, if its prior allows, a
+        ``gaussian_target``.
+    rows : Rows
+        All data.
+    options : Options
+        Parameters of the loop.
+    rng : numpy.random.Generator
+        Source of all randomness.
+
+    Returns
+    -------
+    Found
+        Outcome and path.
+    """
+    proposal, power = estimator.proposal, 1.0 / estimator.temperature
+    hierarchical = not model.prior.has_gaussian
+    by_steps = proposal == "prior" or not estimator.polish
+    if by_steps or (hierarchical and estimator.moves == "never"):
+        from_prior = proposal == "prior" or hierarchical
+        return _by_steps(estimator, model, rows, options, power, rng, from_prior)
+    if hierarchical:
+        n, batches = estimator.n_particles, rows.whole()
+        outcome = move_hierarchical(model, batches, n, power, rng)
+        return Found(outcome, 1, "moves from a normal prior's posterior", _FOR_MOVES)
+    return _by_weights_or_moves(estimator, model, rows.whole(), power, rng)
+
+
+def _by_steps(estimator, model, rows, options, power, rng, from_prior):
+    """Stochastic mirror steps, from the prior or from the mixture of references."""
+    if from_prior:
+        start = draw_prior(model, estimator.n_particles, rng)
+    else:
+        mixture = _mixture(estimator, model, rows.whole(), power)
+        start = draw_references(model, *mixture, estimator.n_particles, rng)
+    outcome = run(model, rows, start, options, rng)
+    path = f"mirror steps from {'prior' if from_prior else estimator.proposal}"
+    return Found(outcome, estimator.max_iter, path, _FOR_STEPS)
+
+
+def _by_weights_or_moves(estimator, model, batches, power, rng):
+    """The polish step on draws from the mixture of references; where it fails, moves from there."""
+    mixture = _mixture(estimator, model, batches, power)
+    task = (model, batches, *mixture, estimator.n_particles, power, rng)
+    pilot = None
+    if estimator.moves != "always":
+        pilot = weigh_references(*task)
+        path = f"references: {estimator.proposal}"
+        found = Found(pilot, len(pilot.infos), path, _FOR_WEIGHTS)
+        if estimator.moves == "never" or pilot.interrupted or not doubts(pilot):
+            return found
+    try:
+        outcome = move_from_references(*task)
+    except KeyboardInterrupt:
+        if pilot is None:
+            raise
+        return found._replace(outcome=pilot._replace(interrupted=True))
+    infos = outcome.infos if pilot is None else pilot.infos + outcome.infos
+    path = f"moves from references: {estimator.proposal}"
+    return Found(outcome._replace(infos=infos), len(infos), path, _FOR_MOVES, pilot)
+
+
+def _mixture(estimator, model, batches, power):
+    return references(model, batches, estimator.proposal, len(model.prior.scale), power)
