@@ -7,17 +7,21 @@ from skpmd.engine.cloud import Cloud
 from skpmd.engine.gaussian import descend, laplace
 from skpmd.engine.mirror import StepInfo
 from skpmd.engine.moves import N_CHAINS, hamiltonian
-from skpmd.engine.references import draw_mixture
+from skpmd.engine.references import draw
 from skpmd.models.priors import NormalPrior
 
 MOVES = ("auto", "always", "never")
 _ENOUGH = 0.25  # effective draws of the worst coordinate, as a share of n_particles
+_START_DF = 10.0
 _NARROW = 0.3  # of the first scales of a hierarchical prior: far out, chains take long to come in
 _LEAST_KNOWN = 1e-6  # least precision that the data give, as a share of the pilot prior's
 
 
-def move_from_references(model, batches, components, shares, n_particles, power, rng):
-    """Chains from draws of a mixture of references, as an unweighted cloud.
+def move_from_references(model, batches, components, n_particles, power, rng):
+    """Chains from around the plain reference of a mixture, as an unweighted cloud.
+
+    They start from Student draws: wide enough for R-hat, and none so far out that it never comes
+    in, as draws of a Cauchy reference may be.
 
     Parameters
     ----------
@@ -25,8 +29,8 @@ def move_from_references(model, batches, components, shares, n_particles, power,
         Offers ``log_joint_gradient``.
     batches : list of Batch
         All data.
-    components, shares : list of Reference, ndarray
-        The mixture.
+    components : list of Reference
+        Of the mixture.
     n_particles : int
         Draws to return, at the least.
     power : float
@@ -39,8 +43,8 @@ def move_from_references(model, batches, components, shares, n_particles, power,
     Outcome
         With ``chains``.
     """
-    start, _ = draw_mixture(components, shares, N_CHAINS, rng)
     plain = next(reference for reference in components if not reference.axes.size)
+    start = draw(plain._replace(df=_START_DF), N_CHAINS, rng)
     return _move(model, batches, start, plain.mean, plain.factor, n_particles, power, rng)
 
 

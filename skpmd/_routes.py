@@ -86,17 +86,17 @@ def _by_steps(estimator, model, rows, options, power, rng, from_prior):
 
 def _by_weights_or_moves(estimator, model, batches, power, rng):
     """The polish step on draws from the mixture of references; where it fails, moves from there."""
-    mixture = _mixture(estimator, model, batches, power)
-    task = (model, batches, *mixture, estimator.n_particles, power, rng)
+    components, shares = _mixture(estimator, model, batches, power)
+    n = estimator.n_particles
     pilot = None
     if estimator.moves != "always":
-        pilot = weigh_references(*task)
+        pilot = weigh_references(model, batches, components, shares, n, power, rng)
         path = f"references: {estimator.proposal}"
         found = Found(pilot, len(pilot.infos), path, _FOR_WEIGHTS)
         if estimator.moves == "never" or pilot.interrupted or not doubts(pilot):
             return found
     try:
-        outcome = move_from_references(*task)
+        outcome = move_from_references(model, batches, components, n, power, rng)
     except KeyboardInterrupt:
         if pilot is None:
             raise

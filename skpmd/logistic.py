@@ -28,7 +28,7 @@ from skpmd._routes import find_posterior
 from skpmd._streams import Rows
 from skpmd.engine.cloud import effective_sample_size
 from skpmd.engine.diagnostics import pareto_k
-from skpmd.models.logistic import logits
+from skpmd.models.linear import logits
 from skpmd.posterior import as_generator
 
 _EVIDENCE_DRAWS = 1000  # a round of each scale that is tried

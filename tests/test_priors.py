@@ -250,7 +250,9 @@ def test_plain_coefficients_of_the_horseshoe_may_stand_anywhere():
     moved, prior = theta[:, order], make_horseshoe()
     np.testing.assert_allclose(other.log_density(moved), prior.log_density(theta))
     np.testing.assert_array_equal(other.gradient(moved), prior.gradient(theta)[:, order])
-    np.testing.assert_array_equal(other.coefficients(moved), prior.coefficients(theta)[:, order[:4]])
+    np.testing.assert_array_equal(
+        other.coefficients(moved), prior.coefficients(theta)[:, order[:4]]
+    )
     slopes = particles(d=4)
     np.testing.assert_allclose(
         other.pull_back(moved, slopes[:, order[:4]]), prior.pull_back(theta, slopes)[:, order]
