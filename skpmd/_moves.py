@@ -3,10 +3,11 @@
 import numpy as np
 
 from skpmd._base import Outcome
+from skpmd._progress import progress
 from skpmd.engine.cloud import Cloud
 from skpmd.engine.gaussian import descend, laplace
 from skpmd.engine.mirror import StepInfo
-from skpmd.engine.moves import N_CHAINS, hamiltonian
+from skpmd.engine.moves import MAX_TOTAL, N_CHAINS, hamiltonian
 from skpmd.engine.references import draw
 from skpmd.models.priors import NormalPrior
 
@@ -17,7 +18,7 @@ _NARROW = 0.3  # of the first scales of a hierarchical prior: far out, chains ta
 _LEAST_KNOWN = 1e-6  # least precision that the data give, as a share of the pilot prior's
 
 
-def move_from_references(model, batches, components, n_particles, power, rng):
+def move_from_references(model, batches, components, n_particles, power, rng, verbose):
     """Chains from around the plain reference of a mixture, as an unweighted cloud.
 
     They start from Student draws: wide enough for R-hat, and none so far out that it never comes
@@ -37,6 +38,8 @@ def move_from_references(model, batches, components, n_particles, power, rng):
         Power of the likelihood.
     rng : numpy.random.Generator
         Source of all randomness.
+    verbose : int
+        Whether to show progress.
 
     Returns
     -------
@@ -45,10 +48,10 @@ def move_from_references(model, batches, components, n_particles, power, rng):
     """
     plain = next(reference for reference in components if not reference.axes.size)
     start = draw(plain._replace(df=_START_DF), N_CHAINS, rng)
-    return _move(model, batches, start, plain.mean, plain.factor, n_particles, power, rng)
+    return _move(model, batches, start, plain.mean, plain.factor, n_particles, power, rng, verbose)
 
 
-def move_hierarchical(model, batches, n_particles, power, rng):
+def move_hierarchical(model, batches, n_particles, power, rng, verbose):
     """Chains under a prior with scales among its coordinates, which has no Gaussian reference.
 
     The Gaussian mirror descent under a normal prior of the same scale says what the data know of
@@ -74,25 +77,27 @@ def move_hierarchical(model, batches, n_particles, power, rng):
     plain = np.flatnonzero(prior.plain)
     mean[plain], chol[plain, plain] = gaussian.mean[plain], precision[plain] ** -0.5
     start[:, plain] = mean[plain] + chol[plain, plain] * start[:, plain]
-    outcome = _move(moved, batches, start, mean, chol, n_particles, power, rng)
+    outcome = _move(moved, batches, start, mean, chol, n_particles, power, rng, verbose)
     return outcome._replace(
         cloud=outcome.cloud._replace(theta=informed.uninformed(outcome.cloud.theta))
     )
 
 
-def _move(model, batches, start, mean, chol, n_particles, power, rng):
-    chains = hamiltonian(
-        lambda theta: model.log_joint_gradient(theta, batches, power),
-        start,
-        mean,
-        chol,
-        rng,
-        target_ess=_ENOUGH * n_particles,
-    )
+def _move(model, batches, start, mean, chol, n_particles, power, rng, verbose):
+    with progress(MAX_TOTAL, verbose, "moves (at most)") as bar:
+        chains = hamiltonian(
+            lambda theta: model.log_joint_gradient(theta, batches, power),
+            start,
+            mean,
+            chol,
+            rng,
+            target_ess=_ENOUGH * n_particles,
+            report=bar.update,
+        )
     # Successive draws say much the same: evenly spaced ones are as good, and cheaper to predict by.
     every = max(1, chains.draws.shape[0] * chains.draws.shape[1] // n_particles)
     theta = chains.draws[:, ::-1][:, ::every].reshape(-1, chains.draws.shape[2])
     m = len(theta)
     cloud = Cloud(theta, np.zeros(m), np.full(m, np.nan), model.log_prior(theta), np.empty((m, 0)))
     info = StepInfo(1.0, power, 1.0, 0, False, 0, np.nan, chains.ess, m)
-    return Outcome(cloud, [info], polished=True, chains=chains)
+    return Outcome(cloud, [info], True, chains.interrupted, chains)
