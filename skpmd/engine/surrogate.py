@@ -1,8 +1,8 @@
 """A polynomial in the place of log q: what a redraw keeps of a cloud beyond its two moments.
 
 Until a redraw, log q = r + log pi is known without error at every particle. A density estimate
-throws these values away and looks at where the particles lie; least squares on the values loses only
-what a cubic cannot follow.
+throws these values away and looks at where the particles lie; least squares on the values loses
+only what a cubic cannot follow.
 """
 
 from typing import NamedTuple
