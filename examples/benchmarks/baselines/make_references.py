@@ -17,7 +17,8 @@ CATALOGUE = (
     *((name, "normal", 30_000) for name in (*datasets.KEEL, "mnist86")),
     *(("keel_pima", prior, 30_000) for prior in ("laplace", "student_t", "cauchy")),
     *(("keel_wdbc", prior, 10_000) for prior in ("laplace", "student_t", "cauchy")),
-    ("adult", "normal", 10_000),
+    *((name, "horseshoe", 10_000) for name in ("keel_pima", "keel_wdbc")),
+    ("adult", "normal", 3_000),
     ("keel_optdigits", "normal", 3_000),
     ("keel_splice", "normal", 3_000),
 )

@@ -8,6 +8,7 @@ data are standardised features and labels 0, 1, ...
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -68,25 +69,45 @@ def _binary(X, y, prior):
 
 
 def _horseshoe(X, y):
-    """Non-centred: theta = (z, intercept, log lambda, log tau), coef_j = z_j lambda_j tau.
+    """Coefficients s_j u_j with u_j ~ N(0, 1), s_j = lambda_j tau and lambda_j, tau ~ C+(0, 1).
 
-    z_j ~ N(0, 1) and lambda_j, tau ~ C+(0, 1), so their logarithms have density sech(l) / pi.
+    In (coef, log s) small scales make a funnel, in (u, log s) large ones do. So u is whitened given
+    s: to second order the likelihood is exp(g'b - b'Hb / 2), hence u | s ~ N(P^-1 S g, P^-1) with
+    P = I + S H S = L L', and the chains see w = L'(u - P^-1 S g). The change of variables, with
+    log |du/dw| = -log det L, is exact however rough the expansion is.
+
+    theta = (w, log lambda, log tau), w with an entry for the intercept, whose scale is one. The
+    logarithm l of a standard half-Cauchy variable has the density sech(l) / pi.
     """
     p = X.shape[1]
     loss = _logistic_loss(X, y)
+    approximation = laplace(X, y)
+    precision = np.linalg.inv(approximation.cov)
+    slope, curvature = jnp.asarray(precision @ approximation.mode), precision - np.eye(p + 1)
+    solve = jax.scipy.linalg.solve_triangular
 
-    def coefficients(theta, xp):
-        z, intercept, log_scale = theta[..., :p], theta[..., p : p + 1], theta[..., p + 1 :]
-        coef = z * xp.exp(log_scale[..., :p] + log_scale[..., p:])
-        return xp.concatenate([coef, intercept], axis=-1)
+    def standardised(theta):
+        """Return u, s and log det L."""
+        w, log_lambda, log_tau = theta[: p + 1], theta[p + 1 : -1], theta[-1]
+        s = jnp.append(jnp.exp(log_lambda + log_tau), 1.0)
+        factor = jnp.linalg.cholesky(jnp.eye(p + 1) + s[:, None] * curvature * s)
+        u = solve(factor.T, w + solve(factor, s * slope, lower=True))
+        return u, s, jnp.log(jnp.diag(factor)).sum()
 
     def potential(theta):
-        normal, log_scale = theta[: p + 1], jnp.abs(theta[p + 1 :])
-        log_cosh = log_scale + jnp.log1p(jnp.exp(-2.0 * log_scale))
-        return loss(coefficients(theta, jnp)) + 0.5 * (normal @ normal) + log_cosh.sum()
+        u, s, log_det = standardised(theta)
+        size = jnp.abs(theta[p + 1 :])
+        log_cosh = size + jnp.log1p(jnp.exp(-2.0 * size))
+        return loss(s * u) + 0.5 * (u @ u) + log_det + log_cosh.sum()
+
+    @jax.jit
+    @partial(jnp.vectorize, signature="(d)->(c)")
+    def coefficients(theta):
+        u, s, _ = standardised(theta)
+        return s * u
 
     d = 2 * p + 2
-    return Target(potential, np.zeros(d), np.eye(d), lambda theta: coefficients(theta, np))
+    return Target(potential, np.zeros(d), np.eye(d), lambda theta: np.asarray(coefficients(theta)))
 
 
 def _softmax(X, y, n_classes):
