@@ -397,7 +397,7 @@ def posterior(model, batches, n=8000, seed=0):
     """Outcome of the weighed references, as an estimator runs them."""
     components, shares = references(model, batches, "auto", len(model.prior.scale), 1.0)
     rng = np.random.default_rng(seed)
-    return weigh_references(model, batches, components, shares, n, 1.0, rng)[0]
+    return weigh_references(model, batches, components, shares, n, 1.0, rng)
 
 
 @pytest.mark.parametrize("scale", [0.5, 2.0])
