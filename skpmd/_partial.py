@@ -120,7 +120,7 @@ def _by_references(stream, model, batches, a, b, options, proposal, rng):
         track = better(track, track_of(cloud))
     sequel = model if track is None else Sequel(model, track.gaussian, a)
     fitted = references(sequel, batches, proposal, len(model.prior.scale), b)
-    few = sum(len(batch.X) for batch in batches) < _FEW_ROWS
+    few = sum(len(batch.weight) for batch in batches) < _FEW_ROWS
     m = options.n_particles * (_MORE if few else 1)
     outcome = weigh_references(sequel, batches, *fitted, m, b, rng)
     if outcome.interrupted:
