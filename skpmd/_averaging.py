@@ -95,7 +95,8 @@ class AveragedClassifier(ClassifierMixin):
             self, X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=False
         )
         tables = self._tables(X, self.posterior_.particles, len(self.classes_))
-        return np.concatenate([reduce(table) for _, table in tables], axis=-1)
+        averages = np.concatenate([reduce(table) for _, table in tables], axis=-1)
+        return averages.astype(X.dtype, copy=False)  # sums are made in double precision
 
     def _tables(self, X, theta, n_classes):
         """Slices of rows with the log probabilities of their classes, (n_classes, m, n)."""

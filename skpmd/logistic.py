@@ -116,7 +116,8 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
         Posterior means and standard deviations of the coefficients: of the log odds of
         ``classes_[1]``, or one row for each of more than two classes.
     intercept_, intercept_std_ : ndarray of shape (1,) or (n_classes,)
-        Posterior means and standard deviations of the intercepts; 0 without them.
+        Posterior means and standard deviations of the intercepts; 0 without them. All four are of
+        the dtype of X.
     posterior_ : Posterior
         Weighted particles; coordinates are the coefficients of a row and its intercept, row by
         row, and last the logarithms of the horseshoe's scales.
@@ -281,7 +282,7 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
             log_ratio = found.pilot.cloud.log_ratio
             notes["pilot_ess"] = effective_sample_size(log_ratio)
             notes["pilot_pareto_k"] = pareto_k(log_ratio)
-        self._set_results(model, found.outcome, **notes)
+        self._set_results(model, found.outcome, X.dtype, **notes)
         self._stream = Stream(found.outcome.cloud, None, found.outcome.infos, rows.total, rng)
         self.n_iter_ = found.n_iter
         warn_of_doubts(self, found.remedy)
@@ -334,7 +335,8 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
             model = linear_model(self, X.shape[1], len(self.classes_), self.prior_scale_)
             proposal = self.proposal if model.prior.has_gaussian else "prior"
             stream = learn(self, model, rows, options, proposal)
-            self._set_results(model, stream.outcome(), stream=True, path=f"stream from {proposal}")
+            outcome, path = stream.outcome(), f"stream from {proposal}"
+            self._set_results(model, outcome, X.dtype, stream=True, path=path)
             self.n_iter_ = len(stream.infos)
             warn_of_doubts(self, "raise n_particles, or give the rows in larger parts")
         return self
@@ -380,7 +382,7 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
             message = f"{type(self).__name__}: {choice.doubt}. Set prior_scale to a number."
             warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
-    def _set_results(self, model, outcome, **notes):
+    def _set_results(self, model, outcome, dtype, **notes):
         """Posterior and diagnostics in the coordinates of a user, and moments of coefficients."""
         features, p = _check_feature_names_in(self), self.n_features_in_
         set_results(
@@ -393,12 +395,12 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
         n_rows = 1 if len(self.classes_) == 2 else len(self.classes_)
         D = n_rows * (p + self.fit_intercept)
         mean, std = (
-            moment[:D].reshape(n_rows, -1)
+            moment[:D].reshape(n_rows, -1).astype(dtype, copy=False)
             for moment in (self.posterior_.mean(), self.posterior_.std())
         )
         self.coef_, self.coef_std_ = mean[:, :p], std[:, :p]
-        self.intercept_ = mean[:, p] if self.fit_intercept else np.zeros(n_rows)
-        self.intercept_std_ = std[:, p] if self.fit_intercept else np.zeros(n_rows)
+        self.intercept_ = mean[:, p] if self.fit_intercept else np.zeros(n_rows, dtype)
+        self.intercept_std_ = std[:, p] if self.fit_intercept else np.zeros(n_rows, dtype)
 
     def _class_log_proba(self, X, theta, n_classes):
         n_rows, width = 1 if n_classes == 2 else n_classes, X.shape[1] + self.fit_intercept

@@ -11,7 +11,7 @@ from tests.problems import NORMAL_MEAN
 ESTIMATORS = [
     BayesianLogisticRegressionPMD(),
     BayesianLogisticRegressionPMD(moves="always", n_particles=100),
-    BayesianLogisticRegressionPMD(prior="horseshoe", n_particles=100),
+    BayesianLogisticRegressionPMD(prior="horseshoe", moves="never", n_particles=200),
     BayesianLogisticRegressionPMD(prior="laplace", n_particles=400),
     BayesianLogisticRegressionPMD(class_weight="balanced", n_particles=400),
     BayesianLogisticRegressionPMD(proposal="prior", n_particles=200),
@@ -23,4 +23,16 @@ ESTIMATORS = [
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(ESTIMATORS)
 def test_scikit_learn_check(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks([BayesianLogisticRegressionPMD(prior="horseshoe", n_particles=100)])
+def test_scikit_learn_check_of_hierarchical_moves(estimator, check):
+    if check.func.__name__.startswith("check_sample_weight_equivalence"):
+        # Chains on a posterior that is not log-concave drift apart from differences in rounding, so
+        # rows in another order move to other draws of the same posterior. test_logistic.py
+        # compares the posterior densities.
+        pytest.skip("equal in distribution, not to the last digit")
     check(estimator)
