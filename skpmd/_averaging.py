@@ -11,7 +11,7 @@ _TABLE = 1 << 20  # probabilities held at once
 
 
 class AveragedClassifier(ClassifierMixin):
-    """Predictions of a classifier whose ``posterior_`` holds particles.
+    """Predictions of a classifier whose ``posterior_`` holds weighted particles, or nodes.
 
     A subclass gives the log probabilities of the classes under each particle,
     ``_class_log_proba(X) -> (n_classes, m, n_samples)``. Nothing here is random, and each row is
@@ -94,7 +94,7 @@ class AveragedClassifier(ClassifierMixin):
         X = validate_data(
             self, X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=False
         )
-        step = max(1, _TABLE // (len(self.posterior_.particles) * len(self.classes_)))
+        step = max(1, _TABLE // (len(self.posterior_.weights) * len(self.classes_)))
         parts = [
             reduce(self._class_log_proba(X[start : start + step]))
             for start in range(0, X.shape[0], step)
