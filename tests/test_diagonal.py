@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from scipy.sparse import csr_matrix, random_array
+from scipy.sparse import csr_matrix, hstack, random_array
 from scipy.special import expit, log_expit, ndtri, softmax
 from scipy.stats import norm, qmc
 from sklearn.datasets import load_iris
@@ -150,14 +150,15 @@ def test_sparse_and_dense_single_and_double_repeated_and_weighted_agree(K):
         BayesianLogisticRegressionPMD(**DIAGONAL).fit(X.repeat(weight, 0), y.repeat(weight)),
         BayesianLogisticRegressionPMD(**DIAGONAL, batch_size=7).fit(X, y, weight),
     ]
+    # To rounding, but that a batch without a wide logit has the quadrature of fewer nodes.
     for other in fits[1:]:
-        np.testing.assert_allclose(other.coef_, fits[0].coef_, atol=1e-9)
-        np.testing.assert_allclose(other.coef_std_, fits[0].coef_std_, rtol=1e-9)
+        np.testing.assert_allclose(other.coef_, fits[0].coef_, atol=1e-5)
+        np.testing.assert_allclose(other.coef_std_, fits[0].coef_std_, rtol=1e-5)
         np.testing.assert_allclose(
-            other.predict_proba(csr_matrix(X)), fits[0].predict_proba(X), atol=1e-9
+            other.predict_proba(csr_matrix(X)), fits[0].predict_proba(X), atol=1e-5
         )
     single = BayesianLogisticRegressionPMD(**DIAGONAL).fit(X.astype(np.float32), y, weight)
-    np.testing.assert_allclose(single.coef_, fits[0].coef_, atol=1e-5)
+    np.testing.assert_allclose(single.coef_, fits[0].coef_, atol=1e-4)
 
 
 def test_near_the_full_posterior_where_columns_are_orthogonal():
@@ -179,8 +180,8 @@ def test_binary_predictions_are_integrals_over_one_logit():
     centre, sd = rows @ posterior.mean(), np.sqrt(rows**2 @ posterior.std() ** 2)
     nodes, shares = np.polynomial.hermite_e.hermegauss(80)
     exact = expit(centre[:, None] + sd[:, None] * nodes) @ (shares / shares.sum())
-    # 512 equally weighted nodes on a line.
-    np.testing.assert_allclose(model.predict_proba(X)[:, 1], exact, atol=2e-5)
+    # 512 nodes of equal weight on a line end at 3.1 sds.
+    np.testing.assert_allclose(model.predict_proba(X)[:, 1], exact, atol=5e-4)
     ends = expit(centre[:, None] + sd[:, None] * ndtri([0.05, 0.95]))
     np.testing.assert_allclose(model.predict_proba_interval(X)[:, 1], ends, atol=1e-3)
     assert (model.predict_proba(X[:1]) == model.predict_proba(X)[:1]).all()
@@ -218,8 +219,7 @@ def test_no_matrix_of_all_coordinates_is_made():
 
 def test_the_number_of_coordinates_decides_unless_particles_are_asked_for():
     X, y = data(2)
-    wide = csr_matrix((X.shape[0], 2000))
-    wide[:, :6] = X
+    wide = hstack([csr_matrix(X), csr_matrix((X.shape[0], 1994))]).tocsr()
     model = BayesianLogisticRegressionPMD().fit(wide, y)
     assert isinstance(model.posterior_, GaussianPosterior)
     few = BayesianLogisticRegressionPMD(n_particles=100).fit(X, y)
