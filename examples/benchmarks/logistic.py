@@ -39,10 +39,7 @@ SEEDS = 3  # rows and gates on errors
 COST_SEEDS = 8  # fits whose errors and CPU seconds enter the ratios
 NUTS_RUNS = 4
 NUTS_STEPS = 500
-NUTS_LAYOUTS = {
-    "4 in turn": {"n_chains": 4},
-    "8 at once": {"n_chains": 8, "vectorised": True},
-}
+NUTS_LAYOUTS = ("4 in turn", "8 at once")
 MEAN_BOUND = {"keel_spambase": 0.1}  # every other data set: 0.06
 SD_BOUND = 0.1
 PRIOR_BOUND = 0.3
@@ -53,7 +50,7 @@ def run(config):
     if config.quick:
         parts = [datasets.breast_cancer(), datasets.generated(1000, 500, 4)]
         from_prior, min_ess, cost_seeds, nuts_runs = ("generated",), 10_000, 3, 2
-        layouts = {"8 at once": NUTS_LAYOUTS["8 at once"]}
+        layouts = ("8 at once",)
     else:
         parts = [datasets.load(name, config.data) for name in NAMES]
         from_prior, min_ess, cost_seeds, nuts_runs = FROM_PRIOR, 30_000, COST_SEEDS, NUTS_RUNS
@@ -136,23 +133,12 @@ def _squared(errors, variance):
     return max(float(np.mean(np.square(errors))) - noise, noise)
 
 
-def _fastest_nuts(data, layouts):
-    """Return the layout of chains with the most smallest-ESS per CPU second in one trial run."""
-    from .baselines.nuts import Nuts
-
-    speeds = {}
-    for layout, options in layouts.items():
-        sampler = Nuts(data.X, data.y, **options)
-        with cpu_clock():
-            trial = sampler.run(0, NUTS_STEPS)
-        speeds[layout] = trial.ess().min() / trial.sampling_cpu, sampler
-    fastest = max(speeds, key=lambda layout: speeds[layout][0])
-    return fastest, speeds[fastest][1]
-
-
 def _cost(data, truth, fits, n_runs, layouts):
     """CPU of NUTS at the error of the particles, over the CPU of the particles."""
-    layout, sampler = _fastest_nuts(data, layouts)
+    from .baselines.nuts import fastest
+    from .baselines.targets import target
+
+    layout, sampler = fastest(target(data), layouts, NUTS_STEPS)
     runs = []
     for seed in range(1, n_runs + 1):
         with cpu_clock():
