@@ -7,20 +7,24 @@ effective sample size of `CATALOGUE` is left alone, and so are times that are th
 import argparse
 from pathlib import Path
 
+import numpy as np
+
 from .. import datasets
 from ..study import FOLDER, table
 from .plain_nuts import cached_speed
-from .references import cached_reference
+from .references import cached_reference, stem
 
-# Data set, prior on the coefficients, smallest ESS of any mean or squared deviation.
+# Data set, prior on the coefficients, transform of the coordinates, smallest ESS of any mean or
+# squared deviation.
 CATALOGUE = (
-    *((name, "normal", 30_000) for name in (*datasets.KEEL, "mnist86")),
-    *(("keel_pima", prior, 30_000) for prior in ("laplace", "student_t", "cauchy")),
-    *(("keel_wdbc", prior, 10_000) for prior in ("laplace", "student_t", "cauchy")),
-    *((name, "horseshoe", 10_000) for name in ("keel_pima", "keel_wdbc")),
-    ("adult", "normal", 3_000),
-    ("keel_optdigits", "normal", 3_000),
-    ("keel_splice", "normal", 3_000),
+    *((name, "normal", None, 30_000) for name in (*datasets.KEEL, "mnist86")),
+    *(("keel_pima", prior, None, 30_000) for prior in ("laplace", "student_t", "cauchy")),
+    *(("keel_wdbc", prior, None, 10_000) for prior in ("laplace", "student_t", "cauchy")),
+    *((name, "horseshoe", None, 10_000) for name in ("keel_pima", "keel_wdbc")),
+    ("prostate50", "horseshoe", np.arcsinh, 3_000),
+    ("adult", "normal", None, 3_000),
+    ("keel_optdigits", "normal", None, 3_000),
+    ("keel_splice", "normal", None, 3_000),
 )
 TIMED = ("adult", "keel_optdigits", "keel_splice")
 
@@ -32,14 +36,19 @@ def main(argv=None):
     parser.add_argument("--data", type=Path, required=True, help="folder with the data sets")
     options = parser.parse_args(argv)
     folder = FOLDER / "results" / "references"
-    for name, prior, min_ess in CATALOGUE:
-        stem = name if prior == "normal" else f"{name}_{prior}"
-        if options.names and stem not in options.names:
+    for name, prior, transform, min_ess in CATALOGUE:
+        label = stem(name, prior, transform)
+        if options.names and label not in options.names:
             continue
-        data = datasets.load(name, options.data)
-        kept = cached_reference(data, folder, prior=prior, min_ess=min_ess)
+        kept = cached_reference(
+            datasets.load(name, options.data),
+            folder,
+            prior=prior,
+            transform=transform,
+            min_ess=min_ess,
+        )
         print(
-            f"{stem}: d {len(kept.mean)}, {kept.n_draws:,} draws, {kept.n_divergent} divergent, "
+            f"{label}: d {len(kept.mean)}, {kept.n_draws:,} draws, {kept.n_divergent} divergent, "
             f"ESS {kept.ess.min():,.0f} and {kept.ess_second_moment.min():,.0f}, "
             f"R-hat {kept.r_hat.max():.4f}, {kept.sampling_cpu:.1f} CPU s",
             flush=True,
