@@ -22,9 +22,9 @@ CATALOGUE = (
     *(("keel_wdbc", prior, None, 10_000) for prior in ("laplace", "student_t", "cauchy")),
     *((name, "horseshoe", None, 10_000) for name in ("keel_pima", "keel_wdbc")),
     ("prostate50", "horseshoe", np.arcsinh, 3_000),
-    ("adult", "normal", None, 3_000),
-    ("keel_optdigits", "normal", None, 3_000),
-    ("keel_splice", "normal", None, 3_000),
+    ("adult", "normal", None, 1_000),
+    ("keel_optdigits", "normal", None, 1_000),
+    ("keel_splice", "normal", None, 1_000),
 )
 TIMED = ("adult", "keel_optdigits", "keel_splice")
 

@@ -98,7 +98,7 @@ def reference(
         ess, ess_second = run.ess(), run.ess_second_moment()
         reached = min(ess.min(), ess_second.min())
         progress(f"  {run.flat.shape[0]:,} draws, ESS {reached:,.0f}, {cpu:.0f} CPU s")
-        if len(chunks) >= 4 and reached >= min_ess and run.r_hat().max() <= MAX_R_HAT:
+        if len(chunks) > 1 and reached >= min_ess and run.r_hat().max() <= MAX_R_HAT:
             break
     loss = np.nan
     if data.X_test is not None:
