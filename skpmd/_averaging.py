@@ -14,8 +14,8 @@ class AveragedClassifier(ClassifierMixin):
     """Predictions of a classifier whose ``posterior_`` holds particles.
 
     A subclass gives the log probabilities of the classes under each particle,
-    ``_class_log_proba(X) -> (n_classes, m, n_samples)``. Nothing here is random, and each row is
-    predicted by itself.
+    ``_class_log_proba(X, theta, n_classes) -> (n_classes, m, n_samples)``. Nothing here is random,
+    and each row is predicted by itself.
     """
 
     def predict_proba(self, X):
@@ -94,9 +94,12 @@ class AveragedClassifier(ClassifierMixin):
         X = validate_data(
             self, X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=False
         )
-        step = max(1, _TABLE // (len(self.posterior_.particles) * len(self.classes_)))
-        parts = [
-            reduce(self._class_log_proba(X[start : start + step]))
-            for start in range(0, X.shape[0], step)
-        ]
-        return np.concatenate(parts, axis=-1)
+        tables = self._tables(X, self.posterior_.particles, len(self.classes_))
+        return np.concatenate([reduce(table) for _, table in tables], axis=-1)
+
+    def _tables(self, X, theta, n_classes):
+        """Slices of rows with the log probabilities of their classes, (n_classes, m, n)."""
+        step = max(1, _TABLE // (len(theta) * n_classes))
+        for start in range(0, X.shape[0], step):
+            rows = slice(start, min(start + step, X.shape[0]))
+            yield rows, self._class_log_proba(X[rows], theta, n_classes)

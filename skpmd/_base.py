@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skpmd._progress import progress
+from skpmd._progress import describe, progress
 from skpmd.engine import schedules
 from skpmd.engine.average import include
 from skpmd.engine.bandwidth import BANDWIDTH_RULES
@@ -226,7 +226,7 @@ def _steps(model, rows, start, options, rng):
                 redrawn = 0
                 if options.average:
                     average = include(average, cloud, gamma, settings.resampling, rng)
-                bar.update(info)
+                bar.update(1, describe(info))
                 yield cloud, average, info
 
 

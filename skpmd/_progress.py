@@ -4,42 +4,43 @@ from contextlib import contextmanager
 
 
 class _Silent:
-    def update(self, info):
+    def update(self, n, text):
         pass
 
 
 class _Lines:
-    def __init__(self, total):
-        self.total, self.done = total, 0
+    def __init__(self, total, name):
+        self.total, self.name, self.done = total, name, 0
 
-    def update(self, info):
-        self.done += 1
-        print(f"step {self.done}/{self.total}: {_describe(info)}")
+    def update(self, n, text):
+        self.done += n
+        print(f"{self.name} {self.done}/{self.total}: {text}")
 
 
 class _Bar:
     def __init__(self, bar):
         self.bar = bar
 
-    def update(self, info):
-        self.bar.set_postfix_str(_describe(info))
-        self.bar.update()
+    def update(self, n, text):
+        self.bar.set_postfix_str(text)
+        self.bar.update(n)
 
 
 @contextmanager
-def progress(total, verbose):
-    """Context that yields an object with ``update(info)``; silent at ``verbose=0``."""
+def progress(total, verbose, name="mirror steps"):
+    """Context that yields an object with ``update(n, text)``; silent at ``verbose=0``."""
     if not verbose:
         yield _Silent()
         return
     try:
         from tqdm import tqdm
     except ImportError:
-        yield _Lines(total)
+        yield _Lines(total, name)
         return
-    with tqdm(total=total, desc="mirror steps") as bar:
+    with tqdm(total=total, desc=name) as bar:
         yield _Bar(bar)
 
 
-def _describe(info):
+def describe(info):
+    """One line on a step."""
     return f"ess={info.ess:.0f}/{info.n_particles}, rejuvenations={info.rejuvenations}"

@@ -67,7 +67,7 @@ def find_posterior(estimator, model, rows, options, rng):
         return _by_steps(estimator, model, rows, options, power, rng, from_prior)
     if hierarchical:
         n, batches = estimator.n_particles, rows.whole()
-        outcome = move_hierarchical(model, batches, n, power, rng)
+        outcome = move_hierarchical(model, batches, n, power, rng, estimator.verbose)
         return Found(outcome, 1, "moves from a normal prior's posterior", _FOR_MOVES)
     return _by_weights_or_moves(estimator, model, rows.whole(), power, rng)
 
@@ -96,7 +96,7 @@ def _by_weights_or_moves(estimator, model, batches, power, rng):
         if estimator.moves == "never" or pilot.interrupted or not doubts(pilot):
             return found
     try:
-        outcome = move_from_references(model, batches, components, n, power, rng)
+        outcome = move_from_references(model, batches, components, n, power, rng, estimator.verbose)
     except KeyboardInterrupt:
         if pilot is None:
             raise

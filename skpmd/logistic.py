@@ -17,6 +17,7 @@ from sklearn.utils.validation import (
 
 from skpmd._averaging import AveragedClassifier
 from skpmd._base import LOOP_CONSTRAINTS, Options
+from skpmd._draws import PredictiveDraws
 from skpmd._evidence import scale_by_evidence
 from skpmd._labels import check_all_weighted, class_weights, encode, encode_known
 from skpmd._linear import PRIORS, coordinate_names, linear_model
@@ -34,7 +35,7 @@ from skpmd.posterior import as_generator
 _EVIDENCE_DRAWS = 1000  # a round of each scale that is tried
 
 
-class BayesianLogisticRegressionPMD(AveragedClassifier, BaseEstimator):
+class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEstimator):
     """Logistic regression, binary or multinomial, with a posterior over its coefficients.
 
     By default the posterior is found in up to four moves: the Laplace approximation; Gaussian
@@ -399,16 +400,20 @@ class BayesianLogisticRegressionPMD(AveragedClassifier, BaseEstimator):
         self.intercept_ = mean[:, p] if self.fit_intercept else np.zeros(n_rows)
         self.intercept_std_ = std[:, p] if self.fit_intercept else np.zeros(n_rows)
 
-    def _class_log_proba(self, X):
-        width = self.n_features_in_ + self.fit_intercept
-        n_rows = 1 if len(self.classes_) == 2 else len(self.classes_)
-        m = len(self.posterior_.particles)
-        theta = self.posterior_.particles[:, : n_rows * width].reshape(-1, width)
-        table = logits(theta, X, self.fit_intercept).astype(np.float64, copy=False)
+    def _class_log_proba(self, X, theta, n_classes):
+        n_rows, width = 1 if n_classes == 2 else n_classes, X.shape[1] + self.fit_intercept
+        rows = theta[:, : n_rows * width].reshape(-1, width)
+        table = logits(rows, X, self.fit_intercept).astype(np.float64, copy=False)
         if n_rows == 1:
             return np.stack([log_expit(-table), log_expit(table)])
-        table = table.reshape(m, n_rows, -1).transpose(1, 0, 2)
+        table = table.reshape(len(theta), n_rows, -1).transpose(1, 0, 2)
         return table - logsumexp(table, axis=0)
+
+    def _draw_prior(self, n_features, n_classes, m, rng):
+        if self.prior_scale == "evidence":
+            raise ValueError("prior_scale='evidence' has no prior before the data: set a number.")
+        prior = linear_model(self, n_features, n_classes, self.prior_scale).prior
+        return prior.reported(prior.sample(rng, m))
 
     def __sklearn_tags__(self):
         """Tags: sparse input is fine."""

@@ -6,8 +6,14 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from skpmd import BayesianLogisticRegressionPMD, ParticleMirrorDescent
 from tests.problems import NORMAL_MEAN
 
+# Every way to a posterior. Few particles where a check would take long: no check looks at accuracy
+# beyond easy predictions.
 ESTIMATORS = [
     BayesianLogisticRegressionPMD(),
+    BayesianLogisticRegressionPMD(moves="always", n_particles=100),
+    BayesianLogisticRegressionPMD(prior="horseshoe", n_particles=100),
+    BayesianLogisticRegressionPMD(prior="laplace", n_particles=400),
+    BayesianLogisticRegressionPMD(class_weight="balanced", n_particles=400),
     BayesianLogisticRegressionPMD(proposal="prior", n_particles=200),
     BayesianLogisticRegressionPMD(proposal="mirror", polish=False, n_particles=200),
     ParticleMirrorDescent(**NORMAL_MEAN, n_particles=200),

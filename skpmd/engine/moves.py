@@ -14,9 +14,11 @@ from skpmd.engine.convergence import effective_draws, split_r_hat
 N_CHAINS = 32
 _ACCEPT = 0.8  # acceptance that the step size is adapted to (Betancourt, Byrne and Girolami 2014)
 _LENGTH = 0.5 * np.pi  # of a trajectory: a quarter of a period of the standard normal
+MAX_ITER = 1000  # after the warm-up
 _WINDOWS = (20, 40, 60)  # iterations before each change of the whitening
 _FIRST_STEP = 0.8  # times d^(-1/4), the scaling of Hamiltonian Monte Carlo
 _GOOD_R_HAT = 1.02
+MAX_TOTAL = sum(_WINDOWS) + MAX_ITER
 _CHUNK = 50  # iterations before the first look at the certificate; then a quarter more each time
 
 
@@ -35,6 +37,8 @@ class Chains(NamedTuple):
         Mean acceptance probability after the warm-up.
     n_gradients : int
         Gradients taken per chain, warm-up included.
+    interrupted : bool
+        Whether Ctrl-C ended them.
     """
 
     draws: np.ndarray
@@ -42,6 +46,11 @@ class Chains(NamedTuple):
     ess: float
     accept: float
     n_gradients: int
+    interrupted: bool
+
+
+def _silent(iterations, text):
+    pass
 
 
 class _State(NamedTuple):
@@ -52,7 +61,9 @@ class _State(NamedTuple):
     gradient: np.ndarray
 
 
-def hamiltonian(log_joint_gradient, start, mean, chol, rng, *, target_ess, max_iter=1000):
+def hamiltonian(
+    log_joint_gradient, start, mean, chol, rng, *, target_ess, max_iter=MAX_ITER, report=_silent
+):
     """Move chains by Hamiltonian Monte Carlo until R-hat and effective draws are good.
 
     Trajectories are a quarter of a period of the whitened posterior long, jittered, the same for
@@ -74,6 +85,8 @@ def hamiltonian(log_joint_gradient, start, mean, chol, rng, *, target_ess, max_i
         Chains run until each coordinate's mean has this many effective draws.
     max_iter : int
         Bound on the iterations after the warm-up.
+    report : callable
+        Told of progress: ``report(iterations, text)``.
 
     Returns
     -------
@@ -87,18 +100,25 @@ def hamiltonian(log_joint_gradient, start, mean, chol, rng, *, target_ess, max_i
         state, log_step, zs, _, taken = _advance(chains, state, log_step, length, rng, adapt=True)
         n_gradients += taken
         chains, state = chains.rewhitened(zs[:, length // 2 :], state)
-    thetas, accepts, length = [], [], _CHUNK
-    while True:
-        state, _, zs, accept, taken = _advance(chains, state, log_step, length, rng)
+        report(length, "warm-up")
+    found, thetas, accepts, length = None, [], [], _CHUNK
+    while length:
+        try:
+            state, _, zs, accept, taken = _advance(chains, state, log_step, length, rng)
+        except KeyboardInterrupt:
+            if found is None:
+                raise
+            return found._replace(interrupted=True)
         n_gradients += taken
         thetas.append(chains.position(zs))
         accepts.append(accept)
         draws = np.concatenate(thetas, axis=1)
-        r_hat, ess = split_r_hat(draws).max(), effective_draws(draws).min()
+        r_hat, ess = float(split_r_hat(draws).max()), float(effective_draws(draws).min())
+        found = Chains(draws, r_hat, ess, float(np.mean(accepts)), n_gradients, False)
+        report(length, f"r_hat={r_hat:.3f}, ess={ess:.0f}")
         done = r_hat < _GOOD_R_HAT and ess >= target_ess
-        length = min(max(_CHUNK, len(draws[0]) // 4), max_iter - len(draws[0]))
-        if done or length == 0:
-            return Chains(draws, float(r_hat), float(ess), np.mean(accepts), n_gradients)
+        length = 0 if done else min(max(_CHUNK, len(draws[0]) // 4), max_iter - len(draws[0]))
+    return found
 
 
 class _Whitened:

@@ -40,10 +40,10 @@ def skewed(gaussian, model, log_joint, batches, b=1.0):
         With no skewed axis where the posterior has none.
     """
     rotation, skewness = model.skew_axes(gaussian.mean, gaussian.chol, batches, b)
-    factor = gaussian.chol @ rotation
     axes = np.flatnonzero(np.abs(skewness) > _LEAST_SKEW)
     if not axes.size:
-        return Reference(gaussian.mean, factor)
+        return Reference(gaussian.mean, gaussian.chol)
+    factor = gaussian.chol @ rotation
     points = gaussian.mean + _NODES[None, :, None] * factor.T[axes][:, None, :]
     values = log_joint(points.reshape(-1, len(factor))).reshape(len(axes), -1)
     scale, skewness = _slice_moments(values)
