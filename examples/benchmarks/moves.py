@@ -30,7 +30,7 @@ from .study import Gate, pyplot
 
 NAMES = ("adult", "keel_optdigits", "keel_splice")
 SEEDS = 3
-MIN_ESS = 3_000
+MIN_ESS = 800
 MEAN_BOUND, MAX_R_HAT, MAX_REFERENCE_R_HAT = 0.15, 1.05, 1.01
 
 
