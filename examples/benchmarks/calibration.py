@@ -5,7 +5,8 @@
 Both see the training part alone, standardised by it. `LogisticRegressionCV` chooses C from a grid
 by its own five-fold cross-validated log loss; ``prior_scale`` is then sqrt(C), the same penalty, so
 the one tuning serves both and was made for the other one. All else is as it is by default. Data are
-predicted by stratified folds, each from the rest, and adult's standard test part. Two kinds of rows:
+predicted by stratified folds, each from the rest; of adult, the standard test part. Two kinds of
+rows:
 
 * ``fold``: one fit of each.
 * ``all``: log loss and expected calibration error over all predicted rows together (the error of
