@@ -69,7 +69,7 @@ def _cost(data, truth, fits, speeds):
     """CPU of NUTS at the error of the particles, over the CPU of the particles."""
     e2 = squared([error[0] for _, error in fits], truth.mean_variance)
     per_draw = truth.sampling_cpu / truth.ess.min()
-    fastest = min(per_draw, *(speed["cpu"] / speed["min_ess"] for speed in speeds))
+    fastest = min([per_draw, *(speed["cpu"] / speed["min_ess"] for speed in speeds)])
     nuts_cpu = truth.sampling_cpu * np.mean(truth.mean_variance) / e2 * fastest / per_draw
     cpu = float(np.mean([row["cpu"] for row, _ in fits]))
     return {
