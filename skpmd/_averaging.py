@@ -38,9 +38,10 @@ class AveragedClassifier(ClassifierMixin):
         check_is_fitted(self, "posterior_")
         log_weights = self.posterior_.log_weights[:, None]
         # Each class by its own sum in logs: a small probability keeps its digits.
-        return self._by_rows(
+        log_proba = self._by_rows(
             X, lambda table: np.stack([logsumexp(log_weights + one, axis=0) for one in table])
         ).T
+        return np.minimum(log_proba, 0.0)  # the weights add up to one but for rounding
 
     def decision_function(self, X):
         """Log odds of the averaged probabilities.
