@@ -7,6 +7,10 @@ from skpmd.gaussian_posterior import GaussianPosterior
 from skpmd.models.diagonal import diagonal_target
 
 COVARIANCE_TYPES = ("auto", "full", "diag")
+NO_PARTS = (
+    "A Gaussian without correlations takes no data in parts: call fit, or set "
+    "covariance_type='full'."
+)
 _MOST_COORDINATES = 2000  # of a full covariance: a Newton step takes 0.3 s, a matrix 32 MB
 
 
@@ -34,6 +38,13 @@ def is_diagonal(estimator, n_features, n_classes):
         many = n_rows * (n_features + estimator.fit_intercept) > _MOST_COORDINATES
         return many and not against
     return estimator.covariance_type == "diag"
+
+
+def takes_parts(estimator):
+    """Whether there is a ``partial_fit``; raises AttributeError where there is none."""
+    if estimator.covariance_type == "diag":
+        raise AttributeError(NO_PARTS)
+    return True
 
 
 def fit_diagonal(estimator, model, rows, names):
