@@ -21,7 +21,7 @@ def is_diagonal(estimator, n_features, n_classes):
     an error.
     """
     asked = {
-        "proposal='prior'": estimator.proposal == "prior",
+        f"proposal={estimator.proposal!r}": estimator.proposal != "auto",
         "polish=False": not estimator.polish,
         "moves='always'": estimator.moves == "always",
         "prior='horseshoe'": estimator.prior == "horseshoe",

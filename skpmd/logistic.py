@@ -144,7 +144,8 @@ class BayesianLogisticRegressionPMD(AveragedClassifier, BaseEstimator):
         Rounds of weighing, or passes of stochastic steps; after `partial_fit`, steps.
     history_ : dict of ndarray
         One entry per step, round or call: step size, effective sample size, rejuvenations,
-        bandwidth, and what redraws so far have cost the means (``redraw_error``).
+        bandwidth, and what redraws so far have cost the means (``redraw_error``); of a Gaussian
+        without correlations the step size and the largest ``change`` of a log precision.
     diagnostics_ : dict
         Which path was taken and how it went: ``path``, ``ess``, ``pareto_k``, ``disagreement`` of
         the references in standard errors, ``r_hat`` of moves, the ``pilot_ess`` and

@@ -229,7 +229,7 @@ def test_the_number_of_coordinates_decides_unless_particles_are_asked_for():
     with pytest.raises(ValueError, match="takes no data in parts"):
         model.partial_fit(wide, y)
     assert not hasattr(BayesianLogisticRegressionPMD(covariance_type="diag"), "partial_fit")
-    asking = ({"proposal": "prior"}, {"polish": False}, {"moves": "always"})
+    asking = ({"proposal": "laplace"}, {"polish": False}, {"moves": "always"})
     for params in (*asking, {"prior": "horseshoe"}, {"prior_scale": "evidence"}):
         with pytest.raises(ValueError, match="set one or the other"):
             BayesianLogisticRegressionPMD(covariance_type="diag", **params).fit(X, y)
