@@ -11,7 +11,7 @@ NO_PARTS = (
     "A Gaussian without correlations takes no data in parts: call fit, or set "
     "covariance_type='full'."
 )
-_MOST_COORDINATES = 2000  # of a full covariance: a Newton step takes 0.3 s, a matrix 32 MB
+_MOST_COORDINATES = 2000  # of a full covariance: each matrix takes 32 MB, and there are several
 
 
 def is_diagonal(estimator, n_features, n_classes):
@@ -48,7 +48,7 @@ def takes_parts(estimator):
 
 
 def fit_diagonal(estimator, model, rows, names):
-    """Set posterior, history and diagnostics by diagonal Gaussian mirror descent; warn of doubts.
+    """Set posterior, history and diagnostics by diagonal Gaussian mirror descent.
 
     Parameters
     ----------
