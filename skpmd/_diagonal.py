@@ -7,7 +7,11 @@ from skpmd.gaussian_posterior import GaussianPosterior
 from skpmd.models.diagonal import diagonal_target
 
 COVARIANCE_TYPES = ("auto", "full", "diag")
-_MOST_COORDINATES = 2000  # of a full covariance: a Newton step takes 0.3 s, a matrix 32 MB
+NO_PARTS = (
+    "A Gaussian without correlations takes no data in parts: call fit, or set "
+    "covariance_type='full'."
+)
+_MOST_COORDINATES = 2000  # of a full covariance: each matrix takes 32 MB, and there are several
 
 
 def is_diagonal(estimator, n_features, n_classes):
@@ -17,7 +21,7 @@ def is_diagonal(estimator, n_features, n_classes):
     an error.
     """
     asked = {
-        "proposal='prior'": estimator.proposal == "prior",
+        f"proposal={estimator.proposal!r}": estimator.proposal != "auto",
         "polish=False": not estimator.polish,
         "moves='always'": estimator.moves == "always",
         "prior='horseshoe'": estimator.prior == "horseshoe",
@@ -36,8 +40,15 @@ def is_diagonal(estimator, n_features, n_classes):
     return estimator.covariance_type == "diag"
 
 
+def takes_parts(estimator):
+    """Whether there is a ``partial_fit``; raises AttributeError where there is none."""
+    if estimator.covariance_type == "diag":
+        raise AttributeError(NO_PARTS)
+    return True
+
+
 def fit_diagonal(estimator, model, rows, names):
-    """Set posterior, history and diagnostics by diagonal Gaussian mirror descent; warn of doubts.
+    """Set posterior, history and diagnostics by diagonal Gaussian mirror descent.
 
     Parameters
     ----------

@@ -8,6 +8,7 @@ from scipy.special import log_expit, logsumexp
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _check_partial_fit_first_call
 from sklearn.utils.validation import (
     _check_feature_names_in,
@@ -17,7 +18,13 @@ from sklearn.utils.validation import (
 
 from skpmd._averaging import AveragedClassifier
 from skpmd._base import LOOP_CONSTRAINTS, Options
-from skpmd._diagonal import COVARIANCE_TYPES, fit_diagonal, is_diagonal
+from skpmd._diagonal import (
+    COVARIANCE_TYPES,
+    NO_PARTS,
+    fit_diagonal,
+    is_diagonal,
+    takes_parts,
+)
 from skpmd._draws import PredictiveDraws
 from skpmd._evidence import scale_by_evidence
 from skpmd._labels import check_all_weighted, class_weights, encode, encode_known
@@ -138,7 +145,8 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
         Rounds of weighing, or passes of stochastic steps; after `partial_fit`, steps.
     history_ : dict of ndarray
         One entry per step, round or call: step size, effective sample size, rejuvenations,
-        bandwidth, and what redraws so far have cost the means (``redraw_error``).
+        bandwidth, and what redraws so far have cost the means (``redraw_error``); of a Gaussian
+        without correlations the step size and the largest ``change`` of a log precision.
     diagnostics_ : dict
         Which path was taken and how it went: ``path``, ``ess``, ``pareto_k``, ``disagreement`` of
         the references in standard errors, ``r_hat`` of moves, the ``pilot_ess`` and
@@ -307,6 +315,7 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
         warn_of_doubts(self, found.remedy)
         return self
 
+    @available_if(takes_parts)
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Take more rows into the posterior, which are then no longer needed.
@@ -351,10 +360,7 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
             if first:
                 self.prior_scale_ = float(self.prior_scale)
             if is_diagonal(self, X.shape[1], len(self.classes_)):
-                raise ValueError(
-                    "A Gaussian without correlations takes no data in parts: call fit, or set "
-                    "covariance_type='full'."
-                )
+                raise ValueError(NO_PARTS)
             rows = self._rows(X, encode_known(y, self.classes_), self.classes_, sample_weight)
             model = linear_model(self, X.shape[1], len(self.classes_), self.prior_scale_)
             proposal = self.proposal if model.prior.has_gaussian else "prior"

@@ -180,10 +180,12 @@ def test_binary_predictions_are_integrals_over_one_logit():
     centre, sd = rows @ posterior.mean(), np.sqrt(rows**2 @ posterior.std() ** 2)
     nodes, shares = np.polynomial.hermite_e.hermegauss(80)
     exact = expit(centre[:, None] + sd[:, None] * nodes) @ (shares / shares.sum())
-    # 512 nodes of equal weight on a line end at 3.1 sds.
+    # Nodes of equal weight end at 2.9 sds.
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], exact, atol=5e-4)
+    # On a line half of the nodes mirror the others onto themselves: 1/256 apart in probability,
+    # hence 0.04 sds at the ends of the interval.
     ends = expit(centre[:, None] + sd[:, None] * ndtri([0.05, 0.95]))
-    np.testing.assert_allclose(model.predict_proba_interval(X)[:, 1], ends, atol=1e-3)
+    np.testing.assert_allclose(model.predict_proba_interval(X)[:, 1], ends, atol=0.01)
     assert (model.predict_proba(X[:1]) == model.predict_proba(X)[:1]).all()
     assert (model.predict(X) == model.predict_proba(X).argmax(axis=1)).all()
 
@@ -226,7 +228,8 @@ def test_the_number_of_coordinates_decides_unless_particles_are_asked_for():
     assert few.diagnostics_["path"] == "references: auto"
     with pytest.raises(ValueError, match="takes no data in parts"):
         model.partial_fit(wide, y)
-    asking = ({"proposal": "prior"}, {"polish": False}, {"moves": "always"})
+    assert not hasattr(BayesianLogisticRegressionPMD(covariance_type="diag"), "partial_fit")
+    asking = ({"proposal": "laplace"}, {"polish": False}, {"moves": "always"})
     for params in (*asking, {"prior": "horseshoe"}, {"prior_scale": "evidence"}):
         with pytest.raises(ValueError, match="set one or the other"):
             BayesianLogisticRegressionPMD(covariance_type="diag", **params).fit(X, y)

@@ -58,8 +58,8 @@ class Descent(NamedTuple):
     converged: bool
 
 
-def descend_diagonal(target, d, max_iter=30, tol=0.01):
-    """Gaussian mirror descent in the diagonal family, from the mode and the curvature there.
+def descend_diagonal(target, d, max_iter=50, tol=0.02):
+    """Gaussian mirror descent in the diagonal family, from zero and the curvature there.
 
     Parameters
     ----------
@@ -77,17 +77,17 @@ def descend_diagonal(target, d, max_iter=30, tol=0.01):
     Descent
         The last iterate, its mean at rest under its variances.
     """
-    mean, at, arrived = _climb(target, np.zeros(d), None)
-    precision, gamma, steps = at.precision, 1.0, []
+    mean = np.zeros(d)
+    precision, gamma, steps, last = target(mean, None).precision, 1.0, [], 0.0
     for _ in range(max_iter):
         mean, at, arrived = _climb(target, mean, 1.0 / precision)
-        change = np.abs(np.log(at.precision / precision)).max()
-        if steps and change > 0.9 * steps[-1][1]:
-            gamma *= 0.5  # a change that does not shrink asks for shorter steps
-        steps.append((gamma, float(change)))
-        if change < tol:
+        change = np.log(at.precision / precision)
+        if np.sum(change * last) < 0.0:
+            gamma *= 0.5  # a change that takes back the one before asks for shorter steps
+        steps.append((gamma, float(np.abs(change).max())))
+        if steps[-1][1] < tol:
             break
-        precision = (1.0 - gamma) * precision + gamma * at.precision
+        precision, last = (1.0 - gamma) * precision + gamma * at.precision, change
     else:
         mean, at, arrived = _climb(target, mean, 1.0 / precision)
     return Descent(mean, 1.0 / precision, steps, arrived and steps[-1][1] < tol)
