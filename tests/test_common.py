@@ -11,7 +11,6 @@ from tests.problems import NORMAL_MEAN
 ESTIMATORS = [
     BayesianLogisticRegressionPMD(),
     BayesianLogisticRegressionPMD(moves="always", n_particles=100),
-    BayesianLogisticRegressionPMD(prior="horseshoe", moves="never", n_particles=200),
     BayesianLogisticRegressionPMD(prior="laplace", n_particles=400),
     BayesianLogisticRegressionPMD(class_weight="balanced", n_particles=400),
     BayesianLogisticRegressionPMD(proposal="prior", n_particles=200),
