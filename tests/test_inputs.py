@@ -89,7 +89,7 @@ def test_any_sparse_format_and_width_of_indices():
 
 
 @pytest.mark.parametrize("K", [2, 3])
-@pytest.mark.parametrize("prior", ["normal", "horseshoe"])
+@pytest.mark.parametrize("prior", ["normal", "laplace", "horseshoe"])
 def test_densities_that_chains_move_on_do_not_know_how_rows_are_stored_or_counted(K, prior):
     """Long chains drift apart by rounding, under the horseshoe at least: what can be equal are the
     log densities and their gradients. Rounding of sums over 60 rows: 1e-10."""
