@@ -2,6 +2,7 @@
 
 from skpmd._show_versions import show_versions
 from skpmd.custom import ParticleMirrorDescent
+from skpmd.gaussian_posterior import GaussianPosterior
 from skpmd.logistic import BayesianLogisticRegressionPMD
 from skpmd.posterior import Posterior
 
@@ -9,6 +10,7 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "BayesianLogisticRegressionPMD",
+    "GaussianPosterior",
     "ParticleMirrorDescent",
     "Posterior",
     "show_versions",

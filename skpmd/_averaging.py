@@ -11,7 +11,7 @@ _TABLE = 1 << 20  # probabilities held at once
 
 
 class AveragedClassifier(ClassifierMixin):
-    """Predictions of a classifier whose ``posterior_`` holds particles.
+    """Predictions of a classifier whose ``posterior_`` holds weighted particles, or nodes.
 
     A subclass gives the log probabilities of the classes under each particle,
     ``_class_log_proba(X, theta, n_classes) -> (n_classes, m, n_samples)``. Nothing here is random,
@@ -38,9 +38,10 @@ class AveragedClassifier(ClassifierMixin):
         check_is_fitted(self, "posterior_")
         log_weights = self.posterior_.log_weights[:, None]
         # Each class by its own sum in logs: a small probability keeps its digits.
-        return self._by_rows(
+        log_proba = self._by_rows(
             X, lambda table: np.stack([logsumexp(log_weights + one, axis=0) for one in table])
         ).T
+        return np.minimum(log_proba, 0.0)  # the weights add up to one but for rounding
 
     def decision_function(self, X):
         """Log odds of the averaged probabilities.
@@ -94,13 +95,18 @@ class AveragedClassifier(ClassifierMixin):
         X = validate_data(
             self, X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=False
         )
-        tables = self._tables(X, self.posterior_.particles, len(self.classes_))
+        theta = getattr(self.posterior_, "particles", None)
+        tables = self._tables(X, theta, len(self.classes_))
         averages = np.concatenate([reduce(table) for _, table in tables], axis=-1)
         return averages.astype(X.dtype, copy=False)  # sums are made in double precision
 
     def _tables(self, X, theta, n_classes):
-        """Slices of rows with the log probabilities of their classes, (n_classes, m, n)."""
-        step = max(1, _TABLE // (len(theta) * n_classes))
+        """Slices of rows with the log probabilities of their classes, (n_classes, m, n).
+
+        Under particles theta, or under the posterior's own nodes where it has no particles.
+        """
+        m = len(self.posterior_.weights) if theta is None else len(theta)
+        step = max(1, _TABLE // (m * n_classes))
         for start in range(0, X.shape[0], step):
             rows = slice(start, min(start + step, X.shape[0]))
             yield rows, self._class_log_proba(X[rows], theta, n_classes)

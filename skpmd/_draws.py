@@ -102,8 +102,9 @@ class PredictiveDraws:
         check_is_fitted(self, "posterior_")
         X, y = check_X_y(X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
         codes = encode_known(y, self.classes_).astype(int)
-        theta = self.posterior_.particles
-        if n_draws is not None:
+        if n_draws is None:
+            theta = self.posterior_.particles
+        else:
             theta = self._draw_particles(n_draws, as_generator(random_state))
         out = np.empty((len(theta), len(codes)))
         for rows, table in self._tables(X, theta, len(self.classes_)):
@@ -111,6 +112,8 @@ class PredictiveDraws:
         return out
 
     def _draw_particles(self, n, rng):
+        if not hasattr(self.posterior_, "particles"):
+            return self.posterior_.sample(_positive(n), rng)
         weights = self.posterior_.weights
         chosen = resample("systematic", weights, _positive(n), rng)
         return self.posterior_.particles[rng.permutation(chosen)]

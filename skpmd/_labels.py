@@ -18,6 +18,8 @@ def encode_known(y, classes):
     """Codes of labels that must be among known classes; one class alone is fine."""
     check_classification_targets(y)
     y = column_or_1d(y, warn=True)
+    if len(classes) < 2:
+        raise ValueError(f"classes must hold 2 labels or more, got {classes.tolist()}.")
     unknown = np.setdiff1d(y, classes)
     if unknown.size:
         raise ValueError(f"y has the labels {unknown.tolist()}, which are not among the classes.")

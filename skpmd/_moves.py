@@ -14,6 +14,7 @@ from skpmd.models.priors import NormalPrior
 MOVES = ("auto", "always", "never")
 _ENOUGH = 0.25  # effective draws of the worst coordinate, as a share of n_particles
 _START_DF = 10.0
+_HARMLESS = 0.01  # nats
 _NARROW = 0.3  # of the first scales of a hierarchical prior: far out, chains take long to come in
 _LEAST_KNOWN = 1e-6  # least precision that the data give, as a share of the pilot prior's
 
@@ -84,6 +85,7 @@ def move_hierarchical(model, batches, n_particles, power, rng, verbose):
 
 
 def _move(model, batches, start, mean, chol, n_particles, power, rng, verbose):
+    batches = _in_single_precision(model, batches, start, power)
     with progress(MAX_TOTAL, verbose, "moves (at most)") as bar:
         chains = hamiltonian(
             lambda theta: model.log_joint_gradient(theta, batches, power),
@@ -101,3 +103,15 @@ def _move(model, batches, start, mean, chol, n_particles, power, rng, verbose):
     cloud = Cloud(theta, np.zeros(m), np.full(m, np.nan), model.log_prior(theta), np.empty((m, 0)))
     info = StepInfo(1.0, power, 1.0, 0, False, 0, np.nan, chains.ess, m)
     return Outcome(cloud, [info], True, chains.interrupted, chains)
+
+
+def _in_single_precision(model, batches, theta, power):
+    """The batches with features in float32, which halves the time, where that changes nothing.
+
+    Rounding is harmless as long as it moves log densities, compared between positions, by much
+    less than the nats that a Metropolis decision turns on.
+    """
+    single = [batch._replace(X=batch.X.astype(np.float32, copy=False)) for batch in batches]
+    exact, rounded = (model.log_joint_gradient(theta, part, power)[0] for part in (batches, single))
+    with np.errstate(invalid="ignore"):  # inf - inf: not the same, then
+        return single if np.ptp(rounded - exact) < _HARMLESS else batches

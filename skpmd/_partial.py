@@ -8,7 +8,7 @@ import numpy as np
 
 from skpmd._base import Outcome
 from skpmd._proposals import references, weigh_references
-from skpmd.engine import loss
+from skpmd.engine import loss, surrogate
 from skpmd.engine.cloud import NOTHING, Cloud, draw_prior
 from skpmd.engine.mirror import step
 from skpmd.engine.sequel import Sequel, Track, better, follow, track_of
@@ -110,22 +110,25 @@ def _by_references(stream, model, batches, a, b, options, proposal, rng):
     so that no redraw has to travel, and none happens twice in a step.
     """
     cloud, track, settings = stream.cloud, stream.track, options.settings
-    if cloud is not None and settings.rejuvenation != "always":
+    cubic, lost = None, NOTHING
+    if cloud is not None:
         still = settings._replace(rejuvenation="never")
         stayed, info = step(cloud, model, batches, a, b, still, rng)
         enough = info.ess >= settings.ess_threshold * options.n_particles
-        if enough or settings.rejuvenation == "never":
+        if settings.rejuvenation == "never" or (enough and settings.rejuvenation == "ess"):
             return stayed, follow(track or track_of(cloud), model, batches, a, b, rng), info
-    if cloud is not None:
         track = better(track, track_of(cloud))
-    sequel = model if track is None else Sequel(model, track.gaussian, a)
+        cubic = surrogate.fit(cloud, track.gaussian)
+        lost = loss.fade(track.lost if cubic is None else cloud.lost, a)
+        if cubic is not None:
+            lost = surrogate.lost_by(cubic, cloud, stayed, lost)
+    sequel = model if track is None else Sequel(model, track.gaussian, a, cubic)
     fitted = references(sequel, batches, proposal, len(model.prior.scale), b)
     few = sum(len(batch.weight) for batch in batches) < _FEW_ROWS
     m = options.n_particles * (_MORE if few else 1)
     outcome = weigh_references(sequel, batches, *fitted, m, b, rng)
     if outcome.interrupted:
         raise KeyboardInterrupt
-    lost = NOTHING if track is None else loss.fade(track.lost, a)
     log_prior = model.log_prior(outcome.cloud.theta)
     moved = outcome.cloud._replace(log_prior=log_prior, lost=lost)
     info = outcome.infos[-1]._replace(

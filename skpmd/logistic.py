@@ -17,6 +17,7 @@ from sklearn.utils.validation import (
 
 from skpmd._averaging import AveragedClassifier
 from skpmd._base import LOOP_CONSTRAINTS, Options
+from skpmd._diagonal import COVARIANCE_TYPES, fit_diagonal, is_diagonal
 from skpmd._draws import PredictiveDraws
 from skpmd._evidence import scale_by_evidence
 from skpmd._labels import check_all_weighted, class_weights, encode, encode_known
@@ -76,6 +77,13 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
         weights of draws from references fail their certificate; in place of the weights; not at
         all. Moved particles carry equal weights; split R-hat is their certificate, and there is
         no evidence. Not with ``proposal="prior"`` or ``polish=False``.
+    covariance_type : {"auto", "full", "diag"}, default="auto"
+        ``"diag"`` stops at a Gaussian without correlations, by mirror descent in that family, in
+        memory proportional to the data: for text, where a full covariance does not fit. There are
+        no particles and no certificate then; standard deviations are those of a coefficient given
+        all others. ``"auto"`` is ``"diag"`` above 2000 coordinates (``(n_features + 1) *
+        n_classes``, or one row of them for two classes) where no other parameter asks for
+        particles.
     n_particles : int, default=4000
         Particles drawn in a round (in pairs: an odd number is rounded up); rounds follow until the
         effective sample size reaches 0.6 of it, ten at most. The size of the cloud with
@@ -118,9 +126,9 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
     intercept_, intercept_std_ : ndarray of shape (1,) or (n_classes,)
         Posterior means and standard deviations of the intercepts; 0 without them. All four are of
         the dtype of X.
-    posterior_ : Posterior
-        Weighted particles; coordinates are the coefficients of a row and its intercept, row by
-        row, and last the logarithms of the horseshoe's scales.
+    posterior_ : Posterior or GaussianPosterior
+        Weighted particles, or a Gaussian without correlations; coordinates are the coefficients
+        of a row and its intercept, row by row, and last the logarithms of the horseshoe's scales.
     prior_scale_ : float
         Scale of the prior, as given or by evidence.
     log_evidence_ : float
@@ -190,6 +198,7 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
         "class_weight": [dict, StrOptions({"balanced"}), None],
         "proposal": [StrOptions(set(PROPOSALS))],
         "moves": [StrOptions(set(MOVES))],
+        "covariance_type": [StrOptions(set(COVARIANCE_TYPES))],
         **LOOP_CONSTRAINTS,  # those of parameters that are not exposed here are never looked up
     }
 
@@ -204,6 +213,7 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
         class_weight=None,
         proposal="auto",
         moves="auto",
+        covariance_type="auto",
         n_particles=4000,
         max_iter=5,
         batch_size="auto",
@@ -228,6 +238,7 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
         self.class_weight = class_weight
         self.proposal = proposal
         self.moves = moves
+        self.covariance_type = covariance_type
         self.n_particles = n_particles
         self.max_iter = max_iter
         self.batch_size = batch_size
@@ -273,8 +284,16 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
         codes, classes = encode(y)
         rows = self._rows(X, codes, classes, sample_weight, all_classes=True)
         rng = as_generator(self.random_state)
+        diagonal = is_diagonal(self, X.shape[1], len(classes))
         self._choose_scale(rows, len(classes), rng)
         model = linear_model(self, X.shape[1], len(classes), self.prior_scale_)
+        if diagonal:
+            names = coordinate_names(model, _check_feature_names_in(self), classes)
+            fit_diagonal(self, model, rows, names)
+            self.classes_ = classes
+            self._set_coefficients(X.dtype)
+            warn_of_doubts(self, "lower prior_scale")
+            return self
         found = find_posterior(self, model, rows, options, rng)
         self.classes_ = classes
         notes = {"path": found.path}
@@ -331,6 +350,11 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
             _check_partial_fit_first_call(self, classes)
             if first:
                 self.prior_scale_ = float(self.prior_scale)
+            if is_diagonal(self, X.shape[1], len(self.classes_)):
+                raise ValueError(
+                    "A Gaussian without correlations takes no data in parts: call fit, or set "
+                    "covariance_type='full'."
+                )
             rows = self._rows(X, encode_known(y, self.classes_), self.classes_, sample_weight)
             model = linear_model(self, X.shape[1], len(self.classes_), self.prior_scale_)
             proposal = self.proposal if model.prior.has_gaussian else "prior"
@@ -384,14 +408,18 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
 
     def _set_results(self, model, outcome, dtype, **notes):
         """Posterior and diagnostics in the coordinates of a user, and moments of coefficients."""
-        features, p = _check_feature_names_in(self), self.n_features_in_
         set_results(
             self,
             outcome,
-            names=coordinate_names(model, features, self.classes_),
+            names=coordinate_names(model, _check_feature_names_in(self), self.classes_),
             particles=model.prior.reported(outcome.cloud.theta),
             **notes,
         )
+        self._set_coefficients(dtype)
+
+    def _set_coefficients(self, dtype):
+        """Moments of the coefficients and intercepts."""
+        p = self.n_features_in_
         n_rows = 1 if len(self.classes_) == 2 else len(self.classes_)
         D = n_rows * (p + self.fit_intercept)
         mean, std = (
@@ -404,11 +432,14 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
 
     def _class_log_proba(self, X, theta, n_classes):
         n_rows, width = 1 if n_classes == 2 else n_classes, X.shape[1] + self.fit_intercept
-        rows = theta[:, : n_rows * width].reshape(-1, width)
-        table = logits(rows, X, self.fit_intercept).astype(np.float64, copy=False)
+        if theta is None:
+            table = self.posterior_.logits(X, self.fit_intercept)
+        else:
+            rows = theta[:, : n_rows * width].reshape(-1, width)
+            table = logits(rows, X, self.fit_intercept).astype(np.float64, copy=False)
+            table = table.reshape(len(theta), n_rows, -1).transpose(1, 0, 2)
         if n_rows == 1:
-            return np.stack([log_expit(-table), log_expit(table)])
-        table = table.reshape(len(theta), n_rows, -1).transpose(1, 0, 2)
+            return np.stack([log_expit(-table[0]), log_expit(table[0])])
         return table - logsumexp(table, axis=0)
 
     def _draw_prior(self, n_features, n_classes, m, rng):

@@ -270,7 +270,7 @@ def test_an_interrupted_fit_leaves_nothing_behind(monkeypatch):
     def interrupted(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("skpmd.logistic.weigh_references", interrupted)
+    monkeypatch.setattr("skpmd._routes.weigh_references", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X[:, :1], np.where(y == 1, "b", "a"))
     with pytest.raises(NotFittedError):

@@ -1,6 +1,7 @@
 """BayesianLogisticRegressionPMD: against a grid, its paths, predictions and warnings."""
 
 import warnings
+from copy import copy
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skpmd import BayesianLogisticRegressionPMD
+from skpmd.posterior import Posterior
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +154,16 @@ def test_prediction_is_row_wise_and_without_randomness(cancer, fitted):
     whole = fitted.predict_proba(X)
     np.testing.assert_allclose(fitted.predict_proba(X[100:103]), whole[100:103], rtol=1e-12)
     np.testing.assert_array_equal(fitted.predict_proba(X), whole)
+
+
+def test_no_probability_is_above_one(cancer, fitted):
+    # Weights add up to one but for rounding, up or down by seed; log_loss refuses what is above.
+    far, particles = 1e3 * cancer[0][:20], fitted.posterior_.particles
+    model = copy(fitted)
+    for seed in range(10):
+        log_weights = np.random.default_rng(seed).normal(0.0, 3.0, len(particles))
+        model.posterior_ = Posterior(particles, log_weights)
+        assert model.predict_proba(far).max() <= 1.0
 
 
 def test_intervals_of_probabilities(cancer, fitted):

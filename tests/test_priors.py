@@ -360,8 +360,8 @@ def weighed(problem, seed=0):
     """Cloud and antithetic pairs of 4000 draws a round from the references."""
     pilot = references(problem.model, problem.batches, "auto", 1, 1.0)
     rng = np.random.default_rng(seed)
-    outcome, pair, _, _ = weigh_references(problem.model, problem.batches, *pilot, 4000, 1.0, rng)
-    return outcome.cloud, pair
+    outcome = weigh_references(problem.model, problem.batches, *pilot, 4000, 1.0, rng)
+    return outcome.cloud, outcome.pair
 
 
 @pytest.mark.parametrize(

@@ -1,25 +1,32 @@
 """Data sets of the benchmarks: real ones read from ``--data DIR``, quick stand-ins made here.
 
 The files in ``DIR`` are NumPy archives: ``keel_*.npz`` with ``X`` and ``y``, ``mnist.npz`` with
-``X_train``, ``y_train``, ``X_test`` and ``y_test``.
+``X_train``, ``y_train``, ``X_test`` and ``y_test``, ``adult.npz`` with ``X``, ``y`` and
+``is_train``, ``pdbdata_prostate.npz`` with ``data_x`` and ``data_y``, and the word counts
+``newsgroups20.npz`` (SciPy's CSR) with ``newsgroups20.meta.npz``: ``labels`` and ``is_train``.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from scipy.sparse import csr_array, load_npz
 
 KEEL = ("keel_pima", "keel_wdbc", "keel_german", "keel_spambase")
+MULTICLASS = ("keel_optdigits", "keel_splice", "keel_texture", "keel_vowel")
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Standardised features and 0/1 labels, with a test part where the source has one."""
+    """Features and labels 0, 1, ..., with a test part where the source has one.
+
+    The features are standardised (dense) or word counts (sparse).
+    """
 
     name: str
-    X: np.ndarray
+    X: np.ndarray | csr_array
     y: np.ndarray
-    X_test: np.ndarray | None = None
+    X_test: np.ndarray | csr_array | None = None
     y_test: np.ndarray | None = None
 
 
@@ -67,19 +74,63 @@ def load_mnist_images(data_dir):
 def load(name, data_dir):
     """Load one data set by name.
 
-    ``keel_*``: all rows are training rows, features standardised (`standardised`), labels as
-    shipped (0/1). ``mnist86``: digits 8 (label 1) and 6 (label 0), pixels divided by 255,
-    projected on the 50 leading principal axes of the 11,769 training images (`principal_axes`),
-    then standardised with the training mean and sd; the 1,932 test images likewise.
+    * ``keel_*``: all rows are training rows, features standardised (`standardised`), labels as
+      shipped (0, 1, ...).
+    * ``mnist86``: digits 8 (label 1) and 6 (label 0), pixels divided by 255, projected on the 50
+      leading principal axes of the 11,769 training images (`principal_axes`), then standardised
+      with the training mean and sd; the 1,932 test images likewise.
+    * ``adult``: the standard split, every column standardised, the 0/1 dummies included: the rare
+      ones become large values.
+    * ``prostate50``: the 50 columns of the largest absolute two-sample t, chosen on all rows.
+    * ``newsgroups20``: word counts, sparse float64, 20 classes, split by date.
     """
-    if name == "mnist86":
-        images, y, test_images, y_test = load_mnist_images(data_dir)
-        mean, axes = principal_axes(images)
-        X, X_test = standardised((images - mean) @ axes, (test_images - mean) @ axes)
-        return Dataset(name, X, y, X_test, y_test)
-    with np.load(_existing(data_dir, name)) as archive:
-        X, _ = standardised(archive["X"])
-        return Dataset(name, X, archive["y"].astype(np.int64))
+    loader = _LOADERS.get(name, _keel)
+    return Dataset(name, *loader(_existing(data_dir, _FILES.get(name, name))))
+
+
+def _keel(path):
+    with np.load(path) as archive:
+        return standardised(archive["X"])[0], archive["y"].astype(np.int64)
+
+
+def _mnist86(path):
+    images, y, test_images, y_test = load_mnist_images(path.parent)
+    mean, axes = principal_axes(images)
+    X, X_test = standardised((images - mean) @ axes, (test_images - mean) @ axes)
+    return X, y, X_test, y_test
+
+
+def _adult(path):
+    with np.load(path) as archive:
+        X, y, train = archive["X"], archive["y"].astype(np.int64), archive["is_train"]
+    X_train, X_test = standardised(X[train], X[~train])
+    return X_train, y[train], X_test, y[~train]
+
+
+def _prostate50(path):
+    with np.load(path) as archive:
+        X, y = archive["data_x"], archive["data_y"].astype(np.int64)
+    groups = X[y == 1], X[y == 0]
+    gap = groups[0].mean(axis=0) - groups[1].mean(axis=0)
+    error = np.sqrt(sum(group.var(axis=0, ddof=1) / len(group) for group in groups))
+    chosen = np.sort(np.argsort(-np.abs(gap / error), kind="stable")[:50])
+    return standardised(X[:, chosen])[0], y
+
+
+def _newsgroups20(path):
+    X = csr_array(load_npz(path), dtype=np.float64)
+    with np.load(path.with_name("newsgroups20.meta.npz")) as archive:
+        y, train = archive["labels"].astype(np.int64), archive["is_train"]
+    return X[train], y[train], X[~train], y[~train]
+
+
+_FILES = {"mnist86": "mnist", "prostate50": "pdbdata_prostate"}
+_LOADERS = {
+    "mnist86": _mnist86,
+    "adult": _adult,
+    "prostate50": _prostate50,
+    "newsgroups20": _newsgroups20,
+}
 
 
 def breast_cancer():

@@ -24,12 +24,11 @@ in posterior sds, those of sds are relative. Three kinds of rows:
   against the particles' CPU per ESS of their weights.
 """
 
-import warnings
-
 import numpy as np
 
 from . import datasets
 from .baselines.references import cached_reference, log_loss
+from .comparison import errors, estimator, measure, squared, warm
 from .study import Gate, pyplot
 from .timing import cpu_clock
 
@@ -39,10 +38,7 @@ SEEDS = 3  # rows and gates on errors
 COST_SEEDS = 8  # fits whose errors and CPU seconds enter the ratios
 NUTS_RUNS = 4
 NUTS_STEPS = 500
-NUTS_LAYOUTS = {
-    "4 in turn": {"n_chains": 4},
-    "8 at once": {"n_chains": 8, "vectorised": True},
-}
+NUTS_LAYOUTS = ("4 in turn", "8 at once")
 MEAN_BOUND = {"keel_spambase": 0.1}  # every other data set: 0.06
 SD_BOUND = 0.1
 PRIOR_BOUND = 0.3
@@ -53,7 +49,7 @@ def run(config):
     if config.quick:
         parts = [datasets.breast_cancer(), datasets.generated(1000, 500, 4)]
         from_prior, min_ess, cost_seeds, nuts_runs = ("generated",), 10_000, 3, 2
-        layouts = {"8 at once": NUTS_LAYOUTS["8 at once"]}
+        layouts = ("8 at once",)
     else:
         parts = [datasets.load(name, config.data) for name in NAMES]
         from_prior, min_ess, cost_seeds, nuts_runs = FROM_PRIOR, 30_000, COST_SEEDS, NUTS_RUNS
@@ -62,65 +58,30 @@ def run(config):
     for data in parts:
         print(f"{data.name}: {data.X.shape[0]} rows, {data.X.shape[1] + 1} coordinates", flush=True)
         truth = cached_reference(data, config.out / "references", min_ess=min_ess)
-        few = slice(None, None, max(1, len(data.y) // 200))  # some files are sorted by class
-        _warm(data.X[few], data.y[few], "auto")
+        warm(data)
         fits = [_measure(data, truth, seed, "auto") for seed in range(cost_seeds)]
         rows += [row for row, _ in fits[:SEEDS]]
         if data.name in from_prior:
-            _warm(data.X[few, :2], data.y[few], "prior")
+            warm(data, 2, proposal="prior")
             rows += [_measure(data, truth, seed, "prior")[0] for seed in range(SEEDS)]
         if not (config.quick and data.name in from_prior):
             rows.append(_cost(data, truth, fits, nuts_runs, layouts))
     return rows
 
 
-def _warm(X, y, proposal):
-    """Compile what there is to compile, outside of any clock."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        _estimator(0, proposal).fit(X, y)
-
-
-def _estimator(seed, proposal):
-    from skpmd import BayesianLogisticRegressionPMD
-
-    return BayesianLogisticRegressionPMD(
-        prior_scale=1.0, intercept_prior_scale=1.0, proposal=proposal, random_state=seed
-    )
-
-
-def _errors(mean, sd, truth):
-    """Errors of the means in posterior sds and relative errors of the sds."""
-    return (mean - truth.mean) / truth.sd, sd / truth.sd - 1.0
-
-
 def _measure(data, truth, seed, proposal):
     """One fit: its row, and its two error vectors for `_cost`."""
-    model = _estimator(seed, proposal)
-    with warnings.catch_warnings(record=True) as caught, cpu_clock() as clock:
-        warnings.simplefilter("always")
-        model.fit(data.X, data.y)
-    posterior = model.posterior_
-    errors = _errors(posterior.mean(), posterior.std(), truth)
+    model = estimator(seed, proposal=proposal)
+    numbers, error = measure(model, data, truth)
     row = {
         "kind": "pmd" if proposal == "auto" else proposal,
         "data": data.name,
         "d": len(truth.mean),
         "seed": seed,
-        "max_mean_error": float(np.abs(errors[0]).max()),
-        "mean_mean_error": float(np.abs(errors[0]).mean()),
-        "max_sd_error": float(np.abs(errors[1]).max()),
-        "k_hat": _number(posterior.pareto_k),
-        "ess": _number(posterior.ess),
-        "cpu": clock.cpu,
+        **numbers,
         "log_loss_gap": _log_loss_gap(model, data, truth),
-        "warned": ",".join(sorted({warning.category.__name__ for warning in caught})) or None,
     }
-    return row, errors
-
-
-def _number(value):
-    return None if value is None else float(value)
+    return row, error
 
 
 def _log_loss_gap(model, data, truth):
@@ -130,41 +91,23 @@ def _log_loss_gap(model, data, truth):
     return log_loss(model.predict_proba(data.X_test)[:, 1], data.y_test) - truth.test_log_loss
 
 
-def _squared(errors, variance):
-    """Mean square of (runs, d) errors less the reference's variance, which is its floor too."""
-    noise = float(np.mean(variance))
-    return max(float(np.mean(np.square(errors))) - noise, noise)
-
-
-def _fastest_nuts(data, layouts):
-    """Return the layout of chains with the most smallest-ESS per CPU second in one trial run."""
-    from .baselines.nuts import Nuts
-
-    speeds = {}
-    for layout, options in layouts.items():
-        sampler = Nuts(data.X, data.y, **options)
-        with cpu_clock():
-            trial = sampler.run(0, NUTS_STEPS)
-        speeds[layout] = trial.ess().min() / trial.sampling_cpu, sampler
-    fastest = max(speeds, key=lambda layout: speeds[layout][0])
-    return fastest, speeds[fastest][1]
-
-
 def _cost(data, truth, fits, n_runs, layouts):
     """CPU of NUTS at the error of the particles, over the CPU of the particles."""
-    layout, sampler = _fastest_nuts(data, layouts)
+    from .baselines.nuts import fastest
+    from .baselines.targets import target
+
+    layout, sampler = fastest(target(data), layouts, NUTS_STEPS)
     runs = []
     for seed in range(1, n_runs + 1):
         with cpu_clock():
             runs.append(sampler.run(seed, NUTS_STEPS))
     variances = (1.0 / truth.ess, 0.5 / truth.ess_second_moment)
-    nuts_errors = [_errors(run.flat.mean(axis=0), run.flat.std(axis=0), truth) for run in runs]
+    nuts_errors = [errors(run.flat.mean(axis=0), run.flat.std(axis=0), truth) for run in runs]
     pmd = [
-        _squared([errors[k] for _, errors in fits], variance)
-        for k, variance in enumerate(variances)
+        squared([error[k] for _, error in fits], variance) for k, variance in enumerate(variances)
     ]
     nuts = [
-        _squared([errors[k] for errors in nuts_errors], variance)
+        squared([error[k] for error in nuts_errors], variance)
         for k, variance in enumerate(variances)
     ]
     pmd_cpu = float(np.mean([row["cpu"] for row, _ in fits]))

@@ -13,7 +13,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 _LEAST_PROGRESS = 0.9  # share of the slope that a Newton step may leave
 _MOST_OVERSHOOT = 0.25  # share of the slope, downwards, that a step past the top may meet
-_MOST_GROWTH = 1.5  # of the residual in a mirror step; beyond it the step has overshot
+_MOST_GROWTH = 10.0  # of the residual in a mirror step; beyond it the step has overshot
 _LEAST_GAMMA = 1e-3
 
 

@@ -106,6 +106,22 @@ def of_redraw(lost, theta, estimate, shrinkage):
     return add(lost, variance, 1.0 / ess, (theta.shape[1] + 1) / ess + widening**4, c2)
 
 
+def of_gain(lost, theta, weights, gain):
+    """Coefficients after log q was raised by known amounts at its weighted particles.
+
+    To first order their covariance with theta is the error of the mean, and that with the products
+    of two standardised coordinates the error of the covariance.
+    """
+    centred = theta - weights @ theta
+    cov = (centred.T * weights) @ centred
+    variance = np.maximum(np.diag(cov), _LEAST_VARIANCE)
+    signed = weights * (gain - weights @ gain)
+    product = (centred.T * signed) @ centred
+    # The trace of product cov^-1 product is the square of its rows in standard coordinates.
+    rows = np.einsum("ij,ji->i", product, np.linalg.pinv(cov) @ product)
+    return add(lost, variance, (signed @ centred) ** 2 / variance, rows / variance)
+
+
 def of_curvature(lost, model, batches, gaussian, b, rng):
     """Coefficients after data have been taken into a Gaussian that knows no third cumulants.
 

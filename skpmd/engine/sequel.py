@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd.engine import kde, loss
+from skpmd.engine import kde, loss, surrogate
 from skpmd.engine.cloud import NOTHING
 from skpmd.engine.gaussian import Gaussian, descend, laplace
 from skpmd.engine.references import Reference, log_density
@@ -43,7 +43,8 @@ class Sequel:
         Coefficient of the step.
     """
 
-    def __init__(self, model, gaussian, a):
+    def __init__(self, model, gaussian, a, cubic=None):
+        self._cubic = cubic
         self._model, self._a = model, a
         self.tail_df = model.tail_df if a else np.inf
         self._reference = Reference(*gaussian)
@@ -53,7 +54,10 @@ class Sequel:
 
     def log_prior(self, theta):
         """Log density up to a constant; see `Model`."""
-        log_q = log_density(self._reference, theta)
+        if self._cubic is None:
+            log_q = log_density(self._reference, theta)
+        else:
+            log_q = surrogate.value(self._cubic, theta)
         if not self._a:
             return log_q
         return (1.0 - self._a) * log_q + self._a * self._model.log_prior(theta)

@@ -26,7 +26,9 @@ Everything else is optional and used where it is offered:
   the likelihood to the power b, shape (m,), and its gradient, shape (m, d): `skpmd.engine.moves`
   then moves particles along it where weights fail;
 * ``gaussian_target`` lets `skpmd.engine.gaussian` place a Gaussian before any particle is drawn,
-  and ``skew_axes`` lets `skpmd.engine.skew` lean it; `skpmd.models.logistic` shows both.
+  and ``skew_axes`` lets `skpmd.engine.skew` lean it; `skpmd.models.logistic` shows both;
+* ``expected_logits``, of a linear model, lets `skpmd.models.diagonal` place a Gaussian without
+  correlations, for more coordinates than a matrix can hold.
 """
 
 from typing import NamedTuple

@@ -1,7 +1,11 @@
 """What models share that see a row only through its products with coefficients."""
 
+from functools import cache
+
 import numpy as np
 from scipy.sparse import issparse
+from scipy.special import ndtri
+from scipy.stats.qmc import Sobol
 
 
 def designs(batches, fit_intercept, n_numbers):
@@ -47,3 +51,17 @@ def most_skewed(rows, third, max_iter):
         left, _, right = np.linalg.svd(contracted * skewness + shift * rotation)
         rotation = left @ right
     return rotation
+
+
+@cache
+def normal_nodes(d, least=128):
+    """Points in columns whose mean over a function stands for that under N(0, I_d).
+
+    ``least`` of them, or more where d > least / 4, to a power of two. The first half is Sobol's
+    sequence taken to the normal distribution, the second its mirror image, and a linear map makes
+    their covariance the identity: polynomials up to degree three are exact.
+    """
+    power = (max(least // 2, 2 * d) - 1).bit_length()
+    half = ndtri(Sobol(d, scramble=False).random_base2(power) + 0.5**power / 2).T
+    half = np.linalg.solve(np.linalg.cholesky(half @ half.T / half.shape[1]), half)
+    return np.concatenate([half, -half], axis=1)

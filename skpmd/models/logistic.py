@@ -114,6 +114,28 @@ class LogisticModel(Model):
             hessian += b * ((X.T * curvature) @ X)
         return gradient, hessian
 
+    def expected_logits(self, centre, spread, y):
+        """Derivatives of log-likelihoods, on average over independent normal logits.
+
+        Parameters
+        ----------
+        centre, spread : ndarray of shape (n, 1)
+            Means and variances of the logits; spread None for the values at the means.
+        y : ndarray of shape (n,)
+            Targets.
+
+        Returns
+        -------
+        slope, curvature : ndarray of shape (n, 1)
+            E[d log p / dz] and E[-d2 log p / dz2], by the rules of `gaussian_target`.
+        coupled : callable
+            Changes of the logits, (n, 1) -> the curvature times them.
+        """
+        sd = np.zeros(len(y)) if spread is None else np.sqrt(spread[:, 0])
+        slope, curvature = _expected_derivatives(centre[:, 0], sd, y, np.ones(len(y)), *_rule(sd))
+        curvature = curvature[:, None]
+        return slope[:, None], curvature, lambda change: curvature * change
+
     def skew_axes(self, mean, chol, batches, b=1.0, max_rows=2000, max_iter=30):
         """Orthogonal axes along which the posterior is most skewed, and how much.
 

@@ -1,19 +1,14 @@
 """Bayesian softmax regression: y in {0, ..., K - 1}, P(y = k | x, theta) ~ exp(x . theta_k)."""
 
-from functools import cache
-
 import numpy as np
 from numba import njit
-from scipy.special import ndtri
-from scipy.stats.qmc import Sobol
 
 from skpmd.models.base import Model
-from skpmd.models.linear import designs, logits, most_skewed, slopes_gradient
+from skpmd.models.linear import designs, logits, most_skewed, normal_nodes, slopes_gradient
 
 _LANES = 128  # rows handled side by side in the kernel: their vectors stay in the first cache
 _TABLE = 1 << 17  # numbers held at once: a table that stays in the second-level cache
 _ROWS = 512  # rows that a table takes before it takes more particles
-_NODES = 128  # least number of nodes of the rule for expectations under a Gaussian
 
 
 class SoftmaxModel(Model):
@@ -96,7 +91,7 @@ class SoftmaxModel(Model):
         precision = np.diag(diagonal)
         K = self.n_classes
         slope, blocks = np.zeros((K, len(mean) // K)), precision.reshape(K, -1, K, len(mean) // K)
-        nodes = np.zeros((K, 1)) if cov is None else _nodes(K)
+        nodes = np.zeros((K, 1)) if cov is None else normal_nodes(K)
         for X, y, weight in self._designs(batches):
             spread = np.zeros((len(X), K, K)) if cov is None else _logit_covariance(X, cov, K)
             centre = X @ mean.reshape(K, -1).T
@@ -111,6 +106,32 @@ class SoftmaxModel(Model):
                     blocks[other, :, k] -= block
         return gradient + b * slope.ravel(), precision
 
+    def expected_logits(self, centre, spread, y):
+        """Expectations over independent normal logits; see `LogisticModel.expected_logits`.
+
+        The curvature E[diag(p) - p p^T] of a row is K x K. Its diagonal is exact, by the rule of
+        `gaussian_target`; products take diag(q) - q q^T, q = E[p], scaled to the same trace.
+        """
+        K = self.n_classes
+        nodes = np.zeros((K, 1)) if spread is None else normal_nodes(K)
+        probability, curvature = np.empty_like(centre), np.empty_like(centre)
+        step = max(1, _TABLE // K**2)
+        for start in range(0, len(y), step):
+            part = slice(start, start + step)
+            cov = np.zeros((len(centre[part]), K, K))
+            if spread is not None:
+                cov[:, np.arange(K), np.arange(K)] = spread[part]
+            probability[part], product = _expected_softmax(centre[part], cov, nodes)
+            product = np.tril(product, -1)
+            curvature[part] = product.sum(axis=1) + product.sum(axis=2)
+        trace = np.maximum((probability * (1.0 - probability)).sum(axis=1), np.finfo(float).tiny)
+        scaled = curvature.sum(axis=1, keepdims=True) / trace[:, None] * probability
+
+        def coupled(change):
+            return scaled * (change - (probability * change).sum(axis=1, keepdims=True))
+
+        return (y[:, None] == np.arange(K)) - probability, curvature, coupled
+
     def skew_axes(self, mean, chol, batches, b=1.0, max_rows=2000, max_iter=30):
         """Orthogonal axes along which the posterior is most skewed, and how much.
 
@@ -124,7 +145,7 @@ class SoftmaxModel(Model):
             white = X @ chol.reshape(K, -1, d)  # e_k (x) x, whitened; shape (K, n, d)
             by_row = white.transpose(1, 0, 2)
             spread = by_row @ by_row.transpose(0, 2, 1)
-            p = _expected_softmax(X @ mean.reshape(K, -1).T, spread, _nodes(K))[0]
+            p = _expected_softmax(X @ mean.reshape(K, -1).T, spread, normal_nodes(K))[0]
             white -= np.einsum("nk,knd->nd", p, white)
             rows = np.concatenate([rows, white.reshape(-1, d)])
             third = np.concatenate([third, -b * (weight[:, None] * p).T.ravel()])
@@ -170,20 +191,6 @@ def _logit_covariance(X, cov, K):
         for other in range(k + 1):
             spread[:, k, other] = np.einsum("ij,ij->i", X @ blocks[k, :, other], X)
     return spread
-
-
-@cache
-def _nodes(d):
-    """Points in columns whose mean over a function stands for that under N(0, I); 128 to d = 32.
-
-    The first half is Sobol's sequence taken to the normal distribution, the second its mirror
-    image, and a linear map makes their covariance the identity: polynomials up to degree three are
-    exact.
-    """
-    power = (max(_NODES // 2, 2 * d) - 1).bit_length()
-    half = ndtri(Sobol(d, scramble=False).random_base2(power) + 0.5**power / 2).T
-    half = np.linalg.solve(np.linalg.cholesky(half @ half.T / half.shape[1]), half)
-    return np.concatenate([half, -half], axis=1)
 
 
 @njit(cache=True, error_model="numpy")
@@ -327,8 +334,9 @@ def _expected_softmax(centre, spread, nodes):
         for k in range(n_classes):
             p[k] = centre[i, k]
             for column in range(k + 1):
-                for j in range(size):
-                    p[k, j] += chol[k, column] * nodes[column, j]
+                if chol[k, column] != 0.0:  # most are, where logits are independent
+                    for j in range(size):
+                        p[k, j] += chol[k, column] * nodes[column, j]
             for j in range(size):
                 top[j] = max(top[j], p[k, j])
         mass[:] = 0.0

@@ -1,38 +1,28 @@
-"""NUTS (NumPyro) for Bayesian logistic regression, as fast on one core as we could make it.
+"""NUTS (NumPyro) on a `targets.Target`, in float64, as fast on one core as we could make it.
 
-The model: standardised features, prior N(0, 1) on each coefficient and on the intercept, float64.
-The chains move in coordinates whitened by the Laplace approximation, theta = mode + L z with
-L L' the inverse Hessian at the mode, so the posterior is near N(0, I) for them. All loops are
-compiled before the clock starts; warm-up and sampling are timed apart, in CPU seconds.
-
-Coordinates of theta: coefficients in column order, intercept last.
+The chains move in the target's whitened coordinates, where the posterior is near N(0, I): with a
+normal prior those of the Laplace approximation, theta = mode + L z with L L' the inverse Hessian
+at the mode. All loops are compiled before the clock starts; warm-up and sampling are timed
+apart, in CPU seconds.
 """
 
-import os
 import time
 from dataclasses import dataclass
 
-# One thread for XLA; this only works before jax is loaded for the first time.
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
-
 import numpy as np
+from threadpoolctl import threadpool_limits
 
-try:
-    import jax
-    import jax.numpy as jnp
-    from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
-    from numpyro.infer.hmc import hmc
-except ImportError as error:
-    raise ImportError('This needs NumPyro and JAX: pip install "skpmd[bench]"') from error
+from .jax_setup import diagnostics, hmc, jax, jnp
 
-from .laplace import laplace
-
-jax.config.update("jax_enable_x64", True)
+LAYOUTS = {
+    "4 in turn": {"n_chains": 4},
+    "8 at once": {"n_chains": 8, "vectorised": True},
+}
 
 
 @dataclass(frozen=True)
 class NutsRun:
-    """Draws (chains, steps, d) in the model's coordinates and what they cost."""
+    """Draws (chains, steps, d) in the coordinates that are reported and what they cost."""
 
     draws: np.ndarray
     warmup_cpu: float
@@ -47,39 +37,32 @@ class NutsRun:
 
     def ess(self):
         """Effective sample size of each coordinate's mean."""
-        return np.asarray(effective_sample_size(self.draws))
+        return _ess(self.draws)
 
     def ess_second_moment(self):
         """Effective sample size of each coordinate's squared deviation from its mean."""
-        return np.asarray(effective_sample_size((self.draws - self.flat.mean(axis=0)) ** 2))
+        return _ess((self.draws - self.flat.mean(axis=0)) ** 2)
+
+    def ess_below(self, value):
+        """Effective sample size of the share of draws below ``value``, for each coordinate."""
+        return _ess((self.draws <= value).astype(np.float64))
 
     def r_hat(self):
         """Split R-hat of each coordinate."""
-        return np.asarray(split_gelman_rubin(self.draws))
+        return np.asarray(diagnostics.split_gelman_rubin(self.draws))
 
 
-@jax.custom_vjp
-def softplus_sum(x):
-    """Sum of log(1 + exp(x)), with a gradient that shares its one exponential per entry."""
-    return (jnp.maximum(x, 0.0) + jnp.log1p(jnp.exp(-jnp.abs(x)))).sum()
-
-
-def _softplus_sum_forward(x):
-    small = jnp.exp(-jnp.abs(x))
-    value = (jnp.maximum(x, 0.0) + jnp.log1p(small)).sum()
-    return value, jnp.where(x >= 0.0, 1.0, small) / (1.0 + small)
-
-
-softplus_sum.defvjp(_softplus_sum_forward, lambda sigmoid, upstream: (upstream * sigmoid,))
+def _ess(draws):
+    return np.asarray(diagnostics.effective_sample_size(draws))
 
 
 class Nuts:
-    """Compiled NUTS chains for one data set.
+    """Compiled NUTS chains for one posterior.
 
     Parameters
     ----------
-    X, y : arrays
-        Standardised features and 0/1 labels.
+    target : targets.Target
+        The posterior.
     n_chains : int
         Number of chains.
     vectorised : bool
@@ -94,23 +77,15 @@ class Nuts:
     """
 
     def __init__(
-        self, X, y, *, n_chains=4, vectorised=False, n_warmup=200, target_accept=0.8,
+        self, target, *, n_chains=4, vectorised=False, n_warmup=200, target_accept=0.8,
         adapt_mass=False,
     ):  # fmt: skip
-        approximation = laplace(X, y)
-        self.mode = approximation.mode
-        self.scale = np.linalg.cholesky(approximation.cov)
+        self.target = target
         self.n_chains, self.vectorised, self.n_warmup = n_chains, vectorised, n_warmup
-        design = np.column_stack([X, np.ones(len(X))])
-        signs = 1.0 - 2.0 * np.asarray(y, dtype=np.float64)
-        # With the label's sign folded in, -log p(y | z) = softplus(offset + rows @ z).
-        rows = jnp.asarray(signs[:, None] * (design @ self.scale))
-        offset = jnp.asarray(signs * (design @ self.mode))
-        mode, scale = jnp.asarray(self.mode), jnp.asarray(self.scale)
+        centre, scale = jnp.asarray(target.centre), jnp.asarray(target.scale)
 
         def potential(z):
-            theta = mode + scale @ z
-            return softplus_sum(offset + rows @ z) + 0.5 * theta @ theta
+            return target.potential(centre + scale @ z)
 
         init, sample = hmc(potential, algo="NUTS")
 
@@ -120,7 +95,7 @@ class Nuts:
                 rng_key=key,
             )  # fmt: skip
 
-        # Chains start from half the Laplace spread; init must see concrete values once.
+        # Chains start from half the whitened spread; init must see concrete values once.
         self._begin = jax.vmap(begin) if vectorised else begin
         self._begin(*self._starts(0)) if vectorised else begin(*self._start(0, 0))
         step = jax.vmap(sample) if vectorised else sample
@@ -137,7 +112,7 @@ class Nuts:
 
     def _starts(self, seed):
         keys = jax.random.split(jax.random.PRNGKey(seed), 2 * self.n_chains)
-        shape = (self.n_chains, len(self.mode))
+        shape = (self.n_chains, len(self.target.centre))
         return 0.5 * jax.random.normal(keys[0], shape), keys[self.n_chains :]
 
     def _start(self, seed, chain):
@@ -168,7 +143,7 @@ class Nuts:
                 np.stack([collected[k] for _, collected, _ in moved]) for k in range(3)
             )
         run = NutsRun(
-            self.mode + z @ self.scale.T,
+            self.target.reported(self.target.centre + z @ self.target.scale.T),
             warmup_cpu,
             sum(cpu for _, _, cpu in moved),
             int(lengths.sum()),
@@ -184,3 +159,18 @@ class Nuts:
             self._compiled.add(n_steps)
         states, warmup_cpu = self.warm(seed)
         return self.sample(states, n_steps, warmup_cpu)[1]
+
+
+def fastest(target, layouts, n_steps):
+    """Return the name and the sampler of the layout with the most smallest-ESS per CPU second.
+
+    ``layouts`` are names of `LAYOUTS`; each makes one trial run.
+    """
+    speeds = {}
+    for layout in layouts:
+        sampler = Nuts(target, **LAYOUTS[layout])
+        with threadpool_limits(limits=1):
+            trial = sampler.run(0, n_steps)
+        speeds[layout] = trial.ess().min() / trial.sampling_cpu, sampler
+    best = max(speeds, key=lambda layout: speeds[layout][0])
+    return best, speeds[best][1]

@@ -1,0 +1,62 @@
+"""Make what is kept in ``results/references``: ``python -m MODULE --data DIR [NAME ...]``.
+
+``NAME`` is the stem of a file there (default: all). A reference that fits its data and has the
+effective sample size of `CATALOGUE` is left alone, and so are times that are there.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from .. import datasets
+from ..study import FOLDER, table
+from .plain_nuts import cached_speed
+from .references import cached_reference, stem
+
+# Data set, prior on the coefficients, transform of the coordinates, smallest ESS of any mean or
+# squared deviation.
+CATALOGUE = (
+    *((name, "normal", None, 30_000) for name in (*datasets.KEEL, "mnist86")),
+    *(("keel_pima", prior, None, 30_000) for prior in ("laplace", "student_t", "cauchy")),
+    *(("keel_wdbc", prior, None, 10_000) for prior in ("laplace", "student_t", "cauchy")),
+    *((name, "horseshoe", None, 10_000) for name in ("keel_pima", "keel_wdbc")),
+    ("prostate50", "horseshoe", np.arcsinh, 3_000),
+    ("adult", "normal", None, 1_000),
+    ("keel_optdigits", "normal", None, 1_000),
+    ("keel_splice", "normal", None, 1_000),
+)
+TIMED = ("adult", "keel_optdigits", "keel_splice")
+
+
+def main(argv=None):
+    """Make what is asked for and print a line on each."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--data", type=Path, required=True, help="folder with the data sets")
+    options = parser.parse_args(argv)
+    folder = FOLDER / "results" / "references"
+    for name, prior, transform, min_ess in CATALOGUE:
+        label = stem(name, prior, transform)
+        if options.names and label not in options.names:
+            continue
+        kept = cached_reference(
+            datasets.load(name, options.data),
+            folder,
+            prior=prior,
+            transform=transform,
+            min_ess=min_ess,
+        )
+        print(
+            f"{label}: d {len(kept.mean)}, {kept.n_draws:,} draws, {kept.n_divergent} divergent, "
+            f"ESS {kept.ess.min():,.0f} and {kept.ess_second_moment.min():,.0f}, "
+            f"R-hat {kept.r_hat.max():.4f}, {kept.sampling_cpu:.1f} CPU s",
+            flush=True,
+        )
+    for name in TIMED:
+        if not options.names or f"{name}_nuts" in options.names:
+            print(table(cached_speed(datasets.load(name, options.data), folder)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""One fit held against a reference posterior: errors, certificate, CPU seconds, warnings."""
+
+import warnings
+
+import numpy as np
+
+from .timing import cpu_clock
+
+
+def estimator(seed, **params):
+    """`BayesianLogisticRegressionPMD` under the references' prior on the intercept, N(0, 1)."""
+    from skpmd import BayesianLogisticRegressionPMD
+
+    return BayesianLogisticRegressionPMD(intercept_prior_scale=1.0, random_state=seed, **params)
+
+
+def warm(data, n_columns=None, **params):
+    """Fit some 200 rows outside of any clock, so that what there is to compile is compiled."""
+    few = slice(None, None, max(1, len(data.y) // 200))  # some files are sorted by class
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        estimator(0, **params).fit(data.X[few, :n_columns], data.y[few])
+
+
+def errors(mean, sd, truth):
+    """Errors of the means in posterior sds and relative errors of the sds."""
+    return (mean - truth.mean) / truth.sd, sd / truth.sd - 1.0
+
+
+def squared(error, variance):
+    """Mean square of (runs, d) errors less the reference's variance, which is its floor too."""
+    noise = float(np.mean(variance))
+    return max(float(np.mean(np.square(error))) - noise, noise)
+
+
+def measure(model, data, truth, transform=None):
+    """Fit, and return a row of numbers and the two error vectors.
+
+    The coordinates of ``truth`` are the posterior's first, or the ``transform`` of each of them.
+    """
+    with warnings.catch_warnings(record=True) as caught, cpu_clock() as clock:
+        warnings.simplefilter("always")
+        model.fit(data.X, data.y)
+    posterior, d = model.posterior_, len(truth.mean)
+    values = posterior.particles[:, :d]
+    if transform is not None:
+        values = transform(values)
+    mean = posterior.weights @ values
+    error = errors(mean, np.sqrt(posterior.weights @ (values - mean) ** 2), truth)
+    certificate = model.diagnostics_
+    row = {
+        "max_mean_error": float(np.abs(error[0]).max()),
+        "mean_mean_error": float(np.abs(error[0]).mean()),
+        "max_sd_error": float(np.abs(error[1]).max()),
+        "k_hat": _number(certificate["pareto_k"]),
+        "r_hat": _number(certificate["r_hat"]),
+        "ess": _number(certificate["ess"]),
+        "cpu": clock.cpu,
+        "warned": ",".join(sorted({warning.category.__name__ for warning in caught})) or None,
+    }
+    return row, error
+
+
+def _number(value):
+    return None if value is None else float(value)
