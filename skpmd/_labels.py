@@ -30,7 +30,7 @@ def check_all_weighted(codes, weight, classes):
     """Raise if the weights leave a class without any."""
     totals = np.bincount(codes.astype(int), weight, minlength=len(classes))
     if not totals.all():
-        empty = classes[np.flatnonzero(totals == 0.0)[0]]
+        empty = classes.tolist()[np.flatnonzero(totals == 0.0)[0]]
         raise ValueError(
             f"sample_weight leaves class {empty!r} without any weight; a posterior needs rows of "
             "all classes."
@@ -65,4 +65,7 @@ def class_weights(class_weight, codes, classes, weight):
     unknown = [label for label in class_weight if label not in labels]
     if unknown:
         raise ValueError(f"class_weight names {unknown}, which are not among the classes {labels}.")
-    return np.array([float(class_weight.get(label, 1.0)) for label in labels])[codes]
+    factors = np.array([float(class_weight.get(label, 1.0)) for label in labels])
+    if not (np.isfinite(factors) & (factors >= 0.0)).all():
+        raise ValueError(f"class_weight must be finite and not negative; got {class_weight}.")
+    return factors[codes]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, logsumexp
 from scipy.stats import norm
-from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.datasets import load_breast_cancer
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -209,52 +209,6 @@ def test_without_intercept(small):
     assert model.posterior_.particles.shape[1] == 1
     np.testing.assert_array_equal(model.intercept_, [0.0])
     np.testing.assert_array_equal(model.intercept_std_, [0.0])
-
-
-def test_float32_and_float64_agree(cancer, fitted):
-    X, y = cancer
-    model = BayesianLogisticRegressionPMD(random_state=0).fit(X.astype(np.float32), y)
-    gap = (model.posterior_.mean() - fitted.posterior_.mean()) / fitted.posterior_.std()
-    assert np.abs(gap).max() < 0.01
-
-
-def test_labels_and_feature_names():
-    pd = pytest.importorskip("pandas")
-    X, y = load_iris(return_X_y=True)
-    frame = pd.DataFrame(X[:100], columns=["a", "b", "c", "d"])
-    labels = np.where(y[:100] == 1, "yes", "no")
-    model = BayesianLogisticRegressionPMD(random_state=0).fit(frame, labels)
-    assert model.posterior_.names == ["a", "b", "c", "d", "intercept"]
-
-
-def test_string_and_boolean_labels():
-    X, y = load_iris(return_X_y=True)
-    X, y = X[50:], y[50:] == 2
-    labels = np.where(y, "virginica", "other")
-    by_name = BayesianLogisticRegressionPMD(random_state=0).fit(X, labels)
-    by_truth = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
-    assert list(by_name.classes_) == ["other", "virginica"]
-    np.testing.assert_array_equal(by_name.predict(X) == "virginica", by_truth.predict(X))
-
-
-@pytest.mark.parametrize(
-    "y, match",
-    [
-        (np.arange(30) % 3, "Only binary classification is supported"),
-        (np.zeros(30), "one class"),
-        (np.linspace(0, 1, 30), "Unknown label type"),
-    ],
-)
-def test_bad_targets(y, match):
-    X = np.random.default_rng(0).normal(size=(30, 2))
-    with pytest.raises(ValueError, match=match):
-        BayesianLogisticRegressionPMD().fit(X, y)
-
-
-def test_weights_that_leave_one_class(small):
-    X, y = small
-    with pytest.raises(ValueError, match="leaves one class without any weight"):
-        BayesianLogisticRegressionPMD().fit(X, y, sample_weight=(y == 1).astype(float))
 
 
 def test_a_failing_fit_from_the_prior_warns():
