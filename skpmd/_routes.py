@@ -2,11 +2,14 @@
 
 from typing import NamedTuple
 
+import numpy as np
+
 from skpmd._base import Outcome, run
 from skpmd._moves import move_from_references, move_hierarchical
 from skpmd._proposals import draw_references, references, weigh_references
 from skpmd._results import doubts
 from skpmd.engine.cloud import draw_prior
+from skpmd.engine.rejuvenation import rejuvenate
 
 _FOR_STEPS = "raise n_particles or max_iter, lower step_size, or widen the prior"
 _FOR_WEIGHTS = "set moves='auto', raise n_particles, or lower prior_scale"
@@ -37,7 +40,7 @@ class Found(NamedTuple):
     pilot: Outcome | None = None
 
 
-def find_posterior(estimator, model, rows, options, rng):
+def find_posterior(estimator, model, rows, options, rng, start=None):
     """The posterior by the way that the estimator's parameters and its model ask for.
 
     Parameters
@@ -53,6 +56,8 @@ def find_posterior(estimator, model, rows, options, rng):
         Parameters of the loop.
     rng : numpy.random.Generator
         Source of all randomness.
+    start : Cloud, optional
+        Where stochastic steps start instead of the prior or the references.
 
     Returns
     -------
@@ -64,7 +69,7 @@ def find_posterior(estimator, model, rows, options, rng):
     by_steps = proposal == "prior" or not estimator.polish
     if by_steps or (hierarchical and estimator.moves == "never"):
         from_prior = proposal == "prior" or hierarchical
-        return _by_steps(estimator, model, rows, options, power, rng, from_prior)
+        return _by_steps(estimator, model, rows, options, power, rng, from_prior, start)
     if hierarchical:
         n, batches = estimator.n_particles, rows.whole()
         outcome = move_hierarchical(model, batches, n, power, rng, estimator.verbose)
@@ -72,9 +77,12 @@ def find_posterior(estimator, model, rows, options, rng):
     return _by_weights_or_moves(estimator, model, rows.whole(), power, rng)
 
 
-def _by_steps(estimator, model, rows, options, power, rng, from_prior):
-    """Stochastic mirror steps, from the prior or from the mixture of references."""
-    if from_prior:
+def _by_steps(estimator, model, rows, options, power, rng, from_prior, start):
+    """Stochastic mirror steps, from a cloud, the prior or the mixture of references."""
+    if start is not None:
+        if np.isnan(start.log_pi).any():  # moved or averaged: mirror steps ask for pi
+            start, _ = rejuvenate(start, model, options.settings, rng)
+    elif from_prior:
         start = draw_prior(model, estimator.n_particles, rng)
     else:
         mixture = _mixture(estimator, model, rows.whole(), power)

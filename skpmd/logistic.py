@@ -116,6 +116,9 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
         rows of a data set that may be passed over many times.
     forgetting : float in [0, 1), default=0.0
         For `partial_fit`: share of the past that a stream forgets with each row.
+    warm_start : bool, default=False
+        Whether the stochastic steps of `fit` start where the last fit ended, instead of from the
+        prior or the references. Without such steps it changes nothing.
     temperature : float, default=1.0
         The posterior is proportional to prior * likelihood^(1 / temperature).
     random_state : int, RandomState instance or None, default=None
@@ -206,6 +209,7 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
         "class_weight": [dict, StrOptions({"balanced"}), None],
         "proposal": [StrOptions(set(PROPOSALS))],
         "moves": [StrOptions(set(MOVES))],
+        "warm_start": ["boolean"],
         "covariance_type": [StrOptions(set(COVARIANCE_TYPES))],
         **LOOP_CONSTRAINTS,  # those of parameters that are not exposed here are never looked up
     }
@@ -234,6 +238,7 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
         polish=True,
         total_samples=None,
         forgetting=0.0,
+        warm_start=False,
         temperature=1.0,
         random_state=None,
         verbose=0,
@@ -259,6 +264,7 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
         self.polish = polish
         self.total_samples = total_samples
         self.forgetting = forgetting
+        self.warm_start = warm_start
         self.temperature = temperature
         self.random_state = random_state
         self.verbose = verbose
@@ -287,6 +293,7 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
             If y has one class only, or the weights leave a class without any.
         """
         options = Options.of(self)
+        last = getattr(self, "_stream", None) if self.warm_start else None
         forget(self)
         X, y = self._validated(X, y, reset=True)
         codes, classes = encode(y)
@@ -302,7 +309,14 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
             self._set_coefficients(X.dtype)
             warn_of_doubts(self, "lower prior_scale")
             return self
-        found = find_posterior(self, model, rows, options, rng)
+        start = None if last is None else last.cloud
+        if start is not None and start.theta.shape[1] != model.n_coordinates:
+            raise ValueError(
+                f"warm_start=True needs the features and classes of the last fit: it had "
+                f"{start.theta.shape[1]} coordinates, these data have {model.n_coordinates}. Set "
+                "warm_start=False."
+            )
+        found = find_posterior(self, model, rows, options, rng, start)
         self.classes_ = classes
         notes = {"path": found.path}
         if found.pilot is not None:

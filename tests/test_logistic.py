@@ -251,3 +251,24 @@ def test_n_particles_is_the_effective_number_aimed_for(cancer):
     assert model.posterior_.ess >= 600
     assert model.n_iter_ == len(model.history_["step"])
     assert len(model.posterior_.particles) == 1000 * model.n_iter_
+
+
+def test_a_warm_start_goes_on_from_the_last_fit():
+    # One pass from the prior leaves much of it; a second from there less, and ten are near the end.
+    X, y = load_breast_cancer(return_X_y=True)
+    X = (X[:, :3] - X[:, :3].mean(axis=0)) / X[:, :3].std(axis=0)
+    exact = BayesianLogisticRegressionPMD(random_state=0).fit(X, y).posterior_.mean()
+    parameters = {"proposal": "prior", "polish": False, "n_particles": 1000, "random_state": 0}
+
+    def error(model):
+        return np.abs(model.posterior_.mean() - exact).max()
+
+    model = BayesianLogisticRegressionPMD(max_iter=1, warm_start=True, **parameters)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        errors = [error(model.fit(X, y)) for _ in range(6)]
+        assert errors[5] < 0.3 * errors[0]
+        cold = BayesianLogisticRegressionPMD(max_iter=1, **parameters)
+        assert error(cold.fit(X, y)) == error(cold.fit(X, y)) == errors[0]
+    with pytest.raises(ValueError, match="warm_start=True needs the features and classes"):
+        model.fit(X[:, :2], y)

@@ -56,6 +56,11 @@ class HorseshoePrior:
         self._log_normaliser = np.log(self._sd).sum() + 0.5 * len(scale) * np.log(2 * np.pi)
         self._log_normaliser += (len(self.shrunk) + 1) * np.log(np.pi / 2)
 
+    @property
+    def n_coordinates(self):
+        """Length of theta."""
+        return len(self.scale) + len(self.shrunk) + 1
+
     def informed(self, centre, spread):
         """The same prior in coordinates for data that say N(centre, spread^2)."""
         return HorseshoePrior(self.scale, self.plain, self.global_scale, centre, spread)

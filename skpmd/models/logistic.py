@@ -37,6 +37,11 @@ class LogisticModel(Model):
         self.prior, self.tail_df = prior, prior.tail_df
         self.fit_intercept = fit_intercept
 
+    @property
+    def n_coordinates(self):
+        """Length of theta."""
+        return self.prior.n_coordinates
+
     def with_prior(self, prior):
         """The same likelihood under another prior."""
         return LogisticModel(prior, self.fit_intercept)

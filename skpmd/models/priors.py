@@ -33,6 +33,11 @@ class Prior:
     def __init__(self, scale):
         self.scale = scale
 
+    @property
+    def n_coordinates(self):
+        """Length of theta."""
+        return len(self.scale)
+
     def sample(self, rng, m):
         """Draw m points with a `numpy.random.Generator`, shape (m, d)."""
         raise NotImplementedError

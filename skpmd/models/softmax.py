@@ -34,6 +34,11 @@ class SoftmaxModel(Model):
         self.fit_intercept = fit_intercept
         self.n_classes = n_classes
 
+    @property
+    def n_coordinates(self):
+        """Length of theta."""
+        return self.prior.n_coordinates
+
     def with_prior(self, prior):
         """The same likelihood under another prior."""
         return SoftmaxModel(prior, self.fit_intercept, self.n_classes)
