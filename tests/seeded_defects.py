@@ -180,7 +180,7 @@ DEFECTS = [
     Defect(
         "a redraw of a stream starts from the prior",
         "_partial.py",
-        "sequel = model if track is None else Sequel(model, track.gaussian, a)",
+        "sequel = model if track is None else Sequel(model, track.gaussian, a, cubic)",
         "sequel = model",
         "test_partial_fit.py",
     ),
@@ -190,6 +190,48 @@ DEFECTS = [
         "return lost * (1.0 - a) ** 2",
         "return lost",
         "test_partial_fit.py",
+    ),
+    Defect(
+        "the cubic of a redraw is fitted to the weights alone",
+        "engine/surrogate.py",
+        "    log_q = cloud.log_ratio + cloud.log_pi\n    alive",
+        "    log_q = cloud.log_ratio\n    alive",
+        "test_surrogate.py",
+    ),
+    Defect(
+        "every Hamiltonian trajectory is accepted",
+        "engine/moves.py",
+        "taken = rng.random(len(probability)) < probability",
+        "taken = rng.random(len(probability)) < 2.0",
+        "test_moves.py",
+    ),
+    Defect(
+        "the last half step of the momentum is a whole one",
+        "engine/moves.py",
+        "(step if k < leaps - 1 else 0.5 * step)",
+        "step",
+        "test_moves.py",
+    ),
+    Defect(
+        "R-hat is taken over whole chains",
+        "engine/convergence.py",
+        "return np.concatenate([draws[:, :half], draws[:, -half:]])",
+        "return draws",
+        "test_convergence.py",
+    ),
+    Defect(
+        "the horseshoe's coordinates have no Jacobian",
+        "models/horseshoe.py",
+        "return np.log(g).sum(axis=1) - 0.5 * squares",
+        "return -0.5 * squares",
+        "test_priors.py",
+    ),
+    Defect(
+        "a class's probability in the softmax gradient has the wrong power of the likelihood",
+        "models/softmax.py",
+        "gradient = self.prior.gradient(theta) + b * self.prior.pull_back(theta, gradient)",
+        "gradient = self.prior.gradient(theta) + self.prior.pull_back(theta, gradient)",
+        "test_softmax_model.py",
     ),
 ]
 

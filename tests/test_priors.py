@@ -259,6 +259,62 @@ def test_plain_coefficients_of_the_horseshoe_may_stand_anywhere():
     )
 
 
+def test_informed_coordinates_are_the_same_prior():
+    # The density of (coefficients, log scales) is what was defined, whatever the coordinates: their
+    # own density less the log Jacobian, which is diagonal in the coefficients.
+    rng = np.random.default_rng(3)
+    centre, spread = np.array([0.5, -2.0, 3.0, np.nan]), np.array([0.3, 2.0, np.inf, np.nan])
+    informed, theta = make_horseshoe().informed(centre, spread), particles(d=8)
+    coefficients = informed.coefficients(theta)
+    width = np.exp(theta[:, 4:7] + theta[:, 7:])
+    expected = stats.norm.logpdf(coefficients[:, :3], scale=width).sum(axis=1)
+    expected += stats.norm.logpdf(coefficients[:, 3], scale=2.0)
+    for column, scale in zip(theta[:, 4:].T, [1.0, 1.0, 1.0, 0.4], strict=True):
+        expected += stats.halfcauchy.logpdf(np.exp(column), scale=scale) + column
+    for j in range(3):
+        step = 1e-6 * np.eye(8)[j]
+        ahead, behind = informed.coefficients(theta + step), informed.coefficients(theta - step)
+        expected += np.log((ahead - behind)[:, j] / 2e-6)
+    np.testing.assert_allclose(informed.log_density(theta), expected, rtol=1e-7)
+    gradient = difference(informed.log_density, theta)
+    np.testing.assert_allclose(informed.gradient(theta), gradient, rtol=1e-6, atol=1e-7)
+    target = rng.standard_normal(4)
+    found = informed.pull_back(theta, target * np.cos(coefficients * target))
+    exact = difference(lambda t: np.sin(informed.coefficients(t) * target).sum(axis=1), theta)
+    np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-6)
+
+
+def test_informed_and_plain_coordinates_name_the_same_points():
+    centre, spread = np.array([0.5, -2.0, 3.0, 0.0]), np.array([0.3, 2.0, 1e9, 1.0])
+    prior, theta = make_horseshoe(), particles(d=8)
+    informed = prior.informed(centre, spread)
+    back = informed.uninformed(theta)
+    np.testing.assert_allclose(prior.coefficients(back), informed.coefficients(theta))
+    np.testing.assert_array_equal(back[:, 3:], theta[:, 3:])
+    # Draws of the one are draws of the other: coefficients by their quantiles, 20,000 draws each.
+    for seed, one in enumerate((prior, informed)):
+        draws = one.coefficients(one.sample(np.random.default_rng(seed), 20_000))
+        below = [stats.kstest(draws[:, 3] / 2.0, stats.norm.cdf).pvalue]
+        half = np.mean(np.abs(draws[:, :3]) < 0.2, axis=0)
+        assert min(below) > 1e-3 and np.ptp(half) < 0.02
+
+
+def test_normal_likelihoods_make_informed_coordinates_standard_normal():
+    # The data say N(b_j, s_j^2) of each coefficient: given the scales, e is N(0, I) a posteriori,
+    # so the log joint less that of e depends on the scales only.
+    centre, spread = np.array([0.5, -2.0, 3.0, 0.0]), np.array([0.3, 2.0, 0.7, 1.0])
+    informed, theta = make_horseshoe().informed(centre, spread), particles(d=8)
+    theta[:, 3:] = theta[0, 3:]
+
+    def rest(theta):
+        coefficients = informed.coefficients(theta)
+        likelihood = stats.norm.logpdf(coefficients[:, :3], centre[:3], spread[:3]).sum(axis=1)
+        joint = informed.log_density(theta) + likelihood
+        return joint - stats.norm.logpdf(theta[:, :3]).sum(axis=1)
+
+    np.testing.assert_allclose(rest(theta), rest(theta)[0], rtol=1e-9)
+
+
 def test_the_horseshoe_reports_coefficients_and_logs_of_scales():
     prior, theta = make_horseshoe(), particles(d=8)
     reported = prior.reported(theta)
