@@ -8,7 +8,7 @@ from tests.problems import NORMAL_MEAN
 
 
 class _FitOnly(BayesianLogisticRegressionPMD):
-    """Balanced weights need all data at once: `partial_fit` refuses them, checks must not ask."""
+    """Balanced weights need all data: `partial_fit` refuses them, so checks must not ask."""
 
     @property
     def partial_fit(self):

@@ -48,8 +48,8 @@ def fitted(X, y, sample_weight=None, **params):
     return model.fit(X, y, sample_weight)
 
 
-def assert_same(one, other, rtol=1e-6):
-    """The same posterior up to the rounding of sums in another order."""
+def assert_same(one, other, rtol=1e-5):
+    """The same posterior up to the rounding of sums in another order, in float32 under moves."""
     np.testing.assert_allclose(one.coef_, other.coef_, rtol=rtol, atol=rtol)
     np.testing.assert_allclose(one.intercept_, other.intercept_, rtol=rtol, atol=rtol)
     np.testing.assert_allclose(one.coef_std_, other.coef_std_, rtol=rtol)
@@ -63,7 +63,9 @@ def test_sparse_rows_are_dense_rows(K, params):
     X, y = labelled(K)
     dense, csr = fitted(X, y, **params), fitted(sparse.csr_array(X), y, **params)
     assert_same(dense, csr)
-    np.testing.assert_allclose(csr.predict_proba(sparse.csr_array(X)), dense.predict_proba(X))
+    np.testing.assert_allclose(
+        csr.predict_proba(sparse.csr_array(X)), dense.predict_proba(X), rtol=1e-5
+    )
     np.testing.assert_array_equal(csr.predict(X), dense.predict(X))
 
 
