@@ -84,7 +84,7 @@ def draw_references(model, components, shares, n_particles, rng):
     return Cloud(theta, np.zeros(m), log_pi, model.log_prior(theta), np.empty((m, 0)))
 
 
-def weigh_references(model, batches, components, shares, n_particles, power, rng):
+def weigh_references(model, batches, components, shares, n_particles, power, rng, least_share=0.0):
     """The polish step on draws from the mixture, in rounds until enough of them are effective.
 
     Returns
@@ -101,6 +101,7 @@ def weigh_references(model, batches, components, shares, n_particles, power, rng
         _MAX_ROUNDS,
         _ENOUGH * n_particles,
         rng,
+        least_share * n_particles,
     )
     per_round = len(weighing.cloud.theta) // len(weighing.rounds)
     infos = [

@@ -128,7 +128,7 @@ def _draw_each(references, counts, rng):
     return np.concatenate([draw(ref, k, rng) for ref, k in zip(references, counts, strict=True)])
 
 
-def weigh(references, shares, log_prior, log_likelihood, n, max_rounds, target, rng):
+def weigh(references, shares, log_prior, log_likelihood, n, max_rounds, target, rng, least=0.0):
     """Draw from a mixture of references and weigh by the posterior, in adaptive rounds.
 
     Parameters
@@ -148,6 +148,8 @@ def weigh(references, shares, log_prior, log_likelihood, n, max_rounds, target, 
         1 % of the draws are effective.
     rng : numpy.random.Generator
         Source of the draws.
+    least : float
+        Effective sample size of the first round below which there is no second.
 
     Returns
     -------
@@ -171,7 +173,8 @@ def weigh(references, shares, log_prior, log_likelihood, n, max_rounds, target, 
             break
         drawn, counts, (cloud, table) = ahead, counts + take, weighed
         rounds.append(effective_sample_size(cloud.log_ratio))
-        hopeless = len(rounds) > 1 and rounds[-1] < _HOPELESS * len(cloud.theta)
+        hopeless = rounds[0] < least
+        hopeless |= len(rounds) > 1 and rounds[-1] < _HOPELESS * len(cloud.theta)
         if rounds[-1] >= target or len(rounds) == max_rounds or hopeless:
             break
         shares = _adapt(cloud, table, counts)
