@@ -118,7 +118,7 @@ def _by_references(stream, model, batches, a, b, options, proposal, rng):
         if settings.rejuvenation == "never" or (enough and settings.rejuvenation == "ess"):
             return stayed, follow(track or track_of(cloud), model, batches, a, b, rng), info
         track = better(track, track_of(cloud))
-        cubic = surrogate.fit(cloud, track.gaussian)
+        cubic = surrogate.fit(cloud, stayed, track.gaussian)
         lost = loss.fade(track.lost if cubic is None else cloud.lost, a)
         if cubic is not None:
             lost = surrogate.lost_by(cubic, cloud, stayed, lost)

@@ -24,8 +24,13 @@ def cubic_density(theta):
 GAUSSIAN = Gaussian(np.array([1.0, 1.0, 3.0]), np.linalg.cholesky(np.eye(3) + 0.3))
 
 
+def fitted(cloud):
+    """Of a step that goes nowhere."""
+    return surrogate.fit(cloud, cloud, GAUSSIAN)
+
+
 def test_a_cubic_is_reproduced():
-    cubic = surrogate.fit(cloud_of(cubic_density), GAUSSIAN)
+    cubic = fitted(cloud_of(cubic_density))
     elsewhere = 3.0 * np.random.default_rng(1).standard_normal((50, 3))
     np.testing.assert_allclose(surrogate.value(cubic, elsewhere), cubic_density(elsewhere))
 
@@ -33,28 +38,41 @@ def test_a_cubic_is_reproduced():
 def test_particles_outside_the_support_do_not_count():
     cloud = cloud_of(cubic_density)
     log_ratio = np.where(cloud.theta[:, 0] > 4.0, -np.inf, cloud.log_ratio)
-    cubic = surrogate.fit(cloud._replace(log_ratio=log_ratio), GAUSSIAN)
+    cubic = fitted(cloud._replace(log_ratio=log_ratio))
     np.testing.assert_allclose(surrogate.value(cubic, cloud.theta), cubic_density(cloud.theta))
 
 
 def test_nothing_is_fitted_to_too_few_particles_or_to_an_unknown_density():
     assert surrogate.n_terms(3) == 20
-    assert surrogate.fit(cloud_of(cubic_density, m=159), GAUSSIAN) is None
-    assert surrogate.fit(cloud_of(cubic_density, m=160), GAUSSIAN) is not None
+    assert fitted(cloud_of(cubic_density, m=159)) is None
+    assert fitted(cloud_of(cubic_density, m=160)) is not None
     cloud = cloud_of(cubic_density)
-    assert surrogate.fit(cloud._replace(log_pi=np.full(2000, np.nan)), GAUSSIAN) is None
+    assert fitted(cloud._replace(log_pi=np.full(2000, np.nan))) is None
+
+
+def test_a_step_beyond_the_particles_is_left_to_the_gaussian():
+    cloud = cloud_of(cubic_density)
+    far = cloud._replace(log_ratio=cloud.log_ratio + 20.0 * cloud.theta[:, 0])
+    assert surrogate.fit(cloud, far, GAUSSIAN) is None
+
+
+def test_what_no_cubic_follows_is_left_to_the_gaussian():
+    def kinked(theta):
+        return cubic_density(theta) - 20.0 * np.abs(theta[:, 1] - 1.0)
+
+    assert fitted(cloud_of(kinked, m=20_000)) is None
 
 
 def test_a_cubic_loses_nothing_and_a_quartic_what_it_moves_the_mean_by():
     after = cloud_of(cubic_density)
-    cubic = surrogate.fit(after, GAUSSIAN)
+    cubic = fitted(after)
     assert surrogate.lost_by(cubic, after, after, NOTHING).max() < 1e-12
 
     def quartic(theta):
         return cubic_density(theta) - 0.003 * (theta[:, 0] - 0.5) ** 4
 
     cloud = cloud_of(quartic, m=50_000)
-    cubic = surrogate.fit(cloud, GAUSSIAN)
+    cubic = fitted(cloud)
     # Where the step goes: q to the power 2, twice as narrow.
     after = cloud._replace(log_ratio=2.0 * cloud.log_ratio + cloud.log_pi)
     w = np.exp(after.log_ratio - after.log_ratio.max())

@@ -11,9 +11,11 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from skpmd.engine import loss
-from skpmd.engine.cloud import weights
+from skpmd.engine.cloud import effective_sample_size, weights
 
 _PER_TERM = 8  # particles for each coefficient
+_LEAST_ESS = 20.0
+_MOST_MISFIT = 0.5  # nats, root mean square
 _POWER = 0.5  # of the weights: the fit has to hold where q is going, not only where it is
 
 
@@ -30,13 +32,16 @@ def n_terms(d):
     return (d + 1) * (d + 2) * (d + 3) // 6
 
 
-def fit(cloud, gaussian):
-    """Weighted least squares of log q on the particles, or None where they are too few.
+def fit(cloud, after, gaussian):
+    """Weighted least squares of log q on the particles, or None where that is not to be trusted.
+
+    A polynomial knows nothing beyond its particles. So enough of them have to be effective where
+    the step goes, and it has to follow log q there.
 
     Parameters
     ----------
-    cloud : Cloud
-        q, with pi known.
+    cloud, after : Cloud
+        The same particles before and after the step: q, with pi known, and what becomes of it.
     gaussian : Gaussian
         Near q, for coordinates of order one.
 
@@ -48,12 +53,17 @@ def fit(cloud, gaussian):
     theta, d = cloud.theta, cloud.theta.shape[1]
     if np.isnan(cloud.log_pi).any() or len(theta) < _PER_TERM * n_terms(d):
         return None
+    if effective_sample_size(after.log_ratio) < _LEAST_ESS:
+        return None
     log_q = cloud.log_ratio + cloud.log_pi
     alive = log_q > -np.inf
     root = np.sqrt(weights(_POWER * cloud.log_ratio[alive]))
     terms = _terms(_whitened(theta[alive], *gaussian))
     solution = np.linalg.lstsq(terms * root[:, None], log_q[alive] * root, rcond=None)[0]
-    return Cubic(*gaussian, solution)
+    misfit = terms @ solution - log_q[alive]
+    w = weights(after.log_ratio[alive])
+    follows = w @ (misfit - w @ misfit) ** 2 < _MOST_MISFIT**2
+    return Cubic(*gaussian, solution) if follows else None
 
 
 def value(cubic, theta):
