@@ -44,8 +44,12 @@ def test_particles_outside_the_support_do_not_count():
 
 def test_nothing_is_fitted_to_too_few_particles_or_to_an_unknown_density():
     assert surrogate.n_terms(3) == 20
-    assert fitted(cloud_of(cubic_density, m=159)) is None
-    assert fitted(cloud_of(cubic_density, m=160)) is not None
+
+    def as_drawn(theta):
+        return -0.5 * (((theta - 1.0) / 2.0) ** 2).sum(axis=1)
+
+    assert fitted(cloud_of(as_drawn, m=159)) is None
+    assert fitted(cloud_of(as_drawn, m=160)) is not None
     cloud = cloud_of(cubic_density)
     assert fitted(cloud._replace(log_pi=np.full(2000, np.nan))) is None
 
