@@ -15,6 +15,7 @@ N_CHAINS = 32
 _ACCEPT = 0.8  # acceptance that the step size is adapted to (Betancourt, Byrne and Girolami 2014)
 _LENGTH = 0.5 * np.pi  # of a trajectory: a quarter of a period of the standard normal
 MAX_ITER = 1000  # after the warm-up
+_MOST_LEAPS = 300  # steps of a trajectory, on average
 _WINDOWS = (20, 40, 60)  # iterations before each change of the whitening
 _FIRST_STEP = 0.8  # times d^(-1/4), the scaling of Hamiltonian Monte Carlo
 _GOOD_R_HAT = 1.02
@@ -161,7 +162,9 @@ def _advance(chains, state, log_step, n, rng, adapt=False):
         accepts.append(accept)
         taken += leaps
         if adapt:
+            # At a hard edge no step is short enough for the acceptance asked for: hence a bound.
             log_step += (accept - _ACCEPT) * (t + 1.0) ** -0.6
+            log_step = max(log_step, np.log(_LENGTH / _MOST_LEAPS))
     return state, log_step, np.stack(zs, axis=1), np.mean(accepts), taken
 
 
