@@ -69,8 +69,8 @@ def hamiltonian(
 
     Trajectories are a quarter of a period of the whitened posterior long, jittered, the same for
     all chains, so that each gradient is one matrix product over all of them (Neal 2011). The
-    whitening is taken anew from the pooled draws of each window of the warm-up, shrunk towards the
-    one before.
+    whitening is taken anew from the pooled draws of each window of the warm-up, as far as two halves
+    of the chains agree on it.
 
     Parameters
     ----------
@@ -139,16 +139,21 @@ class _Whitened:
         return self.evaluate(solve_triangular(self.chol, (theta - self.mean).T, lower=True).T)
 
     def rewhitened(self, zs, state):
-        """Whitened by the pooled moments of draws zs, shrunk towards those of now.
+        """Whitened by the covariance of draws zs, as far as two halves of the chains agree on it.
 
-        A covariance of n draws in d dimensions errs by a share of sqrt(d / n).
+        A covariance of n draws in d dimensions errs by a share of sqrt(d / n), more where they hang
+        together. Half the difference of two independent ones has the same noise as their mean, and
+        so it tells how far to go from the covariance of now, which is I here, towards that mean
+        (the linear shrinkage of Ledoit and Wolf 2004).
         """
-        pooled = zs.reshape(-1, zs.shape[-1])
-        n, d = pooled.shape
-        weight = n / (n + 0.5 * d)
-        cov = weight * np.cov(pooled.T).reshape(d, d) + (1.0 - weight) * np.eye(d)
-        mean = self.position(pooled.mean(axis=0))
-        chains = _Whitened(self._function, mean, self.chol @ np.linalg.cholesky(cov))
+        d = zs.shape[-1]
+        one, other = (np.cov(half.reshape(-1, d).T).reshape(d, d) for half in (zs[::2], zs[1::2]))
+        found = 0.5 * (one + other) - np.eye(d)
+        noise = np.sum((one - other) ** 2) / 4.0
+        weight = max(0.0, 1.0 - noise / np.sum(found**2))
+        factor = np.linalg.cholesky(np.eye(d) + weight * found)
+        mean = self.position(zs.reshape(-1, d).mean(axis=0))
+        chains = _Whitened(self._function, mean, self.chol @ factor)
         return chains, chains.at(self.position(state.z))
 
 
