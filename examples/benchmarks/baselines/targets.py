@@ -76,9 +76,6 @@ def _horseshoe(X, y):
     P = I + S H S = L L', and the chains see w = L'(u - P^-1 S g). The change of variables, with
     log |du/dw| = -log det L, is exact however rough the expansion is.
 
-    Of separable classes the data say less the larger tau is: there H is taken in proportion to
-    tau^(-2 a), b to tau^a, which for the change of variables is s_j = lambda_j tau^(1 - a).
-
     theta = (w, log lambda, log tau), w with an entry for the intercept, whose scale is one. The
     logarithm l of a standard half-Cauchy variable has the density sech(l) / pi.
     """
@@ -87,19 +84,14 @@ def _horseshoe(X, y):
     approximation = laplace(X, y)
     precision = np.linalg.inv(approximation.cov)
     slope, curvature = jnp.asarray(precision @ approximation.mode), precision - np.eye(p + 1)
-    # What the data say at ten times the scale, in units of that scale.
-    wide = np.linalg.inv(laplace(10.0 * X, y).cov) - np.eye(p + 1)
-    share = np.trace(wide[:p, :p]) / np.trace(curvature[:p, :p]) / 100.0
-    growth = np.clip(-0.5 * np.log10(share), 0.0, 1.0)
     solve = jax.scipy.linalg.solve_triangular
 
     def standardised(theta):
         """Return u, s and log det L."""
         w, log_lambda, log_tau = theta[: p + 1], theta[p + 1 : -1], theta[-1]
         s = jnp.append(jnp.exp(log_lambda + log_tau), 1.0)
-        damped = jnp.append(jnp.exp(log_lambda + (1.0 - growth) * log_tau), 1.0)
-        factor = jnp.linalg.cholesky(jnp.eye(p + 1) + damped[:, None] * curvature * damped)
-        u = solve(factor.T, w + solve(factor, damped * slope, lower=True))
+        factor = jnp.linalg.cholesky(jnp.eye(p + 1) + s[:, None] * curvature * s)
+        u = solve(factor.T, w + solve(factor, s * slope, lower=True))
         return u, s, jnp.log(jnp.diag(factor)).sum()
 
     def potential(theta):
