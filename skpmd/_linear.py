@@ -55,6 +55,35 @@ def _prior(estimator, is_intercept, prior_scale):
     return ProductPrior(parts, len(scale))
 
 
+def missing_means(model, data, theta, n_classes):
+    """Why coefficients have no posterior mean; "" where all have one, or it cannot be told.
+
+    Under tails of one degree of freedom or less a coefficient has none where its likelihood does
+    not fall on the way to infinity (Ghosh, Li and Mitra 2018): where its feature alone has each
+    class on one side of zero. The horseshoe's tau takes all of them out at once: there any
+    hyperplane between the classes will do, and a far particle has one if there is one. The
+    intercept's prior is normal, so that it stays behind.
+    """
+    prior, X, binary = model.prior, data.X, n_classes == 2
+    if prior.tail_df > 1.0:
+        return ""
+    own = (data.y > 0 if binary else data.y)[:, None] == np.arange(n_classes)
+    total = np.asarray(abs(X).sum(axis=0, dtype=np.float64)).ravel()
+    alone = np.abs(np.where(own, 1.0, -1.0).T @ X) >= (1.0 - 1e-9) * total
+    if not prior.has_gaussian:
+        far = prior.coefficients(theta[[theta[:, -1].argmax()]])
+        scores = X @ far.reshape(1 if binary else n_classes, -1)[:, : X.shape[1]].T
+        scores = np.hstack([-scores, scores]) if binary else scores
+        alone |= np.all(scores[own] > np.where(own, -np.inf, scores).max(axis=1))
+    missing = alone.any(axis=0).sum()
+    if not missing:
+        return ""
+    return (
+        f"the classes are separable and the prior's tails are heavy, so that the coefficients of "
+        f"{missing} of {X.shape[1]} features have no posterior mean"
+    )
+
+
 def coordinate_names(model, features, classes):
     """Names of the coordinates of the posterior, of coefficients by row and then of scales."""
     one = [*features, "intercept"] if model.fit_intercept else list(features)

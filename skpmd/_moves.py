@@ -17,6 +17,7 @@ _START_DF = 10.0
 _HARMLESS = 0.01  # nats
 _WORTH = 1 << 16  # numbers in the features
 _NARROW = 0.3  # of the first scales of a hierarchical prior: far out, chains take long to come in
+_WIDE = 10.0  # times the prior's scale: there, too, what the data know is looked at
 _LEAST_KNOWN = 1e-6  # least precision that the data give, as a share of the pilot prior's
 
 
@@ -64,25 +65,37 @@ def move_hierarchical(model, batches, n_particles, power, rng, verbose):
     coordinates.
     """
     prior = model.prior
-    normal = NormalPrior(np.where(prior.plain, prior.scale, prior.global_scale))
-    pilot = model.with_prior(normal)
-    mode = laplace(pilot, batches, np.zeros(len(normal.scale)), power)
-    gaussian = descend(pilot, batches, mode, power)
-    precision = 1.0 / (gaussian.chol**2).sum(axis=1)
-    least = _LEAST_KNOWN / normal.scale**2
-    known = np.maximum(precision - normal.scale**-2.0, least)
-    informed = prior.informed(gaussian.mean * precision / known, known**-0.5)
+    mean, variance, gaussian = _known(model, batches, prior.global_scale, power)
+    wide = _known(model, batches, _WIDE * prior.global_scale, power)[1]
+    growth = np.clip(0.5 * np.log(wide / variance) / np.log(_WIDE), 0.0, 1.0)
+    informed = prior.informed(mean, np.sqrt(variance), growth)
     moved = model.with_prior(informed)
     start = _NARROW * informed.sample_near(rng, N_CHAINS)
     d = start.shape[1]
     mean, chol = np.zeros(d), np.eye(d)
     plain = np.flatnonzero(prior.plain)
-    mean[plain], chol[plain, plain] = gaussian.mean[plain], precision[plain] ** -0.5
+    mean[plain] = gaussian.mean[plain]
+    chol[plain, plain] = np.sqrt((gaussian.chol[plain] ** 2).sum(axis=1))
     start[:, plain] = mean[plain] + chol[plain, plain] * start[:, plain]
     outcome = _move(moved, batches, start, mean, chol, n_particles, power, rng, verbose)
     return outcome._replace(
         cloud=outcome.cloud._replace(theta=informed.uninformed(outcome.cloud.theta))
     )
+
+
+def _known(model, batches, scale, power):
+    """What the data know of each coefficient: mean and variance, less the pilot prior's share.
+
+    Also the pilot's Gaussian, under normal priors of this scale on what the horseshoe shrinks.
+    """
+    prior = model.prior
+    normal = NormalPrior(np.where(prior.plain, prior.scale, scale))
+    pilot = model.with_prior(normal)
+    mode = laplace(pilot, batches, np.zeros(len(normal.scale)), power)
+    gaussian = descend(pilot, batches, mode, power)
+    precision = 1.0 / (gaussian.chol**2).sum(axis=1)
+    known = np.maximum(precision - normal.scale**-2.0, _LEAST_KNOWN / normal.scale**2)
+    return gaussian.mean * precision / known, 1.0 / known, gaussian
 
 
 def _move(model, batches, start, mean, chol, n_particles, power, rng, verbose):

@@ -28,7 +28,7 @@ from skpmd._diagonal import (
 from skpmd._draws import PredictiveDraws
 from skpmd._evidence import scale_by_evidence
 from skpmd._labels import check_all_weighted, class_weights, encode, encode_known
-from skpmd._linear import PRIORS, coordinate_names, linear_model
+from skpmd._linear import PRIORS, coordinate_names, linear_model, missing_means
 from skpmd._moves import MOVES
 from skpmd._partial import Stream, learn, unharmed
 from skpmd._proposals import PROPOSALS
@@ -164,7 +164,8 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
     Warns
     -----
     ConvergenceWarning
-        If k-hat is above 0.7 on weights that differ visibly, few particles are effective, the
+        If coefficients are known to have no posterior mean (separable classes under heavy tails);
+        if k-hat is above 0.7 on weights that differ visibly, few particles are effective, the
         references disagree, chains disagree (split R-hat above 1.05), or the bound on splits was
         reached; the message says what to do.
 
@@ -327,6 +328,9 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
         self._stream = Stream(found.outcome.cloud, None, found.outcome.infos, rows.total, rng)
         self.n_iter_ = found.n_iter
         warn_of_doubts(self, found.remedy)
+        self._warn_of_missing_means(
+            missing_means(model, rows.data, found.outcome.cloud.theta, len(classes))
+        )
         return self
 
     @available_if(takes_parts)
@@ -424,6 +428,16 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
         self.prior_scale_ = choice.scale
         if choice.doubt:
             message = f"{type(self).__name__}: {choice.doubt}. Set prior_scale to a number."
+            warnings.warn(message, ConvergenceWarning, stacklevel=4)
+
+    def _warn_of_missing_means(self, reason):
+        if reason:
+            self.diagnostics_["warnings"].append(reason)
+            message = (
+                f"{type(self).__name__}: {reason}, and coef_ and coef_std_ settle nowhere. Report "
+                "posterior_.quantile(0.5) and posterior_.interval(), which exist, or set "
+                "prior='normal', or prior='student_t' with prior_df above 2."
+            )
             warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
     def _set_results(self, model, outcome, dtype, **notes):

@@ -1,16 +1,21 @@
 """Priors against scipy's densities, quadrature and finite differences; posteriors under them."""
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
 from scipy import stats
 from scipy.integrate import quad
+from scipy.sparse import csr_array
 from scipy.special import expit
 from sklearn.datasets import load_breast_cancer
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
+from skpmd import BayesianLogisticRegressionPMD
+from skpmd._linear import linear_model, missing_means
 from skpmd._proposals import references, weigh_references
 from skpmd.engine.cloud import moments, weights
 from skpmd.engine.diagnostics import log_evidence
@@ -259,12 +264,15 @@ def test_plain_coefficients_of_the_horseshoe_may_stand_anywhere():
     )
 
 
+GROWTH = np.array([0.7, 1.0, 0.3, np.nan])
+
+
 def test_informed_coordinates_are_the_same_prior():
     # The density of (coefficients, log scales) is what was defined, whatever the coordinates: their
     # own density less the log Jacobian, which is diagonal in the coefficients.
     rng = np.random.default_rng(3)
     centre, spread = np.array([0.5, -2.0, 3.0, np.nan]), np.array([0.3, 2.0, np.inf, np.nan])
-    informed, theta = make_horseshoe().informed(centre, spread), particles(d=8)
+    informed, theta = make_horseshoe().informed(centre, spread, GROWTH), particles(d=8)
     coefficients = informed.coefficients(theta)
     width = np.exp(theta[:, 4:7] + theta[:, 7:])
     expected = stats.norm.logpdf(coefficients[:, :3], scale=width).sum(axis=1)
@@ -287,7 +295,7 @@ def test_informed_coordinates_are_the_same_prior():
 def test_informed_and_plain_coordinates_name_the_same_points():
     centre, spread = np.array([0.5, -2.0, 3.0, 0.0]), np.array([0.3, 2.0, 1e9, 1.0])
     prior, theta = make_horseshoe(), particles(d=8)
-    informed = prior.informed(centre, spread)
+    informed = prior.informed(centre, spread, GROWTH)
     back = informed.uninformed(theta)
     np.testing.assert_allclose(prior.coefficients(back), informed.coefficients(theta))
     np.testing.assert_array_equal(back[:, 3:], theta[:, 3:])
@@ -465,3 +473,47 @@ def test_skewness_counts_the_prior(kind):
         for h in (1e-4, -1e-4)
     )
     assert rotation[0, 0] * skewness[0] == pytest.approx(-(up - down) / 2e-4 * 0.5**3, rel=1e-4)
+
+
+# ----------------------------------------------------------------------------- missing means
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_missing_means(n_classes, sparse):
+    # Labels by the largest of linear scores: separable, but by no feature alone.
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((n_classes, 3))
+    rows = rows[1:] - rows[:1] if n_classes == 2 else rows
+    X = rng.standard_normal((60, 3))
+    scores = X @ rows.T
+    y = np.sign(scores[:, 0]) if n_classes == 2 else scores.argmax(axis=1)
+
+    def said(prior, X, y):
+        estimator = BayesianLogisticRegressionPMD(prior=prior, fit_intercept=False)
+        model = linear_model(estimator, 3, n_classes, 1.0)
+        theta = np.zeros((2, model.prior.n_coordinates))
+        theta[1, : rows.size] = rows.ravel()  # coefficients, or a multiple of them
+        theta[1, -1] += prior == "horseshoe"  # log tau: the second particle is the far one
+        X = csr_array(X) if sparse else X
+        return missing_means(model, Batch(X, y, np.ones(len(y))), theta, n_classes)
+
+    assert said("student_t", X, y) == said("cauchy", X, y) == ""
+    assert "3 of 3" in said("horseshoe", X, y)
+    flipped = np.concatenate([y[:1], y])
+    again = np.concatenate([-X[:1], X])  # opposite points in one class: no hyperplane has both
+    assert said("horseshoe", again, flipped) == ""
+    X[:, 1] = np.abs(X[:, 1]) * np.where(y == 1, 1.0, -1.0)
+    assert "1 of 3" in said("cauchy", X, y)
+    assert said("student_t", X, y) == ""
+
+
+def test_a_fit_warns_of_missing_means():
+    X = np.linspace(-1.0, 1.0, 20)[:, None]
+    estimator = BayesianLogisticRegressionPMD(prior="cauchy", moves="never", random_state=0)
+    with warnings.catch_warnings(record=True) as caught:  # there may be doubts of the weights too
+        warnings.simplefilter("always")
+        estimator.fit(X, X[:, 0] > 0)
+    assert issubclass(caught[-1].category, ConvergenceWarning)
+    assert "quantile" in str(caught[-1].message)
+    assert "1 of 1 features have no posterior mean" in estimator.diagnostics_["warnings"][-1]
+    estimator.fit(X, X[:, 0] ** 2 > 0.2)
+    assert not estimator.diagnostics_["warnings"]

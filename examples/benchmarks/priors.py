@@ -18,7 +18,7 @@ from .baselines.references import cached_reference
 from .comparison import estimator, measure, warm
 from .study import Gate, pyplot
 
-NAMES = ("keel_pima", "keel_wdbc", "prostate50")
+NAMES = ("keel_pima", "keel_wdbc")
 SEEDS = 3
 MEAN_BOUND, SD_BOUND = 0.1, 0.12
 MAX_R_HAT = 1.01  # of a reference

@@ -20,6 +20,9 @@ class HorseshoePrior:
     s_j = inf, where they say nothing, that is the non-centred c_j = lambda_j tau e_j; at a small
     s_j it is c_j itself, centred (Papaspiliopoulos, Roberts and Skoeld 2007 on the two).
 
+    Of separable classes the data say less the larger coefficients are: there s_j is proportional to
+    (lambda_j tau / scale)^growth_j.
+
     There is no ``expected``: a prior for gradient moves.
 
     Parameters
@@ -31,7 +34,10 @@ class HorseshoePrior:
     global_scale : float
         Scale of tau.
     centre, spread : ndarray of shape (D,), optional
-        b and s. Any values give the same prior; good ones make moves fast.
+        b, and s where lambda_j tau = ``global_scale``. Any values give the same prior; good ones
+        make moves fast.
+    growth : ndarray of shape (D,), optional
+        Exponent of the growth of s, from 0 (default) to 1.
 
     References
     ----------
@@ -45,12 +51,15 @@ class HorseshoePrior:
     has_gaussian = False
     tail_df = 1.0
 
-    def __init__(self, scale, plain, global_scale, centre=None, spread=None):
+    def __init__(self, scale, plain, global_scale, centre=None, spread=None, growth=None):
         self.scale = scale
         self.plain, self.global_scale = plain, global_scale
         self.shrunk = np.flatnonzero(~plain)
-        self._centre = np.zeros(len(self.shrunk)) if centre is None else centre[self.shrunk]
-        self._spread = np.full(len(self.shrunk), np.inf) if spread is None else spread[self.shrunk]
+        spread = np.full(len(scale), np.inf) if spread is None else spread
+        centre = np.zeros(len(scale)) if centre is None else centre
+        growth = np.zeros(len(scale)) if growth is None else growth
+        self._spread, self._growth = spread[self.shrunk], growth[self.shrunk]
+        self._shift = centre[self.shrunk] / self._spread
         self._log_scale = np.log(global_scale)
         self._sd = np.where(plain, scale, 1.0)
         self._log_normaliser = np.log(self._sd).sum() + 0.5 * len(scale) * np.log(2 * np.pi)
@@ -61,9 +70,9 @@ class HorseshoePrior:
         """Length of theta."""
         return len(self.scale) + len(self.shrunk) + 1
 
-    def informed(self, centre, spread):
+    def informed(self, centre, spread, growth=None):
         """The same prior in coordinates for data that say N(centre, spread^2)."""
-        return HorseshoePrior(self.scale, self.plain, self.global_scale, centre, spread)
+        return HorseshoePrior(self.scale, self.plain, self.global_scale, centre, spread, growth)
 
     def _log_scales(self, theta):
         """Logs of the standardised scales, shape (m, p + 1)."""
@@ -72,16 +81,18 @@ class HorseshoePrior:
         return out
 
     def _parts(self, theta):
-        """lambda tau, kappa, g, and z = c / (lambda tau), each of shape (m, p).
+        """lambda tau, kappa, g, mean = kappa b / (lambda tau), and z = c / (lambda tau).
 
-        lambda tau is held finite, for a trajectory that flies off must meet a large energy and not
-        a nan.
+        All of shape (m, p). lambda tau is held finite, for a trajectory that flies off must meet a
+        large energy and not a nan.
         """
         logs = theta[:, len(self.scale) : -1] + theta[:, -1:]
         width = np.exp(np.clip(logs, -_MOST_LOG, _MOST_LOG))
-        q = (width / self._spread) ** 2
-        kappa, g = q / (1.0 + q), 1.0 / np.sqrt(1.0 + q)
-        return width, kappa, g, kappa * self._centre / width + g * theta[:, self.shrunk]
+        tau = np.clip(theta[:, -1:] - self._log_scale, -_MOST_LOG, _MOST_LOG)
+        root = width / (self._spread * np.exp(self._growth * tau))  # of q
+        kappa, g = root**2 / (1.0 + root**2), 1.0 / np.sqrt(1.0 + root**2)
+        mean = root * g**2 * self._shift
+        return width, kappa, g, mean, mean + g * theta[:, self.shrunk]
 
     def sample(self, rng, m):
         """Draw m points, shape (m, D + p + 1)."""
@@ -89,9 +100,8 @@ class HorseshoePrior:
         log_scales = np.log(np.abs(rng.standard_cauchy((m, len(self.shrunk) + 1))))
         log_scales[:, -1] += self._log_scale
         theta = np.concatenate([normal, log_scales], axis=1)
-        width, kappa, g, _ = self._parts(theta)
-        theta[:, self.shrunk] -= kappa * self._centre / width  # those were draws of z
-        theta[:, self.shrunk] /= g
+        _, _, g, mean, _ = self._parts(theta)
+        theta[:, self.shrunk] = (theta[:, self.shrunk] - mean) / g  # those were draws of z
         return theta
 
     def sample_near(self, rng, m):
@@ -100,7 +110,7 @@ class HorseshoePrior:
 
     def log_density(self, theta):
         """Log density, normalised, in the coordinates theta, shape (m,)."""
-        _, _, g, z = self._parts(theta)
+        _, _, g, _, z = self._parts(theta)
         scaled = theta[:, : len(self.scale)] / self._sd
         scaled[:, self.shrunk] = z
         logs = self._log_scales(theta)
@@ -110,42 +120,43 @@ class HorseshoePrior:
 
     def gradient(self, theta):
         """Gradient of the log density, of the shape of theta."""
-        width, kappa, g, z = self._parts(theta)
-        D, e = len(self.scale), theta[:, self.shrunk]
+        _, kappa, g, mean, z = self._parts(theta)
+        D = len(self.scale)
         out = np.empty(theta.shape)
         out[:, :D] = -theta[:, :D] / self._sd**2
         out[:, self.shrunk] = -z * g
-        slope = kappa * ((1.0 - 2.0 * kappa) * self._centre / width - g * e)  # of z in log width
-        by_log_width = -z * slope - kappa
+        turn = (1.0 - kappa) * mean - kappa * z  # slope of z in log root
+        by_log_root = -z * turn - kappa
         logs = self._log_scales(theta)
         out[:, D:] = -np.tanh(logs)
-        out[:, D:-1] += by_log_width
-        out[:, -1] += by_log_width.sum(axis=1)
+        out[:, D:-1] += by_log_root
+        out[:, -1] += by_log_root @ (1.0 - self._growth)
         return out
 
     def coefficients(self, theta):
         """Coefficients at each row of theta, shape (m, D)."""
-        width, _, _, z = self._parts(theta)
+        width, _, _, _, z = self._parts(theta)
         out = theta[:, : len(self.scale)].copy()
         out[:, self.shrunk] = width * z
         return out
 
     def pull_back(self, theta, gradient):
         """Gradient in theta from one in the coefficients, by the chain rule."""
-        width, kappa, g, _ = self._parts(theta)
-        D, e = len(self.scale), theta[:, self.shrunk]
+        width, kappa, g, mean, z = self._parts(theta)
+        D = len(self.scale)
         out = np.empty(theta.shape)
         out[:, :D] = gradient
         out[:, self.shrunk] *= width * g
-        by_log_width = (1.0 - kappa) * (2.0 * kappa * self._centre + width * g * e)
-        out[:, D:-1] = by_log_width * gradient[:, self.shrunk]
-        out[:, -1] = out[:, D:-1].sum(axis=1)
+        turn = (1.0 - kappa) * mean - kappa * z  # slope of z in log root
+        by_log_width = width * gradient[:, self.shrunk]
+        out[:, D:-1] = by_log_width * (z + turn)
+        out[:, -1] = (by_log_width * (z + (1.0 - self._growth) * turn)).sum(axis=1)
         return out
 
     def uninformed(self, theta):
         """The same points in the coordinates of a prior without ``centre`` and ``spread``."""
         out = theta.copy()
-        out[:, self.shrunk] = self._parts(theta)[3]
+        out[:, self.shrunk] = self._parts(theta)[-1]
         return out
 
     def reported(self, theta):

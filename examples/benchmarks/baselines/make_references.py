@@ -7,8 +7,6 @@ effective sample size of `CATALOGUE` is left alone, and so are times that are th
 import argparse
 from pathlib import Path
 
-import numpy as np
-
 from .. import datasets
 from ..study import FOLDER, table
 from .plain_nuts import cached_speed
@@ -21,7 +19,8 @@ CATALOGUE = (
     *(("keel_pima", prior, None, 30_000) for prior in ("laplace", "student_t", "cauchy")),
     *(("keel_wdbc", prior, None, 10_000) for prior in ("laplace", "student_t", "cauchy")),
     *((name, "horseshoe", None, 10_000) for name in ("keel_pima", "keel_wdbc")),
-    ("prostate50", "horseshoe", np.arcsinh, 3_000),
+    # Not ("prostate50", "horseshoe", np.arcsinh): the classes are separable, and NUTS had 41
+    # effective draws in 43 CPU seconds, far out among the hard edges of a half-Cauchy tail.
     ("adult", "normal", None, 1_000),
     ("keel_optdigits", "normal", None, 1_000),
     ("keel_splice", "normal", None, 1_000),
