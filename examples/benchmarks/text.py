@@ -9,11 +9,21 @@ Three comparisons, each fit in a process of its own (`text_worker`), warm, on on
 * ``binary``: the same groups by all words.
 * ``classes``: all groups by all words.
 
-In the latter two LogisticRegression stands beside ``diag``, each at the scale (C = scale^2) that
-three-fold cross-validation on the training part prefers by log loss, and at the other's. Tests are
+In the latter two LogisticRegression stands beside ``diag``. For both the mode is that of C:
+``prior_scale = sqrt(C * temperature)``. Each is held against its counterpart:
+
+* ``LogisticRegression``, as it comes, and ``..., converged`` (``tol=1e-8``): as it comes it stops
+  early on such data, which is a penalty of its own;
+* ``diag, T = 1``: averages over the posterior of this prior and these data;
+* ``diag, any T``: the temperature is chosen along with C;
+* ``..., calibrated``: at temperature 1, all log odds times one number that held-out rows choose, as
+  in ``CalibratedClassifierCV(method="temperature", ensemble=False)``.
+
+All choices are those of three-fold cross-validation on the training part, by log loss. Tests are
 on later posts than the training part, so that a calibration that holds on held-out parts of the
 latter need not hold there: ``ece_cv`` is the error on those parts, ``ece`` on the test. Both are
-the expected calibration error of the most probable class, 15 bins.
+the expected calibration error of the most probable class, 15 bins. ``cpu`` and memory are those of
+one fit on the training part.
 
 ``newsgroups20.npz`` holds counts as CSR, ``newsgroups20.meta.npz`` the ``labels`` and ``is_train``.
 ``--quick``: generated text of four groups and 3,000 words.
@@ -24,10 +34,12 @@ import os
 import subprocess
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_matrix, load_npz, save_npz
 
 from .study import FOLDER, Gate, pyplot
@@ -35,8 +47,22 @@ from .text_worker import make
 
 PAIR = (8, 9)  # rec.motorcycles and rec.sport.baseball
 N_WORDS = 500
-GRID = tuple(float(np.sqrt(C)) for C in (10, 30, 100))
+STRENGTHS = {
+    "words": (10.0, 30.0),
+    "binary": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0),
+    "classes": (1.0, 3.0, 10.0, 30.0, 100.0),
+}
+QUICK = (1.0, 10.0, 100.0)
+COLD, LEAST_COLD = (0.1, 0.01, 0.001), 10.0  # colder is only more sure: no help to a small C
 FOLDS, BINS = 3, 15
+PLAIN, CONVERGED, WARM, TUNED = (
+    "LogisticRegression",
+    "LogisticRegression, converged",
+    "diag, T = 1",
+    "diag, any T",
+)
+SHARP = {PLAIN: "LogisticRegression, calibrated", WARM: "diag, calibrated"}
+AGAINST = ((TUNED, PLAIN), (SHARP[WARM], SHARP[PLAIN]))
 
 
 class Text(NamedTuple):
@@ -48,6 +74,15 @@ class Text(NamedTuple):
     y_test: np.ndarray
 
 
+class Trial(NamedTuple):
+    """A classifier's settings and its probabilities on held-out rows."""
+
+    method: str
+    C: float
+    temperature: float
+    held_out: np.ndarray
+
+
 def run(config):
     """Words, binary, classes."""
     counts, y, is_train = _generated() if config.quick else _newsgroups(config.data)
@@ -55,10 +90,11 @@ def run(config):
     two = np.isin(y, pair)
     columns = np.argsort(-np.asarray(counts.sum(axis=0)).ravel(), kind="stable")[:N_WORDS]
     few = _text(counts[two][:, np.sort(columns)], y[two], is_train[two])
-    rows = _words(few)
+    rows = _words(few, STRENGTHS["words"][: 1 if config.quick else None])
     print("words done", flush=True)
     for kind, keep in (("binary", two), ("classes", np.ones(len(y), dtype=bool))):
-        rows += _compare(kind, _text(counts[keep], y[keep], is_train[keep]))
+        strengths = QUICK if config.quick else STRENGTHS[kind]
+        rows += _compare(kind, _text(counts[keep], y[keep], is_train[keep]), strengths)
         print(f"{kind} done", flush=True)
     return rows
 
@@ -91,7 +127,7 @@ def _text(counts, y, is_train):
     return Text(X, codes[is_train], X_test, codes[~is_train])
 
 
-def _fit(text, method, scale):
+def _fit(text, method, C, temperature=1.0):
     """Run one worker; (answer, arrays)."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     with tempfile.TemporaryDirectory() as folder:
@@ -100,7 +136,9 @@ def _fit(text, method, scale):
         np.save(f"{folder}/y.npy", text.y)
         done = subprocess.run(
             [sys.executable, "-m", f"{__package__}.text_worker"],
-            input=json.dumps({"folder": folder, "method": method, "scale": scale}),
+            input=json.dumps(
+                {"folder": folder, "method": method, "C": C, "temperature": temperature}
+            ),
             env={**os.environ, **threads},
             cwd=FOLDER.parents[1],
             stdout=subprocess.PIPE,
@@ -111,19 +149,19 @@ def _fit(text, method, scale):
             return json.loads(done.stdout), dict(archive)
 
 
-def _words(text):
-    """A row for each scale: what dropping correlations changes, where they can be had."""
+def _words(text, strengths):
+    """A row for each C: what dropping correlations changes, where they can be had."""
     rows = []
-    for scale in GRID[:2]:
-        full, exact = _fit(text, "full", scale)
-        diag, found = _fit(text, "diag", scale)
+    for C in strengths:
+        full, exact = _fit(text, "full", C)
+        diag, found = _fit(text, "diag", C)
         ratio = found["sd"] / exact["sd"]
         gap = np.abs(found["mean"] - exact["mean"]) / exact["sd"]
         probability_gap = (found["probability"] - exact["probability"])[:, 0]
         rows.append(
             {
                 "kind": "words",
-                "scale": scale,
+                "C": C,
                 "max_mean_gap": float(gap.max()),
                 "rms_mean_gap": float(np.sqrt((gap**2).mean())),
                 "median_sd_ratio": float(np.median(ratio)),
@@ -139,46 +177,86 @@ def _words(text):
     return rows
 
 
-def _compare(kind, text):
-    """Rows of both methods at both scales that cross-validation prefers."""
-    methods = ("LogisticRegression", "diag")
-    held_out = {
-        method: {scale: _validate(text, method, scale) for scale in GRID} for method in methods
-    }
-    best = {
-        method: min(by_scale, key=lambda scale: by_scale[scale]["log_loss"])
-        for method, by_scale in held_out.items()
-    }
-    rows = []
-    for method in methods:
-        for scale in sorted(set(best.values())):
-            answer, arrays = _fit(text, method, scale)
-            rows.append(
-                {
-                    "kind": kind,
-                    "method": method,
-                    "scale": scale,
-                    "is_best": scale == best[method],
-                    "rows": text.X.shape[0],
-                    "X_mb": _megabytes(text.X),
-                    **scores(arrays["probability"], text.y_test),
-                    "log_loss_cv": held_out[method][scale]["log_loss"],
-                    "ece_cv": held_out[method][scale]["ece"],
-                    **answer,
-                }
-            )
-    return rows
-
-
-def _validate(text, method, scale):
-    """Scores on held-out parts of the training part, all parts together."""
-    from sklearn.model_selection import StratifiedKFold, cross_val_predict
-
-    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
-    probability = cross_val_predict(
-        make(method, scale), text.X, text.y, cv=folds, method="predict_proba"
+def _compare(kind, text, strengths):
+    """A row of each way to probabilities, each at the settings that cross-validation prefers."""
+    plain, converged = (
+        [_trial(text, method, C) for C in strengths] for method in (PLAIN, CONVERGED)
     )
-    return scores(probability, text.y)
+    warm = [_trial(text, "diag", C) for C in strengths]
+    cold = [
+        _trial(text, "diag", C, temperature)
+        for C in strengths
+        for temperature in COLD
+        if C >= LEAST_COLD
+    ]
+    ways = {PLAIN: plain, CONVERGED: converged, WARM: warm, TUNED: warm + cold}
+    rows = [_row(kind, text, name, trials) for name, trials in ways.items()]
+    return rows + [_row(kind, text, SHARP[name], ways[name], sharpen=True) for name in SHARP]
+
+
+def _row(kind, text, name, trials, sharpen=False):
+    """Scores of the trial with the best held-out log loss, and what its fit to all rows takes."""
+    candidates = [_sharpened(text, trial) if sharpen else trial.held_out for trial in trials]
+    held_out = [scores(probability, text.y) for probability in candidates]
+    best = min(range(len(trials)), key=lambda i: held_out[i]["log_loss"])
+    trial = trials[best]
+    answer, arrays = _fit(text, trial.method, trial.C, trial.temperature)
+    power = best_power(trial.held_out, text.y) if sharpen else 1.0
+    return {
+        "kind": kind,
+        "method": name,
+        "C": trial.C,
+        "temperature": trial.temperature,
+        "power": power,
+        "rows": text.X.shape[0],
+        "X_mb": _megabytes(text.X),
+        **scores(to_power(arrays["probability"], power), text.y_test),
+        "log_loss_cv": held_out[best]["log_loss"],
+        "ece_cv": held_out[best]["ece"],
+        **answer,
+    }
+
+
+def _folds(text):
+    from sklearn.model_selection import StratifiedKFold
+
+    return list(StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(text.X, text.y))
+
+
+def _trial(text, method, C, temperature=1.0):
+    """Fit to each two of three parts of the training rows, predict the third."""
+    from sklearn.model_selection import cross_val_predict
+
+    model = make(method, C, temperature)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # settings at the edges; the row says whether its fit did
+        held_out = cross_val_predict(model, text.X, text.y, cv=_folds(text), method="predict_proba")
+    return Trial(method, C, temperature, held_out)
+
+
+def _sharpened(text, trial):
+    """Held-out probabilities to the power that suits the held-out rows of the other parts."""
+    sharp = np.empty_like(trial.held_out)
+    for others, part in _folds(text):
+        power = best_power(trial.held_out[others], text.y[others])
+        sharp[part] = to_power(trial.held_out[part], power)
+    return sharp
+
+
+def to_power(probability, power):
+    """Probabilities proportional to a power of these: log odds times that number."""
+    logs = power * np.log(np.maximum(probability, np.finfo(float).tiny))
+    sharp = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return sharp / sharp.sum(axis=1, keepdims=True)
+
+
+def best_power(probability, y):
+    """The power of least log loss, which is convex in it."""
+
+    def loss(log_power):
+        return scores(to_power(probability, np.exp(log_power)), y)["log_loss"]
+
+    return float(np.exp(minimize_scalar(loss, bounds=(-4.0, 4.0), method="bounded").x))
 
 
 def scores(probability, y):
@@ -199,29 +277,36 @@ def _megabytes(X):
 
 
 def gates(rows):
-    """Memory in proportion to the data, calibration beside LogisticRegression at its best C."""
+    """Memory in proportion to the data; calibration and log loss beside LogisticRegression's."""
     found = []
     for kind in ("binary", "classes"):
-        best = {row["method"]: row for row in rows if row["kind"] == kind and row["is_best"]}
-        ours, theirs = best["diag"], best["LogisticRegression"]
-        found.append(Gate(f"{kind}, peak memory over X, MB", ours["peak_mb_over_X"], 200.0))
-        for score, label in (("log_loss", "log loss"), ("ece", "calibration error")):
-            for key, part in ((f"{score}_cv", "held out"), (score, "test")):
-                name = f"{kind}, {label} {part}, over LogisticRegression's"
-                found.append(Gate(name, ours[key] - theirs[key], 0.01))
+        by_name = {row["method"]: row for row in rows if row["kind"] == kind}
+        peak = max(by_name[name]["peak_mb_over_X"] for name in (WARM, TUNED, SHARP[WARM]))
+        found.append(Gate(f"{kind}, peak memory over X, MB", peak, 200.0))
+        for ours, theirs in AGAINST:
+            for score, label in (("log_loss", "log loss"), ("ece", "calibration error")):
+                for key, part in ((f"{score}_cv", "held out"), (score, "test")):
+                    name = f"{kind}, {label} {part}, {ours} over {theirs}"
+                    found.append(Gate(name, by_name[ours][key] - by_name[theirs][key], 0.01))
     return found
 
 
 def plot(rows, path):
-    """Log loss and calibration errors of the comparisons, side by side."""
+    """Log losses and calibration errors of the comparisons, side by side."""
     plt = pyplot()
-    figure, panels = plt.subplots(2, 3, figsize=(11, 5), layout="constrained")
-    columns = {"log_loss": "test log loss", "ece": "test ECE", "ece_cv": "held-out ECE"}
+    figure, panels = plt.subplots(2, 4, figsize=(14, 5), layout="constrained")
+    columns = {
+        "log_loss_cv": "held-out log loss",
+        "log_loss": "test log loss",
+        "ece_cv": "held-out ECE",
+        "ece": "test ECE",
+    }
     for line, kind in zip(panels, ("binary", "classes"), strict=True):
         own = [row for row in rows if row["kind"] == kind]
-        labels = [f"{row['method']}, {row['scale']:.3g}" + " *" * row["is_best"] for row in own]
+        labels = [_label(row) for row in own]
         for axes, (key, label) in zip(line, columns.items(), strict=True):
-            bars = axes.barh(labels, [row[key] for row in own])
+            colors = ["C1" if row["method"].startswith("diag") else "C0" for row in own]
+            bars = axes.barh(labels, [row[key] for row in own], color=colors)
             axes.bar_label(bars, fmt="%.3g", padding=2)
             axes.margins(x=0.2)
             axes.set_xlabel(f"{kind}: {label}")
@@ -229,3 +314,10 @@ def plot(rows, path):
             axes.tick_params(labelleft=axes is line[0])
     figure.savefig(path, dpi=120)
     plt.close(figure)
+
+
+def _label(row):
+    chosen = f"C = {row['C']:g}"
+    if row["method"] == TUNED:
+        chosen += f", T = {row['temperature']:g}"
+    return f"{row['method']} ({chosen})"
