@@ -157,6 +157,11 @@ class Outcome(NamedTuple):
     pair: np.ndarray | None = None
     disagreement: float | None = None
 
+    @property
+    def mean_error(self):
+        """Bound on the error of the means by redraws and few particles; None once polished."""
+        return None if self.polished else self.infos[-1].mean_error
+
 
 def run(model, rows, start, options, rng):
     """Stochastic mirror steps over passes through the data, then the polish step.

@@ -116,12 +116,13 @@ def _by_references(stream, model, batches, a, b, options, proposal, rng):
         stayed, info = step(cloud, model, batches, a, b, still, rng)
         enough = info.ess >= settings.ess_threshold * options.n_particles
         if settings.rejuvenation == "never" or (enough and settings.rejuvenation == "ess"):
-            return stayed, follow(track or track_of(cloud), model, batches, a, b, rng), info
-        track = better(track, track_of(cloud))
+            last = track or track_of(cloud, model.watched)
+            return stayed, follow(last, model, batches, a, b, rng), info
+        track = better(track, track_of(cloud, model.watched), model.watched)
         cubic = surrogate.fit(cloud, stayed, track.gaussian)
         lost = loss.fade(track.lost if cubic is None else cloud.lost, a)
         if cubic is not None:
-            lost = surrogate.lost_by(cubic, cloud, stayed, lost)
+            lost = surrogate.lost_by(cubic, cloud, stayed, lost, model.watched)
     sequel = model if track is None else Sequel(model, track.gaussian, a, cubic)
     fitted = references(sequel, batches, proposal, len(model.prior.scale), b)
     few = sum(len(batch.weight) for batch in batches) < _FEW_ROWS
@@ -131,8 +132,9 @@ def _by_references(stream, model, batches, a, b, options, proposal, rng):
         raise KeyboardInterrupt
     log_prior = model.log_prior(outcome.cloud.theta)
     moved = outcome.cloud._replace(log_prior=log_prior, lost=lost)
+    redraw, whole = loss.of_cloud(moved, model.watched)
     info = outcome.infos[-1]._replace(
-        a=a, rejuvenations=int(cloud is not None), redraw_error=loss.of_cloud(moved)[0]
+        a=a, rejuvenations=int(cloud is not None), redraw_error=redraw, mean_error=whole
     )
     return moved, follow(track, model, batches, a, b, rng), info
 

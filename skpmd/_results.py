@@ -5,7 +5,6 @@ import warnings
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from skpmd.engine import loss
 from skpmd.engine.cloud import effective_sample_size
 from skpmd.engine.diagnostics import MOST_K, heavy_tail, log_evidence, pareto_k
 from skpmd.posterior import Posterior
@@ -67,7 +66,7 @@ def set_results(estimator, outcome, *, names=None, particles=None, stream=False,
         "pareto_k": k,
         "r_hat": None if chains is None else chains.r_hat,
         "disagreement": outcome.disagreement,
-        "mean_error": None if outcome.polished else loss.of_cloud(cloud)[1],
+        "mean_error": outcome.mean_error,
         "interrupted": outcome.interrupted,
         **diagnostics,
         "warnings": doubts(outcome, stream),
@@ -126,7 +125,7 @@ def doubts(outcome, stream=False):
     """Reasons not to trust an outcome, a list of str; empty where there is none."""
     reasons = _of_weights(outcome) if outcome.chains is None else _of_chains(outcome.chains)
     if stream:
-        error = loss.of_cloud(outcome.cloud)[1]
+        error = outcome.mean_error
         if error > _MOST_ERROR:
             reasons.append(
                 f"posterior means may be off by {error:.2f} standard deviations, by redraws of the "

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy.special import log_expit, logsumexp
+from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from skpmd import BayesianLogisticRegressionPMD, ParticleMirrorDescent
@@ -18,6 +19,7 @@ from skpmd.engine.sequel import Sequel
 from skpmd.models.base import Batch
 from skpmd.models.logistic import LogisticModel
 from skpmd.models.priors import NormalPrior
+from skpmd.posterior import Posterior
 from tests.problems import NORMAL_MEAN, normal_log_likelihood
 
 FEW = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -28,6 +30,10 @@ def labelled(n=400, p=3, seed=0):
     X = rng.normal(size=(n, p))
     y = np.where(X[:, 0] - 0.5 * X[:, 1] + rng.logistic(size=n) > 0, "yes", "no")
     return X, y
+
+
+def itself(theta):
+    return theta
 
 
 def chunks(X, y, k):
@@ -339,7 +345,7 @@ def test_noise_of_a_redraw_is_what_repetition_shows():
     for _ in range(400):
         theta = rng.standard_normal((m, d))
         estimate = kde.fit(theta, np.zeros(m), bandwidth=1.0)
-        lost = loss.of_redraw(NOTHING, theta, estimate, shrinkage=True)
+        lost = loss.of_redraw(NOTHING, theta, estimate, True, itself) / loss.HIGHER**2
         estimates.append(loss.squared_error(lost, np.full(d, 0.5)).mean())
         # Data of precision I whose mean is drawn from what the normal expects, variance 2.
         data = np.sqrt(2.0) * rng.standard_normal(d)
@@ -355,7 +361,7 @@ def test_lost_third_cumulants_are_what_later_data_show():
     shape = 40.0
     theta = np.random.default_rng(0).gamma(shape, 1 / np.sqrt(shape), size=(40_000, 1))
     estimate = kde.fit(theta, np.zeros(40_000), bandwidth=1.0)
-    lost = loss.of_redraw(NOTHING, theta, estimate, shrinkage=True)
+    lost = loss.of_redraw(NOTHING, theta, estimate, True, itself) / loss.HIGHER**2
     grid = np.linspace(0.01, 16.0, 4000)
     true = (shape - 1) * np.log(grid) - np.sqrt(shape) * grid
     normal = -0.5 * (grid - np.sqrt(shape)) ** 2
@@ -394,6 +400,50 @@ def test_a_sequel_has_yesterdays_posterior_as_its_prior():
     both = descend(model, batches, laplace(model, batches, np.zeros(4)))
     sd = np.sqrt((both.chol**2).sum(axis=1))
     assert (np.abs(second.mean - both.mean) / sd).max() < 0.05
+
+
+def test_what_is_watched_is_that_of_the_coordinates_rotated():
+    """The estimates depend on what is asked for, not on the coordinates that q is given in."""
+    rng = np.random.default_rng(0)
+    theta = rng.gamma(2.0, size=(500, 3)) @ rng.normal(size=(3, 3))
+    gain, weights = rng.normal(size=500), np.full(500, 1 / 500)
+    A = rng.normal(size=(3, 3))
+
+    def rotate(theta):
+        return theta @ A
+
+    def both(theta, watched):
+        estimate = kde.fit(theta, np.zeros(500), bandwidth=1.0)
+        of_redraw = loss.of_redraw(NOTHING, theta, estimate, True, watched)
+        return of_redraw, loss.of_gain(NOTHING, theta, weights, gain, watched)
+
+    for found, expected in zip(both(theta, rotate), both(rotate(theta), itself), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-8)
+
+
+def test_a_class_that_parts_lack_is_warned_of():
+    """Its errors lie in contrasts of the classes, and hide in coordinates as wide as the prior."""
+    X, y = load_iris(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    model = BayesianLogisticRegressionPMD(n_particles=1000, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for k, lacking in enumerate([2, 0, 1, 2, 0, 1]):
+            rows = np.flatnonzero(y != lacking)[k // 3 :: 3]
+            model.partial_fit(X[rows], y[rows], classes=[0, 1, 2])
+    whole = BayesianLogisticRegressionPMD(n_particles=1000, random_state=0).fit(X, y)
+
+    def contrasts(posterior):
+        rows = posterior.particles.reshape(-1, 3, 5)
+        return Posterior(
+            (rows - rows.mean(axis=1, keepdims=True)).reshape(-1, 15), posterior.log_weights
+        )
+
+    exact = contrasts(whole.posterior_)
+    error = np.abs(contrasts(model.posterior_).mean() - exact.mean()) / exact.std()
+    assert error.max() > 0.3
+    assert model.diagnostics_["mean_error"] > 0.3
+    assert model.diagnostics_["warnings"]
 
 
 def test_a_large_loss_is_warned_of():

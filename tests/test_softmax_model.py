@@ -468,3 +468,13 @@ def test_gaussian_mirror_descent_is_nearer_to_iris_than_laplace():
     q = descend(model, batches, mode)
     gaps = [np.abs(found.mean.reshape(3, 5) - IRIS_MEAN) / IRIS_SD for found in (q, mode)]
     assert gaps[0].max() < 0.05 < 0.1 < gaps[1].max()
+
+
+def test_what_all_classes_share_is_not_watched():
+    """The likelihood does not see it either; two classes' difference is seen whole."""
+    model = SoftmaxModel(NormalPrior(np.ones(12)), True, 3)
+    rng = np.random.default_rng(0)
+    theta, shared = rng.normal(size=(5, 12)), np.tile(rng.normal(size=(5, 4)), 3)
+    np.testing.assert_allclose(model.watched(theta + shared), model.watched(theta), atol=1e-12)
+    found, rows = model.watched(theta).reshape(5, 3, 4), theta.reshape(5, 3, 4)
+    np.testing.assert_allclose(found[:, 0] - found[:, 1], rows[:, 0] - rows[:, 1], atol=1e-12)

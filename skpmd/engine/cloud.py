@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-NOTHING = np.zeros((1, 3))  # lost so far, for any number of coordinates
+NOTHING = np.zeros((1, 3))  # lost so far, whatever is watched
 
 
 class Cloud(NamedTuple):
@@ -28,7 +28,7 @@ class Cloud(NamedTuple):
         Log prior density at each particle, evaluated once per position.
     block : ndarray of shape (m, k)
         Natural parameters of q(zeta | xi), one row per particle; k = 0 for a plain model.
-    lost : ndarray of shape (d, 3) or (1, 3)
+    lost : ndarray of shape (r, 3) or (1, 3)
         What redraws have cost; see `skpmd.engine.loss`.
     """
 

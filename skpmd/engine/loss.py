@@ -15,6 +15,8 @@ Where the data obey the model, m has variance 1 - rho, and the expected square f
 
 It is a polynomial in the present variance, so that the sum over all redraws is three numbers for
 each coordinate. A step with coefficient a multiplies the past, and with it these errors, by 1 - a.
+
+Coordinates here are what ``model.watched`` makes of theta, linearly.
 """
 
 import numpy as np
@@ -27,7 +29,7 @@ _MAX_SCORED = 1000  # particles that third cumulants are averaged over, against 
 _LEAST_VARIANCE, _MOST = 1e-90, 1e6  # of a cloud that has collapsed; their powers are numbers
 _TAIL = 0.05  # probability that the largest error exceeds the estimate
 _N_PROBES = 8
-_HIGHER = 1.6  # for what is not of third order; set on pima in ten parts, not derived
+HIGHER = 1.6  # for what is of higher order than the third; set on pima in ten parts, not derived
 
 
 def add(lost, variance, c0=0.0, c1=0.0, c2=0.0):
@@ -35,16 +37,16 @@ def add(lost, variance, c0=0.0, c1=0.0, c2=0.0):
 
     Parameters
     ----------
-    lost : ndarray of shape (d, 3) or (1, 3)
+    lost : ndarray of shape (r, 3) or (1, 3)
         Coefficients of the polynomial so far.
-    variance : ndarray of shape (d,)
+    variance : ndarray of shape (r,)
         Variances of q.
-    c0, c1, c2 : float or ndarray of shape (d,)
+    c0, c1, c2 : float or ndarray of shape (r,)
         See the text of this module.
 
     Returns
     -------
-    ndarray of shape (d, 3)
+    ndarray of shape (r, 3)
         Coefficients.
     """
     c0, c1, c2 = (np.minimum(np.broadcast_to(c, variance.shape), _MOST) for c in (c0, c1, c2))
@@ -58,7 +60,7 @@ def fade(lost, a):
 
 
 def squared_error(lost, variance):
-    """Expected squared errors of the means, in present variances, shape (d,)."""
+    """Expected squared errors of the means, in present variances, shape (r,)."""
     powers = np.maximum(variance, _LEAST_VARIANCE)[:, None] ** [1, 2, 3]
     return np.maximum((lost * powers).sum(axis=1), 0.0)
 
@@ -76,37 +78,40 @@ def largest(squared):
     return float(high)
 
 
-def of_cloud(cloud):
+def of_cloud(cloud, watched):
     """Estimates of the largest error of a mean, in sds: from redraws alone, and with the cloud's.
 
     The second adds the Monte Carlo error of the particles as they stand.
     """
+    seen = watched(cloud.theta)
     w = np.exp(cloud.log_ratio - cloud.log_ratio.max())
     w /= w.sum()
-    variance = w @ (cloud.theta - w @ cloud.theta) ** 2
-    squared = _HIGHER**2 * squared_error(cloud.lost, variance)
+    variance = w @ (seen - w @ seen) ** 2
+    squared = squared_error(cloud.lost, variance)
     noise = 1.0 / effective_sample_size(cloud.log_ratio)
     return largest(squared), largest(squared + noise)
 
 
-def of_redraw(lost, theta, estimate, shrinkage):
+def of_redraw(lost, theta, estimate, shrinkage, watched):
     """Coefficients after a redraw of particles (with a weight) from their density estimate.
 
     Kernels of width h keep (1 - h^2)^(3/2) of the third cumulants; without shrinkage they keep all,
     but widen q by 1 + h^2 instead.
     """
-    variance = (estimate.cloud_factor**2).sum(axis=1)
+    factor = watched(estimate.cloud_factor.T).T
+    variance = (factor**2).sum(axis=1)
     ess = effective_sample_size(estimate.log_weights)
     h = min(estimate.bandwidth, 1.0)
     share, widening = (1.0 - (1.0 - h**2) ** 1.5, 0.0) if shrinkage else (0.0, estimate.bandwidth)
     white = solve_triangular(estimate.cloud_factor, (theta - estimate.mean).T, lower=True).T
     cubic = _third_cumulants(white, estimate.log_weights)
-    cubic = np.einsum("ij,jk,ik->i", estimate.cloud_factor, cubic, estimate.cloud_factor)
+    cubic = np.einsum("ij,jk,ik->i", factor, cubic, factor)
     c2 = share**2 * np.maximum(cubic / np.maximum(variance, _LEAST_VARIANCE), 0.0)
-    return add(lost, variance, 1.0 / ess, (theta.shape[1] + 1) / ess + widening**4, c2)
+    terms = 1.0 / ess, (theta.shape[1] + 1) / ess + widening**4, c2
+    return add(lost, variance, *(HIGHER**2 * term for term in terms))
 
 
-def of_gain(lost, theta, weights, gain):
+def of_gain(lost, theta, weights, gain, watched):
     """Coefficients after log q was raised by known amounts at its weighted particles.
 
     To first order their covariance with theta is the error of the mean, and that with the products
@@ -114,12 +119,13 @@ def of_gain(lost, theta, weights, gain):
     """
     centred = theta - weights @ theta
     cov = (centred.T * weights) @ centred
-    variance = np.maximum(np.diag(cov), _LEAST_VARIANCE)
+    seen = watched(centred)
+    variance = np.maximum(weights @ seen**2, _LEAST_VARIANCE)
     signed = weights * (gain - weights @ gain)
-    product = (centred.T * signed) @ centred
+    product = (seen.T * signed) @ centred
     # The trace of product cov^-1 product is the square of its rows in standard coordinates.
-    rows = np.einsum("ij,ji->i", product, np.linalg.pinv(cov) @ product)
-    return add(lost, variance, (signed @ centred) ** 2 / variance, rows / variance)
+    rows = np.einsum("ij,ji->i", product, np.linalg.pinv(cov) @ product.T)
+    return add(lost, variance, (signed @ seen) ** 2 / variance, rows / variance)
 
 
 def of_curvature(lost, model, batches, gaussian, b, rng):
@@ -130,16 +136,16 @@ def of_curvature(lost, model, batches, gaussian, b, rng):
     parameters, V the covariance, which multiplies on both sides to give errors of the mean.
     """
     mean, chol = gaussian
-    cov = chol @ chol.T
-    squared = np.zeros(len(mean))
+    seen = model.watched(chol @ chol.T).T
+    squared = np.zeros(len(seen))
     for noise in rng.standard_normal((_N_PROBES, len(mean))):
         move = chol @ noise
         ahead, behind = (
             model.gaussian_target(mean + side * move, None, batches, b)[1] for side in (1, -1)
         )
-        squared += ((0.5 * cov @ (ahead - behind) @ chol) ** 2).sum(axis=1)
-    variance = np.diag(cov)
-    return add(lost, variance, c2=0.5 * squared / _N_PROBES / variance)
+        squared += ((0.5 * seen @ (ahead - behind) @ chol) ** 2).sum(axis=1)
+    variance = (model.watched(chol.T) ** 2).sum(axis=0)
+    return add(lost, variance, c2=0.5 * HIGHER**2 * squared / _N_PROBES / variance)
 
 
 def _third_cumulants(white, log_weights):

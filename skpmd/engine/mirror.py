@@ -58,6 +58,9 @@ class StepInfo(NamedTuple):
     redraw_error : float
         Bound on the error that redraws so far have left in the means, in standard deviations of q
         (`skpmd.engine.loss`).
+    mean_error : float
+        The same with the Monte Carlo error of the particles as they are; nan for draws from
+        references, which `skpmd._proposals` weighs by all data.
     """
 
     a: float
@@ -70,6 +73,7 @@ class StepInfo(NamedTuple):
     ess: float
     n_particles: int
     redraw_error: float = 0.0
+    mean_error: float = np.nan
 
 
 def step(cloud, model, batches, a, b, settings, rng, n_particles=None, redraw_first=False):
@@ -125,8 +129,8 @@ def step(cloud, model, batches, a, b, settings, rng, n_particles=None, redraw_fi
         splits += 1
         redraw, wide = True, WIDE_SHARE
     ess = effective_sample_size(cloud.log_ratio)
-    error, m = loss.of_cloud(cloud)[0], len(cloud.theta)
-    info = StepInfo(*asked, first, splits, bound_hit, rejuvenations, bandwidth, ess, m, error)
+    errors, m = loss.of_cloud(cloud, model.watched), len(cloud.theta)
+    info = StepInfo(*asked, first, splits, bound_hit, rejuvenations, bandwidth, ess, m, *errors)
     return cloud, info
 
 

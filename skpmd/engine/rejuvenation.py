@@ -62,7 +62,8 @@ def rejuvenate(cloud, model, settings, rng, n_particles=None, wide=0.0):
         theta, ancestors = _add_wide(theta, ancestors, estimate, n_wide, settings.resampling, rng)
     log_q, log_pi = _log_densities(estimate, theta, n_wide / n)
     block = model.move_block(cloud.theta[ancestors], cloud.block[ancestors], theta)
-    lost = loss.of_redraw(cloud.lost, cloud.theta[estimate.source], estimate, settings.shrinkage)
+    kept = cloud.theta[estimate.source]
+    lost = loss.of_redraw(cloud.lost, kept, estimate, settings.shrinkage, model.watched)
     moved = Cloud(theta, log_q - log_pi, log_pi, model.log_prior(theta), block, lost)
     return moved, estimate.bandwidth
 

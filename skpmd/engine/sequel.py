@@ -20,7 +20,7 @@ class Track(NamedTuple):
     ----------
     gaussian : Gaussian
         The Gaussian nearest to q.
-    lost : ndarray of shape (d, 3) or (1, 3)
+    lost : ndarray of shape (r, 3) or (1, 3)
         What it cannot hold of q; see `skpmd.engine.loss`.
     """
 
@@ -51,6 +51,7 @@ class Sequel:
         inverse = np.linalg.inv(gaussian.chol)
         self._mean, self._precision = gaussian.mean, inverse.T @ inverse
         self.log_likelihood, self.skew_axes = model.log_likelihood, model.skew_axes
+        self.watched = model.watched
 
     def log_prior(self, theta):
         """Log density up to a constant; see `Model`."""
@@ -71,20 +72,20 @@ class Sequel:
         return gradient, hessian + keep * (self._precision - prior_hessian)
 
 
-def track_of(cloud):
+def track_of(cloud, watched):
     """The Gaussian with the moments of a cloud, and what is lost if it takes the cloud's place."""
     estimate = kde.fit(cloud.theta, cloud.log_ratio, bandwidth=1.0)
-    lost = loss.of_redraw(cloud.lost, cloud.theta[estimate.source], estimate, shrinkage=True)
+    lost = loss.of_redraw(cloud.lost, cloud.theta[estimate.source], estimate, True, watched)
     return Track(Gaussian(estimate.mean, estimate.cloud_factor), lost)
 
 
-def better(track, other):
+def better(track, other, watched):
     """The one of two tracks that will have lost less once as many data again have come."""
     if track is None:
         return other
 
     def ahead(track):
-        variance = 0.5 * (track.gaussian.chol**2).sum(axis=1)
+        variance = 0.5 * (watched(track.gaussian.chol.T) ** 2).sum(axis=0)
         return loss.squared_error(track.lost, variance).max()
 
     return track if ahead(track) <= ahead(other) else other

@@ -71,7 +71,7 @@ def value(cubic, theta):
     return _terms(_whitened(theta, cubic.mean, cubic.chol)) @ cubic.coefficients
 
 
-def lost_by(cubic, cloud, after, lost):
+def lost_by(cubic, cloud, after, lost, watched):
     """What the polynomial loses of q, seen where the step takes q; see `skpmd.engine.loss`.
 
     Parameters
@@ -80,18 +80,20 @@ def lost_by(cubic, cloud, after, lost):
         Fitted to the cloud.
     cloud, after : Cloud
         The same particles before and after the step: q, and what becomes of it.
-    lost : ndarray of shape (d, 3) or (1, 3)
+    lost : ndarray of shape (r, 3) or (1, 3)
         What redraws before this one have lost.
+    watched : callable
+        That of the model.
 
     Returns
     -------
-    ndarray of shape (d, 3)
+    ndarray of shape (r, 3)
         Coefficients.
     """
     w = weights(after.log_ratio)
     alive = w > 0.0
     gain = value(cubic, cloud.theta[alive]) - (cloud.log_ratio + cloud.log_pi)[alive]
-    return loss.of_gain(lost, cloud.theta[alive], w[alive], gain)
+    return loss.of_gain(lost, cloud.theta[alive], w[alive], gain, watched)
 
 
 def _whitened(theta, mean, chol):

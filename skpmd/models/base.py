@@ -81,6 +81,14 @@ class Model:
         """
         raise NotImplementedError
 
+    def watched(self, theta):
+        """Functions of theta, linear and a row each, whose errors a stream keeps account of.
+
+        Default: theta itself. Others where the data speak of a few combinations of coordinates
+        only, and errors of those would pass unnoticed in coordinates that are wide for the rest.
+        """
+        return theta
+
     # ------------------------------------------------------------------ the closed-form block
     def prior_block(self, theta):
         """Natural parameters of p(zeta | theta), shape (m, k); k = 0 means no block."""

@@ -50,6 +50,13 @@ class SoftmaxModel(Model):
         """Log prior density; see `Model`."""
         return self.prior.log_density(theta)
 
+    def watched(self, theta):
+        """Coefficients less their mean over the classes, for the data know no more; see `Model`."""
+        if not self.prior.has_gaussian:
+            return theta  # not linear in it
+        rows = theta.reshape(len(theta), self.n_classes, -1)
+        return (rows - rows.mean(axis=1, keepdims=True)).reshape(theta.shape)
+
     def log_likelihood(self, theta, batch):
         """Weighted sum of log softmax(x . theta_1, ..., x . theta_K)[y]; see `Model`."""
         total = np.zeros(len(theta))
