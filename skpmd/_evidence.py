@@ -1,14 +1,18 @@
 """``prior_scale="evidence"``: the scale under which the data are most probable."""
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
+from sklearn.exceptions import ConvergenceWarning
 
+from skpmd._linear import linear_model
 from skpmd._proposals import references, weigh_references
 from skpmd.engine.diagnostics import log_evidence
 
 LOW, HIGH = 1e-3, 1e2  # for standardised features
+_DRAWS = 1000  # a round of each scale that is tried
 _PER_DECADE = 2  # scales tried before the search: the evidence may have more than one top
 _TOLERANCE = 0.01  # of the logarithm of the scale
 _TOLD_APART = 1.0  # nats; less is "not worth more than a bare mention" (Kass and Raftery 1995)
@@ -103,3 +107,43 @@ def scale_by_evidence(make_model, batches, n_particles, rng, low=LOW, high=HIGH)
         return log_evidence(outcome.cloud.log_ratio, outcome.pair)[0]
 
     return best_scale(evidence, low, high)
+
+
+def chosen_scale(estimator, rows, n_classes, rng):
+    """Scale of the prior that an estimator's parameters ask for, with a warning if in doubt.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Has ``prior_scale`` and the parameters that `linear_model` reads.
+    rows : Rows
+        All data.
+    n_classes : int
+        Of the data.
+    rng : numpy.random.Generator
+        Source of randomness, spent by ``"evidence"`` only.
+
+    Returns
+    -------
+    float
+        The scale.
+    """
+    if estimator.prior_scale != "evidence":
+        return estimator.prior_scale
+    if estimator.prior == "horseshoe":
+        raise ValueError(
+            "prior_scale='evidence' is not for prior='horseshoe', which learns its scales "
+            "itself: set a number."
+        )
+    n_features = rows.data.X.shape[1]
+    choice = scale_by_evidence(
+        lambda scale: linear_model(estimator, n_features, n_classes, scale),
+        rows.whole(),
+        _DRAWS,
+        rng,
+    )
+    if choice.doubt:
+        message = f"{type(estimator).__name__}: {choice.doubt}. Set prior_scale to a number."
+        # The frames above: fit, scikit-learn's wrapper of it, the caller.
+        warnings.warn(message, ConvergenceWarning, stacklevel=4)
+    return choice.scale

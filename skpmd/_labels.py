@@ -2,7 +2,7 @@
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import _check_sample_weight, column_or_1d
 
 
 def encode(y):
@@ -26,7 +26,40 @@ def encode_known(y, classes):
     return np.searchsorted(classes, y).astype(np.float64)
 
 
-def check_all_weighted(codes, weight, classes):
+def row_weights(X, codes, classes, sample_weight, class_weight, all_classes):
+    """Weights of the rows of X by row and by class, None where neither is given.
+
+    Parameters
+    ----------
+    X : {ndarray, sparse matrix} of shape (n, p)
+        Rows.
+    codes : ndarray of shape (n,)
+        Class of each row.
+    classes : ndarray of shape (K,)
+        Labels.
+    sample_weight : array-like of shape (n,) or None
+        As the user gives it.
+    class_weight : dict, "balanced" or None
+        As of `class_weights`.
+    all_classes : bool
+        Whether each class must keep some of ``sample_weight``.
+
+    Returns
+    -------
+    ndarray of shape (n,) or None
+        Weights.
+    """
+    if sample_weight is None and class_weight is None:
+        return None
+    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    if all_classes:
+        _check_all_weighted(codes, weight, classes)
+    if class_weight is None:
+        return weight
+    return weight * class_weights(class_weight, codes, classes, weight)
+
+
+def _check_all_weighted(codes, weight, classes):
     """Raise if the weights leave a class without any."""
     totals = np.bincount(codes.astype(int), weight, minlength=len(classes))
     if not totals.all():

@@ -8,7 +8,8 @@ from skpmd._base import Outcome, run
 from skpmd._moves import move_from_references, move_hierarchical
 from skpmd._proposals import draw_references, references, weigh_references
 from skpmd._results import doubts
-from skpmd.engine.cloud import draw_prior
+from skpmd.engine.cloud import draw_prior, effective_sample_size
+from skpmd.engine.diagnostics import pareto_k
 from skpmd.engine.rejuvenation import rejuvenate
 
 # Of a first round that is effective. Where it was below (0.03 to 0.2 on real data, 0.5 to 1 where
@@ -42,6 +43,15 @@ class Found(NamedTuple):
     remedy: str
     pilot: Outcome | None = None
 
+    @property
+    def notes(self):
+        """Entries of ``diagnostics_`` beside those of the outcome."""
+        if self.pilot is None:
+            return {"path": self.path}
+        log_ratio = self.pilot.cloud.log_ratio
+        ess, k = effective_sample_size(log_ratio), pareto_k(log_ratio)
+        return {"path": self.path, "pilot_ess": ess, "pilot_pareto_k": k}
+
 
 def find_posterior(estimator, model, rows, options, rng, start=None):
     """The posterior by the way that the estimator's parameters and its model ask for.
@@ -67,6 +77,12 @@ def find_posterior(estimator, model, rows, options, rng, start=None):
     Found
         Outcome and path.
     """
+    if start is not None and start.theta.shape[1] != model.n_coordinates:
+        raise ValueError(
+            f"warm_start=True needs the features and classes of the last fit: it had "
+            f"{start.theta.shape[1]} coordinates, these data have {model.n_coordinates}. Set "
+            "warm_start=False."
+        )
     proposal, power = estimator.proposal, 1.0 / estimator.temperature
     hierarchical = not model.prior.has_gaussian
     by_steps = proposal == "prior" or not estimator.polish

@@ -1,7 +1,5 @@
 """ParticleMirrorDescent: the posterior of a user's own model, from values alone."""
 
-import inspect
-
 import numpy as np
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils.validation import (
@@ -16,7 +14,7 @@ from skpmd._partial import Stream, learn, unharmed
 from skpmd._results import forget, set_results, warn_of_doubts
 from skpmd._streams import Rows
 from skpmd.engine.cloud import draw_prior
-from skpmd.models.base import Model
+from skpmd.models.custom import CustomModel, takes_weights
 from skpmd.posterior import as_generator
 
 
@@ -321,7 +319,7 @@ class ParticleMirrorDescent(BaseEstimator):
         if y is not None:
             y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
             check_consistent_length(X, y)
-        takes, needs = _weight_parameter(self.log_likelihood)
+        takes, needs = takes_weights(self.log_likelihood)
         if sample_weight is not None:
             if not takes:
                 raise ValueError(
@@ -331,58 +329,6 @@ class ParticleMirrorDescent(BaseEstimator):
             sample_weight = _check_sample_weight(
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
             )
-        model = _CallableModel(self, weighted=needs or sample_weight is not None)
+        functions = self.log_likelihood, self.log_prior, self.sample_prior
+        model = CustomModel(*functions, weighted=needs or sample_weight is not None)
         return model, Rows(X, y, sample_weight, self.batch_size)
-
-
-class _CallableModel(Model):
-    """A model made of a user's three functions; checks the shape of what they return."""
-
-    def __init__(self, estimator, weighted):
-        self._log_likelihood = estimator.log_likelihood
-        self._log_prior = estimator.log_prior
-        self._sample_prior = estimator.sample_prior
-        self._weighted = weighted
-
-    def sample_prior(self, rng, m):
-        theta = np.asarray(self._sample_prior(rng, m), dtype=np.float64)
-        if theta.ndim != 2 or len(theta) != m or not theta.shape[1]:
-            raise ValueError(f"sample_prior must return shape ({m}, d), got {theta.shape}.")
-        return theta
-
-    def log_prior(self, theta):
-        # A copy: a function may transform its argument in place.
-        return _vector("log_prior", self._log_prior(theta.copy()), len(theta))
-
-    def log_likelihood(self, theta, batch):
-        weight = {"sample_weight": batch.weight} if self._weighted else {}
-        values = self._log_likelihood(theta.copy(), batch.X, batch.y, **weight)
-        return _vector("log_likelihood", values, len(theta))
-
-
-def _vector(name, values, m):
-    values = np.asarray(values)
-    if values.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must return real numbers, got dtype {values.dtype}.")
-    values = values.astype(np.float64, copy=False)
-    if values.shape != (m,):
-        raise ValueError(
-            f"{name} must return one value per particle, shape ({m},), got {values.shape}."
-        )
-    if np.isnan(values).any() or (values == np.inf).any():
-        raise FloatingPointError(
-            f"{name} returned nan or +inf for some particles; return -inf where a parameter is "
-            "impossible."
-        )
-    return values
-
-
-def _weight_parameter(function):
-    """Whether a function takes ``sample_weight``, and whether it cannot be called without."""
-    try:
-        parameters = inspect.signature(getattr(function, "py_func", function)).parameters
-    except (TypeError, ValueError):  # a builtin: let the call itself decide
-        return True, False
-    if "sample_weight" in parameters:
-        return True, parameters["sample_weight"].default is inspect.Parameter.empty
-    return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()), False

@@ -4,19 +4,13 @@ import warnings
 from numbers import Real
 
 import numpy as np
-from scipy.special import log_expit, logsumexp
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _check_partial_fit_first_call
-from sklearn.utils.validation import (
-    _check_feature_names_in,
-    _check_sample_weight,
-    validate_data,
-)
+from sklearn.utils.validation import _check_feature_names_in, validate_data
 
-from skpmd._averaging import AveragedClassifier
 from skpmd._base import LOOP_CONSTRAINTS, Options
 from skpmd._diagonal import (
     COVARIANCE_TYPES,
@@ -25,25 +19,20 @@ from skpmd._diagonal import (
     is_diagonal,
     takes_parts,
 )
-from skpmd._draws import PredictiveDraws
-from skpmd._evidence import scale_by_evidence
-from skpmd._labels import check_all_weighted, class_weights, encode, encode_known
+from skpmd._evidence import chosen_scale
+from skpmd._labels import encode, encode_known, row_weights
 from skpmd._linear import PRIORS, coordinate_names, linear_model, missing_means
+from skpmd._linear_predictions import LinearPredictions
 from skpmd._moves import MOVES
 from skpmd._partial import Stream, learn, unharmed
 from skpmd._proposals import PROPOSALS
 from skpmd._results import forget, set_results, warn_of_doubts
 from skpmd._routes import find_posterior
 from skpmd._streams import Rows
-from skpmd.engine.cloud import effective_sample_size
-from skpmd.engine.diagnostics import pareto_k
-from skpmd.models.linear import logits
 from skpmd.posterior import as_generator
 
-_EVIDENCE_DRAWS = 1000  # a round of each scale that is tried
 
-
-class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEstimator):
+class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
     """Logistic regression, binary or multinomial, with a posterior over its coefficients.
 
     By default the posterior is found in up to four moves: the Laplace approximation; Gaussian
@@ -301,36 +290,26 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
         rows = self._rows(X, codes, classes, sample_weight, all_classes=True)
         rng = as_generator(self.random_state)
         diagonal = is_diagonal(self, X.shape[1], len(classes))
-        self._choose_scale(rows, len(classes), rng)
+        self.prior_scale_ = chosen_scale(self, rows, len(classes), rng)
         model = linear_model(self, X.shape[1], len(classes), self.prior_scale_)
         if diagonal:
             names = coordinate_names(model, _check_feature_names_in(self), classes)
             fit_diagonal(self, model, rows, names)
             self.classes_ = classes
             self._set_coefficients(X.dtype)
-            warn_of_doubts(self, "lower prior_scale")
-            return self
-        start = None if last is None else last.cloud
-        if start is not None and start.theta.shape[1] != model.n_coordinates:
-            raise ValueError(
-                f"warm_start=True needs the features and classes of the last fit: it had "
-                f"{start.theta.shape[1]} coordinates, these data have {model.n_coordinates}. Set "
-                "warm_start=False."
-            )
-        found = find_posterior(self, model, rows, options, rng, start)
-        self.classes_ = classes
-        notes = {"path": found.path}
-        if found.pilot is not None:
-            log_ratio = found.pilot.cloud.log_ratio
-            notes["pilot_ess"] = effective_sample_size(log_ratio)
-            notes["pilot_pareto_k"] = pareto_k(log_ratio)
-        self._set_results(model, found.outcome, X.dtype, **notes)
-        self._stream = Stream(found.outcome.cloud, None, found.outcome.infos, rows.total, rng)
-        self.n_iter_ = found.n_iter
-        warn_of_doubts(self, found.remedy)
-        self._warn_of_missing_means(
-            missing_means(model, rows.data, found.outcome.cloud.theta, len(classes))
-        )
+            remedy = "lower prior_scale"
+        else:
+            start = None if last is None else last.cloud
+            found = find_posterior(self, model, rows, options, rng, start)
+            self.classes_ = classes
+            self._set_results(model, found.outcome, X.dtype, **found.notes)
+            self._stream = Stream(found.outcome.cloud, None, found.outcome.infos, rows.total, rng)
+            self.n_iter_ = found.n_iter
+            remedy = found.remedy
+        warn_of_doubts(self, remedy)
+        if not diagonal:
+            particles = found.outcome.cloud.theta
+            self._warn_of_missing_means(missing_means(model, rows.data, particles, len(classes)))
         return self
 
     @available_if(takes_parts)
@@ -396,39 +375,9 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
 
     def _rows(self, X, codes, classes, sample_weight, all_classes=False):
         """Data with targets and weights as the model wants them."""
-        if sample_weight is not None or self.class_weight is not None:
-            sample_weight = _check_sample_weight(
-                sample_weight, X, dtype=np.float64, ensure_non_negative=True
-            )
-            if all_classes:
-                check_all_weighted(codes, sample_weight, classes)
-        if self.class_weight is not None:
-            factor = class_weights(self.class_weight, codes, classes, sample_weight)
-            sample_weight = sample_weight * factor
+        weight = row_weights(X, codes, classes, sample_weight, self.class_weight, all_classes)
         targets = 2.0 * codes - 1.0 if len(classes) == 2 else codes
-        return Rows(X, targets, sample_weight, self.batch_size)
-
-    def _choose_scale(self, rows, n_classes, rng):
-        """Set ``prior_scale_``."""
-        self.prior_scale_ = self.prior_scale
-        if self.prior_scale != "evidence":
-            return
-        if self.prior == "horseshoe":
-            raise ValueError(
-                "prior_scale='evidence' is not for prior='horseshoe', which learns its scales "
-                "itself: set a number."
-            )
-        n_features = rows.data.X.shape[1]
-        choice = scale_by_evidence(
-            lambda scale: linear_model(self, n_features, n_classes, scale),
-            rows.whole(),
-            _EVIDENCE_DRAWS,
-            rng,
-        )
-        self.prior_scale_ = choice.scale
-        if choice.doubt:
-            message = f"{type(self).__name__}: {choice.doubt}. Set prior_scale to a number."
-            warnings.warn(message, ConvergenceWarning, stacklevel=4)
+        return Rows(X, targets, weight, self.batch_size)
 
     def _warn_of_missing_means(self, reason):
         if reason:
@@ -450,37 +399,6 @@ class BayesianLogisticRegressionPMD(PredictiveDraws, AveragedClassifier, BaseEst
             **notes,
         )
         self._set_coefficients(dtype)
-
-    def _set_coefficients(self, dtype):
-        """Moments of the coefficients and intercepts."""
-        p = self.n_features_in_
-        n_rows = 1 if len(self.classes_) == 2 else len(self.classes_)
-        D = n_rows * (p + self.fit_intercept)
-        mean, std = (
-            moment[:D].reshape(n_rows, -1).astype(dtype, copy=False)
-            for moment in (self.posterior_.mean(), self.posterior_.std())
-        )
-        self.coef_, self.coef_std_ = mean[:, :p], std[:, :p]
-        self.intercept_ = mean[:, p] if self.fit_intercept else np.zeros(n_rows, dtype)
-        self.intercept_std_ = std[:, p] if self.fit_intercept else np.zeros(n_rows, dtype)
-
-    def _class_log_proba(self, X, theta, n_classes):
-        n_rows, width = 1 if n_classes == 2 else n_classes, X.shape[1] + self.fit_intercept
-        if theta is None:
-            table = self.posterior_.logits(X, self.fit_intercept)
-        else:
-            rows = theta[:, : n_rows * width].reshape(-1, width)
-            table = logits(rows, X, self.fit_intercept).astype(np.float64, copy=False)
-            table = table.reshape(len(theta), n_rows, -1).transpose(1, 0, 2)
-        if n_rows == 1:
-            return np.stack([log_expit(-table[0]), log_expit(table[0])])
-        return table - logsumexp(table, axis=0)
-
-    def _draw_prior(self, n_features, n_classes, m, rng):
-        if self.prior_scale == "evidence":
-            raise ValueError("prior_scale='evidence' has no prior before the data: set a number.")
-        prior = linear_model(self, n_features, n_classes, self.prior_scale).prior
-        return prior.reported(prior.sample(rng, m))
 
     def __sklearn_tags__(self):
         """Tags: sparse input is fine."""

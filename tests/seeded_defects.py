@@ -166,8 +166,8 @@ DEFECTS = [
     Defect(
         "the temperature is forgotten in the polish step",
         "_base.py",
-        "polish(cloud, model, rows.whole(), power, settings, rng, m)",
-        "polish(cloud, model, rows.whole(), 1.0, settings, rng, m)",
+        "polish(cloud, model, rows.whole(), power, options.settings, rng, m)",
+        "polish(cloud, model, rows.whole(), 1.0, options.settings, rng, m)",
         "test_custom.py",
     ),
     Defect(

@@ -14,7 +14,8 @@ from skpmd.models.base import Batch
 from skpmd.models.linear import normal_nodes
 from skpmd.models.logistic import LogisticModel
 from skpmd.models.priors import NormalPrior
-from skpmd.models.softmax import SoftmaxModel, _expected_softmax, add_log_softmax
+from skpmd.models.softmax import SoftmaxModel
+from skpmd.models.softmax_kernels import add_log_softmax, expected_softmax
 
 
 def make_batch(n=300, p=4, K=3, dtype=np.float64, seed=0):
@@ -313,7 +314,7 @@ def test_expected_probabilities_are_near_those_of_many_points(K, sd, tolerance):
     half = ndtri(np.clip(qmc.Sobol(K, seed=1).random(1 << 14), 1e-10, 1 - 1e-10)).T
     z = centre[:, :, None] + np.linalg.cholesky(cov) @ np.concatenate([half, -half], axis=1)
     p = softmax(z, axis=1)
-    first, second = _expected_softmax(centre, cov.copy(), normal_nodes(K))
+    first, second = expected_softmax(centre, cov.copy(), normal_nodes(K))
     assert np.sqrt(np.mean((first - p.mean(axis=2)) ** 2)) < tolerance
     rows, columns = np.tril_indices(K, -1)
     exact = (p[:, rows] * p[:, columns]).mean(axis=2)
@@ -331,9 +332,9 @@ def test_expectations_of_singular_covariances():
     mass /= mass.sum()
     p = softmax(centre[0][:, None] + direction[:, None] * line, axis=0)
     cov = np.outer(direction, direction)[None]
-    first, _ = _expected_softmax(centre, cov.copy(), normal_nodes(4))
+    first, _ = expected_softmax(centre, cov.copy(), normal_nodes(4))
     np.testing.assert_allclose(first[0], p @ mass, atol=2e-3)
-    first, second = _expected_softmax(centre, np.zeros((1, 4, 4)), normal_nodes(4))
+    first, second = expected_softmax(centre, np.zeros((1, 4, 4)), normal_nodes(4))
     exact = softmax(centre[0])
     np.testing.assert_allclose(first[0], exact, rtol=1e-13)
     np.testing.assert_allclose(second[0, 3, 1], exact[3] * exact[1], rtol=1e-13)
@@ -341,8 +342,8 @@ def test_expectations_of_singular_covariances():
 
 def test_the_kernel_of_expectations_equals_its_python_source():
     centre, cov = logit_problem(3, 1.0, n=4)
-    compiled = _expected_softmax(centre, cov.copy(), normal_nodes(3))
-    python = _expected_softmax.py_func(centre, cov.copy(), normal_nodes(3))
+    compiled = expected_softmax(centre, cov.copy(), normal_nodes(3))
+    python = expected_softmax.py_func(centre, cov.copy(), normal_nodes(3))
     lower = np.tril_indices(3, -1)
     np.testing.assert_allclose(compiled[0], python[0], rtol=1e-12)
     np.testing.assert_allclose(compiled[1][:, *lower], python[1][:, *lower], rtol=1e-12)

@@ -1,7 +1,8 @@
 """The directive ``benchmark-results``: committed benchmark results as tables and pictures.
 
-Each ``NAME.json`` of ``examples/benchmarks/results`` becomes a section with the command that made
-it, its rows and targets as tables, and ``NAME.png``. Nothing is measured here.
+Each ``NAME.json`` of ``examples/benchmarks/results`` becomes a section with the docstring of the
+study's module, the command that made it, its rows and targets as tables, and ``NAME.png``. Nothing
+is measured here.
 """
 
 import ast
@@ -51,17 +52,17 @@ def quote(cell):
     return '"' + cell.replace('"', '""') + '"'
 
 
-def summary(name):
-    """First line of the docstring of a study's module."""
+def description(name):
+    """Docstring of a study's module as lines: what is measured, and what its columns mean."""
     tree = ast.parse((RESULTS.parent / f"{name}.py").read_text(encoding="utf-8"))
-    return (ast.get_docstring(tree) or "").split("\n", 1)[0]
+    return (ast.get_docstring(tree) or "").splitlines()
 
 
 def study_lines(path, folder):
     """One study as lines of reStructuredText; picture paths are relative to `folder`."""
     study = json.loads(path.read_text(encoding="utf-8"))
     used = [f"{name} {version}" for name, version in study["versions"].items() if version]
-    lines = [path.stem, "-" * len(path.stem), "", summary(path.stem), ""]
+    lines = [path.stem, "-" * len(path.stem), "", *description(path.stem), ""]
     lines += [".. code-block:: console", "", f"   $ {study['command']}", ""]
     lines += table_lines(study["rows"])
     picture = path.with_suffix(".png")
@@ -79,12 +80,12 @@ class BenchmarkResults(Directive):
     def run(self):
         """Return the sections, or one sentence if no result is there yet."""
         environment = self.state.document.settings.env
+        environment.note_reread()  # results come and go beside it
         folder = Path(environment.doc2path(environment.docname)).parent
         lines = []
         for path in sorted(RESULTS.glob("*.json")):
             if path.stem.endswith("-quick"):
                 continue
-            environment.note_dependency(str(path))
             lines += study_lines(path, folder)
         if not lines:
             lines = ["No result is committed yet."]

@@ -69,8 +69,8 @@ def hamiltonian(
 
     Trajectories are a quarter of a period of the whitened posterior long, jittered, the same for
     all chains, so that each gradient is one matrix product over all of them (Neal 2011). The
-    whitening is taken anew from the pooled draws of each window of the warm-up, as far as two halves
-    of the chains agree on it.
+    whitening is taken anew from the pooled draws of each window of the warm-up, as far as halves of
+    the chains agree on it.
 
     Parameters
     ----------
