@@ -14,6 +14,7 @@ from skpmd.engine.mirror import step
 from skpmd.engine.sequel import Sequel, Track, better, follow, track_of
 from skpmd.posterior import as_generator
 
+_LEAST_SHARE = 0.3  # of a redraw's first draws that are effective, if its cubic is to be trusted
 _FEW_ROWS, _MORE = 500, 3  # particles cost little there, and last for more steps
 
 
@@ -104,13 +105,9 @@ def _by_kernels(stream, model, batches, a, b, options, proposal, rng):
 
 
 def _by_references(stream, model, batches, a, b, options, proposal, rng):
-    """The particles stay while enough of them remain effective; else references replace them.
-
-    Those are fitted to the outcome of the very step, with a Gaussian in the place of q before it,
-    so that no redraw has to travel, and none happens twice in a step.
-    """
+    """The particles stay while enough of them remain effective; else references replace them."""
     cloud, track, settings = stream.cloud, stream.track, options.settings
-    cubic, lost = None, NOTHING
+    stayed = None
     if cloud is not None:
         still = settings._replace(rejuvenation="never")
         stayed, info = step(cloud, model, batches, a, b, still, rng)
@@ -119,17 +116,9 @@ def _by_references(stream, model, batches, a, b, options, proposal, rng):
             last = track or track_of(cloud, model.watched)
             return stayed, follow(last, model, batches, a, b, rng), info
         track = better(track, track_of(cloud, model.watched), model.watched)
-        cubic = surrogate.fit(cloud, stayed, track.gaussian)
-        lost = loss.fade(track.lost if cubic is None else cloud.lost, a)
-        if cubic is not None:
-            lost = surrogate.lost_by(cubic, cloud, stayed, lost, model.watched)
-    sequel = model if track is None else Sequel(model, track.gaussian, a, cubic)
-    fitted = references(sequel, batches, proposal, len(model.prior.scale), b)
     few = sum(len(batch.weight) for batch in batches) < _FEW_ROWS
     m = options.n_particles * (_MORE if few else 1)
-    outcome = weigh_references(sequel, batches, *fitted, m, b, rng)
-    if outcome.interrupted:
-        raise KeyboardInterrupt
+    outcome, lost = _redraw(cloud, stayed, track, model, batches, a, b, m, proposal, rng)
     log_prior = model.log_prior(outcome.cloud.theta)
     moved = outcome.cloud._replace(log_prior=log_prior, lost=lost)
     redraw, whole = loss.of_cloud(moved, model.watched)
@@ -137,6 +126,31 @@ def _by_references(stream, model, batches, a, b, options, proposal, rng):
         a=a, rejuvenations=int(cloud is not None), redraw_error=redraw, mean_error=whole
     )
     return moved, follow(track, model, batches, a, b, rng), info
+
+
+def _redraw(cloud, stayed, track, model, batches, a, b, m, proposal, rng):
+    """Weighted draws from references for the outcome of a step, and what they have lost.
+
+    A Gaussian stands for q before the step, so that no redraw has to travel, and none happens twice
+    in a step. Where a cubic follows q it weighs the draws, unless few of them are effective then:
+    beyond the particles it was fitted to it may go up where q goes down.
+    """
+
+    def weighed(cubic, least_share):
+        sequel = model if track is None else Sequel(model, track.gaussian, a, cubic)
+        fitted = references(sequel, batches, proposal, len(model.prior.scale), b)
+        outcome = weigh_references(sequel, batches, *fitted, m, b, rng, least_share)
+        if outcome.interrupted:
+            raise KeyboardInterrupt
+        return outcome
+
+    cubic = None if track is None else surrogate.fit(cloud, stayed, track.gaussian)
+    if cubic is not None:
+        outcome = weighed(cubic, _LEAST_SHARE)
+        if outcome.infos[0].ess >= _LEAST_SHARE * m:
+            lost = loss.fade(cloud.lost, a)
+            return outcome, surrogate.lost_by(cubic, cloud, stayed, lost, model.watched)
+    return weighed(None, 0.0), NOTHING if track is None else loss.fade(track.lost, a)
 
 
 def learn(estimator, model, rows, options, proposal="prior"):

@@ -421,6 +421,22 @@ def test_what_is_watched_is_that_of_the_coordinates_rotated():
         np.testing.assert_allclose(found, expected, rtol=1e-8)
 
 
+@FEW
+def test_a_polynomial_that_runs_off_its_particles_is_given_up():
+    """Three separable classes in three parts: a cubic fits where particles are, and only there."""
+    X, y = load_iris(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    model = BayesianLogisticRegressionPMD(random_state=0)
+    for rows in np.array_split(np.random.default_rng(0).permutation(150), 3):
+        model.partial_fit(X[rows], y[rows], classes=[0, 1, 2])
+    whole = BayesianLogisticRegressionPMD(random_state=0).fit(X, y).posterior_
+    # Measured 0.15 and 6 %, and 2000 of 12,000 draws effective; with the cubic 2.8, 98 % and two.
+    error = np.abs(model.posterior_.mean() - whole.mean()) / whole.std()
+    assert error.max() < 0.3
+    np.testing.assert_allclose(model.posterior_.std(), whole.std(), rtol=0.15)
+    assert model.posterior_.ess > 500
+
+
 def test_a_class_that_parts_lack_is_warned_of():
     """Its errors lie in contrasts of the classes, and hide in coordinates as wide as the prior."""
     X, y = load_iris(return_X_y=True)
