@@ -18,6 +18,7 @@ _HARMLESS = 0.01  # nats
 _WORTH = 1 << 16  # numbers in the features
 _NARROW = 0.3  # of the first scales of a hierarchical prior: far out, chains take long to come in
 _WIDE = 10.0  # times the prior's scale: there, too, what the data know is looked at
+_STRETCH = 1.5  # sd of the log factor by which a jump multiplies all coefficients
 _LEAST_KNOWN = 1e-6  # least precision that the data give, as a share of the pilot prior's
 
 
@@ -77,7 +78,11 @@ def move_hierarchical(model, batches, n_particles, power, rng, verbose):
     mean[plain] = gaussian.mean[plain]
     chol[plain, plain] = np.sqrt((gaussian.chol[plain] ** 2).sum(axis=1))
     start[:, plain] = mean[plain] + chol[plain, plain] * start[:, plain]
-    outcome = _move(moved, batches, start, mean, chol, n_particles, power, rng, verbose)
+
+    def jump(theta, rng):
+        return informed.stretched(theta, _STRETCH * rng.standard_normal(len(theta)))
+
+    outcome = _move(moved, batches, start, mean, chol, n_particles, power, rng, verbose, jump)
     return outcome._replace(
         cloud=outcome.cloud._replace(theta=informed.uninformed(outcome.cloud.theta))
     )
@@ -98,7 +103,7 @@ def _known(model, batches, scale, power):
     return gaussian.mean * precision / known, 1.0 / known, gaussian
 
 
-def _move(model, batches, start, mean, chol, n_particles, power, rng, verbose):
+def _move(model, batches, start, mean, chol, n_particles, power, rng, verbose, jump=None):
     batches = _in_single_precision(model, batches, start, power)
     with progress(MAX_TOTAL, verbose, "moves (at most)") as bar:
         chains = hamiltonian(
@@ -108,6 +113,7 @@ def _move(model, batches, start, mean, chol, n_particles, power, rng, verbose):
             chol,
             rng,
             target_ess=_ENOUGH * n_particles,
+            jump=jump,
             report=bar.update,
         )
     # Successive draws say much the same: evenly spaced ones are as good, and cheaper to predict by.

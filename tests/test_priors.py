@@ -292,6 +292,28 @@ def test_informed_coordinates_are_the_same_prior():
     np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-6)
 
 
+def test_a_stretch_multiplies_what_is_shrunk_and_says_by_how_much_volume_grows():
+    rng = np.random.default_rng(0)
+    centre, spread = rng.normal(size=4), rng.uniform(0.1, 3.0, 4)
+    informed, theta = make_horseshoe().informed(centre, spread, GROWTH), particles(d=8)
+    by = rng.normal(size=len(theta))
+    moved, log_jacobian = informed.stretched(theta, by)
+    factor = np.where(informed.plain, 1.0, np.exp(by)[:, None])
+    np.testing.assert_allclose(informed.coefficients(moved), factor * informed.coefficients(theta))
+    np.testing.assert_allclose(moved[:, -1], theta[:, -1] + by)
+    np.testing.assert_array_equal(moved[:, 4:-1], theta[:, 4:-1])
+    back, log_shrink = informed.stretched(moved, -by)
+    np.testing.assert_allclose(back, theta, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(log_shrink, -log_jacobian)
+    columns = []
+    for j in range(8):
+        step = np.eye(8)[j] * 1e-6
+        ahead, behind = (informed.stretched(theta + side * step, by)[0] for side in (1, -1))
+        columns.append((ahead - behind) / 2e-6)
+    determinant = np.linalg.slogdet(np.stack(columns, axis=-1))[1]
+    np.testing.assert_allclose(log_jacobian, determinant, atol=1e-6)
+
+
 def test_informed_and_plain_coordinates_name_the_same_points():
     centre, spread = np.array([0.5, -2.0, 3.0, 0.0]), np.array([0.3, 2.0, 1e9, 1.0])
     prior, theta = make_horseshoe(), particles(d=8)

@@ -63,8 +63,9 @@ class _State(NamedTuple):
 
 
 def hamiltonian(
-    log_joint_gradient, start, mean, chol, rng, *, target_ess, max_iter=MAX_ITER, report=_silent
-):
+    log_joint_gradient, start, mean, chol, rng, *, target_ess, jump=None, max_iter=MAX_ITER,
+    report=_silent,
+):  # fmt: skip
     """Move chains by Hamiltonian Monte Carlo until R-hat and effective draws are good.
 
     Trajectories are a quarter of a period of the whitened posterior long, jittered, the same for
@@ -84,6 +85,9 @@ def hamiltonian(
         Source of all randomness.
     target_ess : float
         Chains run until each coordinate's mean has this many effective draws.
+    jump : callable, optional
+        For what gradients do not do well: ``(theta, rng) -> (moved, log Jacobian (n_chains,))``, a
+        reversible proposal, which is accepted or not after each trajectory.
     max_iter : int
         Bound on the iterations after the warm-up.
     report : callable
@@ -94,7 +98,7 @@ def hamiltonian(
     Chains
         Draws and certificate; judge ``r_hat`` before use.
     """
-    chains = _Whitened(log_joint_gradient, mean, chol)
+    chains = _Whitened(log_joint_gradient, mean, chol, jump)
     state, log_step = chains.at(start), np.log(_FIRST_STEP * len(mean) ** -0.25)
     n_gradients = 1
     for length in _WINDOWS:
@@ -125,8 +129,9 @@ def hamiltonian(
 class _Whitened:
     """The log joint density and its gradient in whitened coordinates."""
 
-    def __init__(self, log_joint_gradient, mean, chol):
+    def __init__(self, log_joint_gradient, mean, chol, jump):
         self._function, self.mean, self.chol = log_joint_gradient, mean, chol
+        self._jump = jump
 
     def position(self, z):
         return self.mean + z @ self.chol.T
@@ -153,8 +158,16 @@ class _Whitened:
         weight = max(0.0, 1.0 - noise / np.sum(found**2))
         factor = np.linalg.cholesky(np.eye(d) + weight * found)
         mean = self.position(zs.reshape(-1, d).mean(axis=0))
-        chains = _Whitened(self._function, mean, self.chol @ factor)
+        chains = _Whitened(self._function, mean, self.chol @ factor, self._jump)
         return chains, chains.at(self.position(state.z))
+
+    def jumped(self, state, rng):
+        """State after the Metropolis decision on a jump, where there is one."""
+        if self._jump is None:
+            return state
+        moved, log_jacobian = self._jump(self.position(state.z), rng)
+        new = self.at(moved)
+        return _decide(state, new, new.value - state.value + log_jacobian, rng)[0]
 
 
 def _advance(chains, state, log_step, n, rng, adapt=False):
@@ -163,6 +176,7 @@ def _advance(chains, state, log_step, n, rng, adapt=False):
     for t in range(n):
         leaps = max(1, int(np.ceil(_LENGTH * rng.uniform(0.5, 1.5) / np.exp(log_step))))
         state, accept = _iterate(chains, state, np.exp(log_step), leaps, rng)
+        state = chains.jumped(state, rng)
         zs.append(state.z)
         accepts.append(accept)
         taken += leaps
@@ -183,6 +197,11 @@ def _iterate(chains, state, step, leaps, rng):
         new = chains.evaluate(new.z + step * p)
         p = p + (step if k < leaps - 1 else 0.5 * step) * new.gradient
     log_accept = new.value - 0.5 * np.einsum("ij,ij->i", p, p) - energy
+    return _decide(state, new, log_accept, rng)
+
+
+def _decide(state, new, log_accept, rng):
+    """Metropolis decision of each chain: its state, and the mean acceptance probability."""
     probability = np.exp(np.minimum(0.0, np.where(np.isnan(log_accept), -np.inf, log_accept)))
     taken = rng.random(len(probability)) < probability
     kept = _State(

@@ -153,6 +153,18 @@ class HorseshoePrior:
         out[:, -1] = (by_log_width * (z + (1.0 - self._growth) * turn)).sum(axis=1)
         return out
 
+    def stretched(self, theta, by):
+        """All c_j and tau times exp(by), and the log Jacobian of that in these coordinates.
+
+        Along this ray separable data say next to nothing, and the coordinates go another way.
+        """
+        _, _, g, _, z = self._parts(theta)
+        out = theta.copy()
+        out[:, -1] += by
+        _, _, g_out, mean_out, _ = self._parts(out)
+        out[:, self.shrunk] = (z - mean_out) / g_out
+        return out, np.log(g / g_out).sum(axis=1)
+
     def uninformed(self, theta):
         """The same points in the coordinates of a prior without ``centre`` and ``spread``."""
         out = theta.copy()
