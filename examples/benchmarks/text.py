@@ -308,7 +308,7 @@ def plot(rows, path):
             colors = ["C1" if row["method"].startswith("diag") else "C0" for row in own]
             bars = axes.barh(labels, [row[key] for row in own], color=colors)
             axes.bar_label(bars, fmt="%.3g", padding=2)
-            axes.margins(x=0.2)
+            axes.margins(x=0.35)
             axes.set_xlabel(f"{kind}: {label}")
             axes.invert_yaxis()
             axes.tick_params(labelleft=axes is line[0])
