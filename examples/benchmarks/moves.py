@@ -15,15 +15,15 @@ N(0, 1) on every coefficient and intercept, in float64. Three kinds of rows:
 
       nuts_cpu_at_equal_error = cpu * mean(1 / ESS) / e2,
 
-  with CPU seconds and ESS of the reference, or of a short run whose chains take turns
-  (`baselines.plain_nuts`) if that is faster. The warm-up of NUTS is left out of it, so ``ratio``,
-  over the CPU seconds of an ``auto`` fit, is a lower bound.
+  with CPU seconds and ESS of the reference: eight chains in one compiled call, whitened by the
+  Laplace approximation. (Four chains in turn took 1.4 times as long for the same on optdigits.) The
+  warm-up of NUTS is left out of it, so ``ratio``, over the CPU seconds of an ``auto`` fit, is a
+  lower bound.
 """
 
 import numpy as np
 
 from . import datasets
-from .baselines.plain_nuts import cached_speed
 from .baselines.references import cached_reference
 from .comparison import estimator, measure, squared, warm
 from .study import Gate, pyplot
@@ -41,7 +41,6 @@ def run(config):
     for name in names:
         data = rare_dummies() if config.quick else datasets.load(name, config.data)
         truth = cached_reference(data, folder, min_ess=MIN_ESS)
-        in_turn = cached_speed(data, folder)
         warm(data, 2, moves="always", n_particles=200)
         warm(data, 2)
         fits = []
@@ -52,7 +51,7 @@ def run(config):
                 fits.append(({**case, **numbers}, error))
             print(f"{name}, moves {moves}, done", flush=True)
         rows += [row for row, _ in fits]
-        rows.append(_cost(data, truth, fits[:SEEDS], in_turn))
+        rows.append(_cost(data, truth, fits[:SEEDS]))
     return rows
 
 
@@ -65,11 +64,10 @@ def rare_dummies(n_rows=600, n_columns=30, share=0.01, seed=0):
     return datasets.Dataset("rare_dummies", datasets.standardised(dummies)[0], y)
 
 
-def _cost(data, truth, fits, in_turn):
+def _cost(data, truth, fits):
     """CPU of NUTS at the error of the particles, over the CPU of the particles."""
     e2 = squared([error[0] for _, error in fits], truth.mean_variance)
-    together = truth.sampling_cpu * float(np.mean(truth.mean_variance))
-    nuts_cpu = min(together, in_turn["cpu"] * in_turn["mean_variance"]) / e2
+    nuts_cpu = truth.sampling_cpu * np.mean(truth.mean_variance) / e2
     cpu = float(np.mean([row["cpu"] for row, _ in fits]))
     return {
         "kind": "cost",
@@ -77,7 +75,6 @@ def _cost(data, truth, fits, in_turn):
         "rms": e2**0.5,
         "cpu": cpu,
         "nuts_cpu_at_equal_error": float(nuts_cpu),
-        "nuts_cpu_together": together / e2,
         "ratio": float(nuts_cpu / cpu),
         "reference_draws": int(truth.n_draws),
         "reference_min_ess": float(truth.ess.min()),
