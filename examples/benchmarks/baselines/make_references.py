@@ -1,15 +1,14 @@
 """Make what is kept in ``results/references``: ``python -m MODULE --data DIR [NAME ...]``.
 
 ``NAME`` is the stem of a file there (default: all). A reference that fits its data and has the
-effective sample size of `CATALOGUE` is left alone, and so are times that are there.
+effective sample size of `CATALOGUE` is left alone.
 """
 
 import argparse
 from pathlib import Path
 
 from .. import datasets
-from ..study import FOLDER, table
-from .plain_nuts import cached_speed
+from ..study import FOLDER
 from .references import cached_reference, stem
 
 # Data set, prior on the coefficients, transform of the coordinates, smallest ESS of any mean or
@@ -21,11 +20,10 @@ CATALOGUE = (
     *((name, "horseshoe", None, 10_000) for name in ("keel_pima", "keel_wdbc")),
     # Not ("prostate50", "horseshoe", np.arcsinh): the classes are separable, and NUTS had 41
     # effective draws in 43 CPU seconds, far out among the hard edges of a half-Cauchy tail.
-    ("adult", "normal", None, 1_000),
-    ("keel_optdigits", "normal", None, 1_000),
-    ("keel_splice", "normal", None, 1_000),
+    ("adult", "normal", None, 800),
+    ("keel_optdigits", "normal", None, 800),
+    ("keel_splice", "normal", None, 800),
 )
-TIMED = ("adult", "keel_optdigits", "keel_splice")
 
 
 def main(argv=None):
@@ -52,9 +50,6 @@ def main(argv=None):
             f"R-hat {kept.r_hat.max():.4f}, {kept.sampling_cpu:.1f} CPU s",
             flush=True,
         )
-    for name in TIMED:
-        if not options.names or f"{name}_nuts" in options.names:
-            print(table(cached_speed(datasets.load(name, options.data), folder)), flush=True)
 
 
 if __name__ == "__main__":
