@@ -149,8 +149,13 @@ def _redraw(cloud, stayed, track, model, batches, a, b, m, proposal, rng):
         outcome = weighed(cubic, _LEAST_SHARE)
         if outcome.infos[0].ess >= _LEAST_SHARE * m:
             lost = loss.fade(cloud.lost, a)
-            return outcome, surrogate.lost_by(cubic, cloud, stayed, lost, model.watched)
-    return weighed(None, 0.0), NOTHING if track is None else loss.fade(track.lost, a)
+            lost = surrogate.lost_by(cubic, cloud, stayed, lost, model.watched)
+            return outcome, loss.of_conflict(lost, cloud, stayed, outcome.cloud, model.watched)
+    outcome = weighed(None, 0.0)
+    if track is None:
+        return outcome, NOTHING
+    lost = loss.fade(track.lost, a)
+    return outcome, loss.of_conflict(lost, cloud, stayed, outcome.cloud, model.watched)
 
 
 def learn(estimator, model, rows, options, proposal="prior"):

@@ -21,14 +21,16 @@ Coordinates here are what ``model.watched`` makes of theta, linearly.
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
-from skpmd.engine.cloud import effective_sample_size
+from skpmd.engine.cloud import effective_sample_size, weights
 
 _MAX_SCORED = 1000  # particles that third cumulants are averaged over, against all
 _LEAST_VARIANCE, _MOST = 1e-90, 1e6  # of a cloud that has collapsed; their powers are numbers
 _TAIL = 0.05  # probability that the largest error exceeds the estimate
 _N_PROBES = 8
+_LEAST_ESS, _MOST_NOISE = 8.0, 3.0  # of old particles that speak of the new mean; standard errors
+_RARE = 1e-3  # probability of a move this long, if the data obey the model
 HIGHER = 1.6  # for what is of higher order than the third; set on pima in ten parts, not derived
 
 
@@ -83,11 +85,7 @@ def of_cloud(cloud, watched):
 
     The second adds the Monte Carlo error of the particles as they stand.
     """
-    seen = watched(cloud.theta)
-    w = np.exp(cloud.log_ratio - cloud.log_ratio.max())
-    w /= w.sum()
-    variance = w @ (seen - w @ seen) ** 2
-    squared = squared_error(cloud.lost, variance)
+    squared = squared_error(cloud.lost, _moments(cloud, watched)[1])
     noise = 1.0 / effective_sample_size(cloud.log_ratio)
     return largest(squared), largest(squared + noise)
 
@@ -146,6 +144,47 @@ def of_curvature(lost, model, batches, gaussian, b, rng):
         squared += ((0.5 * seen @ (ahead - behind) @ chol) ** 2).sum(axis=1)
     variance = (model.watched(chol.T) ** 2).sum(axis=0)
     return add(lost, variance, c2=0.5 * HIGHER**2 * squared / _N_PROBES / variance)
+
+
+def of_conflict(lost, before, stayed, after, watched):
+    """Coefficients after a step has gone where nobody expected, or where old particles do not.
+
+    Estimates of the third order end a few standard deviations out. But the old particles with their
+    weights by the step know q exactly, and where enough of them remain their mean shows what the
+    redraw has lost, beyond the noise of the two. And a mean that has moved further than data that
+    obey the model would move it is where the density that took the place of q need not be like it:
+    all that is beyond counts.
+
+    Parameters
+    ----------
+    lost : ndarray of shape (r, 3) or (1, 3)
+        Coefficients so far.
+    before, stayed, after : Cloud
+        q, the same particles after the step, and the redrawn ones.
+    watched : callable
+        That of the model.
+
+    Returns
+    -------
+    ndarray of shape (r, 3)
+        Coefficients.
+    """
+    (start, wide), (seen, _), (end, narrow) = (
+        _moments(c, watched) for c in (before, stayed, after)
+    )
+    ess, noise = effective_sample_size(stayed.log_ratio), effective_sample_size(after.log_ratio)
+    usual = -ndtri(0.5 * _RARE / len(wide)) * np.sqrt(wide)
+    squared = np.maximum(np.abs(end - start) - usual, 0.0) ** 2 / narrow
+    if ess >= _LEAST_ESS:
+        gap = (seen - end) ** 2 / narrow - _MOST_NOISE**2 * (1.0 / ess + 1.0 / noise)
+        squared = np.maximum(squared, gap)
+    return add(lost, narrow, squared)
+
+
+def _moments(cloud, watched):
+    w, seen = weights(cloud.log_ratio), watched(cloud.theta)
+    mean = w @ seen
+    return mean, np.maximum(w @ (seen - mean) ** 2, _LEAST_VARIANCE)
 
 
 def _third_cumulants(white, log_weights):
