@@ -3,7 +3,7 @@
 from numbers import Integral
 
 import numpy as np
-from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from skpmd._labels import encode_known
 from skpmd.engine.resampling import resample
@@ -67,10 +67,17 @@ class PredictiveDraws:
         -------
         ndarray of shape (n_rows, n_samples)
             Labels.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer than two classes, or ``n_samples`` is not a positive integer.
         """
         self._validate_params()
         X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
         rng, classes = as_generator(random_state), np.unique(classes)
+        if len(classes) < 2:
+            raise ValueError(f"classes must hold two labels or more, got {classes.tolist()}.")
         theta = self._draw_prior(X.shape[1], len(classes), _positive(n_samples), rng)
         return self._draw_labels(X, theta, classes, rng)
 
@@ -100,7 +107,9 @@ class PredictiveDraws:
             If y holds labels that are not among ``classes_``.
         """
         check_is_fitted(self, "posterior_")
-        X, y = check_X_y(X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=False
+        )
         codes = encode_known(y, self.classes_).astype(int)
         if n_draws is None:
             theta = self.posterior_.particles

@@ -56,7 +56,10 @@ def row_weights(X, codes, classes, sample_weight, class_weight, all_classes):
         _check_all_weighted(codes, weight, classes)
     if class_weight is None:
         return weight
-    return weight * class_weights(class_weight, codes, classes, weight)
+    weight = weight * class_weights(class_weight, codes, classes, weight)
+    if not weight.any():
+        raise ValueError(f"class_weight={class_weight} leaves every row without weight.")
+    return weight
 
 
 def _check_all_weighted(codes, weight, classes):
@@ -98,7 +101,12 @@ def class_weights(class_weight, codes, classes, weight):
     unknown = [label for label in class_weight if label not in labels]
     if unknown:
         raise ValueError(f"class_weight names {unknown}, which are not among the classes {labels}.")
-    factors = np.array([float(class_weight.get(label, 1.0)) for label in labels])
+    try:
+        factors = np.array([class_weight.get(label, 1.0) for label in labels], dtype=np.float64)
+    except (TypeError, ValueError):
+        factors = np.array([np.nan])
     if not (np.isfinite(factors) & (factors >= 0.0)).all():
-        raise ValueError(f"class_weight must be finite and not negative; got {class_weight}.")
+        raise ValueError(
+            f"class_weight must hold finite numbers that are not negative; got {class_weight}."
+        )
     return factors[codes]

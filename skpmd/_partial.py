@@ -163,6 +163,11 @@ def learn(estimator, model, rows, options, proposal="prior"):
     stream = getattr(estimator, "_stream", None)
     if stream is None:
         stream = Stream(None, None, [], 0.0, as_generator(estimator.random_state))
+    elif model.n_coordinates not in (None, stream.cloud.theta.shape[1]):
+        raise ValueError(
+            f"The stream has {stream.cloud.theta.shape[1]} coordinates, the parameters now ask for "
+            f"{model.n_coordinates}: do not change fit_intercept or prior between calls."
+        )
     estimator._stream = advance(stream, model, rows, options, proposal)
     return estimator._stream
 

@@ -166,7 +166,7 @@ def _of_chains(chains):
     reasons = []
     if not chains.r_hat <= _MOST_R_HAT:
         reasons.append(
-            f"split R-hat is {chains.r_hat:.2f} (above {_MOST_R_HAT}): the chains of the "
+            f"split R-hat is {chains.r_hat:.3f} (above {_MOST_R_HAT}): the chains of the "
             "Hamiltonian moves do not agree"
         )
     if not chains.ess >= _LEAST_DRAWS:

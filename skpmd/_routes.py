@@ -86,6 +86,11 @@ def find_posterior(estimator, model, rows, options, rng, start=None):
     proposal, power = estimator.proposal, 1.0 / estimator.temperature
     hierarchical = not model.prior.has_gaussian
     by_steps = proposal == "prior" or not estimator.polish
+    if by_steps and estimator.moves == "always":
+        raise ValueError(
+            "moves='always' is not for proposal='prior' or polish=False, which take stochastic "
+            "steps: set one or the other."
+        )
     if by_steps or (hierarchical and estimator.moves == "never"):
         from_prior = proposal == "prior" or hierarchical
         return _by_steps(estimator, model, rows, options, power, rng, from_prior, start)

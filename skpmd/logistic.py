@@ -143,7 +143,7 @@ class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
         Which path was taken and how it went: ``path``, ``ess``, ``pareto_k``, ``disagreement`` of
         the references in standard errors, ``r_hat`` of moves, the ``pilot_ess`` and
         ``pilot_pareto_k`` of weights that were given up for them, ``mean_error``
-        (bound on the error of the means by redraws and by few particles, None after a polish step),
+        (estimate of the largest error of a mean by redraws and few particles; None once polished),
         ``interrupted``, ``warnings``.
     n_features_in_ : int
         Number of features.
@@ -320,15 +320,15 @@ class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
         The first rows to come (all `total_samples` of them, if that is given) count once each: the
         sequential Bayes rule, with no data kept. After fit, the posterior goes on from what fit
         left. Between rejuvenations nothing is approximated; what they lose is estimated in
-        ``history_["redraw_error"]``, and a large error is warned of. If the call fails in any way,
-        the estimator stays as it was.
+        ``history_["redraw_error"]``, and a large error is warned of. The prior is that of the first
+        call. If a call fails in any way, the estimator stays as it was.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features), float32 or float64
             Features, on one scale in all calls.
         y : array-like of shape (n_samples,)
-            Labels; one class alone is fine.
+            Labels; one class alone is fine, but the first rows to come should hold all.
         classes : array-like of shape (n_classes,), optional
             All classes; needed at the first call, unless there was a fit.
         sample_weight : array-like of shape (n_samples,), optional
@@ -347,10 +347,11 @@ class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
         with unharmed(self):
             options = Options.of(self)
             first = getattr(self, "_stream", None) is None
-            if self.class_weight == "balanced" or (first and self.prior_scale == "evidence"):
+            if self.class_weight == "balanced":
+                raise ValueError("class_weight='balanced' needs all data: call fit, or set a dict.")
+            if first and self.prior_scale == "evidence":
                 raise ValueError(
-                    "class_weight='balanced' and prior_scale='evidence' need all data: call fit, "
-                    "or set numbers."
+                    "prior_scale='evidence' needs all data: call fit, or set a number."
                 )
             X, y = self._validated(X, y, reset=first)
             _check_partial_fit_first_call(self, classes)

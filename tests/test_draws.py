@@ -96,6 +96,15 @@ def test_bad_numbers_and_labels(binary):
         BayesianLogisticRegressionPMD(prior_scale="evidence").sample_prior_y(X)
 
 
+def test_columns_and_classes_are_checked(binary):
+    model, X, y = binary
+    with pytest.raises(ValueError, match="1 features, but .* is expecting 2"):
+        model.pointwise_log_likelihood(X[:, :1], y)
+    for classes in ([], ["yes"]):
+        with pytest.raises(ValueError, match="classes must hold two labels or more"):
+            model.sample_prior_y(X, classes)
+
+
 def test_draws_follow_the_seed_and_touch_no_global_state(binary):
     model, X, _ = binary
     state = np.random.get_state()[1].copy()

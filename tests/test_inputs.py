@@ -287,7 +287,7 @@ def test_in_parts_class_weights_are_weights_too():
         one.partial_fit(X[part], y[part], LABELS[3])
         two.partial_fit(X[part], y[part], LABELS[3], sample_weight=rows[part])
     assert_same(one, two)
-    with pytest.raises(ValueError, match="class_weight='balanced'.*need all data"):
+    with pytest.raises(ValueError, match="class_weight='balanced' needs all data"):
         BayesianLogisticRegressionPMD(class_weight="balanced").partial_fit(X, y, LABELS[3])
 
 
@@ -295,8 +295,10 @@ def test_in_parts_class_weights_are_weights_too():
     "class_weight, match",
     [
         ({"maybe": 1.0}, "which are not among the classes"),
-        ({"yes": -1.0}, "class_weight must be finite and not negative"),
-        ({"yes": np.nan}, "class_weight must be finite and not negative"),
+        ({"yes": -1.0}, "class_weight must hold finite numbers that are not negative"),
+        ({"yes": "much"}, "class_weight must hold finite numbers that are not negative"),
+        ({"yes": 0.0, "no": 0.0}, "class_weight=.* leaves every row without weight"),
+        ({"yes": np.nan}, "class_weight must hold finite numbers that are not negative"),
     ],
 )
 def test_wrong_class_weights(class_weight, match):

@@ -272,3 +272,10 @@ def test_a_warm_start_goes_on_from_the_last_fit():
         assert error(cold.fit(X, y)) == error(cold.fit(X, y)) == errors[0]
     with pytest.raises(ValueError, match="warm_start=True needs the features and classes"):
         model.fit(X[:, :2], y)
+
+
+@pytest.mark.parametrize("params", [{"proposal": "prior"}, {"polish": False}])
+def test_moves_and_stochastic_steps_exclude_each_other(cancer, params):
+    model = BayesianLogisticRegressionPMD(moves="always", **params)
+    with pytest.raises(ValueError, match="moves='always' is not for"):
+        model.fit(*cancer)

@@ -13,7 +13,7 @@ from skpmd import BayesianLogisticRegressionPMD, ParticleMirrorDescent
 from skpmd._base import Options
 from skpmd._partial import coefficients
 from skpmd.engine import kde, loss
-from skpmd.engine.cloud import NOTHING
+from skpmd.engine.cloud import NOTHING, Cloud
 from skpmd.engine.gaussian import Gaussian, descend, laplace
 from skpmd.engine.sequel import Sequel
 from skpmd.models.base import Batch
@@ -468,3 +468,43 @@ def test_a_large_loss_is_warned_of():
         for part in chunks(X, y, 10):
             model = BayesianLogisticRegressionPMD(proposal="prior", n_particles=300, random_state=0)
             stream(model, *part, k=5)
+
+
+@FEW
+def test_a_stream_sorted_by_class_is_warned_of():
+    """The first part knows one class only: the posterior ends where no particle of it is."""
+    X, y = labelled(400, p=2)
+    model = BayesianLogisticRegressionPMD(random_state=0)
+    whole = BayesianLogisticRegressionPMD(random_state=0).fit(X, y).posterior_
+    for label in ("no", "yes"):
+        model.partial_fit(X[y == label], y[y == label], ["no", "yes"])
+    assert (np.abs(model.posterior_.mean() - whole.mean()) / whole.std()).max() > 1.0
+    assert model.diagnostics_["mean_error"] > 1.0
+    assert any("may be off by" in reason for reason in model.diagnostics_["warnings"])
+
+
+def test_old_particles_that_contradict_a_redraw_are_heard():
+    """q and its redraw differ by half an sd; 400 old particles say so, with a noise of 0.05."""
+    theta = np.random.default_rng(0).standard_normal((400, 2))
+    even, none = np.zeros(400), np.empty((400, 0))
+    before = Cloud(theta, even, even, even, none)
+    lost = loss.of_conflict(NOTHING, before, before, before, itself)
+    assert not lost.any()
+    after = before._replace(theta=theta + [0.5, 0.0])
+    squared = loss.squared_error(
+        loss.of_conflict(NOTHING, before, before, after, itself), np.ones(2)
+    )
+    # The square of the gap less nine times the sum of two variances of 1 / 400.
+    np.testing.assert_allclose(squared, [0.25 / theta[:, 0].var() - 0.045, 0.0], rtol=0.1)
+    far = before._replace(theta=theta + [6.0, 0.0])
+    squared = loss.squared_error(loss.of_conflict(NOTHING, before, far, far, itself), np.ones(2))
+    # Beyond 3.48 sds, which one of two normals passes with probability 0.001.
+    np.testing.assert_allclose(squared, [2.52**2, 0.0], rtol=0.2)
+
+
+def test_parameters_that_change_the_coordinates_of_a_stream_are_refused():
+    X, y = labelled(60)
+    model = BayesianLogisticRegressionPMD(random_state=0).partial_fit(X, y, ["no", "yes"])
+    for change in ({"fit_intercept": False}, {"prior": "horseshoe"}):
+        with pytest.raises(ValueError, match="do not change fit_intercept or prior"):
+            pickle.loads(pickle.dumps(model)).set_params(**change).partial_fit(X, y)

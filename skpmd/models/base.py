@@ -61,9 +61,11 @@ class Model:
     ----------
     tail_df : float
         Degrees of freedom of the prior's heaviest tail, inf where all fall faster than any power.
+    n_coordinates : int or None
+        Length of theta, where it is known before a draw.
     """
 
-    tail_df = np.inf
+    tail_df, n_coordinates = np.inf, None
 
     def sample_prior(self, rng, m):
         """Draw m particles from the prior with a `numpy.random.Generator`; shape (m, d)."""
