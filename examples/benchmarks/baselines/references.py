@@ -26,9 +26,9 @@ class Reference:
     """Moments of the posterior and how well they are known.
 
     ``ess`` and ``ess_second_moment`` are per coordinate; ``test_log_loss`` is that of the
-    posterior's mean probability on the test rows (nan without any, or under a transform). ``quantiles`` are those
-    at `LEVELS`, shape (5, d), and ``ess_quantiles`` the effective sample sizes of the shares of
-    draws below them; the oldest files lack both.
+    posterior's mean probability on the test rows (nan without any, or under a transform).
+    ``quantiles`` are those at `LEVELS`, shape (5, d), and ``ess_quantiles`` the effective sample
+    sizes of the shares of draws below them; the oldest files lack both.
     """
 
     mean: np.ndarray
