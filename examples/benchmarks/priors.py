@@ -1,10 +1,10 @@
-"""Five priors on the coefficients against long NUTS runs: errors of means and of sds.
+"""Five priors on the coefficients against long Markov chains: errors of means and of sds.
 
 ``--quick``: generated data of 5 coordinates under two of the priors, references of ESS 5,000.
 
 Scale 1 everywhere, 4 degrees of freedom of ``student_t``, N(0, 1) on the intercept. The references
 are those of `baselines.make_references`; errors of means are in posterior sds, those of sds are
-relative. ``arcsinh`` in ``coordinates``: errors are those of the arcsinh of the coefficients,
+relative. ``arcsinh(coef)`` in ``coordinates``: errors are those of the arcsinh of the coefficients,
 because they have no moments (see `baselines.references`). Two settings of the estimator:
 
 * ``auto``: its defaults. The gates are on these.
@@ -18,7 +18,7 @@ from .baselines.references import cached_reference
 from .comparison import estimator, measure, warm
 from .study import Gate, pyplot
 
-NAMES = ("keel_pima", "keel_wdbc")
+NAMES = ("keel_pima", "keel_wdbc", "prostate50")
 SEEDS = 3
 MEAN_BOUND, SD_BOUND = 0.1, 0.12
 MAX_R_HAT = 1.01  # of a reference
@@ -27,11 +27,16 @@ MAX_R_HAT = 1.01  # of a reference
 def run(config):
     """Fit every prior to its data sets and compare."""
     rows = []
-    for data, prior, transform, min_ess in _cases(config):
+    for data, prior, transform, sampler, min_ess in _cases(config):
         truth = cached_reference(
-            data, config.out / "references", prior=prior, transform=transform, min_ess=min_ess
+            data,
+            config.out / "references",
+            prior=prior,
+            transform=transform,
+            sampler=sampler,
+            min_ess=min_ess,
         )
-        label = "coef" if transform is None else transform.__name__
+        label = "coef" if transform is None else f"{transform.__name__}(coef)"
         case = {"data": data.name, "prior": prior, "coordinates": label, "d": len(truth.mean)}
         warm(data, prior=prior)
         for seed in range(SEEDS):
@@ -47,14 +52,14 @@ def run(config):
 
 
 def _cases(config):
-    """Yield data set, prior, transform and smallest ESS of the reference."""
+    """Yield data set, prior, transform, sampler and smallest ESS of the reference."""
     if config.quick:
         data = datasets.generated(500, 1, 4)
-        yield from ((data, prior, None, 5_000) for prior in ("laplace", "horseshoe"))
+        yield from ((data, prior, None, "nuts", 5_000) for prior in ("laplace", "horseshoe"))
         return
-    for name, prior, transform, min_ess in CATALOGUE:
+    for name, *rest in CATALOGUE:
         if name in NAMES:
-            yield datasets.load(name, config.data), prior, transform, min_ess
+            yield datasets.load(name, config.data), *rest
 
 
 def _reference_row(data, prior, truth):

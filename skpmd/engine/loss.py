@@ -30,6 +30,7 @@ _LEAST_VARIANCE, _MOST = 1e-90, 1e6  # of a cloud that has collapsed; their powe
 _TAIL = 0.05  # probability that the largest error exceeds the estimate
 _N_PROBES = 8
 _LEAST_ESS, _MOST_NOISE = 8.0, 3.0  # of old particles that speak of the new mean; standard errors
+_EDGE = 0.25  # of the particles that a normal has beyond
 _RARE = 1e-3  # probability of a move this long, if the data obey the model
 HIGHER = 1.6  # for what is of higher order than the third; set on pima in ten parts, not derived
 
@@ -147,13 +148,14 @@ def of_curvature(lost, model, batches, gaussian, b, rng):
 
 
 def of_conflict(lost, before, stayed, after, watched):
-    """Coefficients after a step has gone where nobody expected, or where old particles do not.
+    """Coefficients after a step has gone where the old particles, or the model, would not have it.
 
     Estimates of the third order end a few standard deviations out. But the old particles with their
-    weights by the step know q exactly, and where enough of them remain their mean shows what the
-    redraw has lost, beyond the noise of the two. And a mean that has moved further than data that
-    obey the model would move it is where the density that took the place of q need not be like it:
-    all that is beyond counts.
+    weights by the step know q exactly. Where enough of them remain, their mean shows what the
+    redraw has lost, beyond the noise of the two. So does one of them where far fewer lie beyond the
+    new mean than a normal q would have there: q has an edge then, and the density in its place has
+    none. And a mean that has moved further than data that obey the model would move it is where
+    the two need not be alike: all that is beyond counts.
 
     Parameters
     ----------
@@ -172,13 +174,23 @@ def of_conflict(lost, before, stayed, after, watched):
     (start, wide), (seen, _), (end, narrow) = (
         _moments(c, watched) for c in (before, stayed, after)
     )
-    ess, noise = effective_sample_size(stayed.log_ratio), effective_sample_size(after.log_ratio)
-    usual = -ndtri(0.5 * _RARE / len(wide)) * np.sqrt(wide)
-    squared = np.maximum(np.abs(end - start) - usual, 0.0) ** 2 / narrow
+    moved = np.abs(end - start) / np.sqrt(wide)
+    usual = -ndtri(0.5 * _RARE / len(moved))
+    squared = np.maximum(moved - usual, 0.0) ** 2 * wide / narrow
+    ess, noise = (effective_sample_size(cloud.log_ratio) for cloud in (stayed, after))
+    gap = (seen - end) ** 2 / narrow
     if ess >= _LEAST_ESS:
-        gap = (seen - end) ** 2 / narrow - _MOST_NOISE**2 * (1.0 / ess + 1.0 / noise)
-        squared = np.maximum(squared, gap)
-    return add(lost, narrow, squared)
+        beyond_noise = gap - _MOST_NOISE**2 * (1.0 / ess + 1.0 / noise)
+        squared = np.maximum(squared, beyond_noise)
+    return add(lost, narrow, np.where(_edges(before, start, end, moved, watched), gap, squared))
+
+
+def _edges(before, start, end, moved, watched):
+    """Where q has far less beyond ``end`` than a normal has ``moved`` sds out."""
+    particles = effective_sample_size(before.log_ratio)
+    beyond = (watched(before.theta) - end) * np.sign(end - start) > 0.0
+    found, expected = weights(before.log_ratio) @ beyond, ndtr(-moved)
+    return particles * found + 1.0 < _EDGE * particles * expected
 
 
 def _moments(cloud, watched):

@@ -7,22 +7,25 @@ effective sample size of `CATALOGUE` is left alone.
 import argparse
 from pathlib import Path
 
+import numpy as np
+
 from .. import datasets
 from ..study import FOLDER
 from .references import cached_reference, stem
 
-# Data set, prior on the coefficients, transform of the coordinates, smallest ESS of any mean or
-# squared deviation.
+# Data set, prior on the coefficients, transform of the coordinates, sampler, smallest ESS of any
+# mean or squared deviation.
 CATALOGUE = (
-    *((name, "normal", None, 30_000) for name in (*datasets.KEEL, "mnist86")),
-    *(("keel_pima", prior, None, 30_000) for prior in ("laplace", "student_t", "cauchy")),
-    *(("keel_wdbc", prior, None, 10_000) for prior in ("laplace", "student_t", "cauchy")),
-    *((name, "horseshoe", None, 10_000) for name in ("keel_pima", "keel_wdbc")),
-    # Not ("prostate50", "horseshoe", np.arcsinh): the classes are separable, and NUTS had 41
-    # effective draws in 43 CPU seconds, far out among the hard edges of a half-Cauchy tail.
-    ("adult", "normal", None, 800),
-    ("keel_optdigits", "normal", None, 800),
-    ("keel_splice", "normal", None, 800),
+    *((name, "normal", None, "nuts", 30_000) for name in (*datasets.KEEL, "mnist86")),
+    *(("keel_pima", prior, None, "nuts", 30_000) for prior in ("laplace", "student_t", "cauchy")),
+    *(("keel_wdbc", prior, None, "nuts", 10_000) for prior in ("laplace", "student_t", "cauchy")),
+    *((name, "horseshoe", None, "nuts", 10_000) for name in ("keel_pima", "keel_wdbc")),
+    # The classes are separable: NUTS had 41 effective draws in 43 CPU seconds, far out among the
+    # hard edges of a half-Cauchy tail.
+    ("prostate50", "horseshoe", np.arcsinh, "gibbs", 10_000),
+    ("adult", "normal", None, "nuts", 800),
+    ("keel_optdigits", "normal", None, "nuts", 800),
+    ("keel_splice", "normal", None, "nuts", 800),
 )
 
 
@@ -33,7 +36,7 @@ def main(argv=None):
     parser.add_argument("--data", type=Path, required=True, help="folder with the data sets")
     options = parser.parse_args(argv)
     folder = FOLDER / "results" / "references"
-    for name, prior, transform, min_ess in CATALOGUE:
+    for name, prior, transform, sampler, min_ess in CATALOGUE:
         label = stem(name, prior, transform)
         if options.names and label not in options.names:
             continue
@@ -42,6 +45,7 @@ def main(argv=None):
             folder,
             prior=prior,
             transform=transform,
+            sampler=sampler,
             min_ess=min_ess,
         )
         print(

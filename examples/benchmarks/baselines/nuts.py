@@ -43,10 +43,6 @@ class NutsRun:
         """Effective sample size of each coordinate's squared deviation from its mean."""
         return _ess((self.draws - self.flat.mean(axis=0)) ** 2)
 
-    def ess_below(self, value):
-        """Effective sample size of the share of draws below ``value``, for each coordinate."""
-        return _ess((self.draws <= value).astype(np.float64))
-
     def r_hat(self):
         """Split R-hat of each coordinate."""
         return np.asarray(diagnostics.split_gelman_rubin(self.draws))

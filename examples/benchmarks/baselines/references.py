@@ -1,10 +1,15 @@
-"""Long NUTS runs whose moments stand for the exact posterior, made once and kept as npz files."""
+"""Long runs of Markov chains whose moments stand for the exact posterior, kept as npz files.
 
-from dataclasses import asdict, dataclass, replace
+By NUTS, or by the Gibbs sampler of `polya_gamma` where that is asked for.
+"""
+
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 from scipy.special import expit
+
+from skpmd.engine.convergence import effective_draws, split_r_hat
 
 N_CHAINS = 8
 # The warm-up is one chunk too: then nothing is left to compile when the clock starts.
@@ -21,9 +26,9 @@ class Reference:
     """Moments of the posterior and how well they are known.
 
     ``ess`` and ``ess_second_moment`` are per coordinate; ``test_log_loss`` is that of the
-    posterior's mean probability on the test rows (nan without test rows). ``quantiles`` are those
-    at `LEVELS`, shape (5, d), and ``ess_quantiles`` the effective sample sizes of the shares of
-    draws below them; the oldest files lack both.
+    posterior's mean probability on the test rows (nan without any, or under a transform).
+    ``quantiles`` are those at `LEVELS`, shape (5, d), and ``ess_quantiles`` the effective sample
+    sizes of the shares of draws below them; the oldest files lack both.
     """
 
     mean: np.ndarray
@@ -69,55 +74,75 @@ def mean_probability(draws, X, block=4096):
 
 
 def reference(
-    data, prior="normal", transform=None, *, min_ess=30_000, seed=20_160_509, progress=print
-):
+    data, prior="normal", transform=None, *, sampler="nuts", min_ess=30_000, seed=20_160_509,
+    progress=print,
+):  # fmt: skip
     """Draw until each coordinate's mean AND squared deviation has ESS ``min_ess`` or more.
 
     And until the largest R-hat is `MAX_R_HAT` or less.
     """
-    from .nuts import Nuts, NutsRun
-    from .targets import target
-
-    posterior = target(data, prior)
-    if transform is not None:
-        plain = posterior.reported
-        posterior = replace(posterior, reported=lambda theta: transform(plain(theta)))
-    options = {"n_chains": N_CHAINS, "vectorised": True, "n_warmup": STEPS_PER_CHUNK}
-    sampler = Nuts(posterior, **options, **({} if prior == "normal" else CAREFUL))
-    states, _ = sampler.warm(seed)
     chunks, n_divergent, cpu = [], 0, 0.0
-    while True:
-        states, chunk = sampler.sample(states, STEPS_PER_CHUNK)
-        chunks.append(chunk.draws)
-        n_divergent += chunk.n_divergent
-        cpu += chunk.sampling_cpu
+    for drawn, divergent, seconds in SAMPLERS[sampler](data, prior, seed):
+        chunks.append(drawn if transform is None else transform(drawn))
+        n_divergent += divergent
+        cpu += seconds
         # The estimate of ESS is itself noisy: look again only when a tenth more was drawn.
         if len(chunks) % max(1, len(chunks) // 10):
             continue
-        run = NutsRun(np.concatenate(chunks, axis=1), 0.0, cpu, 0, n_divergent)
-        ess, ess_second = run.ess(), run.ess_second_moment()
+        draws = np.concatenate(chunks, axis=1)
+        flat = draws.reshape(-1, draws.shape[-1])
+        mean, r_hat = flat.mean(axis=0), split_r_hat(draws)
+        ess, ess_second = effective_draws(draws), effective_draws((draws - mean) ** 2)
         reached = min(ess.min(), ess_second.min())
-        progress(f"  {run.flat.shape[0]:,} draws, ESS {reached:,.0f}, {cpu:.0f} CPU s")
-        if len(chunks) > 1 and reached >= min_ess and run.r_hat().max() <= MAX_R_HAT:
+        progress(f"  {len(flat):,} draws, ESS {reached:,.0f}, {cpu:.0f} CPU s")
+        if len(chunks) > 1 and reached >= min_ess and r_hat.max() <= MAX_R_HAT:
             break
     loss = np.nan
-    if data.X_test is not None:
-        loss = log_loss(mean_probability(run.flat, data.X_test), data.y_test)
-    quantiles = np.quantile(run.flat, LEVELS, axis=0)
+    if data.X_test is not None and transform is None:
+        loss = log_loss(mean_probability(flat, data.X_test), data.y_test)
+    quantiles = np.quantile(flat, LEVELS, axis=0)
     return Reference(
-        mean=run.flat.mean(axis=0),
-        sd=run.flat.std(axis=0),
+        mean=mean,
+        sd=flat.std(axis=0),
         ess=ess,
         ess_second_moment=ess_second,
-        r_hat=run.r_hat(),
-        n_draws=len(run.flat),
+        r_hat=r_hat,
+        n_draws=len(flat),
         n_divergent=n_divergent,
         sampling_cpu=cpu,
         test_log_loss=loss,
         fingerprint=fingerprint(data.X, data.y),
         quantiles=quantiles,
-        ess_quantiles=np.stack([run.ess_below(quantile) for quantile in quantiles]),
+        ess_quantiles=np.stack([effective_draws((draws <= q).astype(float)) for q in quantiles]),
     )
+
+
+def _nuts(data, prior, seed):
+    """Yield, without end, draws (chains, steps, d), how many diverged, CPU seconds."""
+    from .nuts import Nuts
+    from .targets import target
+
+    options = {"n_chains": N_CHAINS, "vectorised": True, "n_warmup": STEPS_PER_CHUNK}
+    sampler = Nuts(target(data, prior), **options, **({} if prior == "normal" else CAREFUL))
+    states, _ = sampler.warm(seed)
+    while True:
+        states, chunk = sampler.sample(states, STEPS_PER_CHUNK)
+        yield chunk.draws, chunk.n_divergent, chunk.sampling_cpu
+
+
+def _gibbs(data, prior, seed):
+    """Yield the same of the Gibbs sampler, less a warm-up of one chunk."""
+    from .polya_gamma import chains
+
+    if prior != "horseshoe":
+        raise ValueError("The Gibbs sampler is here with the horseshoe prior only.")
+    chunks = chains(data, STEPS_PER_CHUNK, seed)
+    next(chunks)
+    for drawn, seconds in chunks:
+        yield drawn, 0, seconds
+
+
+SAMPLERS = {"nuts": _nuts, "gibbs": _gibbs}
 
 
 def stem(name, prior="normal", transform=None):
@@ -127,14 +152,15 @@ def stem(name, prior="normal", transform=None):
 
 
 def cached_reference(
-    data, folder, *, prior="normal", transform=None, min_ess=30_000, progress=print
+    data, folder, *, prior="normal", transform=None, sampler="nuts", min_ess=30_000, progress=print
 ):
     """Return the reference of a data set, from ``folder/STEM.npz`` where that fits the data.
 
     ``prior`` is on the coefficients, one of `targets.target`. The moments are those of the
     coefficients and the intercept, or of ``transform`` of each of them, a function such as
     `numpy.arcsinh`: where a hyperplane separates the classes, a horseshoe's global scale keeps
-    the tail of its half-Cauchy prior, and no moment of a coefficient exists.
+    the tail of its half-Cauchy prior, and no moment of a coefficient exists. ``sampler`` is one of
+    `SAMPLERS`; a file that fits is taken whichever made it.
     """
     path = Path(folder) / f"{stem(data.name, prior, transform)}.npz"
     expected = fingerprint(data.X, data.y)
@@ -145,8 +171,8 @@ def cached_reference(
         if same and np.allclose(kept.fingerprint, expected, rtol=1e-6, atol=1e-8):
             if min(kept.ess.min(), kept.ess_second_moment.min()) >= min_ess:
                 return kept
-    progress(f"Making the NUTS reference of {path.stem} ...")
-    made = reference(data, prior, transform, min_ess=min_ess, progress=progress)
+    progress(f"Making the reference {path.stem} by {sampler} ...")
+    made = reference(data, prior, transform, sampler=sampler, min_ess=min_ess, progress=progress)
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(path, **asdict(made))
     return made
