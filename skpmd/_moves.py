@@ -82,7 +82,13 @@ def move_hierarchical(model, batches, n_particles, power, rng, verbose):
     def jump(theta, rng):
         return informed.stretched(theta, _STRETCH * rng.standard_normal(len(theta)))
 
-    outcome = _move(moved, batches, start, mean, chol, n_particles, power, rng, verbose, jump)
+    def shown(theta):
+        # Of what a user sees means and sds alike, in its own tails.
+        coefficients = informed.coefficients(theta)
+        return np.hstack([coefficients, (coefficients - gaussian.mean) ** 2])
+
+    own = {"jump": jump, "also": shown}
+    outcome = _move(moved, batches, start, mean, chol, n_particles, power, rng, verbose, **own)
     return outcome._replace(
         cloud=outcome.cloud._replace(theta=informed.uninformed(outcome.cloud.theta))
     )
@@ -103,7 +109,7 @@ def _known(model, batches, scale, power):
     return gaussian.mean * precision / known, 1.0 / known, gaussian
 
 
-def _move(model, batches, start, mean, chol, n_particles, power, rng, verbose, jump=None):
+def _move(model, batches, start, mean, chol, n_particles, power, rng, verbose, **own):
     batches = _in_single_precision(model, batches, start, power)
     with progress(MAX_TOTAL, verbose, "moves (at most)") as bar:
         chains = hamiltonian(
@@ -113,7 +119,7 @@ def _move(model, batches, start, mean, chol, n_particles, power, rng, verbose, j
             chol,
             rng,
             target_ess=_ENOUGH * n_particles,
-            jump=jump,
+            **own,
             report=bar.update,
         )
     # Successive draws say much the same: evenly spaced ones are as good, and cheaper to predict by.

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import log_expit
 
+from skpmd.engine.convergence import effective_draws, split_r_hat
 from skpmd.engine.moves import N_CHAINS, hamiltonian
 
 
@@ -135,3 +136,16 @@ def test_jumps_join_modes_that_trajectories_do_not():
     )  # fmt: skip
     # A jump succeeds half of the time and forgets the mode: 9600 draws, sd of the share 0.007.
     assert abs((chains.draws > 30).mean() - 0.75) < 0.035
+
+
+def test_the_certificate_covers_what_else_is_asked_for():
+    rng = np.random.default_rng(0)
+    start = rng.standard_normal((N_CHAINS, 1))
+    target = normal_target(np.zeros(1), np.eye(1))
+    chains = hamiltonian(
+        target, start, np.zeros(1), np.eye(1), rng, target_ess=500, also=lambda theta: theta**2
+    )
+    both = np.concatenate([chains.draws, chains.draws**2], axis=2)
+    assert chains.ess == effective_draws(both).min() >= 500
+    assert chains.r_hat == split_r_hat(both).max()
+    assert chains.ess < effective_draws(chains.draws).min()  # trajectories of a quarter period

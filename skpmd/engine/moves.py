@@ -63,8 +63,8 @@ class _State(NamedTuple):
 
 
 def hamiltonian(
-    log_joint_gradient, start, mean, chol, rng, *, target_ess, jump=None, max_iter=MAX_ITER,
-    report=_silent,
+    log_joint_gradient, start, mean, chol, rng, *, target_ess, jump=None, also=None,
+    max_iter=MAX_ITER, report=_silent,
 ):  # fmt: skip
     """Move chains by Hamiltonian Monte Carlo until R-hat and effective draws are good.
 
@@ -88,6 +88,8 @@ def hamiltonian(
     jump : callable, optional
         For what gradients do not do well: ``(theta, rng) -> (moved, log Jacobian (n_chains,))``, a
         reversible proposal, which is accepted or not after each trajectory.
+    also : callable, optional
+        theta of shape (n, d) -> (n, k): what the certificate is to cover beside theta itself.
     max_iter : int
         Bound on the iterations after the warm-up.
     report : callable
@@ -118,12 +120,20 @@ def hamiltonian(
         thetas.append(chains.position(zs))
         accepts.append(accept)
         draws = np.concatenate(thetas, axis=1)
-        r_hat, ess = float(split_r_hat(draws).max()), float(effective_draws(draws).min())
+        r_hat, ess = _certificate(draws, also)
         found = Chains(draws, r_hat, ess, float(np.mean(accepts)), n_gradients, False)
         report(length, f"r_hat={r_hat:.3f}, ess={ess:.0f}")
         done = r_hat < _GOOD_R_HAT and ess >= target_ess
         length = 0 if done else min(max(_CHUNK, len(draws[0]) // 4), max_iter - len(draws[0]))
     return found
+
+
+def _certificate(draws, also):
+    """Largest split R-hat, and smallest effective number of draws."""
+    if also is not None:
+        more = also(draws.reshape(-1, draws.shape[-1]))
+        draws = np.concatenate([draws, more.reshape(*draws.shape[:2], -1)], axis=2)
+    return float(split_r_hat(draws).max()), float(effective_draws(draws).min())
 
 
 class _Whitened:
@@ -137,8 +147,9 @@ class _Whitened:
         return self.mean + z @ self.chol.T
 
     def evaluate(self, z):
-        values, gradients = self._function(self.position(z))
-        return _State(z, values, gradients @ self.chol)
+        with np.errstate(over="ignore", invalid="ignore"):  # what flies off is refused, and no news
+            values, gradients = self._function(self.position(z))
+            return _State(z, values, gradients @ self.chol)
 
     def at(self, theta):
         return self.evaluate(solve_triangular(self.chol, (theta - self.mean).T, lower=True).T)
