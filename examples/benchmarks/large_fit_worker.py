@@ -46,8 +46,8 @@ def fit_pmd(X, y, seed):
     model = BayesianLogisticRegressionPMD(
         prior_scale=1.0, intercept_prior_scale=1.0, random_state=seed
     ).fit(X, y)
-    posterior = model.posterior_
-    details = {"ess": posterior.ess, "k_hat": posterior.pareto_k}
+    posterior, certificate = model.posterior_, model.diagnostics_
+    details = {"ess": certificate["ess"], "k_hat": certificate["pareto_k"]}
     details = {key: None if value is None else float(value) for key, value in details.items()}
     return posterior.mean(), posterior.std(), lambda rows: model.predict_proba(rows)[:, 1], details
 
