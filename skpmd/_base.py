@@ -159,7 +159,7 @@ class Outcome(NamedTuple):
 
     @property
     def mean_error(self):
-        """Bound on the error of the means by redraws and few particles; None once polished."""
+        """Estimated error of the means by redraws and few particles; None once polished."""
         return None if self.polished else self.infos[-1].mean_error
 
 
