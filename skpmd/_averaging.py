@@ -90,11 +90,15 @@ class AveragedClassifier(ClassifierMixin):
 
         return self._by_rows(X, ends).transpose(2, 0, 1)
 
+    def _validated(self, X, y="no_validation", reset=False):
+        """X, or X and y, as checked arrays; with ``reset``, the features of X are remembered."""
+        return validate_data(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=reset
+        )
+
     def _by_rows(self, X, reduce):
         """Log probabilities under all particles, reduced over particles."""
-        X = validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=False
-        )
+        X = self._validated(X)
         theta = getattr(self.posterior_, "particles", None)
         tables = self._tables(X, theta, len(self.classes_))
         averages = np.concatenate([reduce(table) for _, table in tables], axis=-1)

@@ -3,7 +3,7 @@
 from numbers import Integral
 
 import numpy as np
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from skpmd._labels import encode_known
 from skpmd.engine.resampling import resample
@@ -43,9 +43,7 @@ class PredictiveDraws:
             If ``n_samples`` is not a positive integer.
         """
         check_is_fitted(self, "posterior_")
-        X = validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=False
-        )
+        X = self._validated(X)
         rng = as_generator(random_state)
         return self._draw_labels(X, self._draw_particles(n_samples, rng), self.classes_, rng)
 
@@ -107,9 +105,7 @@ class PredictiveDraws:
             If y holds labels that are not among ``classes_``.
         """
         check_is_fitted(self, "posterior_")
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=False
-        )
+        X, y = self._validated(X, y)
         codes = encode_known(y, self.classes_).astype(int)
         if n_draws is None:
             theta = self.posterior_.particles

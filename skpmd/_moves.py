@@ -65,16 +65,12 @@ def move_hierarchical(model, batches, n_particles, power, rng, verbose):
     Parameters and returns as of `move_from_references`; the cloud is in the prior's own
     coordinates.
     """
-    prior = model.prior
-    mean, variance, gaussian = _known(model, batches, prior.global_scale, power)
-    wide = _known(model, batches, _WIDE * prior.global_scale, power)[1]
-    growth = np.clip(0.5 * np.log(wide / variance) / np.log(_WIDE), 0.0, 1.0)
-    informed = prior.informed(mean, np.sqrt(variance), growth)
+    informed, gaussian = _informed(model, batches, power)
     moved = model.with_prior(informed)
     start = _NARROW * informed.sample_near(rng, N_CHAINS)
     d = start.shape[1]
     mean, chol = np.zeros(d), np.eye(d)
-    plain = np.flatnonzero(prior.plain)
+    plain = np.flatnonzero(model.prior.plain)
     mean[plain] = gaussian.mean[plain]
     chol[plain, plain] = np.sqrt((gaussian.chol[plain] ** 2).sum(axis=1))
     start[:, plain] = mean[plain] + chol[plain, plain] * start[:, plain]
@@ -82,16 +78,21 @@ def move_hierarchical(model, batches, n_particles, power, rng, verbose):
     def jump(theta, rng):
         return informed.stretched(theta, _STRETCH * rng.standard_normal(len(theta)))
 
-    def shown(theta):
-        # Of what a user sees means and sds alike, in its own tails.
-        coefficients = informed.coefficients(theta)
-        return np.hstack([coefficients, (coefficients - gaussian.mean) ** 2])
-
-    own = {"jump": jump, "also": shown}
+    own = {"jump": jump, "shown": informed.coefficients}
     outcome = _move(moved, batches, start, mean, chol, n_particles, power, rng, verbose, **own)
     return outcome._replace(
         cloud=outcome.cloud._replace(theta=informed.uninformed(outcome.cloud.theta))
     )
+
+
+def _informed(model, batches, power):
+    """The prior in coordinates of what the data know, and the pilot's Gaussian."""
+    prior = model.prior
+    mean, variance, gaussian = _known(model, batches, prior.global_scale, power)
+    # How fast it grows with the prior's scale: what the data leave open grows along.
+    wide = _known(model, batches, _WIDE * prior.global_scale, power)[1]
+    growth = np.clip(0.5 * np.log(wide / variance) / np.log(_WIDE), 0.0, 1.0)
+    return prior.informed(mean, np.sqrt(variance), growth), gaussian
 
 
 def _known(model, batches, scale, power):

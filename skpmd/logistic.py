@@ -3,13 +3,12 @@
 import warnings
 from numbers import Real
 
-import numpy as np
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _check_partial_fit_first_call
-from sklearn.utils.validation import _check_feature_names_in, validate_data
+from sklearn.utils.validation import _check_feature_names_in
 
 from skpmd._base import LOOP_CONSTRAINTS, Options
 from skpmd._diagonal import (
@@ -368,11 +367,6 @@ class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
             self.n_iter_ = len(stream.infos)
             warn_of_doubts(self, "raise n_particles, or give the rows in larger parts")
         return self
-
-    def _validated(self, X, y, reset):
-        return validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=reset
-        )
 
     def _rows(self, X, codes, classes, sample_weight, all_classes=False):
         """Data with targets and weights as the model wants them."""

@@ -39,7 +39,7 @@ class Posterior:
     pareto_k : float, optional
         k-hat of the importance weights.
     r_hat : float, optional
-        Largest split R-hat of any coordinate, of Hamiltonian moves.
+        Largest split R-hat of any coordinate or its squared deviations, of Hamiltonian moves.
     log_evidence, log_evidence_se : float, optional
         Log marginal likelihood in nats and its standard error.
     unavailable : str, optional
@@ -53,12 +53,13 @@ class Posterior:
         Normalised weights.
     ess : float
         Effective sample size, between 1 and m; after Hamiltonian moves the effective number of
-        draws of the worst coordinate's mean.
+        draws of the worst coordinate's mean or variance.
     pareto_k : float
         Pareto k-hat; above 0.7 averages over the particles are not to be trusted, unless the
         weights are nearly equal (k-hat has no scale).
     r_hat : float
-        Split R-hat, where the particles come from Hamiltonian moves; trust them below 1.05.
+        Split R-hat of means and variances, where the particles come from Hamiltonian moves; trust
+        them below 1.05.
     log_evidence, log_evidence_se : float
         Log marginal likelihood and its standard error.
 

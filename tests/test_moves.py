@@ -5,7 +5,7 @@ import pytest
 from scipy.special import log_expit
 
 from skpmd.engine.convergence import effective_draws, split_r_hat
-from skpmd.engine.moves import N_CHAINS, hamiltonian
+from skpmd.engine.moves import N_CHAINS, _certificate, hamiltonian
 
 
 def normal_target(mean, cov):
@@ -138,14 +138,24 @@ def test_jumps_join_modes_that_trajectories_do_not():
     assert abs((chains.draws > 30).mean() - 0.75) < 0.035
 
 
-def test_the_certificate_covers_what_else_is_asked_for():
-    rng = np.random.default_rng(0)
-    start = rng.standard_normal((N_CHAINS, 1))
+def test_the_certificate_covers_means_and_variances_of_what_is_shown():
     target = normal_target(np.zeros(1), np.eye(1))
-    chains = hamiltonian(
-        target, start, np.zeros(1), np.eye(1), rng, target_ess=500, also=lambda theta: theta**2
-    )
-    both = np.concatenate([chains.draws, chains.draws**2], axis=2)
-    assert chains.ess == effective_draws(both).min() >= 500
-    assert chains.r_hat == split_r_hat(both).max()
-    assert chains.ess < effective_draws(chains.draws).min()  # trajectories of a quarter period
+    for shown in (None, np.exp):
+        rng = np.random.default_rng(0)
+        start = rng.standard_normal((N_CHAINS, 1))
+        chains = hamiltonian(
+            target, start, np.zeros(1), np.eye(1), rng, target_ess=500, shown=shown
+        )
+        seen = chains.draws if shown is None else shown(chains.draws)
+        both = np.concatenate([seen, (seen - seen.mean()) ** 2], axis=2)
+        assert chains.ess == effective_draws(both).min() >= 500
+        assert chains.r_hat == split_r_hat(both).max()
+        assert chains.ess < effective_draws(chains.draws).min()  # a quarter period: means are easy
+
+
+def test_chains_that_agree_on_the_mean_alone_do_not_agree():
+    """Widths of 1 and of 2, each chain in its own, one mean: squared deviations tell."""
+    draws = np.random.default_rng(0).standard_normal((N_CHAINS, 400, 1))
+    draws[::2] *= 2.0
+    assert split_r_hat(draws).max() < 1.01
+    assert _certificate(draws, None)[0] > 1.05

@@ -31,9 +31,9 @@ class Chains(NamedTuple):
     draws : ndarray of shape (n_chains, n_iterations, d)
         Positions after the warm-up.
     r_hat : float
-        Largest split R-hat of any coordinate.
+        Largest split R-hat of any coordinate, or of its squared deviations: means and sds alike.
     ess : float
-        Smallest effective number of draws of any coordinate's mean.
+        Smallest effective number of draws of the same.
     accept : float
         Mean acceptance probability after the warm-up.
     n_gradients : int
@@ -63,7 +63,7 @@ class _State(NamedTuple):
 
 
 def hamiltonian(
-    log_joint_gradient, start, mean, chol, rng, *, target_ess, jump=None, also=None,
+    log_joint_gradient, start, mean, chol, rng, *, target_ess, jump=None, shown=None,
     max_iter=MAX_ITER, report=_silent,
 ):  # fmt: skip
     """Move chains by Hamiltonian Monte Carlo until R-hat and effective draws are good.
@@ -84,12 +84,12 @@ def hamiltonian(
     rng : numpy.random.Generator
         Source of all randomness.
     target_ess : float
-        Chains run until each coordinate's mean has this many effective draws.
+        Chains run until everything that the certificate looks at has this many effective draws.
     jump : callable, optional
         For what gradients do not do well: ``(theta, rng) -> (moved, log Jacobian (n_chains,))``, a
         reversible proposal, which is accepted or not after each trajectory.
-    also : callable, optional
-        theta of shape (n, d) -> (n, k): what the certificate is to cover beside theta itself.
+    shown : callable, optional
+        theta of shape (n, d) -> (n, k): what users see, where that is not theta itself.
     max_iter : int
         Bound on the iterations after the warm-up.
     report : callable
@@ -120,7 +120,7 @@ def hamiltonian(
         thetas.append(chains.position(zs))
         accepts.append(accept)
         draws = np.concatenate(thetas, axis=1)
-        r_hat, ess = _certificate(draws, also)
+        r_hat, ess = _certificate(draws, shown)
         found = Chains(draws, r_hat, ess, float(np.mean(accepts)), n_gradients, False)
         report(length, f"r_hat={r_hat:.3f}, ess={ess:.0f}")
         done = r_hat < _GOOD_R_HAT and ess >= target_ess
@@ -128,12 +128,15 @@ def hamiltonian(
     return found
 
 
-def _certificate(draws, also):
-    """Largest split R-hat, and smallest effective number of draws."""
-    if also is not None:
-        more = also(draws.reshape(-1, draws.shape[-1]))
-        draws = np.concatenate([draws, more.reshape(*draws.shape[:2], -1)], axis=2)
-    return float(split_r_hat(draws).max()), float(effective_draws(draws).min())
+def _certificate(draws, shown):
+    """Largest split R-hat, and smallest effective number of draws: of means and of variances."""
+    seen = draws
+    if shown is not None:
+        seen = shown(draws.reshape(-1, draws.shape[-1])).reshape(*draws.shape[:2], -1)
+    squares = (seen - seen.mean(axis=(0, 1))) ** 2
+    looked_at = [seen, squares] if shown is None else [draws, seen, squares]
+    r_hat = max(split_r_hat(one).max() for one in looked_at)
+    return float(r_hat), float(min(effective_draws(one).min() for one in looked_at))
 
 
 class _Whitened:
