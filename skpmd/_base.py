@@ -73,9 +73,9 @@ class Options(NamedTuple):
     settings: Settings = Settings()
 
     @classmethod
-    def of(cls, estimator):
-        """Options of an estimator: its parameters of the same names."""
-        params = estimator.get_params(deep=False)
+    def of(cls, estimator, **instead):
+        """Options of an estimator: its parameters of the same names, some replaced."""
+        params = {**estimator.get_params(deep=False), **instead}
         settings = Settings(**{name: params[name] for name in Settings._fields if name in params})
         own = {name: params[name] for name in cls._fields if name in params}
         options = cls(**own, settings=settings)

@@ -100,7 +100,7 @@ def _why_no_evidence(estimator, outcome, stream):
         return "the particles were moved along gradients, and are not weighted draws"
     if np.isnan(outcome.cloud.log_pi).any():
         return "the particles are an average of iterates, not weighted draws"
-    if not outcome.polished or estimator.temperature != 1.0:
+    if not outcome.polished or getattr(estimator, "temperature", 1.0) != 1.0:
         return "it needs polish=True and temperature=1"
     if _bound_hit(outcome):
         return "a step could not be taken whole, see the warning"

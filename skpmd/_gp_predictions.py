@@ -1,0 +1,188 @@
+"""Predictions of a Gaussian process estimator: averages over particles, chunk by chunk of rows."""
+
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from skpmd._kernels import KernelCovariance
+from skpmd._process import Units
+from skpmd.posterior import as_generator
+from skpmd.predictive import NormalMixture
+
+_CHUNK = 1 << 22  # covariances held at once
+
+
+class GaussianProcessPredictions:
+    """Predictions of an estimator that holds a ``_model``, its particles and their weights.
+
+    Before ``fit`` they are those of the prior, as in `GaussianProcessRegressor`.
+    """
+
+    def predict(self, X, return_std=False, return_cov=False):
+        """Mean of the prediction, with its standard deviation or covariance if asked for.
+
+        As in `GaussianProcessRegressor` these contain the noise of the kernel's `WhiteKernel`, and
+        not ``alpha``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        return_std, return_cov : bool, default=False
+            What else to return; one of the two at most.
+
+        Returns
+        -------
+        y_mean : ndarray of shape (n_samples,)
+            Means.
+        y_std : ndarray of shape (n_samples,)
+            Standard deviations, with ``return_std``.
+        y_cov : ndarray of shape (n_samples, n_samples)
+            Covariance, with ``return_cov``.
+        """
+        if return_std and return_cov:
+            raise RuntimeError("At most one of return_std or return_cov can be requested.")
+        X = self._checked(X)
+        if return_cov:
+            return tuple(_squeezed(one) for one in self._joint(X))
+        means, variances, weights = self._components(X, noise=True)
+        mean = np.tensordot(weights, means, axes=1)
+        if not return_std:
+            return _squeezed(mean)
+        spread = np.tensordot(weights, variances + (means - mean) ** 2, axes=1)
+        return _squeezed(mean), _squeezed(np.sqrt(spread))
+
+    def predict_proba(self, X, target="y"):
+        """Predictive distribution of each row: a mixture over particles.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        target : {"y", "f"}, default="y"
+            Of a new observation, with noise and ``alpha``, or of the function without noise.
+
+        Returns
+        -------
+        NormalMixture
+            Of n_samples rows.
+        """
+        if target not in ("y", "f"):
+            raise ValueError(f"target must be 'y' or 'f', got {target!r}.")
+        means, variances, weights = self._components(self._checked(X), target == "y", alpha=True)
+        if means.shape[2] > 1:
+            raise ValueError(
+                f"predict_proba is for one target, y had {means.shape[2]}: use "
+                "predict(return_std=True), or sklearn.multioutput.MultiOutputRegressor."
+            )
+        return NormalMixture(means[:, :, 0], np.sqrt(variances[:, :, 0]), weights)
+
+    def predict_interval(self, X, level=0.9, target="y"):
+        """Central predictive intervals, shape (n_samples, 2); see `predict_proba`."""
+        return self.predict_proba(X, target).interval(level)
+
+    def predict_quantiles(self, X, alpha, target="y"):
+        """Predictive quantiles at the probabilities ``alpha``, shape (n_samples, len(alpha))."""
+        return self.predict_proba(X, target).ppf(np.atleast_1d(alpha))
+
+    def sample_y(self, X, n_samples=1, random_state=0):
+        """Draw functions, with the noise of the kernel, at the rows of X.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Where.
+        n_samples : int, default=1
+            How many.
+        random_state : int, RandomState, Generator or None, default=0
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_samples)
+            A function in each column; (n_rows, t, n_samples) with t targets.
+        """
+        X, rng = self._checked(X), as_generator(random_state)
+        weights = self._weights()
+        chosen = rng.choice(len(weights), n_samples, p=weights)
+        out = np.empty((len(X), self._n_targets, n_samples))
+        for i in np.unique(chosen):
+            columns = np.flatnonzero(chosen == i)
+            mean, covariance = self._moments(i, X, joint=True)
+            for j in range(self._n_targets):
+                values, vectors = np.linalg.eigh(covariance[:, :, j])
+                root = vectors * np.sqrt(np.maximum(values, 0.0))
+                draws = root @ rng.standard_normal((len(X), len(columns)))
+                out[:, j, columns] = mean[:, j, None] + draws
+        return out[:, 0] if self._n_targets == 1 else out
+
+    # ------------------------------------------------------------------ particles
+    def _checked(self, X):
+        if not self._is_fitted:
+            return np.asarray(X) if not hasattr(X, "dtype") else X
+        return validate_data(self, X, dtype=np.float64, order="C", reset=False)
+
+    @property
+    def _is_fitted(self):
+        return hasattr(self, "_model")
+
+    def __sklearn_is_fitted__(self):
+        return self._is_fitted
+
+    def __sklearn_tags__(self):
+        """Tags: predictions before a fit are those of the prior; several targets are fine."""
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.target_tags.multi_output = True
+        return tags
+
+    def _weights(self):
+        """Weights of the particles that have any."""
+        return self.posterior_.weights if self._is_fitted else np.ones(1)
+
+    @property
+    def _n_targets(self):
+        return self._model.n_targets if self._is_fitted else 1
+
+    def _components(self, X, noise, alpha=False):
+        """Means and variances of the particles, each (m, n, t), and their weights."""
+        weights = self._weights()
+        means, variances = np.empty((2, len(weights), len(X), self._n_targets))
+        step = max(1, _CHUNK // (self._model.n_inducing if self._is_fitted else 1))
+        for a in range(0, len(X), step):
+            rows = slice(a, a + step)
+            for i in range(len(weights)):
+                moments = self._moments(i, X[rows], noise=noise, alpha=alpha)
+                means[i, rows], variances[i, rows] = moments
+        return means, variances, weights
+
+    def _moments(self, i, X, joint=False, noise=True, alpha=False):
+        """Mean (n, t) and variances (n, t), or covariances (n, n, t), of one particle."""
+        # An array is of the rows that were fitted.
+        own = self.alpha if alpha and np.ndim(self.alpha) == 0 else 0.0
+        if self._is_fitted:
+            theta, covariance, units = self._theta[i], self._model.covariance, self._units
+            mean, spread = self._model.predict(theta, self._conditional(i), X, joint)
+        else:
+            covariance, units = KernelCovariance(self._prior_kernel(X)), Units(0.0, np.ones(1))
+            theta, mean = covariance.kernel.theta, np.zeros((len(X), 1))
+            spread = covariance.cross(theta, X, X) if joint else covariance.diagonal(theta, X)
+        if noise:
+            noise = covariance.noise(theta, X) + own
+            spread = spread + (np.diag(noise) if joint else noise)
+        return mean * units.scale + units.mean, spread[..., None] * units.scale**2
+
+    def _joint(self, X):
+        """Mean (n, t) and covariances (n, n, t) of the mixture."""
+        weights = self._weights()
+        parts = [self._moments(i, X, joint=True) for i in range(len(weights))]
+        mean = sum(w * part[0] for w, part in zip(weights, parts, strict=True))
+        covariance = np.zeros((len(X), len(X), self._n_targets))
+        for w, (own, spread) in zip(weights, parts, strict=True):
+            off = own - mean
+            covariance += w * (spread + off[:, None] * off[None])
+        return mean, covariance
+
+
+def _squeezed(values):
+    """Without the axis of targets where there is one."""
+    return values[..., 0] if values.shape[-1] == 1 else values

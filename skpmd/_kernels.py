@@ -1,0 +1,192 @@
+"""scikit-learn's kernels as covariances of a model: theirs is the language, ours the fast paths."""
+
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.gaussian_process import kernels as sk
+
+from skpmd.models import stationary
+
+_STEP = 1e-5  # of differences in theta
+
+
+class _Term(NamedTuple):
+    """amplitude * g(r^2) with length scales, and the noise beside it."""
+
+    amplitude: float
+    length_scale: np.ndarray
+    noise: float
+
+
+class KernelCovariance:
+    """A kernel at any hyperparameters, its noise apart from the rest.
+
+    Parameters
+    ----------
+    kernel : sklearn.gaussian_process.kernels.Kernel
+        Sums and products as in `GaussianProcessRegressor`. `WhiteKernel` is noise: it is in the
+        covariance of a row with itself only.
+
+    Notes
+    -----
+    ``theta`` is that of the kernel: logs of the hyperparameters that are not fixed. A product of
+    constants and one RBF or Matern kernel (nu of 1/2, 3/2, 5/2), with or without WhiteKernels added
+    to it, is evaluated by `skpmd.models.stationary`; any other kernel through its ``__call__``.
+    """
+
+    def __init__(self, kernel):
+        self.kernel = kernel
+        form = _form(kernel)
+        self._fast = None if form is None or len(form[1]) != 1 else _Fast(kernel, *form)
+        self._last = None, None
+
+    @property
+    def is_fast(self):
+        """Whether `skpmd.models.stationary` evaluates it."""
+        return self._fast is not None
+
+    def at(self, theta):
+        """The kernel at theta."""
+        key = theta.tobytes()
+        if self._last[0] != key:
+            self._last = key, self.kernel.clone_with_theta(theta)
+        return self._last[1]
+
+    def cross(self, theta, A, B):
+        """Covariances of f at the rows of A and of B, shape (n, m), C order."""
+        if not self.is_fast:
+            return np.ascontiguousarray(self.at(theta)(A, B))
+        term = self._fast.at(theta)
+        squared = stationary.squared_distances(A / term.length_scale, B / term.length_scale)
+        out = stationary.values(squared, self._fast.nu)
+        out *= term.amplitude
+        return out
+
+    def diagonal(self, theta, A):
+        """Variances of f at the rows of A, shape (n,)."""
+        if self.is_fast:
+            return np.full(len(A), self._fast.at(theta).amplitude)
+        return _diagonal(self.at(theta), A)
+
+    def noise(self, theta, A):
+        """Variances of the noise at the rows of A, shape (n,)."""
+        if self.is_fast:
+            return np.full(len(A), self._fast.at(theta).noise)
+        kernel = self.at(theta)
+        return np.maximum(kernel.diag(A) - _diagonal(kernel, A), 0.0)
+
+    def contracted_gradient(self, theta, X, W, d):
+        """Gradient in theta of sum_ij W_ij k(x_i, x_j) + sum_i d_i noise(x_i), W symmetric."""
+        if self.is_fast:
+            return self._fast.contracted_gradient(theta, X, W, d)
+        out = np.einsum("ij,ijk->k", W, self.at(theta)(X, eval_gradient=True)[1])
+        # kernel(X) has the noise on its diagonal; its part is put right by differences.
+        for k in range(len(theta)):
+            ends = []
+            for sign in (1.0, -1.0):
+                moved = theta.copy()
+                moved[k] += sign * _STEP
+                ends.append(self.noise(moved, X))
+            out[k] += (d - np.diag(W)) @ (ends[0] - ends[1]) / (2.0 * _STEP)
+        return out
+
+
+class _Fast:
+    """Constants times one RBF or Matern kernel, plus noise, as functions of theta."""
+
+    def __init__(self, kernel, constants, shapes, noises):
+        places = {id(_leaf(kernel, path)): place for path, place in _paths(kernel)}
+        self.nu = getattr(shapes[0], "nu", np.inf)
+        self._scale = shapes[0].length_scale, places.get(id(shapes[0]))
+        self._constants = [(one.constant_value, places.get(id(one))) for one in constants]
+        self._noises = [(one.noise_level, places.get(id(one))) for one in noises]
+
+    def at(self, theta):
+        """The term at theta."""
+        amplitude = np.prod([_value(theta, *one) for one in self._constants])
+        noise = sum(_value(theta, *one) for one in self._noises)
+        return _Term(float(amplitude), np.atleast_1d(_value(theta, *self._scale)), float(noise))
+
+    def contracted_gradient(self, theta, X, W, d):
+        term = self.at(theta)
+        scaled = X / term.length_scale
+        scaled = scaled - scaled.mean(axis=0)
+        squared = stationary.squared_distances(scaled, scaled)
+        out = np.empty(len(theta))
+        place = self._scale[1]
+        if place is not None:
+            slope = stationary.slopes(squared, self.nu)
+            slope *= W
+            rows = slope.sum(axis=1)
+            # sum_ik slope_ik (x_ij - x_kj)^2, and d r^2 / d log l = -2 r^2.
+            both = 2.0 * (rows @ scaled**2 - np.einsum("ij,ij->j", scaled, slope @ scaled))
+            both *= -2.0 * term.amplitude
+            out[place] = both if place.stop - place.start > 1 else both.sum()
+        for _, place in self._noises:
+            if place is not None:
+                out[place] = np.exp(theta[place]) * d.sum()
+        value = np.vdot(W, stationary.values(squared, self.nu)) * term.amplitude
+        for _, place in self._constants:
+            if place is not None:
+                out[place] = value
+        return out
+
+
+def _value(theta, fixed, place):
+    """A hyperparameter: as it is, or the exponential of its place in theta."""
+    if place is None:
+        return np.asarray(fixed, dtype=np.float64)
+    values = np.exp(theta[place])
+    return values if len(values) > 1 else values[0]
+
+
+def _paths(kernel):
+    """(names of attributes down to the leaf, slice of theta) of each free hyperparameter."""
+    out, start = [], 0
+    for parameter in kernel.hyperparameters:
+        if not parameter.fixed:
+            path = parameter.name.split("__")
+            out.append((path[:-1], slice(start, start + parameter.n_elements)))
+            start += parameter.n_elements
+    return out
+
+
+def _leaf(kernel, path):
+    for name in path:
+        kernel = getattr(kernel, name)
+    return kernel
+
+
+def _diagonal(kernel, A):
+    """Diagonal without noise: WhiteKernel is zero between two rows, were they alike."""
+    if isinstance(kernel, sk.Sum):
+        return _diagonal(kernel.k1, A) + _diagonal(kernel.k2, A)
+    if isinstance(kernel, sk.Product):
+        return _diagonal(kernel.k1, A) * _diagonal(kernel.k2, A)
+    if isinstance(kernel, sk.Exponentiation):
+        return _diagonal(kernel.kernel, A) ** kernel.exponent
+    if isinstance(kernel, sk.WhiteKernel):
+        return np.zeros(len(A))
+    return kernel.diag(A)
+
+
+def _form(kernel):
+    """(constants, shape, noises) of a kernel that has the fast form, or None."""
+    if isinstance(kernel, sk.WhiteKernel):
+        return [], [], [kernel]
+    if isinstance(kernel, sk.Sum):
+        parts = _form(kernel.k1), _form(kernel.k2)
+        if None in parts or (parts[0][1] and parts[1][1]) or not (parts[0][1] or parts[1][1]):
+            return None
+        constants = [part[0] for part in parts if not part[1]]
+        return None if any(constants) else tuple(a + b for a, b in zip(*parts, strict=True))
+    if isinstance(kernel, sk.Product):
+        parts = _form(kernel.k1), _form(kernel.k2)
+        if None in parts or parts[0][2] or parts[1][2] or (parts[0][1] and parts[1][1]):
+            return None
+        return tuple(a + b for a, b in zip(*parts, strict=True))
+    if isinstance(kernel, sk.ConstantKernel):
+        return [kernel], [], []
+    if type(kernel) is sk.RBF or (type(kernel) is sk.Matern and kernel.nu in stationary.SHAPES):
+        return [], [kernel], []
+    return None

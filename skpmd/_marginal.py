@@ -1,0 +1,128 @@
+"""The log marginal likelihood of an exact Gaussian process on few rows, and its best kernel."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import lapack
+from scipy.optimize import minimize
+
+_LOG_TWO_PI = np.log(2.0 * np.pi)
+_IMPOSSIBLE = 1e25
+_SPREAD = 1.0  # sd of the log hyperparameters of another start, around those of the kernel
+
+
+class Sample(NamedTuple):
+    """Rows of data, each of which stands for `weight` equal ones.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n, p)
+        Features.
+    y : ndarray of shape (n, t)
+        Targets with one covariance.
+    own : ndarray of shape (n,)
+        Variance of each row's own noise, beside the kernel's.
+    weight : ndarray of shape (n,)
+        How often each row counts.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    own: np.ndarray
+    weight: np.ndarray
+
+
+def take(sample, n, rng):
+    """At most n rows, drawn as if each were there as often as it counts.
+
+    One draw from each of n equal stretches of the total weight: a row of weight 2 and two copies of
+    it are the same to the draw, and rows in some order are all represented. Equal rows become one,
+    and all are sorted: neither copies nor the order of rows change an optimiser's path.
+    """
+    X, y, own, weight = sample
+    places = np.arange(len(weight))
+    if max(weight.sum(), len(weight)) > n:
+        ends = np.cumsum(weight)
+        at = (np.arange(n) + rng.random(n)) * (ends[-1] / n)
+        places, counts = np.unique(np.searchsorted(ends, at, side="right"), return_counts=True)
+        weight = counts.astype(np.float64)
+    table = np.column_stack([X, y, own])[places]
+    table, which = np.unique(table, axis=0, return_inverse=True)
+    p, weight = X.shape[1], np.bincount(which.ravel(), weight)
+    X, y = (np.ascontiguousarray(part) for part in (table[:, :p], table[:, p:-1]))
+    return Sample(X, y, table[:, -1], weight)
+
+
+def log_marginal_likelihood(covariance, theta, sample, gradient=True):
+    """Value, and gradient in theta unless that is not asked for.
+
+    Rasmussen and Williams 2006, equations 5.8 and 5.9. w equal rows are one row of noise variance
+    / w, but for a factor that f does not touch. -inf and zeros where the covariance is not positive
+    definite.
+    """
+    X, y, own, w = sample
+    noise = covariance.noise(theta, X) + own
+    K = np.asfortranarray(covariance.cross(theta, X, X).T)
+    K[np.diag_indices_from(K)] += noise / w
+    factor, info = lapack.dpotrf(K, lower=1, overwrite_a=1)
+    if info:
+        return (-np.inf, np.zeros(len(theta))) if gradient else -np.inf
+    alpha, _ = lapack.dpotrs(factor, y, lower=1)
+    log_det = np.log(np.diag(factor)).sum()
+    n, t = y.shape
+    copies = (w - 1.0) @ (_LOG_TWO_PI + np.log(noise)) + np.log(w).sum()
+    value = -0.5 * np.vdot(y, alpha) - t * (0.5 * (n * _LOG_TWO_PI + copies) + log_det)
+    if not gradient:
+        return float(value)
+    inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
+    W = np.tril(inverse)
+    W += np.tril(inverse, -1).T
+    W = 0.5 * (alpha @ alpha.T - t * W)
+    d = np.diag(W) / w - 0.5 * t * (w - 1.0) / noise
+    return float(value), covariance.contracted_gradient(theta, X, W, d)
+
+
+def best_theta(covariance, sample, optimizer, n_restarts, rng):
+    """Hyperparameters of the largest marginal likelihood found, and its value.
+
+    Parameters
+    ----------
+    covariance : KernelCovariance
+        Its kernel gives the first start and the bounds.
+    sample : Sample
+        Few rows: the cost is their number cubed.
+    optimizer : "fmin_l_bfgs_b" or callable
+        As in `GaussianProcessRegressor`.
+    n_restarts : int
+        Further starts, normal around the first one in the logs, clipped to the bounds.
+    rng : numpy.random.Generator
+        Source of all randomness.
+
+    Returns
+    -------
+    theta : ndarray of shape (d,)
+        Logs.
+    value : float
+        Log marginal likelihood of the sample.
+    """
+    first, bounds = covariance.kernel.theta, covariance.kernel.bounds
+
+    def objective(theta, eval_gradient=True):
+        theta = np.asarray(theta, dtype=np.float64)
+        value, slope = log_marginal_likelihood(covariance, theta, sample)
+        # The line search takes a large number and no infinity.
+        value = -value if np.isfinite(value) else _IMPOSSIBLE
+        return (value, -slope) if eval_gradient else value
+
+    found = []
+    for k in range(1 + n_restarts):
+        start = first if k == 0 else first + _SPREAD * rng.standard_normal(len(first))
+        start = np.clip(start, bounds[:, 0], bounds[:, 1])
+        if callable(optimizer):
+            theta, value = optimizer(objective, start, bounds=bounds)
+        else:
+            result = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds)
+            theta, value = result.x, result.fun
+        found.append((float(value), k, np.asarray(theta, dtype=np.float64)))
+    value, _, theta = min(found)[:3]
+    return theta, -value

@@ -1,0 +1,51 @@
+"""Weights of particles by how well their average predicts (Yao et al. 2018).
+
+Likelihood weights of particles that each carry a whole model fall on one of them. Stacking weights
+maximise the log score of the mixture on rows that no particle has seen; a step
+
+    w <- (1 - g) w + g * mean over rows of w_i p_i(y) / sum_j w_j p_j(y)
+
+is, to first order, a mirror step on that score. They are no posterior weights.
+"""
+
+import numpy as np
+from scipy.special import logsumexp
+
+from skpmd._streams import Rows
+
+_ROWS = 1000  # held out, at most; and at most this share of them all
+_SHARE = 0.2
+_ITERATIONS = 200
+
+
+def hold_out(rows, rng):
+    """Rows to learn from, and rows to score predictions of before they are learnt too."""
+    X, y, weight = rows.data
+    n = len(weight)
+    last = np.zeros(n, dtype=bool)
+    last[rng.permutation(n)[: max(1, min(_ROWS, int(_SHARE * n)))]] = True
+    size = -(-n // rows.n_batches)
+    if n < 2:
+        return rows, rows
+    return tuple(Rows(X[one], y[one], weight[one], size) for one in (~last, last))
+
+
+def stacked(log_density, weight):
+    """Log weights of the best mixture, given log densities (m, n) of rows."""
+    log_weights = np.full(len(log_density), -np.log(len(log_density)))
+    for _ in range(_ITERATIONS):
+        log_weights = np.log(_responsibilities(log_weights, log_density, weight))
+    return log_weights
+
+
+def updated(log_weights, log_density, rows, scored):
+    """Log weights after one step on new rows; ``scored`` counts those before."""
+    g = rows.total / (scored + rows.total)
+    share = _responsibilities(log_weights, log_density, rows.data.weight)
+    return np.log((1.0 - g) * np.exp(log_weights) + g * share)
+
+
+def _responsibilities(log_weights, log_density, weight):
+    joint = log_weights[:, None] + log_density
+    shares = np.exp(joint - logsumexp(joint, axis=0)) @ weight
+    return np.maximum(shares / weight.sum(), 1e-300)
