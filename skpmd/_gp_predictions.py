@@ -5,6 +5,7 @@ from sklearn.utils.validation import validate_data
 
 from skpmd._kernels import KernelCovariance
 from skpmd._process import Units
+from skpmd.models.student_gp import scale_nodes
 from skpmd.posterior import as_generator
 from skpmd.predictive import NormalMixture
 
@@ -44,10 +45,11 @@ class GaussianProcessPredictions:
         X = self._checked(X)
         if return_cov:
             return tuple(_squeezed(one) for one in self._joint(X))
-        means, variances, weights = self._components(X, noise=True)
+        means, variances, noise, weights = self._components(X)
         mean = np.tensordot(weights, means, axes=1)
         if not return_std:
             return _squeezed(mean)
+        variances = variances + self._noise_factor() * noise
         spread = np.tensordot(weights, variances + (means - mean) ** 2, axes=1)
         return _squeezed(mean), _squeezed(np.sqrt(spread))
 
@@ -68,13 +70,21 @@ class GaussianProcessPredictions:
         """
         if target not in ("y", "f"):
             raise ValueError(f"target must be 'y' or 'f', got {target!r}.")
-        means, variances, weights = self._components(self._checked(X), target == "y", alpha=True)
+        means, variances, noise, weights = self._components(self._checked(X), alpha=True)
         if means.shape[2] > 1:
             raise ValueError(
                 f"predict_proba is for one target, y had {means.shape[2]}: use "
                 "predict(return_std=True), or sklearn.multioutput.MultiOutputRegressor."
             )
-        return NormalMixture(means[:, :, 0], np.sqrt(variances[:, :, 0]), weights)
+        means, variances, noise = means[..., 0], variances[..., 0], noise[..., 0]
+        if target == "y" and self.likelihood == "student_t":
+            scales, shares = scale_nodes(self.df)
+            variances = np.concatenate([variances + scale * noise for scale in scales])
+            means = np.tile(means, (len(scales), 1))
+            weights = np.outer(shares, weights).ravel()
+        elif target == "y":
+            variances = variances + noise
+        return NormalMixture(means, np.sqrt(variances), weights)
 
     def predict_interval(self, X, level=0.9, target="y"):
         """Central predictive intervals, shape (n_samples, 2); see `predict_proba`."""
@@ -107,7 +117,7 @@ class GaussianProcessPredictions:
         out = np.empty((len(X), self._n_targets, n_samples))
         for i in np.unique(chosen):
             columns = np.flatnonzero(chosen == i)
-            mean, covariance = self._moments(i, X, joint=True)
+            mean, covariance = self._noisy(i, X)
             for j in range(self._n_targets):
                 values, vectors = np.linalg.eigh(covariance[:, :, j])
                 root = vectors * np.sqrt(np.maximum(values, 0.0))
@@ -141,46 +151,61 @@ class GaussianProcessPredictions:
 
     @property
     def _n_targets(self):
-        return self._model.n_targets if self._is_fitted else 1
+        return self._model.n_targets if self._is_fitted else self.n_targets or 1
 
-    def _components(self, X, noise, alpha=False):
-        """Means and variances of the particles, each (m, n, t), and their weights."""
+    def _components(self, X, alpha=False):
+        """Means, variances of f and of noise of the particles, each (m, n, t); their weights."""
         weights = self._weights()
-        means, variances = np.empty((2, len(weights), len(X), self._n_targets))
+        out = np.empty((3, len(weights), len(X), self._n_targets))
         step = max(1, _CHUNK // (self._model.n_inducing if self._is_fitted else 1))
         for a in range(0, len(X), step):
             rows = slice(a, a + step)
             for i in range(len(weights)):
-                moments = self._moments(i, X[rows], noise=noise, alpha=alpha)
-                means[i, rows], variances[i, rows] = moments
-        return means, variances, weights
+                out[0, i, rows], out[1, i, rows], out[2, i, rows] = self._moments(i, X[rows], alpha)
+        return *out, weights
 
-    def _moments(self, i, X, joint=False, noise=True, alpha=False):
-        """Mean (n, t) and variances (n, t), or covariances (n, n, t), of one particle."""
-        # An array is of the rows that were fitted.
-        own = self.alpha if alpha and np.ndim(self.alpha) == 0 else 0.0
+    def _moments(self, i, X, alpha=False, joint=False):
+        """Mean (n, t), variances (n, t) or covariances (n, n, t), noise (n, t) of one particle."""
         if self._is_fitted:
             theta, covariance, units = self._theta[i], self._model.covariance, self._units
             mean, spread = self._model.predict(theta, self._conditional(i), X, joint)
         else:
-            covariance, units = KernelCovariance(self._prior_kernel(X)), Units(0.0, np.ones(1))
-            theta, mean = covariance.kernel.theta, np.zeros((len(X), 1))
+            covariance, units = (
+                KernelCovariance(self._prior_kernel(X)),
+                Units(0.0, np.ones(self._n_targets)),
+            )
+            theta, mean = covariance.kernel.theta, np.zeros((len(X), self._n_targets))
             spread = covariance.cross(theta, X, X) if joint else covariance.diagonal(theta, X)
-        if noise:
-            noise = covariance.noise(theta, X) + own
-            spread = spread + (np.diag(noise) if joint else noise)
-        return mean * units.scale + units.mean, spread[..., None] * units.scale**2
+        noise = covariance.noise(theta, X)
+        if alpha and np.ndim(self.alpha) == 0:  # an array is of the rows that were fitted
+            noise = noise + self.alpha
+        squared = units.scale**2
+        return (
+            mean * units.scale + units.mean,
+            spread[..., None] * squared,
+            noise[:, None] * squared,
+        )
+
+    def _noise_factor(self):
+        """Variance of noise of unit scale."""
+        return self.df / (self.df - 2.0) if self.likelihood == "student_t" else 1.0
 
     def _joint(self, X):
         """Mean (n, t) and covariances (n, n, t) of the mixture."""
         weights = self._weights()
-        parts = [self._moments(i, X, joint=True) for i in range(len(weights))]
+        parts = [self._noisy(i, X) for i in range(len(weights))]
         mean = sum(w * part[0] for w, part in zip(weights, parts, strict=True))
         covariance = np.zeros((len(X), len(X), self._n_targets))
         for w, (own, spread) in zip(weights, parts, strict=True):
             off = own - mean
             covariance += w * (spread + off[:, None] * off[None])
         return mean, covariance
+
+    def _noisy(self, i, X):
+        """Mean (n, t) and covariances (n, n, t) of one particle, with noise."""
+        mean, spread, noise = self._moments(i, X, joint=True)
+        spread[np.diag_indices(len(X))] += self._noise_factor() * noise
+        return mean, spread
 
 
 def _squeezed(values):

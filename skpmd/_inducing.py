@@ -6,6 +6,9 @@ from sklearn.cluster import KMeans
 INITS = ("random", "kmeans", "greedy")
 _MORE = 10  # candidates for each inducing input that is wanted
 _EMPTY = 1e-12  # of the prior variance: what is left to know of a candidate
+_OPEN = 0.1  # of the noise: variance that makes a row worth an inducing input of its own
+_LEAST_OPEN = 1e-6  # of the prior variance, where there is little noise
+_FAR, _MANY_FAR = 0.5, 0.02  # of the prior variance; share of rows
 
 
 def choose(init, sample, n, covariance, theta, rng):
@@ -41,10 +44,51 @@ def choose(init, sample, n, covariance, theta, rng):
     return rows[np.sort(rng.choice(len(rows), n, replace=False))]
 
 
-def greedy(covariance, theta, X, n):
-    """Places of up to n rows, each of the largest variance given those before: pivoted Cholesky."""
+def follow(model, theta, X, n):
+    """Inducing inputs for a stream that may have left the old ones, or None where they will do.
+
+    While there are fewer than n, rows whose variance the old ones leave open are added. After that
+    all are chosen anew, among the old ones and the rows, if too many rows are far from them.
+
+    Parameters
+    ----------
+    model : SparseGP
+        With one set of inducing inputs.
+    theta : ndarray of shape (d,)
+        Hyperparameters.
+    X : ndarray of shape (k, p)
+        Rows to come.
+    n : int
+        How many inducing inputs there may be.
+    """
+    Z, covariance = model.inducing[0], model.covariance
+    prior = covariance.diagonal(theta, X)
+    V = model.whitened(0, theta, X)
+    left = np.maximum(prior - np.einsum("ij,ij->j", V, V), 0.0)
+    noise = _OPEN * float(np.mean(covariance.noise(theta, X)))
+    least = max(noise, _LEAST_OPEN * float(prior.max()))
+    far = np.unique(X[left > least], axis=0)
+    if not len(far):
+        return None
+    if len(Z) < n:
+        added = greedy(covariance, theta, far, n - len(Z), model.whitened(0, theta, far), least)
+        return np.concatenate([Z, far[added]])
+    if (left > _FAR * prior).mean() < _MANY_FAR:
+        return None
+    both = np.concatenate([Z, far])
+    return both[greedy(covariance, theta, both, n)]
+
+
+def greedy(covariance, theta, X, n, known=None, least=0.0):
+    """Places of up to n rows, each of the largest variance given those before: pivoted Cholesky.
+
+    ``known`` (M, k), whitened covariances with other inputs, says what is given from the start;
+    there is no further one where the variance is ``least``.
+    """
     left = covariance.diagonal(theta, X).copy()
-    floor = _EMPTY * left.max()
+    floor = max(least, _EMPTY * left.max())
+    if known is not None:
+        left -= np.einsum("ij,ij->j", known, known)
     factor = np.empty((n, len(X)))
     places = []
     for k in range(n):
@@ -53,8 +97,10 @@ def greedy(covariance, theta, X, n):
             break
         row = covariance.cross(theta, X[place : place + 1], X)[0]
         row -= factor[:k, place] @ factor[:k]
+        if known is not None:
+            row -= known[:, place] @ known
         factor[k] = row / np.sqrt(left[place])
         left = np.maximum(left - factor[k] ** 2, 0.0)
         left[places + [place]] = 0.0
         places.append(place)
-    return np.array(places)
+    return np.array(places, dtype=int)

@@ -24,12 +24,15 @@ class Sample(NamedTuple):
         Variance of each row's own noise, beside the kernel's.
     weight : ndarray of shape (n,)
         How often each row counts.
+    spread : ndarray of shape (n,) or float
+        Factor of the kernel's noise.
     """
 
     X: np.ndarray
     y: np.ndarray
     own: np.ndarray
     weight: np.ndarray
+    spread: np.ndarray | float = 1.0
 
 
 def take(sample, n, rng):
@@ -39,7 +42,7 @@ def take(sample, n, rng):
     it are the same to the draw, and rows in some order are all represented. Equal rows become one,
     and all are sorted: neither copies nor the order of rows change an optimiser's path.
     """
-    X, y, own, weight = sample
+    X, y, own, weight, _ = sample
     places = np.arange(len(weight))
     if max(weight.sum(), len(weight)) > n:
         ends = np.cumsum(weight)
@@ -60,11 +63,9 @@ def log_marginal_likelihood(covariance, theta, sample, gradient=True):
     / w, but for a factor that f does not touch. -inf and zeros where the covariance is not positive
     definite.
     """
-    X, y, own, w = sample
-    noise = covariance.noise(theta, X) + own
-    K = np.asfortranarray(covariance.cross(theta, X, X).T)
-    K[np.diag_indices_from(K)] += noise / w
-    factor, info = lapack.dpotrf(K, lower=1, overwrite_a=1)
+    X, y, own, w, spread = sample
+    noise = covariance.noise(theta, X) * spread + own
+    factor, info = _factored(covariance, theta, X, noise / w)
     if info:
         return (-np.inf, np.zeros(len(theta))) if gradient else -np.inf
     alpha, _ = lapack.dpotrs(factor, y, lower=1)
@@ -73,16 +74,38 @@ def log_marginal_likelihood(covariance, theta, sample, gradient=True):
     copies = (w - 1.0) @ (_LOG_TWO_PI + np.log(noise)) + np.log(w).sum()
     value = -0.5 * np.vdot(y, alpha) - t * (0.5 * (n * _LOG_TWO_PI + copies) + log_det)
     if not gradient:
-        return float(value)
+        return value
     inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
     W = np.tril(inverse)
     W += np.tril(inverse, -1).T
     W = 0.5 * (alpha @ alpha.T - t * W)
     d = np.diag(W) / w - 0.5 * t * (w - 1.0) / noise
-    return float(value), covariance.contracted_gradient(theta, X, W, d)
+    return value, covariance.contracted_gradient(theta, X, W, d * spread)
 
 
-def best_theta(covariance, sample, optimizer, n_restarts, rng):
+def squared_errors(covariance, theta, sample):
+    """Expected squared errors of f at the rows themselves, summed over targets, shape (n,)."""
+    X, y, own, w, spread = sample
+    noise = covariance.noise(theta, X) * spread + own
+    factor, info = _factored(covariance, theta, X, noise / w)
+    if info:
+        return np.zeros(len(y))
+    alpha, _ = lapack.dpotrs(factor, y, lower=1)
+    inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
+    # y - mean = noise alpha, and the variance is noise - noise^2 times the inverse's diagonal.
+    ridge = noise / w
+    variance = np.maximum(ridge - ridge**2 * np.diag(inverse), 0.0)
+    return ((ridge[:, None] * alpha) ** 2).sum(axis=1) + y.shape[1] * variance
+
+
+def _factored(covariance, theta, X, diagonal):
+    """Cholesky factor of the covariance of the rows, and LAPACK's code: 0 if all is well."""
+    K = np.asfortranarray(covariance.cross(theta, X, X).T)
+    K[np.diag_indices_from(K)] += diagonal
+    return lapack.dpotrf(K, lower=1, overwrite_a=1)
+
+
+def best_theta(covariance, sample, optimizer, n_restarts, rng, first=None):
     """Hyperparameters of the largest marginal likelihood found, and its value.
 
     Parameters
@@ -97,6 +120,8 @@ def best_theta(covariance, sample, optimizer, n_restarts, rng):
         Further starts, normal around the first one in the logs, clipped to the bounds.
     rng : numpy.random.Generator
         Source of all randomness.
+    first : ndarray of shape (d,), optional
+        The first start; default: the kernel's.
 
     Returns
     -------
@@ -105,7 +130,8 @@ def best_theta(covariance, sample, optimizer, n_restarts, rng):
     value : float
         Log marginal likelihood of the sample.
     """
-    first, bounds = covariance.kernel.theta, covariance.kernel.bounds
+    first = covariance.kernel.theta if first is None else first
+    bounds = covariance.kernel.bounds
 
     def objective(theta, eval_gradient=True):
         theta = np.asarray(theta, dtype=np.float64)
@@ -124,5 +150,5 @@ def best_theta(covariance, sample, optimizer, n_restarts, rng):
             result = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds)
             theta, value = result.x, result.fun
         found.append((float(value), k, np.asarray(theta, dtype=np.float64)))
-    value, _, theta = min(found)[:3]
+    value, _, theta = min(found, key=lambda one: one[0])
     return theta, -value

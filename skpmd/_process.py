@@ -7,11 +7,13 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from skpmd._inducing import choose
 from skpmd._kernels import KernelCovariance
-from skpmd._marginal import Sample, best_theta, take
+from skpmd._marginal import Sample, best_theta, squared_errors, take
 from skpmd._streams import Rows
 from skpmd.models.sparse_gp import SparseGP
+from skpmd.models.student_gp import StudentSparseGP
 
 FEW, MANY = 1000, 2000  # inducing inputs of "auto": all distinct rows up to the first
+_ROUNDS = 3  # of weighing the rows of a sample by their errors, under Student noise
 _ROWS = 4096  # of a batch by default
 
 
@@ -80,7 +82,7 @@ def default_kernel(sample):
     A length scale starts at the column's standard deviation times the root of the number of
     columns, at which two rows are about one and a half length scales apart.
     """
-    X, y, _, weight = sample
+    X, y, _, weight, _ = sample
     sd = np.sqrt(np.average((X - np.average(X, axis=0, weights=weight)) ** 2, 0, weight))
     start = np.where(sd > 0.0, sd, 1.0) * np.sqrt(X.shape[1])
     variance = float(np.average(y**2, axis=0, weights=weight).mean())
@@ -98,13 +100,20 @@ def starting_kernel(estimator, sample):
     return estimator.kernel.clone_with_theta(estimator.kernel.theta)
 
 
-def learned_theta(estimator, covariance, rows, rng):
-    """Hyperparameters by the marginal likelihood of a subset, and that value (None if fixed)."""
-    kernel = covariance.kernel
-    if estimator.optimizer is None or not kernel.n_dims:
-        return kernel.theta, None
-    sample = take(sample_of(rows), estimator.n_subset, rng)
-    return best_theta(covariance, sample, estimator.optimizer, estimator.n_restarts_optimizer, rng)
+def learned_theta(estimator, covariance, sample, rng):
+    """Hyperparameters by the marginal likelihood of a sample; those of the kernel where fixed."""
+    optimizer = estimator.optimizer
+    if optimizer is None or not covariance.kernel.n_dims:
+        return covariance.kernel.theta
+    theta, _ = best_theta(covariance, sample, optimizer, estimator.n_restarts_optimizer, rng)
+    if estimator.likelihood == "student_t":
+        for _ in range(_ROUNDS):
+            error = squared_errors(covariance, theta, sample)
+            scale = covariance.noise(theta, sample.X) + sample.own
+            precision = (estimator.df + 1.0) / (estimator.df + error / scale)
+            sample = sample._replace(spread=1.0 / precision)
+            theta, _ = best_theta(covariance, sample, optimizer, 0, rng, theta)
+    return theta
 
 
 def n_inducing(estimator, rows):
@@ -130,6 +139,8 @@ def new_model(estimator, covariance, prior, rows, theta, rng):
             f"inducing_init has shape {inducing.shape}, X has {sample.X.shape[1]} features."
         )
     own = estimator.approximation, estimator.jitter, sample.y.shape[1]
+    if estimator.likelihood == "student_t":
+        return StudentSparseGP(covariance, prior, inducing, *own, df=estimator.df)
     return SparseGP(covariance, prior, inducing, *own)
 
 

@@ -1,131 +1,165 @@
 """Predictive distributions of real-valued targets: a mixture of normals for each row."""
 
+from copy import copy
+from functools import cache
+from math import prod
 from numbers import Integral
 
 import numpy as np
-from scipy.special import log_ndtr, logsumexp, ndtr, ndtri
+from scipy.special import erf, log_ndtr, logsumexp, ndtr, ndtri
 
 from skpmd.posterior import as_generator, check_level
 
 _LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
-_BISECTIONS = 60
+_MOST_STEPS = 200  # of a search for quantiles; about 7 are usual
+_EPS = np.finfo(float).eps
 
 
 class NormalMixture:
     """Distributions of n rows, each a mixture of k normals with weights of its own or shared.
 
-    Methods have the names of skpro's distributions, and work row by row. As an array it is its
-    means and standard deviations, shape (n, 2).
+    Methods have the names of skpro's distributions, return arrays, and treat each row by itself.
+    As an array it is its means and standard deviations, shape (n, 2). An index picks rows. Methods
+    of ``y`` take a number for all rows, an array of shape (n,), or one of shape (..., n), and their
+    result has that shape; a number gives shape (n,).
 
     Parameters
     ----------
-    means, stds : array-like of shape (k, n)
-        Of the components.
+    means, stds : array-like of shape (k, n), or (n,) for one component
+        Of the components. A component of standard deviation 0 is a constant.
     weights : array-like of shape (k,) or (k, n), default=None
         Probabilities of the components, which add up to 1; equal by default.
 
+    Attributes
+    ----------
+    means, stds, weights : ndarray of shape (k, n)
+        As given; weights are shared out to the rows and add up to 1 exactly.
+
     Examples
     --------
-    >>> import numpy as np
-    >>> from skpmd import NormalMixture
+    >>> from skpmd.predictive import NormalMixture
     >>> bimodal = NormalMixture(means=[[-2.0], [2.0]], stds=[[1.0], [1.0]])
     >>> bimodal.mean(), bimodal.var()
     (array([0.]), array([5.]))
     >>> bimodal.interval(level=0.9).round(2)
-    array([[-3.29,  3.29]])
+    array([[-3.28,  3.28]])
+    >>> bimodal.crps(2.0).round(3)
+    array([1.116])
     """
 
     def __init__(self, means, stds, weights=None):
-        self.means, self.stds = (
-            np.atleast_2d(means).astype(float),
-            np.atleast_2d(stds).astype(float),
-        )
-        if self.means.shape != self.stds.shape:
+        self.means, self.stds = _table("means", means), _table("stds", stds)
+        if self.means.ndim != 2 or self.means.shape != self.stds.shape or not len(self.means):
             raise ValueError(
-                f"means and stds must have one shape (k, n), got {self.means.shape} and "
-                f"{self.stds.shape}."
+                f"means and stds must have one shape (k, n) with k at least 1, got "
+                f"{self.means.shape} and {self.stds.shape}."
             )
-        if not (self.stds >= 0.0).all():
-            raise ValueError("stds must be at least 0 and not nan.")
-        k = len(self.means)
-        weights = np.full(k, 1.0 / k) if weights is None else np.asarray(weights, dtype=float)
-        weights = weights[:, None] if weights.ndim == 1 else weights
-        total = weights.sum(axis=0)
-        if len(weights) != k or (weights < 0.0).any() or not np.allclose(total, 1.0):
-            raise ValueError(f"weights must be {k} probabilities which add up to 1.")
-        self.weights = np.broadcast_to(weights / total, self.means.shape)
+        if (self.stds < 0.0).any():
+            raise ValueError(f"stds must be at least 0, got {self.stds.min()}.")
+        self.weights = np.broadcast_to(_shares(weights, self.means.shape), self.means.shape)
 
+    # ------------------------------------------------------------------ an array of rows
     @property
     def shape(self):
         """(n, 2): rows, and the columns of the distribution as an array."""
-        return self.means.shape[1], 2
+        return len(self), 2
 
     def __len__(self):
         return self.means.shape[1]
 
     def __getitem__(self, rows):
-        """The distributions of some rows."""
+        """The distributions of some rows: an integer, a slice, a mask or integers."""
         rows = np.atleast_1d(np.arange(len(self))[rows])
-        return NormalMixture(self.means[:, rows], self.stds[:, rows], self.weights[:, rows])
+        if rows.ndim > 1:
+            raise IndexError(f"rows must be picked by an index of one axis, got {rows.ndim} axes.")
+        part = copy(self)  # without normalising the weights again, which could cost a digit
+        part.means, part.stds = self.means[:, rows], self.stds[:, rows]
+        part.weights = self.weights[:, rows]
+        return part
 
     def __array__(self, dtype=None, copy=None):
-        return np.column_stack([self.mean(), self.std()]).astype(dtype or float)
+        if copy is False:
+            raise ValueError("a NormalMixture is no array: leave copy=False out.")
+        table = np.column_stack([self.mean(), self.std()])
+        return table if dtype is None else table.astype(dtype)
 
     def __repr__(self):
         return f"NormalMixture({len(self)} rows, {len(self.means)} components)"
 
+    # ------------------------------------------------------------------ moments
     def mean(self):
         """Means, shape (n,)."""
-        return np.einsum("kn,kn->n", self.weights, self.means)
+        return _weighted(self.weights, self.means)
 
     def var(self):
         """Variances, shape (n,): within components and between them."""
-        off = self.means - self.mean()
-        return np.einsum("kn,kn->n", self.weights, self.stds**2 + off**2)
+        return _weighted(self.weights, self.stds**2 + (self.means - self.mean()) ** 2)
 
     def std(self):
         """Standard deviations, shape (n,)."""
         return np.sqrt(self.var())
 
+    # ------------------------------------------------------------------ density and probabilities
     def log_pdf(self, y):
-        """Log density of row i at y_i, shape (n,); of every row at a scalar y."""
-        z = (self._values(y) - self.means) / self.stds
-        with np.errstate(divide="ignore"):
-            terms = np.log(self.weights) - 0.5 * z**2 - np.log(self.stds) - _LOG_ROOT_TWO_PI
-        return logsumexp(terms, axis=0)
+        """Log density of row i at y_i; infinite at a constant."""
+        return self._at(y, self._log_density)
 
     def pdf(self, y):
-        """Density, shape (n,)."""
+        """Density of row i at y_i."""
         return np.exp(self.log_pdf(y))
 
     def cdf(self, y):
-        """Probability of values up to y_i in row i, shape (n,)."""
-        z = (self._values(y) - self.means) / self.stds
-        return np.einsum("kn,kn->n", self.weights, ndtr(z))
+        """Probability of values up to y_i in row i."""
+        return self._at(y, lambda y: self._below(self._scaled(y)))
+
+    def sf(self, y):
+        """Probability of values above y_i in row i, with its digits in the upper tail."""
+        return self._at(y, lambda y: self._below(-self._scaled(y)))
+
+    surv = sf  # its name in skpro
 
     def log_cdf(self, y):
-        """Logarithm of `cdf`, with its digits in the lower tail, shape (n,)."""
-        z = (self._values(y) - self.means) / self.stds
-        with np.errstate(divide="ignore"):
-            return logsumexp(np.log(self.weights) + log_ndtr(z), axis=0)
+        """Logarithm of `cdf`, with its digits in both tails."""
+        return self._at(y, lambda y: self._log_below(self._scaled(y)))
 
+    def log_sf(self, y):
+        """Logarithm of `sf`, with its digits in both tails."""
+        return self._at(y, lambda y: self._log_below(-self._scaled(y)))
+
+    # ------------------------------------------------------------------ quantiles
     def ppf(self, q):
-        """Quantiles, shape (n,) for one probability, (n, len(q)) for several.
+        """Quantiles, the least values whose `cdf` is q.
 
-        By bisection between the quantiles of the components, to the last digit of their width.
+        Parameters
+        ----------
+        q : float or array-like of shape (j,)
+            Probabilities in [0, 1].
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, j)
+            To about 14 digits of the width of the distribution there. A probability above 0.5 is
+            used as 1 - q, so that the upper tail is as exact as q is.
         """
         q = np.asarray(q, dtype=float)
-        if np.isnan(q).any() or (q < 0.0).any() or (q > 1.0).any():
-            raise ValueError(f"q must lie in [0, 1], got {q}.")
-        columns = [self._one_quantile(one) for one in q.ravel()]
-        return columns[0] if q.ndim == 0 else np.stack(columns, axis=-1)
+        if q.ndim > 1 or not ((q >= 0.0) & (q <= 1.0)).all():
+            raise ValueError(f"q must be a number or numbers in [0, 1], got {q}.")
+        columns = [
+            self._quantile(one, upper=False)
+            if one <= 0.5
+            else self._quantile(1.0 - one, upper=True)
+            for one in q.ravel()
+        ]
+        return columns[0] if q.ndim == 0 else np.reshape(columns, (q.size, len(self))).T
 
     quantile = ppf
 
     def interval(self, level=0.9):
-        """Central intervals, shape (n, 2): lower and upper end."""
-        return self.ppf(check_level(level))
+        """Central intervals, shape (n, 2): lower and upper end, with equal tails outside."""
+        tail = check_level(level)[0]
+        return np.stack([self._quantile(tail, False), self._quantile(tail, True)], axis=1)
 
+    # ------------------------------------------------------------------ draws
     def sample(self, n_samples=1, random_state=None):
         """Draws, shape (n_samples, n).
 
@@ -136,56 +170,250 @@ class NormalMixture:
         random_state : int, RandomState, Generator or None
             Source of randomness.
         """
-        if not (isinstance(n_samples, Integral) and n_samples >= 1):
-            raise ValueError(f"n_samples must be an integer of at least 1, got {n_samples!r}.")
+        if not (isinstance(n_samples, Integral) and n_samples >= 0):
+            raise ValueError(f"n_samples must be an integer of at least 0, got {n_samples!r}.")
         rng = as_generator(random_state)
-        shape = n_samples, len(self)
-        ends = np.cumsum(self.weights, axis=0)[:-1]
-        component = (rng.random(shape)[:, None, :] > ends).sum(axis=1)
+        uniform = rng.random((n_samples, len(self)))
+        component = np.zeros(uniform.shape, dtype=int)
+        for end in np.cumsum(self.weights, axis=0)[:-1]:
+            component += uniform >= end
         rows = np.arange(len(self))
-        noise = rng.standard_normal(shape)
+        noise = rng.standard_normal(uniform.shape)
         return self.means[component, rows] + self.stds[component, rows] * noise
 
+    # ------------------------------------------------------------------ scores
     def energy(self, y=None):
-        """E|Y - y_i| in row i, shape (n,); without y, E|Y - Y'| of two independent draws."""
+        """E|Y - y_i| in row i; without y E|Y - Y'| of two independent draws, shape (n,)."""
         if y is not None:
-            return np.einsum(
-                "kn,kn->n", self.weights, _mean_abs(self._values(y) - self.means, self.stds)
+            return self._at(
+                y, lambda y: _weighted(self.weights, _mean_abs(self.means - y, self.stds))
             )
         total = np.zeros(len(self))
-        for w, mean, std in zip(self.weights, self.means, self.stds, strict=True):
-            spread = np.sqrt(self.stds**2 + std**2)
-            total += w * np.einsum("kn,kn->n", self.weights, _mean_abs(self.means - mean, spread))
+        for i, (weight, mean, std) in enumerate(
+            zip(self.weights, self.means, self.stds, strict=True)
+        ):
+            # Pairs of components, each once: the one before and the one after are the same.
+            mean_abs = _mean_abs(self.means[i:] - mean, np.hypot(self.stds[i:], std))
+            pairs = 2.0 * _weighted(self.weights[i:], mean_abs)
+            total += weight * (pairs - self.weights[i] * mean_abs[0])
         return total
 
     def crps(self, y):
-        """Continuous ranked probability score, shape (n,), in the units of y; less is better.
+        """Continuous ranked probability score of row i at y_i, in the units of y; less is better.
 
-        E|Y - y| - E|Y - Y'| / 2 (Gneiting and Raftery 2007, equation 21), in closed form.
+        E|Y - y| - E|Y - Y'| / 2 in closed form (Gneiting and Raftery 2007, equation 21; Grimit et
+        al. 2006, equation 5). Takes time proportional to k^2 n.
         """
         return self.energy(y) - 0.5 * self.energy()
 
-    def _values(self, y):
-        y = np.asarray(y, dtype=float)
-        if y.ndim and y.shape != (len(self),):
-            raise ValueError(f"y must be a number or of shape ({len(self)},), got {y.shape}.")
-        return y
+    # ------------------------------------------------------------------ skpro
+    def to_skpro(self, index=None, columns=None):
+        """The same distribution as an object of skpro, of shape (n, 1).
 
-    def _one_quantile(self, q):
-        ends = self.means + self.stds * ndtri(q)
-        low, high = ends.min(axis=0), ends.max(axis=0)
-        if q in (0.0, 1.0) or len(ends) == 1:
-            return low
-        for _ in range(_BISECTIONS):
-            middle = 0.5 * (low + high)
-            below = self.cdf(middle) < q
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        return 0.5 * (low + high)
+        Parameters
+        ----------
+        index, columns : pandas.Index, default=None
+            Names of the n rows and of the one column, as in the data frame of the targets; numbers
+            by default.
+
+        Returns
+        -------
+        skpro.distributions.Normal or skpro.distributions.NormalMixture
+            The former for one component. Of the latter it is a subclass, with the right energy.
+        """
+        if not (self.stds > 0.0).all():
+            raise ValueError(
+                f"to_skpro needs standard deviations above 0, and {(self.stds == 0.0).sum()} of "
+                f"stds are 0: give these rows a noise, or leave them out."
+            )
+        normal, mixture = _skpro_classes()
+        if len(self.means) == 1:
+            return normal(self.means.T, self.stds.T, index=index, columns=columns)
+        return mixture(
+            self.weights.T, self.means.T[..., None], self.stds.T[..., None], index, columns
+        )
+
+    # ------------------------------------------------------------------ parts of the above
+    def _at(self, y, function):
+        """Values of a function of (n,), row by row of y, which keeps memory at k n numbers."""
+        y, n = np.asarray(y, dtype=float), len(self)
+        if y.ndim and y.shape[-1] != n:
+            raise ValueError(
+                f"y must be a number or have as many values as there are rows, shape ({n},) or "
+                f"(..., {n}), got {y.shape}."
+            )
+        if np.isnan(y).any():
+            raise ValueError("y must not hold nan: leave rows without a value out.")
+        if y.ndim < 2:
+            return function(y)
+        rows = y.reshape(prod(y.shape[:-1]), n)
+        return np.reshape([function(row) for row in rows], y.shape)
+
+    def _scaled(self, y):
+        return _scaled(y, self.means, self.stds)
+
+    def _log_density(self, y):
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            terms = -0.5 * self._scaled(y) ** 2 - np.log(self.stds) - _LOG_ROOT_TWO_PI
+        constant = np.where(y == self.means, np.inf, -np.inf)
+        return self._log_average(np.where(self.stds > 0.0, terms, constant))
+
+    def _below(self, z):
+        """Probability below (n,) given in standard deviations of each component, (k, n)."""
+        return np.minimum(_weighted(self.weights, ndtr(z)), 1.0)
+
+    def _log_below(self, z):
+        out, above = self._log_average(log_ndtr(z)), self._below(-z)
+        return np.log1p(-above, out=out, where=above < 0.5)
+
+    def _log_average(self, terms):
+        """Log of the weighted average of exponentials, shape (n,)."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            terms = np.where(self.weights > 0.0, np.log(self.weights) + terms, -np.inf)
+        return logsumexp(terms, axis=0)
+
+    def _quantile(self, tail, upper):
+        """Value with a probability of at most 0.5 below it, or above it."""
+        if not upper:
+            return _lower_quantile(self.means, self.stds, self.weights, tail, np.greater_equal)
+        # Of -Y. Where a jump of the cdf ends at q itself, the least value is below the jump after.
+        return 0.0 - _lower_quantile(-self.means, self.stds, self.weights, tail, np.greater)
 
 
-def _mean_abs(mean, std):
+def _table(name, values):
+    """A copy of shape (k, n), finite."""
+    values = np.array(values, dtype=float, order="C", ndmin=2)
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name} must be finite, got nan or infinite values.")
+    return values
+
+
+def _shares(weights, shape):
+    """Weights of shape (k, 1) or (k, n), which add up to 1."""
+    k, n = shape
+    weights = np.full(k, 1.0 / k) if weights is None else np.asarray(weights, dtype=float, order="C")
+    weights = weights[:, None] if weights.ndim == 1 else weights
+    if weights.shape not in ((k, 1), (k, n)):
+        raise ValueError(f"weights must have shape ({k},) or ({k}, {n}), got {weights.shape}.")
+    total = weights.sum(axis=0)
+    if not ((weights >= 0.0).all() and np.allclose(total, 1.0)):
+        raise ValueError(
+            f"weights must be probabilities which add up to 1 over the {k} components: divide "
+            f"them by their sum."
+        )
+    return weights / total
+
+
+def _weighted(weights, table):
+    return np.einsum("kn,kn->n", weights, table)
+
+
+def _scaled(y, means, stds):
+    """(y - means) / stds, shape (k, n); of a constant infinite, with its own value below y."""
+    off = y - means
+    out = np.where(off >= 0.0, np.inf, -np.inf)
+    with np.errstate(over="ignore"):
+        return np.divide(off, stds, out=out, where=stds > 0.0)
+
+
+def _mean_abs(means, stds):
     """E|Z| of Z normal."""
-    z = np.divide(mean, std, out=np.full(np.broadcast(mean, std).shape, np.inf), where=std > 0.0)
-    density = np.exp(-0.5 * z**2 - _LOG_ROOT_TWO_PI)
-    inside = 2.0 * std * density + mean * (2.0 * ndtr(z) - 1.0)
-    return np.where(std > 0.0, inside, np.abs(mean))
+    means = np.abs(means)
+    with np.errstate(over="ignore"):
+        z = np.divide(means, stds, out=np.full(means.shape, np.inf), where=stds > 0.0)
+        density = np.exp(-0.5 * z**2 - _LOG_ROOT_TWO_PI)
+    return 2.0 * stds * density + means * erf(np.sqrt(0.5) * z)
+
+
+def _lower_quantile(means, stds, weights, p, reaches):
+    """Least value at which the cdf reaches p, at most 0.5, of each row.
+
+    It lies between the quantiles of the components. Newton's method on the logarithm of the cdf,
+    which is smooth in the tail; a step that leaves the bracket, or is not half as long as the one
+    before, gives way to a bisection, so that it always ends. A row that is done stays as it is: it
+    does not depend on the other rows.
+    """
+    ends = means + np.multiply(stds, ndtri(p), out=np.zeros(stds.shape), where=stds > 0.0)
+    low = np.where(weights > 0.0, ends, np.inf).min(axis=0)
+    high = np.where(weights > 0.0, ends, -np.inf).max(axis=0)
+    if p == 0.0 or (low == high).all():
+        return low
+    x, done = _at_jumps(means, stds, weights, p, reaches, low + 0.5 * (high - low))
+    done |= low == high
+    last = high - low
+    for _ in range(_MOST_STEPS):
+        cdf, density = _cdf_and_density(x, means, stds, weights)
+        low, high = np.where(cdf < p, x, low), np.where(cdf < p, high, x)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            gap = np.log(cdf) - np.log(p)
+            ahead = x - gap * cdf / density
+        good = (low < ahead) & (ahead < high) & (np.abs(ahead - x) < 0.5 * last)
+        ahead = np.where(good, ahead, low + 0.5 * (high - low))
+        # As close as rounding of the cdf, and of x, lets it come.
+        done |= np.abs(gap) <= 16.0 * _EPS * (1.0 - np.log(p))
+        ahead, last = np.where(done, x, ahead), np.abs(ahead - x)
+        done |= last <= 2.0 * _EPS * np.abs(x)
+        x = ahead
+        if done.all():
+            break
+    return x
+
+
+def _cdf_and_density(x, means, stds, weights):
+    z = _scaled(x, means, stds)
+    with np.errstate(over="ignore"):
+        density = weights * np.exp(-0.5 * z**2 - _LOG_ROOT_TWO_PI)
+        density = np.divide(density, stds, out=np.zeros(z.shape), where=stds > 0.0)
+    return _weighted(weights, ndtr(z)), density.sum(axis=0)
+
+
+def _at_jumps(means, stds, weights, p, reaches, start):
+    """Rows whose cdf jumps over p, at a constant: its value there, start elsewhere; and which."""
+    x, found = start.copy(), np.zeros(len(start), dtype=bool)
+    constant = stds == 0.0
+    for j in np.flatnonzero(constant.any(axis=1)):
+        at = _weighted(weights, ndtr(_scaled(means[j], means, stds)))
+        jump = _weighted(weights, constant & (means == means[j]))
+        here = constant[j] & (weights[j] > 0.0) & reaches(at, p) & ~reaches(at - jump, p)
+        x[here], found = means[j, here], found | here
+    return x, found
+
+
+@cache
+def _skpro_classes():
+    """skpro's `Normal`, and its `NormalMixture` with the right self-energy.
+
+    Of the mixture skpro 2.16 leaves the distance of the means out of E|Y - Y'|, and so out of its
+    CRPS. (Its more general `Mixture` estimates this from draws that are all of one component.)
+    Made here, when it is asked for, because skpro may not be installed.
+    """
+    try:
+        from skpro.distributions import Normal
+        from skpro.distributions import NormalMixture as Theirs
+    except ImportError as error:
+        raise ImportError(
+            "to_skpro needs skpro 2.12 or newer: pip install skpmd[skpro]."
+        ) from error
+
+    class ExactNormalMixture(Theirs):
+        def _energy_self(self):
+            mixture = NormalMixture(self._mu[..., 0].T, self._sigma[..., 0].T, self._pi.T)
+            return mixture.energy()[0] if self.ndim == 0 else mixture.energy()[:, None]
+
+        def _iloc(self, rowidx=None, colidx=None):
+            part = super()._iloc(rowidx, colidx)
+            return type(self)(**part.get_params(deep=False))
+
+        def _iat(self, rowidx=None, colidx=None):
+            part = super()._iat(rowidx, colidx)
+            return type(self)(**part.get_params(deep=False))
+
+        def __reduce__(self):
+            return _skpro_mixture, tuple(self.get_params(deep=False).items())
+
+    return Normal, ExactNormalMixture
+
+
+def _skpro_mixture(*parameters):
+    """A mixture out of a pickle."""
+    return _skpro_classes()[1](**dict(parameters))

@@ -11,13 +11,23 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from skpmd._base import LOOP_CONSTRAINTS, Options, run
 from skpmd._gp_predictions import GaussianProcessPredictions
 from skpmd._hyper import HyperPrior, draw_around
-from skpmd._inducing import INITS
+from skpmd._inducing import INITS, follow
 from skpmd._marginal import log_marginal_likelihood, take
 from skpmd._partial import Stream, learn, unharmed
-from skpmd._process import Data, Units, learned_theta, new_covariance, new_model, rows_of, sample_of
+from skpmd._process import (
+    FEW,
+    Data,
+    Units,
+    learned_theta,
+    new_covariance,
+    new_model,
+    rows_of,
+    sample_of,
+)
 from skpmd._results import forget, set_results, warn_of_doubts
 from skpmd._stacking import hold_out, stacked, updated
 from skpmd.engine.cloud import Cloud
+from skpmd.engine.mirror import step
 from skpmd.models.sparse_gp import APPROXIMATIONS, MOST_JITTER
 from skpmd.posterior import Posterior, as_generator
 
@@ -40,6 +50,10 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         "inducing_init": [StrOptions(set(INITS)), "array-like"],
         "approximation": [StrOptions(set(APPROXIMATIONS))],
         "jitter": [Interval(Real, 0, MOST_JITTER, closed="both")],
+        "likelihood": [StrOptions({"gaussian", "student_t"})],
+        "df": [Interval(Real, 2, None, closed="neither")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "n_targets": [Interval(Integral, 1, None, closed="left"), None],
         "n_particles": [Interval(Integral, 1, None, closed="left")],
         "weighting": [StrOptions(set(WEIGHTINGS))],
     }
@@ -58,10 +72,13 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         inducing_init="random",
         approximation="fitc",
         jitter=1e-8,
+        likelihood="gaussian",
+        df=4.0,
         n_particles=1,
         weighting="stacking",
         batch_size="auto",
-        max_iter=5,
+        max_iter=20,
+        tol=1e-3,
         step_size=1.0,
         step_offset="auto",
         step_decay=1.0,
@@ -70,6 +87,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         bandwidth="loo",
         total_samples=None,
         forgetting=0.0,
+        n_targets=None,
         random_state=None,
         verbose=0,
     ):
@@ -84,10 +102,13 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         self.inducing_init = inducing_init
         self.approximation = approximation
         self.jitter = jitter
+        self.likelihood = likelihood
+        self.df = df
         self.n_particles = n_particles
         self.weighting = weighting
         self.batch_size = batch_size
         self.max_iter = max_iter
+        self.tol = tol
         self.step_size = step_size
         self.step_offset = step_offset
         self.step_decay = step_decay
@@ -96,6 +117,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         self.bandwidth = bandwidth
         self.total_samples = total_samples
         self.forgetting = forgetting
+        self.n_targets = n_targets
         self.random_state = random_state
         self.verbose = verbose
 
@@ -113,6 +135,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         else:
             self._start(model, theta, units, rng)
             self._absorb(rows, options, first=True)
+            if self.likelihood == "student_t":
+                self._repeat(rows, options)
         return self
 
     @_fit_context(prefer_skip_nested_validation=False)
@@ -128,6 +152,9 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
                 self._start(model, theta, units, rng)
             else:
                 rows = rows_of(self, data, self._units)
+                self._follow(rows)
+                if self.likelihood == "student_t":
+                    self._weigh_rows_by(self._stream.cloud)
             self._absorb(rows, options, first)
         return self
 
@@ -160,6 +187,12 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
         if not reset and y.shape[1] != self._model.n_targets:
             raise ValueError(f"y has {y.shape[1]} targets, it had {self._model.n_targets} before.")
+        if self.n_targets is not None and y.shape[1] != self.n_targets:
+            raise ValueError(
+                f"The number of targets seen in `y` is {y.shape[1]}, n_targets={self.n_targets}."
+            )
+        if y.shape[1] > 1 and self.likelihood == "student_t":
+            raise ValueError("likelihood='student_t' is for one target, use MultiOutputRegressor.")
         positive = {"dtype": np.float64, "ensure_non_negative": True}
         weight = _check_sample_weight(sample_weight, X, **positive)
         own = np.zeros(len(y))
@@ -182,7 +215,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         sample = take(sample_of(rows), self.n_subset, rng)
         covariance = new_covariance(self, sample)
         prior = HyperPrior(covariance.kernel, self.hyperprior)
-        theta, value = learned_theta(self, covariance, rows, rng)
+        theta = learned_theta(self, covariance, sample, rng)
         self._sample = sample
         self.kernel_ = covariance.at(theta)
         particles = theta[None]
@@ -200,6 +233,18 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         self._log_weights = np.full(m, -np.log(m))
         self._scored = 0.0
 
+    def _follow(self, rows):
+        """Inducing inputs that go where the stream goes, unless they were given."""
+        if not isinstance(self.inducing_init, str):
+            return
+        cloud = self._stream.cloud
+        theta = cloud.theta[self.posterior_.weights.argmax()]
+        n = FEW if self.n_inducing == "auto" else self.n_inducing
+        inducing = follow(self._model, theta, rows.data.X, max(n, self._model.n_inducing))
+        if inducing is not None:
+            self._model, block = self._model.onto(inducing, cloud.theta, cloud.block)
+            self._stream = self._stream._replace(cloud=cloud._replace(block=block))
+
     def _absorb(self, rows, options, first):
         """Take rows in; with several particles their predictions of them are scored before."""
         if len(self._log_weights) > 1 and self.weighting == "stacking":
@@ -215,6 +260,26 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         stream = learn(self, self._model, rows, options)
         self._set(stream.cloud, self._log_weights if self.weighting != "mirror" else None)
         self.n_iter_ = len(stream.infos)
+
+    def _repeat(self, rows, options):
+        """Passes in which each row is weighed by its error under q(u) of the pass before."""
+        last, cloud = -np.inf, self._stream.cloud
+        for _ in range(self.max_iter - 1):
+            self._weigh_rows_by(cloud)
+            cloud, info = step(
+                cloud, self._model, rows.whole(), 1.0, 1.0, options.settings, self._stream.rng
+            )
+            self._stream = self._stream._replace(cloud=cloud, infos=[*self._stream.infos, info])
+            bound = self._model.log_partition(cloud.block).max()
+            if bound - last < self.tol * rows.total:
+                break
+            last = bound
+        self._set(cloud, self._log_weights)
+        self.n_iter_ = len(self._stream.infos)
+
+    def _weigh_rows_by(self, cloud):
+        pairs = zip(cloud.theta, cloud.block, strict=True)
+        self._model.current = [self._model.conditional(i, *one) for i, one in enumerate(pairs)]
 
     def _log_density(self, rows):
         """Log predictive densities of rows under each particle, shape (m, n)."""

@@ -114,14 +114,19 @@ class SparseGP(Model):
         left = np.maximum(self.covariance.diagonal(theta, X) - np.einsum("ij,ij->j", V, V), 0.0)
         if self.approximation == "fitc":
             noise = noise + left
-        p = w / noise
-        t = self.n_targets
-        linear += V @ (p[:, None] * y)
-        rest -= 0.5 * (t * (w @ np.log(2.0 * np.pi * noise)) + (p @ y**2).sum())
+            left = np.zeros(len(left))
+        p, log_factors = self._row_terms(i, V, left, noise, y)
+        linear += V @ ((w * p)[:, None] * y)
+        rest += w @ (log_factors - 0.5 * p * (y**2).sum(axis=1))
         if self.approximation == "vfe":
-            rest -= 0.5 * t * (p @ left)
+            rest -= 0.5 * self.n_targets * ((w * p) @ left)
+        p = w * p
         V *= np.sqrt(p)
         dsyrk(1.0, V, beta=1.0, c=precision, lower=1, overwrite_c=1)
+
+    def _row_terms(self, i, V, left, noise, y):
+        """Precision of each row, and the log of what neither y nor f touches, both (n,)."""
+        return 1.0 / noise, -0.5 * self.n_targets * np.log(2.0 * np.pi * noise)
 
     def log_partition(self, block):
         """Log of the integral over u."""
@@ -153,6 +158,52 @@ class SparseGP(Model):
             after[1][i] = ratio * (change.T @ before[1][i])
         after[2][:] = before[2]
         return out
+
+    def at(self, inducing):
+        """The same process at other inducing inputs."""
+        own = self.approximation, self.jitter, self.n_targets
+        return SparseGP(self.covariance, self.prior, inducing, *own)
+
+    def onto(self, inducing, theta, block):
+        """The process at other inducing inputs, and q(u) carried over to them.
+
+        Values at the old ones are v = G v' + e given those at the new, e normal with covariance
+        R = I - G G', and their likelihood, normal with precision S, is integrated over e. Where the
+        new inputs hold the old ones R is zero and nothing is lost.
+
+        Parameters
+        ----------
+        inducing : ndarray of shape (M', p)
+            The others, for all particles.
+        theta : ndarray of shape (m, d)
+            Particles.
+        block : ndarray of shape (m, k)
+            Theirs.
+
+        Returns
+        -------
+        model : SparseGP
+            With these inducing inputs.
+        block : ndarray of shape (m, k')
+            q(u) there.
+        """
+        model = self.at(inducing)
+        out = model.prior_block(theta)
+        before, after = self._parts(block), model._parts(out)
+        for i, one in enumerate(theta):
+            S = np.tril(before[0][i]) + np.tril(before[0][i], -1).T
+            s = before[1][i]
+            G = model.whitened(i, one, self.inducing[i % len(self.inducing)])  # L'^-1 K'
+            G = dtrsm(1.0, self.prior_factor(i, one), G.T, lower=1)
+            R = np.eye(len(G)) - G @ G.T
+            mixed = np.eye(len(G)) + S @ R
+            solved = np.linalg.solve(mixed, np.hstack([S, s]))
+            after[0][i] = G.T @ solved[:, : len(G)] @ G
+            after[1][i] = G.T @ solved[:, len(G) :]
+            log_det = np.linalg.slogdet(mixed)[1]
+            gain = 0.5 * np.vdot(s, R @ solved[:, len(G) :])
+            after[2][i] = before[2][i] + gain - 0.5 * self.n_targets * log_det
+        return model, out
 
     def _typical_noise(self, theta):
         return float(np.mean(self.covariance.noise(theta, self.inducing[0])))

@@ -106,7 +106,7 @@ def train(
         torch.manual_seed(seed)
         clock, epoch = _Clock(), 0.0
 
-        def record():
+        def record(cpu, epoch):
             with clock.stopped():
                 records.append((cpu, epoch, evaluate(svgp.predict)))
 
@@ -122,9 +122,9 @@ def train(
                     break
                 if waiting and cpu >= waiting[0]:
                     waiting = [checkpoint for checkpoint in waiting if checkpoint > cpu]
-                    record()
+                    record(cpu, epoch)
             if not records or records[-1][1] < epoch:
-                record()
+                record(cpu, epoch)
         except _breakdowns() as error:
             records.append((clock.read(), epoch, Failed(f"{type(error).__name__}: {error}")))
     return records

@@ -1,0 +1,270 @@
+"""Scores of predictive distributions: how probable, how near, how well calibrated.
+
+They take targets and a `NormalMixture`, the distribution that ``predict_proba`` of a regressor
+returns, and average over rows. (Of a classifier ``predict_proba`` is an array of probabilities:
+`sklearn.metrics.log_loss` and `sklearn.metrics.brier_score_loss` score it.)
+
+The negative log predictive density, the CRPS and the pinball loss are proper: no other distribution
+does better on average than the one that the targets come from. Coverage and width are to be read
+together, and neither is a thing to tune by.
+
+``log_predictive_density_scorer``, ``neg_crps_scorer`` and ``neg_pinball_loss_scorer`` (of the
+median) are scorers, for the ``scoring`` of `sklearn.model_selection.GridSearchCV` and the like;
+`make_distribution_scorer` makes others.
+"""
+
+from numbers import Real
+
+import numpy as np
+from sklearn.metrics import mean_pinball_loss
+from sklearn.metrics._scorer import _BaseScorer
+from sklearn.utils import check_array
+from sklearn.utils.validation import _check_sample_weight
+
+from skpmd.predictive import NormalMixture
+
+__all__ = [
+    "crps",
+    "interval_coverage",
+    "interval_width",
+    "log_predictive_density_scorer",
+    "make_distribution_scorer",
+    "neg_crps_scorer",
+    "neg_pinball_loss_scorer",
+    "negative_log_predictive_density",
+    "pinball_loss",
+]
+
+
+def negative_log_predictive_density(y_true, dist, sample_weight=None):
+    """Mean of minus the log density at the targets, in nats; less is better.
+
+    It changes with the units of y: by log(c) where y is multiplied by c.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        Targets.
+    dist : NormalMixture of n rows
+        Predictive distributions.
+    sample_weight : array-like of shape (n,), default=None
+        Weights of the rows.
+
+    Returns
+    -------
+    float
+        Weighted mean.
+
+    Examples
+    --------
+    >>> from skpmd.metrics import negative_log_predictive_density
+    >>> from skpmd.predictive import NormalMixture
+    >>> dist = NormalMixture(means=[0.0, 1.0], stds=[1.0, 2.0])
+    >>> round(negative_log_predictive_density([0.5, 0.0], dist), 3)
+    1.391
+    """
+    return _average(-dist.log_pdf(_targets(y_true, dist)), sample_weight)
+
+
+def crps(y_true, dist, sample_weight=None):
+    """Mean continuous ranked probability score, in the units of y; less is better.
+
+    For a distribution that is certain it is the mean absolute error (Gneiting and Raftery 2007).
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        Targets.
+    dist : NormalMixture of n rows
+        Predictive distributions.
+    sample_weight : array-like of shape (n,), default=None
+        Weights of the rows.
+
+    Returns
+    -------
+    float
+        Weighted mean.
+
+    Examples
+    --------
+    >>> from skpmd.metrics import crps
+    >>> from skpmd.predictive import NormalMixture
+    >>> round(crps([0.5, 0.0], NormalMixture(means=[0.0, 1.0], stds=[1.0, 2.0])), 3)
+    0.497
+    """
+    return _average(dist.crps(_targets(y_true, dist)), sample_weight)
+
+
+def pinball_loss(y_true, dist, alpha=0.5, sample_weight=None):
+    """Mean pinball loss of the alpha-quantile, in the units of y; less is better.
+
+    `sklearn.metrics.mean_pinball_loss` of the quantiles. At 0.5 it is half the mean absolute error
+    of the medians.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        Targets.
+    dist : NormalMixture of n rows
+        Predictive distributions.
+    alpha : float, default=0.5
+        Probability of the quantile, strictly between 0 and 1.
+    sample_weight : array-like of shape (n,), default=None
+        Weights of the rows.
+
+    Returns
+    -------
+    float
+        Weighted mean.
+    """
+    y_true = _targets(y_true, dist)
+    if not (isinstance(alpha, Real) and 0.0 < alpha < 1.0):
+        raise ValueError(f"alpha must lie strictly between 0 and 1, got {alpha!r}.")
+    weight = _weights(y_true, sample_weight)
+    return float(mean_pinball_loss(y_true, dist.ppf(alpha), sample_weight=weight, alpha=alpha))
+
+
+def interval_coverage(y_true, dist, level=0.9, sample_weight=None):
+    """Share of targets inside of their central interval, ends included; `level` is the best value.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        Targets.
+    dist : NormalMixture of n rows
+        Predictive distributions.
+    level : float, default=0.9
+        Probability of the intervals.
+    sample_weight : array-like of shape (n,), default=None
+        Weights of the rows.
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
+
+    Examples
+    --------
+    >>> from skpmd.metrics import interval_coverage, interval_width
+    >>> from skpmd.predictive import NormalMixture
+    >>> dist = NormalMixture(means=[0.0, 1.0], stds=[1.0, 2.0])
+    >>> interval_coverage([0.5, 9.0], dist, level=0.9)
+    0.5
+    >>> round(interval_width([0.5, 9.0], dist, level=0.9), 2)
+    4.93
+    """
+    y_true = _targets(y_true, dist)
+    lower, upper = dist.interval(level).T
+    return _average((lower <= y_true) & (y_true <= upper), sample_weight)
+
+
+def interval_width(y_true, dist, level=0.9, sample_weight=None):
+    """Mean width of the central intervals, in the units of y; of two that cover, less is better.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        Targets; a width does not depend on them.
+    dist : NormalMixture of n rows
+        Predictive distributions.
+    level : float, default=0.9
+        Probability of the intervals.
+    sample_weight : array-like of shape (n,), default=None
+        Weights of the rows.
+
+    Returns
+    -------
+    float
+        Weighted mean.
+    """
+    _targets(y_true, dist)
+    lower, upper = dist.interval(level).T
+    return _average(upper - lower, sample_weight)
+
+
+def make_distribution_scorer(score_func, *, greater_is_better, **kwargs):
+    """Make a scorer out of a score of predictive distributions.
+
+    What `sklearn.metrics.make_scorer` does, which in scikit-learn 1.6 refuses ``predict_proba`` of
+    regressors.
+
+    Parameters
+    ----------
+    score_func : callable
+        Has the signature ``score_func(y_true, dist, **kwargs)``, and ``sample_weight`` if it takes
+        weights.
+    greater_is_better : bool
+        Whether scores are to be high. The scorer returns those of a loss with the opposite sign.
+    **kwargs : object
+        Further parameters of score_func.
+
+    Returns
+    -------
+    callable
+        ``scorer(estimator, X, y, sample_weight=None)``, for any estimator whose ``predict_proba``
+        returns what score_func takes. Greater is better.
+
+    Examples
+    --------
+    >>> from skpmd.metrics import make_distribution_scorer, pinball_loss
+    >>> make_distribution_scorer(pinball_loss, greater_is_better=False, alpha=0.95)
+    make_distribution_scorer(pinball_loss, greater_is_better=False, alpha=0.95)
+    """
+    return _DistributionScorer(score_func, 1 if greater_is_better else -1, kwargs, "predict_proba")
+
+
+class _DistributionScorer(_BaseScorer):
+    """Routing of weights and the rest as in scikit-learn, but with distributions."""
+
+    def _score(self, method_caller, estimator, X, y_true, **kwargs):
+        # Not by method_caller, which in scikit-learn 1.6 takes classifiers only.
+        self._warn_overlap("A parameter of this scorer was passed to it once more.", kwargs)
+        dist = estimator.predict_proba(X)
+        return self._sign * self._score_func(y_true, dist, **{**self._kwargs, **kwargs})
+
+    def __repr__(self):
+        kwargs = "".join(f", {name}={value!r}" for name, value in self._kwargs.items())
+        name = getattr(self._score_func, "__name__", repr(self._score_func))
+        return f"make_distribution_scorer({name}, greater_is_better={self._sign > 0}{kwargs})"
+
+
+log_predictive_density_scorer = make_distribution_scorer(
+    negative_log_predictive_density, greater_is_better=False
+)
+neg_crps_scorer = make_distribution_scorer(crps, greater_is_better=False)
+neg_pinball_loss_scorer = make_distribution_scorer(pinball_loss, greater_is_better=False)
+
+
+def _targets(y_true, dist):
+    """Targets of shape (n,), finite, as many as there are distributions."""
+    if not isinstance(dist, NormalMixture):
+        raise TypeError(
+            f"dist must be a NormalMixture, as predict_proba of a regressor returns it, got "
+            f"{type(dist).__name__}: score arrays of class probabilities by sklearn.metrics."
+        )
+    y = check_array(y_true, ensure_2d=False, dtype=np.float64, input_name="y_true")
+    y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+    if y.shape != (len(dist),):
+        raise ValueError(
+            f"y_true must have one target for each of the {len(dist)} rows of dist, got shape "
+            f"{y.shape}."
+        )
+    return y
+
+
+def _weights(y, sample_weight):
+    """Weights of shape (n,) or None."""
+    if sample_weight is None:
+        return None
+    weight = _check_sample_weight(sample_weight, y, dtype=np.float64, ensure_non_negative=True)
+    if not weight.any():
+        raise ValueError("sample_weight must have a weight above 0, got zeros only.")
+    return weight
+
+
+def _average(values, sample_weight):
+    weight = _weights(values, sample_weight)
+    if weight is None:
+        return float(np.mean(values))
+    kept = weight > 0.0  # a row without weight has no part in it, even where it is infinite
+    return float(np.average(values[kept], weights=weight[kept]))
