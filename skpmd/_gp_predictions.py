@@ -13,7 +13,7 @@ _CHUNK = 1 << 22  # covariances held at once
 
 
 class GaussianProcessPredictions:
-    """Predictions of an estimator that holds a ``_model``, its particles and their weights.
+    """Predictions of an estimator that holds a ``_process`` and ``posterior_``.
 
     Before ``fit`` they are those of the prior, as in `GaussianProcessRegressor`.
     """
@@ -133,7 +133,7 @@ class GaussianProcessPredictions:
 
     @property
     def _is_fitted(self):
-        return hasattr(self, "_model")
+        return getattr(self, "_process", None) is not None
 
     def __sklearn_is_fitted__(self):
         return self._is_fitted
@@ -151,13 +151,13 @@ class GaussianProcessPredictions:
 
     @property
     def _n_targets(self):
-        return self._model.n_targets if self._is_fitted else self.n_targets or 1
+        return self._process.model.n_targets if self._is_fitted else self.n_targets or 1
 
     def _components(self, X, alpha=False):
         """Means, variances of f and of noise of the particles, each (m, n, t); their weights."""
         weights = self._weights()
         out = np.empty((3, len(weights), len(X), self._n_targets))
-        step = max(1, _CHUNK // (self._model.n_inducing if self._is_fitted else 1))
+        step = max(1, _CHUNK // (self._process.model.n_inducing if self._is_fitted else 1))
         for a in range(0, len(X), step):
             rows = slice(a, a + step)
             for i in range(len(weights)):
@@ -167,8 +167,9 @@ class GaussianProcessPredictions:
     def _moments(self, i, X, alpha=False, joint=False):
         """Mean (n, t), variances (n, t) or covariances (n, n, t), noise (n, t) of one particle."""
         if self._is_fitted:
-            theta, covariance, units = self._theta[i], self._model.covariance, self._units
-            mean, spread = self._model.predict(theta, self._conditional(i), X, joint)
+            model, units = self._process.model, self._process.units
+            theta, covariance = self._process.cloud.theta[i], model.covariance
+            mean, spread = model.predict(theta, self._conditional(i), X, joint)
         else:
             covariance, units = (
                 KernelCovariance(self._prior_kernel(X)),

@@ -140,6 +140,16 @@ def _value(theta, fixed, place):
     return values if len(values) > 1 else values[0]
 
 
+def parameter_names(kernel):
+    """A name for each entry of ``kernel.theta``."""
+    names = []
+    for one in kernel.hyperparameters:
+        if not one.fixed:
+            n = one.n_elements
+            names += [one.name] if n == 1 else [f"{one.name}[{j}]" for j in range(n)]
+    return names
+
+
 def _paths(kernel):
     """(names of attributes down to the leaf, slice of theta) of each free hyperparameter."""
     out, start = [], 0

@@ -63,7 +63,8 @@ def negative_log_predictive_density(y_true, dist, sample_weight=None):
     >>> round(negative_log_predictive_density([0.5, 0.0], dist), 3)
     1.391
     """
-    return _average(-dist.log_pdf(_targets(y_true, dist)), sample_weight)
+    y_true = _targets(y_true, dist)
+    return _average(-dist.log_pdf(y_true), sample_weight)
 
 
 def crps(y_true, dist, sample_weight=None):
@@ -92,7 +93,8 @@ def crps(y_true, dist, sample_weight=None):
     >>> round(crps([0.5, 0.0], NormalMixture(means=[0.0, 1.0], stds=[1.0, 2.0])), 3)
     0.497
     """
-    return _average(dist.crps(_targets(y_true, dist)), sample_weight)
+    y_true = _targets(y_true, dist)
+    return _average(dist.crps(y_true), sample_weight)
 
 
 def pinball_loss(y_true, dist, alpha=0.5, sample_weight=None):

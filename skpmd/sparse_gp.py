@@ -9,25 +9,14 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from skpmd._base import LOOP_CONSTRAINTS, Options, run
+from skpmd._gp_fit import absorb, begin, following, repeat, weighing
 from skpmd._gp_predictions import GaussianProcessPredictions
-from skpmd._hyper import HyperPrior, draw_around
-from skpmd._inducing import INITS, follow
-from skpmd._marginal import log_marginal_likelihood, take
-from skpmd._partial import Stream, learn, unharmed
-from skpmd._process import (
-    FEW,
-    Data,
-    Units,
-    learned_theta,
-    new_covariance,
-    new_model,
-    rows_of,
-    sample_of,
-)
+from skpmd._inducing import INITS
+from skpmd._kernels import parameter_names
+from skpmd._marginal import log_marginal_likelihood
+from skpmd._partial import Stream, unharmed
+from skpmd._process import Data, rows_of
 from skpmd._results import forget, set_results, warn_of_doubts
-from skpmd._stacking import hold_out, stacked, updated
-from skpmd.engine.cloud import Cloud
-from skpmd.engine.mirror import step
 from skpmd.models.sparse_gp import APPROXIMATIONS, MOST_JITTER
 from skpmd.posterior import Posterior, as_generator
 
@@ -35,7 +24,133 @@ WEIGHTINGS = ("stacking", "uniform", "mirror")
 
 
 class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstimator):
-    """Gaussian process regression with inducing inputs, in one exact pass over the data."""
+    """Gaussian process regression with inducing inputs, in one exact pass over the data.
+
+    Hyperparameters of the kernel are particles; the values u of the process at the inducing inputs
+    are Gaussian given those, and each row adds to their natural parameters (Dai et al. 2016,
+    appendix F.1). So one pass over rows in any order and any batches gives the exact posterior of
+    u: there is no learning rate, and `partial_fit` of parts equals `fit` of the whole. Where all
+    distinct rows are inducing inputs (up to 1000 of them by default), predictions are those of
+    `sklearn.gaussian_process.GaussianProcessRegressor`.
+
+    Parameters
+    ----------
+    kernel : Kernel or None, default=None
+        Covariance, any of `sklearn.gaussian_process.kernels`. A `WhiteKernel` is the noise. None is
+        ``ConstantKernel() * RBF(one length scale for each column) + WhiteKernel()``, started from
+        the scales of the data.
+    alpha : float or array-like of shape (n_samples,), default=1e-10
+        Variance of further noise of each row, in the units in which y is fitted (as in
+        `GaussianProcessRegressor`: those of the scaled y with ``normalize_y=True``).
+    optimizer : "fmin_l_bfgs_b", callable or None, default="fmin_l_bfgs_b"
+        Of the marginal likelihood of a subset; as in `GaussianProcessRegressor`. None keeps the
+        kernel as it is.
+    n_restarts_optimizer : int, default=1
+        Further starts.
+    n_subset : int, default=1000
+        Rows that the kernel is learnt from, at most; its cost is their number cubed.
+    hyperprior : list of scipy.stats frozen distributions or None, default=None
+        Prior of the free hyperparameters, one for each in the order of ``kernel.theta``, on their
+        own scale. None is uniform on the log scale between the kernel's bounds.
+    normalize_y : bool, default=True
+        Whether y is fitted as (y - mean) / standard deviation.
+    n_inducing : int or "auto", default="auto"
+        Most inducing inputs, M. ``"auto"`` is a quarter of the rows, at least 1000 and at most
+        2000; where no more rows are distinct, they are those. A pass costs n M^2.
+    inducing_init : {"random", "kmeans", "greedy"} or array-like of shape (M, p), default="random"
+        Inducing inputs: rows at random, centres of clusters, rows of the largest variance given
+        those before (Burt et al. 2020), or as given. In a stream they follow the rows, unless they
+        are given.
+    approximation : {"fitc", "vfe", "dtc"}, default="fitc"
+        What becomes of the variance that u leaves open: noise of the row ("fitc"), a penalty of the
+        evidence ("vfe", a lower bound of that of the exact process), nothing ("dtc", as in the
+        paper). Predictive variances contain it in any case.
+    jitter : float in [0, 0.01], default=1e-8
+        Added to the diagonal of the inducing inputs' covariance, as a share of its mean; ten times
+        more as long as that is not positive definite.
+    likelihood : {"gaussian", "student_t"}, default="gaussian"
+        Noise. Student noise is for outliers: its scale is the root of the `WhiteKernel`'s, and
+        passes are repeated until the evidence bound settles.
+    df : float above 2, default=4.0
+        Degrees of freedom of Student noise.
+    n_particles : int, default=1
+        Sets of hyperparameters. One is the best found.
+    weighting : {"stacking", "uniform", "mirror"}, default="stacking"
+        Weights of several particles. ``"mirror"``: the posterior of the hyperparameters by mirror
+        steps from ``hyperprior``, with redraws and a certificate; for few rows, at n M^2 for each
+        particle and step. On more than some hundred rows such weights fall on one particle:
+        ``"stacking"`` and ``"uniform"`` draw particles from the posterior given the subset, and
+        weigh them by the predictions of their average, or alike. Those are no posterior weights.
+    batch_size : int or "auto", default="auto"
+        Rows held as a matrix of covariances at once, 4096 by default. It changes no result, except
+        with ``weighting="mirror"``.
+    max_iter : int, default=20
+        Most passes, with Student noise; with ``weighting="mirror"`` the passes of mirror steps.
+    tol : float, default=1e-3
+        Gain of the evidence bound per row below which passes end, in nats.
+    step_size, step_offset, step_decay : float, default=1.0, "auto", 1.0
+        Steps of ``weighting="mirror"``: gamma_t = step_size / (step_offset + t^step_decay).
+    rejuvenation, ess_threshold, bandwidth : default="ess", 0.5, "loo"
+        Redraws of ``weighting="mirror"``; see `ParticleMirrorDescent`.
+    total_samples : float or None, default=None
+        For `partial_fit`: rows of a data set that may be passed over many times; None is a stream,
+        in which each row counts once.
+    forgetting : float in [0, 1), default=0.0
+        For `partial_fit`: share of the past that a stream forgets with each row.
+    n_targets : int or None, default=None
+        Columns of y, for predictions before `fit`.
+    random_state : int, RandomState instance or None, default=None
+        Seed; the same integer gives the same answer.
+    verbose : int, default=0
+        1 shows progress of ``weighting="mirror"``.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+        Fitted kernel: of the subset's largest marginal likelihood.
+    posterior_ : Posterior
+        Particles: hyperparameters on their own scale, with the weights of ``weighting``.
+    inducing_ : ndarray of shape (M, p)
+        Inducing inputs.
+    log_marginal_likelihood_value_ : float
+        Log marginal likelihood of all rows so far under the approximation, of the best particle, in
+        nats, for y as it is fitted (scaled with ``normalize_y=True``). ``"vfe"`` bounds that of the exact process from below; with
+        Student noise it is a lower bound too.
+    log_evidence_ : float
+        With ``weighting="mirror"``: the same, averaged over the prior of the hyperparameters.
+    n_iter_ : int
+        Steps or passes.
+    n_features_in_ : int
+        Number of columns of X.
+
+    See Also
+    --------
+    sklearn.gaussian_process.GaussianProcessRegressor : The exact process, for few rows.
+
+    References
+    ----------
+    Dai, B., He, N., Dai, H. and Song, L. (2016). Provable Bayesian inference via particle mirror
+    descent. AISTATS. arXiv:1506.03101.
+
+    Quinonero-Candela, J. and Rasmussen, C. E. (2005). A unifying view of sparse approximate
+    Gaussian process regression. Journal of Machine Learning Research 6.
+
+    Burt, D. R., Rasmussen, C. E. and van der Wilk, M. (2020). Convergence of sparse variational
+    inference in Gaussian processes regression. Journal of Machine Learning Research 21.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skpmd import SparseGPRegressorPMD
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-3, 3, size=(500, 1))
+    >>> y = np.sin(2 * X[:, 0]) + 0.1 * rng.standard_normal(500)
+    >>> gp = SparseGPRegressorPMD(n_inducing=50, random_state=0).fit(X, y)
+    >>> bool(gp.score(X, y) > 0.97)
+    True
+    >>> gp.predict_interval([[0.0], [10.0]], level=0.9).shape
+    (2, 2)
+    """
 
     _parameter_constraints: dict = {
         **LOOP_CONSTRAINTS,
@@ -123,39 +238,86 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y, sample_weight=None, noise_variance=None):
-        """Learn the kernel, and take all rows in."""
+        """Learn the kernel from a subset, and take all rows in.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Targets; several have one kernel, and are independent given it.
+        sample_weight : array-like of shape (n_samples,), optional
+            Row weights; w is the same as w copies of the row.
+        noise_variance : array-like of shape (n_samples,), optional
+            Variance of each row's own noise beside the kernel's, in squared units of y.
+
+        Returns
+        -------
+        SparseGPRegressorPMD
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If all weights are zero, or a parameter does not go with the data.
+        numpy.linalg.LinAlgError
+            If the inducing inputs' covariance is not positive definite with any jitter.
+        """
         options = self._options()
         forget(self)
-        vars(self).pop("_model", None)
+        self._process = None
         rng = as_generator(self.random_state)
-        data = self._read(X, y, sample_weight, noise_variance)
-        model, theta, rows, units = self._begin(data, rng)
+        process, rows = begin(self, self._read(X, y, sample_weight, noise_variance), rng)
         if self.weighting == "mirror":
-            self._fit_mirror(model, rows, units, options, rng)
+            outcome = run(process.model, rows, process.cloud, options, rng)
+            stream = Stream(outcome.cloud, None, outcome.infos, rows.total, rng)
+            self._set(process.after(stream), outcome)
         else:
-            self._start(model, theta, units, rng)
-            self._absorb(rows, options, first=True)
+            process = absorb(process, rows, options, self._is_stacked)
             if self.likelihood == "student_t":
-                self._repeat(rows, options)
+                process = repeat(process, rows, options, self.max_iter - 1, self.tol)
+            self._set(process)
         return self
 
     @_fit_context(prefer_skip_nested_validation=False)
     def partial_fit(self, X, y, sample_weight=None, noise_variance=None):
-        """Take more rows in, which are then no longer needed."""
+        """Take more rows in, which are then no longer needed.
+
+        The kernel is learnt from the first call. Rows add up: any cutting into calls gives the same
+        posterior, given kernel and inducing inputs. Those follow a stream into new places, unless
+        they were given. If the call fails in any way, the estimator stays as it was.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            Row weights; w is the same as w copies of the row.
+        noise_variance : array-like of shape (n_samples,), optional
+            Variance of each row's own noise beside the kernel's, in squared units of y.
+
+        Returns
+        -------
+        SparseGPRegressorPMD
+            The estimator.
+        """
         with unharmed(self):
             options = self._options()
             first = not self._is_fitted
             data = self._read(X, y, sample_weight, noise_variance, reset=first)
             if first:
-                rng = as_generator(self.random_state)
-                model, theta, rows, units = self._begin(data, rng)
-                self._start(model, theta, units, rng)
+                process, rows = begin(self, data, as_generator(self.random_state))
             else:
-                rows = rows_of(self, data, self._units)
-                self._follow(rows)
+                process, rows = self._process, rows_of(self, data, self._process.units)
+                if isinstance(self.inducing_init, str):
+                    best = self.posterior_.weights.argmax()
+                    process = following(process, rows.data.X, self.n_inducing, best)
                 if self.likelihood == "student_t":
-                    self._weigh_rows_by(self._stream.cloud)
-            self._absorb(rows, options, first)
+                    process = weighing(process)
+            process = absorb(process, rows, options, self._is_stacked)
+            self._set(process, process.stream.outcome() if self.weighting == "mirror" else None)
         return self
 
     def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
@@ -170,8 +332,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         theta = np.asarray(theta, dtype=np.float64)
         if not clone_kernel:
             self.kernel_.theta = theta
-        covariance = self._model.covariance
-        return log_marginal_likelihood(covariance, theta, self._sample, eval_gradient)
+        covariance = self._process.model.covariance
+        return log_marginal_likelihood(covariance, theta, self._process.sample, eval_gradient)
 
     # ------------------------------------------------------------------ steps of a fit
     def _options(self):
@@ -185,14 +347,23 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
             self, X, y, dtype=np.float64, order="C", y_numeric=True, multi_output=True, reset=reset
         )
         y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
-        if not reset and y.shape[1] != self._model.n_targets:
-            raise ValueError(f"y has {y.shape[1]} targets, it had {self._model.n_targets} before.")
+        if not reset and y.shape[1] != self._n_targets:
+            raise ValueError(f"y has {y.shape[1]} targets, it had {self._n_targets} before.")
         if self.n_targets is not None and y.shape[1] != self.n_targets:
             raise ValueError(
                 f"The number of targets seen in `y` is {y.shape[1]}, n_targets={self.n_targets}."
             )
-        if y.shape[1] > 1 and self.likelihood == "student_t":
-            raise ValueError("likelihood='student_t' is for one target, use MultiOutputRegressor.")
+        if self.likelihood == "student_t":
+            if y.shape[1] > 1:
+                raise ValueError(
+                    "likelihood='student_t' is for one target; fit several by "
+                    "sklearn.multioutput.MultiOutputRegressor."
+                )
+            if self.weighting == "mirror":
+                raise ValueError(
+                    "weighting='mirror' is for likelihood='gaussian', whose evidence is exact: set "
+                    "weighting='stacking'."
+                )
         positive = {"dtype": np.float64, "ensure_non_negative": True}
         weight = _check_sample_weight(sample_weight, X, **positive)
         own = np.zeros(len(y))
@@ -205,135 +376,41 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
             own = _check_sample_weight(noise_variance, X, **positive)
         return Data(X, y, own, weight)
 
-    def _begin(self, data, rng):
-        """Model, hyperparameters of the particles, rows and units, from the first data."""
-        weight = data.weight
-        if not weight.any():
-            raise ValueError("sample_weight is zero for every row: there are no data to fit.")
-        units = Units.of(data.y[weight > 0], weight[weight > 0], self.normalize_y)
-        rows = rows_of(self, data, units)
-        sample = take(sample_of(rows), self.n_subset, rng)
-        covariance = new_covariance(self, sample)
-        prior = HyperPrior(covariance.kernel, self.hyperprior)
-        theta = learned_theta(self, covariance, sample, rng)
-        self._sample = sample
-        self.kernel_ = covariance.at(theta)
-        particles = theta[None]
-        if self.n_particles > 1 and self.weighting != "mirror":
-            particles = draw_around(covariance, prior, theta, sample, self.n_particles, rng)
-        model = new_model(self, covariance, prior, rows, theta, rng)
-        return model, particles, rows, units
+    @property
+    def _is_stacked(self):
+        return self.weighting == "stacking" and self.n_particles > 1
 
-    def _start(self, model, theta, units, rng):
-        m = len(theta)
-        zero = np.zeros(m)
-        cloud = Cloud(theta, zero, zero, zero, model.prior_block(theta))
-        self._model, self._units = model, units
-        self._stream = Stream(cloud, None, [], 0.0, rng)
-        self._log_weights = np.full(m, -np.log(m))
-        self._scored = 0.0
-
-    def _follow(self, rows):
-        """Inducing inputs that go where the stream goes, unless they were given."""
-        if not isinstance(self.inducing_init, str):
-            return
-        cloud = self._stream.cloud
-        theta = cloud.theta[self.posterior_.weights.argmax()]
-        n = FEW if self.n_inducing == "auto" else self.n_inducing
-        inducing = follow(self._model, theta, rows.data.X, max(n, self._model.n_inducing))
-        if inducing is not None:
-            self._model, block = self._model.onto(inducing, cloud.theta, cloud.block)
-            self._stream = self._stream._replace(cloud=cloud._replace(block=block))
-
-    def _absorb(self, rows, options, first):
-        """Take rows in; with several particles their predictions of them are scored before."""
-        if len(self._log_weights) > 1 and self.weighting == "stacking":
-            if first:
-                rows, last = hold_out(rows, self._stream.rng)
-                learn(self, self._model, rows, options)
-                self._log_weights = stacked(self._log_density(last), last.data.weight)
-                self._scored, rows = last.total, last
-            else:
-                scores = self._log_density(rows)
-                self._log_weights = updated(self._log_weights, scores, rows, self._scored)
-                self._scored += rows.total
-        stream = learn(self, self._model, rows, options)
-        self._set(stream.cloud, self._log_weights if self.weighting != "mirror" else None)
-        self.n_iter_ = len(stream.infos)
-
-    def _repeat(self, rows, options):
-        """Passes in which each row is weighed by its error under q(u) of the pass before."""
-        last, cloud = -np.inf, self._stream.cloud
-        for _ in range(self.max_iter - 1):
-            self._weigh_rows_by(cloud)
-            cloud, info = step(
-                cloud, self._model, rows.whole(), 1.0, 1.0, options.settings, self._stream.rng
+    def _set(self, process, outcome=None):
+        """Results of a process, whose weights are those of an outcome or of predictions."""
+        self._process, self._conditionals = process, {}
+        kernel = process.model.covariance.kernel
+        particles, names = np.exp(process.cloud.theta), parameter_names(kernel)
+        self.kernel_ = kernel.clone_with_theta(process.theta)
+        self.inducing_ = process.model.inducing[0]
+        self.n_iter_ = len(process.stream.infos)
+        if outcome is None:
+            label = "the weights are for predictions, not of the posterior"
+            self.posterior_ = Posterior(
+                particles, process.log_weights, names=names, unavailable=label
             )
-            self._stream = self._stream._replace(cloud=cloud, infos=[*self._stream.infos, info])
-            bound = self._model.log_partition(cloud.block).max()
-            if bound - last < self.tol * rows.total:
-                break
-            last = bound
-        self._set(cloud, self._log_weights)
-        self.n_iter_ = len(self._stream.infos)
+        else:
+            set_results(
+                self, outcome, names=names, particles=particles, stream=not outcome.polished
+            )
+            warn_of_doubts(self, "raise n_particles or max_iter, or narrow hyperprior")
 
-    def _weigh_rows_by(self, cloud):
-        pairs = zip(cloud.theta, cloud.block, strict=True)
-        self._model.current = [self._model.conditional(i, *one) for i, one in enumerate(pairs)]
-
-    def _log_density(self, rows):
-        """Log predictive densities of rows under each particle, shape (m, n)."""
-        cloud = self._stream.cloud
-        self._theta, self._block, self._factored = cloud.theta, cloud.block, {}
-        X, y, _ = rows.data
-        out = np.empty((len(cloud.theta), len(X)))
-        for i, theta in enumerate(cloud.theta):
-            mean, variance = self._model.predict(theta, self._conditional(i), X)
-            variance = variance + self._model.covariance.noise(theta, X) + y[:, -1]
-            squared = ((y[:, :-1] - mean) ** 2).sum(axis=1) / variance
-            out[i] = -0.5 * (mean.shape[1] * np.log(2.0 * np.pi * variance) + squared)
-        return out
-
-    def _fit_mirror(self, model, rows, units, options, rng):
-        self._model, self._units = model, units
-        theta = model.sample_prior(rng, self.n_particles)
-        log_prior = model.log_prior(theta)
-        start = Cloud(theta, np.zeros(len(theta)), log_prior, log_prior, model.prior_block(theta))
-        outcome = run(model, rows, start, options, rng)
-        names = self._names()
-        set_results(self, outcome, names=names, particles=np.exp(outcome.cloud.theta))
-        self._stream = Stream(outcome.cloud, None, outcome.infos, rows.total, rng)
-        self._log_weights = None
-        self._keep(outcome.cloud)
-        self.n_iter_ = self.max_iter
-        warn_of_doubts(self, "raise n_particles or max_iter, or narrow hyperprior")
-
-    def _set(self, cloud, log_weights):
-        self.posterior_ = Posterior(
-            np.exp(cloud.theta),
-            cloud.log_ratio if log_weights is None else log_weights,
-            names=self._names(),
-            unavailable="the weights are those of the best predictions, not of the posterior",
-        )
-        self._keep(cloud)
-        self.log_marginal_likelihood_value_ = float(self._model.log_partition(cloud.block).max())
-
-    def _keep(self, cloud):
-        self._theta, self._block, self._factored = cloud.theta, cloud.block, {}
+    @property
+    def log_marginal_likelihood_value_(self):
+        """Of the best particle, under the approximation; made when it is asked for."""
+        if not self._is_fitted:
+            raise AttributeError("log_marginal_likelihood_value_ is there after fit.")
+        model, cloud = self._process.model, self._process.cloud
+        return float(model.log_partition(cloud.block).max())
 
     def _conditional(self, i):
-        if i not in self._factored:
-            self._factored[i] = self._model.conditional(i, self._theta[i], self._block[i])
-        return self._factored[i]
-
-    def _names(self):
-        kernel = self._model.covariance.kernel
-        names = []
-        for one in kernel.hyperparameters:
-            if not one.fixed:
-                n = one.n_elements
-                names += [one.name] if n == 1 else [f"{one.name}[{j}]" for j in range(n)]
-        return names
+        if i not in self._conditionals:
+            self._conditionals[i] = self._process.conditional(i)
+        return self._conditionals[i]
 
     def _prior_kernel(self, X):
         if self.kernel is not None:

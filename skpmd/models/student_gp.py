@@ -40,6 +40,12 @@ class StudentSparseGP(SparseGP):
         own = self.approximation, self.jitter, self.n_targets
         return StudentSparseGP(self.covariance, self.prior, inducing, *own, df=self.df)
 
+    def weighing(self, conditionals):
+        """The same process, rows weighed by q(u) of each particle."""
+        model = self.at(self.inducing)
+        model.current, model._factors = conditionals, self._factors
+        return model
+
     def _row_terms(self, i, V, left, noise, y):
         """As of a normal row, by the expectations of its lambda; a bound from below."""
         a = b = 0.5 * self.df
