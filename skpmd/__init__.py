@@ -5,13 +5,17 @@ from skpmd.custom import ParticleMirrorDescent
 from skpmd.gaussian_posterior import GaussianPosterior
 from skpmd.logistic import BayesianLogisticRegressionPMD
 from skpmd.posterior import Posterior
+from skpmd.predictive import NormalMixture
+from skpmd.sparse_gp import SparseGPRegressorPMD
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "BayesianLogisticRegressionPMD",
     "GaussianPosterior",
+    "NormalMixture",
     "ParticleMirrorDescent",
     "Posterior",
+    "SparseGPRegressorPMD",
     "show_versions",
 ]

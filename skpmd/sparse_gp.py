@@ -114,8 +114,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         Inducing inputs.
     log_marginal_likelihood_value_ : float
         Log marginal likelihood of all rows so far under the approximation, of the best particle, in
-        nats, for y as it is fitted (scaled with ``normalize_y=True``). ``"vfe"`` bounds that of the exact process from below; with
-        Student noise it is a lower bound too.
+        nats, for y as it is fitted (scaled with ``normalize_y=True``). ``"vfe"`` bounds that of the
+        exact process from below; with Student noise it is a lower bound too.
     log_evidence_ : float
         With ``weighting="mirror"``: the same, averaged over the prior of the hyperparameters.
     n_iter_ : int
