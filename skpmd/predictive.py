@@ -291,7 +291,8 @@ def _table(name, values):
 def _shares(weights, shape):
     """Weights of shape (k, 1) or (k, n), which add up to 1."""
     k, n = shape
-    weights = np.full(k, 1.0 / k) if weights is None else np.asarray(weights, dtype=float, order="C")
+    weights = np.full(k, 1.0 / k) if weights is None else weights
+    weights = np.asarray(weights, dtype=float, order="C")
     weights = weights[:, None] if weights.ndim == 1 else weights
     if weights.shape not in ((k, 1), (k, n)):
         raise ValueError(f"weights must have shape ({k},) or ({k}, {n}), got {weights.shape}.")
@@ -330,8 +331,8 @@ def _lower_quantile(means, stds, weights, p, reaches):
 
     It lies between the quantiles of the components. Newton's method on the logarithm of the cdf,
     which is smooth in the tail; a step that leaves the bracket, or is not half as long as the one
-    before, gives way to a bisection, so that it always ends. A row that is done stays as it is: it
-    does not depend on the other rows.
+    before, gives way to a bisection. A row that is done stays as it is: it does not depend on the
+    other rows.
     """
     ends = means + np.multiply(stds, ndtri(p), out=np.zeros(stds.shape), where=stds > 0.0)
     low = np.where(weights > 0.0, ends, np.inf).min(axis=0)
@@ -346,16 +347,17 @@ def _lower_quantile(means, stds, weights, p, reaches):
         low, high = np.where(cdf < p, x, low), np.where(cdf < p, high, x)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             gap = np.log(cdf) - np.log(p)
-            ahead = x - gap * cdf / density
-        good = (low < ahead) & (ahead < high) & (np.abs(ahead - x) < 0.5 * last)
-        ahead = np.where(good, ahead, low + 0.5 * (high - low))
-        # As close as rounding of the cdf, and of x, lets it come.
-        done |= np.abs(gap) <= 16.0 * _EPS * (1.0 - np.log(p))
-        ahead, last = np.where(done, x, ahead), np.abs(ahead - x)
-        done |= last <= 2.0 * _EPS * np.abs(x)
-        x = ahead
+            newton = -gap * cdf / density
+        # As close as rounding of the cdf, or of x, lets it come.
+        least = 4.0 * _EPS * np.abs(x)
+        done |= (np.abs(gap) <= 16.0 * _EPS * (1.0 - np.log(p))) | (high - low <= 2.0 * least)
         if done.all():
             break
+        # A step of no length would leave the other end of the bracket far off.
+        ahead = x + np.copysign(np.maximum(np.abs(newton), least), newton)
+        good = (np.abs(newton) < np.maximum(0.5 * last, least)) & (low < ahead) & (ahead < high)
+        ahead = np.where(done, x, np.where(good, ahead, low + 0.5 * (high - low)))
+        x, last = ahead, np.abs(ahead - x)
     return x
 
 

@@ -170,16 +170,28 @@ def test_quantiles_are_those_of_a_search_by_scipy():
             assert one.ppf(q)[0] == pytest.approx(root, rel=1e-10, abs=1e-11)
 
 
-def test_few_steps_find_a_quantile(monkeypatch):
-    # Components within a few standard deviations, as particles of one posterior give them.
-    rng, calls = np.random.default_rng(0), []
-    dist = NormalMixture(rng.normal(size=(20, 500)), np.exp(0.3 * rng.normal(size=(20, 500))))
-    once = predictive._cdf_and_density
-    monkeypatch.setattr(
-        predictive, "_cdf_and_density", lambda *parts: calls.append(0) or once(*parts)
-    )
-    dist.ppf([0.05, 1e-9])
-    assert len(calls) <= 20
+@pytest.mark.parametrize(
+    "dist, q, most",
+    [
+        # Components within a few standard deviations, as particles of one posterior give them.
+        (NormalMixture(*np.random.default_rng(0).uniform(0.5, 2.0, (2, 20, 500))), 0.05, 10),
+        (NormalMixture(*np.random.default_rng(0).uniform(0.5, 2.0, (2, 20, 500))), 1e-9, 10),
+        # In the tail of a narrow component beside a wide one: Newton's steps alone creep.
+        (
+            NormalMixture(
+                [[140.8], [585.7], [231.7]], [[0.0112], [87.0], [1.5e-6]], [0.0324, 0.0001, 0.9675]
+            ),
+            1.0726436791154952e-05,
+            25,
+        ),
+    ],
+    ids=["body", "tail", "wide and narrow"],
+)
+def test_few_steps_find_a_quantile(dist, q, most, monkeypatch):
+    once, calls = predictive._cdf_and_density, []
+    monkeypatch.setattr(predictive, "_cdf_and_density", lambda *a: calls.append(0) or once(*a))
+    np.testing.assert_allclose(dist.cdf(dist.ppf(q)), q, rtol=1e-9)
+    assert len(calls) <= most, len(calls)
 
 
 def test_the_upper_tail_is_the_lower_one_mirrored():
@@ -242,6 +254,8 @@ def test_components_without_weight_have_no_part():
     y = np.array([-500.0, 0.0, 7.0])  # on the extra component
     np.testing.assert_allclose(everything(wider, y), everything(dist, y), rtol=1e-12)
     np.testing.assert_array_equal(wider.ppf([0.0, 1.0]), dist.ppf([0.0, 1.0]))
+    certain = NormalMixture([[1.0], [0.0]], [[0.0], [1.0]], [1.0, 0.0])
+    np.testing.assert_array_equal(certain.ppf([0.0, 0.5, 1.0]), [[1.0, 1.0, 1.0]])
     draws = wider.sample(100, random_state=0)
     np.testing.assert_array_equal(draws, dist.sample(100, random_state=0))
 

@@ -22,6 +22,7 @@ from skpmd.models.base import Model
 
 APPROXIMATIONS = ("dtc", "fitc", "vfe")
 MOST_JITTER = 1e-2
+_AT_ONCE = 1 << 20  # numbers in the matrices that are factored together
 
 
 class Conditional(NamedTuple):
@@ -131,14 +132,31 @@ class SparseGP(Model):
     def log_partition(self, block):
         """Log of the integral over u."""
         out = np.empty(len(block))
-        precisions, linears, rests = self._parts(block)
-        for i, (precision, linear) in enumerate(zip(precisions, linears, strict=True)):
-            out[i] = rests[i]
-            if precision.any():
-                factor, mean = _solved(precision, linear)
-                log_det = np.log(np.diag(factor)).sum()
-                out[i] += 0.5 * np.vdot(linear, mean) - self.n_targets * log_det
+        step = max(1, _AT_ONCE // self.n_inducing**2)
+        for a in range(0, len(block), step):
+            some = slice(a, a + step)
+            out[some] = self._log_partitions(block[some])
         return out
+
+    def _log_partitions(self, block):
+        """By one Cholesky factor of the precision with the linear part s below it.
+
+        The rows below are then (L^-1 s)', for any corner that leaves the matrix positive definite.
+        """
+        precision, linear, rest = self._parts(block)
+        M, t = linear.shape[1:]
+        whole = np.zeros((len(block), M + t, M + t))
+        whole[:, :M, :M] = precision  # of which the lower triangle is read
+        whole[:, M:, :M] = linear.transpose(0, 2, 1)
+        squared = np.einsum("imt,imt->i", linear, linear)
+        corner = np.concatenate(
+            [np.ones((len(block), M)), np.tile(1.0 + squared[:, None], (1, t))], axis=1
+        )
+        whole[:, np.arange(M + t), np.arange(M + t)] += corner
+        factor = np.linalg.cholesky(whole)
+        solved = factor[:, M:, :M]
+        log_det = np.log(factor[:, np.arange(M), np.arange(M)]).sum(axis=1)
+        return rest + 0.5 * np.einsum("itm,itm->i", solved, solved) - t * log_det
 
     def move_block(self, theta, block, moved):
         """Carry q(u) over to other hyperparameters: the same likelihood of the same values at Z.

@@ -1,0 +1,133 @@
+"""Hyperparameters as particles: their posterior on a grid, and weights for predictions."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.optimize import minimize
+from scipy.special import logsumexp
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+from skpmd import SparseGPRegressorPMD
+from skpmd._stacking import stacked
+
+KERNEL = ConstantKernel(1.0, "fixed") * RBF(1.0, (0.05, 20.0)) + WhiteKernel(0.1, (1e-3, 3.0))
+
+
+def problem(n=25, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0.0, 5.0, (n, 1))
+    return X, np.sin(X[:, 0]) + 0.3 * rng.standard_normal(n)
+
+
+def on_a_grid(X, y, log_prior, n=80):
+    """Moments of the logs of the hyperparameters, and the log evidence."""
+    axes = [np.linspace(low, high, n) for low, high in KERNEL.bounds]
+    theta = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+    exact = GaussianProcessRegressor(KERNEL, optimizer=None).fit(X, y)
+    value = np.array([exact.log_marginal_likelihood(one, clone_kernel=False) for one in theta])
+    value += log_prior(theta)
+    cell = np.prod([axis[1] - axis[0] for axis in axes])
+    evidence = logsumexp(value) + np.log(cell)
+    weight = np.exp(value - logsumexp(value))
+    mean = weight @ theta
+    return mean, np.sqrt(weight @ (theta - mean) ** 2), evidence
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_mirror_weights_are_the_posterior_of_the_hyperparameters(given):
+    X, y = problem()
+    if given:
+        hyperprior = [stats.gamma(4.0, scale=0.5), stats.halfnorm(0.0, 0.5)]
+
+        def log_prior(theta):
+            own = sum(
+                one.logpdf(np.exp(column)) + column
+                for one, column in zip(hyperprior, theta.T, strict=True)
+            )
+            return own
+    else:
+        hyperprior = None
+        volume = np.prod(KERNEL.bounds[:, 1] - KERNEL.bounds[:, 0])
+
+        def log_prior(theta):
+            return np.full(len(theta), -np.log(volume))
+
+    mean, std, evidence = on_a_grid(X, y, log_prior)
+    gp = SparseGPRegressorPMD(
+        KERNEL, weighting="mirror", n_particles=1000, hyperprior=hyperprior, max_iter=5,
+        optimizer=None, normalize_y=False, random_state=0,
+    ).fit(X, y)  # fmt: skip
+    posterior = gp.posterior_
+    assert posterior.ess > 500
+    found = posterior.expectation(np.log)
+    spread = np.sqrt(posterior.expectation(lambda theta: (np.log(theta) - found) ** 2))
+    # 4.5 standard errors of a mean of 500 draws, and of an sd.
+    assert (np.abs(found - mean) < 0.2 * std).all()
+    assert (np.abs(spread / std - 1.0) < 0.15).all()
+    assert abs(gp.log_evidence_ - evidence) < 0.15
+    assert abs(posterior.log_evidence - gp.log_evidence_) == 0.0
+
+
+def test_stacking_weights_are_the_best_of_the_log_score():
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(4, 300)) + np.array([[0.0], [0.2], [-3.0], [0.1]])
+    weight = rng.integers(1, 4, 300).astype(float)
+
+    def loss(free):
+        log_weights = free - logsumexp(free)
+        return -weight @ logsumexp(log_weights[:, None] + table, axis=0)
+
+    best = minimize(loss, np.zeros(4))
+    found = stacked(table, weight)
+    assert abs(logsumexp(found)) < 1e-12
+    assert loss(found) < best.fun + 1e-3 * weight.sum()
+
+
+def test_particles_that_predict_better_weigh_more():
+    X, y = problem(400)
+    gp = SparseGPRegressorPMD(n_particles=4, n_subset=40, n_inducing=50, random_state=0).fit(X, y)
+    assert gp.posterior_.particles.shape == (4, 3)
+    mixture = gp.predict_proba(X[:5])
+    assert mixture.means.shape == (4, 5)
+    mean, std = gp.predict(X[:5], return_std=True)
+    np.testing.assert_allclose(mean, mixture.mean())
+    np.testing.assert_allclose(std, mixture.std(), rtol=1e-8)
+    covariance = gp.predict(X[:5], return_cov=True)[1]
+    np.testing.assert_allclose(np.diag(covariance), std**2, rtol=1e-8)
+    with pytest.raises(AttributeError, match="for predictions"):
+        _ = gp.posterior_.log_evidence
+
+
+@pytest.mark.parametrize("weighting", ["stacking", "uniform", "mirror"])
+def test_streams_of_particles(weighting):
+    X, y = problem(120)
+    gp = SparseGPRegressorPMD(
+        KERNEL, n_particles=200 if weighting == "mirror" else 3, weighting=weighting,
+        normalize_y=False, inducing_init=np.linspace(0.0, 5.0, 12)[:, None], n_subset=60,
+        rejuvenation="never" if weighting == "mirror" else "ess", ess_threshold=0.0, random_state=0,
+    )  # fmt: skip
+    with pytest.warns(UserWarning) if weighting == "mirror" else _nothing():
+        for rows in np.array_split(np.arange(120), 3):
+            gp.partial_fit(X[rows], y[rows])
+    assert gp.n_iter_ == (4 if weighting == "stacking" else 3)
+    assert gp.score(X, y) > 0.6
+    if weighting == "uniform":
+        np.testing.assert_allclose(gp.posterior_.weights, 1.0 / 3.0)
+
+
+class _nothing:
+    def __enter__(self):
+        return None
+
+    def __exit__(self, *error):
+        return False
+
+
+def test_the_same_seed_gives_the_same_answer():
+    X, y = problem(100)
+    for params in ({"n_particles": 3}, {"inducing_init": "kmeans", "n_inducing": 10}):
+        one, other = (
+            SparseGPRegressorPMD(random_state=3, n_subset=50, **params).fit(X, y) for _ in range(2)
+        )
+        np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))

@@ -1,0 +1,155 @@
+"""Sparse Gaussian processes in streams: inducing inputs that move, outliers, failed calls."""
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+from skpmd import SparseGPRegressorPMD
+from skpmd._kernels import KernelCovariance
+from skpmd.models.base import Batch
+from skpmd.models.sparse_gp import SparseGP
+
+KERNEL = ConstantKernel(1.0) * RBF(0.7) + WhiteKernel(0.01)
+FIXED = {"optimizer": None, "normalize_y": False}
+
+
+def wave(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    X = np.sort(rng.uniform(0.0, 10.0, (n, 1)), axis=0)
+    return X, np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(n)
+
+
+def learnt(Z, approximation="fitc", kernel=KERNEL):
+    X, y = wave()
+    model = SparseGP(KernelCovariance(kernel), None, Z, approximation, 1e-10)
+    batch = Batch(X, np.column_stack([y, np.zeros(len(y))]), np.ones(len(y)))
+    theta = kernel.theta[None]
+    return model, theta, model.statistics(theta, batch)
+
+
+@pytest.mark.parametrize("approximation", ["dtc", "fitc", "vfe"])
+def test_more_inducing_inputs_change_nothing_that_is_known(approximation):
+    Z = np.linspace(0.0, 10.0, 12)[:, None]
+    model, theta, block = learnt(Z, approximation)
+    more, moved = model.onto(np.vstack([Z, Z + 0.37]), theta, block)
+    X = np.linspace(-1.0, 11.0, 50)[:, None]
+    before = model.predict(theta[0], model.conditional(0, theta[0], block[0]), X)
+    after = more.predict(theta[0], more.conditional(0, theta[0], moved[0]), X)
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_allclose(other, one, atol=1e-6)  # jitter of 1e-10, conditioned by 1e4
+    np.testing.assert_allclose(more.log_partition(moved), model.log_partition(block), atol=1e-5)
+
+
+def test_other_inducing_inputs_are_the_marginal_of_the_joint_posterior():
+    Z, other = np.linspace(0.0, 10.0, 9)[:, None], np.linspace(0.4, 9.0, 7)[:, None]
+    model, theta, block = learnt(Z, kernel=ConstantKernel(1.0) * RBF(1.5) + WhiteKernel(0.3))
+    moved, out = model.onto(other, theta, block)
+    both = np.vstack([Z, other])
+    K = model.covariance.cross(theta[0], both, both) + 1e-10 * np.eye(16)
+    (S,), (s,), (rest,) = model._parts(block)
+    S = np.tril(S) + np.tril(S, -1).T
+    L = np.linalg.cholesky(K[:9, :9])
+    on_u = np.linalg.solve(L.T, np.linalg.solve(L.T, S.T).T)  # L^-T S L^-1
+    precision = np.linalg.inv(K)
+    precision[:9, :9] += on_u
+    linear = np.zeros(16)
+    linear[:9] = np.linalg.solve(L.T, s[:, 0])
+    mean, cov = np.linalg.solve(precision, linear), np.linalg.inv(precision)
+    conditional = moved.conditional(0, theta[0], out[0])
+    found, spread = moved.predict(theta[0], conditional, other, joint=True)
+    np.testing.assert_allclose(found[:, 0], mean[9:], atol=1e-6)
+    np.testing.assert_allclose(spread, cov[9:, 9:], atol=1e-6)
+    sign, log_det = np.linalg.slogdet(K @ precision)
+    exact = rest + 0.5 * linear @ mean - 0.5 * log_det
+    assert sign > 0 and abs(moved.log_partition(out)[0] - exact) < 1e-5
+
+
+@pytest.mark.parametrize("approximation", ["dtc", "fitc", "vfe"])
+def test_inducing_inputs_follow_a_stream(approximation):
+    X, y = wave()
+    exact = GaussianProcessRegressor(KERNEL, optimizer=None).fit(X, y)
+    stream = SparseGPRegressorPMD(KERNEL, n_inducing=100, approximation=approximation, **FIXED)
+    for rows in np.array_split(np.arange(300), 10):  # from left to right
+        stream.partial_fit(X[rows], y[rows])
+    assert 30 <= len(stream.inducing_) <= 100
+    Xs = np.linspace(0.0, 10.0, 200)[:, None]
+    mean, std = exact.predict(Xs, return_std=True)
+    found, spread = stream.predict(Xs, return_std=True)
+    # What is left open of a row is a tenth of the noise: a few hundredths of an sd.
+    assert np.abs((found - mean) / std).max() < 0.15
+    assert np.abs(spread / std - 1.0).max() < 0.05
+
+
+def test_given_inducing_inputs_stay():
+    X, y = wave()
+    stream = SparseGPRegressorPMD(KERNEL, inducing_init=X[:20], **FIXED)
+    for rows in np.array_split(np.arange(300), 3):
+        stream.partial_fit(X[rows], y[rows])
+    np.testing.assert_array_equal(stream.inducing_, X[:20])
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "student_t"])
+def test_a_failed_call_changes_nothing(likelihood, monkeypatch):
+    X, y = wave()
+    stream = SparseGPRegressorPMD(KERNEL, n_inducing=40, likelihood=likelihood, **FIXED)
+    stream.partial_fit(X[:100], y[:100])
+    before = np.asarray(stream.predict_proba(X))
+    for bad in ((X[100:], np.full(200, np.nan)), (np.hstack([X, X]), y)):
+        with pytest.raises(ValueError):
+            stream.partial_fit(*bad)
+    with monkeypatch.context() as patch:
+
+        def broken(self, theta, batch):
+            raise MemoryError
+
+        patch.setattr(SparseGP, "statistics", broken)
+        with pytest.raises(MemoryError):
+            stream.partial_fit(X[100:], y[100:])
+    np.testing.assert_array_equal(np.asarray(stream.predict_proba(X)), before)
+    stream.partial_fit(X[100:], y[100:])
+    assert stream.n_iter_ == 2
+
+
+def test_student_noise_with_many_degrees_is_normal_noise():
+    X, y = wave(60)
+    normal = SparseGPRegressorPMD(KERNEL, **FIXED).fit(X, y)
+    student = SparseGPRegressorPMD(KERNEL, likelihood="student_t", df=1e6, **FIXED).fit(X, y)
+    assert student.n_iter_ <= 3
+    theirs, ours = normal.predict_proba(X), student.predict_proba(X)
+    np.testing.assert_allclose(ours.mean(), theirs.mean(), atol=1e-4)
+    np.testing.assert_allclose(ours.std(), theirs.std(), rtol=1e-4)
+    np.testing.assert_allclose(
+        student.log_marginal_likelihood_value_, normal.log_marginal_likelihood_value_, atol=0.01
+    )
+
+
+def test_outliers_do_not_move_a_process_with_student_noise():
+    X, y = wave()
+    dirty, truth = y.copy(), np.sin(2.0 * X[:, 0])
+    rng = np.random.default_rng(1)
+    dirty[rng.permutation(300)[:30]] += 5.0
+    errors = {}
+    for likelihood in ("gaussian", "student_t"):
+        gp = SparseGPRegressorPMD(likelihood=likelihood, n_restarts_optimizer=0, random_state=0)
+        f = gp.fit(X, dirty).predict_proba(X, target="f")
+        errors[likelihood] = np.sqrt(np.mean((f.mean() - truth) ** 2))
+    assert errors["student_t"] < 0.06 < 0.3 < errors["gaussian"]
+
+
+def test_the_bound_of_student_noise_rises_and_stays_below_the_evidence():
+    """One row: the evidence is an integral on a line."""
+    kernel = ConstantKernel(4.0, "fixed") * RBF(1.0, "fixed") + WhiteKernel(0.25, "fixed")
+    bounds = []
+    for passes in range(1, 8):
+        gp = SparseGPRegressorPMD(
+            kernel, likelihood="student_t", df=3.0, max_iter=passes, tol=0.0, alpha=0.0, **FIXED
+        )
+        bounds.append(gp.fit([[0.0]], [3.0]).log_marginal_likelihood_value_)
+    from scipy import stats
+
+    f = np.linspace(-20.0, 20.0, 40001)
+    density = stats.norm.pdf(f, scale=2.0) * stats.t.pdf((3.0 - f) / 0.5, 3.0) / 0.5
+    exact = np.log(density.sum() * (f[1] - f[0]))
+    assert (np.diff(bounds) > -1e-9).all()
+    assert exact - 0.2 < bounds[-1] < exact
