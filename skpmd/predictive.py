@@ -33,7 +33,7 @@ class NormalMixture:
     Attributes
     ----------
     means, stds, weights : ndarray of shape (k, n)
-        As given; weights are shared out to the rows and add up to 1 exactly.
+        As given; weights of each row, divided by their sum.
 
     Examples
     --------
@@ -201,8 +201,8 @@ class NormalMixture:
     def crps(self, y):
         """Continuous ranked probability score of row i at y_i, in the units of y; less is better.
 
-        E|Y - y| - E|Y - Y'| / 2 in closed form (Gneiting and Raftery 2007, equation 21; Grimit et
-        al. 2006, equation 5). Takes time proportional to k^2 n.
+        E|Y - y| - E|Y - Y'| / 2 (Gneiting and Raftery 2007, equation 21), in closed form (Grimit
+        et al. 2006). Takes time proportional to k^2 n.
         """
         return self.energy(y) - 0.5 * self.energy()
 
@@ -259,7 +259,7 @@ class NormalMixture:
         return self._log_average(np.where(self.stds > 0.0, terms, constant))
 
     def _below(self, z):
-        """Probability below (n,) given in standard deviations of each component, (k, n)."""
+        """Probability below values, given in standard deviations of each component (k, n)."""
         return np.minimum(_weighted(self.weights, ndtr(z)), 1.0)
 
     def _log_below(self, z):
@@ -330,9 +330,8 @@ def _lower_quantile(means, stds, weights, p, reaches):
     """Least value at which the cdf reaches p, at most 0.5, of each row.
 
     It lies between the quantiles of the components. Newton's method on the logarithm of the cdf,
-    which is smooth in the tail; a step that leaves the bracket, or is not half as long as the one
-    before, gives way to a bisection. A row that is done stays as it is: it does not depend on the
-    other rows.
+    which is smooth in the tail; a step that leaves the bracket gives way to a bisection. A row that
+    is done stays as it is: it does not depend on the other rows.
     """
     ends = means + np.multiply(stds, ndtri(p), out=np.zeros(stds.shape), where=stds > 0.0)
     low = np.where(weights > 0.0, ends, np.inf).min(axis=0)
@@ -341,7 +340,6 @@ def _lower_quantile(means, stds, weights, p, reaches):
         return low
     x, done = _at_jumps(means, stds, weights, p, reaches, low + 0.5 * (high - low))
     done |= low == high
-    last = high - low
     for _ in range(_MOST_STEPS):
         cdf, density = _cdf_and_density(x, means, stds, weights)
         low, high = np.where(cdf < p, x, low), np.where(cdf < p, high, x)
@@ -355,9 +353,8 @@ def _lower_quantile(means, stds, weights, p, reaches):
             break
         # A step of no length would leave the other end of the bracket far off.
         ahead = x + np.copysign(np.maximum(np.abs(newton), least), newton)
-        good = (np.abs(newton) < np.maximum(0.5 * last, least)) & (low < ahead) & (ahead < high)
-        ahead = np.where(done, x, np.where(good, ahead, low + 0.5 * (high - low)))
-        x, last = ahead, np.abs(ahead - x)
+        inside = (low < ahead) & (ahead < high)
+        x = np.where(done, x, np.where(inside, ahead, low + 0.5 * (high - low)))
     return x
 
 
