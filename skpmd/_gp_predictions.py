@@ -139,10 +139,10 @@ class GaussianProcessPredictions:
         return self._is_fitted
 
     def __sklearn_tags__(self):
-        """Tags: predictions before a fit are those of the prior; several targets are fine."""
+        """Tags: predictions before a fit are those of the prior; several targets."""
         tags = super().__sklearn_tags__()
         tags.requires_fit = False
-        tags.target_tags.multi_output = True
+        tags.target_tags.multi_output = self.likelihood == "gaussian"
         return tags
 
     def _weights(self):

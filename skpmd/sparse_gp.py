@@ -344,8 +344,9 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
 
     def _read(self, X, y, sample_weight, noise_variance, reset=True):
         X, y = validate_data(
-            self, X, y, dtype=np.float64, order="C", y_numeric=True, multi_output=True, reset=reset
-        )
+            self, X, y, dtype=np.float64, order="C", y_numeric=True, reset=reset,
+            multi_output=self.likelihood == "gaussian",
+        )  # fmt: skip
         y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
         if not reset and y.shape[1] != self._n_targets:
             raise ValueError(f"y has {y.shape[1]} targets, it had {self._n_targets} before.")
@@ -353,17 +354,11 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
             raise ValueError(
                 f"The number of targets seen in `y` is {y.shape[1]}, n_targets={self.n_targets}."
             )
-        if self.likelihood == "student_t":
-            if y.shape[1] > 1:
-                raise ValueError(
-                    "likelihood='student_t' is for one target; fit several by "
-                    "sklearn.multioutput.MultiOutputRegressor."
-                )
-            if self.weighting == "mirror":
-                raise ValueError(
-                    "weighting='mirror' is for likelihood='gaussian', whose evidence is exact: set "
-                    "weighting='stacking'."
-                )
+        if self.likelihood == "student_t" and self.weighting == "mirror":
+            raise ValueError(
+                "weighting='mirror' is for likelihood='gaussian', whose evidence is exact: set "
+                "weighting='stacking'."
+            )
         positive = {"dtype": np.float64, "ensure_non_negative": True}
         weight = _check_sample_weight(sample_weight, X, **positive)
         own = np.zeros(len(y))
