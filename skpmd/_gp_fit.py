@@ -59,7 +59,7 @@ class Process(NamedTuple):
 
     def conditional(self, i):
         """q(u) of particle i, factored."""
-        return self.model.conditional(i, self.cloud.theta[i], self.cloud.block[i])
+        return self.model.conditional(self.cloud.theta[i], self.cloud.block[i])
 
     def after(self, stream, **changes):
         """The same with another stream."""

@@ -129,7 +129,14 @@ class GaussianProcessPredictions:
     def _checked(self, X):
         if not self._is_fitted:
             return np.asarray(X) if not hasattr(X, "dtype") else X
-        return validate_data(self, X, dtype=np.float64, order="C", reset=False)
+        return validate_data(self, X, **self._kind_of_rows, reset=False)
+
+    @property
+    def _kind_of_rows(self):
+        """How input is checked: some kernels take other things than vectors."""
+        if self.kernel is None or self.kernel.requires_vector_input:
+            return {"dtype": np.float64, "order": "C"}
+        return {"dtype": None, "ensure_2d": False}
 
     @property
     def _is_fitted(self):

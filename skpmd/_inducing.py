@@ -3,6 +3,8 @@
 import numpy as np
 from sklearn.cluster import KMeans
 
+from skpmd._marginal import distinct
+
 INITS = ("random", "kmeans", "greedy")
 _MORE = 10  # candidates for each inducing input that is wanted
 _EMPTY = 1e-12  # of the prior variance: what is left to know of a candidate
@@ -31,11 +33,12 @@ def choose(init, sample, n, covariance, theta, rng):
     if not isinstance(init, str):
         return np.array(init, dtype=np.float64)
     drawn = sample(_MORE * n, rng)
-    rows, places = np.unique(drawn.X, axis=0, return_inverse=True)
+    first, places = distinct(drawn.X)
+    rows = drawn.X[first]
     if len(rows) <= n:
         return rows
     if init == "kmeans":
-        weight = np.bincount(places.ravel(), drawn.weight)
+        weight = np.bincount(places, drawn.weight)
         seed = int(rng.integers(2**31))
         means = KMeans(n, n_init=1, max_iter=30, random_state=seed)
         return means.fit(rows, sample_weight=weight).cluster_centers_
@@ -61,9 +64,9 @@ def follow(model, theta, X, n):
     n : int
         How many inducing inputs there may be.
     """
-    Z, covariance = model.inducing[0], model.covariance
+    Z, covariance = model.inducing, model.covariance
     prior = covariance.diagonal(theta, X)
-    V = model.whitened(0, theta, X)
+    V = model.whitened(theta, X)
     left = np.maximum(prior - np.einsum("ij,ij->j", V, V), 0.0)
     noise = _OPEN * float(np.mean(covariance.noise(theta, X)))
     least = max(noise, _LEAST_OPEN * float(prior.max()))
@@ -71,7 +74,7 @@ def follow(model, theta, X, n):
     if not len(far):
         return None
     if len(Z) < n:
-        added = greedy(covariance, theta, far, n - len(Z), model.whitened(0, theta, far), least)
+        added = greedy(covariance, theta, far, n - len(Z), model.whitened(theta, far), least)
         return np.concatenate([Z, far[added]])
     if (left > _FAR * prior).mean() < _MANY_FAR:
         return None

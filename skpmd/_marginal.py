@@ -49,11 +49,22 @@ def take(sample, n, rng):
         at = (np.arange(n) + rng.random(n)) * (ends[-1] / n)
         places, counts = np.unique(np.searchsorted(ends, at, side="right"), return_counts=True)
         weight = counts.astype(np.float64)
-    table = np.column_stack([X, y, own])[places]
-    table, which = np.unique(table, axis=0, return_inverse=True)
-    p, weight = X.shape[1], np.bincount(which.ravel(), weight)
-    X, y = (np.ascontiguousarray(part) for part in (table[:, :p], table[:, p:-1]))
-    return Sample(X, y, table[:, -1], weight)
+    X, y, own = X[places], y[places], own[places]
+    first, which = distinct(np.column_stack([_sortable(X), y, own]))
+    return Sample(X[first], y[first], own[first], np.bincount(which, weight))
+
+
+def distinct(X):
+    """Places of the distinct rows, in sorted order, and of each row among them."""
+    _, first, which = np.unique(_sortable(X), axis=0, return_index=True, return_inverse=True)
+    return first, which.ravel()
+
+
+def _sortable(X):
+    """Rows of numbers, of whatever a kernel takes in place of vectors."""
+    if X.dtype == np.float64:
+        return X
+    return np.unique(X, return_inverse=True)[1].reshape(len(X), -1).astype(np.float64)
 
 
 def log_marginal_likelihood(covariance, theta, sample, gradient=True):

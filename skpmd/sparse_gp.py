@@ -344,7 +344,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
 
     def _read(self, X, y, sample_weight, noise_variance, reset=True):
         X, y = validate_data(
-            self, X, y, dtype=np.float64, order="C", y_numeric=True, reset=reset,
+            self, X, y, **self._kind_of_rows, y_numeric=True, reset=reset,
             multi_output=self.likelihood == "gaussian",
         )  # fmt: skip
         y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
@@ -381,7 +381,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         kernel = process.model.covariance.kernel
         particles, names = np.exp(process.cloud.theta), parameter_names(kernel)
         self.kernel_ = kernel.clone_with_theta(process.theta)
-        self.inducing_ = process.model.inducing[0]
+        self.inducing_ = process.model.inducing
         self.n_iter_ = len(process.stream.infos)
         if outcome is None:
             label = "the weights are for predictions, not of the posterior"

@@ -34,8 +34,8 @@ def test_more_inducing_inputs_change_nothing_that_is_known(approximation):
     model, theta, block = learnt(Z, approximation)
     more, moved = model.onto(np.vstack([Z, Z + 0.37]), theta, block)
     X = np.linspace(-1.0, 11.0, 50)[:, None]
-    before = model.predict(theta[0], model.conditional(0, theta[0], block[0]), X)
-    after = more.predict(theta[0], more.conditional(0, theta[0], moved[0]), X)
+    before = model.predict(theta[0], model.conditional(theta[0], block[0]), X)
+    after = more.predict(theta[0], more.conditional(theta[0], moved[0]), X)
     for one, other in zip(before, after, strict=True):
         np.testing.assert_allclose(other, one, atol=1e-6)  # jitter of 1e-10, conditioned by 1e4
     np.testing.assert_allclose(more.log_partition(moved), model.log_partition(block), atol=1e-5)
@@ -56,7 +56,7 @@ def test_other_inducing_inputs_are_the_marginal_of_the_joint_posterior():
     linear = np.zeros(16)
     linear[:9] = np.linalg.solve(L.T, s[:, 0])
     mean, cov = np.linalg.solve(precision, linear), np.linalg.inv(precision)
-    conditional = moved.conditional(0, theta[0], out[0])
+    conditional = moved.conditional(theta[0], out[0])
     found, spread = moved.predict(theta[0], conditional, other, joint=True)
     np.testing.assert_allclose(found[:, 0], mean[9:], atol=1e-6)
     np.testing.assert_allclose(spread, cov[9:, 9:], atol=1e-6)

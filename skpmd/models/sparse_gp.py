@@ -22,6 +22,7 @@ from skpmd.models.base import Model
 
 APPROXIMATIONS = ("dtc", "fitc", "vfe")
 MOST_JITTER = 1e-2
+_REMEMBERED = 8  # factors of K_ZZ, of the last particles asked for
 _AT_ONCE = 1 << 20  # numbers in the matrices that are factored together
 
 
@@ -56,8 +57,8 @@ class SparseGP(Model):
         ``noise(theta, A)`` (n,), of one theta.
     prior : object
         Has ``sample(rng, m)`` and ``log_density(theta)``, of theta.
-    inducing : ndarray of shape (M, p) or (m, M, p)
-        Z of all particles, or of each; in the latter case particles cannot be redrawn.
+    inducing : ndarray of shape (M, p)
+        Z, of all particles.
     approximation : {"dtc", "fitc", "vfe"}
         See above.
     jitter : float
@@ -74,14 +75,14 @@ class SparseGP(Model):
 
     def __init__(self, covariance, prior, inducing, approximation, jitter, n_targets=1):
         self.covariance, self.prior, self.approximation = covariance, prior, approximation
-        self.inducing = inducing[None] if inducing.ndim == 2 else inducing
+        self.inducing = inducing
         self.jitter, self.n_targets = jitter, n_targets
         self._factors = {}
 
     @property
     def n_inducing(self):
         """M."""
-        return self.inducing.shape[1]
+        return len(self.inducing)
 
     def sample_prior(self, rng, m):
         """Draw m rows of hyperparameters."""
@@ -110,7 +111,7 @@ class SparseGP(Model):
 
     def _add(self, i, theta, batch, precision, linear, rest):
         X, y, own, w = batch.X, batch.y[:, :-1], batch.y[:, -1], batch.weight
-        V = self.whitened(i, theta, X)
+        V = self.whitened(theta, X)
         noise = self.covariance.noise(theta, X) + own
         left = np.maximum(self.covariance.diagonal(theta, X) - np.einsum("ij,ij->j", V, V), 0.0)
         if self.approximation == "fitc":
@@ -168,7 +169,7 @@ class SparseGP(Model):
         out = np.empty_like(block)
         before, after = self._parts(block), self._parts(out)
         for i in range(len(moved)):
-            old, new = self.prior_factor(i, theta[i]), self.prior_factor(i, moved[i])
+            old, new = self.prior_factor(theta[i]), self.prior_factor(moved[i])
             change = dtrsm(1.0, old, new, lower=1)  # L^-1 L'
             ratio = self._typical_noise(theta[i]) / self._typical_noise(moved[i])
             full = np.tril(before[0][i]) + np.tril(before[0][i], -1).T
@@ -211,8 +212,8 @@ class SparseGP(Model):
         for i, one in enumerate(theta):
             S = np.tril(before[0][i]) + np.tril(before[0][i], -1).T
             s = before[1][i]
-            G = model.whitened(i, one, self.inducing[i % len(self.inducing)])  # L'^-1 K'
-            G = dtrsm(1.0, self.prior_factor(i, one), G.T, lower=1)
+            G = model.whitened(one, self.inducing)  # L'^-1 K'
+            G = dtrsm(1.0, self.prior_factor(one), G.T, lower=1)
             R = np.eye(len(G)) - G @ G.T
             mixed = np.eye(len(G)) + S @ R
             solved = np.linalg.solve(mixed, np.hstack([S, s]))
@@ -224,7 +225,7 @@ class SparseGP(Model):
         return model, out
 
     def _typical_noise(self, theta):
-        return float(np.mean(self.covariance.noise(theta, self.inducing[0])))
+        return float(np.mean(self.covariance.noise(theta, self.inducing)))
 
     # ------------------------------------------------------------------ one particle
     def _parts(self, block):
@@ -233,28 +234,26 @@ class SparseGP(Model):
         precision = block[:, : M * M].reshape(-1, M, M).transpose(0, 2, 1)
         return precision, block[:, M * M : -1].reshape(-1, M, self.n_targets), block[:, -1]
 
-    def prior_factor(self, i, theta):
-        """L of particle i, lower, Fortran order."""
-        key = (i % len(self.inducing), theta.tobytes())
+    def prior_factor(self, theta):
+        """L of one particle, lower, Fortran order."""
+        key = theta.tobytes()
         if key not in self._factors:
-            if len(self._factors) > 2 * max(len(self.inducing), 1):
+            if len(self._factors) >= _REMEMBERED:
                 self._factors.clear()
-            Z = self.inducing[key[0]]
-            self._factors[key] = jittered_cholesky(self.covariance.cross(theta, Z, Z), self.jitter)
+            K = self.covariance.cross(theta, self.inducing, self.inducing)
+            self._factors[key] = jittered_cholesky(K, self.jitter)
         return self._factors[key]
 
-    def whitened(self, i, theta, X):
-        """v_x of the rows of X, shape (M, n), Fortran order."""
-        Z = self.inducing[i % len(self.inducing)]
-        cross = self.covariance.cross(theta, X, Z)
-        return dtrsm(1.0, self.prior_factor(i, theta), cross.T, lower=1, overwrite_b=1)
+    def whitened(self, theta, X):
+        """v_x of the rows of X under one particle, shape (M, n), Fortran order."""
+        cross = self.covariance.cross(theta, X, self.inducing)
+        return dtrsm(1.0, self.prior_factor(theta), cross.T, lower=1, overwrite_b=1)
 
-    def conditional(self, i, theta, block):
-        """q(u | Z) of particle i, factored."""
+    def conditional(self, theta, block):
+        """q(u | Z) of one particle, factored."""
         (precision,), (linear,), _ = self._parts(block[None])
         factor, mean = _solved(precision, linear)
-        Z = self.inducing[i % len(self.inducing)]
-        return Conditional(Z, self.prior_factor(i, theta), factor, mean)
+        return Conditional(self.inducing, self.prior_factor(theta), factor, mean)
 
     def predict(self, theta, conditional, X, joint=False):
         """Moments of f at the rows of X under one particle.
