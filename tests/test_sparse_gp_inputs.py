@@ -1,0 +1,181 @@
+"""Inputs of all kinds for the sparse Gaussian process: units, degenerate data, errors, searches."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.base import clone
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skpmd import SparseGPRegressorPMD
+from skpmd.metrics import log_predictive_density_scorer, neg_crps_scorer
+
+KERNEL = ConstantKernel(1.0) * RBF(1.0) + WhiteKernel(0.1)
+
+
+def problem(n=80, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    return X, np.sin(2.0 * X[:, 0]) + 0.1 * rng.normal(size=n)
+
+
+@pytest.mark.parametrize("x_unit, y_unit", [(1e-9, 1e9), (1e9, 1e-9), (1e-9, 1e-9)])
+def test_units_do_not_matter(x_unit, y_unit):
+    X, y = problem()
+    plain = SparseGPRegressorPMD(random_state=0).fit(X, y)
+    scaled = SparseGPRegressorPMD(random_state=0).fit(x_unit * X, y_unit * y + 3.0 * y_unit)
+    ours, theirs = plain.predict_proba(X), scaled.predict_proba(x_unit * X)
+    # The optimiser stops where the evidence rises by less than 1e-9 of itself.
+    np.testing.assert_allclose(theirs.mean() / y_unit - 3.0, ours.mean(), atol=1e-3)
+    np.testing.assert_allclose(theirs.std() / y_unit, ours.std(), rtol=1e-2)
+
+
+@pytest.mark.parametrize("approximation", ["dtc", "fitc", "vfe"])
+@pytest.mark.parametrize(
+    "X, y",
+    [
+        (np.zeros((1, 1)), np.ones(1)),
+        (np.zeros((30, 2)), np.arange(30.0)),
+        (np.repeat([[0.0], [1.0]], 20, axis=0), np.tile([0.0, 1.0], 20)),
+        (np.column_stack([np.linspace(0, 1, 30), np.ones(30)]), np.linspace(0, 1, 30) ** 2),
+        (np.linspace(0, 1, 30)[:, None], np.full(30, 7.0)),
+    ],
+    ids=["one row", "one place", "copies", "a constant column", "a constant target"],
+)
+def test_degenerate_data_give_finite_predictions(X, y, approximation):
+    gp = SparseGPRegressorPMD(approximation=approximation, random_state=0).fit(X, y)
+    mean, std = gp.predict(X, return_std=True)
+    assert np.isfinite(mean).all() and np.isfinite(std).all()
+    assert np.abs(mean - y).max() <= np.ptp(y) + 1e-6
+    assert np.isfinite(gp.predict_proba(X + 5.0).std()).all()
+
+
+def test_more_inducing_inputs_than_rows_are_the_rows():
+    X, y = problem(20)
+    gp = SparseGPRegressorPMD(n_inducing=500, random_state=0).fit(X, y)
+    assert len(gp.inducing_) == 20
+
+
+@pytest.mark.parametrize("init", ["random", "kmeans", "greedy"])
+def test_ways_to_place_inducing_inputs(init):
+    X, y = problem(300)
+    gp = SparseGPRegressorPMD(n_inducing=30, inducing_init=init, random_state=0).fit(X, y)
+    assert gp.inducing_.shape == (30, 2)
+    assert gp.score(X, y) > 0.95
+
+
+def test_float32_is_taken_and_answered_in_double_precision():
+    X, y = problem()
+    X32, y32 = X.astype(np.float32), y.astype(np.float32)
+    gp = SparseGPRegressorPMD(KERNEL, optimizer=None).fit(X32, y32)
+    exact = SparseGPRegressorPMD(KERNEL, optimizer=None).fit(X32.astype(float), y32.astype(float))
+    np.testing.assert_allclose(gp.predict(X32), exact.predict(X32.astype(float)))
+
+
+def test_several_targets_are_as_many_processes_with_one_kernel():
+    X, y = problem()
+    Y = np.column_stack([y, np.cos(X[:, 1]), 5.0 * y + 2.0])
+    both = SparseGPRegressorPMD(KERNEL, optimizer=None, n_inducing=20, random_state=0).fit(X, Y)
+    mean, std = both.predict(X, return_std=True)
+    covariance = both.predict(X, return_cov=True)[1]
+    assert mean.shape == std.shape == (80, 3) and covariance.shape == (80, 80, 3)
+    for j in range(3):
+        one = SparseGPRegressorPMD(KERNEL, optimizer=None, n_inducing=20, random_state=0)
+        theirs = one.fit(X, Y[:, j]).predict(X, return_std=True)
+        np.testing.assert_allclose(mean[:, j], theirs[0])
+        np.testing.assert_allclose(std[:, j], theirs[1])
+        np.testing.assert_allclose(np.diag(covariance[:, :, j]), theirs[1] ** 2)
+    with pytest.raises(ValueError, match="MultiOutputRegressor"):
+        both.predict_proba(X)
+    assert both.sample_y(X, 4).shape == (80, 3, 4)
+
+
+def test_own_noise_of_rows_takes_their_weight():
+    X, y = problem()
+    own = np.full(80, 1e-9)
+    y[40:] += 10.0
+    own[40:] = 1e6
+    gp = SparseGPRegressorPMD(KERNEL, optimizer=None, normalize_y=False)
+    mean = gp.fit(X, y, noise_variance=own).predict(X)
+    alone = clone(gp).fit(X[:40], y[:40]).predict(X)
+    np.testing.assert_allclose(mean, alone, atol=1e-3)
+
+
+def test_draws_have_the_moments_of_the_predictions():
+    X, y = problem()
+    gp = SparseGPRegressorPMD(KERNEL, optimizer=None).fit(X, y)
+    mean, covariance = gp.predict(X[:6], return_cov=True)
+    draws = gp.sample_y(X[:6], 20000, random_state=0)
+    error = np.sqrt(np.diag(covariance) / 20000)
+    assert (np.abs(draws.mean(axis=1) - mean) < 4.5 * error).all()
+    np.testing.assert_allclose(
+        np.cov(draws), covariance, atol=4.5 * np.diag(covariance).max() / 100
+    )
+
+
+def test_predictions_are_row_wise_and_survive_pickling():
+    X, y = problem()
+    gp = SparseGPRegressorPMD(KERNEL, optimizer=None, n_inducing=20).fit(X, y)
+    mean, std = gp.predict(X, return_std=True)
+    copy = pickle.loads(pickle.dumps(gp))
+    for i in (0, 17):
+        own = copy.predict(X[i : i + 1], return_std=True)
+        np.testing.assert_allclose(own, [mean[i : i + 1], std[i : i + 1]], rtol=1e-10)
+    copy.partial_fit(X, y)
+    np.testing.assert_array_equal(gp.predict(X), mean)
+
+
+def test_before_fit_it_is_the_prior():
+    X, _ = problem(5)
+    for gp in (SparseGPRegressorPMD(KERNEL), SparseGPRegressorPMD()):
+        mean, std = gp.predict(X, return_std=True)
+        np.testing.assert_array_equal(mean, 0.0)
+        assert (std > 0.9).all()
+        assert gp.sample_y(X, 3).shape == (5, 3)
+    with pytest.raises(AttributeError, match="after fit"):
+        _ = gp.log_marginal_likelihood_value_
+
+
+def test_grid_search_and_scores_in_a_pipeline():
+    X, y = problem()
+    pipeline = make_pipeline(StandardScaler(), SparseGPRegressorPMD(random_state=0))
+    grid = {"sparsegpregressorpmd__approximation": ["fitc", "vfe"]}
+    search = GridSearchCV(pipeline, grid, scoring=log_predictive_density_scorer, cv=3).fit(X, y)
+    assert search.best_score_ > -0.5
+    assert (cross_val_score(pipeline, X, y, scoring=neg_crps_scorer, cv=3) > -0.3).all()
+
+
+@pytest.mark.parametrize(
+    "params, fit, message",
+    [
+        ({"hyperprior": [stats.norm()]}, {}, "hyperprior has 1 distributions"),
+        ({"alpha": np.ones(3)}, {}, "alpha must be a scalar or an array"),
+        ({"n_targets": 2}, {}, "number of targets"),
+        ({"inducing_init": np.zeros((4, 5))}, {}, "inducing_init has shape"),
+        ({"likelihood": "student_t", "weighting": "mirror"}, {}, "weighting='mirror'"),
+        ({"likelihood": "student_t", "df": 2.0}, {}, "'df' parameter"),
+        ({"jitter": 0.5}, {}, "'jitter' parameter"),
+        ({}, {"sample_weight": -np.ones(80)}, "Negative values"),
+        ({}, {"noise_variance": -np.ones(80)}, "Negative values"),
+        ({"forgetting": 0.1, "total_samples": 80}, {}, "forgetting"),
+    ],
+)
+def test_bad_input_is_refused_by_name(params, fit, message):
+    X, y = problem()
+    with pytest.raises(ValueError, match=message):
+        SparseGPRegressorPMD(KERNEL, **params).fit(X, y, **fit)
+
+
+def test_a_hopeless_covariance_names_its_remedy():
+    class Broken(RBF):
+        def __call__(self, X, Y=None, eval_gradient=False):
+            K = super().__call__(X, Y, eval_gradient)
+            return -K
+
+    X, y = problem()
+    with pytest.raises(np.linalg.LinAlgError, match="n_inducing"):
+        SparseGPRegressorPMD(Broken() + WhiteKernel(), optimizer=None).fit(X, y)
