@@ -91,6 +91,15 @@ class KernelCovariance:
         return out
 
 
+    def cross_gradient(self, theta, A, B, W):
+        """Gradient in theta of sum_ij W_ij k(a_i, b_j), of a fast kernel."""
+        return self._fast.cross_gradient(theta, A, B, W)
+
+    def diagonal_gradient(self, theta, g, d):
+        """Gradient in theta of sum_i g_i k(x_i, x_i) + d_i noise(x_i), of a fast kernel."""
+        return self._fast.diagonal_gradient(theta, g, d)
+
+
 class _Fast:
     """Constants times one RBF or Matern kernel, plus noise, as functions of theta."""
 
@@ -108,28 +117,40 @@ class _Fast:
         return _Term(float(amplitude), np.atleast_1d(_value(theta, *self._scale)), float(noise))
 
     def contracted_gradient(self, theta, X, W, d):
+        out = self.cross_gradient(theta, X, X, W)
+        return out + self.diagonal_gradient(theta, np.zeros(1), d)
+
+    def cross_gradient(self, theta, A, B, W):
         term = self.at(theta)
-        scaled = X / term.length_scale
-        scaled = scaled - scaled.mean(axis=0)
-        squared = stationary.squared_distances(scaled, scaled)
-        out = np.empty(len(theta))
+        centre = (B / term.length_scale).mean(axis=0)
+        A, B = A / term.length_scale - centre, B / term.length_scale - centre
+        squared = stationary.squared_distances(A, B)
+        out = np.zeros(len(theta))
         place = self._scale[1]
         if place is not None:
             slope = stationary.slopes(squared, self.nu)
             slope *= W
-            rows = slope.sum(axis=1)
-            # sum_ik slope_ik (x_ij - x_kj)^2, and d r^2 / d log l = -2 r^2.
-            both = 2.0 * (rows @ scaled**2 - np.einsum("ij,ij->j", scaled, slope @ scaled))
+            # sum_ik slope_ik (a_ij - b_kj)^2, and d r^2 / d log l = -2 r^2.
+            both = slope.sum(axis=1) @ A**2 + slope.sum(axis=0) @ B**2
+            both -= 2.0 * np.einsum("ij,ij->j", A, slope @ B)
             both *= -2.0 * term.amplitude
             out[place] = both if place.stop - place.start > 1 else both.sum()
-        for _, place in self._noises:
-            if place is not None:
-                out[place] = np.exp(theta[place]) * d.sum()
         value = np.vdot(W, stationary.values(squared, self.nu)) * term.amplitude
+        self._add(out, value, 0.0, theta)
+        return out
+
+    def diagonal_gradient(self, theta, g, d):
+        out = np.zeros(len(theta))
+        self._add(out, self.at(theta).amplitude * g.sum(), d.sum(), theta)
+        return out
+
+    def _add(self, out, value, d, theta):
         for _, place in self._constants:
             if place is not None:
-                out[place] = value
-        return out
+                out[place] += value
+        for _, place in self._noises:
+            if place is not None:
+                out[place] += np.exp(theta[place]) * d
 
 
 def _value(theta, fixed, place):

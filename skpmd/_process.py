@@ -14,7 +14,7 @@ from skpmd.models.student_gp import StudentSparseGP
 
 FEW, MANY = 1000, 2000  # inducing inputs of "auto": all distinct rows up to the first
 _ROUNDS = 3  # of weighing the rows of a sample by their errors, under Student noise
-_ROWS = 4096  # of a batch by default
+_ROWS = 2048  # of a batch by default
 
 
 class Units(NamedTuple):

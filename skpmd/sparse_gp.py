@@ -82,7 +82,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         ``"stacking"`` and ``"uniform"`` draw particles from the posterior given the subset, and
         weigh them by the predictions of their average, or alike. Those are no posterior weights.
     batch_size : int or "auto", default="auto"
-        Rows held as a matrix of covariances at once, 4096 by default. It changes no result, except
+        Rows held as a matrix of covariances at once, 2048 by default. It changes no result, except
         with ``weighting="mirror"``.
     max_iter : int, default=20
         Most passes, with Student noise; with ``weighting="mirror"`` the passes of mirror steps.
