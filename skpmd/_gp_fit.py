@@ -91,7 +91,7 @@ def begin(estimator, data, rng):
     sample = take(sample_of(rows), estimator.n_subset, rng)
     covariance = new_covariance(estimator, sample)
     prior = HyperPrior(covariance.kernel, estimator.hyperprior)
-    theta = learned_theta(estimator, covariance, sample, rng)
+    theta = learned_theta(estimator, covariance, rows, sample, rng)
     model = new_model(estimator, covariance, prior, rows, theta, rng)
     m = estimator.n_particles
     if estimator.weighting == "mirror":

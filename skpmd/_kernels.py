@@ -90,7 +90,6 @@ class KernelCovariance:
             out[k] += (d - np.diag(W)) @ (ends[0] - ends[1]) / (2.0 * _STEP)
         return out
 
-
     def cross_gradient(self, theta, A, B, W):
         """Gradient in theta of sum_ij W_ij k(a_i, b_j), of a fast kernel."""
         return self._fast.cross_gradient(theta, A, B, W)

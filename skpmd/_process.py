@@ -8,11 +8,13 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from skpmd._inducing import choose
 from skpmd._kernels import KernelCovariance
 from skpmd._marginal import Sample, best_theta, squared_errors, take
+from skpmd._refine import refined_theta
 from skpmd._streams import Rows
 from skpmd.models.sparse_gp import SparseGP
 from skpmd.models.student_gp import StudentSparseGP
 
 FEW, MANY = 1000, 2000  # inducing inputs of "auto": all distinct rows up to the first
+_FEWER, _REFINEMENTS = 500, 10  # inducing inputs and iterations of the sparse evidence
 _ROUNDS = 3  # of weighing the rows of a sample by their errors, under Student noise
 _ROWS = 2048  # of a batch by default
 
@@ -28,11 +30,18 @@ class Units(NamedTuple):
         """Weighted means and standard deviations of y (n, t), or zeros and ones."""
         if not normalize:
             return cls(np.zeros(y.shape[1]), np.ones(y.shape[1]))
-        mean = np.average(y, axis=0, weights=weight)
-        scale = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weight))
+        mean, scale = np.transpose([_moments(column, weight) for column in y.T])
         # A constant y differs from its mean by rounding.
         constant = scale <= 1e-14 * np.abs(mean)
         return cls(mean, np.where(constant, 1.0, scale))
+
+
+def _moments(values, weight):
+    """Weighted mean and standard deviation, the same to the last digit if copies are weights."""
+    values, which = np.unique(values, return_inverse=True)
+    weight = np.bincount(which, weight)
+    mean = np.average(values, weights=weight)
+    return mean, np.sqrt(np.average((values - mean) ** 2, weights=weight))
 
 
 class Data(NamedTuple):
@@ -100,8 +109,11 @@ def starting_kernel(estimator, sample):
     return estimator.kernel.clone_with_theta(estimator.kernel.theta)
 
 
-def learned_theta(estimator, covariance, sample, rng):
-    """Hyperparameters by the marginal likelihood of a sample; those of the kernel where fixed."""
+def learned_theta(estimator, covariance, rows, sample, rng):
+    """Hyperparameters by the marginal likelihood of a sample; those of the kernel where fixed.
+
+    Where there are more rows, the evidence of a sparse process on many of them moves them on.
+    """
     optimizer = estimator.optimizer
     if optimizer is None or not covariance.kernel.n_dims:
         return covariance.kernel.theta
@@ -113,6 +125,11 @@ def learned_theta(estimator, covariance, sample, rng):
             precision = (estimator.df + 1.0) / (estimator.df + error / scale)
             sample = sample._replace(spread=1.0 / precision)
             theta, _ = best_theta(covariance, sample, optimizer, 0, rng, theta)
+    elif estimator.n_refine > len(sample.y) and rows.total > len(sample.y) and covariance.is_fast:
+        many = take(sample_of(rows), estimator.n_refine, rng)
+        Z = choose("random", lambda n, rng: take(many, n, rng), _FEWER, covariance, theta, rng)
+        own = estimator.approximation, estimator.jitter, _REFINEMENTS
+        theta = refined_theta(covariance, theta, many, Z, *own)
     return theta
 
 

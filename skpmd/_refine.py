@@ -99,7 +99,5 @@ def refined_theta(covariance, theta, sample, Z, approximation, jitter, max_iter)
 
     bounds = covariance.kernel.bounds
     options = {"maxiter": max_iter}
-    found = minimize(
-        objective, theta, jac=True, method="L-BFGS-B", bounds=bounds, options=options
-    )
+    found = minimize(objective, theta, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return np.asarray(found.x, dtype=np.float64)

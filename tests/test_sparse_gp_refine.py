@@ -1,0 +1,53 @@
+"""The evidence of a sparse process on many rows, and what it does for a kernel."""
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
+
+from skpmd import SparseGPRegressorPMD
+from skpmd._kernels import KernelCovariance
+from skpmd._marginal import Sample
+from skpmd._refine import sparse_evidence
+from skpmd.models.base import Batch
+from skpmd.models.sparse_gp import SparseGP
+
+
+@pytest.mark.parametrize("approximation", ["fitc", "vfe"])
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        ConstantKernel(2.0) * RBF([1.0, 2.0, 0.7]) + WhiteKernel(0.1),
+        Matern(1.3, nu=1.5) + WhiteKernel(0.2),
+        ConstantKernel(2.0, "fixed") * Matern([1.0, 2.0, 0.7], nu=2.5) * 0.3 + WhiteKernel(0.1),
+    ],
+)
+def test_value_and_gradient(kernel, approximation):
+    rng = np.random.default_rng(0)
+    X, Z = rng.normal(size=(60, 3)), rng.normal(size=(12, 3))
+    y = np.column_stack([np.sin(X[:, 0]), X[:, 1] ** 2]) + 0.1 * rng.normal(size=(60, 2))
+    own, w = rng.uniform(0.0, 0.1, 60), rng.integers(1, 4, 60).astype(float)
+    covariance, theta = KernelCovariance(kernel), kernel.theta
+
+    def evidence(theta):
+        sample = Sample(X, y, own, w)
+        return sparse_evidence(covariance, theta, sample, Z, approximation, 1e-10)
+
+    value, gradient = evidence(theta)
+    model = SparseGP(covariance, None, Z, approximation, 1e-10, 2)
+    block = model.statistics(theta[None], Batch(X, np.column_stack([y, own]), w))
+    np.testing.assert_allclose(value, model.log_partition(block)[0], rtol=1e-10)
+    steps = 1e-5 * np.eye(len(theta))
+    numeric = [(evidence(theta + e)[0] - evidence(theta - e)[0]) / 2e-5 for e in steps]
+    np.testing.assert_allclose(gradient, numeric, rtol=1e-5, atol=1e-5)
+
+
+def test_many_rows_know_a_better_kernel_than_few():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 10.0, (1500, 1))
+    y = np.sin(4.0 * X[:, 0]) + 0.3 * rng.standard_normal(1500)
+    few, many = (
+        SparseGPRegressorPMD(n_subset=60, n_refine=n, n_inducing=100, random_state=0).fit(X, y)
+        for n in (0, 1500)
+    )
+    gain = many.log_marginal_likelihood_value_ - few.log_marginal_likelihood_value_
+    assert gain > 5.0
