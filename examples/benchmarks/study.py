@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "jax", "numpyro")
+PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "jax", "numpyro", "torch", "gpytorch")
 
 
 @dataclass(frozen=True)
