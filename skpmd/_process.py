@@ -8,7 +8,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from skpmd._inducing import choose
 from skpmd._kernels import KernelCovariance
 from skpmd._marginal import Sample, best_theta, squared_errors, take
-from skpmd._refine import refined_theta
+from skpmd._refine import better_theta, refined_theta
 from skpmd._streams import Rows
 from skpmd.models.sparse_gp import SparseGP
 from skpmd.models.student_gp import StudentSparseGP
@@ -127,9 +127,14 @@ def learned_theta(estimator, covariance, rows, sample, rng):
             theta, _ = best_theta(covariance, sample, optimizer, 0, rng, theta)
     elif estimator.n_refine > len(sample.y) and rows.total > len(sample.y) and covariance.is_fast:
         many = take(sample_of(rows), estimator.n_refine, rng)
-        Z = choose("random", lambda n, rng: take(many, n, rng), _FEWER, covariance, theta, rng)
+        few, more = (
+            choose("random", lambda n, rng: take(many, n, rng), M, covariance, theta, rng)
+            for M in (_FEWER, FEW)
+        )
         own = estimator.approximation, estimator.jitter, _REFINEMENTS
-        theta = refined_theta(covariance, theta, many, Z, *own)
+        refined = refined_theta(covariance, theta, many, few, *own)
+        # Few inducing inputs may like a kernel that more of them do not.
+        theta = better_theta(covariance, (theta, refined), many, more, estimator.jitter)
     return theta
 
 

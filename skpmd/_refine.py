@@ -101,3 +101,12 @@ def refined_theta(covariance, theta, sample, Z, approximation, jitter, max_iter)
     options = {"maxiter": max_iter}
     found = minimize(objective, theta, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return np.asarray(found.x, dtype=np.float64)
+
+
+def better_theta(covariance, thetas, sample, Z, jitter):
+    """The hyperparameters of the larger evidence, under "fitc"."""
+
+    def evidence(theta):
+        return sparse_evidence(covariance, theta, sample, Z, "fitc", jitter)[0]
+
+    return max(thetas, key=evidence)
