@@ -14,7 +14,7 @@ _LEAST_SHARE = 0.02
 _MOST_DISAGREEMENT = 6.0  # standard errors
 _MOST_ERROR = 0.2  # of a mean, in posterior sds
 _MOST_R_HAT = 1.05
-_LEAST_DRAWS = 100.0  # effective, of the worst coordinate's mean: an error of a tenth of its sd
+_LEAST_DRAWS = 100.0  # effective, of the worst mean or variance: a mean errs by a tenth of its sd
 
 
 def forget(estimator):
