@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 _IMPOSSIBLE = 1e25
+_SCOUTING = 20  # evaluations for each of several starts
 _SPREAD = 1.0  # sd of the log hyperparameters of another start, around those of the kernel
 
 
@@ -128,7 +129,8 @@ def best_theta(covariance, sample, optimizer, n_restarts, rng, first=None):
     optimizer : "fmin_l_bfgs_b" or callable
         As in `GaussianProcessRegressor`.
     n_restarts : int
-        Further starts, normal around the first one in the logs, clipped to the bounds.
+        Further starts, normal around the first one in the logs, clipped to the bounds. L-BFGS
+        takes a few steps from each, and goes on from the best place.
     rng : numpy.random.Generator
         Source of all randomness.
     first : ndarray of shape (d,), optional
@@ -151,15 +153,26 @@ def best_theta(covariance, sample, optimizer, n_restarts, rng, first=None):
         value = -value if np.isfinite(value) else _IMPOSSIBLE
         return (value, -slope) if eval_gradient else value
 
-    found = []
-    for k in range(1 + n_restarts):
-        start = first if k == 0 else first + _SPREAD * rng.standard_normal(len(first))
-        start = np.clip(start, bounds[:, 0], bounds[:, 1])
+    def search(start, **options):
         if callable(optimizer):
-            theta, value = optimizer(objective, start, bounds=bounds)
-        else:
-            result = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds)
-            theta, value = result.x, result.fun
-        found.append((float(value), k, np.asarray(theta, dtype=np.float64)))
-    value, _, theta = min(found, key=lambda one: one[0])
-    return theta, -value
+            return optimizer(objective, start, bounds=bounds)
+        found = minimize(
+            objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+        )
+        return found.x, found.fun
+
+    others = [first + _SPREAD * rng.standard_normal(len(first)) for _ in range(n_restarts)]
+    starts = [np.clip(start, bounds[:, 0], bounds[:, 1]) for start in (first, *others)]
+    if callable(optimizer):
+        found = [search(start) for start in starts]
+    elif n_restarts:
+        found = [search(start, maxfun=_SCOUTING) for start in starts]
+        found = [search(min(found, key=_value)[0])]
+    else:
+        found = [search(starts[0])]
+    theta, value = min(found, key=_value)
+    return np.asarray(theta, dtype=np.float64), -float(value)
+
+
+def _value(found):
+    return float(found[1])

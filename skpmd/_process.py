@@ -8,13 +8,13 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from skpmd._inducing import choose
 from skpmd._kernels import KernelCovariance
 from skpmd._marginal import Sample, best_theta, squared_errors, take
-from skpmd._refine import better_theta, refined_theta
+from skpmd._refine import better_theta, refined_theta, student_weighed
 from skpmd._streams import Rows
 from skpmd.models.sparse_gp import SparseGP
 from skpmd.models.student_gp import StudentSparseGP
 
 FEW, MANY = 1000, 2000  # inducing inputs of "auto": all distinct rows up to the first
-_FEWER, _REFINEMENTS = 500, 10  # inducing inputs and iterations of the sparse evidence
+_FEWER, _REFINEMENTS = 500, 12  # inducing inputs and evaluations of the sparse evidence
 _ROUNDS = 3  # of weighing the rows of a sample by their errors, under Student noise
 _ROWS = 2048  # of a batch by default
 
@@ -125,17 +125,26 @@ def learned_theta(estimator, covariance, rows, sample, rng):
             precision = (estimator.df + 1.0) / (estimator.df + error / scale)
             sample = sample._replace(spread=1.0 / precision)
             theta, _ = best_theta(covariance, sample, optimizer, 0, rng, theta)
-    elif estimator.n_refine > len(sample.y) and rows.total > len(sample.y) and covariance.is_fast:
-        many = take(sample_of(rows), estimator.n_refine, rng)
-        few, more = (
-            choose("random", lambda n, rng: take(many, n, rng), M, covariance, theta, rng)
-            for M in (_FEWER, FEW)
-        )
-        own = estimator.approximation, estimator.jitter, _REFINEMENTS
-        refined = refined_theta(covariance, theta, many, few, *own)
-        # Few inducing inputs may like a kernel that more of them do not.
-        theta = better_theta(covariance, (theta, refined), many, more, estimator.jitter)
+    if estimator.n_refine > len(sample.y) and rows.total > len(sample.y) and covariance.is_fast:
+        theta = _moved_on(estimator, covariance, rows, theta, rng)
     return theta
+
+
+def _moved_on(estimator, covariance, rows, theta, rng):
+    """Hyperparameters by the evidence of many rows, from those of few rows on."""
+    many = take(sample_of(rows), estimator.n_refine, rng)
+    few, more = (
+        choose("random", lambda n, rng: take(many, n, rng), M, covariance, theta, rng)
+        for M in (_FEWER, FEW)
+    )
+    # "dtc" has no evidence that would speak for short length scales.
+    approximation = "vfe" if estimator.approximation == "vfe" else "fitc"
+    own = few, approximation, estimator.jitter
+    if estimator.likelihood == "student_t":
+        many = student_weighed(covariance, theta, many, *own, estimator.df)
+    refined = refined_theta(covariance, theta, many, *own, _REFINEMENTS)
+    # Few inducing inputs may like a kernel that more of them do not.
+    return better_theta(covariance, (theta, refined), many, more, estimator.jitter)
 
 
 def n_inducing(estimator, rows):

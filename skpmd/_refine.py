@@ -4,6 +4,8 @@ A thousand rows know little of short length scales: they lie too far apart. So h
 an exact process has learnt from few rows are moved on by the evidence of a sparse one on many.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.linalg import lapack
 from scipy.linalg.blas import dgemm, dsyrk, dtrsm
@@ -12,10 +14,11 @@ from scipy.optimize import minimize
 from skpmd.models.sparse_gp import jittered_cholesky
 
 _IMPOSSIBLE = 1e25
+_ROUNDS = 3  # of weighing rows by their errors, under Student noise
 
 
-def sparse_evidence(covariance, theta, sample, Z, approximation, jitter):
-    """Value and gradient in theta.
+def sparse_evidence(covariance, theta, sample, Z, approximation, jitter, gradient=True):
+    """Value and gradient in theta, or None if that is not asked for.
 
     With V = L^-1 K_ZX, P = diag(w / lambda), B = I + V P V', m = B^-1 V P y, r = y - V' m and
     h_n = v_n' B^-1 v_n the derivatives are
@@ -43,30 +46,22 @@ def sparse_evidence(covariance, theta, sample, Z, approximation, jitter):
     jitter : float
         As there.
     """
-    X, y, own, w, spread = sample
-    t = y.shape[1]
-    L = jittered_cholesky(covariance.cross(theta, Z, Z), jitter)
-    V = dtrsm(1.0, L, covariance.cross(theta, X, Z).T, lower=1, overwrite_b=1)
-    left = np.maximum(covariance.diagonal(theta, X) - np.einsum("ij,ij->j", V, V), 0.0)
-    lam = covariance.noise(theta, X) * spread + own
-    lam = lam + left if approximation == "fitc" else lam
-    p = w / lam
-    B = dsyrk(1.0, V * np.sqrt(p), lower=1)
-    B[np.diag_indices_from(B)] += 1.0
-    factor, info = lapack.dpotrf(B, lower=1, overwrite_a=1)
-    if info:
+    fit = _fit(covariance, theta, sample, Z, approximation, jitter)
+    if fit is None:
         return -np.inf, np.zeros(len(theta))
-    s = V @ (p[:, None] * y)
-    m, _ = lapack.dpotrs(factor, s, lower=1)
+    y, w, t = sample.y, sample.weight, sample.y.shape[1]
+    L, V, left, lam, factor, s, m = fit
+    p = w / lam
     value = 0.5 * np.vdot(s, m) - t * np.log(np.diag(factor)).sum()
     value -= 0.5 * (t * (w @ np.log(2.0 * np.pi * lam)) + (p @ y**2).sum())
-    solved, _ = lapack.dpotrs(factor, V, lower=1)  # B^-1 V
-    r = y - V.T @ m
-    h = np.einsum("ij,ij->j", V, solved)
+    if approximation == "vfe":
+        value -= 0.5 * t * (p @ left)
+    if not gradient:
+        return value, None
+    r, solved, h = _errors(fit, y)
     by_noise = 0.5 * p * (((r**2).sum(axis=1) + t * h) / lam - t)
     by_left = by_noise
     if approximation == "vfe":
-        value -= 0.5 * t * (p @ left)
         by_noise = by_noise + 0.5 * t * p * left / lam
         by_left = -0.5 * t * p
     by_V = solved
@@ -80,25 +75,87 @@ def sparse_evidence(covariance, theta, sample, Z, approximation, jitter):
     half = dtrsm(1.0, L, inner, lower=1, trans_a=1)
     by_ZZ = -0.5 * dtrsm(1.0, L, half.T, lower=1, trans_a=1)
     by_ZX = dtrsm(1.0, L, by_V, lower=1, trans_a=1, overwrite_b=1)
-    gradient = covariance.cross_gradient(theta, X, Z, by_ZX.T)
-    gradient += covariance.cross_gradient(theta, Z, Z, by_ZZ)
-    gradient += covariance.diagonal_gradient(theta, by_left, by_noise * spread)
-    return value, gradient
+    out = covariance.cross_gradient(theta, sample.X, Z, by_ZX.T)
+    out += covariance.cross_gradient(theta, Z, Z, by_ZZ)
+    out += covariance.diagonal_gradient(theta, by_left, by_noise * sample.spread)
+    return value, out
 
 
-def refined_theta(covariance, theta, sample, Z, approximation, jitter, max_iter):
-    """Hyperparameters that the evidence of many rows prefers, from those of few rows on."""
-    approximation = "fitc" if approximation == "dtc" else approximation
+def student_weighed(covariance, theta, sample, Z, approximation, jitter, df):
+    """The sample with noise that its errors speak for, as of a Student distribution.
 
+    Each round takes the expected squared errors under the weights of the one before
+    (`skpmd.models.student_gp`).
+    """
+    noise = covariance.noise(theta, sample.X) + sample.own
+    for _ in range(_ROUNDS):
+        fit = _fit(covariance, theta, sample, Z, approximation, jitter)
+        if fit is None:
+            return sample
+        r, _, h = _errors(fit, sample.y)
+        error, scale = (r**2).sum(axis=1) + h, noise
+        if approximation == "fitc":
+            scale = scale + fit.left
+        else:
+            error = error + fit.left
+        sample = sample._replace(spread=(df + error / scale) / (df + 1.0))
+    return sample
+
+
+class _Fit(NamedTuple):
+    """What `sparse_evidence` writes down, by the same names."""
+
+    L: np.ndarray
+    V: np.ndarray
+    left: np.ndarray
+    lam: np.ndarray
+    factor: np.ndarray
+    s: np.ndarray
+    m: np.ndarray
+
+
+def _fit(covariance, theta, sample, Z, approximation, jitter):
+    """The process given the sample; None where B is not finite."""
+    X, y, own, w, spread = sample
+    L = jittered_cholesky(covariance.cross(theta, Z, Z), jitter)
+    V = dtrsm(1.0, L, covariance.cross(theta, X, Z).T, lower=1, overwrite_b=1)
+    left = np.maximum(covariance.diagonal(theta, X) - np.einsum("ij,ij->j", V, V), 0.0)
+    lam = covariance.noise(theta, X) * spread + own
+    lam = lam + left if approximation == "fitc" else lam
+    p = w / lam
+    B = dsyrk(1.0, V * np.sqrt(p), lower=1)
+    B[np.diag_indices_from(B)] += 1.0
+    factor, info = lapack.dpotrf(B, lower=1, overwrite_a=1)
+    if info:
+        return None
+    s = V @ (p[:, None] * y)
+    m, _ = lapack.dpotrs(factor, s, lower=1)
+    return _Fit(L, V, left, lam, factor, s, m)
+
+
+def _errors(fit, y):
+    """r, B^-1 V and h."""
+    solved, _ = lapack.dpotrs(fit.factor, fit.V, lower=1)
+    return y - fit.V.T @ fit.m, solved, np.einsum("ij,ij->j", fit.V, solved)
+
+
+def refined_theta(covariance, theta, sample, Z, approximation, jitter, n_evaluations):
+    """Hyperparameters that the evidence of many rows prefers, from those of few rows on.
+
+    The evidence is taken per row: the first step of L-BFGS has then a sensible length.
+    """
+    per_row = 1.0 / sample.weight.sum()
     def objective(theta):
         try:
             value, slope = sparse_evidence(covariance, theta, sample, Z, approximation, jitter)
         except np.linalg.LinAlgError:
             return _IMPOSSIBLE, np.zeros(len(theta))
-        return (-value, -slope) if np.isfinite(value) else (_IMPOSSIBLE, np.zeros(len(theta)))
+        if not np.isfinite(value):
+            return _IMPOSSIBLE, np.zeros(len(theta))
+        return -value * per_row, -slope * per_row
 
     bounds = covariance.kernel.bounds
-    options = {"maxiter": max_iter}
+    options = {"maxfun": n_evaluations}
     found = minimize(objective, theta, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return np.asarray(found.x, dtype=np.float64)
 
@@ -107,6 +164,6 @@ def better_theta(covariance, thetas, sample, Z, jitter):
     """The hyperparameters of the larger evidence, under "fitc"."""
 
     def evidence(theta):
-        return sparse_evidence(covariance, theta, sample, Z, "fitc", jitter)[0]
+        return sparse_evidence(covariance, theta, sample, Z, "fitc", jitter, gradient=False)[0]
 
     return max(thetas, key=evidence)

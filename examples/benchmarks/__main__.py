@@ -1,4 +1,4 @@
-"""Run one study: ``python -m examples.benchmarks NAME [--data DIR] [--quick] [--out DIR]``."""
+"""Run one study: ``python -m examples.benchmarks NAME [--data DIR] [--quick] [--out DIR] [--jobs N]``."""
 
 import argparse
 import sys
@@ -21,6 +21,9 @@ def main(argv=None):
         default=studies.FOLDER / "results",
         help="where the JSON and the PNG go (default: examples/benchmarks/results)",
     )
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="cases side by side, where a study has any (default: 1)"
+    )
     options = parser.parse_args(argv)
     known = studies.discover()
     if options.name == "list":
@@ -34,7 +37,7 @@ def main(argv=None):
 
 def run(options):
     """Measure, print, write the JSON and draw the picture."""
-    config = studies.Config(options.data, options.quick, options.out)
+    config = studies.Config(options.data, options.quick, options.out, options.jobs)
     config.out.mkdir(parents=True, exist_ok=True)
     try:
         study = studies.load(options.name)

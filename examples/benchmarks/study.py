@@ -24,11 +24,12 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "jax", "numpyro", "torch"
 
 @dataclass(frozen=True)
 class Config:
-    """Options of the command line: data folder (or None), quick variant, output folder."""
+    """Options of the command line: data folder (or None), quick variant, output folder, jobs."""
 
     data: Path | None
     quick: bool
     out: Path
+    jobs: int = 1
 
 
 @dataclass(frozen=True)
