@@ -1,6 +1,7 @@
 """Predictions of a Gaussian process estimator: averages over particles, chunk by chunk of rows."""
 
 import numpy as np
+from joblib import Parallel, delayed
 from sklearn.utils.validation import validate_data
 
 from skpmd._kernels import KernelCovariance
@@ -165,10 +166,16 @@ class GaussianProcessPredictions:
         weights = self._weights()
         out = np.empty((3, len(weights), len(X), self._n_targets))
         step = max(1, _CHUNK // (self._process.model.n_inducing if self._is_fitted else 1))
-        for a in range(0, len(X), step):
-            rows = slice(a, a + step)
+        if self._is_fitted:  # factored here, not by every thread
+            for i in range(len(weights)):
+                self._conditional(i)
+
+        def fill(rows):
             for i in range(len(weights)):
                 out[0, i, rows], out[1, i, rows], out[2, i, rows] = self._moments(i, X[rows], alpha)
+
+        chunks = [slice(a, a + step) for a in range(0, len(X), step)]
+        Parallel(self.n_jobs, prefer="threads")(delayed(fill)(rows) for rows in chunks)
         return *out, weights
 
     def _moments(self, i, X, alpha=False, joint=False):

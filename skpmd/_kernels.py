@@ -47,10 +47,11 @@ class KernelCovariance:
 
     def at(self, theta):
         """The kernel at theta."""
-        key = theta.tobytes()
-        if self._last[0] != key:
-            self._last = key, self.kernel.clone_with_theta(theta)
-        return self._last[1]
+        key, (last, kernel) = theta.tobytes(), self._last
+        if last != key:
+            kernel = self.kernel.clone_with_theta(theta)
+            self._last = key, kernel  # one assignment: threads may share this
+        return kernel
 
     def cross(self, theta, A, B):
         """Covariances of f at the rows of A and of B, shape (n, m), C order."""

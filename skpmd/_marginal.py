@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+from joblib import Parallel, delayed
 from scipy.linalg import lapack
 from scipy.optimize import minimize
 
@@ -117,7 +118,7 @@ def _factored(covariance, theta, X, diagonal):
     return lapack.dpotrf(K, lower=1, overwrite_a=1)
 
 
-def best_theta(covariance, sample, optimizer, n_restarts, rng, first=None):
+def best_theta(covariance, sample, optimizer, n_restarts, rng, first=None, n_jobs=None):
     """Hyperparameters of the largest marginal likelihood found, and its value.
 
     Parameters
@@ -135,6 +136,8 @@ def best_theta(covariance, sample, optimizer, n_restarts, rng, first=None):
         Source of all randomness.
     first : ndarray of shape (d,), optional
         The first start; default: the kernel's.
+    n_jobs : int or None
+        Threads that share the starts, in the sense of joblib.
 
     Returns
     -------
@@ -166,7 +169,8 @@ def best_theta(covariance, sample, optimizer, n_restarts, rng, first=None):
     if callable(optimizer):
         found = [search(start) for start in starts]
     elif n_restarts:
-        found = [search(start, maxfun=_SCOUTING) for start in starts]
+        scout = delayed(search)
+        found = Parallel(n_jobs, prefer="threads")(scout(one, maxfun=_SCOUTING) for one in starts)
         found = [search(min(found, key=_value)[0])]
     else:
         found = [search(starts[0])]

@@ -117,7 +117,9 @@ def learned_theta(estimator, covariance, rows, sample, rng):
     optimizer = estimator.optimizer
     if optimizer is None or not covariance.kernel.n_dims:
         return covariance.kernel.theta
-    theta, _ = best_theta(covariance, sample, optimizer, estimator.n_restarts_optimizer, rng)
+    theta, _ = best_theta(
+        covariance, sample, optimizer, estimator.n_restarts_optimizer, rng, n_jobs=estimator.n_jobs
+    )
     if estimator.likelihood == "student_t":
         for _ in range(_ROUNDS):
             error = squared_errors(covariance, theta, sample)
@@ -169,10 +171,11 @@ def new_model(estimator, covariance, prior, rows, theta, rng):
         raise ValueError(
             f"inducing_init has shape {inducing.shape}, X has {sample.X.shape[1]} features."
         )
-    own = estimator.approximation, estimator.jitter, sample.y.shape[1]
+    own = covariance, prior, inducing, estimator.approximation, estimator.jitter
+    options = {"block_weighs": estimator.weighting == "mirror", "n_jobs": estimator.n_jobs}
     if estimator.likelihood == "student_t":
-        return StudentSparseGP(covariance, prior, inducing, *own, df=estimator.df)
-    return SparseGP(covariance, prior, inducing, *own)
+        return StudentSparseGP(*own, df=estimator.df, **options)
+    return SparseGP(*own, sample.y.shape[1], **options)
 
 
 def new_covariance(estimator, sample):

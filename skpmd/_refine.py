@@ -145,6 +145,7 @@ def refined_theta(covariance, theta, sample, Z, approximation, jitter, n_evaluat
     The evidence is taken per row: the first step of L-BFGS has then a sensible length.
     """
     per_row = 1.0 / sample.weight.sum()
+
     def objective(theta):
         try:
             value, slope = sparse_evidence(covariance, theta, sample, Z, approximation, jitter)

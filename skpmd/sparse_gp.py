@@ -46,7 +46,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         Of the marginal likelihood of a subset; as in `GaussianProcessRegressor`. None keeps the
         kernel as it is.
     n_restarts_optimizer : int, default=1
-        Further starts.
+        Further starts; each takes a few steps, and the best of all goes on.
     n_subset : int, default=1000
         Rows that the kernel is learnt from, at most; its cost is their number cubed.
     n_refine : int, default=10000
@@ -103,6 +103,10 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         For `partial_fit`: share of the past that a stream forgets with each row.
     n_targets : int or None, default=None
         Columns of y, for predictions before `fit`.
+    n_jobs : int or None, default=None
+        Threads that share particles, restarts, and rows of predictions, in the sense of joblib;
+        results do not depend on it. Matrix products have threads of their own (those of BLAS), so
+        that one particle gains little.
     random_state : int, RandomState instance or None, default=None
         Seed; the same integer gives the same answer.
     verbose : int, default=0
@@ -174,6 +178,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         "df": [Interval(Real, 2, None, closed="neither")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "n_targets": [Interval(Integral, 1, None, closed="left"), None],
+        "n_jobs": [Integral, None],
         "n_particles": [Interval(Integral, 1, None, closed="left")],
         "weighting": [StrOptions(set(WEIGHTINGS))],
     }
@@ -209,6 +214,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         total_samples=None,
         forgetting=0.0,
         n_targets=None,
+        n_jobs=None,
         random_state=None,
         verbose=0,
     ):
@@ -240,6 +246,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         self.total_samples = total_samples
         self.forgetting = forgetting
         self.n_targets = n_targets
+        self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 

@@ -1,4 +1,7 @@
-"""Run one study: ``python -m examples.benchmarks NAME [--data DIR] [--quick] [--out DIR] [--jobs N]``."""
+"""Run one study.
+
+``python -m examples.benchmarks NAME [--data DIR] [--quick] [--out DIR] [--jobs N]``.
+"""
 
 import argparse
 import sys

@@ -183,10 +183,16 @@ def _path(cloud, model, batches, a, b):
         return lambda f: (_mix(cloud.log_ratio, drift, f, a), cloud.block)
     prior = model.prior_block(cloud.theta)
     statistics = sum(model.statistics(cloud.theta, batch) for batch in batches)
+
+    def moved(f):
+        return (1.0 - f * a) * cloud.block + f * (a * prior + b * statistics)
+
+    if not model.block_weighs:
+        return lambda f: (_mix(cloud.log_ratio, drift, f, a), moved(f))
     partition, partition_prior = model.log_partition(cloud.block), model.log_partition(prior)
 
     def path(f):
-        block = (1.0 - f * a) * cloud.block + f * (a * prior + b * statistics)
+        block = moved(f)
         gain = model.log_partition(block) - (1.0 - f * a) * partition - f * a * partition_prior
         return _mix(cloud.log_ratio, drift, f, a) + gain, block
 

@@ -63,9 +63,13 @@ class Model:
         Degrees of freedom of the prior's heaviest tail, inf where all fall faster than any power.
     n_coordinates : int or None
         Length of theta, where it is known before a draw.
+    block_weighs : bool
+        Whether particles are weighed by the integral over their closed-form block. Where weights
+        have another source its log-partition function, which may cost as much as a batch, is left
+        alone.
     """
 
-    tail_df, n_coordinates = np.inf, None
+    tail_df, n_coordinates, block_weighs = np.inf, None, True
 
     def sample_prior(self, rng, m):
         """Draw m particles from the prior with a `numpy.random.Generator`; shape (m, d)."""

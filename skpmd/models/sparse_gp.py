@@ -12,9 +12,11 @@ trace of "vfe", is a last coordinate, so that the log-partition function of the 
 log marginal likelihood. (The p-tilde printed in F.1 leaves out normalisers that depend on Z.)
 """
 
+import copy
 from typing import NamedTuple
 
 import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
 from scipy.linalg import lapack
 from scipy.linalg.blas import dsyrk, dtrsm
 
@@ -64,19 +66,26 @@ class SparseGP(Model):
     jitter : float
         Added to the diagonal of K_ZZ, as a share of its mean; ten times more while that matrix is
         not positive definite, up to 0.01.
-
     n_targets : int
         t: targets with one covariance, independent given theta.
+    block_weighs : bool
+        See `skpmd.models.base.Model`.
+    n_jobs : int or None
+        Threads that share the particles, in the sense of joblib.
 
     Notes
     -----
     ``y`` of a batch has t + 1 columns: the targets, and the variance of the row's own noise.
     """
 
-    def __init__(self, covariance, prior, inducing, approximation, jitter, n_targets=1):
+    def __init__(
+        self, covariance, prior, inducing, approximation, jitter, n_targets=1, *,
+        block_weighs=True, n_jobs=None,
+    ):  # fmt: skip
         self.covariance, self.prior, self.approximation = covariance, prior, approximation
         self.inducing = inducing
         self.jitter, self.n_targets = jitter, n_targets
+        self.block_weighs, self.n_jobs = block_weighs, n_jobs
         self._factors = {}
 
     @property
@@ -104,9 +113,15 @@ class SparseGP(Model):
     def statistics(self, theta, batch):
         """What the rows add, shape (m, M^2 + M t + 1); of the precision its lower triangle."""
         out = self.prior_block(theta)
-        for i in range(len(theta)):
-            precision, linear, rest = self._parts(out[i : i + 1])
-            self._add(i, theta[i], batch, precision[0], linear[0], rest)
+
+        def add(particles):
+            for i in particles:
+                precision, linear, rest = self._parts(out[i : i + 1])
+                self._add(i, theta[i], batch, precision[0], linear[0], rest)
+
+        n_jobs = min(effective_n_jobs(self.n_jobs), len(theta))
+        shares = [range(k, len(theta), n_jobs) for k in range(n_jobs)]
+        Parallel(n_jobs, prefer="threads")(delayed(add)(share) for share in shares)
         return out
 
     def _add(self, i, theta, batch, precision, linear, rest):
@@ -180,8 +195,9 @@ class SparseGP(Model):
 
     def at(self, inducing):
         """The same process at other inducing inputs."""
-        own = self.approximation, self.jitter, self.n_targets
-        return SparseGP(self.covariance, self.prior, inducing, *own)
+        model = copy.copy(self)
+        model.inducing, model._factors = inducing, {}
+        return model
 
     def onto(self, inducing, theta, block):
         """The process at other inducing inputs, and q(u) carried over to them.
@@ -237,12 +253,14 @@ class SparseGP(Model):
     def prior_factor(self, theta):
         """L of one particle, lower, Fortran order."""
         key = theta.tobytes()
-        if key not in self._factors:
-            if len(self._factors) >= _REMEMBERED:
-                self._factors.clear()
+        factor = self._factors.get(key)
+        if factor is None:
             K = self.covariance.cross(theta, self.inducing, self.inducing)
-            self._factors[key] = jittered_cholesky(K, self.jitter)
-        return self._factors[key]
+            factor = jittered_cholesky(K, self.jitter)
+            if len(self._factors) >= _REMEMBERED:
+                self._factors = {}
+            self._factors[key] = factor
+        return factor
 
     def whitened(self, theta, X):
         """v_x of the rows of X under one particle, shape (M, n), Fortran order."""

@@ -6,6 +6,8 @@ Gamma again; given that, a row adds to the natural parameters of q(u) as a norma
 expected precision. So no pass is exact: q(u) of the last one weighs the rows of the next.
 """
 
+import copy
+
 import numpy as np
 from scipy.linalg.blas import dtrsm
 from scipy.special import digamma, gammaincinv, gammaln
@@ -24,6 +26,8 @@ class StudentSparseGP(SparseGP):
         Those of `SparseGP`, for one target.
     df : float
         Degrees of freedom.
+    **options
+        Those of `SparseGP`.
 
     Attributes
     ----------
@@ -31,19 +35,14 @@ class StudentSparseGP(SparseGP):
         q(u) of each particle, by which rows are weighed; None weighs all alike.
     """
 
-    def __init__(self, *args, df):
-        super().__init__(*args)
+    def __init__(self, *args, df, **options):
+        super().__init__(*args, **options)
         self.df, self.current = df, None
-
-    def at(self, inducing):
-        """The same process at other inducing inputs."""
-        own = self.approximation, self.jitter, self.n_targets
-        return StudentSparseGP(self.covariance, self.prior, inducing, *own, df=self.df)
 
     def weighing(self, conditionals):
         """The same process, rows weighed by q(u) of each particle."""
-        model = self.at(self.inducing)
-        model.current, model._factors = conditionals, self._factors
+        model = copy.copy(self)
+        model.current = conditionals
         return model
 
     def _row_terms(self, i, V, left, noise, y):
