@@ -53,10 +53,11 @@ class HyperPrior:
 
 
 def draw_around(covariance, prior, theta, sample, m, rng):
-    """m draws from the posterior of the hyperparameters given a few rows, equally weighted.
+    """The hyperparameters that were found, and draws of their posterior around them.
 
-    Student draws around the mode, by the curvature there, are weighed by the marginal likelihood of
-    the rows and resampled.
+    Student draws, by the curvature of the marginal likelihood of a few rows, are weighed by it and
+    resampled. Many rows may have moved theta on from the mode of those: their log likelihood is
+    then tilted by its slope at theta, which makes theta a mode and leaves the curvature.
 
     Parameters
     ----------
@@ -65,27 +66,33 @@ def draw_around(covariance, prior, theta, sample, m, rng):
     prior : HyperPrior
         Of theta.
     theta : ndarray of shape (d,)
-        The mode.
+        What was found.
     sample : Sample
         The rows.
     m : int
-        How many.
+        How many, with theta.
     rng : numpy.random.Generator
         Source of all randomness.
 
     Returns
     -------
     ndarray of shape (m, d)
-        The mode is not among them.
+        The first is theta.
     """
     reference = Reference(theta, _factor(covariance, theta, sample), _DF)
     draws = draw(reference, _DRAWS * m, rng)
     low, high = covariance.kernel.bounds.T
     draws = np.clip(draws, low, high)
     values = [log_marginal_likelihood(covariance, one, sample, gradient=False) for one in draws]
-    log_weight = np.array(values) + prior.log_density(draws) - log_density(reference, draws)
+    slope = log_marginal_likelihood(covariance, theta, sample)[1]
+    # At a bound a slope that points outwards is that of the mode.
+    outwards = ((theta <= low) & (slope < 0.0)) | ((theta >= high) & (slope > 0.0))
+    tilt = (draws - theta) @ np.where(outwards, 0.0, slope)
+    log_weight = np.array(values) - tilt
+    log_weight += prior.log_density(draws) - log_density(reference, draws)
     weight = np.exp(log_weight - log_weight.max())
-    return draws[resample("systematic", weight / weight.sum(), m, rng)]
+    chosen = resample("systematic", weight / weight.sum(), m - 1, rng)
+    return np.concatenate([theta[None], draws[chosen]])
 
 
 def _factor(covariance, theta, sample):

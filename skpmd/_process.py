@@ -15,6 +15,7 @@ from skpmd.models.student_gp import StudentSparseGP
 
 FEW, MANY = 1000, 2000  # inducing inputs of "auto": all distinct rows up to the first
 _FEWER, _REFINEMENTS = 500, 12  # inducing inputs and evaluations of the sparse evidence
+_STUDENT = 6, 6, 6  # the same where rows are weighed anew between them
 _ROUNDS = 3  # of weighing the rows of a sample by their errors, under Student noise
 _ROWS = 2048  # of a batch by default
 
@@ -142,9 +143,11 @@ def _moved_on(estimator, covariance, rows, theta, rng):
     # "dtc" has no evidence that would speak for short length scales.
     approximation = "vfe" if estimator.approximation == "vfe" else "fitc"
     own = few, approximation, estimator.jitter
-    if estimator.likelihood == "student_t":
-        many = student_weighed(covariance, theta, many, *own, estimator.df)
-    refined = refined_theta(covariance, theta, many, *own, _REFINEMENTS)
+    refined, is_student = theta, estimator.likelihood == "student_t"
+    for n_evaluations in _STUDENT if is_student else (_REFINEMENTS,):
+        if is_student:
+            many = student_weighed(covariance, refined, many, *own, estimator.df)
+        refined = refined_theta(covariance, refined, many, *own, n_evaluations)
     # Few inducing inputs may like a kernel that more of them do not.
     return better_theta(covariance, (theta, refined), many, more, estimator.jitter)
 

@@ -9,6 +9,9 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from skpmd import SparseGPRegressorPMD
+from skpmd._hyper import HyperPrior, draw_around
+from skpmd._kernels import KernelCovariance
+from skpmd._marginal import Sample, best_theta
 from skpmd._stacking import stacked
 
 KERNEL = ConstantKernel(1.0, "fixed") * RBF(1.0, (0.05, 20.0)) + WhiteKernel(0.1, (1e-3, 3.0))
@@ -131,3 +134,34 @@ def test_the_same_seed_gives_the_same_answer():
             SparseGPRegressorPMD(random_state=3, n_subset=50, **params).fit(X, y) for _ in range(2)
         )
         np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
+
+
+@pytest.mark.parametrize("weighting", ["stacking", "mirror"])
+def test_jobs_change_nothing(weighting):
+    X, y = problem(100)
+    found = [
+        SparseGPRegressorPMD(
+            KERNEL, n_particles=20 if weighting == "mirror" else 3, weighting=weighting,
+            max_iter=2, n_jobs=n_jobs, rejuvenation="never", ess_threshold=0.0, n_subset=50,
+            n_restarts_optimizer=2, batch_size=30, random_state=0,
+        )
+        for n_jobs in (None, 3)
+    ]  # fmt: skip
+    with pytest.warns(UserWarning) if weighting == "mirror" else _nothing():
+        one, other = (gp.fit(X, y).predict(X, return_std=True) for gp in found)
+    np.testing.assert_array_equal(one, other)
+
+
+def test_particles_lie_around_what_many_rows_found():
+    X, y = problem(40)
+    covariance = KernelCovariance(KERNEL)
+    sample = Sample(X, y[:, None], np.zeros(40), np.ones(40))
+    mode, _ = best_theta(covariance, sample, "fmin_l_bfgs_b", 0, np.random.default_rng(0))
+    prior, means = HyperPrior(KERNEL, None), []
+    for theta in (mode, mode + [-1.0, 0.0]):
+        draws = draw_around(covariance, prior, theta, sample, 400, np.random.default_rng(1))
+        np.testing.assert_array_equal(draws[0], theta)
+        assert (draws.std(axis=0) > 0.05).all()
+        means.append(draws.mean(axis=0))
+    # Without the tilt both clouds would be those of the rows.
+    assert means[1][0] - means[0][0] < -0.5

@@ -7,9 +7,10 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteK
 from skpmd import SparseGPRegressorPMD
 from skpmd._kernels import KernelCovariance
 from skpmd._marginal import Sample
-from skpmd._refine import sparse_evidence
+from skpmd._refine import sparse_evidence, student_weighed
 from skpmd.models.base import Batch
 from skpmd.models.sparse_gp import SparseGP
+from skpmd.models.student_gp import StudentSparseGP
 
 
 @pytest.mark.parametrize("approximation", ["fitc", "vfe"])
@@ -49,5 +50,41 @@ def test_many_rows_know_a_better_kernel_than_few():
         SparseGPRegressorPMD(n_subset=60, n_refine=n, n_inducing=100, random_state=0).fit(X, y)
         for n in (0, 1500)
     )
+    gain = many.log_marginal_likelihood_value_ - few.log_marginal_likelihood_value_
+    assert gain > 5.0
+
+
+def test_rows_weighed_by_their_errors_as_the_student_model_weighs_them():
+    rng = np.random.default_rng(0)
+    X, Z = rng.normal(size=(60, 2)), rng.normal(size=(12, 2))
+    y = np.sin(X[:, :1]) + 0.1 * rng.standard_t(2, size=(60, 1))
+    kernel = RBF(1.0) + WhiteKernel(0.05)
+    covariance, theta = KernelCovariance(kernel), kernel.theta
+    own = np.zeros(60)
+    sample = student_weighed(covariance, theta, Sample(X, y, own, own + 1), Z, "vfe", 1e-10, 4.0)
+    model = StudentSparseGP(covariance, None, Z, "vfe", 1e-10, df=4.0)
+    batch = Batch(X, np.column_stack([y, own]), own + 1)
+    plain = SparseGP(covariance, None, Z, "vfe", 1e-10)
+    block = plain.statistics(theta[None], batch)
+    for _ in range(3):
+        model = model.weighing([model.conditional(theta, block[0])])
+        block = model.statistics(theta[None], batch)
+    precision = plain.statistics(
+        theta[None], batch._replace(y=np.column_stack([y, 0.05 * (sample.spread - 1.0)]))
+    )
+    np.testing.assert_allclose(block[0, :-1], precision[0, :-1], rtol=1e-9, atol=1e-9)
+
+
+def test_student_noise_is_refined_too():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 10.0, (1500, 1))
+    y = np.sin(8.0 * X[:, 0]) + 0.1 * rng.standard_t(2, size=1500)
+    few, many = (
+        SparseGPRegressorPMD(
+            n_subset=40, n_refine=n, inducing_init=np.linspace(0.0, 10.0, 150)[:, None],
+            likelihood="student_t", random_state=0,
+        ).fit(X, y)
+        for n in (0, 1500)
+    )  # fmt: skip
     gain = many.log_marginal_likelihood_value_ - few.log_marginal_likelihood_value_
     assert gain > 5.0

