@@ -91,6 +91,17 @@ class KernelCovariance:
             out[k] += (d - np.diag(W)) @ (ends[0] - ends[1]) / (2.0 * _STEP)
         return out
 
+    def with_noise(self, theta, level):
+        """Theta of another noise variance, within its bounds, of a fast kernel.
+
+        The same theta where the kernel has no noise that is free.
+        """
+        out = theta.copy()
+        place = self._fast.noise_place
+        if place is not None:
+            out[place] = np.clip(np.log(level), *self.kernel.bounds[place].T)
+        return out
+
     def cross_gradient(self, theta, A, B, W):
         """Gradient in theta of sum_ij W_ij k(a_i, b_j), of a fast kernel."""
         return self._fast.cross_gradient(theta, A, B, W)
@@ -109,6 +120,11 @@ class _Fast:
         self._scale = shapes[0].length_scale, places.get(id(shapes[0]))
         self._constants = [(one.constant_value, places.get(id(one))) for one in constants]
         self._noises = [(one.noise_level, places.get(id(one))) for one in noises]
+
+    @property
+    def noise_place(self):
+        """Slice of theta of the first noise that is free, or None."""
+        return next((place for _, place in self._noises if place is not None), None)
 
     def at(self, theta):
         """The term at theta."""

@@ -8,7 +8,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from skpmd._inducing import choose
 from skpmd._kernels import KernelCovariance
 from skpmd._marginal import Sample, best_theta, squared_errors, take
-from skpmd._refine import better_theta, refined_theta, student_weighed
+from skpmd._refine import best_of, noisier, refined_theta, student_weighed
 from skpmd._streams import Rows
 from skpmd.models.sparse_gp import SparseGP
 from skpmd.models.student_gp import StudentSparseGP
@@ -143,13 +143,14 @@ def _moved_on(estimator, covariance, rows, theta, rng):
     # "dtc" has no evidence that would speak for short length scales.
     approximation = "vfe" if estimator.approximation == "vfe" else "fitc"
     own = few, approximation, estimator.jitter
-    refined, is_student = theta, estimator.likelihood == "student_t"
+    refined = best_of(covariance, noisier(covariance, theta, many), many, *own)
+    is_student = estimator.likelihood == "student_t"
     for n_evaluations in _STUDENT if is_student else (_REFINEMENTS,):
         if is_student:
             many = student_weighed(covariance, refined, many, *own, estimator.df)
         refined = refined_theta(covariance, refined, many, *own, n_evaluations)
     # Few inducing inputs may like a kernel that more of them do not.
-    return better_theta(covariance, (theta, refined), many, more, estimator.jitter)
+    return best_of(covariance, (theta, refined), many, more, "fitc", estimator.jitter)
 
 
 def n_inducing(estimator, rows):

@@ -14,6 +14,7 @@ from scipy.optimize import minimize
 from skpmd.models.sparse_gp import jittered_cholesky
 
 _IMPOSSIBLE = 1e25
+_SHARES = 0.01, 0.03, 0.1, 0.3  # of the variance of y, as noise
 _ROUNDS = 3  # of weighing rows by their errors, under Student noise
 
 
@@ -161,10 +162,23 @@ def refined_theta(covariance, theta, sample, Z, approximation, jitter, n_evaluat
     return np.asarray(found.x, dtype=np.float64)
 
 
-def better_theta(covariance, thetas, sample, Z, jitter):
-    """The hyperparameters of the larger evidence, under "fitc"."""
+def best_of(covariance, thetas, sample, Z, approximation, jitter):
+    """The hyperparameters of the largest evidence."""
 
     def evidence(theta):
-        return sparse_evidence(covariance, theta, sample, Z, "fitc", jitter, gradient=False)[0]
+        own = covariance, theta, sample, Z, approximation, jitter
+        return sparse_evidence(*own, gradient=False)[0]
 
     return max(thetas, key=evidence)
+
+
+def noisier(covariance, theta, sample):
+    """Theta with its own noise, and with shares of the variance of y.
+
+    Few rows that lie far apart may be fitted without any noise; no step leads from there to
+    another fit.
+    """
+    y, w = sample.y, sample.weight
+    variance = float(np.average((y - np.average(y, axis=0, weights=w)) ** 2, 0, w).mean())
+    more = [covariance.with_noise(theta, share * variance) for share in _SHARES if variance > 0.0]
+    return [theta, *more]

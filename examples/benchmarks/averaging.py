@@ -1,8 +1,8 @@
 """Particles of a sparse GP: is their stacked average better than one of them?
 
-``--quick``: generated data. Data sets, splits and scaling as in the study ``regression``; Matern-5/2
-kernel, four sets of hyperparameters with 1000 inducing inputs each, the rest by default. All learn
-from the rows that are neither test nor validation.
+``--quick``: generated data. Data sets, splits and scaling as in the study ``regression``;
+Matern-5/2 kernel, four sets of hyperparameters with 1000 inducing inputs each, the rest by default.
+All learn from the rows that are neither test nor validation.
 
 * ``stacking``: the average with its stacking weights.
 * ``chosen``: the particle of the best log loss on the validation part.

@@ -107,7 +107,7 @@ def _ours(parts, seed, n_inducing):
         return model, clock.cpu
 
     def judged(kernel, likelihood, valid_nlpd):
-        model, cpu = fitted(kernel, likelihood, *_joined(learn, valid))
+        model, cpu = fitted(kernel, likelihood, *joined(learn, valid))
         found = {"setting": kernel, "cpu": cpu, "valid_nlpd": valid_nlpd}
         return {**found, **scored(model, *test)}
 
@@ -143,7 +143,7 @@ def estimator(kernel, p, likelihood, n_inducing, seed):
     )
 
 
-def _joined(one, other):
+def joined(one, other):
     return tuple(np.concatenate(pair) for pair in zip(one, other, strict=True))
 
 
@@ -180,7 +180,7 @@ def _train_peers(svgp, parts, seed, cpu, sizes):
     runs, setting = [], min(tried)[2]
     for n_inducing in sizes:
         points = svgp.train(
-            *_joined(learn, valid), n_inducing=n_inducing, cpu_budget=BUDGET * cpu,
+            *joined(learn, valid), n_inducing=n_inducing, cpu_budget=BUDGET * cpu,
             checkpoints=[share * cpu for share in (0.5, 1, 2, 4, 7)], evaluate=judge(test),
             **common, **setting,
         )  # fmt: skip
