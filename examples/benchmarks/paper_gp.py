@@ -1,0 +1,166 @@
+"""The paper's one-dimensional example of a sparse GP: error against passes, beside SVGP.
+
+Appendix H.3.1 of the paper: 2048 rows of y = 3 x^2 + (sin(3.53 pi x) + cos(7.7 pi x))
+exp(-1.6 pi |x|) + 0.1 e on [-0.5, 0.5], 128 inducing inputs, batches of 128 rows, squared
+exponential kernel. The error is the RMSE of the posterior mean against the function without noise,
+at 500 places.
+
+* ``exact``: `partial_fit` of each batch once, kernel learnt from the first call's rows.
+* ``exact, fixed kernel`` and ``paper``: length scale a tenth of the median distance of two rows,
+  as in the paper, and the noise of the data; each row once, or the paper's stochastic mirror steps
+  eta / (n0 + sqrt(t)), eta and n0 the best of a grid.
+* ``svgp``: GPyTorch, Adam with learning rates 0.01 and 0.05, natural gradients with 0.05; kernel
+  and inducing inputs are learnt.
+
+The exact posterior of all rows, by scikit-learn's `GaussianProcessRegressor`, is the floor.
+"""
+
+import itertools
+
+import numpy as np
+
+from .regression import PEER, estimator
+from .study import Gate, pyplot
+
+N, N_INDUCING, BATCH, PASSES, SEEDS = 2048, 128, 128, 20, 3
+GRID = tuple(itertools.product((0.5, 1.0, 2.0), (1.0, 4.0, 16.0)))  # eta, n0
+PLACES = np.linspace(-0.5, 0.5, 500)[:, None]
+SHOWN = (1, 2, 16)  # batches after which the posterior is drawn
+
+
+def truth(X):
+    """The function without noise."""
+    x = X[:, 0]
+    waves = np.sin(3.53 * np.pi * x) + np.cos(7.7 * np.pi * x)
+    return 3.0 * x**2 + waves * np.exp(-1.6 * np.pi * np.abs(x))
+
+
+def data(seed):
+    """Rows in random order."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-0.5, 0.5, (N, 1))
+    return X, truth(X) + 0.1 * rng.standard_normal(N)
+
+
+def run(config):
+    """Error after each batch of the first pass and after each pass."""
+    rows = []
+    for seed in range(1 if config.quick else SEEDS):
+        X, y = data(seed)
+        rows.append({"kind": "floor", "seed": seed, "passes": 1.0, "rmse": _floor(X, y, seed)})
+        for kind, params in {"exact": {}, "exact, fixed kernel": _fixed(X)}.items():
+            model = _model(seed).set_params(**params)
+            rows += [{"kind": kind, "seed": seed, **one} for one in _stream(model, X, y, 1)]
+        tried = []
+        for eta, n0 in GRID:
+            steps = {"step_size": eta, "step_offset": n0, "step_decay": 0.5, "total_samples": N}
+            model = _model(seed).set_params(**_fixed(X), **steps)
+            tried.append(list(_stream(model, X, y, 5 if config.quick else PASSES)))
+        best = min(tried, key=lambda points: points[-1]["rmse"])
+        rows += [{"kind": "paper", "seed": seed, **one} for one in best]
+        rows += [{"kind": "svgp", "seed": seed, **one} for one in _peer(X, y, seed, config.quick)]
+    return rows
+
+
+def _model(seed):
+    return estimator("rbf", 1, "gaussian", N_INDUCING, seed)
+
+
+def _fixed(X):
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+    distances = np.abs(X - X.T)[np.triu_indices(len(X), 1)]
+    kernel = ConstantKernel(1.0) * RBF(0.1 * np.median(distances)) + WhiteKernel(0.01)
+    return {"kernel": kernel, "optimizer": None, "normalize_y": False}
+
+
+def _error(model):
+    return float(np.sqrt(np.mean((model.predict(PLACES) - truth(PLACES)) ** 2)))
+
+
+def _stream(model, X, y, passes):
+    """Error after each batch of the first pass, then after each pass."""
+    batches = N // BATCH
+    for done in range(1, passes * batches + 1):
+        k = (done - 1) % batches
+        part = slice(k * BATCH, (k + 1) * BATCH)
+        model.partial_fit(X[part], y[part])
+        if done <= batches or done % batches == 0:
+            yield {"passes": done / batches, "rmse": _error(model)}
+
+
+def _floor(X, y, seed):
+    from sklearn.gaussian_process import GaussianProcessRegressor
+
+    kernel = _model(seed).fit(X, y).kernel_
+    exact = GaussianProcessRegressor(kernel, optimizer=None, normalize_y=True).fit(X, y)
+    return _error(exact)
+
+
+def _peer(X, y, seed, quick):
+    """For each pass the least error of all settings."""
+    from .baselines import svgp
+
+    centre, scale = y.mean(), y.std()  # SVGP starts from the scales of standardised data
+
+    def judge(predict):
+        mean = predict(PLACES / X.std())[0] * scale + centre
+        return float(np.sqrt(np.mean((mean - truth(PLACES)) ** 2)))
+
+    best = {}
+    for setting in PEER:
+        points = svgp.train(
+            X / X.std(), (y - centre) / scale,
+            n_inducing=N_INDUCING, batch_size=BATCH, seed=seed, evaluate=judge,
+            cpu_budget=np.inf, max_epochs=3 if quick else PASSES,
+            checkpoints=tuple(np.arange(0.0, 60.0, 0.02)), **setting,
+        )  # fmt: skip
+        for _, epoch, error in points:
+            if not isinstance(error, svgp.Failed):
+                best[epoch] = min(error, best.get(epoch, np.inf))
+    return [{"passes": float(epoch), "rmse": best[epoch]} for epoch in sorted(best)]
+
+
+def _last(rows, kind):
+    own = {row["seed"]: row["rmse"] for row in rows if row["kind"] == kind}
+    return float(np.mean(list(own.values())))
+
+
+def gates(rows):
+    """One exact pass beside all passes of the others, and beside the exact process."""
+    exact = _last(rows, "exact")
+    return [
+        Gate(
+            "error after one pass, in that of the exact process", exact / _last(rows, "floor"), 1.05
+        ),
+        Gate("the same, in that of SVGP's last pass", exact / _last(rows, "svgp"), 1.0),
+        Gate(
+            "the same, in that of the paper's steps, last pass", exact / _last(rows, "paper"), 1.0
+        ),
+    ]
+
+
+def plot(rows, path):
+    """The posterior as batches come in, and errors against passes."""
+    plt = pyplot()
+    figure, axes = plt.subplots(1, 4, figsize=(13, 3.2), layout="constrained")
+    X, y = data(0)
+    model, x = _model(0).set_params(**_fixed(X)), PLACES[:, 0]
+    for panel, (start, stop) in zip(axes, itertools.pairwise((0, *SHOWN)), strict=False):
+        model.partial_fit(X[start * BATCH : stop * BATCH], y[start * BATCH : stop * BATCH])
+        low, high = model.predict_interval(PLACES, level=0.95, target="f").T
+        panel.plot(X[: stop * BATCH, 0], y[: stop * BATCH], ".", color="0.8", markersize=2)
+        panel.fill_between(x, low, high, color="C3", alpha=0.3)
+        panel.plot(x, model.predict(PLACES), "C3")
+        panel.plot(x, truth(PLACES), "C9", linewidth=0.9)
+        panel.set(title=f"{stop * BATCH} rows", xlabel="x")
+    for color, kind in enumerate(("exact", "exact, fixed kernel", "paper", "svgp")):
+        own = [row for row in rows if row["kind"] == kind and row["seed"] == 0]
+        axes[3].plot(
+            [row["passes"] for row in own], [row["rmse"] for row in own], f"C{color}.-", label=kind
+        )
+    axes[3].axhline(_last(rows[:1], "floor"), color="grey", linewidth=0.8)
+    axes[3].set(xscale="log", yscale="log", xlabel="passes", ylabel="RMSE to the truth")
+    axes[3].legend(fontsize=7)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
