@@ -6,7 +6,8 @@ from sklearn.cluster import KMeans
 from skpmd._marginal import distinct
 
 INITS = ("random", "kmeans", "greedy")
-_MORE = 10  # candidates for each inducing input that is wanted
+_MORE, _FEW_MORE = 10, 4  # candidates for each inducing input that is wanted; in a stream
+_CHUNK = 1 << 22  # covariances held at once
 _EMPTY = 1e-12  # of the prior variance: what is left to know of a candidate
 _OPEN = 0.1  # of the noise: variance that makes a row worth an inducing input of its own
 _LEAST_OPEN = 1e-6  # of the prior variance, where there is little noise
@@ -66,13 +67,13 @@ def follow(model, theta, X, n):
     """
     Z, covariance = model.inducing, model.covariance
     prior = covariance.diagonal(theta, X)
-    V = model.whitened(theta, X)
-    left = np.maximum(prior - np.einsum("ij,ij->j", V, V), 0.0)
+    left = np.maximum(prior - _known(model, theta, X), 0.0)
     noise = _OPEN * float(np.mean(covariance.noise(theta, X)))
     least = max(noise, _LEAST_OPEN * float(prior.max()))
     far = np.unique(X[left > least], axis=0)
     if not len(far):
         return None
+    far = far[:: -(-len(far) // (_FEW_MORE * n))]
     if len(Z) < n:
         added = greedy(covariance, theta, far, n - len(Z), model.whitened(theta, far), least)
         return np.concatenate([Z, far[added]])
@@ -80,6 +81,16 @@ def follow(model, theta, X, n):
         return None
     both = np.concatenate([Z, far])
     return both[greedy(covariance, theta, both, n)]
+
+
+def _known(model, theta, X):
+    """Variances of f at the rows of X that the inducing inputs account for, chunk by chunk."""
+    out = np.empty(len(X))
+    step = max(1, _CHUNK // model.n_inducing)
+    for a in range(0, len(X), step):
+        V = model.whitened(theta, X[a : a + step])
+        out[a : a + step] = np.einsum("ij,ij->j", V, V)
+    return out
 
 
 def greedy(covariance, theta, X, n, known=None, least=0.0):

@@ -109,30 +109,29 @@ def _worker(job):
 
 
 def _peer(config, seed):
-    """Points of SVGP, from the file of the split where there is one."""
-    path = config.out / "references" / f"svgp-flights-{seed}.json"
-    if not config.quick and path.exists():
-        return json.loads(path.read_text(encoding="utf-8"))
+    """Points of SVGP; runs that the file of the split holds are not made again."""
     from .baselines import svgp
 
+    path = config.out / "references" / f"svgp-flights-{seed}.json"
+    path.parent.mkdir(exist_ok=True)
+    known = [] if config.quick or not path.exists() else json.loads(path.read_text("utf-8"))
     learn, valid, test = _parts(config, seed)
     X, y = joined(learn, valid)
     budget, sizes = (10.0, (50,)) if config.quick else (LONGEST, PEER_INDUCING)
-    rows = []
-    for n_inducing in sizes:
-        for setting in PEER:
-            points = svgp.train(
-                X, y, n_inducing=n_inducing, kernel=KERNEL, batch_size=BATCH, seed=seed,
-                evaluate=lambda predict: scores(test[1], *predict(test[0])),
-                cpu_budget=budget, checkpoints=[c for c in CHECKPOINTS if c < budget], **setting,
-            )  # fmt: skip
-            for cpu, epoch, found in points:
-                if not isinstance(found, svgp.Failed):
-                    rows.append({"cpu": cpu, "epoch": epoch, "M": n_inducing, **setting, **found})
-    if not config.quick:
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    return rows
+    for case in [{"n_inducing": M, **setting} for M in sizes for setting in PEER]:
+        if any(case.items() <= row.items() for row in known):
+            continue
+        points = svgp.train(
+            X, y, kernel=KERNEL, batch_size=BATCH, seed=seed,
+            evaluate=lambda predict: scores(test[1], *predict(test[0])),
+            cpu_budget=budget, checkpoints=[c for c in CHECKPOINTS if c < budget], **case,
+        )  # fmt: skip
+        for cpu, epoch, found in points:
+            if not isinstance(found, svgp.Failed):
+                known.append({"cpu": cpu, "epoch": epoch, **case, **found})
+        if not config.quick:
+            path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+    return known
 
 
 def curve(rows, kind, seed, budgets):
