@@ -297,6 +297,27 @@ DEFECTS = [
         "test_sparse_gp_particles.py",
     ),
     Defect(
+        "particles lie around the mode of the few rows",
+        "_hyper.py",
+        "log_weight = np.array(values) - tilt",
+        "log_weight = np.array(values)",
+        "test_sparse_gp_particles.py",
+    ),
+    Defect(
+        "the slope of the sparse evidence forgets the inducing inputs' covariance",
+        "_refine.py",
+        "    out += covariance.cross_gradient(theta, Z, Z, by_ZZ)\n",
+        "",
+        "test_sparse_gp_refine.py",
+    ),
+    Defect(
+        "a fit without noise is never left",
+        "_refine.py",
+        "return [theta, *more]",
+        "return [theta]",
+        "test_sparse_gp_refine.py",
+    ),
+    Defect(
         "Student noise has the bound of normal noise",
         "models/student_gp.py",
         "gain = 0.5 * log_lambda - _divergence(a, b, 0.5 * self.df)",

@@ -13,6 +13,8 @@ from sklearn.gaussian_process.kernels import (
 )
 
 from skpmd import SparseGPRegressorPMD
+from skpmd._kernels import KernelCovariance
+from skpmd._marginal import Sample, log_marginal_likelihood
 
 FIXED = {"optimizer": None, "normalize_y": False, "jitter": 1e-10}
 KERNELS = {
@@ -153,3 +155,16 @@ def test_weights_are_repetitions_even_where_a_kernel_is_learnt(approximation):
         np.testing.assert_allclose(
             weighted.predict_proba(Xs), repeated.predict_proba(Xs), rtol=1e-6
         )
+
+
+@pytest.mark.parametrize("name", ["rbf", "matern32", "rational"])
+def test_evidence_of_a_weighted_row_is_that_of_copies(name):
+    rng = np.random.default_rng(0)
+    X, y, w = rng.normal(size=(15, 3)), rng.normal(size=(15, 2)), rng.integers(1, 5, 15)
+    covariance = KernelCovariance(KERNELS[name])
+    theta, own = covariance.kernel.theta, rng.uniform(0.0, 0.1, 15)
+    weighted = Sample(X, y, own, w.astype(float))
+    copies = Sample(*(np.repeat(part, w, axis=0) for part in (X, y, own, np.ones(15))))
+    one, other = (log_marginal_likelihood(covariance, theta, s) for s in (weighted, copies))
+    np.testing.assert_allclose(one[0], other[0], rtol=1e-9)
+    np.testing.assert_allclose(one[1], other[1], rtol=1e-6)

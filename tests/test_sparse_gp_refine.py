@@ -88,3 +88,19 @@ def test_student_noise_is_refined_too():
     )  # fmt: skip
     gain = many.log_marginal_likelihood_value_ - few.log_marginal_likelihood_value_
     assert gain > 5.0
+
+
+def test_a_fit_without_noise_is_left():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 10.0, (1500, 1))
+    y = np.sin(X[:, 0]) + 0.5 * rng.standard_normal(1500)
+
+    def none(objective, start, bounds):
+        theta = np.append(start[:-1], bounds[-1, 0])
+        return theta, objective(theta, eval_gradient=False)
+
+    gp = SparseGPRegressorPMD(
+        optimizer=none, n_subset=50, n_refine=1500, n_inducing=50, normalize_y=False, random_state=0
+    ).fit(X, y)
+    # The standard error of a variance of 1500 draws is 0.25 * sqrt(2 / 1500) = 0.009.
+    assert abs(gp.kernel_.k2.noise_level - 0.25) < 0.04
