@@ -52,17 +52,17 @@ def take(sample, n, rng):
         places, counts = np.unique(np.searchsorted(ends, at, side="right"), return_counts=True)
         weight = counts.astype(np.float64)
     X, y, own = X[places], y[places], own[places]
-    first, which = distinct(np.column_stack([_sortable(X), y, own]))
+    first, which = distinct(np.column_stack([sortable(X), y, own]))
     return Sample(X[first], y[first], own[first], np.bincount(which, weight))
 
 
 def distinct(X):
     """Places of the distinct rows, in sorted order, and of each row among them."""
-    _, first, which = np.unique(_sortable(X), axis=0, return_index=True, return_inverse=True)
+    _, first, which = np.unique(sortable(X), axis=0, return_index=True, return_inverse=True)
     return first, which.ravel()
 
 
-def _sortable(X):
+def sortable(X):
     """Rows of numbers, of whatever a kernel takes in place of vectors."""
     if X.dtype == np.float64:
         return X

@@ -11,6 +11,7 @@ is, to first order, a mirror step on that score. They are no posterior weights.
 import numpy as np
 from scipy.special import logsumexp
 
+from skpmd._marginal import distinct, sortable
 from skpmd._streams import Rows
 
 _ROWS = 1000  # held out, at most; and at most this share of them all
@@ -19,14 +20,19 @@ _ITERATIONS = 200
 
 
 def hold_out(rows, rng):
-    """Rows to learn from, and rows to score predictions of before they are learnt too."""
+    """Rows to learn from, and rows to score predictions of before they are learnt too.
+
+    Equal rows stay together: copies of a row are its weight.
+    """
     X, y, weight = rows.data
-    n = len(weight)
-    last = np.zeros(n, dtype=bool)
-    last[rng.permutation(n)[: max(1, min(_ROWS, int(_SHARE * n)))]] = True
-    size = -(-n // rows.n_batches)
+    first, which = distinct(np.column_stack([sortable(X), y]))
+    n = len(first)
     if n < 2:
         return rows, rows
+    chosen = np.zeros(n, dtype=bool)
+    chosen[rng.permutation(n)[: max(1, min(_ROWS, int(_SHARE * n)))]] = True
+    last = chosen[which]
+    size = -(-len(weight) // rows.n_batches)
     return tuple(Rows(X[one], y[one], weight[one], size) for one in (~last, last))
 
 
