@@ -77,9 +77,9 @@ def _gaps(rows, other):
 
 
 def gates(rows):
-    """Data sets won, the largest loss, coverage."""
+    """Data sets won, the largest loss, coverage of the default."""
     gaps = _gaps(rows, "chosen")
-    coverage = [row["coverage"] for row in rows if row["kind"] == "stacking"]
+    coverage = [row["coverage"] for row in rows if row["kind"] == "single"]
     return [
         Gate(
             "data sets on which stacking is ahead of the chosen particle",
@@ -88,8 +88,8 @@ def gates(rows):
             ">=",
         ),
         Gate("largest loss beside the chosen particle, nats", max(gaps.values()), MOST_LOSS),
-        Gate("coverage of 90 % intervals", float(np.mean(coverage)), 0.88, ">="),
-        Gate("coverage of 90 % intervals", float(np.mean(coverage)), 0.92),
+        Gate("coverage of the default's 90 % intervals", float(np.mean(coverage)), 0.88, ">="),
+        Gate("coverage of the default's 90 % intervals", float(np.mean(coverage)), 0.92),
     ]
 
 
