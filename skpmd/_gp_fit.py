@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp
 
 from skpmd._hyper import HyperPrior, draw_around
 from skpmd._inducing import follow
@@ -10,7 +11,9 @@ from skpmd._marginal import Sample, take
 from skpmd._partial import Stream, advance
 from skpmd._process import (
     FEW,
+    Data,
     Units,
+    check_kernel,
     learned_theta,
     new_covariance,
     new_model,
@@ -19,8 +22,8 @@ from skpmd._process import (
 )
 from skpmd._stacking import hold_out, stacked, updated
 from skpmd.engine.cloud import Cloud, draw_prior
-from skpmd.engine.mirror import step
 from skpmd.models.sparse_gp import SparseGP
+from skpmd.posterior import as_generator
 
 
 class Process(NamedTuple):
@@ -35,13 +38,19 @@ class Process(NamedTuple):
     sample : Sample
         Rows that the kernel was learnt from.
     theta : ndarray of shape (d,)
-        Hyperparameters of their largest marginal likelihood.
+        Hyperparameters that were found.
     stream : Stream
         Its cloud holds the particles and q(u) of each.
     log_weights : ndarray of shape (m,) or None
         Weights of the particles; None where those of the cloud are meant.
+    alpha : float
+        Noise variance of every new row beside the kernel's, in inner units.
+    n_learned : int
+        Rows that there were when the kernel was learnt.
     scored : float
         Rows whose predictions have made the weights.
+    kept : Data or None
+        All rows, while there are few.
     """
 
     model: SparseGP
@@ -50,7 +59,10 @@ class Process(NamedTuple):
     theta: np.ndarray
     stream: Stream
     log_weights: np.ndarray | None
+    alpha: float
+    n_learned: int
     scored: float = 0.0
+    kept: Data | None = None
 
     @property
     def cloud(self):
@@ -86,13 +98,16 @@ def begin(estimator, data, rng):
     weight = data.weight
     if not weight.any():
         raise ValueError("sample_weight is zero for every row: there are no data to fit.")
-    units = Units.of(data.y[weight > 0], weight[weight > 0], estimator.normalize_y)
+    df = estimator.df if estimator.likelihood == "student_t" else None
+    units = Units.of(data.y[weight > 0], weight[weight > 0], estimator.normalize_y, df is not None)
     rows = rows_of(estimator, data, units)
-    sample = take(sample_of(rows), estimator.n_subset, rng)
+    whole = sample_of(rows, df)
+    sample = take(whole, estimator.n_subset, rng)
     covariance = new_covariance(estimator, sample)
+    check_kernel(estimator, covariance, sample)
     prior = HyperPrior(covariance.kernel, estimator.hyperprior)
-    theta = learned_theta(estimator, covariance, rows, sample, rng)
-    model = new_model(estimator, covariance, prior, rows, theta, rng)
+    theta = learned_theta(estimator, covariance, whole, sample, rng)
+    model = new_model(estimator, covariance, prior, whole, theta, rng)
     m = estimator.n_particles
     if estimator.weighting == "mirror":
         cloud, log_weights = draw_prior(model, m, rng), None
@@ -104,43 +119,67 @@ def begin(estimator, data, rng):
         cloud = Cloud(particles, zero, zero, zero, model.prior_block(particles))
         log_weights = np.full(m, -np.log(m))
     stream = Stream(cloud, None, [], 0.0, rng)
-    return Process(model, units, sample, theta, stream, log_weights), rows
+    alpha = float(estimator.alpha) if np.ndim(estimator.alpha) == 0 else 0.0
+    own = model, units, sample, theta, stream, log_weights, alpha, len(data.y)
+    return Process(*own), rows
 
 
-def absorb(process, rows, options, stacking):
-    """Take rows in; with ``stacking`` predictions of them, or of some, are scored before."""
-    if stacking and process.stream.seen:
-        scores = log_density(process, rows)
-        weights = updated(process.log_weights, scores, rows, process.scored)
-        process = process._replace(log_weights=weights, scored=process.scored + rows.total)
-    elif stacking:
-        rows, last = hold_out(rows, process.stream.rng)
-        process = process.after(advance(process.stream, process.model, rows, options))
-        weights = stacked(log_density(process, last), last.data.weight)
-        process, rows = process._replace(log_weights=weights, scored=last.total), last
-    return process.after(advance(process.stream, process.model, rows, options))
+def take_in(estimator, process, data, options):
+    """The process after one call's rows; None stands for none before.
+
+    While fewer rows than ``n_subset`` have taught the kernel they are kept, and it is learnt anew
+    from all of them whenever their number has doubled: a first part of one row says nothing of
+    scales.
+    """
+    kept = None if process is None else process.kept
+    whole = data if kept is None else kept.joined(data)
+    if process is None or (kept is not None and len(whole.y) >= 2 * process.n_learned):
+        process, rows = begin(estimator, whole, as_generator(estimator.random_state))
+    else:
+        rows = rows_of(estimator, data, process.units)
+        if isinstance(estimator.inducing_init, str):
+            best = int(process.log_weights.argmax()) if process.log_weights is not None else 0
+            process = following(process, rows.data.X, estimator.n_inducing, best)
+    process = absorb(estimator, process, rows, options)
+    grows = estimator.total_samples is None and not estimator.forgetting
+    keeps = grows and estimator.weighting != "mirror" and process.n_learned < estimator.n_subset
+    return process._replace(kept=whole if keeps else None)
 
 
-def repeat(process, rows, options, max_iter, tol):
-    """Passes in which each row is weighed by its error under q(u) of the pass before."""
-    last = -np.inf
-    for _ in range(max_iter):
-        process = weighing(process)
-        model, stream = process.model, process.stream
-        settings, batches = options.settings, rows.whole()
-        cloud, info = step(stream.cloud, model, batches, 1.0, 1.0, settings, stream.rng)
-        process = process.after(stream._replace(cloud=cloud, infos=[*stream.infos, info]))
-        bound = model.log_partition(cloud.block).max()
-        if bound - last < tol * rows.total:
+def absorb(estimator, process, rows, options):
+    """Take rows in; with stacking predictions of them, or of some, are scored before."""
+    if estimator.weighting == "stacking" and len(process.cloud.theta) > 1:
+        if process.stream.seen:
+            scores = log_density(process, rows)
+            weights = updated(process.log_weights, scores, rows, process.scored)
+            process = process._replace(log_weights=weights, scored=process.scored + rows.total)
+        elif (parts := hold_out(rows, process.stream.rng)) is not None:
+            process, rows = _passes(estimator, process, parts[0], options), parts[1]
+            weights = stacked(log_density(process, rows), rows.data.weight)
+            process = process._replace(log_weights=weights, scored=rows.total)
+    return _passes(estimator, process, rows, options)
+
+
+def _passes(estimator, process, rows, options):
+    """One pass, which is exact; with Student noise passes until the evidence bound settles.
+
+    Each of those begins at the same place, and weighs the rows by their errors under q(u) of the
+    one before.
+    """
+    if estimator.likelihood != "student_t":
+        return process.after(advance(process.stream, process.model, rows, options))
+    model, conditionals, infos, last = process.model, None, process.stream.infos, -np.inf
+    for _ in range(estimator.max_iter):
+        model = model.weighing(conditionals)
+        stream = advance(process.stream, model, rows, options)
+        infos = [*infos, stream.infos[-1]]
+        after = process.after(stream._replace(infos=infos), model=model)
+        bound = model.log_partition(after.cloud.block).max()
+        if conditionals is not None and bound - last < estimator.tol * rows.total:
             break
+        conditionals = [after.conditional(i) for i in range(len(after.cloud.theta))]
         last = bound
-    return process
-
-
-def weighing(process):
-    """The process whose model weighs rows by q(u) of now, for Student noise."""
-    conditionals = [process.conditional(i) for i in range(len(process.cloud.theta))]
-    return process._replace(model=process.model.weighing(conditionals))
+    return after
 
 
 def following(process, X, n_inducing, best):
@@ -159,12 +198,19 @@ def following(process, X, n_inducing, best):
 
 def log_density(process, rows):
     """Log predictive densities of rows under each particle, shape (m, n)."""
-    X, y, _ = rows.data
-    theta = process.cloud.theta
-    out = np.empty((len(theta), len(X)))
-    for i, one in enumerate(theta):
-        mean, variance = process.model.predict(one, process.conditional(i), X)
-        variance = variance + process.model.covariance.noise(one, X) + y[:, -1]
-        squared = ((y[:, :-1] - mean) ** 2).sum(axis=1) / variance
-        out[i] = -0.5 * (mean.shape[1] * np.log(2.0 * np.pi * variance) + squared)
-    return out
+    out = []
+    for i, theta in enumerate(process.cloud.theta):
+        conditional = process.conditional(i)
+        out.append([_log_density(process.model, theta, conditional, one) for one in rows.whole()])
+    return np.array([np.concatenate(parts) for parts in out])
+
+
+def _log_density(model, theta, conditional, batch):
+    """Log predictive densities of a batch under one particle; Student noise by its nodes."""
+    X, y, own = batch.X, batch.y[:, :-1], batch.y[:, -1]
+    mean, variance = model.predict(theta, conditional, X)
+    noise, squared = model.covariance.noise(theta, X) + own, ((y - mean) ** 2).sum(axis=1)
+    factors, shares = model.noise_nodes()
+    total = variance + np.outer(factors, noise)
+    terms = -0.5 * (mean.shape[1] * np.log(2.0 * np.pi * total) + squared / total)
+    return logsumexp(terms, axis=0, b=shares[:, None])

@@ -78,8 +78,8 @@ class GaussianProcessPredictions:
                 "predict(return_std=True), or sklearn.multioutput.MultiOutputRegressor."
             )
         means, variances, noise = means[..., 0], variances[..., 0], noise[..., 0]
-        if target == "y" and self.likelihood == "student_t":
-            scales, shares = scale_nodes(self.df)
+        if target == "y" and self._student_df is not None:
+            scales, shares = scale_nodes(self._student_df)
             variances = np.concatenate([variances + scale * noise for scale in scales])
             means = np.tile(means, (len(scales), 1))
             weights = np.outer(shares, weights).ravel()
@@ -183,17 +183,19 @@ class GaussianProcessPredictions:
         if self._is_fitted:
             model, units = self._process.model, self._process.units
             theta, covariance = self._process.cloud.theta[i], model.covariance
+            extra = self._process.alpha
             mean, spread = model.predict(theta, self._conditional(i), X, joint)
         else:
             covariance, units = (
                 KernelCovariance(self._prior_kernel(X)),
                 Units(0.0, np.ones(self._n_targets)),
             )
+            extra = self.alpha if np.ndim(self.alpha) == 0 else 0.0
             theta, mean = covariance.kernel.theta, np.zeros((len(X), self._n_targets))
             spread = covariance.cross(theta, X, X) if joint else covariance.diagonal(theta, X)
         noise = covariance.noise(theta, X)
-        if alpha and np.ndim(self.alpha) == 0:  # an array is of the rows that were fitted
-            noise = noise + self.alpha
+        if alpha:
+            noise = noise + extra
         squared = units.scale**2
         return (
             mean * units.scale + units.mean,
@@ -203,7 +205,15 @@ class GaussianProcessPredictions:
 
     def _noise_factor(self):
         """Variance of noise of unit scale."""
-        return self.df / (self.df - 2.0) if self.likelihood == "student_t" else 1.0
+        df = self._student_df
+        return 1.0 if df is None else df / (df - 2.0)
+
+    @property
+    def _student_df(self):
+        """Degrees of freedom of Student noise; None for normal noise."""
+        if self._is_fitted:
+            return getattr(self._process.model, "df", None)
+        return self.df if self.likelihood == "student_t" else None
 
     def _joint(self, X):
         """Mean (n, t) and covariances (n, n, t) of the mixture."""

@@ -32,6 +32,11 @@ class HyperPrior:
                 "hyperparameters (kernel.theta): give one for each, in that order."
             )
 
+        if distributions is not None and not all(hasattr(d, "logpdf") for d in distributions):
+            raise ValueError(
+                f"hyperprior must hold frozen distributions of scipy.stats, got {distributions!r}."
+            )
+
     def sample(self, rng, m):
         """Draw m rows, shape (m, d)."""
         if self.distributions is not None:
@@ -79,6 +84,8 @@ def draw_around(covariance, prior, theta, sample, m, rng):
     ndarray of shape (m, d)
         The first is theta.
     """
+    if not len(theta):
+        return np.empty((m, 0))
     reference = Reference(theta, _factor(covariance, theta, sample), _DF)
     draws = draw(reference, _DRAWS * m, rng)
     low, high = covariance.kernel.bounds.T

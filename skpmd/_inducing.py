@@ -2,6 +2,7 @@
 
 import numpy as np
 from sklearn.cluster import KMeans
+from sklearn.utils import check_array
 
 from skpmd._marginal import distinct
 
@@ -33,7 +34,7 @@ def choose(init, sample, n, covariance, theta, rng):
         Source of all randomness.
     """
     if not isinstance(init, str):
-        return np.array(init, dtype=np.float64)
+        return check_array(init, dtype=np.float64, input_name="inducing_init", copy=True)
     drawn = sample(_MORE * n, rng)
     first, places = distinct(drawn.X)
     rows = drawn.X[first]

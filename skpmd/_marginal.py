@@ -7,9 +7,12 @@ from joblib import Parallel, delayed
 from scipy.linalg import lapack
 from scipy.optimize import minimize
 
+from skpmd._kernels import parameter_names
+
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 _IMPOSSIBLE = 1e25
-_SCOUTING = 20  # evaluations for each of several starts
+_MANY, _SCOUTING = 200, 20  # rows; evaluations for each of several starts where there are more
+_SHORT = 0.1  # length scales of one more start, in those of the kernel
 _SPREAD = 1.0  # sd of the log hyperparameters of another start, around those of the kernel
 
 
@@ -44,16 +47,19 @@ def take(sample, n, rng):
     it are the same to the draw, and rows in some order are all represented. Equal rows become one,
     and all are sorted: neither copies nor the order of rows change an optimiser's path.
     """
-    X, y, own, weight, _ = sample
+    X, y, own, weight, spread = sample
+    spread = np.broadcast_to(spread, weight.shape)
     places = np.arange(len(weight))
     if max(weight.sum(), len(weight)) > n:
         ends = np.cumsum(weight)
         at = (np.arange(n) + rng.random(n)) * (ends[-1] / n)
         places, counts = np.unique(np.searchsorted(ends, at, side="right"), return_counts=True)
-        weight = counts.astype(np.float64)
+        # Small weights leave few rows as vague as many.
+        weight = counts * min(1.0, ends[-1] / n)
     X, y, own = X[places], y[places], own[places]
     first, which = distinct(np.column_stack([sortable(X), y, own]))
-    return Sample(X[first], y[first], own[first], np.bincount(which, weight))
+    spread = spread[places][first]
+    return Sample(X[first], y[first], own[first], np.bincount(which, weight), spread)
 
 
 def distinct(X):
@@ -130,8 +136,9 @@ def best_theta(covariance, sample, optimizer, n_restarts, rng, first=None, n_job
     optimizer : "fmin_l_bfgs_b" or callable
         As in `GaussianProcessRegressor`.
     n_restarts : int
-        Further starts, normal around the first one in the logs, clipped to the bounds. L-BFGS
-        takes a few steps from each, and goes on from the best place.
+        Further starts, normal around the first one in the logs, clipped to the bounds; if any, one
+        more with short length scales. Of more than 200 rows L-BFGS takes a few steps from each, and
+        goes on from the best place.
     rng : numpy.random.Generator
         Source of all randomness.
     first : ndarray of shape (d,), optional
@@ -165,15 +172,17 @@ def best_theta(covariance, sample, optimizer, n_restarts, rng, first=None, n_job
         return found.x, found.fun
 
     others = [first + _SPREAD * rng.standard_normal(len(first)) for _ in range(n_restarts)]
+    if n_restarts:  # a short wave looks like noise from afar
+        names = parameter_names(covariance.kernel)
+        scales = [name.partition("[")[0].endswith("length_scale") for name in names]
+        others.append(first + np.log(_SHORT) * np.array(scales))
     starts = [np.clip(start, bounds[:, 0], bounds[:, 1]) for start in (first, *others)]
-    if callable(optimizer):
-        found = [search(start) for start in starts]
-    elif n_restarts:
-        scout = delayed(search)
-        found = Parallel(n_jobs, prefer="threads")(scout(one, maxfun=_SCOUTING) for one in starts)
+    # Few rows are cheap, and further starts then never make the outcome worse.
+    scouts = {"maxfun": _SCOUTING} if n_restarts and len(sample.y) > _MANY else {}
+    run = delayed(search)
+    found = Parallel(n_jobs, prefer="threads")(run(start, **scouts) for start in starts)
+    if scouts and not callable(optimizer):
         found = [search(min(found, key=_value)[0])]
-    else:
-        found = [search(starts[0])]
     theta, value = min(found, key=_value)
     return np.asarray(theta, dtype=np.float64), -float(value)
 

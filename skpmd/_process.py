@@ -7,7 +7,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from skpmd._inducing import choose
 from skpmd._kernels import KernelCovariance
-from skpmd._marginal import Sample, best_theta, squared_errors, take
+from skpmd._marginal import Sample, best_theta, sortable, squared_errors, take
 from skpmd._refine import best_of, noisier, refined_theta, student_weighed
 from skpmd._streams import Rows
 from skpmd.models.sparse_gp import SparseGP
@@ -17,6 +17,7 @@ FEW, MANY = 1000, 2000  # inducing inputs of "auto": all distinct rows up to the
 _FEWER, _REFINEMENTS = 500, 12  # inducing inputs and evaluations of the sparse evidence
 _STUDENT = 6, 6, 6  # the same where rows are weighed anew between them
 _ROUNDS = 3  # of weighing the rows of a sample by their errors, under Student noise
+_ROUNDING = 1e-13
 _ROWS = 2048  # of a batch by default
 
 
@@ -27,13 +28,21 @@ class Units(NamedTuple):
     scale: np.ndarray
 
     @classmethod
-    def of(cls, y, weight, normalize):
-        """Weighted means and standard deviations of y (n, t), or zeros and ones."""
+    def of(cls, y, weight, normalize, robust):
+        """Weighted means and standard deviations of y (n, t), or zeros and ones.
+
+        ``robust`` takes the median and the scaled median distance from it, unless that is zero.
+        """
         if not normalize:
             return cls(np.zeros(y.shape[1]), np.ones(y.shape[1]))
-        mean, scale = np.transpose([_moments(column, weight) for column in y.T])
+        both = [_moments(column, weight) for column in y.T]
+        if robust:
+            both = [
+                _quartiles(column, weight) or one for column, one in zip(y.T, both, strict=True)
+            ]
+        mean, scale = np.transpose(both)
         # A constant y differs from its mean by rounding.
-        constant = scale <= 1e-14 * np.abs(mean)
+        constant = scale <= _ROUNDING * np.abs(mean)
         return cls(mean, np.where(constant, 1.0, scale))
 
 
@@ -41,8 +50,22 @@ def _moments(values, weight):
     """Weighted mean and standard deviation, the same to the last digit if copies are weights."""
     values, which = np.unique(values, return_inverse=True)
     weight = np.bincount(which, weight)
-    mean = np.average(values, weights=weight)
-    return mean, np.sqrt(np.average((values - mean) ** 2, weights=weight))
+    unit = np.abs(values).max() or 1.0  # squares of large numbers would overflow
+    mean = np.average(values / unit, weights=weight)
+    return unit * mean, unit * np.sqrt(np.average((values / unit - mean) ** 2, weights=weight))
+
+
+def _quartiles(values, weight):
+    """Weighted median and standard deviation by the median distance from it; None for zero."""
+    median = _median(values, weight)
+    distance = _median(np.abs(values - median), weight)
+    return (median, 1.4826 * distance) if distance > _ROUNDING * abs(median) else None
+
+
+def _median(values, weight):
+    order = np.argsort(values, kind="stable")
+    ends = np.cumsum(weight[order])
+    return values[order[np.searchsorted(ends, 0.5 * ends[-1])]]
 
 
 class Data(NamedTuple):
@@ -56,6 +79,8 @@ class Data(NamedTuple):
         Targets, in their own units.
     own : ndarray of shape (n,)
         Variance of each row's own noise, in squared units of y.
+    alpha : ndarray of shape (n,)
+        More of it, in squared inner units.
     weight : ndarray of shape (n,)
         How often each row counts.
     """
@@ -63,27 +88,34 @@ class Data(NamedTuple):
     X: np.ndarray
     y: np.ndarray
     own: np.ndarray
+    alpha: np.ndarray
     weight: np.ndarray
+
+    def joined(self, other):
+        """These rows and those of another call."""
+        return Data(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
 
 
 def rows_of(estimator, data, units):
     """Batches of rows; y with the variance of its own noise, in inner units."""
-    alpha = np.asarray(estimator.alpha, dtype=np.float64)
-    if alpha.ndim and alpha.shape != data.own.shape:
-        raise ValueError(
-            "alpha must be a scalar or an array with same number of entries as y. "
-            f"({alpha.shape} != {data.own.shape})"
-        )
     y = (data.y - units.mean) / units.scale
-    own = data.own / units.scale[0] ** 2 + alpha
+    own = data.own / units.scale[0] ** 2 + data.alpha
     size = _ROWS if estimator.batch_size == "auto" else estimator.batch_size
     return Rows(data.X, np.column_stack([y, own]), data.weight, size)
 
 
-def sample_of(rows):
-    """All rows as a `Sample`."""
+def sample_of(rows, df=None):
+    """All rows as a `Sample`, sorted: their order, and where copies stand, says nothing.
+
+    With ``df``, of Student noise, rows far from the median have wide noise from the start.
+    """
     X, y, weight = rows.data
-    return Sample(X, y[:, :-1], y[:, -1], weight)
+    order = np.lexsort(np.column_stack([sortable(X), y]).T)
+    X, y, own, weight = X[order], y[order, :-1], y[order, -1], weight[order]
+    if df is None:
+        return Sample(X, y, own, weight)
+    median, sd = _quartiles(y[:, 0], weight) or (0.0, np.inf)
+    return Sample(X, y, own, weight, (df + ((y[:, 0] - median) / sd) ** 2) / (df + 1.0))
 
 
 def default_kernel(sample):
@@ -93,9 +125,12 @@ def default_kernel(sample):
     columns, at which two rows are about one and a half length scales apart.
     """
     X, y, _, weight, _ = sample
-    sd = np.sqrt(np.average((X - np.average(X, axis=0, weights=weight)) ** 2, 0, weight))
-    start = np.where(sd > 0.0, sd, 1.0) * np.sqrt(X.shape[1])
-    variance = float(np.average(y**2, axis=0, weights=weight).mean())
+    mean = np.average(X, axis=0, weights=weight)
+    sd = np.sqrt(np.average((X - mean) ** 2, 0, weight))
+    # A constant column differs from its mean by rounding.
+    start = np.where(sd > _ROUNDING * np.abs(mean), sd, 1.0) * np.sqrt(X.shape[1])
+    # With spread, wild targets count little.
+    variance = float(np.average(y**2, axis=0, weights=weight / sample.spread).mean())
     variance = variance if variance > 0.0 else 1.0
     signal = ConstantKernel(variance, (1e-3 * variance, 1e3 * variance))
     noise = WhiteKernel(0.1 * variance, (1e-6 * variance, 10.0 * variance))
@@ -110,10 +145,10 @@ def starting_kernel(estimator, sample):
     return estimator.kernel.clone_with_theta(estimator.kernel.theta)
 
 
-def learned_theta(estimator, covariance, rows, sample, rng):
+def learned_theta(estimator, covariance, whole, sample, rng):
     """Hyperparameters by the marginal likelihood of a sample; those of the kernel where fixed.
 
-    Where there are more rows, the evidence of a sparse process on many of them moves them on.
+    Where the whole has more rows, the evidence of a sparse process on many of them moves them on.
     """
     optimizer = estimator.optimizer
     if optimizer is None or not covariance.kernel.n_dims:
@@ -128,14 +163,15 @@ def learned_theta(estimator, covariance, rows, sample, rng):
             precision = (estimator.df + 1.0) / (estimator.df + error / scale)
             sample = sample._replace(spread=1.0 / precision)
             theta, _ = best_theta(covariance, sample, optimizer, 0, rng, theta)
-    if estimator.n_refine > len(sample.y) and rows.total > len(sample.y) and covariance.is_fast:
-        theta = _moved_on(estimator, covariance, rows, theta, rng)
+    more = min(estimator.n_refine, len(whole.y)) > len(sample.y)
+    if more and whole.weight.sum() > sample.weight.sum() and covariance.is_fast:
+        theta = _moved_on(estimator, covariance, whole, theta, rng)
     return theta
 
 
-def _moved_on(estimator, covariance, rows, theta, rng):
+def _moved_on(estimator, covariance, whole, theta, rng):
     """Hyperparameters by the evidence of many rows, from those of few rows on."""
-    many = take(sample_of(rows), estimator.n_refine, rng)
+    many = take(whole, estimator.n_refine, rng)
     few, more = (
         choose("random", lambda n, rng: take(many, n, rng), M, covariance, theta, rng)
         for M in (_FEWER, FEW)
@@ -153,20 +189,19 @@ def _moved_on(estimator, covariance, rows, theta, rng):
     return best_of(covariance, (theta, refined), many, more, "fitc", estimator.jitter)
 
 
-def n_inducing(estimator, rows):
-    """How many inducing inputs."""
+def n_inducing(estimator, total):
+    """How many inducing inputs for rows of a total weight."""
     if estimator.n_inducing == "auto":
-        return int(np.clip(rows.total / 4.0, FEW, MANY))
+        return int(np.clip(total / 4.0, FEW, MANY))
     return estimator.n_inducing
 
 
-def new_model(estimator, covariance, prior, rows, theta, rng):
+def new_model(estimator, covariance, prior, sample, theta, rng):
     """The model, its inducing inputs placed among the rows."""
-    sample = sample_of(rows)
     inducing = choose(
         estimator.inducing_init,
         lambda n, rng: take(sample, n, rng),
-        n_inducing(estimator, rows),
+        n_inducing(estimator, sample.weight.sum()),
         covariance,
         theta,
         rng,
@@ -185,3 +220,17 @@ def new_model(estimator, covariance, prior, rows, theta, rng):
 def new_covariance(estimator, sample):
     """The covariance of the estimator's kernel."""
     return KernelCovariance(starting_kernel(estimator, sample))
+
+
+def check_kernel(estimator, covariance, sample):
+    """Refuse kernels that cannot do what other parameters ask."""
+    theta, X = covariance.kernel.theta, sample.X
+    if not covariance.diagonal(theta, X).any():
+        raise ValueError(f"kernel has no variance but noise: {covariance.kernel}. Add a signal.")
+    noise = covariance.noise(theta, X)
+    if estimator.likelihood == "student_t" and not noise.any():
+        raise ValueError("likelihood='student_t' needs noise: add a WhiteKernel to the kernel.")
+    if estimator.weighting == "mirror" and not len(theta):
+        raise ValueError(
+            "weighting='mirror' needs a kernel with free hyperparameters: set 'uniform'."
+        )

@@ -178,7 +178,7 @@ def noisier(covariance, theta, sample):
     Few rows that lie far apart may be fitted without any noise; no step leads from there to
     another fit.
     """
-    y, w = sample.y, sample.weight
+    y, w = sample.y, sample.weight / sample.spread
     variance = float(np.average((y - np.average(y, axis=0, weights=w)) ** 2, 0, w).mean())
     more = [covariance.with_noise(theta, share * variance) for share in _SHARES if variance > 0.0]
     return [theta, *more]

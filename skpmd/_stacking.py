@@ -22,13 +22,13 @@ _ITERATIONS = 200
 def hold_out(rows, rng):
     """Rows to learn from, and rows to score predictions of before they are learnt too.
 
-    Equal rows stay together: copies of a row are its weight.
+    Equal rows stay together: copies of a row are its weight. None where all are equal.
     """
     X, y, weight = rows.data
     first, which = distinct(np.column_stack([sortable(X), y]))
     n = len(first)
     if n < 2:
-        return rows, rows
+        return None
     chosen = np.zeros(n, dtype=bool)
     chosen[rng.permutation(n)[: max(1, min(_ROWS, int(_SHARE * n)))]] = True
     last = chosen[which]

@@ -5,22 +5,24 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, _fit_context
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel
+from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from skpmd._base import LOOP_CONSTRAINTS, Options, run
-from skpmd._gp_fit import absorb, begin, following, repeat, weighing
+from skpmd._gp_fit import begin, take_in
 from skpmd._gp_predictions import GaussianProcessPredictions
 from skpmd._inducing import INITS
 from skpmd._kernels import parameter_names
 from skpmd._marginal import log_marginal_likelihood
 from skpmd._partial import Stream, unharmed
-from skpmd._process import Data, rows_of
+from skpmd._process import Data
 from skpmd._results import forget, set_results, warn_of_doubts
 from skpmd.models.sparse_gp import APPROXIMATIONS, MOST_JITTER
 from skpmd.posterior import Posterior, as_generator
 
 WEIGHTINGS = ("stacking", "uniform", "mirror")
+_SETTLED = "kernel", "approximation", "jitter", "likelihood", "df", "weighting", "n_particles"
 
 
 class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstimator):
@@ -46,7 +48,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         Of the marginal likelihood of a subset; as in `GaussianProcessRegressor`. None keeps the
         kernel as it is.
     n_restarts_optimizer : int, default=1
-        Further starts; each takes a few steps, and the best of all goes on.
+        Further starts, and one with short length scales. Of more than 200 rows each takes a few
+        steps, and the best of all goes on.
     n_subset : int, default=1000
         Rows that the kernel is learnt from, at most; its cost is their number cubed.
     n_refine : int, default=10000
@@ -55,7 +58,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         short length scales. For RBF and Matern kernels with normal noise.
     hyperprior : list of scipy.stats frozen distributions or None, default=None
         Prior of the free hyperparameters, one for each in the order of ``kernel.theta``, on their
-        own scale. None is uniform on the log scale between the kernel's bounds.
+        own scale, for several particles; a single one, and the first, are found without it. None is
+        uniform on the log scale between the kernel's bounds.
     normalize_y : bool, default=True
         Whether y is fitted as (y - mean) / standard deviation.
     n_inducing : int or "auto", default="auto"
@@ -115,7 +119,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
     Attributes
     ----------
     kernel_ : Kernel
-        Fitted kernel: of the subset's largest marginal likelihood.
+        Fitted kernel: of the subset's largest marginal likelihood, moved on by that of many rows.
     posterior_ : Posterior
         Particles: hyperparameters on their own scale, with the weights of ``weighting``.
     inducing_ : ndarray of shape (M, p)
@@ -277,29 +281,30 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         numpy.linalg.LinAlgError
             If the inducing inputs' covariance is not positive definite with any jitter.
         """
-        options = self._options()
-        forget(self)
-        self._process = None
-        rng = as_generator(self.random_state)
-        process, rows = begin(self, self._read(X, y, sample_weight, noise_variance), rng)
-        if self.weighting == "mirror":
-            outcome = run(process.model, rows, process.cloud, options, rng)
-            stream = Stream(outcome.cloud, None, outcome.infos, rows.total, rng)
-            self._set(process.after(stream), outcome)
-        else:
-            process = absorb(process, rows, options, self._is_stacked)
-            if self.likelihood == "student_t":
-                process = repeat(process, rows, options, self.max_iter - 1, self.tol)
-            self._set(process)
+        with unharmed(self):
+            options = self._options()
+            forget(self)
+            data = self._read(X, y, sample_weight, noise_variance)
+            if self.weighting == "mirror":
+                rng = as_generator(self.random_state)
+                process, rows = begin(self, data, rng)
+                outcome = run(process.model, rows, process.cloud, options, rng)
+                stream = Stream(outcome.cloud, None, outcome.infos, rows.total, rng)
+                self._set(process.after(stream), outcome)
+            else:
+                self._set(take_in(self, None, data, options))
         return self
 
     @_fit_context(prefer_skip_nested_validation=False)
     def partial_fit(self, X, y, sample_weight=None, noise_variance=None):
         """Take more rows in, which are then no longer needed.
 
-        The kernel is learnt from the first call. Rows add up: any cutting into calls gives the same
-        posterior, given kernel and inducing inputs. Those follow a stream into new places, unless
-        they were given. If the call fails in any way, the estimator stays as it was.
+        Rows add up: any cutting into calls gives the same posterior, given kernel and inducing
+        inputs, with normal noise. (Student noise weighs each part by errors under what is known
+        then, and does not weigh it again.) The kernel is learnt from the first calls: until it has
+        been learnt from ``n_subset`` rows they are kept, and it is learnt anew whenever there are
+        twice as many. Inducing inputs follow a stream into new places, unless they were given. If
+        the call fails in any way, the estimator stays as it was.
 
         Parameters
         ----------
@@ -318,19 +323,11 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
             The estimator.
         """
         with unharmed(self):
-            options = self._options()
-            first = not self._is_fitted
-            data = self._read(X, y, sample_weight, noise_variance, reset=first)
-            if first:
-                process, rows = begin(self, data, as_generator(self.random_state))
-            else:
-                process, rows = self._process, rows_of(self, data, self._process.units)
-                if isinstance(self.inducing_init, str):
-                    best = self.posterior_.weights.argmax()
-                    process = following(process, rows.data.X, self.n_inducing, best)
-                if self.likelihood == "student_t":
-                    process = weighing(process)
-            process = absorb(process, rows, options, self._is_stacked)
+            options, before = self._options(), self._process if self._is_fitted else None
+            if before is not None:
+                self._refuse_changes()
+            data = self._read(X, y, sample_weight, noise_variance, reset=before is None)
+            process = take_in(self, before, data, options)
             self._set(process, process.stream.outcome() if self.weighting == "mirror" else None)
         return self
 
@@ -339,6 +336,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
 
         All rows where there were no more than ``n_subset``.
         """
+        check_is_fitted(self)
         if theta is None:
             if eval_gradient:
                 raise ValueError("Gradient can only be evaluated for theta!=None")
@@ -382,16 +380,41 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
                     "noise_variance is for one target; fit several by "
                     "sklearn.multioutput.MultiOutputRegressor, or without it."
                 )
-            own = _check_sample_weight(noise_variance, X, **positive)
-        return Data(X, y, own, weight)
+            own = check_array(
+                noise_variance, ensure_2d=False, dtype=np.float64, input_name="noise_variance"
+            )
+            if own.shape != (len(y),) or (own < 0.0).any():
+                raise ValueError(
+                    f"noise_variance must have a variance, not below 0, for each of {len(y)} rows, "
+                    f"got shape {own.shape} and a least value of {own.min()}."
+                )
+        return Data(X, y, own, self._alphas(len(y)), weight)
 
-    @property
-    def _is_stacked(self):
-        return self.weighting == "stacking" and self.n_particles > 1
+    def _alphas(self, n):
+        alpha = np.asarray(self.alpha, dtype=np.float64)
+        if alpha.ndim and alpha.shape != (n,):
+            raise ValueError(
+                "alpha must be a scalar or an array with same number of entries as y. "
+                f"({alpha.shape} != ({n},)) For rows that a search cuts, use noise_variance of fit."
+            )
+        if not (np.isfinite(alpha).all() and (alpha >= 0.0).all()):
+            raise ValueError("alpha must be finite and not negative: it is a variance.")
+        return np.broadcast_to(alpha, n)
+
+    def _refuse_changes(self):
+        """Parameters that the process so far has been made with stay as they are."""
+        for name, before in self._settled.items():
+            now = getattr(self, name)
+            if now is not before and now != before:
+                raise ValueError(
+                    f"{name} was {before!r} in the calls before and is {now!r}: set it back, or "
+                    "call fit."
+                )
 
     def _set(self, process, outcome=None):
         """Results of a process, whose weights are those of an outcome or of predictions."""
         self._process, self._conditionals = process, {}
+        self._settled = {name: getattr(self, name) for name in _SETTLED}
         kernel = process.model.covariance.kernel
         particles, names = np.exp(process.cloud.theta), parameter_names(kernel)
         self.kernel_ = kernel.clone_with_theta(process.theta)

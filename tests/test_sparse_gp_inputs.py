@@ -160,14 +160,22 @@ def test_grid_search_and_scores_in_a_pipeline():
         ({"likelihood": "student_t", "df": 2.0}, {}, "'df' parameter"),
         ({"jitter": 0.5}, {}, "'jitter' parameter"),
         ({}, {"sample_weight": -np.ones(80)}, "Negative values"),
-        ({}, {"noise_variance": -np.ones(80)}, "Negative values"),
+        ({}, {"noise_variance": -np.ones(80)}, "noise_variance must have a variance"),
+        ({}, {"noise_variance": np.ones(79)}, "noise_variance must have a variance"),
+        ({}, {"noise_variance": np.full(80, np.nan)}, "noise_variance contains NaN"),
+        ({"alpha": -0.5 * np.ones(80)}, {}, "alpha must be finite"),
+        ({"hyperprior": [1, 2, 3]}, {}, "hyperprior must hold frozen distributions"),
+        ({"inducing_init": np.full((4, 1), np.nan)}, {}, "inducing_init contains NaN"),
+        ({"kernel": WhiteKernel()}, {}, "kernel has no variance"),
+        ({"kernel": RBF(), "likelihood": "student_t"}, {}, "needs noise"),
+        ({"kernel": RBF(1.0, "fixed"), "weighting": "mirror"}, {}, "free hyperparameters"),
         ({"forgetting": 0.1, "total_samples": 80}, {}, "forgetting"),
     ],
 )
 def test_bad_input_is_refused_by_name(params, fit, message):
     X, y = problem()
     with pytest.raises(ValueError, match=message):
-        SparseGPRegressorPMD(KERNEL, **params).fit(X, y, **fit)
+        SparseGPRegressorPMD(**{"kernel": KERNEL, **params}).fit(X, y, **fit)
 
 
 def test_a_hopeless_covariance_names_its_remedy():
@@ -179,3 +187,40 @@ def test_a_hopeless_covariance_names_its_remedy():
     X, y = problem()
     with pytest.raises(np.linalg.LinAlgError, match="n_inducing"):
         SparseGPRegressorPMD(Broken() + WhiteKernel(), optimizer=None).fit(X, y)
+
+
+def test_short_waves_are_found():
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((300, 1))
+        y = np.sin(25.0 * X[:, 0]) + 0.07 * rng.standard_normal(300)
+        assert SparseGPRegressorPMD(random_state=0).fit(X, y).score(X, y) > 0.8
+
+
+def test_a_column_that_is_constant_up_to_rounding_does_not_count():
+    X, y = problem()
+    X = np.column_stack([X, np.full(len(X), 0.1)])
+    gp = SparseGPRegressorPMD(random_state=0).fit(X, y)
+    moved = X + [0.0, 0.0, 1e-3]
+    assert gp.score(moved, y) > 0.9
+
+
+def test_the_order_of_rows_changes_nothing_that_is_learnt():
+    X, y = problem(400)
+    rng = np.random.default_rng(0)
+    order = rng.permutation(400)
+    for params in ({"n_subset": 60}, {"n_subset": 60, "n_particles": 3}):
+        one, other = (
+            SparseGPRegressorPMD(n_inducing=50, random_state=0, **params).fit(X[rows], y[rows])
+            for rows in (np.arange(400), order)
+        )
+        np.testing.assert_allclose(one.kernel_.theta, other.kernel_.theta, rtol=1e-9)
+        np.testing.assert_allclose(one.predict(X), other.predict(X), rtol=1e-5, atol=1e-7)
+
+
+def test_one_wild_target_does_not_set_the_scale_of_student_noise():
+    X, y = problem(100)
+    wild = y.copy()
+    wild[7] = 1e4
+    gp = SparseGPRegressorPMD(likelihood="student_t", random_state=0).fit(X, wild)
+    assert np.sqrt(np.mean((gp.predict(X) - y) ** 2)) < 0.3 * y.std()

@@ -107,7 +107,7 @@ def test_streams_of_particles(weighting):
     X, y = problem(120)
     gp = SparseGPRegressorPMD(
         KERNEL, n_particles=200 if weighting == "mirror" else 3, weighting=weighting,
-        normalize_y=False, inducing_init=np.linspace(0.0, 5.0, 12)[:, None], n_subset=60,
+        normalize_y=False, inducing_init=np.linspace(0.0, 5.0, 12)[:, None], n_subset=40,
         rejuvenation="never" if weighting == "mirror" else "ess", ess_threshold=0.0, random_state=0,
     )  # fmt: skip
     with pytest.warns(UserWarning) if weighting == "mirror" else _nothing():

@@ -240,6 +240,10 @@ class SparseGP(Model):
             after[2][i] = before[2][i] + gain - 0.5 * self.n_targets * log_det
         return model, out
 
+    def noise_nodes(self):
+        """Noise as a mixture of normals: factors of its variance, and their shares."""
+        return np.ones(1), np.ones(1)
+
     def _typical_noise(self, theta):
         return float(np.mean(self.covariance.noise(theta, self.inducing)))
 

@@ -32,7 +32,7 @@ class StudentSparseGP(SparseGP):
     Attributes
     ----------
     current : list of Conditional or None
-        q(u) of each particle, by which rows are weighed; None weighs all alike.
+        q(u) of each particle, by which rows are weighed; None stands for the prior.
     """
 
     def __init__(self, *args, df, **options):
@@ -45,15 +45,24 @@ class StudentSparseGP(SparseGP):
         model.current = conditionals
         return model
 
+    def noise_nodes(self):
+        """Noise as a mixture of normals: factors of its variance, and their shares."""
+        return scale_nodes(self.df)
+
     def _row_terms(self, i, V, left, noise, y):
-        """As of a normal row, by the expectations of its lambda; a bound from below."""
-        a = b = 0.5 * self.df
-        if self.current is not None:
+        """As of a normal row, by the expectations of its lambda; a bound from below.
+
+        Before the first pass errors are those of the prior mean, held against all variance.
+        """
+        if self.current is None:
+            total = noise + left + np.einsum("ij,ij->j", V, V)
+            error = y[:, 0] ** 2 * noise / total
+        else:
             conditional = self.current[i]
             known = dtrsm(1.0, conditional.factor, V, lower=1)
             error = (y - V.T @ conditional.mean)[:, 0] ** 2
             error += np.einsum("ij,ij->j", known, known) + left
-            a, b = a + 0.5, b + 0.5 * error / noise
+        a, b = 0.5 * (self.df + 1.0), 0.5 * (self.df + error / noise)
         log_lambda = digamma(a) - np.log(b)
         gain = 0.5 * log_lambda - _divergence(a, b, 0.5 * self.df)
         return a / (b * noise), gain - 0.5 * np.log(2.0 * np.pi * noise)
