@@ -165,3 +165,21 @@ def test_particles_lie_around_what_many_rows_found():
         means.append(draws.mean(axis=0))
     # Without the tilt both clouds would be those of the rows.
     assert means[1][0] - means[0][0] < -0.5
+
+
+def test_a_weight_is_copies_to_stacking():
+    X, y = problem(60)
+    weight = np.tile([1, 2, 3], 20)
+    one, other = (
+        SparseGPRegressorPMD(n_particles=3, n_subset=200, random_state=0) for _ in range(2)
+    )
+    one.fit(X, y, sample_weight=weight)
+    other.fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+    np.testing.assert_allclose(one.posterior_.weights, other.posterior_.weights, rtol=1e-5)
+    np.testing.assert_allclose(one.predict(X), other.predict(X), rtol=1e-5, atol=1e-7)
+
+
+def test_one_row_counts_once():
+    for m in (1, 2):
+        gp = SparseGPRegressorPMD(KERNEL, optimizer=None, n_particles=m, random_state=0)
+        assert gp.fit([[1.0]], [3.0])._process.stream.seen == 1.0
