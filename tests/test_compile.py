@@ -11,7 +11,8 @@ import pytest
 REPORT = """
 import importlib, json, pkgutil, sys
 import skpmd
-modules = [importlib.import_module(m.name) for m in pkgutil.walk_packages(skpmd.__path__, "skpmd.")]
+names = [m.name for m in pkgutil.walk_packages(skpmd.__path__, "skpmd.")]
+modules = [importlib.import_module(n) for n in names if n != "skpmd.skpro"]  # needs an extra
 kernels = {}
 for module in modules:
     for name, value in vars(module).items():
