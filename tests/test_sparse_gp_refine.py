@@ -7,7 +7,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteK
 from skpmd import SparseGPRegressorPMD
 from skpmd._kernels import KernelCovariance
 from skpmd._marginal import Sample
-from skpmd._refine import sparse_evidence, student_weighed
+from skpmd._refine import best_of, noisier, sparse_evidence, student_weighed
 from skpmd.models.base import Batch
 from skpmd.models.sparse_gp import SparseGP
 from skpmd.models.student_gp import StudentSparseGP
@@ -92,15 +92,11 @@ def test_student_noise_is_refined_too():
 
 def test_a_fit_without_noise_is_left():
     rng = np.random.default_rng(0)
-    X = rng.uniform(0.0, 10.0, (1500, 1))
-    y = np.sin(X[:, 0]) + 0.5 * rng.standard_normal(1500)
-
-    def none(objective, start, bounds):
-        theta = np.append(start[:-1], bounds[-1, 0])
-        return theta, objective(theta, eval_gradient=False)
-
-    gp = SparseGPRegressorPMD(
-        optimizer=none, n_subset=50, n_refine=1500, n_inducing=50, normalize_y=False, random_state=0
-    ).fit(X, y)
-    # The standard error of a variance of 1500 draws is 0.25 * sqrt(2 / 1500) = 0.009.
-    assert abs(gp.kernel_.k2.noise_level - 0.25) < 0.04
+    X = rng.uniform(0.0, 10.0, (300, 1))
+    y = np.sin(X[:, :1]) + 0.5 * rng.standard_normal((300, 1))
+    covariance = KernelCovariance(RBF(0.05, (0.01, 10.0)) + WhiteKernel(1e-6, (1e-6, 10.0)))
+    sample = Sample(X, y, np.zeros(300), np.ones(300))
+    starts = noisier(covariance, covariance.kernel.theta, sample)
+    theta = best_of(covariance, starts, sample, X[:40], "fitc", 1e-8)
+    # The variance of y is 0.75, and the shares are 0.01, 0.03, 0.1 and 0.3.
+    assert 0.05 < np.exp(theta[-1]) < 0.3
