@@ -3,17 +3,18 @@
 ``--quick``: generated data, SVGP with few inducing points. ``--jobs N``: cases side by side.
 
 Ten data sets, three random splits (10 % test, 10 % validation, the rest to learn from), columns and
-targets standardised by all but the test part, one thread for each case. Each side tries its
-settings on the rows that are neither test nor validation, takes the one of the best log loss on the
-validation part, and learns from all but the test part with it.
+targets standardised by all but the test part, one thread for each case. On the first split each
+side tries its settings on the rows that are neither test nor validation and takes the one of the
+best log loss on the validation part; on every split it learns from all but the test part with it.
 
 * ``pmd``: RBF, Matern-3/2 or Matern-5/2; 2000 inducing inputs, everything else by default.
 * ``pmd student_t``: the same kernel with Student noise, and its log loss on the validation part.
 * ``svgp``: the same three kernels; Adam with learning rates 0.01 and 0.05, and natural gradients
   with 0.05 for the rest. Tried with 512 inducing points and the CPU of ours; the chosen one
-  has 512 and 1024 points and each time ten times the CPU of ours, evaluated along the way. Of both
-  and of all points on the way the best one *on the test part* is taken, for each figure by itself:
-  more than a user could know.
+  has 512 and 1024 points and each time ten times the CPU of ours, evaluated along the way. The
+  other splits have the number of points that ends with the better log loss on the first one's
+  *test* part, and of all points on the way the best one *on the test part* is taken, for each
+  figure by itself: more than a user could know.
 
 The runs of SVGP are kept beside the references, one file for each case, and not made again.
 """
@@ -40,6 +41,7 @@ PROTOTYPE = {  # RMSE and log loss, one split
 }
 SEEDS = 3
 KERNELS = {"rbf": np.inf, "matern32": 1.5, "matern52": 2.5}
+KINDS = {"pmd": "gaussian", "pmd student_t": "student_t"}  # of ours -> noise
 N_INDUCING, PEER_INDUCING = 2000, (512, 1024)
 PEER = (
     {"optimizer": "adam", "learning_rate": 0.01, "noise": 0.69},
@@ -52,19 +54,62 @@ LEAST_SETS = 8
 
 
 def run(config):
-    """Fit, choose and compare, one data set and split after the other."""
-    cases = [("waves", 0)] if config.quick else [(n, s) for s in range(SEEDS) for n in NAMES]
-    found = Parallel(n_jobs=config.jobs)(delayed(_case)(config, *case) for case in cases)
-    return [row for rows in found for row in rows]
+    """Fit, choose and compare: the first split of all data sets, then the others."""
+    names = ("waves",) if config.quick else NAMES
+    seeds = range(1, 1 if config.quick else SEEDS)
+    workers = Parallel(n_jobs=config.jobs)
+    firsts = dict(zip(names, workers(delayed(first)(config, name) for name in names), strict=True))
+    cases = [(config, name, seed, firsts[name]) for seed in seeds for name in names]
+    others = workers(delayed(other)(*case) for case in cases)
+    return [row for rows in (*firsts.values(), *others) for row in rows]
 
 
-def _case(config, name, seed):
-    parts = split(*(waves() if config.quick else datasets.regression(name, config.data)), seed)
-    own, student = _ours(parts, seed, 100 if config.quick else N_INDUCING)
-    peer = _peer(config, name, seed, parts, own["cpu"])
-    print(f"{name}, split {seed}: ours {_short(own)}, SVGP {_short(peer)}", flush=True)
-    rows = {"pmd": own, "pmd student_t": student, "svgp": peer}
+def first(config, name):
+    """Split 0: both sides choose."""
+    parts = _parts(config, name, 0)
+    learn, valid, _ = parts
+    M = 100 if config.quick else N_INDUCING
+    tried = {kernel: _judged(kernel, "gaussian", learn, valid, 0, M) for kernel in KERNELS}
+    kernel = min(tried, key=lambda one: tried[one]["nlpd"])
+    losses = {
+        "gaussian": tried[kernel]["nlpd"],
+        "student_t": _judged(kernel, "student_t", learn, valid, 0, M)["nlpd"],
+    }
+    own = _ours(parts, 0, M, kernel, losses)
+
+    def cases():
+        sizes = (50, 100) if config.quick else PEER_INDUCING
+        setting = _chosen_setting(parts, sizes[0], own["pmd"]["cpu"])
+        return [{"n_inducing": size, **setting} for size in sizes]
+
+    return _rows(config, name, 0, parts, own, cases)
+
+
+def other(config, name, seed, firsts):
+    """Another split, with what was chosen on the first."""
+    parts = _parts(config, name, seed)
+    kinds = {row["kind"]: row for row in firsts}
+    losses = {noise: kinds[kind]["valid_nlpd"] for kind, noise in KINDS.items()}
+    own = _ours(parts, seed, N_INDUCING, kinds["pmd"]["setting"], losses)
+
+    def cases():
+        ends = {run["n_inducing"]: run for run in _known(config, name, 0)}  # the last of each
+        best = min(ends.values(), key=lambda run: run["nlpd"])
+        return [{key: best[key] for key in ("n_inducing", "kernel", *PEER[0])}]
+
+    return _rows(config, name, seed, parts, own, cases)
+
+
+def _rows(config, name, seed, parts, own, cases):
+    """Rows of ours and of SVGP, whose runs are made where no file has them."""
+    peer = _peer(config, name, seed, parts, own["pmd"]["cpu"], cases)
+    print(f"{name}, split {seed}: ours {_short(own['pmd'])}, SVGP {_short(peer)}", flush=True)
+    rows = {**own, "svgp": peer}
     return [{"kind": kind, "data": name, "seed": seed, **row} for kind, row in rows.items()]
+
+
+def _parts(config, name, seed):
+    return split(*(waves() if config.quick else datasets.regression(name, config.data)), seed)
 
 
 def waves(n=600, seed=0):
@@ -96,27 +141,26 @@ def scores(y, mean, variance):
     }
 
 
-def _ours(parts, seed, n_inducing):
-    """The best kernel, learnt anew from all that is known; the same with Student noise."""
+def _ours(parts, seed, n_inducing, kernel, losses):
+    """One kernel with either noise, learnt from all that is known."""
     learn, valid, test = parts
-
-    def fitted(kernel, likelihood, X, y):
-        model = estimator(kernel, X.shape[1], likelihood, n_inducing, seed)
-        with cpu_clock() as clock:
-            model.fit(X, y)
-        return model, clock.cpu
-
-    def judged(kernel, likelihood, valid_nlpd):
-        model, cpu = fitted(kernel, likelihood, *joined(learn, valid))
-        found = {"setting": kernel, "cpu": cpu, "valid_nlpd": valid_nlpd}
-        return {**found, **scored(model, *test)}
-
-    tried = {
-        kernel: scored(fitted(kernel, "gaussian", *learn)[0], *valid)["nlpd"] for kernel in KERNELS
+    return {
+        kind: {
+            "setting": kernel,
+            "valid_nlpd": losses[noise],
+            **_judged(kernel, noise, joined(learn, valid), test, seed, n_inducing),
+        }
+        for kind, noise in KINDS.items()
     }
-    kernel = min(tried, key=tried.get)
-    student = scored(fitted(kernel, "student_t", *learn)[0], *valid)["nlpd"]
-    return judged(kernel, "gaussian", tried[kernel]), judged(kernel, "student_t", student)
+
+
+def _judged(kernel, likelihood, known, held_out, seed, n_inducing):
+    """CPU seconds of a fit, and its figures on rows held out."""
+    X, y = known
+    model = estimator(kernel, X.shape[1], likelihood, n_inducing, seed)
+    with cpu_clock() as clock:
+        model.fit(X, y)
+    return {"cpu": clock.cpu, **scored(model, *held_out)}
 
 
 def scored(model, X, y):
@@ -147,48 +191,62 @@ def joined(one, other):
     return tuple(np.concatenate(pair) for pair in zip(one, other, strict=True))
 
 
-def _peer(config, name, seed, parts, cpu):
-    """SVGP's best figures, from the file of the case where there is one."""
-    from .baselines import svgp
-
-    path = config.out / "references" / f"svgp-{name}-{seed}.json"
-    if config.quick or not path.exists():
-        runs = _train_peers(svgp, parts, seed, cpu, (50, 100) if config.quick else PEER_INDUCING)
-        if config.quick:
-            return _best(runs)
+def _peer(config, name, seed, parts, cpu, cases):
+    """SVGP's best figures, from the file of the split where there is one."""
+    if config.quick:
+        return _best(_train_peers(parts, seed, cpu, cases()))
+    path = _file(config, name, seed)
+    if not path.exists():
+        runs = _train_peers(parts, seed, cpu, cases())
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")
-    return _best(json.loads(path.read_text(encoding="utf-8")))
+    return _best(_known(config, name, seed))
 
 
-def _train_peers(svgp, parts, seed, cpu, sizes):
-    learn, valid, test = parts
-    common = {"batch_size": BATCH, "seed": seed}
+def _file(config, name, seed):
+    return config.out / "references" / f"svgp-{name}-{seed}.json"
 
-    def judge(data):
-        return lambda predict: scores(data[1], *predict(data[0]))
 
+def _known(config, name, seed):
+    return json.loads(_file(config, name, seed).read_text(encoding="utf-8"))
+
+
+def _chosen_setting(parts, n_inducing, cpu):
+    """The setting whose short run ends with the best log loss on the validation part."""
+    from .baselines import svgp
+
+    learn, valid, _ = parts
     tried = []
     for setting in [{"kernel": kernel, **one} for kernel in KERNELS for one in PEER]:
-        found = svgp.train(
-            *learn, n_inducing=sizes[0], cpu_budget=TRIAL * cpu, evaluate=judge(valid),
-            **common, **setting,
+        *_, (_, _, last) = svgp.train(
+            *learn, n_inducing=n_inducing, cpu_budget=TRIAL * cpu, evaluate=_judge(valid),
+            batch_size=BATCH, seed=0, **setting,
         )  # fmt: skip
-        last = found[-1][2]
         if not isinstance(last, svgp.Failed):
             tried.append((last["nlpd"], len(tried), setting))
-    runs, setting = [], min(tried)[2]
-    for n_inducing in sizes:
+    return min(tried)[2]
+
+
+def _train_peers(parts, seed, cpu, cases):
+    """Runs of ten times our CPU, judged on the test part on the way."""
+    from .baselines import svgp
+
+    learn, valid, test = parts
+    runs = []
+    for case in cases:
         points = svgp.train(
-            *joined(learn, valid), n_inducing=n_inducing, cpu_budget=BUDGET * cpu,
-            checkpoints=[share * cpu for share in (0.5, 1, 2, 4, 7)], evaluate=judge(test),
-            **common, **setting,
+            *joined(learn, valid), cpu_budget=BUDGET * cpu, batch_size=BATCH, seed=seed,
+            checkpoints=[share * cpu for share in (0.5, 1, 2, 4, 7)], evaluate=_judge(test),
+            **case,
         )  # fmt: skip
         for at, epoch, found in points:
             if not isinstance(found, svgp.Failed):
-                case = {"n_inducing": n_inducing, **setting}
                 runs.append({**case, "cpu": at, "our_cpu": cpu, "epoch": epoch, **found})
     return runs
+
+
+def _judge(data):
+    return lambda predict: scores(data[1], *predict(data[0]))
 
 
 def _best(runs):
