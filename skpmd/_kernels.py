@@ -8,6 +8,7 @@ from sklearn.gaussian_process import kernels as sk
 from skpmd.models import stationary
 
 _STEP = 1e-5  # of differences in theta
+_MOST_LOG = 100.0  # of a hyperparameter: a wild redraw has no weight, and must not overflow
 
 
 class _Term(NamedTuple):
@@ -49,7 +50,7 @@ class KernelCovariance:
         """The kernel at theta."""
         key, (last, kernel) = theta.tobytes(), self._last
         if last != key:
-            kernel = self.kernel.clone_with_theta(theta)
+            kernel = self.kernel.clone_with_theta(np.clip(theta, -_MOST_LOG, _MOST_LOG))
             self._last = key, kernel  # one assignment: threads may share this
         return kernel
 
@@ -67,14 +68,13 @@ class KernelCovariance:
         """Variances of f at the rows of A, shape (n,)."""
         if self.is_fast:
             return np.full(len(A), self._fast.at(theta).amplitude)
-        return _diagonal(self.at(theta), A)
+        return _signal_and_noise(self.at(theta), A)[0]
 
     def noise(self, theta, A):
         """Variances of the noise at the rows of A, shape (n,)."""
         if self.is_fast:
             return np.full(len(A), self._fast.at(theta).noise)
-        kernel = self.at(theta)
-        return np.maximum(kernel.diag(A) - _diagonal(kernel, A), 0.0)
+        return _signal_and_noise(self.at(theta), A)[1]
 
     def contracted_gradient(self, theta, X, W, d):
         """Gradient in theta of sum_ij W_ij k(x_i, x_j) + sum_i d_i noise(x_i), W symmetric."""
@@ -173,7 +173,7 @@ def _value(theta, fixed, place):
     """A hyperparameter: as it is, or the exponential of its place in theta."""
     if place is None:
         return np.asarray(fixed, dtype=np.float64)
-    values = np.exp(theta[place])
+    values = np.exp(np.clip(theta[place], -_MOST_LOG, _MOST_LOG))
     return values if len(values) > 1 else values[0]
 
 
@@ -204,17 +204,21 @@ def _leaf(kernel, path):
     return kernel
 
 
-def _diagonal(kernel, A):
-    """Diagonal without noise: WhiteKernel is zero between two rows, were they alike."""
+def _signal_and_noise(kernel, A):
+    """The diagonal in two parts: WhiteKernel is zero between two rows, were they alike."""
     if isinstance(kernel, sk.Sum):
-        return _diagonal(kernel.k1, A) + _diagonal(kernel.k2, A)
+        (f, e), (g, d) = (_signal_and_noise(part, A) for part in (kernel.k1, kernel.k2))
+        return f + g, e + d
     if isinstance(kernel, sk.Product):
-        return _diagonal(kernel.k1, A) * _diagonal(kernel.k2, A)
+        (f, e), (g, d) = (_signal_and_noise(part, A) for part in (kernel.k1, kernel.k2))
+        return f * g, f * d + e * g + e * d
     if isinstance(kernel, sk.Exponentiation):
-        return _diagonal(kernel.kernel, A) ** kernel.exponent
+        f, e = _signal_and_noise(kernel.kernel, A)
+        power = f**kernel.exponent
+        return power, (f + e) ** kernel.exponent - power
     if isinstance(kernel, sk.WhiteKernel):
-        return np.zeros(len(A))
-    return kernel.diag(A)
+        return np.zeros(len(A)), kernel.diag(A)
+    return kernel.diag(A), np.zeros(len(A))
 
 
 def _form(kernel):

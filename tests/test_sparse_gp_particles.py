@@ -6,13 +6,21 @@ from scipy import stats
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    DotProduct,
+    Matern,
+    RationalQuadratic,
+    WhiteKernel,
+)
 
 from skpmd import SparseGPRegressorPMD
 from skpmd._hyper import HyperPrior, draw_around
 from skpmd._kernels import KernelCovariance
 from skpmd._marginal import Sample, best_theta
 from skpmd._stacking import stacked
+from skpmd.models.sparse_gp import SparseGP
 
 KERNEL = ConstantKernel(1.0, "fixed") * RBF(1.0, (0.05, 20.0)) + WhiteKernel(0.1, (1e-3, 3.0))
 
@@ -183,3 +191,26 @@ def test_one_row_counts_once():
     for m in (1, 2):
         gp = SparseGPRegressorPMD(KERNEL, optimizer=None, n_particles=m, random_state=0)
         assert gp.fit([[1.0]], [3.0])._process.stream.seen == 1.0
+
+
+@pytest.mark.parametrize(
+    "kernel", [RBF(), ConstantKernel() * Matern(nu=1.5), RationalQuadratic(), DotProduct()]
+)
+@pytest.mark.parametrize("size", [30.0, 90.0, 1000.0])
+def test_a_wild_redraw_does_no_harm(kernel, size):
+    # Such a particle has no weight. What it asks for must be finite all the same: its length scale
+    # may be lost in the rounding of the distances.
+    covariance = KernelCovariance(kernel + WhiteKernel())
+    rng = np.random.default_rng(0)
+    model = SparseGP(covariance, None, rng.standard_normal((20, 2)), "dtc", 1e-8)
+    d = len(covariance.kernel.theta)
+    theta = rng.normal(size=(1, d))
+    moved = size * np.array([signs for signs in np.ndindex(*[2] * d)]) * 2.0 - size
+    block = model.prior_block(np.repeat(theta, len(moved), axis=0))
+    block = model.move_block(np.repeat(theta, len(moved), axis=0), block, moved)
+    assert np.isfinite(block).all()
+    for one in moved:
+        variances = (model.prior_factor(one) ** 2).sum(axis=1)
+        # Whatever jitter a matrix of rank one needs comes on top.
+        expected = covariance.diagonal(one, model.inducing)
+        np.testing.assert_allclose(variances, expected, rtol=0.02, atol=0.02 * expected.mean())

@@ -260,6 +260,8 @@ class SparseGP(Model):
         factor = self._factors.get(key)
         if factor is None:
             K = self.covariance.cross(theta, self.inducing, self.inducing)
+            # A row is at no distance from itself, which rounding over a tiny length scale may deny.
+            K[np.diag_indices_from(K)] = self.covariance.diagonal(theta, self.inducing)
             factor = jittered_cholesky(K, self.jitter)
             if len(self._factors) >= _REMEMBERED:
                 self._factors = {}
