@@ -1,29 +1,34 @@
 """Steps of a Gaussian process estimator: what it holds, and how rows are taken in."""
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
+from sklearn.exceptions import ConvergenceWarning
 
 from skpmd._hyper import HyperPrior, draw_around
 from skpmd._inducing import follow
-from skpmd._marginal import Sample, take
 from skpmd._partial import Stream, advance
 from skpmd._process import (
-    FEW,
     Data,
     Units,
     check_kernel,
     learned_theta,
+    n_inducing,
     new_covariance,
     new_model,
     rows_of,
     sample_of,
 )
+from skpmd._sample import Sample, take
 from skpmd._stacking import hold_out, stacked, updated
 from skpmd.engine.cloud import Cloud, draw_prior
 from skpmd.models.sparse_gp import SparseGP
 from skpmd.posterior import as_generator
+
+_LOOKED_AT, _LEAST_LOOKED_AT = 200, 10  # rows of a part whose predictions are checked
+_SURPRISE = 2.0  # standard deviations, of the middle one of the errors
 
 
 class Process(NamedTuple):
@@ -36,7 +41,7 @@ class Process(NamedTuple):
     units : Units
         Of y.
     sample : Sample
-        Rows that the kernel was learnt from.
+        Rows that the kernel was learnt from, weighed by their errors under Student noise.
     theta : ndarray of shape (d,)
         Hyperparameters that were found.
     stream : Stream
@@ -46,11 +51,11 @@ class Process(NamedTuple):
     alpha : float
         Noise variance of every new row beside the kernel's, in inner units.
     n_learned : int
-        Rows that there were when the kernel was learnt.
+        Distinct rows that there were when the kernel was learnt.
     scored : float
         Rows whose predictions have made the weights.
     kept : Data or None
-        All rows, while there are few.
+        All rows, while there are few. With forgetting their weights fall like those of the past.
     """
 
     model: SparseGP
@@ -68,6 +73,12 @@ class Process(NamedTuple):
     def cloud(self):
         """Particles."""
         return self.stream.cloud
+
+    @property
+    def best(self):
+        """Place of the particle of the largest weight."""
+        weights = self.cloud.log_ratio if self.log_weights is None else self.log_weights
+        return int(weights.argmax())
 
     def conditional(self, i):
         """q(u) of particle i, factored."""
@@ -95,18 +106,15 @@ def begin(estimator, data, rng):
     Process, Rows
         Ready for `absorb`.
     """
-    weight = data.weight
-    if not weight.any():
-        raise ValueError("sample_weight is zero for every row: there are no data to fit.")
     df = estimator.df if estimator.likelihood == "student_t" else None
-    units = Units.of(data.y[weight > 0], weight[weight > 0], estimator.normalize_y, df is not None)
+    units = Units.of(data.y, data.weight, estimator.normalize_y, df is not None)
     rows = rows_of(estimator, data, units)
     whole = sample_of(rows, df)
     sample = take(whole, estimator.n_subset, rng)
     covariance = new_covariance(estimator, sample)
     check_kernel(estimator, covariance, sample)
     prior = HyperPrior(covariance.kernel, estimator.hyperprior)
-    theta = learned_theta(estimator, covariance, whole, sample, rng)
+    theta, sample = learned_theta(estimator, covariance, whole, sample, rng)
     model = new_model(estimator, covariance, prior, whole, theta, rng)
     m = estimator.n_particles
     if estimator.weighting == "mirror":
@@ -120,7 +128,7 @@ def begin(estimator, data, rng):
         log_weights = np.full(m, -np.log(m))
     stream = Stream(cloud, None, [], 0.0, rng)
     alpha = float(estimator.alpha) if np.ndim(estimator.alpha) == 0 else 0.0
-    own = model, units, sample, theta, stream, log_weights, alpha, len(data.y)
+    own = model, units, sample, theta, stream, log_weights, alpha, len(whole.y)
     return Process(*own), rows
 
 
@@ -131,19 +139,50 @@ def take_in(estimator, process, data, options):
     from all of them whenever their number has doubled: a first part of one row says nothing of
     scales.
     """
-    kept = None if process is None else process.kept
-    whole = data if kept is None else kept.joined(data)
-    if process is None or (kept is not None and len(whole.y) >= 2 * process.n_learned):
+    whole = data if process is None else _kept_with(estimator, process, data)
+    if process is None or (whole is not None and len(whole.y) >= 2 * process.n_learned):
         process, rows = begin(estimator, whole, as_generator(estimator.random_state))
     else:
         rows = rows_of(estimator, data, process.units)
+        if whole is None:
+            _warn_of_surprise(process, rows)
         if isinstance(estimator.inducing_init, str):
-            best = int(process.log_weights.argmax()) if process.log_weights is not None else 0
-            process = following(process, rows.data.X, estimator.n_inducing, best)
+            total = process.stream.seen + rows.total
+            process = following(process, rows.data.X, n_inducing(estimator, total))
     process = absorb(estimator, process, rows, options)
-    grows = estimator.total_samples is None and not estimator.forgetting
-    keeps = grows and estimator.weighting != "mirror" and process.n_learned < estimator.n_subset
-    return process._replace(kept=whole if keeps else None)
+    keeps = estimator.weighting != "mirror" and process.n_learned < estimator.n_subset
+    return process._replace(kept=whole.merged() if keeps and whole is not None else None)
+
+
+def _kept_with(estimator, process, data):
+    """The rows kept and those of a call; None where none are kept, or a second pass begins."""
+    kept, total = process.kept, estimator.total_samples
+    size = data.weight.sum()
+    if kept is None or (total is not None and process.stream.seen + size > total * (1.0 + 1e-9)):
+        return None
+    weight = kept.weight * (1.0 - estimator.forgetting) ** size
+    return kept._replace(weight=weight).joined(data).merged()
+
+
+def _warn_of_surprise(process, rows):
+    """Warn where predictions of rows to come are far off, by their own standard deviations."""
+    batch = rows.data
+    n = len(batch.y)
+    if not process.stream.seen or n < _LEAST_LOOKED_AT:
+        return
+    some, best = slice(None, None, -(-n // _LOOKED_AT)), process.best
+    theta, X, y = process.cloud.theta[best], batch.X[some], batch.y[some]
+    mean, variance = process.model.predict(theta, process.conditional(best), X)
+    variance = variance + process.model.covariance.noise(theta, X) + y[:, -1]
+    middle = np.sqrt(np.median((y[:, :-1] - mean) ** 2 / variance[:, None]))
+    if middle > _SURPRISE:
+        warnings.warn(
+            f"Half of the new rows lie more than {middle:.1f} standard deviations off their "
+            "predictions: the kernel, learnt from the first calls or given, does not suit them. "
+            "Call fit on rows of all kinds, or give such rows to the first partial_fit.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
 
 
 def absorb(estimator, process, rows, options):
@@ -182,14 +221,13 @@ def _passes(estimator, process, rows, options):
     return after
 
 
-def following(process, X, n_inducing, best):
-    """The process with inducing inputs that go where the rows of X go.
+def following(process, X, n):
+    """The process with up to n inducing inputs that go where the rows of X go.
 
-    ``best`` is the particle whose hyperparameters say how far that is.
+    The particle of the largest weight says how far that is.
     """
     model, cloud = process.model, process.cloud
-    n = max(FEW if n_inducing == "auto" else n_inducing, model.n_inducing)
-    inducing = follow(model, cloud.theta[best], X, n)
+    inducing = follow(model, cloud.theta[process.best], X, max(n, model.n_inducing))
     if inducing is None:
         return process
     model, block = model.onto(inducing, cloud.theta, cloud.block)

@@ -2,6 +2,7 @@
 
 import numpy as np
 from joblib import Parallel, delayed
+from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from skpmd._kernels import KernelCovariance
@@ -118,18 +119,19 @@ class GaussianProcessPredictions:
         out = np.empty((len(X), self._n_targets, n_samples))
         for i in np.unique(chosen):
             columns = np.flatnonzero(chosen == i)
-            mean, covariance = self._noisy(i, X)
+            mean, covariance, noise = self._moments(i, X, joint=True)
             for j in range(self._n_targets):
                 values, vectors = np.linalg.eigh(covariance[:, :, j])
                 root = vectors * np.sqrt(np.maximum(values, 0.0))
                 draws = root @ rng.standard_normal((len(X), len(columns)))
+                draws += np.sqrt(noise[:, j, None]) * self._unit_noise(rng, draws.shape)
                 out[:, j, columns] = mean[:, j, None] + draws
         return out[:, 0] if self._n_targets == 1 else out
 
     # ------------------------------------------------------------------ particles
     def _checked(self, X):
         if not self._is_fitted:
-            return np.asarray(X) if not hasattr(X, "dtype") else X
+            return check_array(X, **{"dtype": np.float64, **self._kind_of_rows})
         return validate_data(self, X, **self._kind_of_rows, reset=False)
 
     @property
@@ -191,6 +193,7 @@ class GaussianProcessPredictions:
                 Units(0.0, np.ones(self._n_targets)),
             )
             extra = self.alpha if np.ndim(self.alpha) == 0 else 0.0
+            covariance.kernel(X[:1])  # refuses a wrong number of length scales
             theta, mean = covariance.kernel.theta, np.zeros((len(X), self._n_targets))
             spread = covariance.cross(theta, X, X) if joint else covariance.diagonal(theta, X)
         noise = covariance.noise(theta, X)
@@ -202,6 +205,11 @@ class GaussianProcessPredictions:
             spread[..., None] * squared,
             noise[:, None] * squared,
         )
+
+    def _unit_noise(self, rng, shape):
+        """Draws of noise of unit scale."""
+        df = self._student_df
+        return rng.standard_normal(shape) if df is None else rng.standard_t(df, shape)
 
     def _noise_factor(self):
         """Variance of noise of unit scale."""

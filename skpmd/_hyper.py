@@ -36,6 +36,12 @@ class HyperPrior:
             raise ValueError(
                 f"hyperprior must hold frozen distributions of scipy.stats, got {distributions!r}."
             )
+        for place, one in enumerate(distributions or ()):
+            if one.cdf(0.0) > 0.0:
+                raise ValueError(
+                    f"hyperprior[{place}] has mass below 0, where no hyperparameter can be: give a "
+                    "distribution of positive numbers."
+                )
 
     def sample(self, rng, m):
         """Draw m rows, shape (m, d)."""

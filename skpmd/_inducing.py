@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.utils import check_array
 
-from skpmd._marginal import distinct
+from skpmd._sample import distinct
 
 INITS = ("random", "kmeans", "greedy")
 _MORE, _FEW_MORE = 10, 4  # candidates for each inducing input that is wanted; in a stream

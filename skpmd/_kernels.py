@@ -60,6 +60,8 @@ class KernelCovariance:
             return np.ascontiguousarray(self.at(theta)(A, B))
         term = self._fast.at(theta)
         squared = stationary.squared_distances(A / term.length_scale, B / term.length_scale)
+        if A is B:  # no distance, which rounding over a tiny length scale may deny
+            squared[np.diag_indices(len(A))] = 0.0
         out = stationary.values(squared, self._fast.nu)
         out *= term.amplitude
         return out

@@ -1,78 +1,26 @@
 """The log marginal likelihood of an exact Gaussian process on few rows, and its best kernel."""
 
-from typing import NamedTuple
-
 import numpy as np
 from joblib import Parallel, delayed
 from scipy.linalg import lapack
 from scipy.optimize import minimize
 
 from skpmd._kernels import parameter_names
+from skpmd.models.sparse_gp import LEAST_NOISE
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 _IMPOSSIBLE = 1e25
 _MANY, _SCOUTING = 200, 20  # rows; evaluations for each of several starts where there are more
+_SLOPE, _CHANGE = 1e-5, 2.2e-9  # at which a search ends, SciPy's own; the latter of the value
 _SHORT = 0.1  # length scales of one more start, in those of the kernel
+_SHARES = 0.01, 0.03, 0.1, 0.3  # of the variance of y, as noise
 _SPREAD = 1.0  # sd of the log hyperparameters of another start, around those of the kernel
 
 
-class Sample(NamedTuple):
-    """Rows of data, each of which stands for `weight` equal ones.
-
-    Attributes
-    ----------
-    X : ndarray of shape (n, p)
-        Features.
-    y : ndarray of shape (n, t)
-        Targets with one covariance.
-    own : ndarray of shape (n,)
-        Variance of each row's own noise, beside the kernel's.
-    weight : ndarray of shape (n,)
-        How often each row counts.
-    spread : ndarray of shape (n,) or float
-        Factor of the kernel's noise.
-    """
-
-    X: np.ndarray
-    y: np.ndarray
-    own: np.ndarray
-    weight: np.ndarray
-    spread: np.ndarray | float = 1.0
-
-
-def take(sample, n, rng):
-    """At most n rows, drawn as if each were there as often as it counts.
-
-    One draw from each of n equal stretches of the total weight: a row of weight 2 and two copies of
-    it are the same to the draw, and rows in some order are all represented. Equal rows become one,
-    and all are sorted: neither copies nor the order of rows change an optimiser's path.
-    """
-    X, y, own, weight, spread = sample
-    spread = np.broadcast_to(spread, weight.shape)
-    places = np.arange(len(weight))
-    if max(weight.sum(), len(weight)) > n:
-        ends = np.cumsum(weight)
-        at = (np.arange(n) + rng.random(n)) * (ends[-1] / n)
-        places, counts = np.unique(np.searchsorted(ends, at, side="right"), return_counts=True)
-        # Small weights leave few rows as vague as many.
-        weight = counts * min(1.0, ends[-1] / n)
-    X, y, own = X[places], y[places], own[places]
-    first, which = distinct(np.column_stack([sortable(X), y, own]))
-    spread = spread[places][first]
-    return Sample(X[first], y[first], own[first], np.bincount(which, weight), spread)
-
-
-def distinct(X):
-    """Places of the distinct rows, in sorted order, and of each row among them."""
-    _, first, which = np.unique(sortable(X), axis=0, return_index=True, return_inverse=True)
-    return first, which.ravel()
-
-
-def sortable(X):
-    """Rows of numbers, of whatever a kernel takes in place of vectors."""
-    if X.dtype == np.float64:
-        return X
-    return np.unique(X, return_inverse=True)[1].reshape(len(X), -1).astype(np.float64)
+def noise_of(covariance, theta, sample):
+    """Variance of the noise of each row; none is without any, which would weigh it infinitely."""
+    noise = covariance.noise(theta, sample.X) * sample.spread + sample.own
+    return np.maximum(noise, LEAST_NOISE * covariance.diagonal(theta, sample.X))
 
 
 def log_marginal_likelihood(covariance, theta, sample, gradient=True):
@@ -82,8 +30,8 @@ def log_marginal_likelihood(covariance, theta, sample, gradient=True):
     / w, but for a factor that f does not touch. -inf and zeros where the covariance is not positive
     definite.
     """
-    X, y, own, w, spread = sample
-    noise = covariance.noise(theta, X) * spread + own
+    X, y, _, w, spread = sample
+    noise = noise_of(covariance, theta, sample)
     factor, info = _factored(covariance, theta, X, noise / w)
     if info:
         return (-np.inf, np.zeros(len(theta))) if gradient else -np.inf
@@ -104,8 +52,8 @@ def log_marginal_likelihood(covariance, theta, sample, gradient=True):
 
 def squared_errors(covariance, theta, sample):
     """Expected squared errors of f at the rows themselves, summed over targets, shape (n,)."""
-    X, y, own, w, spread = sample
-    noise = covariance.noise(theta, X) * spread + own
+    X, y, _, w, _ = sample
+    noise = noise_of(covariance, theta, sample)
     factor, info = _factored(covariance, theta, X, noise / w)
     if info:
         return np.zeros(len(y))
@@ -127,10 +75,14 @@ def _factored(covariance, theta, X, diagonal):
 def best_theta(covariance, sample, optimizer, n_restarts, rng, first=None, n_jobs=None):
     """Hyperparameters of the largest marginal likelihood found, and its value.
 
+    The likelihood is scaled so that the first step of L-BFGS, which is its slope, has length one in
+    the logs: where slopes are steep it would leap into a corner of the bounds.
+
     Parameters
     ----------
     covariance : KernelCovariance
-        Its kernel gives the first start and the bounds.
+        Its kernel gives the first start, with its own noise or the best share of the variance of y
+        in its place, and the bounds.
     sample : Sample
         Few rows: the cost is their number cubed.
     optimizer : "fmin_l_bfgs_b" or callable
@@ -142,7 +94,7 @@ def best_theta(covariance, sample, optimizer, n_restarts, rng, first=None, n_job
     rng : numpy.random.Generator
         Source of all randomness.
     first : ndarray of shape (d,), optional
-        The first start; default: the kernel's.
+        The first start as it is.
     n_jobs : int or None
         Threads that share the starts, in the sense of joblib.
 
@@ -153,8 +105,14 @@ def best_theta(covariance, sample, optimizer, n_restarts, rng, first=None, n_job
     value : float
         Log marginal likelihood of the sample.
     """
-    first = covariance.kernel.theta if first is None else first
     bounds = covariance.kernel.bounds
+    if first is None:
+        first = covariance.kernel.theta
+        if not callable(optimizer):
+            first = max(
+                noisier(covariance, first, sample),
+                key=lambda one: log_marginal_likelihood(covariance, one, sample, gradient=False),
+            )
 
     def objective(theta, eval_gradient=True):
         theta = np.asarray(theta, dtype=np.float64)
@@ -166,10 +124,19 @@ def best_theta(covariance, sample, optimizer, n_restarts, rng, first=None, n_job
     def search(start, **options):
         if callable(optimizer):
             return optimizer(objective, start, bounds=bounds)
+        value, slope = objective(start)
+        scale = 1.0 / max(1.0, np.abs(slope).max())
+        # Ends are where they would be without the scale.
+        ends = {"gtol": _SLOPE * scale, "ftol": _CHANGE * scale * max(1.0, abs(value))}
+
+        def scaled(theta):
+            value, slope = objective(theta)
+            return scale * value, scale * slope
+
         found = minimize(
-            objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+            scaled, start, jac=True, method="L-BFGS-B", bounds=bounds, options={**ends, **options}
         )
-        return found.x, found.fun
+        return found.x, found.fun / scale
 
     others = [first + _SPREAD * rng.standard_normal(len(first)) for _ in range(n_restarts)]
     if n_restarts:  # a short wave looks like noise from afar
@@ -189,3 +156,17 @@ def best_theta(covariance, sample, optimizer, n_restarts, rng, first=None, n_job
 
 def _value(found):
     return float(found[1])
+
+
+def noisier(covariance, theta, sample):
+    """Theta with its own noise, and with shares of the variance of y.
+
+    A few rows that lie far apart may be fitted without any noise; no step leads from there to
+    another fit.
+    """
+    if not covariance.is_fast:
+        return [theta]
+    y, w = sample.y, sample.weight / sample.spread
+    variance = float(np.average((y - np.average(y, axis=0, weights=w)) ** 2, 0, w).mean())
+    more = [covariance.with_noise(theta, share * variance) for share in _SHARES if variance > 0.0]
+    return [theta, *more]

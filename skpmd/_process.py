@@ -1,14 +1,17 @@
 """The process that a Gaussian process estimator fits: its rows, units, kernel and model."""
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from skpmd._inducing import choose
-from skpmd._kernels import KernelCovariance
-from skpmd._marginal import Sample, best_theta, sortable, squared_errors, take
-from skpmd._refine import best_of, noisier, refined_theta, student_weighed
+from skpmd._kernels import KernelCovariance, parameter_names
+from skpmd._marginal import best_theta, noise_of, noisier, squared_errors
+from skpmd._refine import best_of, refined_theta, student_weighed
+from skpmd._sample import Sample, merged, take
 from skpmd._streams import Rows
 from skpmd.models.sparse_gp import SparseGP
 from skpmd.models.student_gp import StudentSparseGP
@@ -18,6 +21,7 @@ _FEWER, _REFINEMENTS = 500, 12  # inducing inputs and evaluations of the sparse 
 _STUDENT = 6, 6, 6  # the same where rows are weighed anew between them
 _ROUNDS = 3  # of weighing the rows of a sample by their errors, under Student noise
 _ROUNDING = 1e-13
+_RANGE = 2.5631  # of the middle 80 % of a normal distribution, in standard deviations
 _ROWS = 2048  # of a batch by default
 
 
@@ -31,15 +35,13 @@ class Units(NamedTuple):
     def of(cls, y, weight, normalize, robust):
         """Weighted means and standard deviations of y (n, t), or zeros and ones.
 
-        ``robust`` takes the median and the scaled median distance from it, unless that is zero.
+        ``robust`` takes the median and a scaled range of quantiles, unless that is zero.
         """
         if not normalize:
             return cls(np.zeros(y.shape[1]), np.ones(y.shape[1]))
         both = [_moments(column, weight) for column in y.T]
         if robust:
-            both = [
-                _quartiles(column, weight) or one for column, one in zip(y.T, both, strict=True)
-            ]
+            both = [_robust(column, weight) or one for column, one in zip(y.T, both, strict=True)]
         mean, scale = np.transpose(both)
         # A constant y differs from its mean by rounding.
         constant = scale <= _ROUNDING * np.abs(mean)
@@ -55,17 +57,17 @@ def _moments(values, weight):
     return unit * mean, unit * np.sqrt(np.average((values / unit - mean) ** 2, weights=weight))
 
 
-def _quartiles(values, weight):
-    """Weighted median and standard deviation by the median distance from it; None for zero."""
-    median = _median(values, weight)
-    distance = _median(np.abs(values - median), weight)
-    return (median, 1.4826 * distance) if distance > _ROUNDING * abs(median) else None
+def _robust(values, weight):
+    """Weighted median, and standard deviation by the range of most values; None for zero.
 
-
-def _median(values, weight):
+    Outliers are few. The distance of half of the values from their median would say nothing of a
+    signal that is at rest for most of the time.
+    """
     order = np.argsort(values, kind="stable")
     ends = np.cumsum(weight[order])
-    return values[order[np.searchsorted(ends, 0.5 * ends[-1])]]
+    low, median, high = values[order[np.searchsorted(ends, np.array([0.1, 0.5, 0.9]) * ends[-1])]]
+    sd = (high - low) / _RANGE
+    return (median, sd) if sd > _ROUNDING * abs(median) else None
 
 
 class Data(NamedTuple):
@@ -95,6 +97,11 @@ class Data(NamedTuple):
         """These rows and those of another call."""
         return Data(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
 
+    def merged(self):
+        """The distinct rows, sorted."""
+        places, weight = merged(self.weight, self.X, self.y, self.own, self.alpha)
+        return Data(*(column[places] for column in self[:-1]), weight)
+
 
 def rows_of(estimator, data, units):
     """Batches of rows; y with the variance of its own noise, in inner units."""
@@ -105,16 +112,16 @@ def rows_of(estimator, data, units):
 
 
 def sample_of(rows, df=None):
-    """All rows as a `Sample`, sorted: their order, and where copies stand, says nothing.
+    """The distinct rows as a `Sample`.
 
     With ``df``, of Student noise, rows far from the median have wide noise from the start.
     """
     X, y, weight = rows.data
-    order = np.lexsort(np.column_stack([sortable(X), y]).T)
-    X, y, own, weight = X[order], y[order, :-1], y[order, -1], weight[order]
+    places, weight = merged(weight, X, y)
+    X, y, own = X[places], y[places, :-1], y[places, -1]
     if df is None:
         return Sample(X, y, own, weight)
-    median, sd = _quartiles(y[:, 0], weight) or (0.0, np.inf)
+    median, sd = _robust(y[:, 0], weight) or (0.0, np.inf)
     return Sample(X, y, own, weight, (df + ((y[:, 0] - median) / sd) ** 2) / (df + 1.0))
 
 
@@ -148,25 +155,26 @@ def starting_kernel(estimator, sample):
 def learned_theta(estimator, covariance, whole, sample, rng):
     """Hyperparameters by the marginal likelihood of a sample; those of the kernel where fixed.
 
-    Where the whole has more rows, the evidence of a sparse process on many of them moves them on.
+    Returns the sample too, whose rows are weighed by their errors if noise is Student's. Where the
+    whole has more rows, the evidence of a sparse process on many of them moves theta on.
     """
     optimizer = estimator.optimizer
     if optimizer is None or not covariance.kernel.n_dims:
-        return covariance.kernel.theta
+        return covariance.kernel.theta, sample
     theta, _ = best_theta(
         covariance, sample, optimizer, estimator.n_restarts_optimizer, rng, n_jobs=estimator.n_jobs
     )
     if estimator.likelihood == "student_t":
         for _ in range(_ROUNDS):
             error = squared_errors(covariance, theta, sample)
-            scale = covariance.noise(theta, sample.X) + sample.own
+            scale = noise_of(covariance, theta, sample._replace(spread=1.0))
             precision = (estimator.df + 1.0) / (estimator.df + error / scale)
             sample = sample._replace(spread=1.0 / precision)
             theta, _ = best_theta(covariance, sample, optimizer, 0, rng, theta)
     more = min(estimator.n_refine, len(whole.y)) > len(sample.y)
-    if more and whole.weight.sum() > sample.weight.sum() and covariance.is_fast:
+    if more and covariance.is_fast:
         theta = _moved_on(estimator, covariance, whole, theta, rng)
-    return theta
+    return theta, sample
 
 
 def _moved_on(estimator, covariance, whole, theta, rng):
@@ -187,6 +195,27 @@ def _moved_on(estimator, covariance, whole, theta, rng):
         refined = refined_theta(covariance, refined, many, *own, n_evaluations)
     # Few inducing inputs may like a kernel that more of them do not.
     return best_of(covariance, (theta, refined), many, more, "fitc", estimator.jitter)
+
+
+def warn_of_bounds(kernel):
+    """Warn where a kernel says that rows tell nothing of each other, at the end of its bounds.
+
+    (A long length scale belongs to a column that does not matter, and a small noise to a smooth y.)
+    """
+    for name, value, (low, high) in zip(
+        parameter_names(kernel), kernel.theta, kernel.bounds, strict=True
+    ):
+        kind = name.partition("[")[0].rpartition("__")[2]
+        ends = {"length_scale": ("lower", low), "noise_level": ("upper", high)}
+        which, bound = ends.get(kind, ("", np.nan))
+        if np.isclose(value, bound):
+            warnings.warn(
+                f"{name} of the kernel ended at its {which} bound, {np.exp(bound):.3g}: rows tell "
+                "nothing of each other there. Raise n_restarts_optimizer, widen the bounds, or "
+                "start the kernel elsewhere.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
 
 
 def n_inducing(estimator, total):
@@ -225,6 +254,7 @@ def new_covariance(estimator, sample):
 def check_kernel(estimator, covariance, sample):
     """Refuse kernels that cannot do what other parameters ask."""
     theta, X = covariance.kernel.theta, sample.X
+    covariance.kernel(X[:1])  # refuses a wrong number of length scales
     if not covariance.diagonal(theta, X).any():
         raise ValueError(f"kernel has no variance but noise: {covariance.kernel}. Add a signal.")
     noise = covariance.noise(theta, X)

@@ -11,10 +11,10 @@ from scipy.linalg import lapack
 from scipy.linalg.blas import dgemm, dsyrk, dtrsm
 from scipy.optimize import minimize
 
+from skpmd._marginal import noise_of
 from skpmd.models.sparse_gp import jittered_cholesky
 
 _IMPOSSIBLE = 1e25
-_SHARES = 0.01, 0.03, 0.1, 0.3  # of the variance of y, as noise
 _ROUNDS = 3  # of weighing rows by their errors, under Student noise
 
 
@@ -88,7 +88,7 @@ def student_weighed(covariance, theta, sample, Z, approximation, jitter, df):
     Each round takes the expected squared errors under the weights of the one before
     (`skpmd.models.student_gp`).
     """
-    noise = covariance.noise(theta, sample.X) + sample.own
+    noise = noise_of(covariance, theta, sample._replace(spread=1.0))
     for _ in range(_ROUNDS):
         fit = _fit(covariance, theta, sample, Z, approximation, jitter)
         if fit is None:
@@ -117,11 +117,11 @@ class _Fit(NamedTuple):
 
 def _fit(covariance, theta, sample, Z, approximation, jitter):
     """The process given the sample; None where B is not finite."""
-    X, y, own, w, spread = sample
+    X, y, w = sample.X, sample.y, sample.weight
     L = jittered_cholesky(covariance.cross(theta, Z, Z), jitter)
     V = dtrsm(1.0, L, covariance.cross(theta, X, Z).T, lower=1, overwrite_b=1)
     left = np.maximum(covariance.diagonal(theta, X) - np.einsum("ij,ij->j", V, V), 0.0)
-    lam = covariance.noise(theta, X) * spread + own
+    lam = noise_of(covariance, theta, sample)
     lam = lam + left if approximation == "fitc" else lam
     p = w / lam
     B = dsyrk(1.0, V * np.sqrt(p), lower=1)
@@ -170,15 +170,3 @@ def best_of(covariance, thetas, sample, Z, approximation, jitter):
         return sparse_evidence(*own, gradient=False)[0]
 
     return max(thetas, key=evidence)
-
-
-def noisier(covariance, theta, sample):
-    """Theta with its own noise, and with shares of the variance of y.
-
-    Few rows that lie far apart may be fitted without any noise; no step leads from there to
-    another fit.
-    """
-    y, w = sample.y, sample.weight / sample.spread
-    variance = float(np.average((y - np.average(y, axis=0, weights=w)) ** 2, 0, w).mean())
-    more = [covariance.with_noise(theta, share * variance) for share in _SHARES if variance > 0.0]
-    return [theta, *more]

@@ -11,7 +11,7 @@ is, to first order, a mirror step on that score. They are no posterior weights.
 import numpy as np
 from scipy.special import logsumexp
 
-from skpmd._marginal import distinct, sortable
+from skpmd._sample import distinct, sortable
 from skpmd._streams import Rows
 
 _ROWS = 1000  # held out, at most; and at most this share of them all

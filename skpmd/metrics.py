@@ -8,8 +8,9 @@ The negative log predictive density, the CRPS and the pinball loss are proper: n
 does better on average than the one that the targets come from. Coverage and width are to be read
 together, and neither is a thing to tune by.
 
-``log_predictive_density_scorer``, ``neg_crps_scorer`` and ``neg_pinball_loss_scorer`` (of the
-median) are scorers, for the ``scoring`` of `sklearn.model_selection.GridSearchCV` and the like;
+``log_predictive_density_scorer``, ``neg_crps_scorer``, ``neg_pinball_loss_scorer`` (of the median)
+and ``interval_coverage_scorer`` (of 90 %; to look at and not to choose by, for wide intervals cover
+the most) are scorers, for the ``scoring`` of `sklearn.model_selection.GridSearchCV` and the like;
 `make_distribution_scorer` makes others.
 """
 
@@ -27,6 +28,7 @@ __all__ = [
     "crps",
     "interval_coverage",
     "interval_width",
+    "interval_coverage_scorer",
     "log_predictive_density_scorer",
     "make_distribution_scorer",
     "neg_crps_scorer",
@@ -234,6 +236,7 @@ log_predictive_density_scorer = make_distribution_scorer(
     negative_log_predictive_density, greater_is_better=False
 )
 neg_crps_scorer = make_distribution_scorer(crps, greater_is_better=False)
+interval_coverage_scorer = make_distribution_scorer(interval_coverage, greater_is_better=True)
 neg_pinball_loss_scorer = make_distribution_scorer(pinball_loss, greater_is_better=False)
 
 

@@ -1,5 +1,6 @@
 """Sparse Gaussian process regression."""
 
+import copy
 from numbers import Integral, Real
 
 import numpy as np
@@ -16,13 +17,16 @@ from skpmd._inducing import INITS
 from skpmd._kernels import parameter_names
 from skpmd._marginal import log_marginal_likelihood
 from skpmd._partial import Stream, unharmed
-from skpmd._process import Data
+from skpmd._process import Data, warn_of_bounds
 from skpmd._results import forget, set_results, warn_of_doubts
 from skpmd.models.sparse_gp import APPROXIMATIONS, MOST_JITTER
 from skpmd.posterior import Posterior, as_generator
 
 WEIGHTINGS = ("stacking", "uniform", "mirror")
-_SETTLED = "kernel", "approximation", "jitter", "likelihood", "df", "weighting", "n_particles"
+_SETTLED = (
+    "kernel", "normalize_y", "approximation", "jitter", "likelihood", "df", "weighting",
+    "n_particles",
+)  # fmt: skip
 
 
 class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstimator):
@@ -267,7 +271,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         sample_weight : array-like of shape (n_samples,), optional
             Row weights; w is the same as w copies of the row.
         noise_variance : array-like of shape (n_samples,), optional
-            Variance of each row's own noise beside the kernel's, in squared units of y.
+            Variance of each row's own noise beside the kernel's, in squared units of y; with
+            Student noise the square of its scale.
 
         Returns
         -------
@@ -280,6 +285,12 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
             If all weights are zero, or a parameter does not go with the data.
         numpy.linalg.LinAlgError
             If the inducing inputs' covariance is not positive definite with any jitter.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If a length scale ends at its lower bound or a noise at its upper one; with
+            ``weighting="mirror"`` of what ``diagnostics_`` holds against the posterior.
         """
         with unharmed(self):
             options = self._options()
@@ -293,6 +304,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
                 self._set(process.after(stream), outcome)
             else:
                 self._set(take_in(self, None, data, options))
+        self._warn_of_doubts(learnt=True)
         return self
 
     @_fit_context(prefer_skip_nested_validation=False)
@@ -321,6 +333,12 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         -------
         SparseGPRegressorPMD
             The estimator.
+
+        Warns
+        -----
+        ConvergenceWarning
+            As `fit`, where the kernel is learnt; and if predictions of the new rows are far off by
+            their own standard deviations, so that the kernel does not suit them.
         """
         with unharmed(self):
             options, before = self._options(), self._process if self._is_fitted else None
@@ -329,6 +347,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
             data = self._read(X, y, sample_weight, noise_variance, reset=before is None)
             process = take_in(self, before, data, options)
             self._set(process, process.stream.outcome() if self.weighting == "mirror" else None)
+        learns = before is None or before.kept is not None
+        self._warn_of_doubts(learnt=learns and process.kept is None)
         return self
 
     def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
@@ -371,6 +391,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
                 "weighting='mirror' is for likelihood='gaussian', whose evidence is exact: set "
                 "weighting='stacking'."
             )
+        if self.weighting == "mirror" and self.n_particles == 1:
+            raise ValueError("weighting='mirror' is for many particles: raise n_particles from 1.")
         positive = {"dtype": np.float64, "ensure_non_negative": True}
         weight = _check_sample_weight(sample_weight, X, **positive)
         own = np.zeros(len(y))
@@ -381,14 +403,19 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
                     "sklearn.multioutput.MultiOutputRegressor, or without it."
                 )
             own = check_array(
-                noise_variance, ensure_2d=False, dtype=np.float64, input_name="noise_variance"
-            )
+                np.atleast_1d(noise_variance), ensure_2d=False, dtype=np.float64,
+                input_name="noise_variance",
+            )  # fmt: skip
             if own.shape != (len(y),) or (own < 0.0).any():
                 raise ValueError(
                     f"noise_variance must have a variance, not below 0, for each of {len(y)} rows, "
                     f"got shape {own.shape} and a least value of {own.min()}."
                 )
-        return Data(X, y, own, self._alphas(len(y)), weight)
+        present = weight > 0.0  # a row of weight zero is as good as absent
+        if not present.any():
+            raise ValueError("sample_weight is zero for every row: there are no data to fit.")
+        data = Data(X, y, own, self._alphas(len(y)), weight)
+        return data if present.all() else Data(*(column[present] for column in data))
 
     def _alphas(self, n):
         alpha = np.asarray(self.alpha, dtype=np.float64)
@@ -405,7 +432,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         """Parameters that the process so far has been made with stay as they are."""
         for name, before in self._settled.items():
             now = getattr(self, name)
-            if now is not before and now != before:
+            if now != before:
                 raise ValueError(
                     f"{name} was {before!r} in the calls before and is {now!r}: set it back, or "
                     "call fit."
@@ -414,7 +441,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
     def _set(self, process, outcome=None):
         """Results of a process, whose weights are those of an outcome or of predictions."""
         self._process, self._conditionals = process, {}
-        self._settled = {name: getattr(self, name) for name in _SETTLED}
+        # A copy: set_params may change a kernel where it stands.
+        self._settled = {name: copy.deepcopy(getattr(self, name)) for name in _SETTLED}
         kernel = process.model.covariance.kernel
         particles, names = np.exp(process.cloud.theta), parameter_names(kernel)
         self.kernel_ = kernel.clone_with_theta(process.theta)
@@ -429,7 +457,13 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
             set_results(
                 self, outcome, names=names, particles=particles, stream=not outcome.polished
             )
+
+    def _warn_of_doubts(self, learnt):
+        """Of the certificate of a posterior, or of a kernel that was learnt just now."""
+        if self.weighting == "mirror":
             warn_of_doubts(self, "raise n_particles or max_iter, or narrow hyperprior")
+        elif learnt and self.optimizer is not None:
+            warn_of_bounds(self.kernel_)
 
     @property
     def log_marginal_likelihood_value_(self):

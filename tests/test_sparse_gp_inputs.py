@@ -15,6 +15,7 @@ from skpmd import SparseGPRegressorPMD
 from skpmd.metrics import log_predictive_density_scorer, neg_crps_scorer
 
 KERNEL = ConstantKernel(1.0) * RBF(1.0) + WhiteKernel(0.1)
+MIRROR = {"weighting": "mirror", "n_particles": 9}
 
 
 def problem(n=80, seed=0):
@@ -168,7 +169,7 @@ def test_grid_search_and_scores_in_a_pipeline():
         ({"inducing_init": np.full((4, 1), np.nan)}, {}, "inducing_init contains NaN"),
         ({"kernel": WhiteKernel()}, {}, "kernel has no variance"),
         ({"kernel": RBF(), "likelihood": "student_t"}, {}, "needs noise"),
-        ({"kernel": RBF(1.0, "fixed"), "weighting": "mirror"}, {}, "free hyperparameters"),
+        ({**MIRROR, "kernel": RBF(1.0, "fixed")}, {}, "free hyperparameters"),
         ({"forgetting": 0.1, "total_samples": 80}, {}, "forgetting"),
     ],
 )

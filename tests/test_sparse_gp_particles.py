@@ -18,7 +18,8 @@ from sklearn.gaussian_process.kernels import (
 from skpmd import SparseGPRegressorPMD
 from skpmd._hyper import HyperPrior, draw_around
 from skpmd._kernels import KernelCovariance
-from skpmd._marginal import Sample, best_theta
+from skpmd._marginal import best_theta
+from skpmd._sample import Sample
 from skpmd._stacking import stacked
 from skpmd.models.sparse_gp import SparseGP
 

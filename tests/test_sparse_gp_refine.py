@@ -6,8 +6,9 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteK
 
 from skpmd import SparseGPRegressorPMD
 from skpmd._kernels import KernelCovariance
-from skpmd._marginal import Sample
-from skpmd._refine import best_of, noisier, sparse_evidence, student_weighed
+from skpmd._marginal import noisier
+from skpmd._refine import best_of, sparse_evidence, student_weighed
+from skpmd._sample import Sample
 from skpmd.models.base import Batch
 from skpmd.models.sparse_gp import SparseGP
 from skpmd.models.student_gp import StudentSparseGP

@@ -24,6 +24,7 @@ from skpmd.models.base import Model
 
 APPROXIMATIONS = ("dtc", "fitc", "vfe")
 MOST_JITTER = 1e-2
+LEAST_NOISE = 1e-10  # of the variance of f
 _REMEMBERED = 8  # factors of K_ZZ, of the last particles asked for
 _AT_ONCE = 1 << 20  # numbers in the matrices that are factored together
 
@@ -127,8 +128,9 @@ class SparseGP(Model):
     def _add(self, i, theta, batch, precision, linear, rest):
         X, y, own, w = batch.X, batch.y[:, :-1], batch.y[:, -1], batch.weight
         V = self.whitened(theta, X)
-        noise = self.covariance.noise(theta, X) + own
-        left = np.maximum(self.covariance.diagonal(theta, X) - np.einsum("ij,ij->j", V, V), 0.0)
+        variance = self.covariance.diagonal(theta, X)
+        noise = np.maximum(self.covariance.noise(theta, X) + own, LEAST_NOISE * variance)
+        left = np.maximum(variance - np.einsum("ij,ij->j", V, V), 0.0)
         if self.approximation == "fitc":
             noise = noise + left
             left = np.zeros(len(left))
@@ -260,8 +262,6 @@ class SparseGP(Model):
         factor = self._factors.get(key)
         if factor is None:
             K = self.covariance.cross(theta, self.inducing, self.inducing)
-            # A row is at no distance from itself, which rounding over a tiny length scale may deny.
-            K[np.diag_indices_from(K)] = self.covariance.diagonal(theta, self.inducing)
             factor = jittered_cholesky(K, self.jitter)
             if len(self._factors) >= _REMEMBERED:
                 self._factors = {}
@@ -318,7 +318,7 @@ def _solved(precision, linear):
     full = precision.copy(order="F")
     full[np.diag_indices_from(full)] += 1.0
     factor, info = lapack.dpotrf(full, lower=1, overwrite_a=1)
-    if info:
+    if info or not np.isfinite(factor[-1, -1]):
         raise np.linalg.LinAlgError("the precision of the inducing values is not finite.")
     mean, _ = lapack.dpotrs(factor, linear, lower=1)
     return factor, mean

@@ -84,4 +84,9 @@ def scale_nodes(df):
     log_lambda = np.linspace(*np.log(ends), _N_NODES)
     log_density = 0.5 * df * (log_lambda - np.exp(log_lambda))
     weights = np.exp(log_density - log_density.max())
-    return np.exp(-log_lambda), weights / weights.sum()
+    weights /= weights.sum()
+    nodes = np.exp(-log_lambda)
+    # The mean of 1 / lambda, the variance, is for few degrees of freedom that of the far tail: the
+    # farthest node, which is worth next to nothing elsewhere, gets what is missing.
+    nodes[0] += max(0.0, df / (df - 2.0) - weights @ nodes) / weights[0]
+    return nodes, weights
