@@ -35,7 +35,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
     Hyperparameters of the kernel are particles; the values u of the process at the inducing inputs
     are Gaussian given those, and each row adds to their natural parameters (Dai et al. 2016,
     appendix F.1). So one pass over rows in any order and any batches gives the exact posterior of
-    u: there is no learning rate, and `partial_fit` of parts equals `fit` of the whole. Where all
+    u, given the kernel: there is no learning rate, and rows may come in parts. Where all
     distinct rows are inducing inputs (up to 1000 of them by default), predictions are those of
     `sklearn.gaussian_process.GaussianProcessRegressor`.
 
@@ -347,8 +347,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
             data = self._read(X, y, sample_weight, noise_variance, reset=before is None)
             process = take_in(self, before, data, options)
             self._set(process, process.stream.outcome() if self.weighting == "mirror" else None)
-        learns = before is None or before.kept is not None
-        self._warn_of_doubts(learnt=learns and process.kept is None)
+            learns = before is None or before.kept is not None
+            self._warn_of_doubts(learnt=learns and process.kept is None)
         return self
 
     def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
