@@ -27,8 +27,8 @@ from skpmd.predictive import NormalMixture
 __all__ = [
     "crps",
     "interval_coverage",
-    "interval_width",
     "interval_coverage_scorer",
+    "interval_width",
     "log_predictive_density_scorer",
     "make_distribution_scorer",
     "neg_crps_scorer",

@@ -312,10 +312,31 @@ DEFECTS = [
     ),
     Defect(
         "a fit without noise is never left",
-        "_refine.py",
+        "_marginal.py",
         "return [theta, *more]",
         "return [theta]",
         "test_sparse_gp_refine.py",
+    ),
+    Defect(
+        "a search may leap into a corner of the bounds",
+        "_marginal.py",
+        "scale = 1.0 / max(1.0, np.abs(slope).max())",
+        "scale = 1.0",
+        "test_sparse_gp_hard_cases.py",
+    ),
+    Defect(
+        "rows that are kept until a kernel is learnt are not forgotten",
+        "_gp_fit.py",
+        "kept.weight * (1.0 - estimator.forgetting) ** size",
+        "kept.weight",
+        "test_sparse_gp_hard_cases.py",
+    ),
+    Defect(
+        "draws of Student noise are normal",
+        "_gp_predictions.py",
+        "if df is None else rng.standard_t(df, shape)",
+        "",
+        "test_sparse_gp_hard_cases.py",
     ),
     Defect(
         "Student noise has the bound of normal noise",

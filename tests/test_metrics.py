@@ -21,6 +21,7 @@ from skpmd import metrics
 from skpmd.metrics import (
     crps,
     interval_coverage,
+    interval_coverage_scorer,
     interval_width,
     log_predictive_density_scorer,
     make_distribution_scorer,
@@ -226,6 +227,7 @@ def test_scorers_are_scores_where_greater_is_better():
     assert upper(model, X, y) == -pinball_loss(y, dist, alpha=0.95)
     coverage = make_distribution_scorer(interval_coverage, greater_is_better=True, level=0.5)
     assert coverage(model, X, y) == interval_coverage(y, dist, level=0.5) > 0.0
+    assert interval_coverage_scorer(model, X, y) == interval_coverage(y, dist, level=0.9)
 
 
 @pytest.mark.parametrize("scorer", SCORERS)
