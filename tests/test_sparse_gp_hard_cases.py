@@ -7,6 +7,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from skpmd import SparseGPRegressorPMD
+from skpmd._kernels import KernelCovariance
+from skpmd._marginal import best_theta
+from skpmd._sample import Sample
 
 WAVE = ConstantKernel(1.0, "fixed") * RBF(1.0, (0.05, 20.0)) + WhiteKernel(0.1, (1e-3, 3.0))
 
@@ -104,6 +107,15 @@ def test_a_start_of_steep_slopes_does_not_leap_into_a_corner(level, n_restarts):
     gp = SparseGPRegressorPMD(kernel, n_restarts_optimizer=n_restarts, random_state=0).fit(X, y)
     assert gp.score(X, np.sin(3.0 * X[:, 0])) > 0.99
     assert gp.kernel_.k2.noise_level > 1e-3
+
+
+@pytest.mark.parametrize("level", [1e-5, 1e-4])
+def test_a_search_from_where_slopes_are_steep(level):
+    X, y = wave(200, noise=0.1)
+    covariance = KernelCovariance(RBF(0.5) + WhiteKernel(level))
+    sample, start = Sample(X, y[:, None], np.zeros(200), np.ones(200)), covariance.kernel.theta
+    theta, _ = best_theta(covariance, sample, "fmin_l_bfgs_b", 0, np.random.default_rng(0), start)
+    np.testing.assert_allclose(np.exp(theta), [0.66, 0.0106], rtol=0.05)  # the maximum
 
 
 def test_a_kernel_at_its_bounds_warns():
