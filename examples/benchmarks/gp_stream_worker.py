@@ -15,8 +15,6 @@ from .large_fit_worker import resident
 from .regression import estimator, joined, scored, split, waves
 from .timing import cpu_clock
 
-_FIRST = 10_000  # rows of the first call: those that the kernel is learnt from
-
 
 def flights(job):
     """Stream a data set once; predictions of the test part after each call."""
@@ -27,8 +25,9 @@ def flights(job):
         learn, valid, test = split(*found, job["seed"])
     X, y = joined(learn, valid)
     model = estimator(job["kernel"], X.shape[1], job["likelihood"], job["n_inducing"], job["seed"])
+    model.set_params(**job["params"])
     points, cpu, start = [], 0.0, 0
-    for stop in [*_ends(len(y)), len(y)]:
+    for stop in [*_ends(job["first"], len(y)), len(y)]:
         with cpu_clock() as clock:
             model.partial_fit(X[start:stop], y[start:stop])
         cpu, start = cpu + clock.cpu, stop
@@ -36,9 +35,8 @@ def flights(job):
     return {"points": points, "peak_mb": resident("VmHWM")}
 
 
-def _ends(n):
+def _ends(stop, n):
     """Rows taken in after each call but the last, twice as many each time."""
-    stop = _FIRST
     while stop < n:
         yield stop
         stop *= 2
