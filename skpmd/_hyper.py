@@ -32,7 +32,8 @@ class HyperPrior:
                 "hyperparameters (kernel.theta): give one for each, in that order."
             )
 
-        if distributions is not None and not all(hasattr(d, "logpdf") for d in distributions):
+        methods = ("rvs", "logpdf", "cdf")
+        if not all(hasattr(one, name) for one in distributions or () for name in methods):
             raise ValueError(
                 f"hyperprior must hold frozen distributions of scipy.stats, got {distributions!r}."
             )

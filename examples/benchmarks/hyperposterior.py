@@ -41,6 +41,9 @@ class _Squared:
         root = np.sqrt(value)
         return self.root.logpdf(root) - np.log(2.0 * root)
 
+    def cdf(self, value):
+        return self.root.cdf(np.sqrt(value))
+
 
 def run(config):
     """Fit with each seed; compare moments."""
