@@ -118,9 +118,16 @@ def _peer(X, y, seed, quick):
         for _, epoch, error in points:
             if not isinstance(error, svgp.Failed):
                 best[epoch] = min(error, best.get(epoch, np.inf))
-    passes = sorted(best)
+    passes = np.array(sorted(best))
     errors = np.minimum.accumulate([best[epoch] for epoch in passes])
-    return [{"passes": float(p), "rmse": float(e)} for p, e in zip(passes, errors, strict=True)]
+    batches = np.arange(1, N // BATCH + 1) * BATCH / N
+    shown = np.append(batches, np.arange(2.0, passes[-1] + 0.5))
+    last = np.searchsorted(passes, shown, side="right") - 1  # evaluated by then
+    return [
+        {"passes": float(p), "rmse": float(errors[k])}
+        for p, k in zip(shown, last, strict=True)
+        if k >= 0
+    ]
 
 
 def _last(rows, kind):
