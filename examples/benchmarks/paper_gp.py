@@ -1,7 +1,7 @@
 """The paper's one-dimensional example of a sparse GP: error against passes, beside SVGP.
 
 Appendix H.3.1 of the paper: 2048 rows of y = 3 x^2 + (sin(3.53 pi x) + cos(7.7 pi x))
-exp(-1.6 pi |x|) + 0.1 e on [-0.5, 0.5], 128 inducing inputs, batches of 128 rows, squared
+exp(-1.6 pi abs(x)) + 0.1 e on [-0.5, 0.5], 128 inducing inputs, batches of 128 rows, squared
 exponential kernel. The error is the RMSE of the posterior mean against the function without noise,
 at 500 places.
 
