@@ -1,0 +1,241 @@
+"""What a mixture estimator's parameters mean for its rows: inner units and the prior in them."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+_COVARIANCE_SHARE = 0.01  # of the rows' covariance: the prior's, where components are tighter
+_MEAN_PRECISION = {"conjugate": 1e-4, "parameters": 0.01}
+_FEW_COORDINATES, _FEW_ROWS = 12, 2000
+
+
+class Units(NamedTuple):
+    """Shift and scale of the columns.
+
+    Attributes
+    ----------
+    shift, scale : ndarray of shape (p,)
+        Inner x is (x - shift) / scale.
+    """
+
+    shift: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def of(cls, X, weight, covariance_type):
+        """Weighted means and standard deviations; one scale for all columns where it has to be.
+
+        A column without variation has scale 1.
+        """
+        shift = np.average(X, axis=0, weights=weight)
+        variance = np.average((X - shift) ** 2, axis=0, weights=weight)
+        # Rounding leaves a constant column of 1e9 a standard deviation of 1e-7.
+        constant = np.sqrt(variance) <= 10.0 * np.finfo(float).eps * np.abs(X).max(axis=0)
+        if covariance_type == "spherical":
+            variance = np.full_like(variance, np.where(constant, 0.0, variance).mean())
+            constant = variance == 0.0
+        return cls(shift, np.where(constant, 1.0, np.sqrt(variance)))
+
+    @property
+    def log_jacobian(self):
+        """What is added to the log density of an inner row to give that of the row."""
+        return -np.log(self.scale).sum()
+
+    def inner(self, X):
+        """Rows in inner units."""
+        return (X - self.shift) / self.scale
+
+    def outer(self, X):
+        """Inner rows, or locations, in the user's units."""
+        return X * self.scale + self.shift
+
+
+class Problem(NamedTuple):
+    """A mixture and its prior, in inner units.
+
+    Normal-Wishart components, with kappa = ``mean_precision``, nu = ``df`` and Psi =
+    ``covariance``: mu_k given its precision has mean ``mean`` and precision kappa times that;
+
+    * full: Lambda_k ~ Wishart(nu, Psi^-1), so that E[Lambda_k] = nu Psi^-1;
+    * tied: one Lambda for all components, of the same prior;
+    * diag: lambda_kj ~ Gamma(nu / 2, rate Psi_j / 2), each column on its own;
+    * spherical: lambda_k ~ Gamma(p nu / 2, rate p Psi / 2).
+
+    Attributes
+    ----------
+    n_components : int
+        K.
+    covariance_type : {"full", "tied", "diag", "spherical"}
+        Form of the covariances.
+    weights_type : {"dirichlet_distribution", "dirichlet_process", "pitman_yor"}
+        Prior of the mixture weights.
+    concentration : float
+        Of the Dirichlet, each component's; of the processes, the whole.
+    discount : float
+        Of the Pitman-Yor process, 0 elsewhere.
+    component_prior : {"normal_wishart", "independent"}
+        Prior of means and covariances.
+    mean : ndarray of shape (p,)
+        Prior mean of the locations.
+    mean_precision : float
+        kappa.
+    mean_scale : ndarray of shape (p,)
+        Standard deviations of the locations, ``component_prior="independent"`` only.
+    df : float
+        nu.
+    covariance : ndarray of shape (p, p), (p, p), (p,) or ()
+        Psi, of the covariance type; with ``"independent"`` the squared scales of the half-normal
+        standard deviations.
+    """
+
+    n_components: int
+    covariance_type: str
+    weights_type: str
+    concentration: float
+    discount: float
+    component_prior: str
+    mean: np.ndarray
+    mean_precision: float
+    mean_scale: np.ndarray
+    df: float
+    covariance: np.ndarray
+
+    @property
+    def n_coordinates(self):
+        """Free parameters of the mixture, as many as scikit-learn counts."""
+        return n_coordinates(self.n_components, len(self.mean), self.covariance_type)
+
+
+def n_coordinates(n_components, p, covariance_type):
+    """Free parameters of a mixture: weights, means and covariances."""
+    of_covariances = {
+        "full": n_components * p * (p + 1) // 2,
+        "tied": p * (p + 1) // 2,
+        "diag": n_components * p,
+        "spherical": n_components,
+    }
+    return n_components - 1 + n_components * p + of_covariances[covariance_type]
+
+
+def strategy_of(estimator, n, p, in_parts):
+    """Which strategy ``"auto"`` stands for.
+
+    The conjugate one is exact for one component, and scales; all parameters as coordinates are
+    exact for a few of them and few rows.
+    """
+    if estimator.component_prior == "independent":
+        if estimator.strategy == "conjugate":
+            raise ValueError(
+                "component_prior='independent' is not conjugate: set strategy='parameters' or "
+                "component_prior='normal_wishart'."
+            )
+        return "parameters"
+    if estimator.strategy != "auto":
+        return estimator.strategy
+    d = n_coordinates(estimator.n_components, p, estimator.covariance_type)
+    few = d <= _FEW_COORDINATES and n <= _FEW_ROWS and not in_parts
+    return "parameters" if few and estimator.n_components > 1 else "conjugate"
+
+
+def problem_of(estimator, X, weight, units, strategy):
+    """The prior of an estimator for its rows.
+
+    Parameters
+    ----------
+    estimator : GaussianMixturePMD
+        Its parameters.
+    X : ndarray of shape (n, p)
+        Rows in inner units.
+    weight : ndarray of shape (n,)
+        How often each counts.
+    units : Units
+        Of the columns.
+    strategy : {"conjugate", "parameters"}
+        Some defaults differ.
+
+    Returns
+    -------
+    Problem
+        In inner units.
+    """
+    p, K, kind = X.shape[1], estimator.n_components, estimator.weight_concentration_prior_type
+    concentration = estimator.weight_concentration_prior
+    mean = estimator.mean_prior
+    if mean is not None:
+        mean = (_array("mean_prior", mean, (p,)) - units.shift) / units.scale
+    precision = estimator.mean_precision_prior
+    mean_scale = estimator.mean_scale_prior
+    mean_scale = np.ones(p) if mean_scale is None else _scales(mean_scale, p) / units.scale
+    df = float(p) if estimator.degrees_of_freedom_prior is None else _df(estimator, p)
+    return Problem(
+        K,
+        estimator.covariance_type,
+        kind,
+        1.0 / K if concentration is None else float(concentration),
+        float(estimator.discount) if kind == "pitman_yor" else 0.0,
+        estimator.component_prior,
+        np.zeros(p) if mean is None else mean,
+        _MEAN_PRECISION[strategy] if precision is None else float(precision),
+        mean_scale,
+        df,
+        _covariance(estimator, X, weight, units),
+    )
+
+
+def _df(estimator, p):
+    df = float(estimator.degrees_of_freedom_prior)
+    least = p - 1 if estimator.covariance_type in ("full", "tied") else 0
+    if df <= least:
+        raise ValueError(
+            f"The parameter 'degrees_of_freedom_prior' should be greater than {least}, but got "
+            f"{df:.3f}: raise it, or leave it None for the number of columns."
+        )
+    return df
+
+
+def _scales(values, p):
+    scales = np.broadcast_to(np.asarray(values, dtype=np.float64), (p,))
+    if not (np.isfinite(scales).all() and (scales > 0.0).all()):
+        raise ValueError(f"mean_scale_prior must be positive and finite, got {values!r}.")
+    return scales
+
+
+def _covariance(estimator, X, weight, units):
+    """Psi; what is added to its diagonal keeps components on equal rows proper."""
+    p, kind, own = X.shape[1], estimator.covariance_type, estimator.covariance_prior
+    if own is None:
+        share = 1.0 if estimator.component_prior == "independent" else _COVARIANCE_SHARE
+        centred = X - np.average(X, axis=0, weights=weight)
+        covariance = share * (centred.T * (weight / weight.sum())) @ centred
+        if kind == "diag":
+            covariance = np.diag(covariance).copy()
+        elif kind == "spherical":
+            covariance = np.array(np.trace(covariance) / p)
+    else:
+        covariance = _given_covariance(own, p, kind, units)
+    eye = np.eye(p) if kind in ("full", "tied") else 1.0
+    return covariance + estimator.reg_covar * eye
+
+
+def _given_covariance(own, p, kind, units):
+    shape = {"full": (p, p), "tied": (p, p), "diag": (p,), "spherical": ()}[kind]
+    own = _array("covariance_prior", own, shape)
+    if kind in ("full", "tied"):
+        symmetric = np.allclose(own, own.T)
+        if not (symmetric and np.linalg.eigvalsh(own).min() > 0.0):
+            raise ValueError("covariance_prior must be symmetric and positive definite.")
+        return own / np.outer(units.scale, units.scale)
+    if not (own > 0.0).all():
+        raise ValueError(f"covariance_prior must be positive with covariance_type={kind!r}.")
+    return own / (units.scale**2 if kind == "diag" else units.scale[0] ** 2)
+
+
+def _array(name, values, shape):
+    values = np.asarray(values, dtype=np.float64)
+    if values.shape != shape:
+        raise ValueError(
+            f"The parameter '{name}' should have the shape of {shape}, but got {values.shape}"
+        )
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name} must be finite.")
+    return values

@@ -1,0 +1,261 @@
+"""Gaussian mixtures with a posterior, weights and a stream."""
+
+import warnings
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.base import BaseEstimator, DensityMixin, _fit_context
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from skpmd._base import LOOP_CONSTRAINTS
+from skpmd._mixture_fit import fit_conjugate, take_in
+from skpmd._mixture_parameters import fit_parameters, partial_fit_parameters
+from skpmd._mixture_predictions import MixturePredictions
+from skpmd._mixture_problem import Units, problem_of, strategy_of
+from skpmd._mixture_results import set_conjugate, set_parameters
+from skpmd._partial import unharmed
+from skpmd._results import forget
+from skpmd._sample import merged
+from skpmd.posterior import as_generator
+
+WEIGHTINGS = ("stacking", "mirror", "uniform")
+_SETTLED = (
+    "n_components", "strategy", "covariance_type", "n_particles", "weight_concentration_prior_type",
+    "weight_concentration_prior", "discount", "component_prior", "mean_prior",
+    "mean_precision_prior", "mean_scale_prior", "degrees_of_freedom_prior", "covariance_prior",
+    "reg_covar",
+)  # fmt: skip
+
+
+class GaussianMixturePMD(MixturePredictions, DensityMixin, BaseEstimator):
+    """Bayesian Gaussian mixture whose particles each are a whole mixture.
+
+    Two forms of particle. ``strategy="parameters"``: all weights, means and covariances are
+    coordinates of a particle, and the particles are draws of the posterior, with its evidence:
+    for few coordinates. ``strategy="conjugate"``: a particle is one optimum with the conjugate
+    posterior of weights, means and covariances around it; particles differ in which rows go
+    together. Predictions are an average over particles of Student mixtures.
+
+    Parameters
+    ----------
+    n_components : int, default=1
+        Components of each particle.
+    strategy : {"auto", "parameters", "conjugate"}, default="auto"
+        Form of the particles; ``strategy_`` says which ``"auto"`` took: ``"parameters"`` for
+        several components, at most 12 free parameters and 2000 rows.
+    covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
+        Form of the covariances.
+    n_particles : int or "auto", default="auto"
+        Particles; ``"auto"`` is 2000 draws, or 8 to 16 conjugate ones.
+    weighting : {"stacking", "mirror", "uniform"}, default="stacking"
+        Where the conjugate strategy's weights for predictions come from: how well components
+        predict rows that they have not learnt, the particles' lower bounds of the evidence, or
+        nowhere. Stacking weights are not posterior weights.
+    weight_concentration_prior_type : {"dirichlet_distribution", "dirichlet_process", \
+"pitman_yor"}, default="dirichlet_distribution"
+        Prior of the mixture weights.
+    weight_concentration_prior : float or None, default=None
+        Concentration of each component (Dirichlet) or of the process; None is 1 / n_components.
+    discount : float, default=0.25
+        Discount of the Pitman-Yor process, in [0, 1).
+    component_prior : {"normal_wishart", "independent"}, default="normal_wishart"
+        Prior of means and covariances; ``"independent"`` has normal means and half-normal standard
+        deviations, and is for ``strategy="parameters"``.
+    mean_prior : array-like of shape (n_features,) or None, default=None
+        Prior mean of the means; None is the rows'.
+    mean_precision_prior : float or None, default=None
+        Precision of the means in units of the components'; None is 1e-4, or 0.01 with
+        ``strategy="parameters"``.
+    mean_scale_prior : float or array-like of shape (n_features,) or None, default=None
+        Prior standard deviations of the means with ``component_prior="independent"``; None is the
+        rows'.
+    degrees_of_freedom_prior : float or None, default=None
+        Of the Wishart distribution; None is n_features.
+    covariance_prior : float or array-like or None, default=None
+        Prior scatter, of the shape that `sklearn.mixture.BayesianGaussianMixture` takes; None is
+        0.01 of the rows' covariance.
+    reg_covar : float, default=1e-6
+        Added to the diagonal of the prior scatter, in units of the columns' variances.
+    init_params : {"k-means++", "kmeans", "random", "random_from_data"}, default="k-means++"
+        How each particle of the conjugate strategy starts.
+    batch_size : int or "auto", default="auto"
+        Rows of a stochastic step.
+    max_iter : int, default=1
+        Passes of stochastic steps through the data; may be 0.
+    max_polish : int or "auto", default="auto"
+        Steps on all data after them; ``"auto"`` is 3, and 100 for one particle or few rows.
+    tol : float, default=1e-3
+        Steps end when the lower bound gains less than this for each row.
+    step_size, step_offset, step_decay : float, default=1.0, 1.0, 0.5
+        Step t has size ``step_size / (step_offset + t**step_decay)``.
+    rejuvenation, ess_threshold, bandwidth
+        As in `BayesianLogisticRegressionPMD`; for ``strategy="parameters"``.
+    total_samples : float or None, default=None
+        Rows of one pass of `partial_fit`, where there will be several.
+    forgetting : float, default=0.0
+        Share of the past that each further row of `partial_fit` makes forgotten.
+    warm_start : bool, default=False
+        Whether `fit` starts from the particles of the fit before (conjugate strategy).
+    random_state : int, RandomState, Generator or None, default=None
+        Source of randomness.
+    verbose : int, default=0
+        Progress.
+    verbose_interval : int, default=10
+        Steps between two lines of it.
+
+    Attributes
+    ----------
+    weights_ : ndarray of shape (n_components,)
+        Mixture weights, averaged over aligned particles.
+    means_ : ndarray of shape (n_components, n_features)
+        Means.
+    covariances_, precisions_, precisions_cholesky_ : ndarray
+        Covariances and what follows from them, of the shapes of `sklearn.mixture.GaussianMixture`.
+    strategy_ : str
+        The strategy taken.
+    converged_ : bool
+        Whether the best particle has settled, or the posterior was reached.
+    n_iter_ : int
+        Steps.
+    lower_bound_ : float
+        Lower bound of the log evidence by the best particle (conjugate), or `log_evidence_`.
+    log_evidence_ : float
+        Log marginal likelihood (``strategy="parameters"``).
+    posterior_ : Posterior
+        Draws of weights, means and standard deviations of aligned components.
+    history_ : dict of str to ndarray
+        A record of the steps.
+    weight_concentration_prior_, mean_prior_, mean_precision_prior_, degrees_of_freedom_prior_, \
+covariance_prior_
+        The prior.
+
+    See Also
+    --------
+    sklearn.mixture.BayesianGaussianMixture : One variational optimum, and no stream.
+
+    References
+    ----------
+    Dai, B., He, N., Dai, H. and Song, L. (2016). Provable Bayesian inference via particle mirror
+    descent. AISTATS. arXiv:1506.03101.
+
+    Yao, Y., Vehtari, A., Simpson, D. and Gelman, A. (2018). Using stacking to average Bayesian
+    predictive distributions. Bayesian Analysis 13.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skpmd import GaussianMixturePMD
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(-3, 1, size=(200, 2)), rng.normal(3, 1, size=(100, 2))])
+    >>> mixture = GaussianMixturePMD(2, strategy="conjugate", random_state=0).fit(X)
+    >>> np.sort(mixture.weights_).round(2)
+    array([0.33, 0.67])
+    >>> mixture.score_samples([[0.0, 0.0]]).shape
+    (1,)
+    """
+
+    _parameter_constraints: dict = {
+        **{
+            name: LOOP_CONSTRAINTS[name]
+            for name in (
+                "batch_size", "step_size", "step_offset", "step_decay", "rejuvenation",
+                "ess_threshold", "bandwidth", "total_samples", "forgetting", "random_state",
+                "verbose",
+            )
+        },
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "strategy": [StrOptions({"auto", "parameters", "conjugate"})],
+        "covariance_type": [StrOptions({"full", "tied", "diag", "spherical"})],
+        "n_particles": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "weighting": [StrOptions(set(WEIGHTINGS))],
+        "weight_concentration_prior_type": [
+            StrOptions({"dirichlet_distribution", "dirichlet_process", "pitman_yor"})
+        ],
+        "weight_concentration_prior": [None, Interval(Real, 0.0, None, closed="neither")],
+        "discount": [Interval(Real, 0.0, 1.0, closed="left")],
+        "component_prior": [StrOptions({"normal_wishart", "independent"})],
+        "mean_prior": [None, "array-like"],
+        "mean_precision_prior": [None, Interval(Real, 0.0, None, closed="neither")],
+        "mean_scale_prior": [None, Interval(Real, 0.0, None, closed="neither"), "array-like"],
+        "degrees_of_freedom_prior": [None, Interval(Real, 0.0, None, closed="neither")],
+        "covariance_prior": [None, "array-like", Interval(Real, 0.0, None, closed="neither")],
+        "reg_covar": [Interval(Real, 0.0, None, closed="left")],
+        "init_params": [StrOptions({"k-means++", "kmeans", "random", "random_from_data"})],
+        "max_iter": [Interval(Integral, 0, None, closed="left")],
+        "max_polish": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
+        "tol": [Interval(Real, 0.0, None, closed="left")],
+        "step_offset": [Interval(Real, 0, None, closed="left")],
+        "warm_start": ["boolean"],
+        "verbose_interval": [Interval(Integral, 1, None, closed="left")],
+    }  # fmt: skip
+
+    def __init__(
+        self,
+        n_components=1,
+        *,
+        strategy="auto",
+        covariance_type="full",
+        n_particles="auto",
+        weighting="stacking",
+        weight_concentration_prior_type="dirichlet_distribution",
+        weight_concentration_prior=None,
+        discount=0.25,
+        component_prior="normal_wishart",
+        mean_prior=None,
+        mean_precision_prior=None,
+        mean_scale_prior=None,
+        degrees_of_freedom_prior=None,
+        covariance_prior=None,
+        reg_covar=1e-6,
+        init_params="k-means++",
+        batch_size="auto",
+        max_iter=1,
+        max_polish="auto",
+        tol=1e-3,
+        step_size=1.0,
+        step_offset=1.0,
+        step_decay=0.5,
+        rejuvenation="ess",
+        ess_threshold=0.5,
+        bandwidth="loo",
+        total_samples=None,
+        forgetting=0.0,
+        warm_start=False,
+        random_state=None,
+        verbose=0,
+        verbose_interval=10,
+    ):
+        self.n_components = n_components
+        self.strategy = strategy
+        self.covariance_type = covariance_type
+        self.n_particles = n_particles
+        self.weighting = weighting
+        self.weight_concentration_prior_type = weight_concentration_prior_type
+        self.weight_concentration_prior = weight_concentration_prior
+        self.discount = discount
+        self.component_prior = component_prior
+        self.mean_prior = mean_prior
+        self.mean_precision_prior = mean_precision_prior
+        self.mean_scale_prior = mean_scale_prior
+        self.degrees_of_freedom_prior = degrees_of_freedom_prior
+        self.covariance_prior = covariance_prior
+        self.reg_covar = reg_covar
+        self.init_params = init_params
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.max_polish = max_polish
+        self.tol = tol
+        self.step_size = step_size
+        self.step_offset = step_offset
+        self.step_decay = step_decay
+        self.rejuvenation = rejuvenation
+        self.ess_threshold = ess_threshold
+        self.bandwidth = bandwidth
+        self.total_samples = total_samples
+        self.forgetting = forgetting
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.verbose = verbose
+        self.verbose_interval = verbose_interval
