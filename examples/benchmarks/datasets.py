@@ -180,6 +180,33 @@ def regression(name, data_dir):
     return X, np.log(y) if name == "diamonds" else y
 
 
+def labelled(name, data_dir):
+    """Load features (float64, as shipped) and labels; `dequantised` is for integer columns."""
+    with np.load(_existing(data_dir, name)) as archive:
+        return archive["X"].astype(np.float64), archive["y"].astype(np.int64)
+
+
+def dequantised(X, seed=0):
+    """Add uniform noise on [0, 1) to columns of integers, whose densities have no bound."""
+    X = np.array(X, dtype=np.float64)
+    whole = (X == np.round(X)).all(axis=0)
+    X[:, whole] += np.random.default_rng(seed).random((len(X), int(whole.sum())))
+    return X
+
+
+def galaxies(data_dir):
+    """Load the speeds of 82 galaxies, in 1000 km/s."""
+    with np.load(_existing(data_dir, "galaxies")) as archive:
+        return archive["X"][:, 0] / 1000.0
+
+
+def low_dim_gauss_mix(data_dir):
+    """Load posteriordb's ``low_dim_gauss_mix``: y and {parameter: draws}."""
+    with np.load(_existing(data_dir, "pdb_low_dim_gauss_mix__low_dim_gauss_mix")) as archive:
+        draws = archive["draws"].astype(np.float64).reshape(-1, len(archive["names"]))
+        return archive["data_y"], dict(zip(archive["names"].tolist(), draws.T, strict=True))
+
+
 def gp_regr(data_dir):
     """Load posteriordb's ``gp_regr``: X, y and {parameter: draws}."""
     with np.load(_existing(data_dir, "pdb_gp_pois_regr__gp_regr")) as archive:
