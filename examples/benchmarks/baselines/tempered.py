@@ -25,7 +25,7 @@ except ImportError as error:
     raise ImportError('This needs BlackJAX: pip install "skpmd[bench]"') from error
 
 TARGET_ESS = 0.9
-N_LEAPS = 8
+N_LEAPS = 4
 ACCEPTANCE = 0.75
 
 
@@ -128,25 +128,29 @@ class _Sampler:
 
     def go(self, seed, few=False):
         """Draws (n_particles, 3 K) and the log evidence."""
-        theta = _prior_draws(np.random.default_rng(seed), self.n_particles, self.K, self.prior)
+        rng = np.random.default_rng(seed)
+        theta = _prior_draws(rng, self.n_particles, self.K, self.prior)
         state = adaptive_tempered.init(jnp.asarray(theta))
         key, step, log_evidence = jax.random.PRNGKey(seed), 0.3, 0.0
         while float(state.tempering_param) < 1.0:
             key, now = jax.random.split(key)
-            parameters = extend_params(
-                {
-                    "step_size": step,
-                    "inverse_mass_matrix": jnp.asarray(_variances(state.particles, self.K)),
-                    "num_integration_steps": N_LEAPS,
-                }
-            )
+            variances = jnp.asarray(_variances(state.particles, self.K))
+            parameters = {
+                # Steps of different lengths, so that no trajectory returns to where it began.
+                "step_size": jnp.asarray(step * rng.uniform(0.5, 1.0, self.n_particles)),
+                **extend_params(
+                    {"inverse_mass_matrix": variances, "num_integration_steps": N_LEAPS}
+                ),
+            }
             state, info = self._step(now, state, self.n_moves, parameters)
             log_evidence += float(info.log_likelihood_increment)
             accepted = float(jnp.mean(info.update_info.acceptance_rate))
-            step = float(np.clip(step * np.exp(accepted - ACCEPTANCE), 0.01, 1.0))
+            step = float(np.clip(step * np.exp(accepted - ACCEPTANCE), 0.01, 1.5))
             if few:
                 break
-        return np.asarray(state.particles), log_evidence
+        # BlackJAX moves before it weighs: the last weights have not been used.
+        rows = resampling.systematic(key, state.weights, self.n_particles)
+        return np.asarray(state.particles)[np.asarray(rows)], log_evidence
 
 
 def _variances(theta, K):

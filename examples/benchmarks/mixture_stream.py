@@ -1,0 +1,134 @@
+"""A mixture in parts: twenty calls beside one pass of `fit`, and rows from a memory map.
+
+* ``parts``: each table of the study ``densities``, 80 % of the rows in twenty calls of
+  ``partial_fit`` and in one pass of ``fit`` (``max_iter=1``, ``max_polish=0``), thirty components;
+  log density of the other rows, the rows before each being the same.
+* ``map``: generated rows of ten columns, written to a file in a temporary folder, and read from
+  there through a memory map in calls of 100,000 rows, in a process of its own
+  (`mixture_stream_worker`): CPU for each million rows, the peak of the memory that is not the
+  file's, and the log density of new rows below that of the mixture they are drawn from.
+
+``--quick``: generated clusters, and fewer rows. ``--jobs N``: cases of ``parts`` side by side.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.exceptions import ConvergenceWarning
+
+from .densities import NAMES, parts, warm_up
+from .mixture_stream_worker import write
+from .study import FOLDER, Gate, pyplot
+from .timing import cpu_clock
+
+SEEDS, PARTS = 3, 20
+N_COMPONENTS = 30
+ROWS = (1_000_000, 10_000_000)
+QUICK_ROWS = (200_000, 600_000)
+
+
+def run(config):
+    """Measure the streams of all tables, then the maps one after the other."""
+    warm_up()
+    names = ("blobs",) if config.quick else NAMES
+    workers = Parallel(n_jobs=config.jobs)
+    cases = [(config, name, seed) for seed in range(SEEDS) for name in names]
+    rows = workers(delayed(in_parts)(*case) for case in cases)
+    sizes = QUICK_ROWS if config.quick else ROWS
+    return [*rows, *(from_map(n) for n in sizes)]
+
+
+def in_parts(config, name, seed):
+    """Both log densities."""
+    from skpmd import GaussianMixturePMD
+
+    learn, valid, test = parts(config, name, seed)
+    known = np.concatenate([learn, valid])
+    K = 6 if config.quick else N_COMPONENTS
+    options = {"strategy": "conjugate", "max_iter": 1, "max_polish": 0, "random_state": seed}
+    whole, stream = GaussianMixturePMD(K, **options), GaussianMixturePMD(K, **options)
+    with warnings.catch_warnings(), cpu_clock() as clock:
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        whole.fit(known)
+    cpu = clock.cpu
+    with warnings.catch_warnings(), cpu_clock() as clock:
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for rows in np.array_split(known, PARTS):
+            stream.partial_fit(rows)
+    score, in_calls = float(whole.score(test)), float(stream.score(test))
+    print(f"{name}, split {seed}: {in_calls:.3f} in parts, {score:.3f} at once", flush=True)
+    return {
+        "kind": "parts",
+        "data": name,
+        "seed": seed,
+        "fit": score,
+        "partial_fit": in_calls,
+        "behind": score - in_calls,
+        "cpu_fit": cpu,
+        "cpu_partial_fit": clock.cpu,
+    }
+
+
+def from_map(n):
+    """Write the file, and run the worker on it; threads are limited in the environment."""
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.npy"
+        write(path, n)
+        done = subprocess.run(
+            [sys.executable, "-m", f"{__package__}.mixture_stream_worker"],
+            input=json.dumps({"path": str(path)}),
+            env={**os.environ, **threads},
+            cwd=FOLDER.parents[1],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+    return {"kind": "map", **json.loads(done.stdout)}
+
+
+def gates(rows):
+    """Nats behind one pass; memory and time of more rows beside fewer."""
+    own = [row for row in rows if row["kind"] == "parts"]
+    few, many = (row for row in rows if row["kind"] == "map")
+    means = {}
+    for row in own:
+        means.setdefault(row["data"], []).append(row["behind"])
+    found = [
+        Gate(f"{name}, nats behind one pass, mean", float(np.mean(values)), 0.05)
+        for name, values in means.items()
+    ]
+    times = many["cpu_per_million"] / few["cpu_per_million"]
+    return [
+        *found,
+        Gate("map, growth of memory with rows, MB", many["peak_mb"] - few["peak_mb"], 20.0),
+        Gate("map, CPU per row of many rows over that of few", times, 1.2),
+        Gate("map, CPU of the second half over the first", many["second_half_over_first"], 1.2),
+    ]
+
+
+def plot(rows, path):
+    """Log densities at once and in parts; CPU of the calls."""
+    plt = pyplot()
+    figure, axes = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
+    own = [row for row in rows if row["kind"] == "parts"]
+    names = list(dict.fromkeys(row["data"] for row in own))
+    for row in own:
+        axes[0].plot(names.index(row["data"]), -row["behind"], "o", color=f"C{row['seed']}")
+    axes[0].axhline(-0.05, color="grey", linewidth=0.8)
+    axes[0].set_xticks(range(len(names)), [name.removeprefix("keel_") for name in names])
+    axes[0].set(ylabel="log density: parts less one pass, nats")
+    maps = [row for row in rows if row["kind"] == "map"]
+    axes[1].plot([row["rows"] for row in maps], [row["cpu"] for row in maps], "o-")
+    axes[1].set(xlabel="rows of the map", ylabel="CPU, s", xlim=(0, None), ylim=(0, None))
+    for row in maps:
+        axes[1].annotate(f"{row['peak_mb']:.0f} MB", (row["rows"], row["cpu"]))
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
