@@ -19,7 +19,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "jax", "numpyro", "torch", "gpytorch")
+PACKAGES = (
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "numba",
+    "jax",
+    "numpyro",
+    "blackjax",
+    "torch",
+    "gpytorch",
+)
 
 
 @dataclass(frozen=True)
