@@ -116,7 +116,7 @@ def step(cloud, model, batches, a, b, settings, rng, n_particles=None, redraw_fi
         path = _path(cloud, model, batches, a, b)
         fraction = 1.0
         if settings.rejuvenation != "never":
-            fraction = _fraction(path, settings.ess_threshold)
+            fraction = largest_fraction(path, settings.ess_threshold)
         if fraction < 1.0 and splits == settings.max_splits:
             fraction, bound_hit = 1.0, True
         first = fraction if first is None else first
@@ -215,7 +215,7 @@ def _mix(log_ratio, drift, f, a):
     return keep * log_ratio + f * drift if keep > 0.0 else f * drift
 
 
-def _fraction(path, threshold):
+def largest_fraction(path, threshold):
     """Largest f in (0, 1] such that the effective sample size along the path stays above a share.
 
     The whole step is tried first. Otherwise the ESS need not be monotone along the path, so the

@@ -1,0 +1,136 @@
+"""The likelihood of normal mixtures, one for each particle, and what its gradient is made of.
+
+A normal density is linear in the products of a row's columns, t(x) = (1, x, x x'): the log
+densities of a block of rows under all components of a block of particles are one matrix product,
+and so are the sums of t(x) by responsibility, which every gradient is a function of.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+_BLOCK = 1 << 17  # numbers at once: what stays in a processor's cache
+_MOST_ROWS = 2048
+
+
+class Mixtures(NamedTuple):
+    """Normal mixtures, one for each particle.
+
+    Attributes
+    ----------
+    log_shares : ndarray of shape (m, K)
+        Log mixture weights.
+    means : ndarray of shape (m, K, p)
+        Means.
+    factor : ndarray of shape (m, K, p, p)
+        Lower Cholesky factors C of the precisions, Lambda = C C'.
+    """
+
+    log_shares: np.ndarray
+    means: np.ndarray
+    factor: np.ndarray
+
+
+class Sums(NamedTuple):
+    """Sums over rows by responsibility: the likelihood and its gradient ask for no more.
+
+    Attributes
+    ----------
+    value : ndarray of shape (m,)
+        Log-likelihood.
+    count : ndarray of shape (m, K)
+        Sum of w r.
+    first : ndarray of shape (m, K, p)
+        Sum of w r x.
+    second : ndarray of shape (m, K, p, p)
+        Sum of w r x x'.
+    """
+
+    value: np.ndarray
+    count: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+
+    def plus(self, other, b):
+        """These and b times others."""
+        return Sums(*(one + b * more for one, more in zip(self, other, strict=True)))
+
+
+def none(mixtures):
+    """`Sums` of no rows."""
+    shape = mixtures.means.shape
+    return Sums(np.zeros(shape[0]), np.zeros(shape[:2]), np.zeros(shape), np.zeros((*shape, shape[2])))
+
+
+def log_likelihood(mixtures, X, weight):
+    """Weighted sum over rows of the log density; shape (m,)."""
+    value = np.zeros(len(mixtures.log_shares))
+    for particles, _, w, _, total in _blocks(mixtures, X, weight):
+        value[particles] += total @ w
+    return value
+
+
+def sums(mixtures, X, weight):
+    """`Sums` of all rows."""
+    m, n_components, p = mixtures.means.shape
+    value, moments = np.zeros(m), np.zeros((m, n_components, 1 + p + p * (p + 1) // 2))
+    for particles, t, w, density, total in _blocks(mixtures, X, weight):
+        value[particles] += total @ w
+        # The responsibilities, w r; density is relative to the row's largest, total is the log.
+        density *= (w / density.sum(axis=1))[:, None, :]
+        moments[particles] += (density.reshape(-1, len(w)) @ t).reshape(moments[particles].shape)
+    second = np.empty((m, n_components, p, p))
+    rows, columns = np.triu_indices(p)
+    second[..., rows, columns] = second[..., columns, rows] = moments[..., 1 + p :]
+    return Sums(value, moments[..., 0], moments[..., 1 : 1 + p], second)
+
+
+def log_densities(mixtures, X):
+    """Log of share times density of each component; shape (m, K, n)."""
+    natural = _natural(mixtures)
+    return natural @ _products(X).T
+
+
+def responsibilities(mixtures, X):
+    """Probabilities of the components given each row; shape (m, K, n)."""
+    joint = log_densities(mixtures, X)
+    return np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
+
+
+def _blocks(mixtures, X, weight):
+    """(particles, t(x), weights, relative densities (m, K, n), log totals (m, n)) in pieces."""
+    natural, (m, n_components) = _natural(mixtures), mixtures.log_shares.shape
+    size = min(_MOST_ROWS, len(X))
+    many = max(1, _BLOCK // (n_components * size))
+    for start in range(0, len(X), size):
+        t, w = _products(X[start : start + size]), weight[start : start + size]
+        for one in range(0, m, many):
+            particles = slice(one, min(one + many, m))
+            part = natural[particles]
+            density = (part.reshape(-1, t.shape[1]) @ t.T).reshape(*part.shape[:2], len(w))
+            top = density.max(axis=1)
+            density -= top[:, None, :]
+            np.exp(density, out=density)
+            yield particles, t, w, density, np.log(density.sum(axis=1)) + top
+
+
+def _products(X):
+    """t(x): one, the columns and the products of any two; shape (n, q)."""
+    rows, columns = np.triu_indices(X.shape[1])
+    return np.column_stack([np.ones(len(X)), X, X[:, rows] * X[:, columns]])
+
+
+def _natural(mixtures):
+    """What multiplies t(x) in log (share x density); shape (m, K, q)."""
+    log_shares, means, factor = mixtures
+    p = means.shape[-1]
+    # C' mu first: the square mu' Lambda mu is then a sum of squares.
+    half = np.einsum("mkji,mkj->mki", factor, means)
+    linear = np.einsum("mkij,mkj->mki", factor, half)
+    precision = factor @ factor.swapaxes(-1, -2)
+    log_det = np.log(np.diagonal(factor, axis1=-2, axis2=-1)).sum(axis=-1)
+    constant = log_shares + log_det - 0.5 * p * np.log(2.0 * np.pi) - 0.5 * (half**2).sum(axis=-1)
+    rows, columns = np.triu_indices(p)
+    square = precision[..., rows, columns] * np.where(rows == columns, -0.5, -1.0)
+    return np.concatenate([constant[..., None], linear, square], axis=-1)
