@@ -52,8 +52,8 @@ print(f"posterior mass of the mode with a > 0: {weights @ (theta[:, 0] > 0):.2f}
 # --------------------------
 # Eighty-two values in one dimension, in the manner of the speeds of galaxies: a large group that
 # may be two, and a small one on either side. Under ``strategy="parameters"`` every particle is a
-# draw of all weights, means and standard deviations, and has a density of its own: a band holds 90 %
-# of them at each point. The evidence compares numbers of components.
+# draw of all weights, means and standard deviations, and has a density of its own: a band holds
+# 90 % of them at each point. The evidence compares numbers of components.
 
 groups = ((9.7, 0.4, 7), (19.9, 0.7, 38), (22.9, 1.2, 34), (33.0, 0.9, 3))
 speeds = np.concatenate([rng.normal(*group) for group in groups])[:, None]
