@@ -41,13 +41,11 @@ DISTANCES, REPLICATIONS, LEVEL = (8.0, 4.0, 2.0), 200, 0.9
 
 def run(config):
     """References first, then the fits."""
-    y, draws, speeds = _data(config)
+    y, draws, speeds = _generated() if config.quick else _read(config.data)
     sizes = SIZES[:2] if config.quick else SIZES
     workers = Parallel(n_jobs=config.jobs)
     cases = [("low_dim", y, 2, LOW_DIM), *(("galaxies", speeds, K, GALAXIES) for K in sizes)]
     runs = workers(delayed(_reference)(config, *case) for case in cases)
-    if draws is None:
-        draws = _ordered(runs[0].shares, runs[0].means, runs[0].sds)
     seeds = range(1 if config.quick else SEEDS)
     jobs = [delayed(low_dim)(config, y, draws, runs[0], seed) for seed in seeds]
     for (_, _, K, _), found in zip(cases[1:], runs[1:], strict=True):
@@ -56,22 +54,27 @@ def run(config):
     return [row for rows in workers(jobs) for row in rows]
 
 
-def _data(config):
+def _read(data_dir):
     """Rows of the first case, its reference draws, and speeds."""
-    if not config.quick:
-        y, draws = datasets.low_dim_gauss_mix(config.data)
-        return y, draws, datasets.galaxies(config.data)
+    return *datasets.low_dim_gauss_mix(data_dir), datasets.galaxies(data_dir)
+
+
+def _generated():
+    """Stand-ins for the same."""
     rng = np.random.default_rng(0)
     y = np.where(rng.random(150) < 0.4, -1.5, 1.5) + rng.standard_normal(150)
     groups = ((9.7, 0.4, 7), (20.0, 0.7, 40), (23.0, 1.5, 32), (33.0, 0.9, 3))
-    return y, None, np.concatenate([rng.normal(*group) for group in groups])
+    speeds = np.concatenate([rng.normal(*group) for group in groups])
+    run = tempered.run(y, 2, LOW_DIM, **SHORT)
+    return y, _ordered(run.shares, run.means, run.sds), speeds
 
 
 def _reference(config, name, x, K, prior):
+    grid = np.linspace(x.min() - 15.0, x.max() + 15.0, 2001)
     if config.quick:
-        return tempered.run(x, K, prior, **SHORT)
+        return tempered.reference(x, K, prior, grid, **SHORT)
     path = config.out / "references" / f"tempered-{name}-{K}.npz"
-    return tempered.cached(path, x, K, prior, **LONG)
+    return tempered.cached_reference(path, x, K, prior, grid, **LONG)
 
 
 def _ordered(shares, means, sds):
@@ -156,15 +159,15 @@ def _evidence(name, K, seed, model, long_run):
 def galaxies(config, speeds, K, long_run, seed):
     """Total variation of the predictive density on a grid, and the evidence."""
     model, cpu = _fitted(config, speeds, K, GALAXIES, seed)
-    grid = np.linspace(speeds.min() - 15.0, speeds.max() + 15.0, 2001)
-    gap = np.exp(model.score_samples(grid[:, None])) - long_run.density(grid)
+    grid = long_run.grid
+    gap = np.exp(model.score_samples(grid[:, None])) - long_run.density
     row = {
         "kind": "galaxies",
         "K": K,
         "seed": seed,
         "tv": float(0.5 * np.abs(gap).sum() * (grid[1] - grid[0])),
         "cpu": cpu,
-        "cpu_of_reference": long_run.cpu,
+        "cpu_of_reference": float(long_run.cpu),
     }
     return [row, _evidence("galaxies", K, seed, model, long_run)]
 

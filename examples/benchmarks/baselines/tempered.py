@@ -57,7 +57,6 @@ class Run:
     sds: np.ndarray
     log_evidence: np.ndarray
     cpu: float
-    case: str
 
     def density(self, grid, block=500):
         """Posterior predictive density at the points of a grid, shape (len(grid),)."""
@@ -70,7 +69,18 @@ class Run:
         return total / (len(self.means) * math.sqrt(2.0 * math.pi))
 
 
-def run(x, K, prior, *, n_particles, n_moves, seeds, progress=print):
+@dataclass(frozen=True)
+class Reference:
+    """What is kept of runs: the evidence of each, and the predictive density on a grid."""
+
+    log_evidence: np.ndarray
+    grid: np.ndarray
+    density: np.ndarray
+    cpu: float
+    case: str
+
+
+def run(x, K, prior, *, n_particles, n_moves, seeds):
     """Independent runs, one for each seed, their draws side by side."""
     sampler = _Sampler(np.asarray(x, dtype=np.float64), K, prior, n_particles, n_moves)
     with threadpool_limits(limits=1):
@@ -81,37 +91,40 @@ def run(x, K, prior, *, n_particles, n_moves, seeds, progress=print):
     draws = np.concatenate([found for found, _ in runs])
     evidence = np.array([value for _, value in runs])
     spread = evidence.std(ddof=1) if len(seeds) > 1 else float("nan")
-    progress(f"  K={K}: log evidence {evidence.mean():.3f}, sd of a run {spread:.3f}, {cpu:.0f} s")
+    print(f"  K={K}: log evidence {evidence.mean():.3f}, sd {spread:.3f}, {cpu:.0f} s", flush=True)
     mean, log_precision, log_gamma = np.split(draws, 3, axis=1)
     shares = np.exp(log_gamma - log_gamma.max(axis=1, keepdims=True))
     shares /= shares.sum(axis=1, keepdims=True)
-    case = _case(x, K, prior, n_particles, n_moves, seeds)
-    return Run(shares, mean, np.exp(-0.5 * log_precision), evidence, cpu, case)
+    return Run(shares, mean, np.exp(-0.5 * log_precision), evidence, cpu)
 
 
-def cached(path, x, K, prior, **options):
-    """The same from a file, where that is of the same rows, prior and options."""
+def reference(x, K, prior, grid, **options):
+    """Make a reference."""
+    made = run(x, K, prior, **options)
+    case = _case(x, K, prior, grid, **options)
+    return Reference(made.log_evidence, grid, made.density(grid), made.cpu, case)
+
+
+def cached_reference(path, x, K, prior, grid, **options):
+    """The same from a file, where that is of the same rows, prior, grid and options."""
     path = Path(path)
-    numbers = {key: options[key] for key in ("n_particles", "n_moves", "seeds")}
     if path.exists():
         with np.load(path) as archive:
-            kept = {key: archive[key][()] for key in archive.files}
-        if str(kept["case"]) == _case(x, K, prior, **numbers):
-            return Run(**kept)
-    made = run(x, K, prior, **options)
+            kept = Reference(**{key: archive[key][()] for key in archive.files})
+        if str(kept.case) == _case(x, K, prior, grid, **options):
+            return kept
+    made = reference(x, K, prior, grid, **options)
     path.parent.mkdir(parents=True, exist_ok=True)
-    small = {key: np.asarray(value) for key, value in asdict(made).items()}
-    for key in ("shares", "means", "sds"):
-        small[key] = small[key].astype(np.float32)
-    np.savez_compressed(path, **small)
+    np.savez_compressed(path, **asdict(made))
     return made
 
 
-def _case(x, K, prior, n_particles, n_moves, seeds):
+def _case(x, K, prior, grid, *, n_particles, n_moves, seeds):
     """What a file is of, as text."""
     x = np.asarray(x, dtype=np.float64)
     rows = f"{len(x)} rows, {x.mean():.9g}, {x.std():.9g}"
-    return f"{rows}; K={K}; {prior}; {n_particles} x {len(seeds)}, {n_moves} moves"
+    points = f"{len(grid)} points, {grid[0]:.9g} to {grid[-1]:.9g}"
+    return f"{rows}; {points}; K={K}; {prior}; {n_particles} x {len(seeds)}, {n_moves} moves"
 
 
 class _Sampler:
