@@ -1,5 +1,6 @@
 """Gaussian mixtures with a posterior, weights and a stream."""
 
+import copy
 import warnings
 from numbers import Integral, Real
 
@@ -11,10 +12,15 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from skpmd._base import LOOP_CONSTRAINTS
 from skpmd._mixture_fit import fit_conjugate, take_in
-from skpmd._mixture_parameters import fit_parameters, partial_fit_parameters
+from skpmd._mixture_kept import joined
 from skpmd._mixture_predictions import MixturePredictions
-from skpmd._mixture_problem import Units, problem_of, strategy_of
-from skpmd._mixture_results import set_conjugate, set_parameters
+from skpmd._mixture_problem import strategy_of
+from skpmd._mixture_results import (
+    component_parameters,
+    conjugate_points,
+    precisions,
+    prior_attributes,
+)
 from skpmd._partial import unharmed
 from skpmd._results import forget
 from skpmd._sample import merged
@@ -259,3 +265,161 @@ covariance_prior_
         self.random_state = random_state
         self.verbose = verbose
         self.verbose_interval = verbose_interval
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None, sample_weight=None):
+        """Learn the mixture from all rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), optional
+            Row weights; w is the same as w copies of the row.
+
+        Returns
+        -------
+        GaussianMixturePMD
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If all weights are zero, or the prior does not go with the data.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If a given ``max_polish`` ends the steps before the bound has settled; with
+            ``strategy="parameters"`` of what stands against the posterior.
+        """
+        with unharmed(self):
+            before = getattr(self, "_conjugate", None) if self.warm_start else None
+            forget(self)
+            X, weight = self._read(X, sample_weight, reset=True)
+            strategy = strategy_of(self, len(X), X.shape[1], in_parts=False)
+            rng = as_generator(self.random_state)
+            if strategy == "parameters":
+                self._learn_parameters(None, X, weight, rng)
+            else:
+                kept = joined(None, X, weight, 1.0)
+                self._set_conjugate(fit_conjugate(self, kept, rng, before))
+                self._particles()
+        self._warn()
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X, y=None, sample_weight=None):
+        """Take more rows in, which are then no longer needed.
+
+        While they are few, all rows are kept, and the particles learn anew from all of them
+        whenever there are twice as many. Later each row counts once, shared out as the particles
+        see it when it comes; a sample of the rows is kept, for stacking. Units and prior are those
+        of the rows that were all kept. If the call fails in any way, the estimator stays as it
+        was.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), optional
+            Row weights; w is the same as w copies of the row.
+
+        Returns
+        -------
+        GaussianMixturePMD
+            The estimator.
+        """
+        with unharmed(self):
+            first = getattr(self, "strategy_", None) is None
+            if not first:
+                self._refuse_changes()
+            X, weight = self._read(X, sample_weight, reset=first)
+            strategy = self.strategy_
+            if first:
+                strategy = strategy_of(self, len(X), X.shape[1], in_parts=True)
+            if strategy == "parameters":
+                rng = as_generator(self.random_state) if first else None
+                self._learn_parameters(None if first else self._state, X, weight, rng)
+            else:
+                before = None if first else self._conjugate
+                self._set_conjugate(take_in(self, before, X, weight))
+        self._warn()
+        return self
+
+    # ------------------------------------------------------------------ steps of a fit
+    def _read(self, X, sample_weight, reset):
+        """Distinct rows, sorted, and how often each counts."""
+        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=reset)
+        X = np.asarray(X, dtype=np.float64)
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        present = weight > 0.0  # a row of weight zero is as good as absent
+        if not present.any():
+            raise ValueError("sample_weight is zero for every row: there are no data to fit.")
+        if not present.all():
+            X, weight = X[present], weight[present]
+        places, weight = merged(weight, X)
+        return X[places], weight
+
+    def _refuse_changes(self):
+        """Parameters that the stream so far has been made with stay as they are."""
+        for name, before in self._settled.items():
+            now = getattr(self, name)
+            if not np.array_equal(now, before):
+                raise ValueError(
+                    f"{name} was {before!r} in the calls before and is {now!r}: set it back, or "
+                    "call fit."
+                )
+
+    def _set_conjugate(self, conjugate):
+        """Results of conjugate particles."""
+        conjugate, points = conjugate_points(conjugate, self.weighting)
+        self._conjugate, self._state, self._certificates = conjugate, None, {}
+        bound = conjugate.model.state(conjugate.counts).bound.max()
+        self.lower_bound_ = float(bound + conjugate.seen * conjugate.units.log_jacobian)
+        gamma, mean_bound, n_particles = np.array(conjugate.history).T
+        self.history_ = {
+            "step": np.arange(1, len(gamma) + 1),
+            "step_size": gamma,
+            "bound": mean_bound + conjugate.units.log_jacobian,
+            "n_particles": n_particles.astype(int),
+        }
+        self._interrupted, self._doubts = conjugate.interrupted, []
+        if not conjugate.converged and isinstance(self.max_polish, Integral) and self.max_polish:
+            self._doubts = [f"the bound still grew after {self.max_polish} steps on all data"]
+        self._set("conjugate", points, conjugate.units, conjugate.problem, conjugate.converged)
+
+    def _set(self, strategy, points, units, problem, converged):
+        """Results that both strategies have."""
+        self.strategy_, self.converged_ = strategy, bool(converged)
+        self.n_iter_ = len(self.history_["step"])
+        self.n_components_ = problem.n_components
+        self._points, self._units, self._problem, self._lazy = points, units, problem, {}
+        parameters = component_parameters(points, units, self.covariance_type)
+        self.weights_, self.means_, self.covariances_ = parameters
+        factors = precisions(self.covariances_, self.covariance_type)
+        self.precisions_, self.precisions_cholesky_ = factors
+        for name, value in prior_attributes(problem, units).items():
+            setattr(self, name, value)
+        self._settled = {name: copy.deepcopy(getattr(self, name)) for name in _SETTLED}
+        if self.verbose and self.strategy == "auto":
+            print(f"strategy='auto' took {strategy!r}.")
+
+    def _n_parameters(self):
+        """Free parameters of one mixture."""
+        return self._problem.n_coordinates
+
+    def _warn(self):
+        """Warn the caller of doubts, or hand on his Ctrl-C."""
+        if self._interrupted:
+            raise KeyboardInterrupt
+        if self._doubts:
+            warnings.warn(
+                f"{type(self).__name__}: {'; '.join(self._doubts)}.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )

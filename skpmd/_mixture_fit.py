@@ -1,0 +1,244 @@
+"""Steps of a conjugate mixture: stochastic passes, steps on all data, and a stream."""
+
+import copy
+from typing import NamedTuple
+
+import numpy as np
+
+from skpmd._base import Options
+from skpmd._mixture_kept import Kept, joined, n_kept, trimmed
+from skpmd._mixture_problem import Problem, Units, problem_of
+from skpmd._mixture_starts import starts
+from skpmd._partial import coefficients
+from skpmd._progress import progress
+from skpmd._streams import Rows
+from skpmd.engine.schedules import StepSchedule, step_size
+from skpmd.models.mixture import Counts, Mixture
+from skpmd.posterior import as_generator
+
+_MANY, _FEW, _MANY_COLUMNS = 16, 8, 20  # particles, and columns from which they are few
+_STARTS, _ROUND = 8, 5  # for one particle, and steps after which half of them goes on
+_POLISH, _TO_THE_END, _FEW_ROWS = 3, 100, 2000
+_BATCH, _BATCH_EACH = 256, 32  # rows at least, and for each column
+
+
+class Conjugate(NamedTuple):
+    """Conjugate particles and what they have learnt.
+
+    Attributes
+    ----------
+    model : Mixture
+        Of the components.
+    units : Units
+        Of the columns.
+    problem : Problem
+        Prior in inner units.
+    counts : Counts
+        Of the particles.
+    kept : Kept
+        Rows to choose weights for predictions by; the user's units.
+    seen : float
+        Weighted rows so far.
+    n_learned : int
+        Distinct rows of the last fit.
+    history : list of tuple
+        Size of the step, mean bound for each row, particles; of each step.
+    converged : bool
+        Whether the best particle gained less than ``tol`` in the last step on all data.
+    interrupted : bool
+        Whether Ctrl-C ended the fit; the counts are those of the last complete step.
+    rng : numpy.random.Generator
+        Source of all randomness.
+    """
+
+    model: Mixture
+    units: Units
+    problem: Problem
+    counts: Counts
+    kept: Kept
+    seen: float
+    n_learned: int
+    history: list
+    converged: bool
+    interrupted: bool
+    rng: np.random.Generator
+
+
+def n_particles(estimator, p):
+    """How many particles; one where all would be the same."""
+    if estimator.n_particles != "auto":
+        return estimator.n_particles
+    if estimator.n_components == 1:
+        return 1
+    return _MANY if p <= _MANY_COLUMNS else _FEW
+
+
+def fit_conjugate(estimator, kept, rng, before=None):
+    """Learn from all rows.
+
+    Parameters
+    ----------
+    estimator : GaussianMixturePMD
+        Its parameters.
+    kept : Kept
+        Distinct rows, all of them.
+    rng : numpy.random.Generator
+        Source of all randomness.
+    before : Conjugate or None
+        Particles to start from.
+
+    Returns
+    -------
+    Conjugate
+        Particles that have learnt.
+    """
+    weight = kept.weight
+    units = before.units if before else Units.of(kept.X, weight, estimator.covariance_type)
+    X = units.inner(kept.X)
+    problem = problem_of(estimator, X, weight, units, "conjugate")
+    model, m = Mixture(problem), n_particles(estimator, X.shape[1])
+    polish = _n_polish(estimator, len(X), m)
+    if before is not None:
+        counts = _carried(before, model, weight.sum())
+    else:
+        n_starts = _STARTS if m == 1 < model.K and polish > 2 * _ROUND else m
+        counts = starts(model, X, weight, estimator.init_params, n_starts, rng)
+    run = _Run(estimator, model, X, weight, polish, m)
+    run.go(counts, rng)
+    own = float(weight.sum()), len(X), run.history, run.converged, run.interrupted, rng
+    return Conjugate(model, units, problem, run.counts, trimmed(kept, n_kept(model.K)), *own)
+
+
+def _n_polish(estimator, n, m):
+    if estimator.max_polish != "auto":
+        return estimator.max_polish
+    return _TO_THE_END if m == 1 or n <= _FEW_ROWS else _POLISH
+
+
+def _carried(before, model, total):
+    """Counts of a fit before, as if of these rows."""
+    empty = model.nothing(1)
+    if any(old.shape[1:] != new.shape[1:] for old, new in zip(before.counts, empty, strict=True)):
+        raise ValueError(
+            "warm_start=True needs n_components, covariance_type and the number of columns of the "
+            "fit before: set them back, or set warm_start=False."
+        )
+    scale = total / before.counts.sizes.sum(axis=1).max()
+    return before.counts.step(before.counts, 1.0, scale)
+
+
+class _Run:
+    """One fit, which Ctrl-C may end after any of its steps."""
+
+    def __init__(self, estimator, model, X, weight, polish, m):
+        self.estimator, self.model, self.X, self.weight = estimator, model, X, weight
+        self.polish, self.m = polish, m
+        self.counts, self.history = None, []
+        self.converged, self.interrupted = model.K == 1, False
+
+    def go(self, counts, rng):
+        """Stochastic passes, then steps on all data."""
+        self.counts = counts
+        size = self.estimator.batch_size
+        if size == "auto":
+            size = max(_BATCH, _BATCH_EACH * self.X.shape[1])
+        rows = Rows(self.X, None, self.weight, size)
+        # A pass in one batch is a step on all data: those that follow do better without it.
+        passes = self.estimator.max_iter if rows.n_batches > 1 or not self.polish else 0
+        try:
+            self._pass(rows, passes, rng)
+            self._settle(rows)
+        except KeyboardInterrupt:
+            if not self.history:
+                raise
+            self.interrupted = True
+
+    def _pass(self, rows, passes, rng):
+        estimator, t = self.estimator, 0
+        schedule = StepSchedule(
+            "power", estimator.step_size, estimator.step_offset, estimator.step_decay
+        )
+        with progress(passes * rows.n_batches, estimator.verbose) as bar:
+            for _ in range(passes):
+                for batch in rows.one_pass("epoch", rng):
+                    t += 1
+                    gamma = step_size(schedule, t, 0.0, 0.0, 0, 0)
+                    new, _ = self.model.expect(self.model.state(self.counts), batch.X, batch.weight)
+                    scale = gamma * rows.total / batch.weight.sum()
+                    self.counts = self.counts.step(new, gamma, scale)
+                    self._record(gamma, np.nan, bar, t)
+
+    def _settle(self, rows):
+        """Steps of size 1 until the bound settles, fewer and fewer particles taking part."""
+        model, tol = self.model, self.estimator.tol * rows.total
+        with progress(self.polish, self.estimator.verbose, "steps on all data") as bar:
+            for t in range(1, self.polish + 1):
+                state = model.state(self.counts)
+                if t % _ROUND == 1 and t > 1 and len(state.bound) > self.m:
+                    self._keep_best(state.bound, max(self.m, -(-len(state.bound) // 2)))
+                    state = model.state(self.counts)
+                last = state.bound.max() if t > 1 else -np.inf
+                self.counts, _ = model.expect(state, self.X, self.weight)
+                bound = model.state(self.counts).bound.max()
+                self._record(1.0, bound / rows.total, bar, t)
+                self.converged = abs(bound - last) < tol
+                if self.converged and len(self.counts.entropy) == self.m:
+                    break
+        if len(self.counts.entropy) > self.m:
+            self._keep_best(model.state(self.counts).bound, self.m)
+
+    def _keep_best(self, bound, m):
+        chosen = np.argsort(-bound, kind="stable")[:m]
+        self.counts = self.counts.take(np.sort(chosen))
+
+    def _record(self, gamma, bound, bar, t):
+        self.history.append((gamma, bound, len(self.counts.entropy)))
+        every = self.estimator.verbose_interval
+        if t % every == 0:
+            bar.update(every, f"step size {gamma:.2g}, bound {bound:.4g} for each row")
+
+
+def take_in(estimator, before, X, weight):
+    """The particles after one call's rows of a stream.
+
+    While all rows are kept, and the particles have learnt from less than half of them, they learn
+    anew from all: a first part of one row says nothing of places. Later each row counts once,
+    shared out as the particles see it when it comes. With ``total_samples`` rows of a second pass
+    are mirror steps.
+
+    Parameters
+    ----------
+    estimator : GaussianMixturePMD
+        Its parameters.
+    before : Conjugate or None
+        None stands for no rows before.
+    X : ndarray of shape (n, p)
+        Distinct rows, sorted, the user's units.
+    weight : ndarray of shape (n,)
+        How often each counts.
+
+    Returns
+    -------
+    Conjugate
+        After; ``before`` is left as it is.
+    """
+    if before is None:
+        return fit_conjugate(
+            estimator, joined(None, X, weight, 1.0), as_generator(estimator.random_state)
+        )
+    rng, size = copy.deepcopy(before.rng), float(weight.sum())
+    options = Options(total_samples=estimator.total_samples, forgetting=estimator.forgetting)
+    a, b = coefficients(options, before.seen, size)
+    seen, kept = before.seen + size, before.kept
+    if estimator.total_samples is None or a == 0.0:  # no second pass
+        kept = joined(kept, X, weight, 1.0 - a)
+        if kept.complete and len(kept.X) >= 2 * before.n_learned:
+            learnt = fit_conjugate(estimator, kept, rng)
+            return learnt._replace(seen=seen, history=before.history + learnt.history)
+        kept = trimmed(kept, n_kept(before.model.K))
+    model, counts = before.model, before.counts
+    new, _ = model.expect(model.state(counts), before.units.inner(X), weight)
+    counts = counts.step(new, a, b)
+    bound = model.state(counts).bound.max() / seen
+    history = [*before.history, (a, bound, len(counts.entropy))]
+    return before._replace(counts=counts, kept=kept, seen=seen, history=history, rng=rng)
