@@ -137,8 +137,7 @@ def low_dim(config, y, draws, long_run, seed):
 
 def _parameters(model):
     """Weights, means and sds of every particle, each (m, K)."""
-    shares, means, covariances = model.posterior_parameters()
-    return shares, means[:, :, 0], np.sqrt(covariances.reshape(means.shape)[:, :, 0])
+    return np.split(model.posterior_.particles, 3, axis=1)
 
 
 def _evidence(name, K, seed, model, long_run):

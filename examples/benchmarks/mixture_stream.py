@@ -8,7 +8,7 @@
   (`mixture_stream_worker`): CPU for each million rows, the peak of the memory that is not the
   file's, and the log density of new rows below that of the mixture they are drawn from.
 
-``--quick``: generated clusters, and fewer rows. ``--jobs N``: cases of ``parts`` side by side.
+``--quick``: scikit-learn's digits, and fewer rows. ``--jobs N``: cases of ``parts`` side by side.
 """
 
 import json
@@ -37,7 +37,7 @@ QUICK_ROWS = (200_000, 600_000)
 def run(config):
     """Measure the streams of all tables, then the maps one after the other."""
     warm_up()
-    names = ("blobs",) if config.quick else NAMES
+    names = ("digits",) if config.quick else NAMES
     workers = Parallel(n_jobs=config.jobs)
     cases = [(config, name, seed) for seed in range(SEEDS) for name in names]
     rows = workers(delayed(in_parts)(*case) for case in cases)
@@ -51,7 +51,7 @@ def in_parts(config, name, seed):
 
     learn, valid, test = parts(config, name, seed)
     known = np.concatenate([learn, valid])
-    K = 6 if config.quick else N_COMPONENTS
+    K = 10 if config.quick else N_COMPONENTS
     options = {"strategy": "conjugate", "max_iter": 1, "max_polish": 0, "random_state": seed}
     whole, stream = GaussianMixturePMD(K, **options), GaussianMixturePMD(K, **options)
     with warnings.catch_warnings(), cpu_clock() as clock:
