@@ -79,7 +79,9 @@ def fit_parameters(estimator, problem, X, weight, rng):
             report=report,
         )
     stream = Stream(found.cloud, None, [], float(weight.sum()), rng)
-    columns = {name: [getattr(one, name) for one in found.stages] for name in found.stages[0]._fields}
+    columns = {
+        name: [getattr(one, name) for one in found.stages] for name in found.stages[0]._fields
+    }
     record = {"step": np.arange(1, len(found.stages) + 1), "likelihood_power": columns.pop("power")}
     whole = not found.interrupted
     reasons = _doubts(found)
@@ -185,7 +187,9 @@ def _doubts(found):
     if distinct < _LEAST_DISTINCT * m:
         reasons.append(f"only {distinct} of {m} particles are distinct: the cloud has collapsed")
     if not last.acceptance >= _LEAST_ACCEPTANCE:
-        reasons.append(f"moves of the particles are accepted with probability {last.acceptance:.2f}")
+        reasons.append(
+            f"moves of the particles are accepted with probability {last.acceptance:.2f}"
+        )
     if not last.correlation <= _MOST_CORRELATION:
         reasons.append(
             f"moves hardly change the particles (correlation {last.correlation:.2f} with where "

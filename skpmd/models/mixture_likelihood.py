@@ -60,7 +60,9 @@ class Sums(NamedTuple):
 def none(mixtures):
     """`Sums` of no rows."""
     shape = mixtures.means.shape
-    return Sums(np.zeros(shape[0]), np.zeros(shape[:2]), np.zeros(shape), np.zeros((*shape, shape[2])))
+    return Sums(
+        np.zeros(shape[0]), np.zeros(shape[:2]), np.zeros(shape), np.zeros((*shape, shape[2]))
+    )
 
 
 def log_likelihood(mixtures, X, weight):
