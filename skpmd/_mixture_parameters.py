@@ -1,24 +1,26 @@
 """Strategy ``"parameters"`` of a mixture: draws of all its parameters from their posterior."""
 
+import copy
 from typing import NamedTuple
 
 import numpy as np
 
 from skpmd._base import Options
 from skpmd._mixture_particles import ParametersFit, Particles
-from skpmd._partial import Stream, advance
+from skpmd._partial import Stream, advance, coefficients
 from skpmd._progress import progress
-from skpmd._results import doubts, history
-from skpmd._sample import merged
+from skpmd._results import doubts
 from skpmd._streams import Rows
 from skpmd.engine.cloud import log_weights
-from skpmd.engine.tempering import temper
+from skpmd.engine.tempering import Stage, temper
 from skpmd.models.base import Batch
 from skpmd.models.mixture_component_priors import Independent, NormalWishart
 from skpmd.models.mixture_parameters import MixtureParameters
 from skpmd.models.mixture_sticks import Sticks
 
 N_PARTICLES = 2000
+MOST_KEPT = 5000  # rows
+_NOTHING = 1e-9  # a weight of a row that is forgotten
 _LEAST_DISTINCT = 0.05  # of the particles
 _LEAST_ACCEPTANCE = 0.1
 _MOST_CORRELATION = 0.5
@@ -33,10 +35,20 @@ class ParametersState(NamedTuple):
         With the order that the first rows gave to components.
     stream : Stream
         The particles, in the model's coordinates.
+    kept : Batch or None
+        All rows so far with what they count now; None once they were too many to keep.
+    stages : list of Stage
+        Record of all parts.
+    log_evidence, variance : float
+        Of the rows so far, nan where it is not known; and the variance of the estimate.
     """
 
     model: MixtureParameters
     stream: Stream
+    kept: Batch | None
+    stages: list
+    log_evidence: float
+    variance: float
 
 
 def fit_parameters(estimator, problem, X, weight, rng):
@@ -49,7 +61,7 @@ def fit_parameters(estimator, problem, X, weight, rng):
     problem : Problem
         The mixture and its prior, in inner units.
     X : ndarray of shape (n, p)
-        Rows in inner units.
+        Distinct rows in inner units, in sorted order.
     weight : ndarray of shape (n,)
         How often each counts.
     rng : numpy.random.Generator
@@ -60,9 +72,56 @@ def fit_parameters(estimator, problem, X, weight, rng):
     ParametersFit
         Equally weighted draws, and the log evidence.
     """
-    places, weight = merged(weight, X)
-    X = np.ascontiguousarray(X[places], dtype=np.float64)
+    rows = Batch(np.ascontiguousarray(X), None, weight)
     model = parameters_model(problem, X, weight)
+    stream = Stream(None, None, [], 0.0, rng)
+    return _tempered(estimator, ParametersState(model, stream, None, [], 0.0, 0.0), rows, 0.0)
+
+
+def partial_fit_parameters(estimator, problem, X, weight, rng, state=None):
+    """Posterior after the rows of one more part.
+
+    As long as rows are few they are kept, and particles move from the posterior of the part before
+    to that of all rows by tempering. Later the rows are let go: the weights of the particles
+    follow the sequential Bayes rule (or a mirror step, `skpmd._partial.coefficients`), and
+    particles are redrawn from their kernel density estimate when few are effective.
+
+    Parameters
+    ----------
+    estimator, problem, X, weight, rng
+        As of `fit_parameters`; ``problem`` and ``rng`` are for the first part.
+    state : ParametersState or None
+        Of the part before, left as it is; None before the first.
+
+    Returns
+    -------
+    ParametersFit
+        Draws, weighted once rows are no longer kept; the log evidence as long as they are.
+    """
+    if state is None:
+        return fit_parameters(estimator, problem, X, weight, rng)
+    options = Options.of(
+        estimator, n_particles=_n_particles(estimator), max_iter=1, step_offset="auto"
+    )
+    rows, size = Batch(np.ascontiguousarray(X), None, weight), float(weight.sum())
+    if state.kept is None or len(state.kept.weight) + len(weight) > MOST_KEPT:
+        return _followed(state, rows, options)
+    a, b = coefficients(options, state.stream.seen, size)
+    return _tempered(estimator, state, rows._replace(weight=b * weight), a)
+
+
+def _tempered(estimator, state, rows, a):
+    """Particles after a step with coefficient a on the past, all rows at hand.
+
+    Kept rows count (1 - a) times what they did: that is the linear form of `skpmd.engine.mirror`
+    in terms of weights of rows.
+    """
+    model, stream, before = state.model, state.stream, state.kept
+    rng, total = copy.deepcopy(stream.rng), rows
+    if before is not None:
+        weight = np.concatenate([(1.0 - a) * before.weight, rows.weight])
+        left = weight > _NOTHING
+        total = Batch(np.concatenate([before.X, rows.X])[left], None, weight[left])
     with progress(100, estimator.verbose, "tempering, % of the likelihood") as bar:
         done = [0]
 
@@ -72,67 +131,47 @@ def fit_parameters(estimator, problem, X, weight, rng):
 
         found = temper(
             model,
-            [Batch(X, None, weight)],
+            [total],
             _n_particles(estimator),
             rng,
+            start=None if before is None else stream.cloud.theta,
+            before=() if before is None else [before],
             ess_threshold=estimator.ess_threshold,
             report=report,
         )
-    stream = Stream(found.cloud, None, [], float(weight.sum()), rng)
-    columns = {
-        name: [getattr(one, name) for one in found.stages] for name in found.stages[0]._fields
-    }
-    record = {"step": np.arange(1, len(found.stages) + 1), "likelihood_power": columns.pop("power")}
-    whole = not found.interrupted
-    reasons = _doubts(found)
-    return ParametersFit(
-        particles_of(model, found.cloud),
-        found.log_evidence if whole else None,
-        found.log_evidence_se if whole else None,
-        {name: np.asarray(values) for name, values in {**record, **columns}.items()},
-        converged=whole and not reasons,
-        interrupted=found.interrupted,
-        doubts=reasons,
-        state=ParametersState(model, stream),
+    seen = stream.seen + float(rows.weight.sum())
+    known = not found.interrupted and not a
+    after = ParametersState(
+        model,
+        Stream(found.cloud, None, [], seen, rng),
+        total,
+        [*state.stages, *found.stages],
+        state.log_evidence + found.log_evidence if known else np.nan,
+        state.variance + found.log_evidence_se**2,
     )
+    return _outcome(after, _doubts(found), found.interrupted)
 
 
-def partial_fit_parameters(estimator, problem, X, weight, rng, state=None):
-    """Posterior after the rows of one more part, which are then no longer needed.
+def _followed(state, rows, options):
+    """Particles after a step on rows that are not kept, nor are those before."""
+    stream = advance(state.stream, state.model, Rows(*rows, len(rows.weight)), options)
+    ess = stream.infos[-1].ess
+    stage = Stage(1.0, ess, np.nan, 0, np.nan, np.nan)
+    after = ParametersState(state.model, stream, None, [*state.stages, stage], np.nan, np.nan)
+    return _outcome(after, doubts(stream.outcome(), stream=True), False)
 
-    The first part is fitted as a whole. Later ones move the particles' weights by the sequential
-    Bayes rule (or a mirror step, `skpmd._partial.coefficients`), and particles are redrawn from
-    their kernel density estimate when few are effective.
 
-    Parameters
-    ----------
-    estimator, problem, X, weight, rng
-        As of `fit_parameters`; ``rng`` is for the first part.
-    state : ParametersState or None
-        Of the part before, left as it is; None before the first.
-
-    Returns
-    -------
-    ParametersFit
-        Weighted draws; no evidence after the first part.
-    """
-    if state is None:
-        return fit_parameters(estimator, problem, X, weight, rng)
-    options = Options.of(
-        estimator, n_particles=_n_particles(estimator), max_iter=1, step_offset="auto"
-    )
-    places, weight = merged(weight, X)
-    rows = Rows(np.ascontiguousarray(X[places], dtype=np.float64), None, weight, len(weight))
-    stream = advance(state.stream, state.model, rows, options)
-    reasons = doubts(stream.outcome(), stream=True)
+def _outcome(state, reasons, interrupted):
+    known = not np.isnan(state.log_evidence)
     return ParametersFit(
-        particles_of(state.model, stream.cloud),
-        None,
-        None,
-        history(stream.infos),
-        converged=not reasons,
+        particles_of(state.model, state.stream.cloud),
+        state.log_evidence if known else None,
+        float(np.sqrt(state.variance)) if known else None,
+        _record(state.stages),
+        converged=not interrupted and not reasons,
+        interrupted=interrupted,
         doubts=reasons,
-        state=ParametersState(state.model, stream),
+        state=state,
     )
 
 
@@ -178,6 +217,13 @@ def _axis(X, weight):
     centred = X - np.average(X, axis=0, weights=weight)
     axis = np.linalg.eigh((centred.T * weight) @ centred)[1][:, -1]
     return axis * np.sign(axis[np.argmax(np.abs(axis))])
+
+
+def _record(stages):
+    """Record of the stages as a dict of arrays."""
+    columns = {name: np.array([getattr(one, name) for one in stages]) for name in Stage._fields}
+    record = {"step": np.arange(1, len(stages) + 1), "likelihood_power": columns.pop("power")}
+    return {**record, **columns}
 
 
 def _doubts(found):

@@ -12,7 +12,8 @@ import numpy as np
 MOST_ROWS = 2000
 _DRAWS = 500  # partitions that losses are averaged over
 _CANDIDATES = 40  # of the draws, and as many of the particles' most probable labels
-_SWEPT, _MOST_SWEEPS = 4, 50
+_SWEPT, _MOST_SWEEPS = 8, 50
+_FEW_ROWS = 100
 _BLOCK = 1 << 22
 
 
@@ -139,13 +140,14 @@ def numbered(labels):
 
 
 def _starts(responsibilities, log_weights, draws, rng):
-    """Where searches begin: draws, most probable labels, all rows together."""
+    """Where searches begin: draws, most probable labels, all rows together, few rows apart."""
     n = draws.shape[1]
     likely = np.argsort(-log_weights, kind="stable")[:_CANDIDATES]
     if len(log_weights) > _CANDIDATES and np.ptp(log_weights) < 1.0:
         likely = rng.choice(len(log_weights), size=_CANDIDATES, replace=False)
     labels = [numbered(responsibilities[i].argmax(axis=1)) for i in likely]
-    return [*draws[:_CANDIDATES], *labels, np.zeros(n, dtype=np.int64)]
+    apart = [np.arange(n)] if n <= _FEW_ROWS else []
+    return [*draws[:_CANDIDATES], *labels, np.zeros(n, dtype=np.int64), *apart]
 
 
 def _search(search, starts):
@@ -154,7 +156,7 @@ def _search(search, starts):
     losses = np.array([search.expected(labels) for labels in starts])
     best, least = None, np.inf
     order = np.argsort(losses, kind="stable")
-    for i in order[:_SWEPT]:
+    for i in order if starts.shape[1] <= _FEW_ROWS else order[:_SWEPT]:
         labels = numbered(search.swept(starts[i]))
         expected = search.expected(labels)
         if expected < least:

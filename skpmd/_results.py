@@ -60,7 +60,7 @@ def set_results(estimator, outcome, *, names=None, particles=None, stream=False,
         unavailable=missing,
     )
     estimator.posterior_ = posterior
-    estimator.history_ = history(outcome.infos)
+    estimator.history_ = _history(outcome.infos)
     estimator.diagnostics_ = {
         "ess": posterior.ess,
         "pareto_k": k,
@@ -111,7 +111,7 @@ def _bound_hit(outcome):
     return any(info.split_bound_hit for info in outcome.infos)
 
 
-def history(infos):
+def _history(infos):
     """Record of the steps as a dict of arrays, one entry per step; ready for a DataFrame."""
     renamed = {"a": "step_size", "b": "likelihood_power"}
     columns = {

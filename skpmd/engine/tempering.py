@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd.engine.cloud import Cloud, effective_sample_size, log_sum_exp, weights
-from skpmd.engine.mirror import largest_fraction
+from skpmd.engine.mirror import largest_fraction, log_likelihood
 from skpmd.engine.resampling import resample
 
 _ACCEPT = 0.6  # acceptance that the step size is adapted to (Roberts and Rosenthal 1998)
@@ -40,7 +40,7 @@ class Stage(NamedTuple):
     acceptance : float
         Their mean acceptance probability.
     correlation : float
-        Of the log-likelihoods before and after the moves.
+        Of the ranks of the log densities before and after the moves.
     """
 
     power: float
@@ -80,24 +80,29 @@ def _silent(stage):
 
 
 def temper(
-    model, batches, n_particles, rng, *, ess_threshold=0.5, scheme="systematic", report=_silent
-):
-    """Draws of a posterior and its evidence, from the prior on.
+    model, batches, n_particles, rng, *, start=None, before=(), ess_threshold=0.5,
+    scheme="systematic", report=_silent,
+):  # fmt: skip
+    """Draws of a posterior and its evidence, from the prior on or from draws of another posterior.
 
     Parameters
     ----------
     model : Model
-        Offers ``local(theta, batches, b)``: log prior + b log-likelihood of all batches, shape
-        (m,), its gradient and the scales of the coordinates at each particle, both (m, d).
-        It may offer ``shuffled(theta, rng)`` and ``enter(theta)`` where a posterior has symmetries
-        and particles keep to one of several equal regions: the first spreads them over all,
-        moves take place anywhere, and the second takes them back. Neither changes the measure.
+        Offers ``local(theta, batches)``: the log joint density given all batches, shape (m,), its
+        gradient and the scales of the coordinates at each particle, both (m, d). It may offer
+        ``shuffled(theta, rng)`` and ``enter(theta)`` where a posterior has symmetries and particles
+        keep to one of several equal regions: the first spreads them over all, moves take place
+        anywhere, and the second takes them back. Neither changes the measure.
     batches : sequence of Batch
         All data.
     n_particles : int
         m.
     rng : numpy.random.Generator
         Source of all randomness.
+    start : ndarray of shape (m, d), optional
+        Equally weighted draws of the posterior given ``before``; default: draws of the prior.
+    before : sequence of Batch
+        Data of the start, to be left behind where ``batches`` do not hold them too.
     ess_threshold : float
         Share of the particles that stays effective in a step of the power.
     scheme : str
@@ -108,71 +113,75 @@ def temper(
     Returns
     -------
     Tempered
-        The posterior.
+        The posterior; the evidence is relative to the start's.
     """
-    theta = np.ascontiguousarray(model.sample_prior(rng, n_particles), dtype=np.float64)
-    value = _log_likelihood(model, theta, batches)
+    theta = model.sample_prior(rng, n_particles) if start is None else start
+    theta = np.ascontiguousarray(theta, dtype=np.float64)
+    gain = _gain(model, theta, batches, before)
     power, total, variance, stages = 0.0, 0.0, 0.0, []
     log_step = np.log(_FIRST_STEP * theta.shape[1] ** (-1.0 / 6.0))
     try:
         while power < 1.0 and len(stages) < _MOST_STAGES:
-            nearer = _next_power(power, value, ess_threshold)
-            gain = (nearer - power) * value
-            increment, ess = log_sum_exp(gain) - np.log(n_particles), effective_sample_size(gain)
-            kept = resample(scheme, weights(gain), n_particles, rng)
-            moved = _moves(model, batches, theta[kept], value[kept], nearer, log_step, rng)
+            nearer = _next_power(power, gain, ess_threshold)
+            ratio = (nearer - power) * gain
+            increment, ess = log_sum_exp(ratio) - np.log(len(theta)), effective_sample_size(ratio)
+            kept = resample(scheme, weights(ratio), n_particles, rng)
+            target = _scaled(before, 1.0 - nearer) + _scaled(batches, nearer)
+            moved, log_step, record = _moves(model, target, theta[kept], log_step, rng)
+            moved_gain = _gain(model, moved, batches, before)
             # From here on nothing takes time: Ctrl-C leaves the last whole stage.
-            theta, value, log_step, record = moved
-            power, total = nearer, total + increment
-            variance += (n_particles / ess - 1.0) / n_particles
+            variance += (len(theta) / ess - 1.0) / len(theta)
+            theta, gain, power, total = moved, moved_gain, nearer, total + increment
             stages.append(Stage(power, ess, increment, *record))
             report(stages[-1])
     except KeyboardInterrupt:
         if not stages:
             raise
-    unknown = np.full(n_particles, np.nan)
-    cloud = Cloud(theta, np.zeros(n_particles), unknown, model.log_prior(theta), _no_block(theta))
+    m = len(theta)
+    unknown, no_block = np.full(m, np.nan), np.empty((m, 0))
+    cloud = Cloud(theta, np.zeros(m), unknown, model.log_prior(theta), no_block)
     return Tempered(cloud, total, float(np.sqrt(variance)), stages, power < 1.0)
 
 
-def _no_block(theta):
-    return np.empty((len(theta), 0))
+def _scaled(batches, power):
+    """Batches that count for the power of their likelihood."""
+    if power == 1.0:
+        return list(batches)
+    return [batch._replace(weight=power * batch.weight) for batch in batches] if power else []
 
 
-def _log_likelihood(model, theta, batches):
-    return sum(model.log_likelihood(theta, batch) for batch in batches)
+def _gain(model, theta, batches, before):
+    """Log-likelihood of the data to come over that of the data before."""
+    gain = log_likelihood(model, theta, batches)
+    return gain - log_likelihood(model, theta, before) if before else gain
 
 
-def _next_power(power, value, threshold):
+def _next_power(power, gain, threshold):
     """The next power of the likelihood, as far as the guard lets a step go."""
     left = 1.0 - power
-    fraction = largest_fraction(lambda f: (f * left * value, None), threshold)
+    fraction = largest_fraction(lambda f: (f * left * gain, None), threshold)
     return 1.0 if fraction == 1.0 else power + fraction * left
 
 
-def _moves(model, batches, theta, value, power, log_step, rng):
-    """Particles moved until their log-likelihoods have forgotten where they were.
+def _moves(model, batches, theta, log_step, rng):
+    """Particles moved until their log densities have forgotten where they were.
 
-    Returns the particles, their log-likelihoods, the log step, and (moves, acceptance,
-    correlation). Scales at the two ends of a move differ, so the Langevin proposal is not symmetric
-    (Metropolis-adjusted, preconditioned by position; Roberts and Stramer 2002).
+    Returns the particles, the log step, and (moves, acceptance, correlation).
     """
-    start, accepts, correlation = value, [], 1.0
-    symmetric = not hasattr(model, "shuffled")
-    theta = theta if symmetric else model.shuffled(theta, rng)
-    state = _State(theta, *model.local(theta, batches, power))
+    symmetric = hasattr(model, "shuffled")
+    theta = model.shuffled(theta, rng) if symmetric else theta
+    state = _State(theta, *model.local(theta, batches))
+    start, accepts, correlation = state.value, [], 1.0
     for t in range(_MOST_MOVES):
         step = np.exp(log_step + _SPREAD * rng.standard_normal((len(theta), 1)))
-        state, accept = _langevin(model, batches, state, power, step, rng)
+        state, accept = _langevin(model, batches, state, step, rng)
         accepts.append(accept)
         log_step += (accept - _ACCEPT) * (t + 1.0) ** -0.6
-        if t + 1 >= _LEAST_MOVES and (t + 1) % _LEAST_MOVES == 0:
-            value = _log_likelihood(model, state.theta, batches)
-            correlation = _correlation(start, value)
-            if correlation < _FORGOTTEN:
-                break
-    theta = state.theta if symmetric else model.enter(state.theta)
-    return theta, value, log_step, (t + 1, float(np.mean(accepts)), correlation)
+        correlation = _correlation(start, state.value)
+        if t + 1 >= _LEAST_MOVES and correlation < _FORGOTTEN:
+            break
+    theta = model.enter(state.theta) if symmetric else state.theta
+    return theta, log_step, (t + 1, float(np.mean(accepts)), correlation)
 
 
 class _State(NamedTuple):
@@ -182,12 +191,16 @@ class _State(NamedTuple):
     scale: np.ndarray
 
 
-def _langevin(model, batches, state, power, step, rng):
-    """One move of every particle: the state after it, and the mean acceptance probability."""
+def _langevin(model, batches, state, step, rng):
+    """One move of every particle: the state after it, and the mean acceptance probability.
+
+    Scales at the two ends of a move differ, so the proposal is not symmetric (Langevin moves,
+    preconditioned by position and Metropolis-adjusted; Roberts and Stramer 2002).
+    """
     noise = rng.standard_normal(state.theta.shape)
     with np.errstate(over="ignore", invalid="ignore"):  # what flies off is refused, and no news
         moved = _drifted(state, step) + step * state.scale * noise
-        new = _State(moved, *model.local(moved, batches, power))
+        new = _State(moved, *model.local(moved, batches))
         back = (state.theta - _drifted(new, step)) / (step * new.scale)
         log_accept = new.value - state.value
         log_accept += 0.5 * (noise**2).sum(axis=1) + np.log(state.scale).sum(axis=1)
@@ -206,8 +219,6 @@ def _drifted(state, step):
 
 
 def _correlation(one, other):
-    """Of two vectors; 0 where one of them does not vary."""
-    spread = one.std() * other.std()
-    if not spread > 0.0:
-        return 0.0
-    return float(np.mean((one - one.mean()) * (other - other.mean())) / spread)
+    """Of the ranks of two vectors: tails do not speak for all."""
+    ranks = [np.argsort(np.argsort(values)) - 0.5 * (len(values) - 1) for values in (one, other)]
+    return float(ranks[0] @ ranks[1] / np.sqrt((ranks[0] @ ranks[0]) * (ranks[1] @ ranks[1])))

@@ -52,9 +52,9 @@ class Sums(NamedTuple):
     first: np.ndarray
     second: np.ndarray
 
-    def plus(self, other, b):
-        """These and b times others."""
-        return Sums(*(one + b * more for one, more in zip(self, other, strict=True)))
+    def plus(self, other):
+        """These and others."""
+        return Sums(*(one + more for one, more in zip(self, other, strict=True)))
 
 
 def none(mixtures):

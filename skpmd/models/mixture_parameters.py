@@ -148,7 +148,7 @@ class MixtureParameters(Model):
             value = log_likelihood(self.mixtures(theta), batch.X, batch.weight)
         return np.where(np.isnan(value), -np.inf, value)
 
-    def local(self, theta, batches, b=1.0):
+    def local(self, theta, batches):
         """Log joint density under any labels, its gradient, and scales of the coordinates.
 
         Where a component has few rows its mean and scale are as wide as the prior, where it has
@@ -161,13 +161,11 @@ class MixtureParameters(Model):
             Particles.
         batches : sequence of Batch
             All data.
-        b : float
-            Power of the likelihood.
 
         Returns
         -------
         value : ndarray of shape (m,)
-            Log prior + b log-likelihood.
+            Log prior + log-likelihood.
         gradient, scale : ndarray of shape (m, d)
             Of the value; and how far a coordinate can go.
         """
@@ -176,8 +174,8 @@ class MixtureParameters(Model):
         with np.errstate(over="ignore", invalid="ignore"):
             mixtures = self.mixtures(theta)
             found = none(mixtures)
-            for batch in batches if b else ():
-                found = found.plus(sums(mixtures, batch.X, batch.weight), b)
+            for batch in batches:
+                found = found.plus(sums(mixtures, batch.X, batch.weight))
             value = self._log_prior(theta, mixtures) + found.value
             gradient = self._gradient(theta, mixtures, found)
             scale = self._scales(theta, mixtures, found)
