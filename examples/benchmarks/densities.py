@@ -286,7 +286,7 @@ def plot(rows, path):
         axes[1].barh(height, [times[name] / cpu[name] for name in own], 0.2)
     axes[0].axvline(0.0, color="grey", linewidth=0.8)
     axes[0].set_yticks(range(len(own)), [name.removeprefix("keel_") for name in own])
-    axes[0].set(xlabel="log density per row: pmd less the other, nats", xscale="symlog")
+    axes[0].set(xlabel="log density per row: pmd less the other, nats")
     axes[0].legend(fontsize=7)
     axes[1].axvline(1.0, color="grey", linewidth=0.8)
     axes[1].set(xlabel="CPU of the other, in that of pmd", xscale="log")
