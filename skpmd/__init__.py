@@ -4,6 +4,7 @@ from skpmd._show_versions import show_versions
 from skpmd.custom import ParticleMirrorDescent
 from skpmd.gaussian_posterior import GaussianPosterior
 from skpmd.logistic import BayesianLogisticRegressionPMD
+from skpmd.mixture import GaussianMixturePMD
 from skpmd.posterior import Posterior
 from skpmd.predictive import NormalMixture
 from skpmd.sparse_gp import SparseGPRegressorPMD
@@ -12,6 +13,7 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "BayesianLogisticRegressionPMD",
+    "GaussianMixturePMD",
     "GaussianPosterior",
     "NormalMixture",
     "ParticleMirrorDescent",

@@ -101,7 +101,7 @@ def fit_conjugate(estimator, kept, rng, before=None):
     if before is not None:
         counts = _carried(before, model, weight.sum())
     else:
-        n_starts = _STARTS if m == 1 < model.K and polish > 2 * _ROUND else m
+        n_starts = _STARTS if m == 1 < model.K and polish >= 4 * _ROUND else m
         counts = starts(model, X, weight, estimator.init_params, n_starts, rng)
     run = _Run(estimator, model, X, weight, polish, m)
     run.go(counts, rng)

@@ -39,6 +39,11 @@ class Particles(NamedTuple):
     product: bool = False
 
 
+def chosen(particles, places):
+    """Some of the particles, their weights as they were."""
+    return Particles(*(values[places] for values in particles[:-1]), particles.product)
+
+
 class ParametersFit(NamedTuple):
     """What ``strategy="parameters"`` returns to the estimator.
 

@@ -5,6 +5,7 @@ from scipy.special import logsumexp
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skpmd import _partition
+from skpmd._mixture_particles import chosen
 from skpmd._mixture_results import conjugate_draws, conjugate_particles, posterior_of
 from skpmd.models.students import Students
 from skpmd.posterior import as_generator
@@ -97,9 +98,9 @@ class MixturePredictions:
         particles = self._particles()
         students, K = _students(particles), particles.log_shares.shape[1]
         weights = np.exp(particles.log_predictive.ravel())
-        chosen = rng.choice(len(weights), size=n_samples, p=weights / weights.sum())
-        chosen = chosen[np.argsort(chosen % K, kind="stable")]
-        return self._units.outer(students.draw(chosen, rng)), chosen % K
+        drawn = rng.choice(len(weights), size=n_samples, p=weights / weights.sum())
+        drawn = drawn[np.argsort(drawn % K, kind="stable")]
+        return self._units.outer(students.draw(drawn, rng)), drawn % K
 
     # ------------------------------------------------------------------ criteria and parameters
     def bic(self, X):
@@ -203,14 +204,8 @@ class MixturePredictions:
         """Particles whose weight says something of labels, and their log weights."""
         particles = self._particles()
         log_weights = particles.log_weights
-        asked = log_weights > log_weights.max() + _NEGLIGIBLE
-        return log_weights[asked], particles._replace(
-            log_weights=log_weights[asked],
-            **{
-                name: getattr(particles, name)[asked]
-                for name in ("log_shares", "log_predictive", "location", "scale_cholesky", "df")
-            },
-        )
+        asked = np.flatnonzero(log_weights > log_weights.max() + _NEGLIGIBLE)
+        return log_weights[asked], chosen(particles, asked)
 
     def _rows(self, X):
         check_is_fitted(self)
@@ -229,14 +224,8 @@ class MixturePredictions:
         X = self._rows(X)
         particles = self._particles()
         best = int(particles.log_weights.argmax())
-        one = particles._replace(
-            **{
-                name: getattr(particles, name)[best : best + 1]
-                for name in ("location", "scale_cholesky", "df")
-            }
-        )
         total = 0.0
-        for _, log_density in _students(one).blocks(X):
+        for _, log_density in _students(chosen(particles, [best])).blocks(X):
             total += logsumexp(log_density + particles.log_shares[best], axis=1).sum()
         return total + len(X) * self._units.log_jacobian
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-_COVARIANCE_SHARE = 0.01  # of the rows' covariance: the prior's, where components are tighter
+_COVARIANCE_SHARE = 0.001  # of the rows' covariance: the prior's, where components are tighter
 _MEAN_PRECISION = {"conjugate": 1e-4, "parameters": 0.01}
 _FEW_COORDINATES, _FEW_ROWS = 12, 2000
 

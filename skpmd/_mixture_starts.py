@@ -6,6 +6,7 @@ from skpmd.models.mixture import Counts
 from skpmd.models.mixture_starts import lloyd, spread
 
 _ROWS, _ROWS_EACH = 1000, 60  # at least, and for each component
+INITS = ("mixed", "k-means++", "kmeans", "random_from_data", "random")
 _LLOYD = {"k-means++": 2, "random_from_data": 2, "kmeans": 20}
 
 
@@ -20,9 +21,9 @@ def starts(model, X, weight, init, m, rng):
         Distinct rows.
     weight : ndarray of shape (n,)
         How often each counts.
-    init : {"k-means++", "kmeans", "random_from_data", "random"}
-        Centres that are far from each other, or any rows, with two steps of Lloyd's algorithm; 20
-        of them; or shares at random.
+    init : str
+        One of `INITS`: centres that are far from each other, with 2 or 20 steps of Lloyd's
+        algorithm; any rows, with 2 steps; shares at random; or the first and the third in turns.
     m : int
         Number of particles.
     rng : numpy.random.Generator
@@ -34,8 +35,13 @@ def starts(model, X, weight, init, m, rng):
         One particle for each start; each has seen other rows.
     """
     size = max(_ROWS, _ROWS_EACH * model.K)
-    return join([_start(model, *sample(X, weight, size, rng), init, weight.sum(), rng)
-                 for _ in range(m)])  # fmt: skip
+    turns = ("k-means++", "random_from_data") if init == "mixed" else (init,)
+    return join(
+        [
+            _start(model, *sample(X, weight, size, rng), turns[i % len(turns)], weight.sum(), rng)
+            for i in range(m)
+        ]
+    )
 
 
 def sample(X, weight, size, rng):

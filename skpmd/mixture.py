@@ -10,17 +10,20 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from skpmd._alignment import aligned, orders
 from skpmd._base import LOOP_CONSTRAINTS
 from skpmd._mixture_fit import fit_conjugate, take_in
 from skpmd._mixture_kept import joined
+from skpmd._mixture_parameters import fit_parameters, partial_fit_parameters
 from skpmd._mixture_predictions import MixturePredictions
-from skpmd._mixture_problem import strategy_of
+from skpmd._mixture_problem import Units, problem_of, strategy_of
 from skpmd._mixture_results import (
     component_parameters,
     conjugate_points,
     precisions,
     prior_attributes,
 )
+from skpmd._mixture_starts import INITS
 from skpmd._partial import unharmed
 from skpmd._results import forget
 from skpmd._sample import merged
@@ -84,11 +87,13 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, BaseEstimator):
         0.01 of the rows' covariance.
     reg_covar : float, default=1e-6
         Added to the diagonal of the prior scatter, in units of the columns' variances.
-    init_params : {"k-means++", "kmeans", "random", "random_from_data"}, default="k-means++"
-        How each particle of the conjugate strategy starts.
+    init_params : {"mixed", "k-means++", "kmeans", "random_from_data", "random"}, default="mixed"
+        How each particle of the conjugate strategy starts: from centres that are far from each
+        other, with 2 or 20 steps of Lloyd's algorithm; from any rows, with 2 steps; or with shares
+        at random. ``"mixed"`` is ``"k-means++"`` and ``"random_from_data"`` in turns.
     batch_size : int or "auto", default="auto"
         Rows of a stochastic step.
-    max_iter : int, default=1
+    max_iter : int, default=5
         Passes of stochastic steps through the data; may be 0.
     max_polish : int or "auto", default="auto"
         Steps on all data after them; ``"auto"`` is 3, and 100 for one particle or few rows.
@@ -188,7 +193,7 @@ covariance_prior_
         "degrees_of_freedom_prior": [None, Interval(Real, 0.0, None, closed="neither")],
         "covariance_prior": [None, "array-like", Interval(Real, 0.0, None, closed="neither")],
         "reg_covar": [Interval(Real, 0.0, None, closed="left")],
-        "init_params": [StrOptions({"k-means++", "kmeans", "random", "random_from_data"})],
+        "init_params": [StrOptions(set(INITS))],
         "max_iter": [Interval(Integral, 0, None, closed="left")],
         "max_polish": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
         "tol": [Interval(Real, 0.0, None, closed="left")],
@@ -215,9 +220,9 @@ covariance_prior_
         degrees_of_freedom_prior=None,
         covariance_prior=None,
         reg_covar=1e-6,
-        init_params="k-means++",
+        init_params="mixed",
         batch_size="auto",
-        max_iter=1,
+        max_iter=5,
         max_polish="auto",
         tol=1e-3,
         step_size=1.0,
@@ -302,7 +307,7 @@ covariance_prior_
             strategy = strategy_of(self, len(X), X.shape[1], in_parts=False)
             rng = as_generator(self.random_state)
             if strategy == "parameters":
-                self._learn_parameters(None, X, weight, rng)
+                self._learn_parameters(X, weight, rng, first=True)
             else:
                 kept = joined(None, X, weight, 1.0)
                 self._set_conjugate(fit_conjugate(self, kept, rng, before))
@@ -339,12 +344,13 @@ covariance_prior_
             if not first:
                 self._refuse_changes()
             X, weight = self._read(X, sample_weight, reset=first)
-            strategy = self.strategy_
             if first:
                 strategy = strategy_of(self, len(X), X.shape[1], in_parts=True)
+            else:
+                strategy = self.strategy_
             if strategy == "parameters":
                 rng = as_generator(self.random_state) if first else None
-                self._learn_parameters(None if first else self._state, X, weight, rng)
+                self._learn_parameters(X, weight, rng, first)
             else:
                 before = None if first else self._conjugate
                 self._set_conjugate(take_in(self, before, X, weight))
@@ -379,9 +385,10 @@ covariance_prior_
         """Results of conjugate particles."""
         conjugate, points = conjugate_points(conjugate, self.weighting)
         self._conjugate, self._state, self._certificates = conjugate, None, {}
+        self._seen = conjugate.seen
         bound = conjugate.model.state(conjugate.counts).bound.max()
         self.lower_bound_ = float(bound + conjugate.seen * conjugate.units.log_jacobian)
-        gamma, mean_bound, n_particles = np.array(conjugate.history).T
+        gamma, mean_bound, n_particles = np.array(conjugate.history).reshape(-1, 3).T
         self.history_ = {
             "step": np.arange(1, len(gamma) + 1),
             "step_size": gamma,
@@ -392,6 +399,33 @@ covariance_prior_
         if not conjugate.converged and isinstance(self.max_polish, Integral) and self.max_polish:
             self._doubts = [f"the bound still grew after {self.max_polish} steps on all data"]
         self._set("conjugate", points, conjugate.units, conjugate.problem, conjugate.converged)
+
+    def _learn_parameters(self, X, weight, rng, first):
+        """Rows for ``strategy="parameters"``, the first or more."""
+        if first:
+            units, seen = Units.of(X, weight, self.covariance_type), 0.0
+            problem = problem_of(self, units.inner(X), weight, units, "parameters")
+            fitted = fit_parameters(self, problem, units.inner(X), weight, rng)
+        else:
+            units, seen, problem = self._units, self._seen, self._problem
+            own = problem, units.inner(X), weight, None, self._state
+            fitted = partial_fit_parameters(self, *own)
+        points = aligned(fitted.particles, orders(fitted.particles))
+        self._conjugate, self._state = None, fitted.state
+        self._seen = seen + float(weight.sum())
+        self.history_ = fitted.history
+        self._interrupted, self._doubts = fitted.interrupted, list(fitted.doubts)
+        evidence = fitted.log_evidence
+        self._certificates = {"unavailable": "the particles have not all been weighed by all rows"}
+        vars(self).pop("log_evidence_", None)  # of the rows before these
+        self.lower_bound_ = np.nan
+        if evidence is not None:
+            evidence = float(evidence + self._seen * units.log_jacobian)
+            self._certificates = {
+                "log_evidence": evidence, "log_evidence_se": fitted.log_evidence_se,
+            }  # fmt: skip
+            self.log_evidence_ = self.lower_bound_ = evidence
+        self._set("parameters", points, units, problem, fitted.converged)
 
     def _set(self, strategy, points, units, problem, converged):
         """Results that both strategies have."""

@@ -5,7 +5,12 @@ from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skpmd import BayesianLogisticRegressionPMD, ParticleMirrorDescent, SparseGPRegressorPMD
+from skpmd import (
+    BayesianLogisticRegressionPMD,
+    GaussianMixturePMD,
+    ParticleMirrorDescent,
+    SparseGPRegressorPMD,
+)
 from tests.problems import NORMAL_MEAN
 
 
@@ -31,6 +36,15 @@ ESTIMATORS = [
     SparseGPRegressorPMD(n_particles=3, likelihood="student_t"),
     SparseGPRegressorPMD(
         RBF() + WhiteKernel(), n_inducing=8, n_particles=50, weighting="mirror", max_iter=1
+    ),
+    GaussianMixturePMD(),
+    GaussianMixturePMD(3, strategy="conjugate"),
+    GaussianMixturePMD(
+        2,
+        covariance_type="spherical",
+        strategy="parameters",
+        n_particles=20,
+        mean_precision_prior=1.0,
     ),
 ]
 
