@@ -92,7 +92,7 @@ def product_log_sum(X, location, rate):
 
 
 @njit(cache=True)
-def left_out(log_ratio, log_density, resp, kappa, df, per_row, D, power):
+def left_out(log_ratio, log_density, resp, kappa, kappa0, df, per_row, D, power):
     """Log Student densities of rows whose own responsibility r has been taken out of a component.
 
     Taking r of a row x out of the scatter Psi of a normal-Wishart posterior is a change of rank
@@ -112,6 +112,9 @@ def left_out(log_ratio, log_density, resp, kappa, df, per_row, D, power):
         Responsibility of each component for one copy of the row.
     kappa, df : ndarray of shape (c,)
         Of the components with all rows; df of the Student distribution.
+    kappa0 : float
+        The prior's kappa: no more is taken out than has come in (a stochastic step may have
+        forgotten some of a row).
     per_row : float
         What a row adds to df.
     D : float
@@ -122,7 +125,7 @@ def left_out(log_ratio, log_density, resp, kappa, df, per_row, D, power):
     n, c = log_ratio.shape
     for a in range(n):
         for k in range(c):
-            r = resp[a, k]
+            r = min(resp[a, k], kappa[k] - kappa0)
             if r <= _LITTLE:
                 continue
             less = kappa[k] - r
@@ -140,13 +143,13 @@ def left_out(log_ratio, log_density, resp, kappa, df, per_row, D, power):
 
 
 @njit(cache=True)
-def left_out_product(X, log_density, resp, kappa, df, location, scatter):
+def left_out_product(X, log_density, resp, kappa, kappa0, df, location, scatter):
     """`left_out` for columns of their own precision: rank one in each of them."""
     n, p = X.shape
     c = len(kappa)
     for a in range(n):
         for k in range(c):
-            r = resp[a, k]
+            r = min(resp[a, k], kappa[k] - kappa0)
             if r <= _LITTLE:
                 continue
             less, after = kappa[k] - r, df[k] - r

@@ -124,8 +124,8 @@ class Family:
     def left_out(self, normals, features, log_ratio, log_density, resp):
         """Change log densities (n, m K) to those without a row's own responsibility, in place."""
         df, D = self.student_df(normals).ravel(), self.shared_columns
-        kappa = normals.kappa.ravel()
-        left_out(log_ratio, log_density, resp, kappa, df, self.per_row, D, self.det_power)
+        own = normals.kappa.ravel(), self.kappa0, df, self.per_row, D, self.det_power
+        left_out(log_ratio, log_density, resp, *own)
 
     def location_scale(self, normals):
         """Lower Cholesky factors (m, K, p, p) of Psi / nu, which is 1 / E[precision]."""
@@ -271,8 +271,8 @@ class Diagonal(Family):
         """Change log densities to those without a row's own responsibility, in place."""
         X = np.ascontiguousarray(features[:, 1 : 1 + self.p])
         location, scatter = normals.mean.reshape(-1, self.p), normals.scatter.reshape(-1, self.p)
-        kappa, df = normals.kappa.ravel(), normals.nu.ravel()
-        left_out_product(X, log_density, resp, kappa, df, location, scatter)
+        own = normals.kappa.ravel(), self.kappa0, normals.nu.ravel(), location, scatter
+        left_out_product(X, log_density, resp, *own)
 
     def _scatter(self, counts, shared, kappa, mean):
         scatter = self.scatter0 + counts[..., 1 + self.p :] + self.kappa0 * self.mean0**2
