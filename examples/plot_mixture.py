@@ -65,8 +65,8 @@ for K in (2, 3, 4, 5):
     ).fit(speeds)
     print(f"{K} components: log evidence {mixtures[K].log_evidence_:.1f}")
 best = max(mixtures, key=lambda K: mixtures[K].log_evidence_)
-draws = mixtures[best].posterior_.sample(500, random_state=0)
-shares, means, stds = np.split(draws[:, :, None], 3, axis=1)
+draws = mixtures[best].posterior_.particles[:, :, None]  # of equal weight
+shares, means, stds = np.split(draws, 3, axis=1)
 densities = (shares * norm.pdf(grid, means, stds)).sum(axis=1)
 low, high = np.quantile(densities, [0.05, 0.95], axis=0)
 predictive = np.exp(mixtures[best].score_samples(grid[:, None]))
@@ -111,7 +111,7 @@ figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4), layout="cons
 shade = np.clip(weights / np.quantile(weights, 0.95), 0.0, 1.0)
 left.scatter(*theta.T, s=6, alpha=0.4 * shade)
 left.plot([1, -1], [-2, 2], "k+", markersize=12)
-left.set(title="Tied mixture: two modes", xlabel="a", ylabel="b")
+left.set(title="Tied mixture: two modes", xlabel="a", ylabel="b", xlim=(-3, 3), ylim=(-4, 4))
 
 middle.fill_between(grid, low, high, alpha=0.3)
 middle.plot(grid, predictive)

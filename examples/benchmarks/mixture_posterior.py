@@ -34,7 +34,7 @@ SIZES = (3, 4, 5, 6)
 LOW_DIM = tempered.Prior("independent", mean=0.0, mean_scale=2.0, sd_scale=2.0, concentration=5.0)
 GALAXIES = tempered.Prior(mean=20.0, mean_precision=0.05, dof=4.0, covariance=4.0)
 LONG = {"n_particles": 4000, "n_moves": 5, "seeds": (0, 1, 2, 3, 4, 5)}
-SHORT = {"n_particles": 1000, "n_moves": 2, "seeds": (0, 1)}
+SHORT = {"n_particles": 2000, "n_moves": 2, "seeds": (0, 1, 2)}
 NAMES = ("mu[1]", "mu[2]", "sigma[1]", "sigma[2]", "theta")
 DISTANCES, REPLICATIONS, LEVEL = (8.0, 4.0, 2.0), 200, 0.9
 
@@ -107,7 +107,7 @@ def estimator(K, prior, seed, n_particles=N_PARTICLES):
 
 
 def _fitted(config, x, K, prior, seed):
-    model = estimator(K, prior, seed, 1000 if config.quick else N_PARTICLES)
+    model = estimator(K, prior, seed, 2000 if config.quick else N_PARTICLES)
     with cpu_clock() as clock:
         model.fit(x[:, None])
     return model, clock.cpu

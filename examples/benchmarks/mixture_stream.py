@@ -5,8 +5,9 @@
   log density of the other rows, the rows before each being the same.
 * ``map``: generated rows of ten columns, written to a file in a temporary folder, and read from
   there through a memory map in calls of 100,000 rows, in a process of its own
-  (`mixture_stream_worker`): CPU for each million rows, the peak of the memory that is not the
-  file's, and the log density of new rows below that of the mixture they are drawn from.
+  (`mixture_stream_worker`): CPU for each million rows after the first call, which finds the starts,
+  the peak of the memory that is not the file's, and how far the log density of new rows is below
+  that of the mixture they are drawn from.
 
 ``--quick``: scikit-learn's digits, and fewer rows. ``--jobs N``: cases of ``parts`` side by side.
 """
@@ -31,7 +32,7 @@ from .timing import cpu_clock
 SEEDS, PARTS = 3, 20
 N_COMPONENTS = 30
 ROWS = (1_000_000, 10_000_000)
-QUICK_ROWS = (200_000, 600_000)
+QUICK_ROWS = (400_000, 800_000)
 
 
 def run(config):
