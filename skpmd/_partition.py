@@ -13,7 +13,8 @@ MOST_ROWS = 2000
 _DRAWS = 500  # partitions that losses are averaged over
 _CANDIDATES = 40  # of the draws, and as many of the particles' most probable labels
 _SWEPT, _MOST_SWEEPS = 8, 50
-_FEW_ROWS = 100
+_FEW_ROWS = 100  # from all of them apart a sweep costs as many clusters as rows
+_SAME = 1e-9  # losses that differ by rounding
 _BLOCK = 1 << 22
 
 
@@ -191,7 +192,7 @@ class _Pairs:
             moved = False
             for i in range(len(labels)):
                 new, old = int(np.argmin(costs[i])), labels[i]
-                if costs[i, new] < costs[i, old] - 1e-12:
+                if costs[i, new] < costs[i, old] - _SAME:
                     costs[:, old] -= self.wrong[i]
                     costs[:, new] += self.wrong[i]
                     labels[i], moved = new, True
@@ -231,7 +232,7 @@ class _Information:
                 sizes[old] -= 1
                 costs = self.more[sizes] - 2.0 * self.more[table[each, drawn]].mean(axis=0)
                 new = int(np.argmin(costs))
-                if not costs[new] < costs[old] - 1e-12:
+                if not costs[new] < costs[old] - _SAME:
                     new = old
                 table[each, drawn, new] += 1
                 sizes[new] += 1
@@ -258,9 +259,8 @@ def _contingency(labels, draws, n_clusters=None):
 
 def _ball(labels, expected, draws, distances, level):
     """The credible ball and the partitions at its edge."""
-    order = np.argsort(distances, kind="stable")
-    radius = float(distances[order[int(np.ceil(level * len(draws))) - 1]])
-    inside = np.flatnonzero(distances <= radius)
+    radius = float(np.sort(distances)[int(np.ceil(level * len(draws))) - 1])
+    inside = np.flatnonzero(distances <= radius + _SAME)
     clusters = draws.max(axis=1) + 1
 
     def furthest(places):
