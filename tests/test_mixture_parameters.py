@@ -417,7 +417,7 @@ def test_forgotten_rows_do_not_count(two_groups):
     last = np.array_split(two_groups, 2)[1]
     forgetful = in_parts(two_groups, 2, forgetting=0.5)
     alone = in_parts(last, 1, seed=3)
-    (mean, sd), (own, own_sd) = summary(alone), summary(forgetful)
+    (mean, sd), (own, _) = summary(alone), summary(forgetful)
     np.testing.assert_allclose((own - mean) / sd, 0.0, atol=0.25)
     assert forgetful.log_evidence is None
     assert len(forgetful.state.kept.weight) == len(last)
