@@ -42,7 +42,8 @@ class Conjugate(NamedTuple):
     n_learned : int
         Distinct rows of the last fit.
     history : list of tuple
-        Size of the step, mean bound for each row, particles; of each step.
+        Size of the step, bound and log density of the best particle for each row, and particles;
+        of each step.
     converged : bool
         Whether the best particle gained less than ``tol`` in the last step on all data.
     interrupted : bool
@@ -99,7 +100,7 @@ def fit_conjugate(estimator, kept, rng, before=None):
     model, m = Mixture(problem), n_particles(estimator, X.shape[1])
     polish = _n_polish(estimator, len(X), m)
     if before is not None:
-        counts = _carried(before, model, weight.sum())
+        counts = _carried(before, model, m, weight.sum())
     else:
         n_starts = _STARTS if m == 1 < model.K and polish >= 4 * _ROUND else m
         counts = starts(model, X, weight, estimator.init_params, n_starts, rng)
@@ -115,15 +116,15 @@ def _n_polish(estimator, n, m):
     return _TO_THE_END if m == 1 or n <= _FEW_ROWS else _POLISH
 
 
-def _carried(before, model, total):
+def _carried(before, model, m, total):
     """Counts of a fit before, as if of these rows."""
-    empty = model.nothing(1)
-    if any(old.shape[1:] != new.shape[1:] for old, new in zip(before.counts, empty, strict=True)):
+    pairs = zip(before.counts, model.nothing(m), strict=True)
+    if any(old.shape != new.shape for old, new in pairs):
         raise ValueError(
-            "warm_start=True needs n_components, covariance_type and the number of columns of the "
-            "fit before: set them back, or set warm_start=False."
+            "warm_start=True needs n_components, n_particles, covariance_type and the number of "
+            "columns of the fit before: set them back, or set warm_start=False."
         )
-    scale = total / before.counts.sizes.sum(axis=1).max()
+    scale = total / before.counts.total
     return before.counts.step(before.counts, 1.0, scale)
 
 
@@ -163,10 +164,10 @@ class _Run:
                 for batch in rows.one_pass("epoch", rng):
                     t += 1
                     gamma = step_size(schedule, t, 0.0, 0.0, 0, 0)
-                    new, _ = self.model.expect(self.model.state(self.counts), batch.X, batch.weight)
-                    scale = gamma * rows.total / batch.weight.sum()
-                    self.counts = self.counts.step(new, gamma, scale)
-                    self._record(gamma, np.nan, bar, t)
+                    state, size = self.model.state(self.counts), batch.weight.sum()
+                    new, score = self.model.expect(state, batch.X, batch.weight)
+                    self.counts = self.counts.step(new, gamma, gamma * rows.total / size)
+                    self._record(gamma, np.nan, score.max() / size, bar, t)
 
     def _settle(self, rows):
         """Steps of size 1 until the bound settles, fewer and fewer particles taking part."""
@@ -178,9 +179,9 @@ class _Run:
                     self._keep_best(state.bound, max(self.m, -(-len(state.bound) // 2)))
                     state = model.state(self.counts)
                 last = state.bound.max() if t > 1 else -np.inf
-                self.counts, _ = model.expect(state, self.X, self.weight)
+                self.counts, score = model.expect(state, self.X, self.weight)
                 bound = model.state(self.counts).bound.max()
-                self._record(1.0, bound / rows.total, bar, t)
+                self._record(1.0, bound / rows.total, score.max() / rows.total, bar, t)
                 self.converged = abs(bound - last) < tol
                 if self.converged and len(self.counts.entropy) == self.m:
                     break
@@ -191,11 +192,11 @@ class _Run:
         chosen = np.argsort(-bound, kind="stable")[:m]
         self.counts = self.counts.take(np.sort(chosen))
 
-    def _record(self, gamma, bound, bar, t):
-        self.history.append((gamma, bound, len(self.counts.entropy)))
+    def _record(self, gamma, bound, score, bar, t):
+        self.history.append((gamma, bound, score, len(self.counts.entropy)))
         every = self.estimator.verbose_interval
         if t % every == 0:
-            bar.update(every, f"step size {gamma:.2g}, bound {bound:.4g} for each row")
+            bar.update(every, f"step size {gamma:.2g}, log density {score:.5g} for each row")
 
 
 def take_in(estimator, before, X, weight):
@@ -234,11 +235,13 @@ def take_in(estimator, before, X, weight):
         kept = joined(kept, X, weight, 1.0 - a)
         if kept.complete and len(kept.X) >= 2 * before.n_learned:
             learnt = fit_conjugate(estimator, kept, rng)
+            if learnt.interrupted:
+                raise KeyboardInterrupt
             return learnt._replace(seen=seen, history=before.history + learnt.history)
         kept = trimmed(kept, n_kept(before.model.K))
     model, counts = before.model, before.counts
-    new, _ = model.expect(model.state(counts), before.units.inner(X), weight)
+    new, score = model.expect(model.state(counts), before.units.inner(X), weight)
     counts = counts.step(new, a, b)
-    bound = model.state(counts).bound.max() / seen
-    history = [*before.history, (a, bound, len(counts.entropy))]
+    bound = model.state(counts).bound.max() / counts.total
+    history = [*before.history, (a, bound, score.max() / size, len(counts.entropy))]
     return before._replace(counts=counts, kept=kept, seen=seen, history=history, rng=rng)

@@ -6,6 +6,8 @@ import numpy as np
 
 _COVARIANCE_SHARE = 0.001  # of the rows' covariance: the prior's, where components are tighter
 _MEAN_PRECISION = {"conjugate": 1e-4, "parameters": 0.01}
+_SINGULAR = 1e-3  # of reg_covar, which may be lost in rounding
+_ROUNDING = 1e-10  # of the largest eigenvalue
 _FEW_COORDINATES, _FEW_ROWS = 12, 2000
 
 
@@ -213,16 +215,23 @@ def _covariance(estimator, X, weight, units):
             covariance = np.array(np.trace(covariance) / p)
     else:
         covariance = _given_covariance(own, p, kind, units)
-    eye = np.eye(p) if kind in ("full", "tied") else 1.0
-    return covariance + estimator.reg_covar * eye
+    matrix = kind in ("full", "tied")
+    covariance = covariance + estimator.reg_covar * (np.eye(p) if matrix else 1.0)
+    least = np.linalg.eigvalsh(covariance).min() if matrix else covariance.min()
+    if not least > _SINGULAR * estimator.reg_covar + np.finfo(float).tiny:
+        raise ValueError(
+            f"The prior scatter is singular with reg_covar={estimator.reg_covar:g}, for columns do "
+            "not vary or depend on each other linearly: raise reg_covar, or give covariance_prior."
+        )
+    return covariance
 
 
 def _given_covariance(own, p, kind, units):
     shape = {"full": (p, p), "tied": (p, p), "diag": (p,), "spherical": ()}[kind]
     own = _array("covariance_prior", own, shape)
     if kind in ("full", "tied"):
-        symmetric = np.allclose(own, own.T)
-        if not (symmetric and np.linalg.eigvalsh(own).min() > 0.0):
+        values = np.linalg.eigvalsh(own)
+        if not np.allclose(own, own.T) or values[0] <= -_ROUNDING * max(values[-1], 0.0):
             raise ValueError("covariance_prior must be symmetric and positive definite.")
         return own / np.outer(units.scale, units.scale)
     if not (own > 0.0).all():

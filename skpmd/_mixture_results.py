@@ -3,7 +3,7 @@
 import numpy as np
 
 from skpmd._alignment import orders
-from skpmd._mixture_particles import Particles, chosen
+from skpmd._mixture_particles import Particles
 from skpmd._mixture_stacking import stacked
 from skpmd.engine.cloud import log_sum_exp
 from skpmd.models.normal_families import cholesky
@@ -36,10 +36,8 @@ def conjugate_points(conjugate, weighting):
     if weighting != "uniform":
         log_weights = state.bound - log_sum_exp(state.bound)
     found = _points(model, state, log_weights)
-    told = np.flatnonzero(log_weights > _NEGLIGIBLE)
-    if len(told) > 1 and model.K > 1:
-        order = np.tile(np.arange(model.K), (m, 1))
-        order[told] = orders(chosen(found, told))
+    if m > 1 and model.K > 1:
+        order = orders(found)
         components = np.take_along_axis(conjugate.counts.components, order[..., None], axis=1)
         conjugate = conjugate._replace(counts=conjugate.counts._replace(components=components))
         found = _points(model, model.state(conjugate.counts), log_weights)

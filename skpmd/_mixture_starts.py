@@ -7,6 +7,7 @@ from skpmd.models.mixture_starts import lloyd, spread
 
 _ROWS, _ROWS_EACH = 1000, 60  # at least, and for each component
 INITS = ("mixed", "k-means++", "kmeans", "random_from_data", "random")
+_MORE = 10  # times as many rows for "kmeans", whose starts differ enough
 _LLOYD = {"k-means++": 2, "random_from_data": 2, "kmeans": 20}
 
 
@@ -35,6 +36,8 @@ def starts(model, X, weight, init, m, rng):
         One particle for each start; each has seen other rows.
     """
     size = max(_ROWS, _ROWS_EACH * model.K)
+    if init == "kmeans":
+        size *= _MORE
     turns = ("k-means++", "random_from_data") if init == "mixed" else (init,)
     return join(
         [

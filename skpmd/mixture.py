@@ -109,7 +109,7 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, BaseEstimator):
         Share of the past that each further row of `partial_fit` makes forgotten.
     warm_start : bool, default=False
         Whether `fit` starts from the particles of the fit before (conjugate strategy).
-    random_state : int, RandomState, Generator or None, default=None
+    random_state : int, RandomState or None, default=None
         Source of randomness.
     verbose : int, default=0
         Progress.
@@ -137,7 +137,8 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, BaseEstimator):
     posterior_ : Posterior
         Draws of weights, means and standard deviations of aligned components.
     history_ : dict of str to ndarray
-        A record of the steps.
+        A record of the steps. Of the conjugate strategy: size, and for each row the best particle's
+        bound (steps on all data only) and log density of the rows before it learnt them.
     weight_concentration_prior_, mean_prior_, mean_precision_prior_, degrees_of_freedom_prior_, \
 covariance_prior_
         The prior.
@@ -387,12 +388,13 @@ covariance_prior_
         self._conjugate, self._state, self._certificates = conjugate, None, {}
         self._seen = conjugate.seen
         bound = conjugate.model.state(conjugate.counts).bound.max()
-        self.lower_bound_ = float(bound + conjugate.seen * conjugate.units.log_jacobian)
-        gamma, mean_bound, n_particles = np.array(conjugate.history).reshape(-1, 3).T
+        self.lower_bound_ = float(bound + conjugate.counts.total * conjugate.units.log_jacobian)
+        gamma, mean_bound, score, n_particles = np.array(conjugate.history).reshape(-1, 4).T
         self.history_ = {
             "step": np.arange(1, len(gamma) + 1),
             "step_size": gamma,
             "bound": mean_bound + conjugate.units.log_jacobian,
+            "log_density": score + conjugate.units.log_jacobian,
             "n_particles": n_particles.astype(int),
         }
         self._interrupted, self._doubts = conjugate.interrupted, []

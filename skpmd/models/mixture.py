@@ -58,6 +58,11 @@ class Counts(NamedTuple):
         """Rows of each component, shape (m, K)."""
         return self.components[..., 0]
 
+    @property
+    def total(self):
+        """Weighted rows that each particle counts."""
+        return self.sizes[0].sum()
+
 
 class State(NamedTuple):
     """Posteriors of m particles, ready for rows.
