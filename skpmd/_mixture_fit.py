@@ -232,13 +232,17 @@ def take_in(estimator, before, X, weight):
     a, b = coefficients(options, before.seen, size)
     seen, kept = before.seen + size, before.kept
     if estimator.total_samples is None or a == 0.0:  # no second pass
-        kept = joined(kept, X, weight, 1.0 - a)
+        size_kept = n_kept(before.model.K)
+        rows = Kept(X, weight, np.ones(len(X)), True)
+        if not kept.complete:  # then no more of these can be kept either
+            rows = trimmed(rows, size_kept)
+        kept = joined(kept, rows.X, rows.weight, 1.0 - a)
         if kept.complete and len(kept.X) >= 2 * before.n_learned:
             learnt = fit_conjugate(estimator, kept, rng)
             if learnt.interrupted:
                 raise KeyboardInterrupt
             return learnt._replace(seen=seen, history=before.history + learnt.history)
-        kept = trimmed(kept, n_kept(before.model.K))
+        kept = trimmed(kept, size_kept)
     model, counts = before.model, before.counts
     new, score = model.expect(model.state(counts), before.units.inner(X), weight)
     counts = counts.step(new, a, b)

@@ -32,6 +32,12 @@ before = np.random.get_state()[1].tolist(), np.geterr()
 warnings.simplefilter("ignore")
 for params in ({}, {"proposal": "prior", "n_particles": 300, "max_iter": 1}):
     skpmd.BayesianLogisticRegressionPMD(random_state=0, **params).fit(X, y).predict_proba(X)
+for strategy in ("conjugate", "parameters"):
+    for kind in ("full", "diag"):
+        mixture = skpmd.GaussianMixturePMD(
+            2, strategy=strategy, covariance_type=kind, n_particles=20, random_state=0
+        )
+        mixture.fit(X[:, :1]).score_samples(X[:, :1])
 same = before == (np.random.get_state()[1].tolist(), np.geterr())
 print(json.dumps({"imported": imported, "fitted": count(), "same": same}))
 """
