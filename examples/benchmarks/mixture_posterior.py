@@ -10,9 +10,9 @@
   less.
 * ``coverage``: the share of true means inside ``component_interval(0.9)`` of
   ``strategy="conjugate"``, over data sets drawn from two components of known distance (in sds),
-  300 rows each. That interval is of what the best particle knows given its responsibilities; it is
-  no credible interval, and where components overlap it is too narrow, for who belongs where
-  is then in doubt, too.
+  300 rows each. That interval is of what the particles know given their responsibilities; it is no
+  credible interval, and where components overlap it is too narrow, for who belongs where is then
+  in doubt, too.
 
 Runs of tempered SMC are kept beside the references. ``--quick``: generated rows, short runs, one
 seed. ``--jobs N``: fits side by side.
