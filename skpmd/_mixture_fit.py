@@ -135,7 +135,7 @@ class _Run:
         self.estimator, self.model, self.X, self.weight = estimator, model, X, weight
         self.polish, self.m = polish, m
         self.counts, self.history = None, []
-        self.converged, self.interrupted = model.K == 1, False
+        self.converged, self.interrupted = False, False
 
     def go(self, counts, rng):
         """Stochastic passes, then steps on all data."""
@@ -145,7 +145,9 @@ class _Run:
             size = max(_BATCH, _BATCH_EACH * self.X.shape[1])
         rows = Rows(self.X, None, self.weight, size)
         # A pass in one batch is a step on all data: those that follow do better without it.
-        passes = self.estimator.max_iter if rows.n_batches > 1 or not self.polish else 0
+        # One component has nothing to share out, and such a step is exact.
+        stochastic = rows.n_batches > 1 and self.model.K > 1 or not self.polish
+        passes = self.estimator.max_iter if stochastic else 0
         try:
             self._pass(rows, passes, rng)
             self._settle(rows)
@@ -171,22 +173,22 @@ class _Run:
 
     def _settle(self, rows):
         """Steps of size 1 until the bound settles, fewer and fewer particles taking part."""
-        model, tol = self.model, self.estimator.tol * rows.total
+        model, tol, last = self.model, self.estimator.tol * rows.total, -np.inf
+        state = model.state(self.counts)
         with progress(self.polish, self.estimator.verbose, "steps on all data") as bar:
             for t in range(1, self.polish + 1):
-                state = model.state(self.counts)
-                if t % _ROUND == 1 and t > 1 and len(state.bound) > self.m:
+                if t > 1 and t % _ROUND == 1 and len(state.bound) > self.m:
                     self._keep_best(state.bound, max(self.m, -(-len(state.bound) // 2)))
                     state = model.state(self.counts)
-                last = state.bound.max() if t > 1 else -np.inf
                 self.counts, score = model.expect(state, self.X, self.weight)
-                bound = model.state(self.counts).bound.max()
+                state = model.state(self.counts)
+                bound = state.bound.max()
                 self._record(1.0, bound / rows.total, score.max() / rows.total, bar, t)
-                self.converged = abs(bound - last) < tol
-                if self.converged and len(self.counts.entropy) == self.m:
+                self.converged, last = bool(abs(bound - last) < tol), bound
+                if self.converged and len(state.bound) == self.m:
                     break
-        if len(self.counts.entropy) > self.m:
-            self._keep_best(model.state(self.counts).bound, self.m)
+        if len(state.bound) > self.m:
+            self._keep_best(state.bound, self.m)
 
     def _keep_best(self, bound, m):
         chosen = np.argsort(-bound, kind="stable")[:m]

@@ -143,6 +143,17 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, BaseEstimator):
 covariance_prior_
         The prior.
 
+    Notes
+    -----
+    Columns are shifted and scaled inside, so units do not matter; the prior's defaults are relative
+    to the rows. Densities and draws of rows are averages over particles with the weights of
+    ``weighting``. Labels, responsibilities, parameters and ``posterior_`` weigh the particles by
+    their bounds of the evidence (equally with ``weighting="uniform"``), which is often one particle
+    with nearly all of the weight; components of all particles are aligned to those of the best.
+
+    The log evidence is that of the prior over all orders of the components, of which the posterior
+    is an equal mixture: no factor of ``n_components!`` has to be added.
+
     See Also
     --------
     sklearn.mixture.BayesianGaussianMixture : One variational optimum, and no stream.
