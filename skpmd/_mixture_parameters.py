@@ -134,6 +134,7 @@ def _tempered(estimator, state, rows, a):
             [total],
             _n_particles(estimator),
             rng,
+            reference=model.reference(*rows[::2]) if before is None else None,
             start=None if before is None else stream.cloud.theta,
             before=() if before is None else [before],
             ess_threshold=estimator.ess_threshold,

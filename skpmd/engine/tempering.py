@@ -80,8 +80,8 @@ def _silent(stage):
 
 
 def temper(
-    model, batches, n_particles, rng, *, start=None, before=(), ess_threshold=0.5,
-    scheme="systematic", report=_silent,
+    model, batches, n_particles, rng, *, reference=None, start=None, before=(),
+    ess_threshold=0.5, scheme="systematic", report=_silent,
 ):  # fmt: skip
     """Draws of a posterior and its evidence, from the prior on or from draws of another posterior.
 
@@ -89,16 +89,21 @@ def temper(
     ----------
     model : Model
         Offers ``local(theta, batches)``: the log joint density given all batches, shape (m,), its
-        gradient and the scales of the coordinates at each particle, both (m, d). It may offer
-        ``shuffled(theta, rng)`` and ``enter(theta)`` where a posterior has symmetries and particles
-        keep to one of several equal regions: the first spreads them over all, moves take place
-        anywhere, and the second takes them back. Neither changes the measure.
+        gradient (m, d), and the root F of a curvature F F' at each particle, (m, d) where it is
+        diagonal, else (m, d, d), lower triangular. It may offer ``shuffled(theta, rng)`` and
+        ``enter(theta)`` where a posterior has symmetries and particles keep to one of several equal
+        regions: the first spreads them over all, moves take place anywhere, and the second takes
+        them back. Neither changes the measure.
     batches : sequence of Batch
         All data.
     n_particles : int
         m.
     rng : numpy.random.Generator
         Source of all randomness.
+    reference : Model, optional
+        Particles start from its prior, and not from the model's own. The model then offers
+        ``between(reference, share)``, a model whose ``local`` has the prior to the power of the
+        share, times the reference's to the power of the rest, up to a constant.
     start : ndarray of shape (m, d), optional
         Equally weighted draws of the posterior given ``before``; default: draws of the prior.
     before : sequence of Batch
@@ -115,9 +120,10 @@ def temper(
     Tempered
         The posterior; the evidence is relative to the start's.
     """
-    theta = model.sample_prior(rng, n_particles) if start is None else start
+    first = model if reference is None else reference
+    theta = first.sample_prior(rng, n_particles) if start is None else start
     theta = np.ascontiguousarray(theta, dtype=np.float64)
-    gain = _gain(model, theta, batches, before)
+    gain = _gain(model, theta, batches, before, reference)
     power, total, variance, stages = 0.0, 0.0, 0.0, []
     log_step = np.log(_FIRST_STEP * theta.shape[1] ** (-1.0 / 6.0))
     try:
@@ -127,8 +133,9 @@ def temper(
             increment, ess = log_sum_exp(ratio) - np.log(len(theta)), effective_sample_size(ratio)
             kept = resample(scheme, weights(ratio), n_particles, rng)
             target = _scaled(before, 1.0 - nearer) + _scaled(batches, nearer)
-            moved, log_step, record = _moves(model, target, theta[kept], log_step, rng)
-            moved_gain = _gain(model, moved, batches, before)
+            now = model if reference is None else model.between(reference, nearer)
+            moved, log_step, record = _moves(now, target, theta[kept], log_step, rng)
+            moved_gain = _gain(model, moved, batches, before, reference)
             # From here on nothing takes time: Ctrl-C leaves the last whole stage.
             variance += (len(theta) / ess - 1.0) / len(theta)
             theta, gain, power, total = moved, moved_gain, nearer, total + increment
@@ -150,10 +157,14 @@ def _scaled(batches, power):
     return [batch._replace(weight=power * batch.weight) for batch in batches] if power else []
 
 
-def _gain(model, theta, batches, before):
-    """Log-likelihood of the data to come over that of the data before."""
+def _gain(model, theta, batches, before, reference):
+    """Log density at the end of the way over that at its start."""
     gain = log_likelihood(model, theta, batches)
-    return gain - log_likelihood(model, theta, before) if before else gain
+    if before:
+        gain = gain - log_likelihood(model, theta, before)
+    if reference is not None:
+        gain = gain + model.log_prior(theta) - reference.log_prior(theta)
+    return gain
 
 
 def _next_power(power, gain, threshold):
@@ -185,26 +196,29 @@ def _moves(model, batches, theta, log_step, rng):
 
 
 class _State(NamedTuple):
+    """Particles, and what `local` says of them; the root is of the curvature."""
+
     theta: np.ndarray
     value: np.ndarray
     gradient: np.ndarray
-    scale: np.ndarray
+    root: np.ndarray
 
 
 def _langevin(model, batches, state, step, rng):
     """One move of every particle: the state after it, and the mean acceptance probability.
 
-    Scales at the two ends of a move differ, so the proposal is not symmetric (Langevin moves,
-    preconditioned by position and Metropolis-adjusted; Roberts and Stramer 2002).
+    theta' ~ N(theta + e^2 G^-1 gradient / 2, e^2 G^-1), G = F F' the curvature. It differs between
+    the two ends of a move, so the proposal is not symmetric (Metropolis-adjusted Langevin moves,
+    preconditioned by position; Roberts and Stramer 2002).
     """
     noise = rng.standard_normal(state.theta.shape)
     with np.errstate(over="ignore", invalid="ignore"):  # what flies off is refused, and no news
-        moved = _drifted(state, step) + step * state.scale * noise
+        moved = _drifted(state, step) + step * _solved(state.root, noise)
         new = _State(moved, *model.local(moved, batches))
-        back = (state.theta - _drifted(new, step)) / (step * new.scale)
+        back = _times(new.root, state.theta - _drifted(new, step)) / step
         log_accept = new.value - state.value
-        log_accept += 0.5 * (noise**2).sum(axis=1) + np.log(state.scale).sum(axis=1)
-        log_accept -= 0.5 * (back**2).sum(axis=1) + np.log(new.scale).sum(axis=1)
+        log_accept += 0.5 * (noise**2).sum(axis=1) - _log_det(state.root)
+        log_accept -= 0.5 * (back**2).sum(axis=1) - _log_det(new.root)
         accept = np.exp(np.minimum(0.0, np.where(np.isnan(log_accept), -np.inf, log_accept)))
     taken = rng.random(len(accept)) < accept
     chosen = (
@@ -215,7 +229,29 @@ def _langevin(model, batches, state, step, rng):
 
 
 def _drifted(state, step):
-    return state.theta + 0.5 * step**2 * state.scale**2 * state.gradient
+    root, gradient = state.root, state.gradient
+    if root.ndim == 2:
+        return state.theta + 0.5 * step**2 * gradient / root**2
+    return state.theta + 0.5 * step**2 * _solved(
+        root, np.linalg.solve(root, gradient[..., None])[..., 0]
+    )
+
+
+def _solved(root, noise):
+    """F'^-1 noise."""
+    if root.ndim == 2:
+        return noise / root
+    return np.linalg.solve(root.swapaxes(-1, -2), noise[..., None])[..., 0]
+
+
+def _times(root, values):
+    """F' values."""
+    return root * values if root.ndim == 2 else np.einsum("mji,mj->mi", root, values)
+
+
+def _log_det(root):
+    diagonal = root if root.ndim == 2 else np.diagonal(root, axis1=-2, axis2=-1)
+    return np.log(diagonal).sum(axis=1)
 
 
 def _correlation(one, other):

@@ -16,6 +16,25 @@ from skpmd.models.mixture_likelihood import Sums
 LOG_2PI = np.log(2.0 * np.pi)
 
 
+class Conditional(NamedTuple):
+    """Curvatures of a component's coordinates given which rows are its own.
+
+    Attributes
+    ----------
+    of_means : ndarray of shape (m, K, p, p)
+        Precision of the mean.
+    scatter : ndarray of shape (m, K, p, p)
+        V about the mean, the prior's included: each column c of C has the density
+        exp(-c' V c / 2), but for the power of its diagonal entry.
+    count : ndarray of shape (m, K)
+        Half the second derivative in log C_ii at its best, the prior's rows included.
+    """
+
+    of_means: np.ndarray
+    scatter: np.ndarray
+    count: np.ndarray
+
+
 class NormalWishart(NamedTuple):
     """The conjugate prior: mu | Lambda ~ N(mean, (kappa Lambda)^-1) for each component.
 
@@ -115,16 +134,17 @@ class NormalWishart(NamedTuple):
         by_factor[..., np.arange(p), np.arange(p)] += 1.0 - kappa + power
         return by_means, by_factor
 
-    def curvature(self, means, factor, sums):
-        """Curvatures of the coordinates given which rows belong to which component."""
+    def conditional(self, means, factor, sums):
+        """`Conditional` given which rows belong to which component."""
         shared = means.shape[1] if self.covariance_type == "tied" else 1
-        scatter = np.broadcast_to(self.covariance, (len(self.mean),) * 2).diagonal()
-        if self.covariance_type == "diag":
-            scatter = self.covariance
-        scatter = scatter / shared + self.mean_precision * (means - self.mean) ** 2
-        of_factor = _curvature(sums, means, factor, self.df / shared, scatter)
-        precision = (factor**2).sum(axis=-1)
-        return (sums.count[..., None] + self.mean_precision) * precision, of_factor
+        covariance = self.covariance
+        covariance = covariance if covariance.ndim == 2 else covariance * np.eye(len(self.mean))
+        away = means - self.mean
+        scatter = scatter_about(means, sums) + covariance / shared
+        scatter += self.mean_precision * away[..., :, None] * away[..., None, :]
+        count = (sums.count + self.mean_precision)[..., None, None]
+        of_means = count * (factor @ factor.swapaxes(-1, -2))
+        return Conditional(of_means, scatter, sums.count + self.df / shared)
 
 
 class Independent(NamedTuple):
@@ -203,13 +223,14 @@ class Independent(NamedTuple):
         by_factor[..., at, at] += np.arange(p + 1, 1, -1) - 2.0 * (p + 1)
         return by_means, by_factor / (n_components if self.covariance_type == "tied" else 1)
 
-    def curvature(self, means, factor, sums):
-        """Curvatures of the coordinates given which rows belong to which component."""
+    def conditional(self, means, factor, sums):
+        """`Conditional` given which rows belong to which component."""
         shared = means.shape[1] if self.covariance_type == "tied" else 1
-        scatter = self.scale**2.0 / shared
-        of_factor = _curvature(sums, means, factor, 1.0 / shared, scatter)
-        of_means = sums.count[..., None] * (factor**2).sum(axis=-1)
-        return of_means + self.mean_scale**-2.0, of_factor
+        of_means = sums.count[..., None, None] * (factor @ factor.swapaxes(-1, -2))
+        of_means += np.diag(self.mean_scale**-2.0)
+        # The prior of C has no such form; its scatter is of the size that rows of one would have.
+        scatter = scatter_about(means, sums) + self.scale**2 * np.eye(len(self.mean)) / shared
+        return Conditional(of_means, scatter, sums.count + 1.0 / shared)
 
 
 def by_parameters(sums, means, factor):
@@ -230,16 +251,13 @@ def by_parameters(sums, means, factor):
     return by_means, by_factor
 
 
-def _curvature(sums, means, factor, more_count, more_scatter):
-    """Of the factors: V_ii for C_ij, and count + C_ii^2 V_ii for log C_ii."""
-    at = np.arange(means.shape[-1])
-    second = np.diagonal(sums.second, axis1=-2, axis2=-1)
-    scatter = second - 2.0 * means * sums.first + sums.count[..., None] * means**2
-    scatter = np.maximum(scatter, 0.0) + more_scatter
-    of_factor = np.repeat(scatter[..., None], len(at), axis=-1)
-    of_factor[..., at, at] *= factor[..., at, at] ** 2
-    of_factor[..., at, at] += sums.count[..., None] + more_count
-    return of_factor
+def scatter_about(means, sums):
+    """Sum of w r (x - mu)(x - mu)', without a difference of large numbers where mu is far."""
+    count = np.maximum(sums.count, 1e-300)[..., None]
+    centre = sums.first / count
+    away = means - centre
+    own = sums.second - sums.first[..., :, None] * centre[..., None, :]
+    return own + (count * away)[..., :, None] * away[..., None, :]
 
 
 def _log_gamma(shape, rate, log_root):

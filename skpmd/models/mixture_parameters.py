@@ -6,8 +6,10 @@ from scipy.special import gammaln
 from skpmd.models.base import Model
 from skpmd.models.mixture_component_priors import by_parameters
 from skpmd.models.mixture_likelihood import Mixtures, log_likelihood, none, sums
+from skpmd.models.mixture_reference import Blend, blended_sticks, near_rows
 from skpmd.models.mixture_sticks import by_sticks, log_shares, sticks_of
 
+_JITTER = 1e-8  # of a curvature, which steers moves and need not be exact
 _FAR = 100.0  # of a log scale: a trajectory that got there has left for good
 
 
@@ -123,6 +125,20 @@ class MixtureParameters(Model):
     def _keys(self, theta):
         return self._parts(theta)[1] @ self.direction
 
+    # ------------------------------------------------------------------ where to start from
+    def reference(self, X, weight):
+        """Model whose prior is spread over the rows, and has the same order of components."""
+        near = near_rows(self.sticks, self.components, X, weight)
+        return MixtureParameters(*near, self.direction)
+
+    def between(self, reference, share):
+        """Model with a prior on the way from the reference's to this one's, not normalised."""
+        if share == 1.0:
+            return self
+        sticks = blended_sticks(reference.sticks, self.sticks, share)
+        components = Blend(reference.components, self.components, share)
+        return MixtureParameters(sticks, components, self.direction)
+
     # ------------------------------------------------------------------ the contract
     def sample_prior(self, rng, m):
         """Draws from the prior, in order."""
@@ -149,11 +165,12 @@ class MixtureParameters(Model):
         return np.where(np.isnan(value), -np.inf, value)
 
     def local(self, theta, batches):
-        """Log joint density under any labels, its gradient, and scales of the coordinates.
+        """Log joint density under any labels, its gradient, and the root of a curvature.
 
         Where a component has few rows its mean and scale are as wide as the prior, where it has
-        many they are narrow: no scales fit all particles. These are of the conditional posterior
-        of each coordinate given which rows belong to which component.
+        many they are narrow: no one width fits all particles. The curvature is that of the
+        conditional posterior of weights, of each mean and of each column of C, given which rows
+        belong to which component.
 
         Parameters
         ----------
@@ -166,8 +183,10 @@ class MixtureParameters(Model):
         -------
         value : ndarray of shape (m,)
             Log prior + log-likelihood.
-        gradient, scale : ndarray of shape (m, d)
-            Of the value; and how far a coordinate can go.
+        gradient : ndarray of shape (m, d)
+            Of the value.
+        root : ndarray of shape (m, d) or (m, d, d)
+            F with curvature F F': of each coordinate alone, or lower triangular.
         """
         near = (np.abs(theta[:, self._logs]) < _FAR).all(axis=1) & np.isfinite(theta).all(axis=1)
         theta = theta if near.all() else np.where(near[:, None], theta, 0.0)
@@ -178,8 +197,8 @@ class MixtureParameters(Model):
                 found = found.plus(sums(mixtures, batch.X, batch.weight))
             value = self._log_prior(theta, mixtures) + found.value
             gradient = self._gradient(theta, mixtures, found)
-            scale = self._scales(theta, mixtures, found)
-        return np.where(near & ~np.isnan(value), value, -np.inf), gradient, scale
+            root = self._roots(theta, mixtures, found)
+        return np.where(near & ~np.isnan(value), value, -np.inf), gradient, root
 
     def _gradient(self, theta, mixtures, found):
         sticks = theta[:, : self.n_components - 1]
@@ -192,12 +211,38 @@ class MixtureParameters(Model):
             [by_stick, by_means.reshape(len(theta), -1), self._by_scales(by_factor)], axis=1
         )
 
-    def _scales(self, theta, mixtures, found):
-        """One over the root of the curvature of each coordinate."""
+    def _roots(self, theta, mixtures, found):
+        """Root of the curvature: of each coordinate, or lower factors where they go together."""
         of_sticks = self.sticks.curvature(theta[:, : self.n_components - 1], found.count)
-        of_means, of_factor = self.components.curvature(*mixtures[1:], found)
-        parts = [of_sticks, of_means.reshape(len(theta), -1), self._by_scales(of_factor)]
-        return np.concatenate(parts, axis=1) ** -0.5
+        given = self.components.conditional(*mixtures[1:], found)
+        m, p, at = len(theta), self.n_features, np.arange(self.n_features)
+        if p > 1 and self.type in ("full", "tied"):
+            return self._dense_roots(of_sticks, given, mixtures.factor)
+        of_means = given.of_means[..., at, at].reshape(m, -1)
+        by_log = mixtures.factor[..., at, at] ** 2 * given.scatter[..., at, at]
+        by_log = self._by_scales((by_log + given.count[..., None])[..., None] * np.eye(p))
+        return np.sqrt(np.concatenate([of_sticks, of_means, by_log], axis=1))
+
+    def _dense_roots(self, of_sticks, given, factor):
+        m, p, (one, two, _) = len(of_sticks), self.n_features, self._ends
+        roots, at = np.zeros((m, self.n_coordinates, self.n_coordinates)), np.arange(one)
+        roots[:, at, at] = np.sqrt(of_sticks)
+        scatter, count = given.scatter, given.count
+        if self.type == "tied":
+            scatter, count = scatter.sum(axis=1, keepdims=True), count.sum(axis=1, keepdims=True)
+        for k in range(self.n_components):
+            at = one + k * p + np.arange(p)
+            roots[:, at[:, None], at] = _lower(given.of_means[:, k])
+        for k in range(self._n_factors):
+            for j in range(p):  # entries (i, j) of C, i >= j, the first by its logarithm
+                i = np.arange(j, p)
+                at = two + k * self._per_factor + i * (i + 1) // 2 + j
+                block = scatter[:, k, j:, j:].copy()
+                block[:, 0] *= factor[:, k, j, j, None]
+                block[:, :, 0] *= factor[:, k, j, j, None]
+                block[:, 0, 0] += count[:, k]
+                roots[:, at[:, None], at] = _lower(block)
+        return roots
 
     def _by_scales(self, by_factor):
         """What a sum over entries of the factors is by the coordinates of the precisions."""
@@ -211,3 +256,13 @@ class MixtureParameters(Model):
         else:
             by = by_factor[..., *np.tril_indices(p)]
         return by.reshape(len(by_factor), -1)
+
+
+def _lower(matrices):
+    """Lower Cholesky factors of matrices of shape (m, p, p), whatever their condition."""
+    scale = np.sqrt(np.diagonal(matrices, axis1=-2, axis2=-1))
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        even = matrices / (scale[:, :, None] * scale[:, None, :])
+    even[~np.isfinite(even).all(axis=(1, 2))] = np.eye(scale.shape[1])
+    even += _JITTER * np.eye(scale.shape[1])
+    return scale[:, :, None] * np.linalg.cholesky(even)
