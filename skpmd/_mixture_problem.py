@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-_COVARIANCE_SHARE = 0.001  # of the rows' covariance: the prior's, where components are tighter
+_COVARIANCE_SHARE = 0.01  # of the rows' covariance: the prior's, where components are tighter
+_FEW_ROWS_EACH, _LEAST_SHARE = 10.0, 1e-4  # rows of a component from which it falls, and how far
 _MEAN_PRECISION = {"conjugate": 1e-4, "parameters": 0.01}
 _SINGULAR = 1e-3  # of reg_covar, which may be lost in rounding
 _ROUNDING = 1e-10  # of the largest eigenvalue
@@ -180,7 +181,7 @@ def problem_of(estimator, X, weight, units, strategy):
         _MEAN_PRECISION[strategy] if precision is None else float(precision),
         mean_scale,
         df,
-        _covariance(estimator, X, weight, units),
+        _covariance(estimator, X, weight, units, strategy),
     )
 
 
@@ -202,11 +203,24 @@ def _scales(values, p):
     return scales
 
 
-def _covariance(estimator, X, weight, units):
+def _share(estimator, total, strategy):
+    """Share of the rows' covariance that the prior's default has.
+
+    Components of few rows take their shape from all rows; those of many have their own.
+    """
+    if estimator.component_prior == "independent":
+        return 1.0
+    if strategy == "parameters":
+        return _COVARIANCE_SHARE
+    few = _FEW_ROWS_EACH * estimator.n_components / total
+    return float(np.clip(few**2, _LEAST_SHARE, 1.0))
+
+
+def _covariance(estimator, X, weight, units, strategy):
     """Psi; what is added to its diagonal keeps components on equal rows proper."""
     p, kind, own = X.shape[1], estimator.covariance_type, estimator.covariance_prior
     if own is None:
-        share = 1.0 if estimator.component_prior == "independent" else _COVARIANCE_SHARE
+        share = _share(estimator, weight.sum(), strategy)
         centred = X - np.average(X, axis=0, weights=weight)
         covariance = share * (centred.T * (weight / weight.sum())) @ centred
         if kind == "diag":

@@ -83,8 +83,9 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, BaseEstimator):
     degrees_of_freedom_prior : float or None, default=None
         Of the Wishart distribution; None is n_features.
     covariance_prior : float or array-like or None, default=None
-        Prior scatter, of the shape that `sklearn.mixture.BayesianGaussianMixture` takes; None is
-        0.01 of the rows' covariance.
+        Prior scatter, of the shape that `sklearn.mixture.BayesianGaussianMixture` takes. None is a
+        share of the rows' covariance: ``(10 * n_components / n_samples)**2``, between 1e-4 and 1,
+        or 0.01 with ``strategy="parameters"``. For groups rather than densities give more of it.
     reg_covar : float, default=1e-6
         Added to the diagonal of the prior scatter, in units of the columns' variances.
     init_params : {"mixed", "k-means++", "kmeans", "random_from_data", "random"}, default="mixed"
