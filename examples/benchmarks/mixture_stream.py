@@ -37,7 +37,6 @@ QUICK_ROWS = (400_000, 800_000)
 
 def run(config):
     """Measure the streams of all tables, then the maps one after the other."""
-    warm_up()
     names = ("digits",) if config.quick else NAMES
     workers = Parallel(n_jobs=config.jobs)
     cases = [(config, name, seed) for seed in range(SEEDS) for name in names]
@@ -50,6 +49,7 @@ def in_parts(config, name, seed):
     """Both log densities."""
     from skpmd import GaussianMixturePMD
 
+    warm_up()
     learn, valid, test = parts(config, name, seed)
     known = np.concatenate([learn, valid])
     K = 10 if config.quick else N_COMPONENTS
