@@ -15,7 +15,7 @@ def batch_of(x):
 
 
 class Mean(NormalMean):
-    """Rows N(theta, 1), theta ~ N(0, 1), with scales of moves that depend on the place."""
+    """Rows N(theta, 1), theta ~ N(0, 1), with sizes of moves that depend on the place."""
 
     def local(self, theta, batches):
         value, gradient = self.log_prior(theta), -theta
@@ -24,7 +24,7 @@ class Mean(NormalMean):
             value = value + self.log_likelihood(theta, batch)
             gradient = gradient + batch.weight @ batch.X[:, 0] - batch.weight.sum() * theta
             precision += batch.weight.sum()
-        return value, gradient, (1.0 + 0.8 * np.sin(3.0 * theta)) / np.sqrt(precision)
+        return value, gradient, np.sqrt(precision) / (1.0 + 0.8 * np.sin(3.0 * theta))
 
 
 class Square(Mean):
@@ -45,7 +45,7 @@ class Square(Mean):
             value = value + self.log_likelihood(theta, batch)
             total, n = batch.weight @ batch.X[:, 0], batch.weight.sum()
             gradient = gradient + 2.0 * theta * (total - n * theta**2)
-        return value, gradient, np.full(theta.shape, 0.1)
+        return value, gradient, np.full(theta.shape, 10.0)
 
     def shuffled(self, theta, rng):
         return theta * rng.choice([-1.0, 1.0], size=(len(theta), 1))
