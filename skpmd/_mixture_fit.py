@@ -245,9 +245,14 @@ def take_in(estimator, before, X, weight):
                 raise KeyboardInterrupt
             return learnt._replace(seen=seen, history=before.history + learnt.history)
         kept = trimmed(kept, size_kept)
-    model, counts = before.model, before.counts
-    new, score = model.expect(model.state(counts), before.units.inner(X), weight)
+    model, counts, units = before.model, before.counts, before.units
+    new, score = model.expect(model.state(counts), units.inner(X), weight)
     counts = counts.step(new, a, b)
+    # The prior is not in the counts: its defaults follow the rows.
+    sample = units.inner(kept.X), kept.sampled_weight(), units, "conjugate", counts.total
+    problem = problem_of(estimator, *sample)
+    model = Mixture(problem)
     bound = model.state(counts).bound.max() / counts.total
     history = [*before.history, (a, bound, score.max() / size, len(counts.entropy))]
-    return before._replace(counts=counts, kept=kept, seen=seen, history=history, rng=rng)
+    own = {"counts": counts, "kept": kept, "seen": seen, "history": history, "rng": rng}
+    return before._replace(model=model, problem=problem, **own)

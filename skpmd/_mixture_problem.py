@@ -140,7 +140,7 @@ def strategy_of(estimator, n, p, in_parts):
     return "parameters" if few and estimator.n_components > 1 else "conjugate"
 
 
-def problem_of(estimator, X, weight, units, strategy):
+def problem_of(estimator, X, weight, units, strategy, total=None):
     """The prior of an estimator for its rows.
 
     Parameters
@@ -155,6 +155,8 @@ def problem_of(estimator, X, weight, units, strategy):
         Of the columns.
     strategy : {"conjugate", "parameters"}
         Some defaults differ.
+    total : float, optional
+        Rows that these are a sample of; default: these.
 
     Returns
     -------
@@ -181,7 +183,7 @@ def problem_of(estimator, X, weight, units, strategy):
         _MEAN_PRECISION[strategy] if precision is None else float(precision),
         mean_scale,
         df,
-        _covariance(estimator, X, weight, units, strategy),
+        _covariance(estimator, X, weight, units, strategy, total or weight.sum()),
     )
 
 
@@ -216,11 +218,11 @@ def _share(estimator, total, strategy):
     return float(np.clip(few**2, _LEAST_SHARE, 1.0))
 
 
-def _covariance(estimator, X, weight, units, strategy):
+def _covariance(estimator, X, weight, units, strategy, total):
     """Psi; what is added to its diagonal keeps components on equal rows proper."""
     p, kind, own = X.shape[1], estimator.covariance_type, estimator.covariance_prior
     if own is None:
-        share = _share(estimator, weight.sum(), strategy)
+        share = _share(estimator, total, strategy)
         centred = X - np.average(X, axis=0, weights=weight)
         covariance = share * (centred.T * (weight / weight.sum())) @ centred
         if kind == "diag":

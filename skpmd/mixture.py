@@ -334,9 +334,8 @@ covariance_prior_
 
         While they are few, all rows are kept, and the particles learn anew from all of them
         whenever there are twice as many. Later each row counts once, shared out as the particles
-        see it when it comes; a sample of the rows is kept, for stacking. Units and prior are those
-        of the rows that were all kept. If the call fails in any way, the estimator stays as it
-        was.
+        see it when it comes; a sample of the rows is kept, for stacking and for the defaults of the
+        prior. If the call fails in any way, the estimator stays as it was.
 
         Parameters
         ----------
