@@ -34,7 +34,7 @@ class ParametersState(NamedTuple):
     model : MixtureParameters
         With the order that the first rows gave to components.
     stream : Stream
-        The particles, in the model's coordinates.
+        The particles, in the model's coordinates; none after a fit that was interrupted.
     kept : Batch or None
         All rows so far with what they count now; None once they were too many to keep.
     stages : list of Stage
@@ -75,7 +75,8 @@ def fit_parameters(estimator, problem, X, weight, rng):
     rows = Batch(np.ascontiguousarray(X), None, weight)
     model = parameters_model(problem, X, weight)
     stream = Stream(None, None, [], 0.0, rng)
-    return _tempered(estimator, ParametersState(model, stream, None, [], 0.0, 0.0), rows, 0.0)
+    state = ParametersState(model, stream, None, [], 0.0, 0.0)
+    return _tempered(estimator, state, rows, 0.0, float(weight.sum()))
 
 
 def partial_fit_parameters(estimator, problem, X, weight, rng, state=None):
@@ -104,53 +105,64 @@ def partial_fit_parameters(estimator, problem, X, weight, rng, state=None):
         estimator, n_particles=_n_particles(estimator), max_iter=1, step_offset="auto"
     )
     rows, size = Batch(np.ascontiguousarray(X), None, weight), float(weight.sum())
-    if state.kept is None or len(state.kept.weight) + len(weight) > MOST_KEPT:
+    fresh = state.stream.cloud is None  # the fit before was interrupted
+    if not fresh and (state.kept is None or len(state.kept.weight) + len(weight) > MOST_KEPT):
         return _followed(state, rows, options)
     a, b = coefficients(options, state.stream.seen, size)
-    return _tempered(estimator, state, rows._replace(weight=b * weight), a)
+    return _tempered(estimator, state, rows._replace(weight=b * weight), a, size)
 
 
-def _tempered(estimator, state, rows, a):
+def _tempered(estimator, state, rows, a, size):
     """Particles after a step with coefficient a on the past, all rows at hand.
 
     Kept rows count (1 - a) times what they did: that is the linear form of `skpmd.engine.mirror`
     in terms of weights of rows.
     """
-    model, stream, before = state.model, state.stream, state.kept
-    rng, total = copy.deepcopy(stream.rng), rows
-    if before is not None:
-        weight = np.concatenate([(1.0 - a) * before.weight, rows.weight])
-        left = weight > _NOTHING
-        total = Batch(np.concatenate([before.X, rows.X])[left], None, weight[left])
-    with progress(100, estimator.verbose, "tempering, % of the likelihood") as bar:
-        done = [0]
-
-        def report(stage):
-            bar.update(int(100 * stage.power) - done[0], f"acceptance={stage.acceptance:.2f}")
-            done[0] = int(100 * stage.power)
-
-        found = temper(
-            model,
-            [total],
-            _n_particles(estimator),
-            rng,
-            reference=model.reference(*rows[::2]) if before is None else None,
-            start=None if before is None else stream.cloud.theta,
-            before=() if before is None else [before],
-            ess_threshold=estimator.ess_threshold,
-            report=report,
-        )
-    seen = stream.seen + float(rows.weight.sum())
-    known = not found.interrupted and not a
+    model, stream, total = state.model, state.stream, _joined(state.kept, rows, a)
+    rng = copy.deepcopy(stream.rng)
+    if stream.cloud is None:
+        way, before = {"reference": model.reference(total.X, total.weight)}, (0.0, 0.0)
+    else:
+        way = {"start": stream.cloud.theta, "before": [state.kept]}
+        before = state.log_evidence, state.variance
+    m, least = _n_particles(estimator), estimator.ess_threshold
+    with progress(100, estimator.verbose, "tempering, % of the way") as bar:
+        report = _teller(bar)
+        found = temper(model, [total], m, rng, ess_threshold=least, report=report, **way)
+    if found.interrupted and stream.cloud is not None:
+        raise KeyboardInterrupt  # the estimator stays as it was
+    stream = Stream(None if found.interrupted else found.cloud, None, [], stream.seen + size, rng)
     after = ParametersState(
         model,
-        Stream(found.cloud, None, [], seen, rng),
+        stream,
         total,
         [*state.stages, *found.stages],
-        state.log_evidence + found.log_evidence if known else np.nan,
-        state.variance + found.log_evidence_se**2,
+        np.nan if a or found.interrupted else before[0] + found.log_evidence,
+        before[1] + found.log_evidence_se**2,
     )
-    return _outcome(after, _doubts(found), found.interrupted)
+    return _outcome(after, found.cloud, _doubts(found), found.interrupted)
+
+
+def _joined(kept, rows, a):
+    """Kept rows, which count (1 - a) times what they did, and new ones."""
+    if kept is None:
+        return rows
+    weight = np.concatenate([(1.0 - a) * kept.weight, rows.weight])
+    left = weight > _NOTHING
+    return Batch(np.concatenate([kept.X, rows.X])[left], None, weight[left])
+
+
+def _teller(bar):
+    """What tells a bar of the stages."""
+    done = 0
+
+    def report(stage):
+        nonlocal done
+        now = int(100 * stage.power)
+        bar.update(now - done, f"acceptance={stage.acceptance:.2f}")
+        done = now
+
+    return report
 
 
 def _followed(state, rows, options):
@@ -159,13 +171,13 @@ def _followed(state, rows, options):
     ess = stream.infos[-1].ess
     stage = Stage(1.0, ess, np.nan, 0, np.nan, np.nan)
     after = ParametersState(state.model, stream, None, [*state.stages, stage], np.nan, np.nan)
-    return _outcome(after, doubts(stream.outcome(), stream=True), False)
+    return _outcome(after, stream.cloud, doubts(stream.outcome(), stream=True), False)
 
 
-def _outcome(state, reasons, interrupted):
+def _outcome(state, cloud, reasons, interrupted):
     known = not np.isnan(state.log_evidence)
     return ParametersFit(
-        particles_of(state.model, state.stream.cloud),
+        particles_of(state.model, cloud),
         state.log_evidence if known else None,
         float(np.sqrt(state.variance)) if known else None,
         _record(state.stages),

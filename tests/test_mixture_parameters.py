@@ -468,6 +468,18 @@ def test_forgotten_rows_do_not_count(two_groups):
     assert len(forgetful.state.kept.weight) == len(last)
 
 
+def test_rows_count_once_after_each_pass(two_groups):
+    """Kept rows have the weights that mirror steps give them: at the end of a pass they are one."""
+    state, problem = None, problem_of("full", 2, 1)
+    own = asked(n_particles=100, total_samples=150.0)
+    for part in [*np.array_split(two_groups, 3)] * 3:
+        rng = np.random.default_rng(0)
+        state = partial_fit_parameters(own, problem, part, np.ones(50), rng, state).state
+    _, which = np.unique(state.kept.X, return_inverse=True)
+    np.testing.assert_allclose(np.bincount(which.ravel(), state.kept.weight), 1.0)
+    assert state.stream.seen == 450.0
+
+
 def test_the_state_of_a_part_is_left_as_it_is(two_groups):
     first = in_parts(two_groups[:50], 1)
     more = two_groups[50:100], np.ones(50), None, first.state
@@ -491,6 +503,14 @@ def test_interrupted_at_the_last_whole_stage(two_groups, monkeypatch):
     assert "interrupted" in fit.doubts[-1]
     assert 0.0 < fit.history["likelihood_power"][-1] < 1.0
     assert np.isfinite(fit.particles.location).all()
+    # The next part takes it up with all rows, and begins anew.
+    part, problem = two_groups[:10], problem_of("full", 2, 1)
+    more = partial_fit_parameters(asked(), problem, part, np.ones(10), None, fit.state)
+    assert more.state.kept.weight.sum() == 160.0 and more.log_evidence is not None
+    calls.clear()
+    calls.extend([None] * 55)
+    with pytest.raises(KeyboardInterrupt):
+        partial_fit_parameters(asked(), problem, part, np.ones(10), None, more.state)
 
 
 def test_hard_rows():
