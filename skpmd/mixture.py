@@ -442,6 +442,8 @@ covariance_prior_
 
     def _set(self, strategy, points, units, problem, converged):
         """Results that both strategies have."""
+        if self.verbose and self.strategy == "auto" and not hasattr(self, "strategy_"):
+            print(f"strategy='auto' takes {strategy!r}.")
         self.strategy_, self.converged_ = strategy, bool(converged)
         self.n_iter_ = len(self.history_["step"])
         self.n_components_ = problem.n_components
@@ -453,8 +455,6 @@ covariance_prior_
         for name, value in prior_attributes(problem, units).items():
             setattr(self, name, value)
         self._settled = {name: copy.deepcopy(getattr(self, name)) for name in _SETTLED}
-        if self.verbose and self.strategy == "auto":
-            print(f"strategy='auto' took {strategy!r}.")
 
     def _n_parameters(self):
         """Free parameters of one mixture."""

@@ -346,7 +346,7 @@ def test_auto_says_what_it_took(capsys):
     capsys.readouterr()
     GaussianMixturePMD(1, verbose=1, verbose_interval=1).fit(X)
     captured = capsys.readouterr()
-    assert "took 'conjugate'" in captured.out
+    assert "takes 'conjugate'" in captured.out
     assert "log density" in captured.out + captured.err
 
 
