@@ -68,7 +68,7 @@ def numerical_log_jacobian(function, at, h=1e-6):
 @pytest.mark.parametrize("n_components, p", [(1, 1), (3, 1), (2, 3)])
 def test_likelihood_gradient_and_coordinates(kind, name, n_components, p):
     rng = np.random.default_rng(1)
-    model = model_of(name, kind, n_components, p, WEIGHTS[n_components - 1])
+    model = model_of(name, kind, n_components, p, WEIGHTS[n_components % 3])
     theta = model.sample_prior(rng, 5)
     assert theta.shape == (5, model.n_coordinates) and len(model.names()) == model.n_coordinates
     mixtures = model.mixtures(theta)
