@@ -1,10 +1,11 @@
 """From a known density to the posterior by powers of their ratio, with Metropolis moves in between.
 
 A mirror step from q0 leads to q0^(1 - gamma) posterior^gamma; a path of them, each as far as the
-guard of `skpmd.engine.mirror` allows, leads to the posterior. Where a posterior has several modes, ridges or scales that differ from place to place, no kernel density estimate is good enough
-to draw from. If all data are at hand, particles can be resampled after each step and moved by a
-Markov chain that leaves the density of that power as it is (sequential Monte Carlo samplers; Del
-Moral, Doucet and Jasra 2006). The product of the increments estimates the evidence.
+guard of `skpmd.engine.mirror` allows, leads to the posterior. Where a posterior has several modes,
+ridges or scales that differ from place to place, no kernel density estimate is good enough to draw
+from. If all data are at hand, particles can be resampled after each step and moved by a Markov
+chain that leaves the density of that power as it is (sequential Monte Carlo samplers; Del Moral,
+Doucet and Jasra 2006). The product of the increments estimates the evidence.
 """
 
 from typing import NamedTuple
