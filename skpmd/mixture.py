@@ -61,7 +61,8 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, BaseEstimator):
     weighting : {"stacking", "mirror", "uniform"}, default="stacking"
         Where the conjugate strategy's weights for predictions come from: how well components
         predict rows that they have not learnt, the particles' lower bounds of the evidence, or
-        nowhere. Stacking weights are not posterior weights.
+        nowhere. Stacking weights are not posterior weights. With ``"uniform"`` labels, too, are an
+        average over all particles, which often finds groups better than the best one.
     weight_concentration_prior_type : {"dirichlet_distribution", "dirichlet_process", \
 "pitman_yor"}, default="dirichlet_distribution"
         Prior of the mixture weights.
