@@ -165,6 +165,7 @@ def learned_theta(estimator, covariance, whole, subset, rng):
         return covariance.kernel.theta, subset
     n_restarts, n_jobs = estimator.n_restarts_optimizer, estimator.n_jobs
     sample = subset if callable(optimizer) else take(subset, _ENOUGH, rng)
+    n_known = len(sample.y)
     theta, _ = best_theta(covariance, sample, optimizer, n_restarts, rng, n_jobs=n_jobs)
     if estimator.likelihood == "student_t":
         for _ in range(_ROUNDS):
@@ -173,9 +174,10 @@ def learned_theta(estimator, covariance, whole, subset, rng):
             precision = (estimator.df + 1.0) / (estimator.df + error / scale)
             sample = sample._replace(spread=1.0 / precision)
             theta, _ = best_theta(covariance, sample, optimizer, 0, rng, theta)
-    elif len(subset.y) > len(sample.y):
+    elif len(subset.y) > n_known:
         theta, _ = best_theta(covariance, subset, optimizer, 0, rng, theta, n_evaluations=_MORE)
-    more = min(estimator.n_refine, len(whole.y)) > len(subset.y)
+        n_known = len(subset.y)
+    more = min(estimator.n_refine, len(whole.y)) > n_known
     if more and covariance.is_fast:
         theta = _moved_on(estimator, covariance, whole, theta, rng)
     return theta, sample
