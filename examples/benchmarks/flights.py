@@ -158,7 +158,7 @@ def _last_loss(rows, case):
 
 def curve(rows, kind, seed, budgets):
     """The best log loss that was there at each budget of CPU seconds; inf where none was."""
-    own = [row for row in rows if (row["kind"], row["seed"]) == (kind, seed)]
+    own = [row for row in rows if row["kind"] == kind and row["seed"] == seed]
     return np.array(
         [min((r["nlpd"] for r in own if r["cpu"] <= budget), default=np.inf) for budget in budgets]
     )
