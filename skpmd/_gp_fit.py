@@ -135,23 +135,33 @@ def begin(estimator, data, rng):
 def take_in(estimator, process, data, options):
     """The process after one call's rows; None stands for none before.
 
-    While fewer rows than ``n_subset`` have taught the kernel they are kept, and it is learnt anew
-    from all of them whenever their number has doubled: a first part of one row says nothing of
-    scales.
+    While fewer rows than can teach the kernel have done so they are kept, and it is learnt anew
+    from all of them whenever there are enough more: a first part of one row says nothing of scales.
     """
     whole = data if process is None else _kept_with(estimator, process, data)
-    if process is None or (whole is not None and len(whole.y) >= 2 * process.n_learned):
+    if process is None or (whole is not None and len(whole.y) >= _next(estimator, process)):
         process, rows = begin(estimator, whole, as_generator(estimator.random_state))
     else:
         rows = rows_of(estimator, data, process.units)
-        if whole is None:
+        if whole is None or process.n_learned >= estimator.n_subset:
             _warn_of_surprise(process, rows)
         if isinstance(estimator.inducing_init, str):
             total = process.stream.seen + rows.total
             process = following(process, rows.data.X, n_inducing(estimator, total))
     process = absorb(estimator, process, rows, options)
-    keeps = estimator.weighting != "mirror" and process.n_learned < estimator.n_subset
+    keeps = estimator.weighting != "mirror" and process.n_learned < _teaching(estimator, process)
     return process._replace(kept=whole.merged() if keeps and whole is not None else None)
+
+
+def _teaching(estimator, process):
+    """Distinct rows that can teach the kernel."""
+    moves_on = estimator.optimizer is not None and process.model.covariance.is_fast
+    return max(estimator.n_subset, estimator.n_refine) if moves_on else estimator.n_subset
+
+
+def _next(estimator, process):
+    """Distinct rows at which the kernel is learnt anew: more rows cost more, and say less anew."""
+    return (2 if process.n_learned < estimator.n_subset else 4) * process.n_learned
 
 
 def _kept_with(estimator, process, data):

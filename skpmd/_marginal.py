@@ -6,11 +6,13 @@ from scipy.linalg import lapack
 from scipy.optimize import minimize
 
 from skpmd._kernels import parameter_names
+from skpmd._sample import take
 from skpmd.models.sparse_gp import LEAST_NOISE
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 _IMPOSSIBLE = 1e25
-_MANY, _SCOUTING = 200, 20  # rows; evaluations for each of several starts where there are more
+_MANY = 200  # rows, above which several starts take a few steps each, and one goes on
+_SCOUTS, _SCOUTING = 500, 20  # rows and evaluations of those
 _SLOPE, _CHANGE = 1e-5, 2.2e-9  # at which a search ends, SciPy's own; the latter of the value
 _SHORT = 0.1  # length scales of one more start, in those of the kernel
 _SHARES = 0.01, 0.03, 0.1, 0.3  # of the variance of y, as noise
@@ -72,7 +74,9 @@ def _factored(covariance, theta, X, diagonal):
     return lapack.dpotrf(K, lower=1, overwrite_a=1)
 
 
-def best_theta(covariance, sample, optimizer, n_restarts, rng, first=None, n_jobs=None):
+def best_theta(
+    covariance, sample, optimizer, n_restarts, rng, first=None, n_jobs=None, n_evaluations=15000
+):
     """Hyperparameters of the largest marginal likelihood found, and its value.
 
     The likelihood is scaled so that the first step of L-BFGS, which is its slope, has length one in
@@ -89,14 +93,16 @@ def best_theta(covariance, sample, optimizer, n_restarts, rng, first=None, n_job
         As in `GaussianProcessRegressor`.
     n_restarts : int
         Further starts, normal around the first one in the logs, clipped to the bounds; if any, one
-        more with short length scales. Of more than 200 rows L-BFGS takes a few steps from each, and
-        goes on from the best place.
+        more with short length scales. Of more than 200 rows L-BFGS takes a few steps from each on
+        500 of them, and goes on from the best place on all.
     rng : numpy.random.Generator
         Source of all randomness.
     first : ndarray of shape (d,), optional
         The first start as it is.
     n_jobs : int or None
         Threads that share the starts, in the sense of joblib.
+    n_evaluations : int
+        Most evaluations of L-BFGS; its own limit by default.
 
     Returns
     -------
@@ -114,29 +120,17 @@ def best_theta(covariance, sample, optimizer, n_restarts, rng, first=None, n_job
                 key=lambda one: log_marginal_likelihood(covariance, one, sample, gradient=False),
             )
 
-    def objective(theta, eval_gradient=True):
-        theta = np.asarray(theta, dtype=np.float64)
-        value, slope = log_marginal_likelihood(covariance, theta, sample)
-        # The line search takes a large number and no infinity.
-        value = -value if np.isfinite(value) else _IMPOSSIBLE
-        return (value, -slope) if eval_gradient else value
+    def search(start, sample, n_evaluations):
+        def objective(theta, eval_gradient=True):
+            theta = np.asarray(theta, dtype=np.float64)
+            value, slope = log_marginal_likelihood(covariance, theta, sample)
+            # The line search takes a large number and no infinity.
+            value = -value if np.isfinite(value) else _IMPOSSIBLE
+            return (value, -slope) if eval_gradient else value
 
-    def search(start, **options):
         if callable(optimizer):
             return optimizer(objective, start, bounds=bounds)
-        value, slope = objective(start)
-        scale = 1.0 / max(1.0, np.abs(slope).max())
-        # Ends are where they would be without the scale.
-        ends = {"gtol": _SLOPE * scale, "ftol": _CHANGE * scale * max(1.0, abs(value))}
-
-        def scaled(theta):
-            value, slope = objective(theta)
-            return scale * value, scale * slope
-
-        found = minimize(
-            scaled, start, jac=True, method="L-BFGS-B", bounds=bounds, options={**ends, **options}
-        )
-        return found.x, found.fun / scale
+        return _descended(objective, start, bounds, n_evaluations)
 
     others = [first + _SPREAD * rng.standard_normal(len(first)) for _ in range(n_restarts)]
     if n_restarts:  # a short wave looks like noise from afar
@@ -144,14 +138,34 @@ def best_theta(covariance, sample, optimizer, n_restarts, rng, first=None, n_job
         scales = [name.partition("[")[0].endswith("length_scale") for name in names]
         others.append(first + np.log(_SHORT) * np.array(scales))
     starts = [np.clip(start, bounds[:, 0], bounds[:, 1]) for start in (first, *others)]
+    run = Parallel(n_jobs, prefer="threads")
     # Few rows are cheap, and further starts then never make the outcome worse.
-    scouts = {"maxfun": _SCOUTING} if n_restarts and len(sample.y) > _MANY else {}
-    run = delayed(search)
-    found = Parallel(n_jobs, prefer="threads")(run(start, **scouts) for start in starts)
-    if scouts and not callable(optimizer):
-        found = [search(min(found, key=_value)[0])]
+    if n_restarts and len(sample.y) > _MANY and not callable(optimizer):
+        some = take(sample, _SCOUTS, rng)
+        found = run(delayed(search)(start, some, _SCOUTING) for start in starts)
+        starts = [min(found, key=_value)[0]]
+    found = run(delayed(search)(start, sample, n_evaluations) for start in starts)
     theta, value = min(found, key=_value)
     return np.asarray(theta, dtype=np.float64), -float(value)
+
+
+def _descended(objective, start, bounds, n_evaluations):
+    """The end of L-BFGS, and the objective there.
+
+    The objective is scaled so that the first step, which is its slope, has length one at most.
+    """
+    value, slope = objective(start)
+    scale = 1.0 / max(1.0, np.abs(slope).max())
+
+    def scaled(theta):
+        value, slope = objective(theta)
+        return scale * value, scale * slope
+
+    # It ends where it would without the scale.
+    ends = {"gtol": _SLOPE * scale, "ftol": _CHANGE * scale * max(1.0, abs(value))}
+    options = {**ends, "maxfun": n_evaluations}
+    found = minimize(scaled, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return found.x, found.fun / scale
 
 
 def _value(found):

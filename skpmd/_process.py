@@ -19,6 +19,7 @@ from skpmd.models.student_gp import StudentSparseGP
 FEW, MANY = 1000, 2000  # inducing inputs of "auto": all distinct rows up to the first
 _FEWER, _REFINEMENTS = 500, 12  # inducing inputs and evaluations of the sparse evidence
 _STUDENT = 6, 6, 6  # the same where rows are weighed anew between them
+_ENOUGH, _MORE = 1000, 15  # rows of the search for a kernel; evaluations on more rows than those
 _ROUNDS = 3  # of weighing the rows of a sample by their errors, under Student noise
 _ROUNDING = 1e-13
 _RANGE = 2.5631  # of the middle 80 % of a normal distribution, in standard deviations
@@ -152,18 +153,20 @@ def starting_kernel(estimator, sample):
     return estimator.kernel.clone_with_theta(estimator.kernel.theta)
 
 
-def learned_theta(estimator, covariance, whole, sample, rng):
-    """Hyperparameters by the marginal likelihood of a sample; those of the kernel where fixed.
+def learned_theta(estimator, covariance, whole, subset, rng):
+    """Hyperparameters by the marginal likelihood of a subset; those of the kernel where fixed.
 
-    Returns the sample too, whose rows are weighed by their errors if noise is Student's. Where the
-    whole has more rows, the evidence of a sparse process on many of them moves theta on.
+    L-BFGS searches on some of its rows, and goes on from there on all with normal noise. Where the
+    whole has more rows, the evidence of a sparse process on many of them moves theta on. Returns
+    the rows of the search too, weighed by their errors if noise is Student's.
     """
     optimizer = estimator.optimizer
     if optimizer is None or not covariance.kernel.n_dims:
-        return covariance.kernel.theta, sample
-    theta, _ = best_theta(
-        covariance, sample, optimizer, estimator.n_restarts_optimizer, rng, n_jobs=estimator.n_jobs
-    )
+        return covariance.kernel.theta, subset
+    n_restarts, n_jobs = estimator.n_restarts_optimizer, estimator.n_jobs
+    sample = subset if callable(optimizer) else take(subset, _ENOUGH, rng)
+    n_known = len(sample.y)
+    theta, _ = best_theta(covariance, sample, optimizer, n_restarts, rng, n_jobs=n_jobs)
     if estimator.likelihood == "student_t":
         for _ in range(_ROUNDS):
             error = squared_errors(covariance, theta, sample)
@@ -171,7 +174,10 @@ def learned_theta(estimator, covariance, whole, sample, rng):
             precision = (estimator.df + 1.0) / (estimator.df + error / scale)
             sample = sample._replace(spread=1.0 / precision)
             theta, _ = best_theta(covariance, sample, optimizer, 0, rng, theta)
-    more = min(estimator.n_refine, len(whole.y)) > len(sample.y)
+    elif len(subset.y) > n_known:
+        theta, _ = best_theta(covariance, subset, optimizer, 0, rng, theta, n_evaluations=_MORE)
+        n_known = len(subset.y)
+    more = min(estimator.n_refine, len(whole.y)) > n_known
     if more and covariance.is_fast:
         theta = _moved_on(estimator, covariance, whole, theta, rng)
     return theta, sample

@@ -53,9 +53,10 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         kernel as it is.
     n_restarts_optimizer : int, default=1
         Further starts, and one with short length scales. Of more than 200 rows each takes a few
-        steps, and the best of all goes on.
-    n_subset : int, default=1000
-        Rows that the kernel is learnt from, at most; its cost is their number cubed.
+        steps on 500, and the best of all goes on.
+    n_subset : int, default=2000
+        Rows that the kernel is learnt from, at most; its cost is their number cubed. Where there
+        are more than 1000 most of the search takes place on so many.
     n_refine : int, default=10000
         Rows by whose evidence the kernel is then moved on, under a sparse process with 500 inducing
         inputs, at most; 0 leaves it at the subset's. A thousand rows lie too far apart to tell of
@@ -198,7 +199,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         alpha=1e-10,
         optimizer="fmin_l_bfgs_b",
         n_restarts_optimizer=1,
-        n_subset=1000,
+        n_subset=2000,
         n_refine=10000,
         hyperprior=None,
         normalize_y=True,
@@ -313,10 +314,11 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
 
         Rows add up: any cutting into calls gives the same posterior, given kernel and inducing
         inputs, with normal noise. (Student noise weighs each part by errors under what is known
-        then, and does not weigh it again.) The kernel is learnt from the first calls: until it has
-        been learnt from ``n_subset`` rows they are kept, and it is learnt anew whenever there are
-        twice as many. Inducing inputs follow a stream into new places, unless they were given. If
-        the call fails in any way, the estimator stays as it was.
+        then, and does not weigh it again.) The kernel is learnt from the first calls: their rows
+        are kept, and it is learnt anew from all of them whenever there are twice as many, or four
+        times as many once it has been learnt from ``n_subset``; when it has been moved on by
+        ``n_refine`` they are forgotten. Inducing inputs follow a stream into new places, unless
+        they were given. If the call fails in any way, the estimator stays as it was.
 
         Parameters
         ----------
@@ -347,14 +349,15 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
             data = self._read(X, y, sample_weight, noise_variance, reset=before is None)
             process = take_in(self, before, data, options)
             self._set(process, process.stream.outcome() if self.weighting == "mirror" else None)
-            learns = before is None or before.kept is not None
-            self._warn_of_doubts(learnt=learns and process.kept is None)
+            learns = before is None or process.n_learned > before.n_learned
+            few = process.kept is not None and process.n_learned < self.n_subset
+            self._warn_of_doubts(learnt=learns and not few)
         return self
 
     def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
-        """Log marginal likelihood of the exact process on the rows that the kernel was learnt from.
+        """Log marginal likelihood of the exact process on rows that the kernel was learnt from.
 
-        All rows where there were no more than ``n_subset``.
+        All rows where there were no more than ``n_subset``, and than 1000.
         """
         check_is_fitted(self)
         if theta is None:

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
-from skpmd import SparseGPRegressorPMD
+from skpmd import SparseGPRegressorPMD, _process
 from skpmd._kernels import KernelCovariance
 from skpmd._marginal import noisier
 from skpmd._refine import best_of, sparse_evidence, student_weighed
@@ -89,6 +90,24 @@ def test_student_noise_is_refined_too():
     )  # fmt: skip
     gain = many.log_marginal_likelihood_value_ - few.log_marginal_likelihood_value_
     assert gain > 5.0
+
+
+def test_the_search_on_some_rows_goes_on_with_all(monkeypatch):
+    monkeypatch.setattr(_process, "_ENOUGH", 40)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 10.0, (400, 1))
+    y = np.sin(3.0 * X[:, 0]) + 0.3 * rng.standard_normal(400)
+    kernel = RBF(1.0, (0.01, 100.0)) + WhiteKernel(0.1)
+    params = {"n_refine": 0, "normalize_y": False, "random_state": 0}
+    exact = GaussianProcessRegressor(kernel).fit(X, y)
+    best = exact.log_marginal_likelihood_value_
+    found, on_some = (
+        exact.log_marginal_likelihood(
+            SparseGPRegressorPMD(kernel, n_subset=n, **params).fit(X, y).kernel_.theta
+        )
+        for n in (400, 40)
+    )
+    assert found > best - 0.01 > on_some
 
 
 def test_a_fit_without_noise_is_left():

@@ -178,9 +178,10 @@ def test_the_kernel_is_learnt_anew_until_there_are_enough_rows():
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 5.0, (600, 1))
     y = 3.0 * np.sin(2.0 * X[:, 0]) + 0.3 * rng.standard_normal(600)
-    whole = SparseGPRegressorPMD(n_subset=64, random_state=0).fit(X[:64], y[:64])
+    params = {"n_subset": 64, "n_refine": 0, "random_state": 0}
+    whole = SparseGPRegressorPMD(**params).fit(X[:64], y[:64])
     for first in (1, 2, 8):
-        gp = SparseGPRegressorPMD(n_subset=64, random_state=0)
+        gp = SparseGPRegressorPMD(**params)
         for start in range(0, 64, first):
             gp.partial_fit(X[start : start + first], y[start : start + first])
         np.testing.assert_allclose(gp.predict(X[:9]), whole.predict(X[:9]), rtol=1e-9)
@@ -189,6 +190,25 @@ def test_the_kernel_is_learnt_anew_until_there_are_enough_rows():
         covered = np.mean((low < y[400:]) & (y[400:] < high))
         assert 0.83 < covered < 0.97  # 4.5 standard errors of a share of 200
         assert gp._process.kept is None
+
+
+def test_the_kernel_of_a_stream_is_moved_on_by_many_rows():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 20.0, (800, 1))
+    y = np.sin(4.0 * X[:, 0]) + 0.3 * rng.standard_normal(800)
+    params = {"n_subset": 50, "n_refine": 600, "n_inducing": 80, "random_state": 0}
+    gp, learned = SparseGPRegressorPMD(**params), []
+    for start in range(0, 800, 40):
+        gp.partial_fit(X[start : start + 40], y[start : start + 40])
+        learned.append(gp._process.n_learned)
+    assert sorted(set(learned)) == [40, 80, 320]
+    assert gp._process.kept is not None
+    gp = SparseGPRegressorPMD(**params)
+    for part in (slice(0, 200), slice(200, 800)):
+        gp.partial_fit(X[part], y[part])
+    assert gp._process.kept is None
+    whole = SparseGPRegressorPMD(**params).fit(X, y)
+    np.testing.assert_allclose(gp.predict(X[:9]), whole.predict(X[:9]), rtol=1e-9)
 
 
 @pytest.mark.parametrize("n_particles", [1, 2])

@@ -25,9 +25,8 @@ def flights(job):
         learn, valid, test = split(*found, job["seed"])
     X, y = joined(learn, valid)
     model = estimator(job["kernel"], X.shape[1], job["likelihood"], job["n_inducing"], job["seed"])
-    model.set_params(**job["params"])
     points, cpu, start = [], 0.0, 0
-    for stop in [*_ends(job["first"], len(y)), len(y)]:
+    for stop in [*_ends(len(y)), len(y)]:
         with cpu_clock() as clock:
             model.partial_fit(X[start:stop], y[start:stop])
         cpu, start = cpu + clock.cpu, stop
@@ -35,11 +34,11 @@ def flights(job):
     return {"points": points, "peak_mb": resident("VmHWM")}
 
 
-def _ends(stop, n):
-    """Rows taken in after each call but the last, twice as many each time."""
-    while stop < n:
-        yield stop
-        stop *= 2
+def _ends(n, first=1000):
+    """Rows taken in after each call but the last, four times as many each time."""
+    while first < n:
+        yield first
+        first *= 4
 
 
 def synthetic(job):
