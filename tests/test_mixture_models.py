@@ -8,6 +8,7 @@ from scipy.special import gammaln, logsumexp
 from scipy.stats import dirichlet, multivariate_normal, multivariate_t, t
 
 from skpmd._mixture_problem import Problem
+from skpmd.models.gammas import log_gamma_rise
 from skpmd.models.mixture import Mixture
 from skpmd.models.mixture_weights import Dirichlet, Sticks
 from skpmd.models.students import Students
@@ -201,3 +202,28 @@ def test_counts_add_up_over_batches(covariance_type):
         np.testing.assert_allclose(whole[at], sum(part[at] for part, _ in parts), rtol=1e-9)
     np.testing.assert_allclose(score, sum(part for _, part in parts), rtol=1e-9)
     assert whole.sizes.sum() == pytest.approx(weight.sum())
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_huge_weights_leave_the_density_its_digits(covariance_type):
+    """Log gammas of 1e13 agree in all but the last digits of their difference."""
+    X, model, found = rows(), mixture(2, covariance_type), []
+    for size in (1e7, 3e12):
+        weight = np.full(len(X), size)
+        state = model.state(learnt(model, X, weight))
+        features = model.family.features(X)
+        df = np.broadcast_to(model.family.student_df(state.normals), (1, 2))[0]
+        own = state.normals.mean[0], model.family.student_scale(state.normals)[0]
+        students = Students(*own, df, model.family.product).log_density(X)
+        found.append(
+            [students, model.log_densities(state, features)[1], model.left_out(state, X, weight)]
+        )
+    np.testing.assert_allclose(found[1], found[0], atol=1e-3)
+
+
+@pytest.mark.parametrize("h", [1.0, 3.0, 20.0])
+def test_rise_of_log_gamma(h):
+    """Gamma(a + h) / Gamma(a) = a (a + 1) ... (a + h - 1)."""
+    a = np.array([0.3, 7.0, 1e5, 9e5, 1.1e6, 1e9, 1e15])
+    expected = np.log(a[:, None] + np.arange(h)).sum(axis=1)
+    np.testing.assert_allclose(log_gamma_rise(a, h), expected, rtol=1e-9)

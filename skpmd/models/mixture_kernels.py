@@ -12,6 +12,16 @@ _NEGLIGIBLE = -37.0  # log of a responsibility that is lost in rounding
 _LITTLE = 1e-9  # responsibility that a component does not miss
 _LARGE = 1e100
 _LOG_PI = math.log(math.pi)
+_HUGE = 1e6  # from where log gammas lose more digits than the series
+
+
+@njit(cache=True)
+def _log_gamma_rise(a, h):
+    """As `skpmd.models.gammas.log_gamma_rise`, of two numbers."""
+    if a <= _HUGE:
+        return math.lgamma(a + h) - math.lgamma(a)
+    slope = h * (h - 1.0) / (2.0 * a)
+    return h * math.log(a) + slope * (1.0 - (2.0 * h - 1.0) / (6.0 * a))
 
 
 @njit(cache=True)
@@ -80,14 +90,15 @@ def product_log_sum(X, location, rate):
     out = np.empty((n, c))
     for a in range(n):
         for k in range(c):
-            total, product = 0.0, 1.0
+            total, more = 0.0, 0.0  # the product is 1 + more, which may be tiny
             for j in range(p):
                 gap = X[a, j] - location[k, j]
-                product *= 1.0 + rate[k, j] * gap * gap
-                if product > _LARGE:
-                    total += math.log(product)
-                    product = 1.0
-            out[a, k] = total + math.log(product)
+                form = rate[k, j] * gap * gap
+                more += form + more * form
+                if more > _LARGE:
+                    total += math.log(more)
+                    more = 0.0
+            out[a, k] = total + math.log1p(more)
     return out
 
 
@@ -134,8 +145,8 @@ def left_out(log_ratio, log_density, resp, kappa, kappa0, df, per_row, D, power)
             u = less / (less + 1.0) * (kappa[k] / less) ** 2 * q / kept
             before, after = df[k], df[k] - per_row * r
             # The density with the row, with each of its factors changed.
-            change = math.lgamma(0.5 * (after + D)) - math.lgamma(0.5 * (before + D))
-            change += math.lgamma(0.5 * before) - math.lgamma(0.5 * after)
+            change = _log_gamma_rise(0.5 * after, 0.5 * D)
+            change -= _log_gamma_rise(0.5 * before, 0.5 * D)
             gain = math.log(less * (kappa[k] + 1.0) / ((less + 1.0) * kappa[k]))
             change += 0.5 * D * gain - power * math.log(kept)
             change += 0.5 * (before + D) * log_ratio[a, k] - 0.5 * (after + D) * math.log1p(u)
@@ -153,7 +164,7 @@ def left_out_product(X, log_density, resp, kappa, kappa0, df, location, scatter)
             if r <= _LITTLE:
                 continue
             less, after = kappa[k] - r, df[k] - r
-            one = math.lgamma(0.5 * (after + 1.0)) - math.lgamma(0.5 * after)
+            one = _log_gamma_rise(0.5 * after, 0.5)
             one += 0.5 * (math.log(less / (less + 1.0)) - _LOG_PI)
             total = p * one
             for j in range(p):

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
+from skpmd.models.gammas import log_gamma_rise
 from skpmd.models.mixture_kernels import (
     left_out,
     left_out_product,
@@ -22,6 +23,7 @@ from skpmd.models.mixture_kernels import (
 )
 
 _LOG_PI = np.log(np.pi)
+_HUGE = 1e9  # rows from which 1 + u has lost digits of u that the density needs
 
 
 class Normals(NamedTuple):
@@ -97,16 +99,16 @@ class Family:
     def log_constant(self, normals):
         """Log density of the next row at the centre, shape (m, K)."""
         df, D = self.student_df(normals), self.shared_columns
-        each = gammaln(0.5 * (df + D)) - gammaln(0.5 * df)
+        each = log_gamma_rise(0.5 * df, 0.5 * D)
         shrink = np.log(normals.kappa / (normals.kappa + 1.0)) - _LOG_PI
         return self.p / D * each + 0.5 * self.p * shrink - 0.5 * normals.log_det
 
     def coefficients(self, normals):
-        """Linear form of 1 + u(x) in the features, shape (m, K, f); see `log_ratio`."""
+        """Linear form of c + u(x) in the features, shape (m, K, f); see `log_ratio`."""
         precision = self._precision(normals)
         precision = precision * (normals.kappa / (normals.kappa + 1.0))[..., None, None]
         linear = np.einsum("mkij,mkj->mki", precision, normals.mean)
-        constant = 1.0 + np.einsum("mki,mki->mk", linear, normals.mean)
+        constant = self._least_form(normals) + np.einsum("mki,mki->mk", linear, normals.mean)
         upper = np.triu_indices(self.p)
         quadratic = precision[:, :, upper[0], upper[1]] * np.where(upper[0] == upper[1], 1.0, 2.0)
         return np.concatenate([constant[..., None], -2.0 * linear, quadratic], axis=-1)
@@ -115,11 +117,17 @@ class Family:
         """log(1 + u) of the rows, shape (n, m K).
 
         A Student density falls as (1 + u)^-(df + D)/2 with u = d' Psi^-1 d kappa / (kappa + 1).
-        Rounding may leave the quadratic form below 0.
+        The form is of 1 + u, whose log is the cheaper one, or of u where that is tiny. Rounding may
+        leave the quadratic form below 0.
         """
         out = features @ coefficients.reshape(-1, coefficients.shape[-1]).T
-        np.maximum(out, 1.0, out=out)
-        return np.log(out, out=out)
+        least = self._least_form(normals)
+        np.maximum(out, least, out=out)
+        return np.log(out, out=out) if least else np.log1p(out, out=out)
+
+    def _least_form(self, normals):
+        """c: 1 or, for huge counts, 0."""
+        return 0.0 if normals.nu.max() > _HUGE else 1.0
 
     def left_out(self, normals, features, log_ratio, log_density, resp):
         """Change log densities (n, m K) to those without a row's own responsibility, in place."""
@@ -316,9 +324,9 @@ class Spherical(Family):
         return self.p * normals.nu
 
     def coefficients(self, normals):
-        """Linear form of 1 + u(x) in the features."""
+        """Linear form of c + u(x) in the features."""
         rate = normals.kappa / ((normals.kappa + 1.0) * self.p * normals.scatter)
-        constant = 1.0 + rate * (normals.mean**2).sum(axis=-1)
+        constant = self._least_form(normals) + rate * (normals.mean**2).sum(axis=-1)
         linear = -2.0 * rate[..., None] * normals.mean
         return np.concatenate([constant[..., None], linear, rate[..., None]], axis=-1)
 

@@ -1,8 +1,8 @@
 """Densities and draws of many multivariate Student (or normal) components at once."""
 
 import numpy as np
-from scipy.special import gammaln
 
+from skpmd.models.gammas import log_gamma_rise
 from skpmd.models.mixture_kernels import product_log_sum, quadratic_features
 
 _CHUNK, _LEAST_CHUNK = 2**18, 16
@@ -36,7 +36,7 @@ class Students:
         D = 1.0 if self.product else float(p)
         finite = np.where(self.normal, 1.0, df)
         self.exponent = np.where(self.normal, 0.5, 0.5 * (finite + D))
-        each = gammaln(0.5 * (finite + D)) - gammaln(0.5 * finite) - 0.5 * D * np.log(finite)
+        each = log_gamma_rise(0.5 * finite, 0.5 * D) - 0.5 * D * np.log(finite)
         each = np.where(self.normal, -0.5 * D * np.log(2.0), each)
         self.constant = p / D * each - 0.5 * p * _LOG_PI - np.log(diagonal).sum(axis=1)
         if self.product:
