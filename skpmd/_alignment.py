@@ -3,13 +3,15 @@
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from skpmd._mixture_particles import Particles, chosen
+
 _NUMBERS = 1 << 20  # of matrix entries at once
 _FAR_APART = 1e-6  # share of the distance in what is maximised: it decides between disjoint ones
 _NEAR = np.log(2.0)  # of the largest log weight
 _CANDIDATES, _OTHERS = 20, 50
 
 
-def orders(particles):
+def orders(particles, before=None):
     """Order of each particle's components that brings them next to those of the best particle.
 
     Of all assignments it has the largest affinity, sum_k sqrt(w_k v_k) BC(N_k, M_k), with w and v
@@ -22,17 +24,26 @@ def orders(particles):
     ----------
     particles : Particles
         Log weights, log shares, locations and scales are used.
+    before : Particles or None
+        Of the rows before, in the same units, with as many components.
 
     Returns
     -------
     ndarray of shape (m, K), int
-        Component k of the best particle is component ``order[i, k]`` of particle i.
+        Component k of the best particle is component ``order[i, k]`` of particle i. With ``before``
+        it is component k of the best particle there, so that labels go on.
     """
     m, n_components = particles.log_shares.shape
     if n_components == 1:
         return np.zeros((m, 1), dtype=np.int64)
-    affinity = _affinities(particles, _best(particles), np.arange(m))
-    return np.array([_assigned(one)[0] for one in affinity])
+    best = _best(particles)
+    affinity = _affinities(particles, best, np.arange(m))
+    order = np.array([_assigned(one)[0] for one in affinity])
+    if before is None:
+        return order
+    both = zip(chosen(before, [_best(before)])[:-1], chosen(particles, [best])[:-1], strict=True)
+    pair = Particles(*(np.concatenate(values) for values in both))
+    return order[:, _assigned(_affinities(pair, 0, np.array([1]))[0])[0]]
 
 
 def aligned(particles, order):

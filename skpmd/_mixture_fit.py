@@ -45,7 +45,10 @@ class Conjugate(NamedTuple):
         Size of the step, bound and log density of the best particle for each row, and particles;
         of each step.
     converged : bool
-        Whether the best particle gained less than ``tol`` in the last step on all data.
+        Whether the best particle gained no more than ``tol`` in the last step on all data, and
+        those were all rows so far.
+    doubts : list of str
+        What the last call leaves to be desired.
     interrupted : bool
         Whether Ctrl-C ended the fit; the counts are those of the last complete step.
     rng : numpy.random.Generator
@@ -61,6 +64,7 @@ class Conjugate(NamedTuple):
     n_learned: int
     history: list
     converged: bool
+    doubts: list
     interrupted: bool
     rng: np.random.Generator
 
@@ -93,20 +97,20 @@ def fit_conjugate(estimator, kept, rng, before=None):
     Conjugate
         Particles that have learnt.
     """
-    weight = kept.weight
-    units = before.units if before else Units.of(kept.X, weight, estimator.covariance_type)
+    weight, units = kept.weight, Units.of(kept.X, kept.weight, estimator.covariance_type)
     X = units.inner(kept.X)
     problem = problem_of(estimator, X, weight, units, "conjugate")
     model, m = Mixture(problem), n_particles(estimator, X.shape[1])
     polish = _n_polish(estimator, len(X), m)
     if before is not None:
-        counts = _carried(before, model, m, weight.sum())
+        counts = _carried(before, model, m, kept, units)
     else:
         n_starts = _STARTS if m == 1 < model.K and polish >= 4 * _ROUND else m
         counts = starts(model, X, weight, estimator.init_params, n_starts, rng)
     run = _Run(estimator, model, X, weight, polish, m)
     run.go(counts, rng)
-    own = float(weight.sum()), len(X), run.history, run.converged, run.interrupted, rng
+    own = run.history, run.converged, run.doubts(), run.interrupted, rng
+    own = float(weight.sum()), len(X), *own
     return Conjugate(model, units, problem, run.counts, trimmed(kept, n_kept(model.K)), *own)
 
 
@@ -116,16 +120,24 @@ def _n_polish(estimator, n, m):
     return _TO_THE_END if m == 1 or n <= _FEW_ROWS else _POLISH
 
 
-def _carried(before, model, m, total):
-    """Counts of a fit before, as if of these rows."""
-    pairs = zip(before.counts, model.nothing(m), strict=True)
-    if any(old.shape != new.shape for old, new in pairs):
+def _carried(before, model, m, kept, units):
+    """Counts of these rows, shared out as the particles of a fit before see them.
+
+    The particles are where they were, or where the units of the columns have taken them, whichever
+    says more of the rows: beside other rows they would all look the same.
+    """
+    forms = [(one.K, one.p, type(one.family)) for one in (before.model, model)]
+    if forms[0] != forms[1] or len(before.counts.entropy) != m:
         raise ValueError(
             "warm_start=True needs n_components, n_particles, covariance_type and the number of "
             "columns of the fit before: set them back, or set warm_start=False."
         )
-    scale = total / before.counts.total
-    return before.counts.step(before.counts, 1.0, scale)
+    state, own = before.model.state(before.counts), (model, units.inner(kept.X))
+    found, total = [], kept.weight.sum()
+    for place in (before.units, units):
+        counts, score = before.model.expect(state, place.inner(kept.X), kept.weight, own)
+        found.append((score.max() + total * place.log_jacobian, counts))
+    return found[0][1] if found[0][0] >= found[1][0] else found[1][1]
 
 
 class _Run:
@@ -184,11 +196,19 @@ class _Run:
                 state = model.state(self.counts)
                 bound = state.bound.max()
                 self._record(1.0, bound / rows.total, score.max() / rows.total, bar, t)
-                self.converged, last = bool(abs(bound - last) < tol), bound
+                self.converged, last = bool(abs(bound - last) <= tol), bound
                 if self.converged and len(state.bound) == self.m:
                     break
         if len(state.bound) > self.m:
             self._keep_best(state.bound, self.m)
+        if model.K == 1 and self.polish:  # one step is exact
+            self.converged = True
+
+    def doubts(self):
+        """Reasons not to trust it, a list of str; the user has not asked for a few steps only."""
+        if self.converged or self.estimator.max_polish in ("auto", 0):
+            return []
+        return [f"the bound still grew after {self.polish} steps on all data"]
 
     def _keep_best(self, bound, m):
         chosen = np.argsort(-bound, kind="stable")[:m]
@@ -241,8 +261,6 @@ def take_in(estimator, before, X, weight):
         kept = joined(kept, rows.X, rows.weight, 1.0 - a)
         if kept.complete and len(kept.X) >= 2 * before.n_learned:
             learnt = fit_conjugate(estimator, kept, rng)
-            if learnt.interrupted:
-                raise KeyboardInterrupt
             return learnt._replace(seen=seen, history=before.history + learnt.history)
         kept = trimmed(kept, size_kept)
     model, counts, units = before.model, before.counts, before.units
@@ -251,8 +269,13 @@ def take_in(estimator, before, X, weight):
     # The prior is not in the counts: its defaults follow the rows.
     sample = units.inner(kept.X), kept.sampled_weight(), units, "conjugate", counts.total
     problem = problem_of(estimator, *sample)
+    if estimator.mean_prior is None:
+        sums = counts.components[0, :, 1 : 1 + model.p].sum(axis=0)
+        problem = problem._replace(mean=sums / counts.total)
     model = Mixture(problem)
     bound = model.state(counts).bound.max() / counts.total
     history = [*before.history, (a, bound, score.max() / size, len(counts.entropy))]
     own = {"counts": counts, "kept": kept, "seen": seen, "history": history, "rng": rng}
+    # With one component there is nothing to settle.
+    own |= {"converged": before.converged and model.K == 1, "doubts": [], "interrupted": False}
     return before._replace(model=model, problem=problem, **own)

@@ -44,6 +44,15 @@ def chosen(particles, places):
     return Particles(*(values[places] for values in particles[:-1]), particles.product)
 
 
+def in_units(particles, units, others):
+    """Particles of some units in other ones."""
+    ratio = units.scale / others.scale
+    return particles._replace(
+        location=others.inner(units.outer(particles.location)),
+        scale_cholesky=particles.scale_cholesky * ratio[:, None],
+    )
+
+
 class ParametersFit(NamedTuple):
     """What ``strategy="parameters"`` returns to the estimator.
 

@@ -13,7 +13,7 @@ _DRAWS, _LEAST_DRAWS, _NUMBERS = 1000, 200, 4_000_000
 _NEGLIGIBLE = -30.0  # log weight below which a particle says nothing of parameters
 
 
-def conjugate_points(conjugate, weighting):
+def conjugate_points(conjugate, weighting, before=None):
     """Particles at the expected parameters of each, df = inf; components aligned, and the counts.
 
     Parameters
@@ -22,6 +22,8 @@ def conjugate_points(conjugate, weighting):
         What has been learnt.
     weighting : {"stacking", "mirror", "uniform"}
         Whether particles are weighed by their bounds of the evidence, or not at all.
+    before : Particles or None
+        Of the rows before, in the same units: components go on with their places.
 
     Returns
     -------
@@ -36,8 +38,8 @@ def conjugate_points(conjugate, weighting):
     if weighting != "uniform":
         log_weights = state.bound - log_sum_exp(state.bound)
     found = _points(model, state, log_weights)
-    if m > 1 and model.K > 1:
-        order = orders(found)
+    if model.K > 1 and (m > 1 or before is not None):
+        order = orders(found, before)
         components = np.take_along_axis(conjugate.counts.components, order[..., None], axis=1)
         conjugate = conjugate._replace(counts=conjugate.counts._replace(components=components))
         found = _points(model, model.state(conjugate.counts), log_weights)
@@ -140,10 +142,15 @@ def prior_attributes(problem, units):
         covariance = covariance * np.outer(scale, scale)
     else:
         covariance = covariance * (scale**2 if problem.covariance_type == "diag" else scale[0] ** 2)
-    return {
+    told = {
         "weight_concentration_prior_": problem.concentration,
         "mean_prior_": units.outer(problem.mean),
+        "covariance_prior_": covariance[()],
+    }
+    if problem.component_prior == "independent":
+        return {**told, "mean_scale_prior_": problem.mean_scale * scale}
+    return {
+        **told,
         "mean_precision_prior_": problem.mean_precision,
         "degrees_of_freedom_prior_": problem.df,
-        "covariance_prior_": covariance[()],
     }

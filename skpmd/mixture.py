@@ -11,10 +11,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from skpmd._alignment import aligned, orders
-from skpmd._base import LOOP_CONSTRAINTS
+from skpmd._base import LOOP_CONSTRAINTS, Options
 from skpmd._mixture_fit import fit_conjugate, take_in
 from skpmd._mixture_kept import joined
 from skpmd._mixture_parameters import fit_parameters, partial_fit_parameters
+from skpmd._mixture_particles import in_units
 from skpmd._mixture_predictions import MixturePredictions
 from skpmd._mixture_problem import Units, problem_of, strategy_of
 from skpmd._mixture_results import (
@@ -53,7 +54,8 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, BaseEstimator):
         Components of each particle.
     strategy : {"auto", "parameters", "conjugate"}, default="auto"
         Form of the particles; ``strategy_`` says which ``"auto"`` took: ``"parameters"`` for
-        several components, at most 12 free parameters and 2000 rows.
+        several components, at most 12 free parameters and 2000 distinct rows, given to `fit`, and
+        wherever ``component_prior`` is ``"independent"``. `partial_fit` else takes ``"conjugate"``.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
         Form of the covariances.
     n_particles : int or "auto", default="auto"
@@ -71,22 +73,26 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, BaseEstimator):
     discount : float, default=0.25
         Discount of the Pitman-Yor process, in [0, 1).
     component_prior : {"normal_wishart", "independent"}, default="normal_wishart"
-        Prior of means and covariances; ``"independent"`` has normal means and half-normal standard
-        deviations, and is for ``strategy="parameters"``.
+        Prior of means and covariances; ``"independent"`` has normal means, half-normal standard
+        deviations and uniform correlations, and is for ``strategy="parameters"``. A parameter that
+        the prior does not have is refused.
     mean_prior : array-like of shape (n_features,) or None, default=None
         Prior mean of the means; None is the rows'.
     mean_precision_prior : float or None, default=None
-        Precision of the means in units of the components'; None is 1e-4, or 0.01 with
-        ``strategy="parameters"``.
+        Precision of the means in units of the components' (``"normal_wishart"`` only); None is
+        1e-4, or 0.01 with ``strategy="parameters"``.
     mean_scale_prior : float or array-like of shape (n_features,) or None, default=None
         Prior standard deviations of the means with ``component_prior="independent"``; None is the
         rows'.
     degrees_of_freedom_prior : float or None, default=None
-        Of the Wishart distribution; None is n_features.
+        Of the Wishart distribution (``"normal_wishart"`` only), at least 0.1 above its bound:
+        n_features - 1, or 0 with ``"diag"`` and ``"spherical"``; None is n_features.
     covariance_prior : float or array-like or None, default=None
         Prior scatter, of the shape that `sklearn.mixture.BayesianGaussianMixture` takes. None is a
         share of the rows' covariance: ``(10 * n_components / n_samples)**2``, between 1e-4 and 1,
         or 0.01 with ``strategy="parameters"``. For groups rather than densities give more of it.
+        With ``component_prior="independent"`` its diagonal has the squared scales of the half-normal
+        standard deviations, and nothing may stand beside it; None is the rows' variances.
     reg_covar : float, default=1e-6
         Added to the diagonal of the prior scatter, in units of the columns' variances.
     init_params : {"mixed", "k-means++", "kmeans", "random_from_data", "random"}, default="mixed"
@@ -94,7 +100,8 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, BaseEstimator):
         other, with 2 or 20 steps of Lloyd's algorithm; from any rows, with 2 steps; or with shares
         at random. ``"mixed"`` is ``"k-means++"`` and ``"random_from_data"`` in turns.
     batch_size : int or "auto", default="auto"
-        Rows of a stochastic step.
+        Rows of a stochastic step. Of this, ``init_params``, ``max_iter``, ``max_polish``, ``tol``
+        and ``warm_start`` the strategy ``"parameters"`` makes no use.
     max_iter : int, default=5
         Passes of stochastic steps through the data; may be 0.
     max_polish : int or "auto", default="auto"
@@ -104,11 +111,13 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, BaseEstimator):
     step_size, step_offset, step_decay : float, default=1.0, 1.0, 0.5
         Step t has size ``step_size / (step_offset + t**step_decay)``.
     rejuvenation, ess_threshold, bandwidth
-        As in `BayesianLogisticRegressionPMD`; for ``strategy="parameters"``.
+        As in `BayesianLogisticRegressionPMD`; for ``strategy="parameters"``. ``rejuvenation`` and
+        ``bandwidth`` act in a stream whose rows have become too many to be kept (5000).
     total_samples : float or None, default=None
         Rows of one pass of `partial_fit`, where there will be several.
     forgetting : float, default=0.0
-        Share of the past that each further row of `partial_fit` makes forgotten.
+        Share of the past that each row of later calls of `partial_fit` makes forgotten; rows of one
+        call do not discount each other.
     warm_start : bool, default=False
         Whether `fit` starts from the particles of the fit before (conjugate strategy).
     random_state : int, RandomState or None, default=None
@@ -126,6 +135,9 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, BaseEstimator):
         Means.
     covariances_, precisions_, precisions_cholesky_ : ndarray
         Covariances and what follows from them, of the shapes of `sklearn.mixture.GaussianMixture`.
+        With ``strategy="parameters"`` covariances are posterior means; a conjugate particle has the
+        inverse of the posterior mean of its precision, which is smaller, by a share of
+        (n_features + 1) / rows or so.
     strategy_ : str
         The strategy taken.
     converged_ : bool
@@ -142,8 +154,8 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, BaseEstimator):
         A record of the steps. Of the conjugate strategy: size, and for each row the best particle's
         bound (steps on all data only) and log density of the rows before it learnt them.
     weight_concentration_prior_, mean_prior_, mean_precision_prior_, degrees_of_freedom_prior_, \
-covariance_prior_
-        The prior.
+covariance_prior_, mean_scale_prior_
+        The prior, as far as ``component_prior`` has it.
 
     Notes
     -----
@@ -317,6 +329,8 @@ covariance_prior_
         with unharmed(self):
             before = getattr(self, "_conjugate", None) if self.warm_start else None
             forget(self)
+            self._points = None
+            Options.of(self, n_particles=1, step_offset="auto")
             X, weight = self._read(X, sample_weight, reset=True)
             strategy = strategy_of(self, len(X), X.shape[1], in_parts=False)
             rng = as_generator(self.random_state)
@@ -354,6 +368,7 @@ covariance_prior_
         """
         with unharmed(self):
             first = getattr(self, "strategy_", None) is None
+            Options.of(self, n_particles=1, step_offset="auto")
             if not first:
                 self._refuse_changes()
             X, weight = self._read(X, sample_weight, reset=first)
@@ -367,7 +382,7 @@ covariance_prior_
             else:
                 before = None if first else self._conjugate
                 self._set_conjugate(take_in(self, before, X, weight))
-        self._warn()
+            self._warn()
         return self
 
     # ------------------------------------------------------------------ steps of a fit
@@ -396,7 +411,8 @@ covariance_prior_
 
     def _set_conjugate(self, conjugate):
         """Results of conjugate particles."""
-        conjugate, points = conjugate_points(conjugate, self.weighting)
+        before = self._points_before(conjugate.units)
+        conjugate, points = conjugate_points(conjugate, self.weighting, before)
         self._conjugate, self._state, self._certificates = conjugate, None, {}
         self._seen = conjugate.seen
         bound = conjugate.model.state(conjugate.counts).bound.max()
@@ -409,9 +425,7 @@ covariance_prior_
             "log_density": score + conjugate.units.log_jacobian,
             "n_particles": n_particles.astype(int),
         }
-        self._interrupted, self._doubts = conjugate.interrupted, []
-        if not conjugate.converged and isinstance(self.max_polish, Integral) and self.max_polish:
-            self._doubts = [f"the bound still grew after {self.max_polish} steps on all data"]
+        self._interrupted, self._doubts = conjugate.interrupted, conjugate.doubts
         self._set("conjugate", points, conjugate.units, conjugate.problem, conjugate.converged)
 
     def _learn_parameters(self, X, weight, rng, first):
@@ -424,7 +438,8 @@ covariance_prior_
             units, seen, problem = self._units, self._seen, self._problem
             own = problem, units.inner(X), weight, None, self._state
             fitted = partial_fit_parameters(self, *own)
-        points = aligned(fitted.particles, orders(fitted.particles))
+        order = orders(fitted.particles, self._points_before(units))
+        points = aligned(fitted.particles, order)
         self._conjugate, self._state = None, fitted.state
         self._seen = seen + float(weight.sum())
         self.history_ = fitted.history
@@ -440,6 +455,11 @@ covariance_prior_
             }  # fmt: skip
             self.log_evidence_ = self.lower_bound_ = evidence
         self._set("parameters", points, units, problem, fitted.converged)
+
+    def _points_before(self, units):
+        """Particles of the rows before in the units of now, or None after none."""
+        points = getattr(self, "_points", None)
+        return None if points is None else in_units(points, self._units, units)
 
     def _set(self, strategy, points, units, problem, converged):
         """Results that both strategies have."""

@@ -140,7 +140,7 @@ class Mixture:
         size = max(_LEAST_CHUNK, _CHUNK // (m * self.K))
         return [slice(a, a + size) for a in range(0, n, size)]
 
-    def expect(self, state, X, weight):
+    def expect(self, state, X, weight, other=None):
         """Share rows out among the components of each particle.
 
         Parameters
@@ -151,6 +151,9 @@ class Mixture:
             Rows.
         weight : ndarray of shape (n,)
             How often each counts.
+        other : tuple of (Mixture, ndarray of shape (n, p)), optional
+            A mixture of as many components that the counts are for, and the rows in its units;
+            default: this one.
 
         Returns
         -------
@@ -160,16 +163,19 @@ class Mixture:
             Weighted sum of their log predictive densities.
         """
         family, m = self.family, len(state.constant)
-        counts, score = self.nothing(m), np.zeros(m)
+        model, rows_counted = other or (self, X)
+        n_features, counts, score = model.family.n_features, model.nothing(m), np.zeros(m)
         components = counts.components.reshape(m * self.K, -1)
         for rows in self.chunks(len(X), m):
             features, w = family.features(X[rows]), weight[rows]
             _, log_joint = self.log_densities(state, features)
             log_joint += state.log_shares.ravel()
             resp, log_density = self.shared_out(log_joint, w, counts.entropy)
-            components += resp.T @ features[:, : family.n_features]
-            if family.n_shared:
-                counts.shared[:] += w @ features[:, family.n_features :]
+            if other is not None:
+                features = model.family.features(rows_counted[rows])
+            components += resp.T @ features[:, :n_features]
+            if model.family.n_shared:
+                counts.shared[:] += w @ features[:, n_features:]
             score += w @ log_density
         return counts, score
 
