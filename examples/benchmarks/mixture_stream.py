@@ -1,8 +1,8 @@
 """A mixture in parts: twenty calls beside one pass of `fit`, and rows from a memory map.
 
 * ``parts``: each table of the study ``densities``, 80 % of the rows in twenty calls of
-  ``partial_fit`` and in one pass of ``fit`` (``max_iter=1``, ``max_polish=0``), thirty components;
-  log density of the other rows, the rows before each being the same.
+  ``partial_fit``, by default, and in one pass of ``fit`` (``max_iter=1``, ``max_polish=0``), thirty
+  components; log density of the other rows.
 * ``map``: generated rows of ten columns, written to a file in a temporary folder, and read from
   there through a memory map in calls of 100,000 rows, in a process of its own
   (`mixture_stream_worker`): CPU for each million rows after the first call, which finds the starts,
@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 from joblib import Parallel, delayed
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from .densities import NAMES, parts, warm_up
@@ -53,8 +54,8 @@ def in_parts(config, name, seed):
     learn, valid, test = parts(config, name, seed)
     known = np.concatenate([learn, valid])
     K = 10 if config.quick else N_COMPONENTS
-    options = {"strategy": "conjugate", "max_iter": 1, "max_polish": 0, "random_state": seed}
-    whole, stream = GaussianMixturePMD(K, **options), GaussianMixturePMD(K, **options)
+    stream = GaussianMixturePMD(K, strategy="conjugate", random_state=seed)
+    whole = clone(stream).set_params(max_iter=1, max_polish=0)
     with warnings.catch_warnings(), cpu_clock() as clock:
         warnings.simplefilter("ignore", ConvergenceWarning)
         whole.fit(known)
