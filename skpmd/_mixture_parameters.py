@@ -10,6 +10,7 @@ from skpmd._mixture_particles import ParametersFit, Particles
 from skpmd._partial import Stream, advance, coefficients
 from skpmd._progress import progress
 from skpmd._results import doubts
+from skpmd._sample import merged
 from skpmd._streams import Rows
 from skpmd.engine.cloud import log_weights
 from skpmd.engine.tempering import Stage, temper
@@ -20,6 +21,7 @@ from skpmd.models.mixture_sticks import Sticks
 
 N_PARTICLES = 2000
 MOST_KEPT = 5000  # rows
+_LEAST_PARTICLES = 100  # of which averages and the evidence may be told
 _NOTHING = 1e-9  # a weight of a row that is forgotten
 _LEAST_DISTINCT = 0.05  # of the particles
 _LEAST_ACCEPTANCE = 0.1
@@ -41,6 +43,8 @@ class ParametersState(NamedTuple):
         Record of all parts.
     log_evidence, variance : float
         Of the rows so far, nan where it is not known; and the variance of the estimate.
+    n_learned : int
+        Distinct rows when the particles were last drawn anew; 0 after a fit that was interrupted.
     """
 
     model: MixtureParameters
@@ -49,6 +53,7 @@ class ParametersState(NamedTuple):
     stages: list
     log_evidence: float
     variance: float
+    n_learned: int = 0
 
 
 def fit_parameters(estimator, problem, X, weight, rng):
@@ -108,8 +113,78 @@ def partial_fit_parameters(estimator, problem, X, weight, rng, state=None):
     fresh = state.stream.cloud is None  # the fit before was interrupted
     if not fresh and (state.kept is None or len(state.kept.weight) + len(weight) > MOST_KEPT):
         return _followed(state, rows, options)
-    a, b = coefficients(options, state.stream.seen, size)
+    if fresh:
+        state = state._replace(log_evidence=0.0)
+    a, b = _coefficients(estimator, state, weight)
     return _tempered(estimator, state, rows._replace(weight=b * weight), a, size)
+
+
+def all_rows(estimator, state, X, weight):
+    """All rows so far, if they are to be learnt anew, or None.
+
+    A first part of one row says nothing of scales: while all rows are kept, and the particles have
+    been drawn anew from less than half of them, units and the prior's defaults are found anew too.
+
+    Parameters
+    ----------
+    estimator : GaussianMixturePMD
+        ``forgetting`` and ``total_samples``.
+    state : ParametersState
+        Of the parts before.
+    X : ndarray of shape (n, p)
+        Distinct rows of the new part, in the units of the state.
+    weight : ndarray of shape (n,)
+        How often each counts.
+
+    Returns
+    -------
+    X : ndarray of shape (n, p)
+        Distinct rows, sorted.
+    weight : ndarray of shape (n,)
+        How often each counts, the past discounted.
+    discount : float
+        Share of the past that is forgotten now.
+    """
+    if state.kept is None or len(state.kept.weight) + len(weight) > MOST_KEPT:
+        return None
+    a, b = _coefficients(estimator, state, weight)
+    total = _joined(state.kept, Batch(X, None, b * weight), a)
+    places, weight = merged(total.weight, total.X)
+    if len(places) < 2 * state.n_learned:
+        return None
+    return total.X[places], weight, a
+
+
+def learn_anew(estimator, problem, X, weight, size, discount, state):
+    """Posterior given all rows, drawn as by `fit_parameters`, as the next step of a stream.
+
+    Parameters
+    ----------
+    estimator, problem, X, weight
+        As of `fit_parameters`.
+    size : float
+        Weighted rows of the part that has come.
+    discount : float
+        Share of the past that it makes forgotten.
+    state : ParametersState
+        Of the parts before, left as it is.
+
+    Returns
+    -------
+    ParametersFit
+        The evidence is that of rows none of which have been forgotten.
+    """
+    seen, known = state.stream.seen, state.stream.cloud is None or not np.isnan(state.log_evidence)
+    model = parameters_model(problem, X, weight)
+    stream = Stream(None, None, [], seen, state.stream.rng)
+    first = ParametersState(model, stream, None, state.stages, 0.0 if known else np.nan, 0.0)
+    rows = Batch(np.ascontiguousarray(X), None, weight)
+    return _tempered(estimator, first, rows, discount, size)
+
+
+def _coefficients(estimator, state, weight):
+    options = Options(total_samples=estimator.total_samples, forgetting=estimator.forgetting)
+    return coefficients(options, state.stream.seen, float(weight.sum()))
 
 
 def _tempered(estimator, state, rows, a, size):
@@ -121,10 +196,11 @@ def _tempered(estimator, state, rows, a, size):
     model, stream, total = state.model, state.stream, _joined(state.kept, rows, a)
     rng = copy.deepcopy(stream.rng)
     if stream.cloud is None:
-        way, before = {"reference": model.reference(total.X, total.weight)}, (0.0, 0.0)
+        way = {"reference": model.reference(total.X, total.weight)}
+        before, n_learned = (state.log_evidence, 0.0), len(total.weight)
     else:
         way = {"start": stream.cloud.theta, "before": [state.kept]}
-        before = state.log_evidence, state.variance
+        before, n_learned = (state.log_evidence, state.variance), state.n_learned
     m, least = _n_particles(estimator), estimator.ess_threshold
     with progress(100, estimator.verbose, "tempering, % of the way") as bar:
         report = _teller(bar)
@@ -139,6 +215,7 @@ def _tempered(estimator, state, rows, a, size):
         [*state.stages, *found.stages],
         np.nan if a or found.interrupted else before[0] + found.log_evidence,
         before[1] + found.log_evidence_se**2,
+        0 if found.interrupted else n_learned,
     )
     return _outcome(after, found.cloud, _doubts(found), found.interrupted)
 
@@ -175,7 +252,10 @@ def _followed(state, rows, options):
 
 
 def _outcome(state, cloud, reasons, interrupted):
-    known = not np.isnan(state.log_evidence)
+    known, m = not np.isnan(state.log_evidence), len(cloud.theta)
+    if m < _LEAST_PARTICLES:
+        few = f"{m} particles are too few to tell a posterior or its evidence by: set n_particles"
+        reasons = [*reasons, f"{few} to {_LEAST_PARTICLES} or more"]
     return ParametersFit(
         particles_of(state.model, cloud),
         state.log_evidence if known else None,
@@ -222,7 +302,12 @@ def particles_of(model, cloud):
 
 
 def _n_particles(estimator):
-    return N_PARTICLES if estimator.n_particles == "auto" else max(2, estimator.n_particles)
+    if estimator.n_particles == 1:
+        raise ValueError(
+            "n_particles=1 cannot tell a posterior with strategy='parameters': set n_particles to "
+            f"{_LEAST_PARTICLES} or more, or strategy='conjugate'."
+        )
+    return N_PARTICLES if estimator.n_particles == "auto" else estimator.n_particles
 
 
 def _axis(X, weight):

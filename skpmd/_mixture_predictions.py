@@ -104,12 +104,20 @@ class MixturePredictions:
 
     # ------------------------------------------------------------------ criteria and parameters
     def bic(self, X):
-        """Bayesian information criterion of the best particle's mixture, a float; low is good."""
+        """Bayesian information criterion of the best particle's mixture, a float; low is good.
+
+        The best particle is the one of the largest likelihood of these rows
+        (``strategy="parameters"``), or of the largest bound of the evidence (``"conjugate"``, its
+        mixture being that of Students), whatever ``weighting`` is.
+        """
         n = len(X)
         return -2.0 * self._best_score(X) + self._n_parameters() * np.log(n)
 
     def aic(self, X):
-        """Akaike information criterion of the best particle's mixture, a float; low is good."""
+        """Akaike information criterion of the best particle's mixture, a float; low is good.
+
+        For the best particle see `bic`.
+        """
         return -2.0 * self._best_score(X) + 2.0 * self._n_parameters()
 
     def component_interval(self, level=0.9):
@@ -223,11 +231,14 @@ class MixturePredictions:
     def _best_score(self, X):
         X = self._rows(X)
         particles = self._particles()
-        best = int(particles.log_weights.argmax())
-        total = 0.0
-        for _, log_density in _students(chosen(particles, [best])).blocks(X):
-            total += logsumexp(log_density + particles.log_shares[best], axis=1).sum()
-        return total + len(X) * self._units.log_jacobian
+        if self._conjugate is not None:  # their weights may be equal, their bounds are not
+            model, counts = self._conjugate.model, self._conjugate.counts
+            particles = chosen(particles, [int(model.state(counts).bound.argmax())])
+        total = np.zeros(len(particles.log_shares))
+        for _, log_density in _students(particles).blocks(X):
+            joint = log_density.reshape(-1, *particles.log_shares.shape) + particles.log_shares
+            total += logsumexp(joint, axis=2).sum(axis=0)
+        return float(total.max() + len(X) * self._units.log_jacobian)
 
 
 def _students(particles):

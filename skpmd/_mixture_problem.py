@@ -10,6 +10,8 @@ _MEAN_PRECISION = {"conjugate": 1e-4, "parameters": 0.01}
 _SINGULAR = 1e-3  # of reg_covar, which may be lost in rounding
 _ROUNDING = 1e-10  # of the largest eigenvalue
 _FEW_COORDINATES, _FEW_ROWS = 12, 2000
+_LEAST_DF = 0.1  # above the bound: draws of a gamma of half of it are still numbers
+_CONJUGATE_ONLY = ("mean_precision_prior", "degrees_of_freedom_prior")
 
 
 class Units(NamedTuple):
@@ -163,6 +165,7 @@ def problem_of(estimator, X, weight, units, strategy, total=None):
     Problem
         In inner units.
     """
+    _refuse_unused(estimator)
     p, K, kind = X.shape[1], estimator.n_components, estimator.weight_concentration_prior_type
     concentration = estimator.weight_concentration_prior
     mean = estimator.mean_prior
@@ -190,12 +193,25 @@ def problem_of(estimator, X, weight, units, strategy, total=None):
 def _df(estimator, p):
     df = float(estimator.degrees_of_freedom_prior)
     least = p - 1 if estimator.covariance_type in ("full", "tied") else 0
-    if df <= least:
+    if df < least + _LEAST_DF:
         raise ValueError(
-            f"The parameter 'degrees_of_freedom_prior' should be greater than {least}, but got "
-            f"{df:.3f}: raise it, or leave it None for the number of columns."
+            f"The parameter 'degrees_of_freedom_prior' should be greater than {least}, by "
+            f"{_LEAST_DF} at least, but got {df:.3f}: raise it, or leave it None for the number of "
+            "columns."
         )
     return df
+
+
+def _refuse_unused(estimator):
+    """A prior's parameter that the other form of prior has is an error, not ignored."""
+    own = estimator.component_prior
+    other = _CONJUGATE_ONLY if own == "independent" else ("mean_scale_prior",)
+    for name in other:
+        if getattr(estimator, name) is not None:
+            raise ValueError(
+                f"{name} has no meaning with component_prior={own!r}: leave it None, or set the "
+                "other component_prior."
+            )
 
 
 def _scales(values, p):
@@ -227,10 +243,13 @@ def _covariance(estimator, X, weight, units, strategy, total):
         covariance = share * (centred.T * (weight / weight.sum())) @ centred
         if kind == "diag":
             covariance = np.diag(covariance).copy()
+        elif kind in ("full", "tied") and estimator.component_prior == "independent":
+            covariance = np.diag(np.diag(covariance))  # correlations are uniform
         elif kind == "spherical":
             covariance = np.array(np.trace(covariance) / p)
     else:
         covariance = _given_covariance(own, p, kind, units)
+        _refuse_correlations(covariance, estimator.component_prior)
     matrix = kind in ("full", "tied")
     covariance = covariance + estimator.reg_covar * (np.eye(p) if matrix else 1.0)
     least = np.linalg.eigvalsh(covariance).min() if matrix else covariance.min()
@@ -240,6 +259,16 @@ def _covariance(estimator, X, weight, units, strategy, total):
             "not vary or depend on each other linearly: raise reg_covar, or give covariance_prior."
         )
     return covariance
+
+
+def _refuse_correlations(covariance, component_prior):
+    if component_prior == "independent" and covariance.ndim == 2:
+        if np.count_nonzero(covariance - np.diag(np.diag(covariance))):
+            raise ValueError(
+                "covariance_prior must be diagonal with component_prior='independent', whose "
+                "correlations are uniform: the diagonal has the squared scales of the half-normal "
+                "standard deviations."
+            )
 
 
 def _given_covariance(own, p, kind, units):

@@ -14,7 +14,12 @@ from skpmd._alignment import aligned, orders
 from skpmd._base import LOOP_CONSTRAINTS, Options
 from skpmd._mixture_fit import fit_conjugate, take_in
 from skpmd._mixture_kept import joined
-from skpmd._mixture_parameters import fit_parameters, partial_fit_parameters
+from skpmd._mixture_parameters import (
+    all_rows,
+    fit_parameters,
+    learn_anew,
+    partial_fit_parameters,
+)
 from skpmd._mixture_particles import in_units
 from skpmd._mixture_predictions import MixturePredictions
 from skpmd._mixture_problem import Units, problem_of, strategy_of
@@ -91,8 +96,9 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, BaseEstimator):
         Prior scatter, of the shape that `sklearn.mixture.BayesianGaussianMixture` takes. None is a
         share of the rows' covariance: ``(10 * n_components / n_samples)**2``, between 1e-4 and 1,
         or 0.01 with ``strategy="parameters"``. For groups rather than densities give more of it.
-        With ``component_prior="independent"`` its diagonal has the squared scales of the half-normal
-        standard deviations, and nothing may stand beside it; None is the rows' variances.
+        With ``component_prior="independent"`` its diagonal has the squared scales of the
+        half-normal standard deviations, and nothing may stand beside it; None is the rows'
+        variances.
     reg_covar : float, default=1e-6
         Added to the diagonal of the prior scatter, in units of the columns' variances.
     init_params : {"mixed", "k-means++", "kmeans", "random_from_data", "random"}, default="mixed"
@@ -107,19 +113,20 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, BaseEstimator):
     max_polish : int or "auto", default="auto"
         Steps on all data after them; ``"auto"`` is 3, and 100 for one particle or few rows.
     tol : float, default=1e-3
-        Steps end when the lower bound gains less than this for each row.
+        Steps end when the lower bound gains no more than this for each row.
     step_size, step_offset, step_decay : float, default=1.0, 1.0, 0.5
         Step t has size ``step_size / (step_offset + t**step_decay)``.
     rejuvenation, ess_threshold, bandwidth
         As in `BayesianLogisticRegressionPMD`; for ``strategy="parameters"``. ``rejuvenation`` and
         ``bandwidth`` act in a stream whose rows have become too many to be kept (5000).
     total_samples : float or None, default=None
-        Rows of one pass of `partial_fit`, where there will be several.
+        Rows of one pass of `partial_fit`, where there will be several; not with ``forgetting``.
     forgetting : float, default=0.0
         Share of the past that each row of later calls of `partial_fit` makes forgotten; rows of one
         call do not discount each other.
     warm_start : bool, default=False
-        Whether `fit` starts from the particles of the fit before (conjugate strategy).
+        Whether `fit` starts from the particles of the fit before (conjugate strategy). Units and
+        defaults of the prior are those of the new rows.
     random_state : int, RandomState or None, default=None
         Source of randomness.
     verbose : int, default=0
@@ -141,7 +148,8 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, BaseEstimator):
     strategy_ : str
         The strategy taken.
     converged_ : bool
-        Whether the best particle has settled, or the posterior was reached.
+        Whether the best particle has settled, or the posterior was reached. False after rows of a
+        conjugate stream that several components have shared out only once.
     n_iter_ : int
         Steps.
     lower_bound_ : float
@@ -301,6 +309,9 @@ covariance_prior_, mean_scale_prior_
     def fit(self, X, y=None, sample_weight=None):
         """Learn the mixture from all rows.
 
+        There are several copies of them in memory meanwhile; `partial_fit` is for more rows than
+        that leaves room for. After Ctrl-C the particles are those of the last complete step.
+
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
@@ -350,7 +361,9 @@ covariance_prior_, mean_scale_prior_
         While they are few, all rows are kept, and the particles learn anew from all of them
         whenever there are twice as many. Later each row counts once, shared out as the particles
         see it when it comes; a sample of the rows is kept, for stacking and for the defaults of the
-        prior. If the call fails in any way, the estimator stays as it was.
+        prior. Rows should come shuffled: in sorted order a stream can be much worse than `fit`.
+        Components keep their places from call to call, next to those of the best particle before.
+        If the call fails in any way, or Ctrl-C ends it, the estimator stays as it was.
 
         Parameters
         ----------
@@ -430,18 +443,25 @@ covariance_prior_, mean_scale_prior_
 
     def _learn_parameters(self, X, weight, rng, first):
         """Rows for ``strategy="parameters"``, the first or more."""
+        seen, size = 0.0 if first else self._seen, float(weight.sum())
         if first:
-            units, seen = Units.of(X, weight, self.covariance_type), 0.0
-            problem = problem_of(self, units.inner(X), weight, units, "parameters")
+            units, problem = self._units_and_prior(X, weight)
             fitted = fit_parameters(self, problem, units.inner(X), weight, rng)
         else:
-            units, seen, problem = self._units, self._seen, self._problem
-            own = problem, units.inner(X), weight, None, self._state
-            fitted = partial_fit_parameters(self, *own)
+            units, problem, state = self._units, self._problem, self._state
+            total = all_rows(self, state, units.inner(X), weight)
+            if total is None:
+                own = problem, units.inner(X), weight, None, state
+                fitted = partial_fit_parameters(self, *own)
+            else:
+                X, weight, discount = units.outer(total[0]), *total[1:]
+                units, problem = self._units_and_prior(X, weight)
+                own = units.inner(X), weight, size, discount, state
+                fitted = learn_anew(self, problem, *own)
         order = orders(fitted.particles, self._points_before(units))
         points = aligned(fitted.particles, order)
         self._conjugate, self._state = None, fitted.state
-        self._seen = seen + float(weight.sum())
+        self._seen = seen + size
         self.history_ = fitted.history
         self._interrupted, self._doubts = fitted.interrupted, list(fitted.doubts)
         evidence = fitted.log_evidence
@@ -455,6 +475,11 @@ covariance_prior_, mean_scale_prior_
             }  # fmt: skip
             self.log_evidence_ = self.lower_bound_ = evidence
         self._set("parameters", points, units, problem, fitted.converged)
+
+    def _units_and_prior(self, X, weight):
+        """For ``strategy="parameters"``, from all rows so far."""
+        units = Units.of(X, weight, self.covariance_type)
+        return units, problem_of(self, units.inner(X), weight, units, "parameters")
 
     def _points_before(self, units):
         """Particles of the rows before in the units of now, or None after none."""
