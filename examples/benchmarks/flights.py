@@ -4,10 +4,10 @@
 
 * ``cost``: one pass over the flights with a fixed kernel and 1000 inducing inputs, in units of
   N M^2 multiply-adds at the rate of this machine's own matrix product, measured in the same run.
-* ``pmd``: `partial_fit` of a shuffled stream, each row once, 1000 rows first and each time four
-  times as many in all; Matern-3/2 kernel, 1000 inducing inputs, everything else by default; log
-  loss on the test part after each call, and the peak memory of the whole process. ``student_t`` is
-  the same with Student noise: delays have long tails.
+* ``pmd``: `partial_fit` of a shuffled stream, each row once, 1000 rows first and each time twice
+  as many in all; Matern-3/2 kernel, 1000 inducing inputs, everything else by default; log loss on
+  the test part after each call, and the peak memory of the whole process. ``student_t`` is the same
+  with Student noise: delays have long tails.
 * ``svgp``: GPyTorch with the same kernel, 512 and 1024 inducing points, Adam with learning rates
   0.01 and 0.05 and natural gradients with 0.05, ten minutes each; at each budget the best of all
   *on the test part*. The other splits have the two runs of the first that end best. Runs are kept

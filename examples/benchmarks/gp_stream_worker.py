@@ -35,10 +35,10 @@ def flights(job):
 
 
 def _ends(n, first=1000):
-    """Rows taken in after each call but the last, four times as many each time."""
+    """Rows taken in after each call but the last, twice as many each time."""
     while first < n:
         yield first
-        first *= 4
+        first *= 2
 
 
 def synthetic(job):
