@@ -261,7 +261,8 @@ def take_in(estimator, before, X, weight):
         kept = joined(kept, rows.X, rows.weight, 1.0 - a)
         if kept.complete and len(kept.X) >= 2 * before.n_learned:
             learnt = fit_conjugate(estimator, kept, rng)
-            return learnt._replace(seen=seen, history=before.history + learnt.history)
+            history = _in_units(before.history, before.units, learnt.units) + learnt.history
+            return learnt._replace(seen=seen, history=history)
         kept = trimmed(kept, size_kept)
     model, counts, units = before.model, before.counts, before.units
     new, score = model.expect(model.state(counts), units.inner(X), weight)
@@ -279,3 +280,9 @@ def take_in(estimator, before, X, weight):
     # With one component there is nothing to settle.
     own |= {"converged": before.converged and model.K == 1, "doubts": [], "interrupted": False}
     return before._replace(model=model, problem=problem, **own)
+
+
+def _in_units(history, units, others):
+    """Records of some inner units in other ones."""
+    shift = units.log_jacobian - others.log_jacobian
+    return [(a, bound + shift, score + shift, m) for a, bound, score, m in history]

@@ -174,3 +174,12 @@ def test_labels_go_on_from_part_to_part(strategy):
                 continue
             assert (stream.predict(stream.means_) == np.arange(3)).all()
             stream._conjugate.rng.random(7 + seed)  # other starts, another order of components
+
+
+def test_the_record_of_earlier_parts_stays_in_the_units_of_the_rows():
+    X = 100.0 * blobs()
+    stream = mixture().partial_fit(X[:50] / 100.0)
+    first = stream.history_
+    after = stream.partial_fit(X[50:]).history_
+    for name in ("bound", "log_density"):
+        np.testing.assert_allclose(after[name][: len(first["step"])], first[name], rtol=1e-9)
