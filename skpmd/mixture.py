@@ -64,7 +64,8 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, BaseEstimator):
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
         Form of the covariances.
     n_particles : int or "auto", default="auto"
-        Particles; ``"auto"`` is 2000 draws, or 8 to 16 conjugate ones.
+        Particles; ``"auto"`` is 2000 draws, or 8 to 16 conjugate ones. Fewer than 100 draws are
+        warned of, and 1 is refused.
     weighting : {"stacking", "mirror", "uniform"}, default="stacking"
         Where the conjugate strategy's weights for predictions come from: how well components
         predict rows that they have not learnt, the particles' lower bounds of the evidence, or
@@ -155,7 +156,8 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, BaseEstimator):
     lower_bound_ : float
         Lower bound of the log evidence by the best particle (conjugate), or `log_evidence_`.
     log_evidence_ : float
-        Log marginal likelihood (``strategy="parameters"``).
+        Log marginal likelihood (``strategy="parameters"``); too low for concentrations far below
+        0.1. Not there once rows of a stream are no longer kept, or some are forgotten.
     posterior_ : Posterior
         Draws of weights, means and standard deviations of aligned components.
     history_ : dict of str to ndarray
