@@ -103,7 +103,7 @@ def fit_conjugate(estimator, kept, rng, before=None):
     model, m = Mixture(problem), n_particles(estimator, X.shape[1])
     polish = _n_polish(estimator, len(X), m)
     if before is not None:
-        counts = _carried(before, model, m, kept, units)
+        counts = _carried(before, model, m, X, weight, units)
     else:
         n_starts = _STARTS if m == 1 < model.K and polish >= 4 * _ROUND else m
         counts = starts(model, X, weight, estimator.init_params, n_starts, rng)
@@ -120,11 +120,11 @@ def _n_polish(estimator, n, m):
     return _TO_THE_END if m == 1 or n <= _FEW_ROWS else _POLISH
 
 
-def _carried(before, model, m, kept, units):
-    """Counts of these rows, shared out as the particles of a fit before see them.
+def _carried(before, model, m, X, weight, units):
+    """Counts of a fit before, as if of these rows.
 
     The particles are where they were, or where the units of the columns have taken them, whichever
-    says more of the rows: beside other rows they would all look the same.
+    says more of the rows: beside the rows they would all look the same.
     """
     forms = [(one.K, one.p, type(one.family)) for one in (before.model, model)]
     if forms[0] != forms[1] or len(before.counts.entropy) != m:
@@ -132,12 +132,16 @@ def _carried(before, model, m, kept, units):
             "warm_start=True needs n_components, n_particles, covariance_type and the number of "
             "columns of the fit before: set them back, or set warm_start=False."
         )
-    state, own = before.model.state(before.counts), (model, units.inner(kept.X))
-    found, total = [], kept.weight.sum()
-    for place in (before.units, units):
-        counts, score = before.model.expect(state, place.inner(kept.X), kept.weight, own)
-        found.append((score.max() + total * place.log_jacobian, counts))
-    return found[0][1] if found[0][0] >= found[1][0] else found[1][1]
+    along = before.counts.step(before.counts, 1.0, weight.sum() / before.counts.total)
+    if all((old == new).all() for old, new in zip(before.units, units, strict=True)):
+        return along
+    scale = before.units.scale / units.scale
+    stayed = model.moved(along, scale, units.inner(before.units.shift))
+    try:
+        scores = [model.expect(model.state(one), X, weight)[1].max() for one in (stayed, along)]
+    except np.linalg.LinAlgError:  # so far off that rounding has left them no covariance
+        return along
+    return stayed if scores[0] >= scores[1] else along
 
 
 class _Run:

@@ -7,6 +7,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from skpmd import GaussianMixturePMD, _mixture_fit
+from skpmd.models.mixture import Counts
 from skpmd.models.mixture_parameters import MixtureParameters
 
 
@@ -128,6 +129,38 @@ def test_a_warm_start_knows_where_the_components_were():
         warm.fit(np.vstack([X, [[100.0, 100.0]]]))
     distances = np.linalg.norm(warm.means_[:, None] - before, axis=-1)
     assert (np.diag(distances) < 1.0).sum() == 2  # the third takes the row in
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
+def test_counts_in_other_units_are_those_of_the_rows_there(covariance_type):
+    X, weight = blobs(), np.ones(300)
+    found = mixture(covariance_type=covariance_type, n_particles=2, max_iter=0).fit(X)._conjugate
+    model, scale, shift = found.model, np.array([2.0, 0.5]), np.array([-1.0, 3.0])
+    if covariance_type == "spherical":
+        scale = np.full(2, 2.0)
+    resp = np.random.default_rng(0).dirichlet(np.ones(3), size=300)
+
+    def counts(X):
+        features, f = model.family.features(X), model.family.n_features
+        return Counts((resp.T @ features[:, :f])[None], weight @ features[None, :, f:], np.zeros(1))
+
+    for moved, exact in zip(
+        model.moved(counts(X), scale, shift), counts(X * scale + shift), strict=True
+    ):
+        np.testing.assert_allclose(moved, exact, rtol=1e-9, atol=1e-9)
+
+
+def test_a_warm_start_that_rounding_has_left_no_covariance_goes_along(monkeypatch):
+    X = blobs()
+
+    def lost(model, counts, scale, shift):
+        return counts._replace(components=-1e6 * counts.components)
+
+    monkeypatch.setattr(_mixture_fit.Mixture, "moved", lost)
+    warm = mixture(warm_start=True).fit(X).fit(1e-9 * X + 1.0)
+    assert warm.score(1e-9 * X + 1.0) == pytest.approx(
+        mixture().fit(X).score(X) - 2 * np.log(1e-9), abs=0.02
+    )
 
 
 # ---------------------------------------------------------------------- defaults and labels

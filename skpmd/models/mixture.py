@@ -119,6 +119,19 @@ class Mixture:
         components = np.zeros((m, self.K, family.n_features))
         return Counts(components, np.zeros((m, family.n_shared)), np.zeros(m))
 
+    def moved(self, counts, scale, shift):
+        """Counts of rows x scale + shift, given those of x."""
+        p, family = self.p, self.family
+        components, shared = counts.components.copy(), counts.shared
+        size, sums = counts.components[..., :1], counts.components[..., 1 : 1 + p]
+        components[..., 1 : 1 + p] = sums * scale + size * shift
+        if family.n_shared:
+            shared = family.moved(shared, size.sum(axis=1), sums.sum(axis=1), scale, shift)
+        else:
+            second = counts.components[..., 1 + p :]
+            components[..., 1 + p :] = family.moved(second, size, sums, scale, shift)
+        return Counts(components, shared, counts.entropy)
+
     def state(self, counts):
         """Posteriors of particles with these counts."""
         family = self.family
@@ -140,7 +153,7 @@ class Mixture:
         size = max(_LEAST_CHUNK, _CHUNK // (m * self.K))
         return [slice(a, a + size) for a in range(0, n, size)]
 
-    def expect(self, state, X, weight, other=None):
+    def expect(self, state, X, weight):
         """Share rows out among the components of each particle.
 
         Parameters
@@ -151,9 +164,6 @@ class Mixture:
             Rows.
         weight : ndarray of shape (n,)
             How often each counts.
-        other : tuple of (Mixture, ndarray of shape (n, p)), optional
-            A mixture of as many components that the counts are for, and the rows in its units;
-            default: this one.
 
         Returns
         -------
@@ -163,19 +173,16 @@ class Mixture:
             Weighted sum of their log predictive densities.
         """
         family, m = self.family, len(state.constant)
-        model, rows_counted = other or (self, X)
-        n_features, counts, score = model.family.n_features, model.nothing(m), np.zeros(m)
+        counts, score = self.nothing(m), np.zeros(m)
         components = counts.components.reshape(m * self.K, -1)
         for rows in self.chunks(len(X), m):
             features, w = family.features(X[rows]), weight[rows]
             _, log_joint = self.log_densities(state, features)
             log_joint += state.log_shares.ravel()
             resp, log_density = self.shared_out(log_joint, w, counts.entropy)
-            if other is not None:
-                features = model.family.features(rows_counted[rows])
-            components += resp.T @ features[:, :n_features]
-            if model.family.n_shared:
-                counts.shared[:] += w @ features[:, n_features:]
+            components += resp.T @ features[:, : family.n_features]
+            if family.n_shared:
+                counts.shared[:] += w @ features[:, family.n_features :]
             score += w @ log_density
         return counts, score
 

@@ -83,6 +83,13 @@ class Family:
         """Features of the rows, shape (n, f): those of a component first."""
         return quadratic_features(X)
 
+    def moved(self, second, size, sums, scale, shift):
+        """Second moments of rows x scale + shift, given number, sum and second moments of x."""
+        i, j = self._places()
+        sums = sums * scale
+        cross = sums[..., i] * shift[j] + sums[..., j] * shift[i]
+        return second * scale[i] * scale[j] + cross + size * shift[i] * shift[j]
+
     def posterior(self, counts, shared):
         """Posteriors from counts, shape (m, K, n_features), and shared ones, (m, n_shared)."""
         N, sums = counts[..., 0], counts[..., 1 : 1 + self.p]
@@ -169,6 +176,10 @@ class Family:
         return float(self.p)
 
     per_row, det_power = 1.0, 0.5
+
+    def _places(self):
+        """Pairs of columns whose products are counted."""
+        return np.triu_indices(self.p)
 
     def _scatter(self, counts, shared, kappa, mean):
         raise NotImplementedError
@@ -282,6 +293,9 @@ class Diagonal(Family):
         own = normals.kappa.ravel(), self.kappa0, normals.nu.ravel(), location, scatter
         left_out_product(X, log_density, resp, *own)
 
+    def _places(self):
+        return np.arange(self.p), np.arange(self.p)
+
     def _scatter(self, counts, shared, kappa, mean):
         scatter = self.scatter0 + counts[..., 1 + self.p :] + self.kappa0 * self.mean0**2
         scatter = np.maximum(scatter - kappa[..., None] * mean**2, _least(self.scatter0))
@@ -318,6 +332,11 @@ class Spherical(Family):
         """(1, x, |x|^2) of the rows."""
         squares = np.einsum("ij,ij->i", X, X)
         return np.concatenate([np.ones((len(X), 1)), X, squares[:, None]], axis=1)
+
+    def moved(self, second, size, sums, scale, shift):
+        """Sums of squares of rows x scale + shift; all columns have one scale."""
+        cross = 2.0 * (sums * scale * shift).sum(axis=-1, keepdims=True)
+        return second * scale[0] ** 2 + cross + size * (shift**2).sum()
 
     def student_df(self, normals):
         """Degrees of freedom."""
