@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from skpmd._sample import stretches
 from skpmd.models.mixture import Counts
 from skpmd.models.mixture_starts import lloyd, spread
 
@@ -51,10 +52,7 @@ def sample(X, weight, size, rng):
     """At most ``size`` rows, one from each of as many stretches of the total weight."""
     if len(X) <= size:
         return X, weight
-    ends = np.cumsum(weight)
-    at = (np.arange(size) + rng.random(size)) * (ends[-1] / size)
-    chosen = np.minimum(np.searchsorted(ends, at, side="right"), len(X) - 1)
-    places, counts = np.unique(chosen, return_counts=True)
+    places, counts = stretches(weight, size, rng)
     return X[places], counts.astype(np.float64)
 
 

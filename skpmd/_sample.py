@@ -1,4 +1,4 @@
-"""Rows that a Gaussian process's kernel is learnt from: distinct ones, sorted, with weights.
+"""Distinct rows, sorted, with weights, and samples of them.
 
 Neither copies of rows nor their order then change what is learnt.
 """
@@ -52,21 +52,27 @@ def merged(weight, X, *columns):
 
 
 def take(sample, n, rng):
-    """At most n rows of a sample of distinct ones, drawn as if each were there as it counts.
-
-    One draw from each of n equal stretches of the total weight: a row of weight 2 and two copies of
-    it are the same to the draw, and sorted rows are all represented.
-    """
+    """At most n rows of a sample of distinct ones, drawn as if each were there as it counts."""
     X, y, own, weight, spread = sample
     if max(weight.sum(), len(weight)) <= n:
         return sample
-    ends = np.cumsum(weight)
-    at = (np.arange(n) + rng.random(n)) * (ends[-1] / n)
-    places, counts = np.unique(np.searchsorted(ends, at, side="right"), return_counts=True)
+    places, counts = stretches(weight, n, rng)
     # Small weights leave few rows as vague as many.
-    counts = counts * min(1.0, ends[-1] / n)
+    counts = counts * min(1.0, weight.sum() / n)
     spread = np.broadcast_to(spread, weight.shape)[places]
     return Sample(X[places], y[places], own[places], counts, spread)
+
+
+def stretches(weight, n, rng):
+    """Places of rows drawn one from each of n equal stretches of the total weight, and how often.
+
+    A row of weight 2 and two copies of it are the same to the draw, and sorted rows are all
+    represented.
+    """
+    ends = np.cumsum(weight)
+    at = (np.arange(n) + rng.random(n)) * (ends[-1] / n)
+    chosen = np.minimum(np.searchsorted(ends, at, side="right"), len(weight) - 1)
+    return np.unique(chosen, return_counts=True)
 
 
 def distinct(X):

@@ -7,8 +7,6 @@ dtypes, sparse input, predictions and `partial_fit` are run as they are. The oth
 each under the reason why it says nothing of ours; the last test here keeps both lists whole.
 """
 
-import inspect
-
 import numpy as np
 import pytest
 import sklearn
@@ -17,6 +15,7 @@ import sklearn.linear_model.tests.test_sgd as sgd_tests
 from scipy import sparse
 
 from skpmd import BayesianLogisticRegressionPMD
+from tests.substitution import run, runs_of
 
 
 class _OnSparseRows(BayesianLogisticRegressionPMD):
@@ -200,38 +199,22 @@ SGD_LEFT_OUT = {
 }
 
 
-def _runs(table):
-    return [
-        pytest.param(name, arguments, id=f"{name}-{i}")
-        for name, runs in table.items()
-        for i, arguments in enumerate(runs)
-    ]
-
-
-def _run(module, name, arguments):
-    test = getattr(module, name, None)
-    if test is None:
-        pytest.skip(f"not in scikit-learn {sklearn.__version__}")
-    wanted = inspect.signature(test).parameters
-    test(**{key: value for key, value in arguments.items() if key in wanted})
-
-
 # The marks of the module do not come along.
 @pytest.mark.filterwarnings("ignore:The default value for l1_ratios:FutureWarning")
-@pytest.mark.parametrize("name, arguments", _runs(LOGISTIC))
+@pytest.mark.parametrize("name, arguments", runs_of(LOGISTIC))
 def test_of_logistic_regression(name, arguments, monkeypatch):
     monkeypatch.setattr(logistic_tests, "LogisticRegression", _ours)
     monkeypatch.setattr(logistic_tests, "SOLVERS", ("lbfgs",))  # what loops over them does so once
-    _run(logistic_tests, name, arguments)
+    run(logistic_tests, name, arguments)
 
 
 # Streams of three rows at a time are warned of, and rightly: their redraws cost a fifth of an sd.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("name, arguments", _runs(SGD))
+@pytest.mark.parametrize("name, arguments", runs_of(SGD))
 def test_of_sgd_classifier(name, arguments, monkeypatch):
     monkeypatch.setattr(sgd_tests, "SGDClassifier", _ours)
     monkeypatch.setattr(sgd_tests, "SparseSGDClassifier", _sparse)
-    _run(sgd_tests, name, arguments)
+    run(sgd_tests, name, arguments)
 
 
 @pytest.mark.parametrize(

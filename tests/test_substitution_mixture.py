@@ -7,8 +7,6 @@ part of EM are run as they are. The others are named below, each under the reaso
 nothing of ours; the last test here keeps both lists whole.
 """
 
-import inspect
-
 import numpy as np
 import pytest
 import sklearn
@@ -16,6 +14,7 @@ import sklearn.mixture.tests.test_bayesian_mixture as bayesian_tests
 import sklearn.mixture.tests.test_gaussian_mixture as gaussian_tests
 
 from skpmd import GaussianMixturePMD
+from tests.substitution import run, runs_of
 
 
 class GaussianMixture(GaussianMixturePMD):
@@ -169,37 +168,21 @@ BAYESIAN_LEFT_OUT = {
 }
 
 
-def _runs(table):
-    return [
-        pytest.param(name, arguments, id=f"{name}-{i}")
-        for name, runs in table.items()
-        for i, arguments in enumerate(runs)
-    ]
-
-
-def _run(module, name, arguments):
-    test = getattr(module, name, None)
-    if test is None:
-        pytest.skip(f"not in scikit-learn {sklearn.__version__}")
-    wanted = inspect.signature(test).parameters
-    test(**{key: value for key, value in arguments.items() if key in wanted})
-
-
 # The marks of the modules do not come along: steps are cut short there, and rightly warned of.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("name, arguments", _runs(GAUSSIAN))
+@pytest.mark.parametrize("name, arguments", runs_of(GAUSSIAN))
 def test_of_gaussian_mixture(name, arguments, monkeypatch):
     monkeypatch.setattr(gaussian_tests, "GaussianMixture", GaussianMixture)
     if name in ONE_PARTICLE:
         monkeypatch.setattr(GaussianMixture, "_n_particles", 1)
-    _run(gaussian_tests, name, arguments)
+    run(gaussian_tests, name, arguments)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("name, arguments", _runs(BAYESIAN))
+@pytest.mark.parametrize("name, arguments", runs_of(BAYESIAN))
 def test_of_bayesian_gaussian_mixture(name, arguments, monkeypatch):
     monkeypatch.setattr(bayesian_tests, "BayesianGaussianMixture", BayesianGaussianMixture)
-    _run(bayesian_tests, name, arguments)
+    run(bayesian_tests, name, arguments)
 
 
 @pytest.mark.parametrize(
