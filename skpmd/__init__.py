@@ -1,8 +1,10 @@
 """Bayesian estimators for scikit-learn, fitted by particle mirror descent."""
 
 from skpmd._show_versions import show_versions
+from skpmd._topic_posterior import TopicPosterior
 from skpmd.custom import ParticleMirrorDescent
 from skpmd.gaussian_posterior import GaussianPosterior
+from skpmd.lda import LDATopicModelPMD
 from skpmd.logistic import BayesianLogisticRegressionPMD
 from skpmd.mixture import GaussianMixturePMD
 from skpmd.posterior import Posterior
@@ -15,9 +17,11 @@ __all__ = [
     "BayesianLogisticRegressionPMD",
     "GaussianMixturePMD",
     "GaussianPosterior",
+    "LDATopicModelPMD",
     "NormalMixture",
     "ParticleMirrorDescent",
     "Posterior",
     "SparseGPRegressorPMD",
+    "TopicPosterior",
     "show_versions",
 ]

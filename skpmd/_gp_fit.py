@@ -200,7 +200,7 @@ def absorb(estimator, process, rows, options):
     if estimator.weighting == "stacking" and len(process.cloud.theta) > 1:
         if process.stream.seen:
             scores = log_density(process, rows)
-            weights = updated(process.log_weights, scores, rows, process.scored)
+            weights = updated(process.log_weights, scores, rows.data.weight, process.scored)
             process = process._replace(log_weights=weights, scored=process.scored + rows.total)
         elif (parts := hold_out(rows, process.stream.rng)) is not None:
             process, rows = _passes(estimator, process, parts[0], options), parts[1]

@@ -44,10 +44,10 @@ def stacked(log_density, weight):
     return log_weights
 
 
-def updated(log_weights, log_density, rows, scored):
-    """Log weights after one step on new rows; ``scored`` counts those before."""
-    g = rows.total / (scored + rows.total)
-    share = _responsibilities(log_weights, log_density, rows.data.weight)
+def updated(log_weights, log_density, weight, scored):
+    """Log weights after one step on new rows of a weight; ``scored`` counts those before."""
+    g = weight.sum() / (scored + weight.sum())
+    share = _responsibilities(log_weights, log_density, weight)
     return np.log((1.0 - g) * np.exp(log_weights) + g * share)
 
 

@@ -3,14 +3,15 @@
 The files in ``DIR`` are NumPy archives: ``keel_*.npz`` with ``X`` and ``y``, ``mnist.npz`` with
 ``X_train``, ``y_train``, ``X_test`` and ``y_test``, ``adult.npz`` with ``X``, ``y`` and
 ``is_train``, ``pdbdata_prostate.npz`` with ``data_x`` and ``data_y``, and the word counts
-``newsgroups20.npz`` (SciPy's CSR) with ``newsgroups20.meta.npz``: ``labels`` and ``is_train``.
+``newsgroups20.npz`` (SciPy's CSR) with ``newsgroups20.meta.npz``: ``labels`` and ``is_train``;
+other word counts as the former.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from scipy.sparse import csr_array, load_npz
+from scipy.sparse import coo_array, csr_array, load_npz
 
 KEEL = ("keel_pima", "keel_wdbc", "keel_german", "keel_spambase")
 MULTICLASS = ("keel_optdigits", "keel_splice", "keel_texture", "keel_vowel")
@@ -213,3 +214,35 @@ def gp_regr(data_dir):
         draws = archive["draws"].astype(np.float64).reshape(-1, len(archive["names"]))
         X, y = archive["data_x"].astype(np.float64), archive["data_y"].astype(np.float64)
         return X[:, None], y, dict(zip(archive["names"].tolist(), draws.T, strict=True))
+
+
+def corpus(name, data_dir):
+    """Load word counts of the documents that have two tokens or more, as CSR of float64."""
+    X = csr_array(load_npz(_existing(data_dir, name)), dtype=np.float64)
+    return X[X.sum(axis=1) >= 2.0]
+
+
+def drawn_topics(n_topics, n_words, eta, rng):
+    """Draw the word probabilities (topics, words) of topics from their symmetric prior."""
+    weights = rng.standard_gamma(eta, (n_topics, n_words)) + 1e-30
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def drawn_documents(topics, alpha, lengths, rng):
+    """Draw documents of given lengths from the topic model: counts as CSR, and their mixes."""
+    mixes = drawn_topics(len(lengths), len(topics), alpha, rng)
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    labels = _drawn_entries(mixes, owner, rng)
+    words = _drawn_entries(topics, labels, rng)
+    shape = (len(lengths), topics.shape[1])
+    X = coo_array((np.ones(len(owner)), (owner, words)), shape=shape).tocsr()
+    return X, mixes
+
+
+def _drawn_entries(probabilities, rows, rng):
+    """One draw from each of the named rows of a table of probabilities."""
+    n_rows, n_columns = probabilities.shape
+    ends = probabilities.cumsum(axis=1)
+    ends = (ends / ends[:, -1:] + np.arange(n_rows)[:, None]).ravel()
+    found = np.searchsorted(ends, rows + rng.random(len(rows)), side="right")
+    return np.minimum(found - rows * n_columns, n_columns - 1)

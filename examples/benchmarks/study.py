@@ -29,6 +29,8 @@ PACKAGES = (
     "blackjax",
     "torch",
     "gpytorch",
+    "gensim",
+    "tomotopy",
 )
 
 

@@ -1,0 +1,142 @@
+"""Speed of topic models: tokens per second, two threads, and cost against size.
+
+newsgroups20, 100 topics, the first split's documents but its test part, one particle, one thread
+unless said; compiled code is warm.
+
+* ``pass``: CPU of three passes, for each ``assignment`` of ours and for scikit-learn's online
+  method with batches of 100 and of 1000. ``tokens_per_s`` counts each token once a pass.
+* ``sweeps``: tomotopy's first 200 sweeps. ``token_sweeps_per_s`` counts a token in every visit of a
+  document, of which each ``assignment`` has its default number in a pass; ``"soft"`` and
+  ``"collapsed"`` treat the tokens of one word alike, and all of them are counted.
+* ``threads``: wall seconds of three passes with one and with two threads, medians of three runs in
+  turn. The machine must be idle.
+* ``size``: CPU of a pass for each token, all documents beside half of them.
+
+``--quick``: documents drawn from a topic model, ten topics.
+"""
+
+import time
+
+import numpy as np
+
+from .study import Gate, pyplot
+from .timing import cpu_clock
+from .topic_cases import PRIORS, known, ours, warm_up
+from .topic_peers import sklearn_passes, tomotopy_sweeps
+
+PASSES, SWEEPS, REPEATS = 3, 200, 3
+ASSIGNMENTS = {"sampled": 5, "soft": 20, "collapsed": 10}  # visits of a document, as by default
+BATCHES = (100, 1000)
+
+
+def run(config):
+    """All measurements; the threads last."""
+    K = 10 if config.quick else 100
+    X, _ = known(config, "newsgroups20", 0)
+    for way in ASSIGNMENTS:
+        warm_up({**PRIORS[0], "assignment": way})
+    rows = [own_passes(X, K, way) for way in ASSIGNMENTS]
+    rows += [sklearn_rate(X, K, size) for size in BATCHES]
+    rows += [tomotopy_rate(X, K)]
+    half = X[: X.shape[0] // 2]
+    rows += [size_row(part, K, way) for way in ASSIGNMENTS for part in (half, X)]
+    return [*rows, *(threads_row(X, K, way) for way in ASSIGNMENTS)]
+
+
+def _model(K, way, **options):
+    setting = {**PRIORS[0], "assignment": way, "n_sweeps": ASSIGNMENTS[way]}
+    return ours(setting, K, 0, n_particles=1, max_iter=PASSES, **options)
+
+
+def _rate(kind, side, setting, tokens, visits, sweeps, cpu):
+    return {
+        "kind": kind, "side": side, "setting": str(setting), "tokens": tokens, "sweeps": sweeps,
+        "cpu": cpu, "tokens_per_s": tokens * visits / cpu,
+        "token_sweeps_per_s": None if sweeps is None else tokens * visits * sweeps / cpu,
+    }  # fmt: skip
+
+
+def own_passes(X, K, way):
+    """Passes of ours."""
+    model = _model(K, way)
+    with cpu_clock() as clock:
+        model.fit(X)
+    return _rate("pass", "pmd", way, int(X.sum()), PASSES, ASSIGNMENTS[way], clock.cpu)
+
+
+def sklearn_rate(X, K, batch_size):
+    """Passes of the online method."""
+    setting = {**PRIORS[0], "batch_size": batch_size}
+    cpu = sklearn_passes(X, K, setting, 0, PASSES)[-1].cpu
+    return _rate("pass", "sklearn", batch_size, int(X.sum()), PASSES, None, cpu)
+
+
+def tomotopy_rate(X, K):
+    """Sweeps of a chain."""
+    cpu = tomotopy_sweeps(X, K, {**PRIORS[0], "optim_interval": 10}, 0, (SWEEPS,))[-1].cpu
+    return _rate("sweeps", "tomotopy", "every 10", int(X.sum()), 1, SWEEPS, cpu)
+
+
+def size_row(X, K, way):
+    """CPU for each token."""
+    with cpu_clock() as clock:
+        _model(K, way).fit(X)
+    tokens = int(X.sum())
+    return {
+        "kind": "size", "setting": way, "documents": X.shape[0], "tokens": tokens,
+        "cpu_per_token_us": 1e6 * clock.cpu / (PASSES * tokens),
+    }  # fmt: skip
+
+
+def threads_row(X, K, way):
+    """Wall seconds with one thread and with two, in turn."""
+    times = {1: [], 2: []}
+    for _ in range(REPEATS):
+        for n_jobs, seconds in times.items():
+            start = time.perf_counter()
+            _model(K, way, n_jobs=n_jobs).fit(X)
+            seconds.append(time.perf_counter() - start)
+    one, two = (float(np.median(seconds)) for seconds in times.values())
+    return {"kind": "threads", "setting": way, "wall_1": one, "wall_2": two, "ratio": one / two}
+
+
+def gates(rows):
+    """The slowest of ours against the mean of scikit-learn's rates and tomotopy's."""
+    own = [row for row in rows if row["kind"] == "pass" and row["side"] == "pmd"]
+    others = [row["tokens_per_s"] for row in rows if row.get("side") == "sklearn"]
+    chain = next(row["token_sweeps_per_s"] for row in rows if row["kind"] == "sweeps")
+    found = []
+    for row in own:
+        way, over = row["setting"], row["tokens_per_s"] / float(np.mean(others))
+        found.append(Gate(f"{way}: tokens per second over sklearn's", over, 5.0, ">="))
+        over = row["token_sweeps_per_s"] / chain
+        found.append(Gate(f"{way}: token-sweeps per second over tomotopy's", over, 1.0, ">="))
+        found += _size_gates([r for r in rows if r["kind"] == "size" and r["setting"] == way], way)
+    found += [
+        Gate(f"{row['setting']}: two threads over one", row["ratio"], 1.7, ">=")
+        for row in rows if row["kind"] == "threads"
+    ]  # fmt: skip
+    return found
+
+
+def _size_gates(rows, way):
+    half, whole = (row["cpu_per_token_us"] for row in rows)
+    name = f"{way}: cost per token of all documents over half of them"
+    return [Gate(name, whole / half, 1.25), Gate(name, whole / half, 0.8, ">=")]
+
+
+def plot(rows, path):
+    """Tokens per second."""
+    plt = pyplot()
+    figure, axis = plt.subplots(figsize=(6, 3), layout="constrained")
+    own = [row for row in rows if row["kind"] in ("pass", "sweeps")]
+    rates = [row["tokens_per_s"] if row["kind"] == "pass" else np.nan for row in own]
+    sweeps = [row["token_sweeps_per_s"] or np.nan for row in own]
+    height = np.arange(len(own))
+    axis.barh(height - 0.2, rates, 0.4, label="tokens of a pass")
+    axis.barh(height + 0.2, sweeps, 0.4, label="token-sweeps")
+    axis.set_yticks(height, [f"{row['side']} {row['setting']}" for row in own])
+    axis.set(xscale="log", xlabel="per CPU second")
+    axis.legend(fontsize=7)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)

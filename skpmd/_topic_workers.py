@@ -1,0 +1,75 @@
+"""Threads that share the documents of a batch, or the particles; the answer does not depend on them.
+
+A document's shares need nothing of another document in the batch, and a word's counts are added up
+in the order of the documents, by whichever thread.
+"""
+
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+
+import numpy as np
+from joblib import effective_n_jobs
+
+
+class Workers:
+    """What runs the two halves of a step: words shared out, and put to the counts.
+
+    Parameters
+    ----------
+    n_jobs : int
+        Threads.
+    pool : ThreadPoolExecutor or None
+        None for one thread.
+    """
+
+    def __init__(self, n_jobs, pool):
+        self.n_jobs, self._pool = n_jobs, pool
+
+    def each(self, m, shape, share, put):
+        """Both halves, for each of m particles.
+
+        Parameters
+        ----------
+        m : int
+            Particles.
+        shape : tuple of int
+            Of one particle's shares, which ``share`` fills and ``put`` takes.
+        share, put : tuple of (callable, int)
+            ``function(i, shares, start, stop)`` and the number of documents, or words, that can be
+            cut anywhere.
+        """
+        if m >= self.n_jobs:  # whole particles: no thread waits for another
+            self.map(lambda i: self._particle(i, shape, share, put), range(m))
+            return
+        for i in range(m):
+            shares = np.empty(shape, dtype=np.float32)
+            for function, n in (share, put):
+                edges = np.linspace(0, n, self.n_jobs + 1).astype(int)
+                pieces = list(zip(edges[:-1], edges[1:], strict=True))
+                self.map(lambda piece, f=function, i=i, s=shares: f(i, s, *piece), pieces)
+
+    def map(self, function, items):
+        """Results of a function of each item, in their order; no thread is at work afterwards."""
+        if self._pool is None:
+            return list(map(function, items))
+        futures = [self._pool.submit(function, item) for item in items]
+        try:
+            return [future.result() for future in futures]
+        finally:  # after Ctrl-C, too: whoever undoes what has been done must be the last to write
+            wait(futures)
+
+    def _particle(self, i, shape, share, put):
+        shares = np.empty(shape, dtype=np.float32)
+        for function, n in (share, put):
+            function(i, shares, 0, n)
+
+
+@contextmanager
+def workers(n_jobs):
+    """Threads in the sense of joblib's ``n_jobs``, for as long as the context lasts."""
+    n_jobs = effective_n_jobs(n_jobs)
+    if n_jobs == 1:
+        yield Workers(1, None)
+        return
+    with ThreadPoolExecutor(n_jobs) as pool:
+        yield Workers(n_jobs, pool)

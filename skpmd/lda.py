@@ -1,0 +1,360 @@
+"""Topic models with a posterior, an average over particles and a stream."""
+
+import copy
+from numbers import Integral, Real
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    _fit_context,
+)
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_non_negative, validate_data
+
+from skpmd._base import LOOP_CONSTRAINTS
+from skpmd._partial import unharmed
+from skpmd._results import forget
+from skpmd._topic_fit import fit_topics, start, take_in
+from skpmd._topic_predictions import TopicPredictions
+from skpmd._topic_results import TopicResults
+from skpmd._topic_workers import workers
+from skpmd.models.topics import ASSIGNMENTS
+from skpmd.posterior import as_generator
+
+_SETTLED = (
+    "n_components", "doc_topic_prior", "topic_word_prior", "learn_priors", "n_particles",
+    "assignment", "n_sweeps", "total_samples", "weighting",
+)  # fmt: skip
+
+
+class LDATopicModelPMD(
+    TopicPredictions, TopicResults, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
+    """Latent Dirichlet allocation whose particles each are a whole topic model.
+
+    A particle is one way to share the words of all documents out among topics, with the Dirichlet
+    posterior of the topics around it. Stochastic steps on batches of documents move it; documents
+    are then no longer needed. Predictions are an average over particles, which predicts words much
+    better than any one of them.
+
+    Parameters
+    ----------
+    n_components : int, default=10
+        Topics of each particle.
+    doc_topic_prior : float or array-like of shape (n_components,) or None, default=None
+        Dirichlet parameters of the documents' shares of topics (alpha); None is 1 / n_components.
+    topic_word_prior : float or array-like of shape (n_features,) or (n_components, n_features) or \
+None, default=None
+        Dirichlet parameters of the topics' words (eta); None is 1 / n_components. An array of both
+        dimensions gives some topics words to begin with. The log evidence of a topic's words is
+        often best between 0.01 and 0.1.
+    learn_priors : bool, default=False
+        Whether factors of the two priors are learnt with the topics: coordinates of each particle,
+        moved by mirror steps with kernel rejuvenation.
+    n_particles : int, default=4
+        Particles. Time and memory grow with their number; one predicts about as well as a chain of
+        a Gibbs sampler.
+    assignment : {"auto", "sampled", "soft", "collapsed"}, default="auto"
+        How words of a document are given to topics: by a Gibbs chain, whose conditional
+        probabilities are averaged; by expectation-maximisation; or by it with each word's own share
+        left out (zeroth-order collapsed). ``"auto"`` is ``"sampled"`` for documents of fewer than
+        100 words in the mean, else ``"collapsed"``; of a stream the first call decides.
+    n_sweeps : int or "auto", default="auto"
+        Visits of each word of a document in a step; ``"auto"`` is 3, of which two are counted
+        (``"sampled"``), 10 (``"collapsed"``) or 20 (``"soft"``).
+    step_size, step_offset, step_decay : float, default=1.0, 1.0, 0.7
+        Step t has size ``step_size / (step_offset + t**step_decay)``, at most 1, where t counts
+        full batches. A batch of fewer documents is a part of a step.
+    batch_size : int or "auto", default="auto"
+        Documents of a step; ``"auto"`` is 64, and 32 where there are fewer than 5000 in all.
+    max_iter : int, default=5
+        Passes of stochastic steps through the documents; may be 0.
+    max_polish : int, default=0
+        Steps on all documents after them: the counts are then those of all documents, each once. It
+        takes the memory of one particle more.
+    total_samples : float or None, default=None
+        Documents that calls of `partial_fit` will bring in all; they may come several times. None
+        is an endless stream: topics then are as certain as the documents so far make them.
+    weighting : {"stacking", "mirror", "uniform"}, default="uniform"
+        Where the particles' weights come from: how well they predict documents that they have not
+        learnt (every tenth is scored, which takes time), their bounds of the evidence, or nowhere.
+        Stacking weights are not posterior weights, and hardly differ from equal ones on shuffled
+        documents. ``"mirror"`` is the rule of the paper, with resampling where fewer than half of
+        the particles remain effective; over a corpus one particle then takes all of the weight, and
+        it predicts worse than the average.
+    vocabulary : {"fixed", "growing"}, default="fixed"
+        Whether calls of `partial_fit` may have more columns than before. ``topic_word_prior`` is
+        held for each word: a new word has it in each topic, and the prior's sum grows.
+    shuffle : bool, default=True
+        Whether each pass of `fit` takes the documents in a new order.
+    max_doc_update_iter : int, default=100
+        Most iterations for a document in predictions.
+    mean_change_tol : float, default=1e-3
+        Mean change of a document's topics at which these end.
+    evaluate_every : int, default=-1
+        Passes after which `fit` computes the perplexity of its documents, for ``perp_tol`` and
+        ``bound_``; 0 or less is never.
+    perp_tol : float, default=0.1
+        Change of this perplexity below which passes end.
+    n_jobs : int or None, default=None
+        Threads, in the sense of joblib; the answer does not depend on them.
+    random_state : int, RandomState or None, default=None
+        Source of randomness.
+    verbose : int, default=0
+        Progress.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Pseudo-counts of words in topics, the prior's included, averaged over aligned particles.
+    topic_word_ : ndarray of shape (n_components, n_features)
+        Expected probabilities of words in topics; a row sums to 1.
+    posterior_ : TopicPosterior
+        The particles' Dirichlet distributions of topics.
+    doc_topic_prior_, topic_word_prior_ : float or ndarray
+        The priors.
+    log_evidence_ : float
+        Log marginal likelihood, where it is known: one topic that counts each document once.
+    n_iter_ : int
+        Passes and steps on all documents that `fit` made.
+    bound_ : float
+        Perplexity of the documents of `fit` at its end, with ``evaluate_every``.
+    assignment_ : str
+        What ``assignment`` has come to.
+    n_batch_iter_ : int
+        Steps.
+    n_documents_seen_ : int
+        Documents so far.
+    history_ : dict of str to ndarray
+        A record of the steps: size, documents, and mean log density of a word before it was learnt
+        (with stacking weights of several particles; else nan).
+    n_features_in_, feature_names_in_
+        Of the first call, or, of a growing vocabulary, the last.
+
+    Notes
+    -----
+    Memory is ``4 * n_particles * n_components * n_features`` bytes and a batch.
+
+    Intervals of the topics' words have the spread between particles in them. Given a way to share
+    words out topics are known too well; see the user guide for how often intervals hold.
+
+    See Also
+    --------
+    sklearn.decomposition.LatentDirichletAllocation : One variational optimum.
+
+    References
+    ----------
+    Blei, D. M., Ng, A. Y. and Jordan, M. I. (2003). Latent Dirichlet allocation. JMLR 3.
+
+    Dai, B., He, N., Dai, H. and Song, L. (2016). Provable Bayesian inference via particle mirror
+    descent. AISTATS. arXiv:1506.03101, appendix F.2.
+
+    Asuncion, A., Welling, M., Smyth, P. and Teh, Y. W. (2009). On smoothing and inference for topic
+    models. UAI.
+
+    Examples
+    --------
+    >>> from sklearn.feature_extraction.text import CountVectorizer
+    >>> from skpmd import LDATopicModelPMD
+    >>> texts = ["sun and rain", "rain and wind", "wind and sun"] * 20
+    >>> texts += ["bread and cheese", "cheese and wine", "wine and bread"] * 20
+    >>> X = CountVectorizer(stop_words="english").fit_transform(texts)
+    >>> lda = LDATopicModelPMD(2, random_state=0).fit(X)
+    >>> lda.transform(X[:1]).shape
+    (1, 2)
+    >>> lda.topic_word_.shape
+    (2, 6)
+    """
+
+    _parameter_constraints: dict = {
+        **{
+            name: LOOP_CONSTRAINTS[name]
+            for name in (
+                "batch_size", "step_size", "step_decay", "total_samples", "random_state", "verbose",
+            )
+        },
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "doc_topic_prior": [None, Interval(Real, 0.0, None, closed="neither"), "array-like"],
+        "topic_word_prior": [None, Interval(Real, 0.0, None, closed="neither"), "array-like"],
+        "learn_priors": ["boolean"],
+        "n_particles": [Interval(Integral, 1, None, closed="left")],
+        "assignment": [StrOptions({"auto", *ASSIGNMENTS})],
+        "n_sweeps": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "step_offset": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 0, None, closed="left")],
+        "max_polish": [Interval(Integral, 0, None, closed="left")],
+        "weighting": [StrOptions({"stacking", "mirror", "uniform"})],
+        "vocabulary": [StrOptions({"fixed", "growing"})],
+        "shuffle": ["boolean"],
+        "max_doc_update_iter": [Interval(Integral, 1, None, closed="left")],
+        "mean_change_tol": [Interval(Real, 0.0, None, closed="left")],
+        "evaluate_every": [Interval(Integral, None, None, closed="neither")],
+        "perp_tol": [Interval(Real, 0.0, None, closed="left")],
+        "n_jobs": [None, Integral],
+    }  # fmt: skip
+
+    def __init__(
+        self,
+        n_components=10,
+        *,
+        doc_topic_prior=None,
+        topic_word_prior=None,
+        learn_priors=False,
+        n_particles=4,
+        assignment="auto",
+        n_sweeps="auto",
+        step_size=1.0,
+        step_offset=1.0,
+        step_decay=0.7,
+        batch_size="auto",
+        max_iter=5,
+        max_polish=0,
+        total_samples=None,
+        weighting="uniform",
+        vocabulary="fixed",
+        shuffle=True,
+        max_doc_update_iter=100,
+        mean_change_tol=1e-3,
+        evaluate_every=-1,
+        perp_tol=0.1,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.n_components = n_components
+        self.doc_topic_prior = doc_topic_prior
+        self.topic_word_prior = topic_word_prior
+        self.learn_priors = learn_priors
+        self.n_particles = n_particles
+        self.assignment = assignment
+        self.n_sweeps = n_sweeps
+        self.step_size = step_size
+        self.step_offset = step_offset
+        self.step_decay = step_decay
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.max_polish = max_polish
+        self.total_samples = total_samples
+        self.weighting = weighting
+        self.vocabulary = vocabulary
+        self.shuffle = shuffle
+        self.max_doc_update_iter = max_doc_update_iter
+        self.mean_change_tol = mean_change_tol
+        self.evaluate_every = evaluate_every
+        self.perp_tol = perp_tol
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None):
+        """Learn topics from counts of words.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            How often each word is in each document: nonnegative, whole or not.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        LDATopicModelPMD
+            The estimator.
+        """
+        with unharmed(self):
+            forget(self)
+            X, _ = self._counts(X, reset=True)
+            rng = as_generator(self.random_state)
+            with workers(self.n_jobs) as threads:
+                learned, perplexity = fit_topics(self, X, rng, threads, self._perplexity_of(X))
+            self._set(learned)
+            self.n_iter_ = learned.visits // X.shape[0]
+            if perplexity is not None:
+                self.bound_ = perplexity
+        if learned.interrupted:
+            raise KeyboardInterrupt
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X, y=None):
+        """Take more documents in, which are then no longer needed.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Counts of words. With ``vocabulary="growing"`` there may be more columns than before.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        LDATopicModelPMD
+            The estimator.
+        """
+        with unharmed(self):
+            before = getattr(self, "_learned", None)
+            if before is not None:
+                self._refuse_changes()
+            X, _ = self._counts(X, reset=before is None or self._grows(X))
+            if before is None:
+                rng = as_generator(self.random_state)
+                before = start(self, X, self.total_samples, rng)
+            with workers(self.n_jobs) as threads:
+                self._set(take_in(self, before, X, threads))
+        return self
+
+    # ------------------------------------------------------------------ what calls share
+    def _counts(self, X, reset):
+        """Checked counts, a CSR matrix of float32 without explicit zeros, and their dtype."""
+        X = validate_data(
+            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset
+        )
+        check_non_negative(X, type(self).__name__)
+        counts = sp.csr_matrix(X, dtype=np.float32, copy=sp.issparse(X))
+        counts.sum_duplicates()
+        counts.eliminate_zeros()
+        return counts, X.dtype
+
+    def _grows(self, X):
+        """Whether X has more columns than before, and may; those before have to come first."""
+        if self.vocabulary == "fixed":
+            return False
+        n, names = np.shape(X)[1], getattr(self, "feature_names_in_", None)
+        if n <= self.n_features_in_:
+            return False  # as many, or an error
+        if names is not None and hasattr(X, "columns"):
+            if not np.array_equal(np.asarray(X.columns)[: len(names)], names):
+                raise ValueError(
+                    "With vocabulary='growing' the columns of the calls before come first, in "
+                    "their order, and new ones after them; the feature names of X do not."
+                )
+        return True
+
+    def _refuse_changes(self):
+        """Parameters that the stream so far has been made with stay as they are."""
+        for name, before in self._settled.items():
+            now = getattr(self, name)
+            if not np.array_equal(now, before):
+                raise ValueError(
+                    f"{name} was {before!r} in the calls before and is {now!r}: set it back, or "
+                    "call fit."
+                )
+
+    def _set(self, learned):
+        """Results of what has been learnt; most are made when they are asked for."""
+        self._learned, self._lazy = learned, {}
+        self._n_features_out = learned.model.K
+        self.n_batch_iter_, self.n_documents_seen_ = len(learned.history), learned.seen
+        self.assignment_ = learned.sweeps.assignment
+        self._settled = {name: copy.deepcopy(getattr(self, name)) for name in _SETTLED}
