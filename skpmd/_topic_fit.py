@@ -16,6 +16,7 @@ from skpmd.engine.schedules import step_size
 from skpmd.models.topics import Counts, Documents, Sweeps, Topics
 
 _ENOUGH = 0.5  # share of the particles that is effective, below which mirror weights resample
+_RECORD = 10_000  # steps of a stream that are remembered
 _POLISH_ROWS = 512  # documents at once
 
 
@@ -44,7 +45,8 @@ class Learned(NamedTuple):
     seeds : ndarray of shape (m,), uint64
         Of the particles' streams of randomness.
     history : list of tuple
-        Step size, documents and mean log density of a word before it was learnt, of each step.
+        Number, size, documents and mean log density of a word before it was learnt, of each step;
+        of a stream the last 10,000 or so.
     rng : numpy.random.Generator
         Source of all other randomness.
     priors : PriorsState or None
@@ -146,7 +148,7 @@ def fit_topics(estimator, X, rng, workers, perplexity):
                 for a in range(0, n, size):
                     batch = X[np.sort(order[a : a + size])]
                     learned = advance(estimator, learned, batch, float(n), workers)
-                    bar.update(1, f"step size {learned.history[-1][0]:.2g}")
+                    bar.update(1, f"step size {learned.history[-1][1]:.2g}")
                 learned = _reweighed(estimator, learned, rng)
                 if every > 0 and iteration % every == 0:
                     before, evaluated = evaluated, perplexity(learned)
@@ -190,8 +192,7 @@ def take_in(estimator, before, X, workers):
             model, counts = model_of(estimator, X.shape[1]), learned.counts.widened(X.shape[1])
             model = model.with_priors(learned.model.alpha, learned.model.eta_scale)
             learned = learned._replace(model=model, counts=counts)
-        history = list(learned.history)
-        learned = learned._replace(history=history)
+        learned = learned._replace(history=learned.history[-_RECORD:])
         for a in range(0, X.shape[0], size):
             learned = advance(estimator, learned, X[a : a + size], total, workers)
         return _reweighed(estimator, learned, learned.rng)
@@ -232,7 +233,7 @@ def advance(estimator, learned, X, total, workers):
         learned.counts.faded(keep), gamma * size / n, learned.counts, Documents.of(X),
         learned.sweeps, seeds, workers, terms=estimator.weighting == "mirror",
     )  # fmt: skip
-    learned.history.append((gamma, n, score))
+    _record(learned.history, gamma, n, score)
     model, priors = learned.model, learned.priors
     if priors is not None:
         taken = counts, X.nnz, mass, gamma, size / n, learned.rng
@@ -241,6 +242,10 @@ def advance(estimator, learned, X, total, workers):
         model=model, priors=priors, counts=counts, scores=scores, base=keep * learned.base,
         size=size, seen=seen, visits=visits, exact=gamma == 1.0 and n == size,
     )  # fmt: skip
+
+
+def _record(history, *step):
+    history.append((history[-1][0] + 1 if history else 1, *step))
 
 
 def _streams(seeds, first, n):
@@ -262,7 +267,7 @@ def _polished(estimator, learned, X, workers):
             given = counts, Documents.of(rows), learned.sweeps, seeds, workers, terms
             new, _ = one.add(new, 1.0, *given)
         parts.append(new)
-    learned.history.append((1.0, n, np.nan))
+    _record(learned.history, 1.0, n, np.nan)
     base = np.zeros(model.m)
     return learned._replace(
         counts=Counts.joined(parts), base=base, visits=learned.visits + n, exact=True

@@ -16,12 +16,12 @@ from skpmd.models.topic_priors import PriorScale
 _POINTS = 64  # of a cloud on a line
 # Before clouds move again: how far counts have moved, and entries of documents for each word of the
 # vocabulary, whose counts are all looked at then. Both are for the cost.
-_MOVED, _ENTRIES = 0.5, 8.0
+_MOVED, _ENTRIES = 0.6, 4.0
+_ROWS = 16  # documents of a batch that speak for their prior, or a few more: likewise
 _FADED = 0.003  # what may be left of the guess that counts start with before they speak for priors
 _DOCUMENTS = 1000.0  # that all of them are taken for at most: what batches say of them is no surer
-_SETTINGS = mirror.Settings(
-    ess_threshold=0.3, bandwidth=1.0
-)  # one peak on a line: few, wide redraws
+# One peak on a line: few redraws, of one normal.
+_SETTINGS = mirror.Settings(ess_threshold=0.3, bandwidth=1.0)
 
 
 class PriorsState(NamedTuple):
@@ -127,8 +127,9 @@ def advance(state, model, counts, n_entries, mass, gamma, copies, rng):
     state = state._replace(guess=state.guess * (1.0 - gamma))
     if state.guess > _FADED:
         return state, model
-    weight = gamma * min(copies, _DOCUMENTS / mass.shape[1])
-    columns = (np.ascontiguousarray(one.T) for one in mass)
+    rows = mass[:, :: max(1, mass.shape[1] // _ROWS)]
+    weight = gamma * min(copies * mass.shape[1], _DOCUMENTS) / rows.shape[1]
+    columns = (np.ascontiguousarray(one.T) for one in rows)
     new = (state.scale.tally(c, 1.0, c.sum(axis=0, dtype=np.float64)) for c in columns)
     tallies = tuple(one.times(weight) for one in new)
     if state.tallies is not None:

@@ -5,7 +5,7 @@ import numpy as np
 from skpmd.engine.schedules import StepSchedule
 from skpmd.models.topics import Sweeps, Topics
 
-_LONG = 100.0  # words of a mean document from which sampled assignments are behind collapsed ones
+_LONG = 200.0  # words of a mean document from which sampled assignments are behind collapsed ones
 _N_SWEEPS = {"sampled": 3, "collapsed": 10, "soft": 20}
 _BURN = 1  # of a chain
 _BATCH, _SMALL_BATCH, _FEW_DOCUMENTS = 64, 32, 5000

@@ -60,11 +60,13 @@ class TopicResults:
         probability of a word before it was learnt, nan where it was not asked for.
         """
         history = self._learnt("history_").history
-        gamma, n, score = np.array(history, dtype=np.float64).reshape(-1, 3).T
-        steps = np.arange(1, len(gamma) + 1)
+        step, gamma, n, score = np.array(history, dtype=np.float64).reshape(-1, 4).T
         return {
-            "step": steps, "step_size": gamma, "n_documents": n.astype(int), "log_density": score
-        }  # fmt: skip
+            "step": step.astype(int),
+            "step_size": gamma,
+            "n_documents": n.astype(int),
+            "log_density": score,
+        }
 
     @property
     def log_evidence_(self):

@@ -1,4 +1,4 @@
-"""Threads that share the documents of a batch, or the particles; the answer does not depend on them.
+"""Threads that share the documents of a batch, or the particles; no answer depends on them.
 
 A document's shares need nothing of another document in the batch, and a word's counts are added up
 in the order of the documents, by whichever thread.

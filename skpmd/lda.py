@@ -52,8 +52,10 @@ None, default=None
         dimensions gives some topics words to begin with. The log evidence of a topic's words is
         often best between 0.01 and 0.1.
     learn_priors : bool, default=False
-        Whether factors of the two priors are learnt with the topics: coordinates of each particle,
-        moved by mirror steps with kernel rejuvenation.
+        Whether a factor of each prior is learnt with the topics. The logs of both are coordinates
+        of each particle, log-normal about the given with standard deviation 1.5, and are moved by
+        mirror steps with kernel rejuvenation, as few words of each document and topic ask for. They
+        start at no more than 1 / n_components and are learnt after about 45 batches.
     n_particles : int, default=4
         Particles. Time and memory grow with their number; one predicts about as well as a chain of
         a Gibbs sampler.
@@ -61,7 +63,7 @@ None, default=None
         How words of a document are given to topics: by a Gibbs chain, whose conditional
         probabilities are averaged; by expectation-maximisation; or by it with each word's own share
         left out (zeroth-order collapsed). ``"auto"`` is ``"sampled"`` for documents of fewer than
-        100 words in the mean, else ``"collapsed"``; of a stream the first call decides.
+        200 words in the mean, else ``"collapsed"``; of a stream the first call decides.
     n_sweeps : int or "auto", default="auto"
         Visits of each word of a document in a step; ``"auto"`` is 3, of which two are counted
         (``"sampled"``), 10 (``"collapsed"``) or 20 (``"soft"``).
@@ -129,8 +131,9 @@ None, default=None
     n_documents_seen_ : int
         Documents so far.
     history_ : dict of str to ndarray
-        A record of the steps: size, documents, and mean log density of a word before it was learnt
-        (with stacking weights of several particles; else nan).
+        A record of the steps, the last 10,000 or so of a stream: size, documents, and mean log
+        density of a word before it was learnt (with stacking weights of several particles; else
+        nan).
     n_features_in_, feature_names_in_
         Of the first call, or, of a growing vocabulary, the last.
 
@@ -317,9 +320,7 @@ None, default=None
     # ------------------------------------------------------------------ what calls share
     def _counts(self, X, reset):
         """Checked counts, a CSR matrix of float32 without explicit zeros, and their dtype."""
-        X = validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset
-        )
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
         check_non_negative(X, type(self).__name__)
         counts = sp.csr_matrix(X, dtype=np.float32, copy=sp.issparse(X))
         counts.sum_duplicates()
@@ -355,6 +356,7 @@ None, default=None
         """Results of what has been learnt; most are made when they are asked for."""
         self._learned, self._lazy = learned, {}
         self._n_features_out = learned.model.K
-        self.n_batch_iter_, self.n_documents_seen_ = len(learned.history), learned.seen
+        self.n_batch_iter_ = learned.history[-1][0] if learned.history else 0
+        self.n_documents_seen_ = learned.seen
         self.assignment_ = learned.sweeps.assignment
         self._settled = {name: copy.deepcopy(getattr(self, name)) for name in _SETTLED}

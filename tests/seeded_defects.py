@@ -495,8 +495,8 @@ DEFECTS = [
     Defect(
         "a sweep of a chain that has not burnt in is counted",
         "models/topic_kernels.py",
-        "if sweep >= n_burn:",
-        "if sweep >= n_burn - 1:",
+        "share = part if sweep >= n_burn else",
+        "share = part if sweep >= n_burn - 1 else",
         "test_lda_kernels.py",
     ),
     Defect(

@@ -120,18 +120,27 @@ def test_sampled_shares_are_a_gibbs_chains_conditional_probabilities(K):
 
 
 def _gibbs(c, phi, alpha, n_sweeps, n_burn, uniforms):
-    tokens = np.ceil(c).astype(int)
-    each, mass, z = c / np.maximum(tokens, 1), alpha.copy(), {}
-    shares = np.zeros_like(phi)
+    """From two steps of expectation-maximisation on."""
+    mass = alpha + c.sum() / len(alpha)
+    for _ in range(2):
+        mass = alpha + (c[:, None] * phi * mass / (phi @ mass)[:, None]).sum(axis=0)
+    tokens = np.repeat(np.arange(len(c)), np.ceil(c).astype(int))
+    each = (c / np.ceil(c))[tokens]
+
+    def drawn(p):
+        return int((np.cumsum(p) <= next(uniforms) * p.sum()).sum())
+
+    z = [drawn(phi[j] * mass) for j in tokens]
+    mass, shares = alpha.copy(), np.zeros_like(phi)
+    np.add.at(mass, z, each)
     for sweep in range(n_sweeps):
-        for j, i in [(j, i) for j, n in enumerate(tokens) for i in range(n)]:
-            if sweep:
-                mass[z[j, i]] -= each[j]
+        for i, j in enumerate(tokens):
+            mass[z[i]] -= each[i]
             p = phi[j] * mass
-            z[j, i] = int((np.cumsum(p) <= next(uniforms) * p.sum()).sum())
-            mass[z[j, i]] += each[j]
+            z[i] = drawn(p)
+            mass[z[i]] += each[i]
             if sweep >= n_burn:
-                shares[j] += each[j] * p / p.sum() / (n_sweeps - n_burn)
+                shares[j] += each[i] * p / p.sum() / (n_sweeps - n_burn)
     return shares
 
 

@@ -121,14 +121,15 @@ def test_a_step_on_all_documents_is_the_posterior_on_a_grid():
     model = Topics(np.full((1, 4), 0.25), np.full((1, 4), 0.25), np.ones(1), 120)
     rng = np.random.default_rng(0)
     state, model = learning.start(model, rng)
-    given = true_counts(words), 10_000, topics[None].astype(np.float32), 1.0, 1.0, rng
+    few = topics[:16]  # each for 25
+    given = true_counts(words), 10_000, few[None].astype(np.float32), 1.0, 25.0, rng
     state, model = learning.advance(state, model, *given)
     grid = np.linspace(-3.0, 3.0, 2001)[:, None]
-    columns = np.ascontiguousarray(topics.T, dtype=np.float32)
+    columns = np.ascontiguousarray(few.T, dtype=np.float32)
+    of_documents = state.scale.tally(columns, 1.0, few.sum(axis=1).astype(float)).times(25.0)
     of_topics = PriorScale.of_topics(model.eta, model.V)
     for scale, tally, found in (
-        (state.scale, state.scale.tally(columns, 1.0, topics.sum(axis=1).astype(float)),
-         model.alpha[0, 0] / 0.25),
+        (state.scale, of_documents, model.alpha[0, 0] / 0.25),
         (of_topics, of_topics.tally(words.astype(np.float32), 1.0, words.sum(axis=0)),
          model.eta_scale[0]),
     ):  # fmt: skip
@@ -197,7 +198,7 @@ def test_priors_that_are_not_learnt_are_as_given():
 
 def test_stream_learns_as_fit_does_and_grows():
     X, *_ = corpus(800, 60, 4, 25, 0.2, 0.1)
-    params = {"learn_priors": True, "n_particles": 2, "random_state": 0, "batch_size": 16}
+    params = {"learn_priors": True, "n_particles": 2, "random_state": 0, "batch_size": 10}
     whole = LDATopicModelPMD(4, shuffle=False, max_iter=1, **params).fit(X)
     stream = LDATopicModelPMD(4, total_samples=800, vocabulary="growing", **params)
     for start in range(0, 640, 160):

@@ -15,7 +15,7 @@ perplexity on the test part that it has had at a budget of CPU seconds.
 * ``tomotopy``: one chain, which learns its prior of mixes, at 10 sweeps and then every 25.
 * ``tomotopy samples``: the average of the topics of that chain at the points of its latter half.
 
-A run of the others ends with the pass or the point at which it has had 50 seconds. Budgets are
+A run of the others ends with the pass or the point at which it has had 40 seconds. Budgets are
 counted alike in their logarithms, from the first answer of any side to the longest run of another
 side, and once more from where one of the others has answered. The runs of the others are kept
 beside the references and not made again.
@@ -37,7 +37,7 @@ FITS = (  # particles, passes
     *((n_particles, 5) for n_particles in (2, 4, 8)),
     *((n_particles, 10) for n_particles in (8, 16)),
 )
-BUDGET, QUICK_BUDGET = 50.0, 3.0
+BUDGET, QUICK_BUDGET = 40.0, 3.0
 MOST = 200  # passes
 SWEEPS = (10, *range(25, 5001, 25))
 SHORT = {
@@ -59,12 +59,11 @@ SHARE = 0.8
 def run(config):
     """Curves of all sides."""
     names = ("generated",) if config.quick else NAMES
+    seeds = range(1 if config.quick else SEEDS)
     rows = []
     for name in names:
-        theirs = peers(config, name)
-        for seed in range(1 if config.quick else SEEDS):
-            rows += own_points(config, name, seed)
-            rows += [row for row in theirs if row["seed"] == seed]
+        for seed in seeds:
+            rows += own_points(config, name, seed) + peers(config, name, seed)
     return rows
 
 
@@ -92,8 +91,8 @@ def _row(kind, name, seed, setting, step, cpu, score):
     return {**case, "cpu": cpu, "perplexity": score}
 
 
-def peers(config, name):
-    """Points of the other sides on all splits; what the file has is not made again."""
+def peers(config, name, seed):
+    """Points of the other sides on one split; what the file has is not made again."""
     ways = LONG if name == "movie_reviews" else SHORT
     budget = QUICK_BUDGET if config.quick else BUDGET
     protocol = {
@@ -102,11 +101,10 @@ def peers(config, name):
     }  # fmt: skip
     kept = Kept(config, f"topic_curves-{name}", protocol)
     rows = kept.content["rows"]
-    for seed in range(1 if config.quick else SEEDS):
-        if not any(row["seed"] == seed for row in rows):
-            rows += theirs_on(config, name, seed, ways, budget)
-            kept.save()
-    return rows
+    if not any(row["seed"] == seed for row in rows):
+        rows += theirs_on(config, name, seed, ways, budget)
+        kept.save()
+    return [row for row in rows if row["seed"] == seed]
 
 
 def theirs_on(config, name, seed, ways, budget):

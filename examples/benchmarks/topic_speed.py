@@ -6,8 +6,9 @@ unless said; compiled code is warm.
 * ``pass``: CPU of three passes, for each ``assignment`` of ours and for scikit-learn's online
   method with batches of 100 and of 1000. ``tokens_per_s`` counts each token once a pass.
 * ``sweeps``: tomotopy's first 200 sweeps. ``token_sweeps_per_s`` counts a token in every visit of a
-  document, of which each ``assignment`` has its default number in a pass; ``"soft"`` and
-  ``"collapsed"`` treat the tokens of one word alike, and all of them are counted.
+  document, of which each ``assignment`` has its default number in a pass (``"sampled"``: two soft
+  steps, the draw that the chain starts with, and three sweeps); soft and collapsed visits treat the
+  tokens of one word alike, and all of them are counted. ``draws_per_s`` counts drawn topics alone.
 * ``threads``: wall seconds of three passes with one and with two threads, medians of three runs in
   turn. The machine must be idle.
 * ``size``: CPU of a pass for each token, all documents beside half of them.
@@ -25,7 +26,8 @@ from .topic_cases import PRIORS, known, ours, warm_up
 from .topic_peers import sklearn_passes, tomotopy_sweeps
 
 PASSES, SWEEPS, REPEATS = 3, 200, 3
-ASSIGNMENTS = {"sampled": 5, "soft": 20, "collapsed": 10}  # visits of a document, as by default
+ASSIGNMENTS = {"sampled": 6, "soft": 20, "collapsed": 10}  # visits of a document, as by default
+DRAWS = 4  # of a token's topic in a pass with ``"sampled"``
 BATCHES = (100, 1000)
 
 
@@ -44,15 +46,16 @@ def run(config):
 
 
 def _model(K, way, **options):
-    setting = {**PRIORS[0], "assignment": way, "n_sweeps": ASSIGNMENTS[way]}
+    setting = {**PRIORS[0], "assignment": way}
     return ours(setting, K, 0, n_particles=1, max_iter=PASSES, **options)
 
 
-def _rate(kind, side, setting, tokens, visits, sweeps, cpu):
+def _rate(kind, side, setting, tokens, visits, sweeps, cpu, draws=None):
     return {
         "kind": kind, "side": side, "setting": str(setting), "tokens": tokens, "sweeps": sweeps,
         "cpu": cpu, "tokens_per_s": tokens * visits / cpu,
         "token_sweeps_per_s": None if sweeps is None else tokens * visits * sweeps / cpu,
+        "draws_per_s": None if draws is None else tokens * visits * draws / cpu,
     }  # fmt: skip
 
 
@@ -61,7 +64,8 @@ def own_passes(X, K, way):
     model = _model(K, way)
     with cpu_clock() as clock:
         model.fit(X)
-    return _rate("pass", "pmd", way, int(X.sum()), PASSES, ASSIGNMENTS[way], clock.cpu)
+    own = PASSES, ASSIGNMENTS[way], clock.cpu, DRAWS if way == "sampled" else None
+    return _rate("pass", "pmd", way, int(X.sum()), *own)
 
 
 def sklearn_rate(X, K, batch_size):
@@ -74,7 +78,7 @@ def sklearn_rate(X, K, batch_size):
 def tomotopy_rate(X, K):
     """Sweeps of a chain."""
     cpu = tomotopy_sweeps(X, K, {**PRIORS[0], "optim_interval": 10}, 0, (SWEEPS,))[-1].cpu
-    return _rate("sweeps", "tomotopy", "every 10", int(X.sum()), 1, SWEEPS, cpu)
+    return _rate("sweeps", "tomotopy", "every 10", int(X.sum()), 1, SWEEPS, cpu, SWEEPS)
 
 
 def size_row(X, K, way):

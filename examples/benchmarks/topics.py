@@ -9,8 +9,8 @@ each test document predicted from the other half), which uses the prior of mixes
 given or has learnt. Other settings: scikit-learn's and gensim's batches and their schedule, how
 often tomotopy learns its prior of mixes, and our ``assignment``.
 
-* ``pmd single``, ``pmd``: `LDATopicModelPMD` with one particle, and with four (newsgroups20) or
-  eight (ap).
+* ``pmd single``: `LDATopicModelPMD` with one particle and eight passes; ``pmd``: with four
+  particles (newsgroups20) or eight (ap) and five passes, as by default.
 * ``tomotopy``, ``tomotopy long``: one chain after 300 and after 1000 sweeps.
 * ``tomotopy samples``: the average of that chain's topics after 350, 400, ... 1000 sweeps.
 * ``tomotopy average``: four chains averaged, at the first of a list of numbers of sweeps at which
@@ -36,6 +36,7 @@ CASES = {("newsgroups20", 100): 4, ("ap", 100): 8, ("ap", 20): 8}  # particles o
 OURS = [
     {**priors, "assignment": way} for way in ("sampled", "soft", "collapsed") for priors in PRIORS
 ]
+SINGLE_PASSES = 8
 RIVALS = {"ap": ("tomotopy long", 1 / 10)}  # of one particle, and the share of CPU it may have
 RIVAL = ("tomotopy", 1 / 8)  # elsewhere
 
@@ -78,7 +79,7 @@ def chosen_of_ours(config, name, K):
     judge, tried = Completion(valid, 0), []
     for setting in OURS:
         warm_up(setting)
-        (topics,), _ = fitted(ours(setting, K, 0, n_particles=1), learn)
+        (topics,), _ = fitted(ours(setting, K, 0, n_particles=1, max_iter=SINGLE_PASSES), learn)
         tried.append(judge.perplexity(topics))
         print(f"{name} {K} pmd {setting}: {tried[-1]:.1f} / {topics.cpu:.1f} s", flush=True)
     return OURS[int(np.argmin(tried))]
@@ -89,7 +90,8 @@ def measured(config, name, K, seed, setting, n_particles):
     warm_up(setting)
     learn, test = known(config, name, seed)
     judge, rows = Completion(test, seed), Rows(learn, data=name, K=K, seed=seed)
-    (topics,), _ = fitted(ours(setting, K, seed, n_particles=1), learn)
+    single = ours(setting, K, seed, n_particles=1, max_iter=SINGLE_PASSES)
+    (topics,), _ = fitted(single, learn)
     rows.put("pmd single", setting, topics, judge.perplexity(topics))
     found, weights = fitted(ours(setting, K, seed, n_particles=n_particles), learn)
     score = perplexity([judge.probabilities(topics) for topics in found], weights)
@@ -99,7 +101,7 @@ def measured(config, name, K, seed, setting, n_particles):
 
 
 def gates(rows):
-    """By corpus and number of topics; of ratios, the worst split's."""
+    """By corpus and number of topics: means over the splits, of CPU ratios the worst split's."""
     found = []
     for name, K in dict.fromkeys((row["data"], row["K"]) for row in rows):
         own = [row for row in rows if (row["data"], row["K"]) == (name, K)]
@@ -110,12 +112,12 @@ def gates(rows):
 def _case_gates(rows, name):
     rival, share = RIVALS.get(name, RIVAL)
     found = [
-        Gate(f"one particle, perplexity over {rival}", worst(rows, "pmd single", rival), 1.0),
+        Gate(f"one particle, perplexity over {rival}", ratio(rows, "pmd single", rival), 1.0),
         Gate(f"one particle, CPU over {rival}", worst(rows, "pmd single", rival, "cpu"), share),
-        Gate("perplexity over average of chains", worst(rows, "pmd", "tomotopy average"), 1.0),
+        Gate("perplexity over average of chains", ratio(rows, "pmd", "tomotopy average"), 1.0),
     ]
     if name != "ap":
-        found.append(Gate("perplexity over sklearn", worst(rows, "pmd", "sklearn"), 0.95))
+        found.append(Gate("perplexity over sklearn", ratio(rows, "pmd", "sklearn"), 0.95))
         for key in ("npmi", "diversity"):
             others = [mean(rows, kind, key) for kind in ("tomotopy", "tomotopy long", "sklearn")]
             gap = mean(rows, "pmd single", key) - max(others)
@@ -133,7 +135,12 @@ def by_split(rows, kind, key):
     return np.array([row[key] for row in own])
 
 
-def worst(rows, kind, other, key="perplexity"):
+def ratio(rows, kind, other):
+    """Perplexities of two kinds, means over the splits, one over the other."""
+    return mean(rows, kind, "perplexity") / mean(rows, other, "perplexity")
+
+
+def worst(rows, kind, other, key):
     """The largest ratio of two kinds over the splits."""
     return float(np.max(by_split(rows, kind, key) / by_split(rows, other, key)))
 

@@ -14,7 +14,7 @@ from numba import njit
 _LEAST = np.float32(1e-30)
 _BLOCK, _GROUP = 4, 4  # topics whose sum is kept, and sums that are looked through at once
 _N_SOFT = 2  # steps of expectation-maximisation before a chain
-_MOST_TOKENS = 64  # of one word of a document that are assigned one by one; more share an assignment
+_MOST_TOKENS = 64  # of one word of a document; more of them are assigned together
 # Sums of products may be taken in any order: they are for proportions. No nan is made.
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
 
@@ -218,7 +218,7 @@ def sampled(
     mass_out : ndarray of shape (n, K), float32
         Receives the words of each document in each topic.
     """
-    K, nb = words.shape[1], _n_blocks(words.shape[1])
+    nb = _n_blocks(words.shape[1])
     longest = _longest(indptr, first, last)
     phi = np.empty((longest, nb * _BLOCK), dtype=np.float32)
     assigned = np.empty((longest, _MOST_TOKENS), dtype=np.int32)
@@ -238,9 +238,7 @@ def sampled(
         state = _assigned(phi, own, mass, alpha, joint, sums, seeds[d], assigned)
         for sweep in range(n_sweeps):
             share = part if sweep >= n_burn else np.float32(0.0)
-            state = _swept(
-                phi, own, mass, alpha, joint, sums, state, assigned, share, shares[a:b]
-            )
+            state = _swept(phi, own, mass, alpha, joint, sums, state, assigned, share, shares[a:b])
         _summed(shares[a:b], mass_out[d])
 
 
@@ -300,7 +298,7 @@ def collapsed(
             for k in range(len(mass)):
                 one[j, k] = phi[j, k] * least[k] / s
                 mass[k] += counts[start + j] * one[j, k]
-        for sweep in range(n_sweeps):
+        for _ in range(n_sweeps):
             for j in range(n):
                 row, own, count = phi[j], one[j], counts[start + j]
                 for k in range(len(mass)):
