@@ -188,6 +188,11 @@ class TopicResults:
             )
         return names
 
+    def __getstate__(self):
+        """What is pickled: not what can be made again."""
+        state = dict(super().__getstate__())
+        return {**state, "_lazy": {}} if "_lazy" in state else state
+
     def _order(self):
         """Orders that align the particles' topics."""
         own = self._learned.model, self._learned.counts, self._log_weights()

@@ -325,6 +325,9 @@ None, default=None
         counts = sp.csr_matrix(X, dtype=np.float32, copy=sp.issparse(X))
         counts.sum_duplicates()
         counts.eliminate_zeros()
+        if counts.nnz <= np.iinfo(np.int32).max:  # for int64 kernels are compiled once more
+            counts.indices = counts.indices.astype(np.int32, copy=False)
+            counts.indptr = counts.indptr.astype(np.int32, copy=False)
         return counts, X.dtype
 
     def _grows(self, X):

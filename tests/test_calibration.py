@@ -50,7 +50,7 @@ def sample_prior(rng, m):
     [
         (line_log_likelihood, line_data, True),
         (line_log_likelihood, line_data, False),
-        (square_log_likelihood, square_data, True),
+        pytest.param(square_log_likelihood, square_data, True, marks=pytest.mark.slow),
     ],
     ids=["conjugate", "conjugate without polish", "bimodal"],
 )

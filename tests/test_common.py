@@ -38,7 +38,7 @@ ESTIMATORS = [
     BayesianLogisticRegressionPMD(moves="always", n_particles=100),
     BayesianLogisticRegressionPMD(prior="laplace", moves="never", n_particles=400),
     _FitOnly(class_weight="balanced", n_particles=400),
-    BayesianLogisticRegressionPMD(proposal="prior", n_particles=200),
+    BayesianLogisticRegressionPMD(proposal="prior", n_particles=100),
     BayesianLogisticRegressionPMD(proposal="mirror", polish=False, n_particles=200),
     ParticleMirrorDescent(**NORMAL_MEAN, n_particles=200),
     SparseGPRegressorPMD(),

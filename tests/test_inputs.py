@@ -142,6 +142,7 @@ def test_integers_and_lists_are_numbers():
         np.testing.assert_array_equal(fitted(other, y).coef_, expected)
 
 
+@pytest.mark.slow  # two new processes
 def test_workers_get_rows_that_cannot_be_written():
     """joblib hands large arrays to its workers as read-only memory maps."""
     X, y = labelled(3)

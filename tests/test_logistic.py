@@ -114,6 +114,7 @@ def test_default_fit_in_31_dimensions_is_certified(fitted):
     assert posterior.names[-1] == "intercept" and len(posterior.names) == 31
 
 
+@pytest.mark.slow
 def test_two_paths_meet(cancer, fitted):
     """Values only, from the prior, against the references: two algorithms, one posterior.
 

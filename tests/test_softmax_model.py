@@ -305,7 +305,7 @@ def logit_problem(K, sd, n=60):
     return rng.normal(0.0, 2.0, (n, K)), root @ root.transpose(0, 2, 1)
 
 
-@pytest.mark.parametrize("K", [2, 3, 5, 10])
+@pytest.mark.parametrize("K", [2, 3, 5, pytest.param(10, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("sd, tolerance", [(0.1, 2e-5), (0.5, 5e-4), (1.5, 4e-3), (4.0, 1e-2)])
 def test_expected_probabilities_are_near_those_of_many_points(K, sd, tolerance):
     # Root mean square over rows and classes, against 2^15 scrambled Sobol points and their mirror

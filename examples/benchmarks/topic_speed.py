@@ -108,13 +108,16 @@ def gates(rows):
     """The slowest of ours against the mean of scikit-learn's rates and tomotopy's."""
     own = [row for row in rows if row["kind"] == "pass" and row["side"] == "pmd"]
     others = [row["tokens_per_s"] for row in rows if row.get("side") == "sklearn"]
-    chain = next(row["token_sweeps_per_s"] for row in rows if row["kind"] == "sweeps")
-    found = []
+    tomotopy = next(row for row in rows if row["kind"] == "sweeps")
+    chain, found = tomotopy["token_sweeps_per_s"], []
     for row in own:
         way, over = row["setting"], row["tokens_per_s"] / float(np.mean(others))
         found.append(Gate(f"{way}: tokens per second over sklearn's", over, 5.0, ">="))
         over = row["token_sweeps_per_s"] / chain
         found.append(Gate(f"{way}: token-sweeps per second over tomotopy's", over, 1.0, ">="))
+        if row["draws_per_s"] is not None:
+            over = row["draws_per_s"] / tomotopy["draws_per_s"]
+            found.append(Gate(f"{way}: drawn topics per second over tomotopy's", over, 1.0, ">="))
         found += _size_gates([r for r in rows if r["kind"] == "size" and r["setting"] == way], way)
     found += [
         Gate(f"{row['setting']}: two threads over one", row["ratio"], 1.7, ">=")

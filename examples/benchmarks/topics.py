@@ -9,7 +9,7 @@ each test document predicted from the other half), which uses the prior of mixes
 given or has learnt. Other settings: scikit-learn's and gensim's batches and their schedule, how
 often tomotopy learns its prior of mixes, and our ``assignment``.
 
-* ``pmd single``: `LDATopicModelPMD` with one particle and eight passes; ``pmd``: with four
+* ``pmd single``: `LDATopicModelPMD` with one particle and nine passes; ``pmd``: with four
   particles (newsgroups20) or eight (ap) and five passes, as by default.
 * ``tomotopy``, ``tomotopy long``: one chain after 300 and after 1000 sweeps.
 * ``tomotopy samples``: the average of that chain's topics after 350, 400, ... 1000 sweeps.
@@ -36,7 +36,7 @@ CASES = {("newsgroups20", 100): 4, ("ap", 100): 8, ("ap", 20): 8}  # particles o
 OURS = [
     {**priors, "assignment": way} for way in ("sampled", "soft", "collapsed") for priors in PRIORS
 ]
-SINGLE_PASSES = 8
+SINGLE_PASSES = 9
 RIVALS = {"ap": ("tomotopy long", 1 / 10)}  # of one particle, and the share of CPU it may have
 RIVAL = ("tomotopy", 1 / 8)  # elsewhere
 
