@@ -17,6 +17,7 @@ from skpmd.models.topics import Counts, Documents, Sweeps, Topics
 
 _ENOUGH = 0.5  # share of the particles that is effective, below which mirror weights resample
 _RECORD = 10_000  # steps of a stream that are remembered
+_TAKEN = 1024  # documents
 _POLISH_ROWS = 512  # documents at once
 
 
@@ -145,8 +146,7 @@ def fit_topics(estimator, X, rng, workers, perplexity):
             for iteration in range(1, estimator.max_iter + 1):
                 order = rng.permutation(n) if estimator.shuffle else np.arange(n)
                 learned = learned._replace(scores=learned.scores.renewed())
-                for a in range(0, n, size):
-                    batch = X[np.sort(order[a : a + size])]
+                for batch in _batches(X, order, size):
                     learned = advance(estimator, learned, batch, float(n), workers)
                     bar.update(1, f"step size {learned.history[-1][1]:.2g}")
                 learned = _reweighed(estimator, learned, rng)
@@ -193,8 +193,8 @@ def take_in(estimator, before, X, workers):
             model = model.with_priors(learned.model.alpha, learned.model.eta_scale)
             learned = learned._replace(model=model, counts=counts)
         learned = learned._replace(history=learned.history[-_RECORD:])
-        for a in range(0, X.shape[0], size):
-            learned = advance(estimator, learned, X[a : a + size], total, workers)
+        for batch in _batches(X, np.arange(X.shape[0]), size):
+            learned = advance(estimator, learned, batch, total, workers)
         return _reweighed(estimator, learned, learned.rng)
 
 
@@ -212,13 +212,25 @@ def _undone(learned, indices):
         raise
 
 
-def advance(estimator, learned, X, total, workers):
+def _batches(X, order, size):
+    """Documents in an order, batch by batch; many are taken from X at once, for that takes time."""
+    step = size * max(1, _TAKEN // size)
+    for start in range(0, len(order), step):
+        chosen = order[start : start + step]
+        ends = [*range(0, len(chosen), size), len(chosen)]
+        pairs = list(zip(ends[:-1], ends[1:], strict=True))
+        taken = Documents.of(X[np.concatenate([np.sort(chosen[a:b]) for a, b in pairs])])
+        for a, b in pairs:
+            yield taken.rows(a, b)
+
+
+def advance(estimator, learned, documents, total, workers):
     """One step on a batch of documents.
 
     Time runs in full batches: a batch of fewer documents is a part of a step, so that documents
     that come one by one are not each taken for the whole. The step size is that of the batch's end.
     """
-    n, full = X.shape[0], batch_rows(estimator, total)
+    n, full = documents.n, batch_rows(estimator, total)
     visits, seen = learned.visits + n, learned.seen + n
     whole = step_size(schedule_of(estimator), visits / full, n, visits, learned.model.m, 0)
     gamma = -np.expm1(n / full * np.log1p(-whole)) if whole < 1.0 else 1.0
@@ -226,17 +238,17 @@ def advance(estimator, learned, X, total, workers):
     scores, score = learned.scores, np.nan
     if estimator.weighting == "stacking" and learned.model.m > 1:
         first = learned.visits
-        scores, score = scored(scores, learned.model, learned.counts, X, first, workers)
+        scores, score = scored(scores, learned.model, learned.counts, documents, first, workers)
     keep = (1.0 - gamma) * size / learned.size
     seeds = _streams(learned.seeds, learned.visits, n)
     counts, mass = learned.model.add(
-        learned.counts.faded(keep), gamma * size / n, learned.counts, Documents.of(X),
+        learned.counts.faded(keep), gamma * size / n, learned.counts, documents,
         learned.sweeps, seeds, workers, terms=estimator.weighting == "mirror",
     )  # fmt: skip
     _record(learned.history, gamma, n, score)
     model, priors = learned.model, learned.priors
     if priors is not None:
-        taken = counts, X.nnz, mass, gamma, size / n, learned.rng
+        taken = counts, len(documents.data), mass, gamma, size / n, learned.rng
         priors, model = topic_priors.advance(priors, model, *taken)
     return learned._replace(
         model=model, priors=priors, counts=counts, scores=scores, base=keep * learned.base,

@@ -6,6 +6,7 @@ Few of the documents are scored, for scoring costs as much as learning. See `skp
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from skpmd._stacking import updated
 from skpmd.models.topic_inference import log_bounds
@@ -34,7 +35,7 @@ class Scores(NamedTuple):
         return self._replace(n=_PRIOR)
 
 
-def scored(scores, model, counts, X, first, workers):
+def scored(scores, model, counts, documents, first, workers):
     """Weights after documents that have not been learnt, or long ago.
 
     Parameters
@@ -45,8 +46,8 @@ def scored(scores, model, counts, X, first, workers):
         Priors.
     counts : Counts
         Of the particles.
-    X : csr_matrix of shape (n, V)
-        Documents.
+    documents : Documents
+        A batch.
     first : int
         Number of the first: those whose number is a multiple of ten are scored.
     workers : Workers
@@ -59,6 +60,8 @@ def scored(scores, model, counts, X, first, workers):
     float
         Mean log density of a word of these documents, nan without words.
     """
+    indptr, indices, data = documents
+    X = sp.csr_matrix((data, indices, indptr), shape=(documents.n, model.V))
     X = X[(-first) % _EVERY :: _EVERY]
     tokens = float(X.data.sum(dtype=np.float64))
     if not tokens:

@@ -126,6 +126,12 @@ class Documents(NamedTuple):
         """How many."""
         return len(self.indptr) - 1
 
+    def rows(self, start, stop):
+        """Some of them, in a row; a view."""
+        ends = self.indptr[start : stop + 1]
+        own = slice(ends[0], ends[-1])
+        return Documents(ends - ends[0], self.indices[own], self.data[own])
+
 
 class Sweeps(NamedTuple):
     """How words are shared out.
