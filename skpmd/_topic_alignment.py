@@ -15,8 +15,8 @@ def orders(model, counts, log_weights):
     affinity, sum_k sqrt(s_k s'_k) sum_w sqrt(phi_kw phi'_kw), with s the topics' shares of all
     words: the sum of the squared Hellinger distances between weighted topics is then least. Topics
     are numbered as in the first particle, so that they keep their places in a stream (but where
-    mirror weights resample, another may become the first). Topics whose words have different priors
-    are never taken for one another.
+    mirror weights resample, another may become the first). Topics of different priors, of words or
+    of documents' shares, are never taken for one another.
 
     Parameters
     ----------
@@ -37,9 +37,10 @@ def orders(model, counts, log_weights):
         return np.tile(np.arange(K), (m, 1))
     candidates = np.unique(np.linspace(0, m - 1, min(m, _CANDIDATES)).astype(int))
     affinity = _affinities(model, counts, candidates)
-    _, kind = np.unique(model.eta, axis=1, return_inverse=True)
-    kind = kind.ravel()
-    affinity -= _APART * (kind[:, None] != kind)
+    for prior in (model.eta, model.alpha[:1]):  # particles' alpha differ by a factor, if at all
+        _, kind = np.unique(prior, axis=1, return_inverse=True)
+        kind = kind.ravel()
+        affinity -= _APART * (kind[:, None] != kind)
     found = [[linear_sum_assignment(pair, maximize=True)[1] for pair in one] for one in affinity]
     gain = np.take_along_axis(affinity, np.array(found)[..., None], axis=3).sum(axis=(2, 3))
     order = np.array(found[int(np.argmax(gain @ np.exp(log_weights)))])

@@ -35,8 +35,8 @@ class Learned(NamedTuple):
     scores : Scores
         Stacking weights.
     base : ndarray of shape (m,)
-        What mirror weights subtract from the bounds: those at the last resampling, as far as the
-        steps since then have left of them.
+        What mirror weights subtract from the bounds: those at the last resampling. It does not
+        fade: the draws of a resampling have the bounds of then in their density for good.
     size : float
         Documents that the counts stand for.
     seen : int
@@ -53,7 +53,7 @@ class Learned(NamedTuple):
     priors : PriorsState or None
         Of ``learn_priors``.
     exact : bool
-        Whether the counts are those of all documents, each once, and nothing else.
+        Whether the counts are those of all documents so far, each once, and nothing else.
     interrupted : bool
         Whether Ctrl-C ended the fit.
     """
@@ -100,16 +100,16 @@ def start(estimator, X, total, rng):
     Returns
     -------
     Learned
-        Particles that differ by a guess.
+        Particles that differ by a guess; without one yet if the first batch has no words.
     """
     model, m, priors = model_of(estimator, X.shape[1]), estimator.n_particles, None
     if estimator.learn_priors:
         priors, model = topic_priors.start(model, rng)
     seeds = rng.integers(0, 2**64, size=m, dtype=np.uint64)
-    first = X[: batch_rows(estimator, total)]
+    first = (_with_words(X) if total is None else X)[: batch_rows(estimator, total)]
     size = float(first.shape[0] if total is None else total)
-    tokens = float(first.data.sum(dtype=np.float64)) * size / first.shape[0]
-    counts = model.start(tokens, rng)
+    tokens = float(first.data.sum(dtype=np.float64)) * size / max(1, first.shape[0])
+    counts = model.start(tokens, rng) if tokens else Counts.none(m, model.V, model.K)
     scores, sweeps = Scores(np.full(m, -np.log(m))), sweeps_of(estimator, X)
     return Learned(model, counts, sweeps, scores, np.zeros(m), size, 0, 0, seeds, [], rng, priors)
 
@@ -134,8 +134,6 @@ def fit_topics(estimator, X, rng, workers, perplexity):
     -------
     Learned
         Particles that have learnt.
-    float or None
-        The last perplexity, if any was asked for.
     """
     n, evaluated = X.shape[0], None
     learned = start(estimator, X, float(n), rng)
@@ -145,7 +143,7 @@ def fit_topics(estimator, X, rng, workers, perplexity):
         with bar as bar:
             for iteration in range(1, estimator.max_iter + 1):
                 order = rng.permutation(n) if estimator.shuffle else np.arange(n)
-                learned = learned._replace(scores=learned.scores.renewed())
+                learned = learned._replace(scores=learned.scores.renewed(), seen=0)
                 for batch in _batches(X, order, size):
                     learned = advance(estimator, learned, batch, float(n), workers)
                     bar.update(1, f"step size {learned.history[-1][1]:.2g}")
@@ -162,7 +160,7 @@ def fit_topics(estimator, X, rng, workers, perplexity):
         if not learned.history:
             raise
         learned = learned._replace(counts=learned.counts.balanced(), interrupted=True)
-    return learned._replace(seen=n), evaluated
+    return learned._replace(seen=n)
 
 
 def take_in(estimator, before, X, workers):
@@ -193,9 +191,19 @@ def take_in(estimator, before, X, workers):
             model = model.with_priors(learned.model.alpha, learned.model.eta_scale)
             learned = learned._replace(model=model, counts=counts)
         learned = learned._replace(history=learned.history[-_RECORD:])
+        if total is None:
+            X = _with_words(X)
+        if not learned.visits:
+            learned = learned._replace(sweeps=sweeps_of(estimator, X))
         for batch in _batches(X, np.arange(X.shape[0]), size):
             learned = advance(estimator, learned, batch, total, workers)
         return _reweighed(estimator, learned, learned.rng)
+
+
+def _with_words(X):
+    """The documents that have words: in a stream without an end the others say nothing."""
+    some = np.diff(X.indptr) > 0
+    return X if some.all() else X[some]
 
 
 @contextmanager
@@ -228,13 +236,16 @@ def advance(estimator, learned, documents, total, workers):
     """One step on a batch of documents.
 
     Time runs in full batches: a batch of fewer documents is a part of a step, so that documents
-    that come one by one are not each taken for the whole. The step size is that of the batch's end.
+    that come one by one are not each taken for the whole. The step size is that of the batch's end;
+    parts of a step of size 1 are averaged over the last full batch.
     """
     n, full = documents.n, batch_rows(estimator, total)
     visits, seen = learned.visits + n, learned.seen + n
     whole = step_size(schedule_of(estimator), visits / full, n, visits, learned.model.m, 0)
-    gamma = -np.expm1(n / full * np.log1p(-whole)) if whole < 1.0 else 1.0
+    part = n / min(visits, full)
+    gamma = -np.expm1(n / full * np.log1p(-whole)) if whole < 1.0 else part
     size = float(seen) if total is None else float(total)
+    learned, workers = _guessed(learned, documents, size), workers.of(n)
     scores, score = learned.scores, np.nan
     if estimator.weighting == "stacking" and learned.model.m > 1:
         first = learned.visits
@@ -245,15 +256,25 @@ def advance(estimator, learned, documents, total, workers):
         learned.counts.faded(keep), gamma * size / n, learned.counts, documents,
         learned.sweeps, seeds, workers, terms=estimator.weighting == "mirror",
     )  # fmt: skip
-    _record(learned.history, gamma, n, score)
     model, priors = learned.model, learned.priors
     if priors is not None:
         taken = counts, len(documents.data), mass, gamma, size / n, learned.rng
         priors, model = topic_priors.advance(priors, model, *taken)
+    _record(learned.history, gamma, n, score)
     return learned._replace(
-        model=model, priors=priors, counts=counts, scores=scores, base=keep * learned.base,
-        size=size, seen=seen, visits=visits, exact=gamma == 1.0 and n == size,
+        model=model, priors=priors, counts=counts, scores=scores,
+        size=size, seen=seen, visits=visits, exact=gamma == 1.0 and n == size == seen,
     )  # fmt: skip
+
+
+def _guessed(learned, documents, size):
+    """The particles with a guess: without one it is made of the first documents with words."""
+    if learned.counts.totals.any() or not len(documents.data):
+        return learned
+    tokens = float(documents.data.sum(dtype=np.float64)) * size / documents.n
+    counts = learned.model.start(tokens, learned.rng)
+    priors = learned.priors and learned.priors._replace(guess=1.0)
+    return learned._replace(counts=counts, size=size, priors=priors)
 
 
 def _record(history, *step):
@@ -269,21 +290,14 @@ def _streams(seeds, first, n):
 def _polished(estimator, learned, X, workers):
     """A step of size 1 on all documents: Bayes' rule given how words are shared out."""
     n, model, terms = X.shape[0], learned.model, estimator.weighting == "mirror"
-    parts = []
-    for i in range(model.m):  # one particle at a time: its counts are there twice
-        one, counts = model.only(i), learned.counts.take([i])
-        new = Counts.none(1, model.V, model.K)
-        for a in range(0, n, _POLISH_ROWS):
-            rows = X[a : a + _POLISH_ROWS]
-            seeds = _streams(learned.seeds[i : i + 1], learned.visits + a, rows.shape[0])
-            given = counts, Documents.of(rows), learned.sweeps, seeds, workers, terms
-            new, _ = one.add(new, 1.0, *given)
-        parts.append(new)
+    counts = Counts.none(model.m, model.V, model.K)
+    for a in range(0, n, _POLISH_ROWS):
+        rows = X[a : a + _POLISH_ROWS]
+        seeds = _streams(learned.seeds, learned.visits + a, rows.shape[0])
+        given = learned.counts, Documents.of(rows), learned.sweeps, seeds, workers, terms
+        counts, _ = model.add(counts, 1.0, *given)
     _record(learned.history, 1.0, n, np.nan)
-    base = np.zeros(model.m)
-    return learned._replace(
-        counts=Counts.joined(parts), base=base, visits=learned.visits + n, exact=True
-    )
+    return learned._replace(counts=counts, visits=learned.visits + n, exact=True)
 
 
 def _reweighed(estimator, learned, rng):

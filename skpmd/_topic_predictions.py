@@ -1,4 +1,4 @@
-"""Predictions of a topic model: averages over particles, never a plug-in."""
+"""Predictions of a topic model: averages over particles, given what each expects of its topics."""
 
 import numpy as np
 from scipy.special import logsumexp
@@ -129,6 +129,7 @@ class TopicPredictions(TransformerMixin):
             raise ValueError(f"method must be 'bound' or 'completion', got {method!r}.")
         X, _ = self._counts(X, reset=False)
         if method == "bound":
+            _tokens(X)
             return self._perplexity_of(X)(self._learned)
         given, asked = halves(X)
         tokens = _tokens(asked)
@@ -136,10 +137,14 @@ class TopicPredictions(TransformerMixin):
         return float(np.exp(-(log_words @ asked.data.astype(np.float64)) / tokens))
 
     def _perplexity_of(self, X):
-        """Function of what has been learnt: perplexity of checked counts by the bound."""
+        """Function of what has been learnt: perplexity of checked counts by the bound.
+
+        Of documents without words it is nan: a fit does not end for that.
+        """
+        tokens = float(X.data.sum(dtype=np.float64)) or np.nan
 
         def perplexity(learned):
-            return float(np.exp(-self._log_probabilities(learned, X).sum() / _tokens(X)))
+            return float(np.exp(-self._log_probabilities(learned, X).sum() / tokens))
 
         return perplexity
 

@@ -5,9 +5,11 @@ log scale (see `skpmd.models.topic_priors`) is carried by a cloud and moved by t
 step, with its guard and its redraws. The particle goes on with the scales at the clouds' means.
 """
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from skpmd.engine import mirror
 from skpmd.engine.cloud import draw_prior, weights
@@ -43,6 +45,8 @@ class PriorsState(NamedTuple):
         Entries of their documents.
     guess : float
         Share of the first guess that is left in the counts.
+    learnt : bool
+        Whether the clouds have moved: they are draws of their prior before.
     """
 
     shape: np.ndarray
@@ -53,6 +57,7 @@ class PriorsState(NamedTuple):
     moved: float = 0.0
     entries: float = 0.0
     guess: float = 1.0
+    learnt: bool = False
 
     def alpha(self):
         """Dirichlet parameters of documents' shares, shape (m, K)."""
@@ -144,6 +149,38 @@ def advance(state, model, counts, n_entries, mass, gamma, copies, rng):
     return state, model.with_priors(state.alpha(), state.eta_scale())
 
 
+def concluded(state, model):
+    """The model that a fit ends with: that of the given priors, if none were learnt.
+
+    Parameters
+    ----------
+    state : PriorsState
+        At the end.
+    model : Topics
+        By which the last batch was learnt.
+
+    Returns
+    -------
+    Topics
+        With priors that are learnt or given, and not those to begin with.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the clouds have not moved.
+    """
+    if state.learnt:
+        return model
+    warnings.warn(
+        "learn_priors=True has learnt nothing: the documents were too few, or too seldom visited, "
+        "for the topics to forget the guess that they started from, so that the priors are those "
+        "that were given. Raise max_iter, give more documents, or set learn_priors=False.",
+        ConvergenceWarning,
+        stacklevel=4,
+    )
+    return model.with_priors(np.tile(state.shape, (model.m, 1)), np.ones(model.m))
+
+
 def _means(clouds):
     """Scales at the means of their logs."""
     return np.array([np.exp(weights(c.log_ratio) @ c.theta[:, 0]) for c in clouds])
@@ -161,4 +198,4 @@ def _moved(state, model, counts, rng):
             step = mirror.step(cloud, scale, (tally,), state.moved, 1.0, _SETTINGS, rng)
             clouds.append(step[0])
     kept = state.shape, state.scale, tuple(documents), tuple(topics)
-    return PriorsState(*kept, guess=state.guess)
+    return PriorsState(*kept, guess=state.guess, learnt=True)

@@ -52,7 +52,10 @@ def topic_word_prior(values, K, n_words):
 
 def _check_positive(name, values):
     if not (np.isfinite(values).all() and (values > 0.0).all()):
-        raise ValueError(f"{name} must be positive and finite, got {values}.")
+        raise ValueError(
+            f"{name} must be positive and finite; its least value is {np.min(values)}, its largest "
+            f"{np.max(values)}."
+        )
 
 
 def sweeps_of(estimator, X):

@@ -75,17 +75,13 @@ class TopicResults:
         Raises
         ------
         AttributeError
-            Where it is not known: with several topics, or counts that are not those of all
-            documents, each once.
+            Where it is not known: with several topics, priors that are learnt, or counts that are
+            not those of all documents, each once.
         """
         learned = self._learnt("log_evidence_")
         if learned.model.K > 1:
             raise AttributeError(
                 _MISSING.format("log_evidence_", "with several topics only bounds are known")
-            )
-        if self.learn_priors:
-            raise AttributeError(
-                _MISSING.format("log_evidence_", "the priors are learnt, set learn_priors=False")
             )
         self._check_exact("log_evidence_")
         # One topic has all words: the documents' own terms are 0.
@@ -100,7 +96,8 @@ class TopicResults:
         ------
         AttributeError
             Where it is not known: without ``weighting="mirror"``, which counts the documents' own
-            terms, or where counts are not those of all documents, each once.
+            terms, with priors that are learnt, whose own terms are not in it, or where counts are
+            not those of all documents, each once.
         """
         learned = self._learnt("lower_bound_")
         if self.weighting != "mirror":
@@ -214,6 +211,10 @@ class TopicResults:
         return learned
 
     def _check_exact(self, name):
+        if self.learn_priors:
+            raise AttributeError(
+                _MISSING.format(name, "the priors are learnt, set learn_priors=False")
+            )
         if not self._learned.exact:
             raise AttributeError(
                 _MISSING.format(

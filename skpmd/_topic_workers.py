@@ -10,6 +10,8 @@ from contextlib import contextmanager
 import numpy as np
 from joblib import effective_n_jobs
 
+_FEW = 4  # documents, for fewer of which a thread takes longer to start than they do
+
 
 class Workers:
     """What runs the two halves of a step: words shared out, and put to the counts.
@@ -24,6 +26,10 @@ class Workers:
 
     def __init__(self, n_jobs, pool):
         self.n_jobs, self._pool = n_jobs, pool
+
+    def of(self, n_documents):
+        """As many threads as pay for a number of documents: all, or none but the caller's."""
+        return self if n_documents >= _FEW else Workers(1, None)
 
     def each(self, m, shape, share, put):
         """Both halves, for each of m particles.

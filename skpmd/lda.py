@@ -1,10 +1,7 @@
 """Topic models with a posterior, an average over particles and a stream."""
 
-import copy
 from numbers import Integral, Real
 
-import numpy as np
-import scipy.sparse as sp
 from sklearn.base import (
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
@@ -12,26 +9,27 @@ from sklearn.base import (
     _fit_context,
 )
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_non_negative, validate_data
 
 from skpmd._base import LOOP_CONSTRAINTS
 from skpmd._partial import unharmed
 from skpmd._results import forget
+from skpmd._topic_calls import TopicCalls
 from skpmd._topic_fit import fit_topics, start, take_in
 from skpmd._topic_predictions import TopicPredictions
+from skpmd._topic_priors import concluded
 from skpmd._topic_results import TopicResults
 from skpmd._topic_workers import workers
 from skpmd.models.topics import ASSIGNMENTS
 from skpmd.posterior import as_generator
 
-_SETTLED = (
-    "n_components", "doc_topic_prior", "topic_word_prior", "learn_priors", "n_particles",
-    "assignment", "n_sweeps", "total_samples", "weighting",
-)  # fmt: skip
-
 
 class LDATopicModelPMD(
-    TopicPredictions, TopicResults, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    TopicCalls,
+    TopicPredictions,
+    TopicResults,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    BaseEstimator,
 ):
     """Latent Dirichlet allocation whose particles each are a whole topic model.
 
@@ -46,6 +44,7 @@ class LDATopicModelPMD(
         Topics of each particle.
     doc_topic_prior : float or array-like of shape (n_components,) or None, default=None
         Dirichlet parameters of the documents' shares of topics (alpha); None is 1 / n_components.
+        Topics of different parameters are of different kinds, and each keeps its number.
     topic_word_prior : float or array-like of shape (n_features,) or (n_components, n_features) or \
 None, default=None
         Dirichlet parameters of the topics' words (eta); None is 1 / n_components. An array of both
@@ -55,7 +54,9 @@ None, default=None
         Whether a factor of each prior is learnt with the topics. The logs of both are coordinates
         of each particle, log-normal about the given with standard deviation 1.5, and are moved by
         mirror steps with kernel rejuvenation, as few words of each document and topic ask for. They
-        start at no more than 1 / n_components and are learnt after about 45 batches.
+        start at no more than 1 / n_components and are learnt from about the 45th full batch on, and
+        later where documents are few for the vocabulary. A `fit` that has not come so far warns and
+        goes on with the given priors; calls of `partial_fit` before then do not warn.
     n_particles : int, default=4
         Particles. Time and memory grow with their number; one predicts about as well as a chain of
         a Gibbs sampler.
@@ -63,7 +64,7 @@ None, default=None
         How words of a document are given to topics: by a Gibbs chain, whose conditional
         probabilities are averaged; by expectation-maximisation; or by it with each word's own share
         left out (zeroth-order collapsed). ``"auto"`` is ``"sampled"`` for documents of fewer than
-        200 words in the mean, else ``"collapsed"``; of a stream the first call decides.
+        200 words in the mean, else ``"collapsed"``; of a stream the first call with words decides.
     n_sweeps : int or "auto", default="auto"
         Visits of each word of a document in a step; ``"auto"`` is 3, of which two are counted
         (``"sampled"``), 10 (``"collapsed"``) or 20 (``"soft"``).
@@ -75,21 +76,25 @@ None, default=None
     max_iter : int, default=5
         Passes of stochastic steps through the documents; may be 0.
     max_polish : int, default=0
-        Steps on all documents after them: the counts are then those of all documents, each once. It
-        takes the memory of one particle more.
+        Steps on all documents after them: the counts are then those of all documents, each once.
+        They take the memory of all particles' counts once more.
     total_samples : float or None, default=None
-        Documents that calls of `partial_fit` will bring in all; they may come several times. None
-        is an endless stream: topics then are as certain as the documents so far make them.
+        Documents that calls of `partial_fit` will bring in all, with those of a `fit` before them;
+        they may come several times. None is an endless stream: topics then are as certain as the
+        documents so far make them. The first call of `partial_fit` settles it, also after `fit`.
     weighting : {"stacking", "mirror", "uniform"}, default="uniform"
         Where the particles' weights come from: how well they predict documents that they have not
         learnt (every tenth is scored, which takes time), their bounds of the evidence, or nowhere.
         Stacking weights are not posterior weights, and hardly differ from equal ones on shuffled
         documents. ``"mirror"`` is the rule of the paper, with resampling where fewer than half of
-        the particles remain effective; over a corpus one particle then takes all of the weight, and
-        it predicts worse than the average.
+        the particles remain effective at the end of a pass of `fit` or a call of `partial_fit`;
+        over a corpus one particle then takes all of the weight, and it predicts worse than the
+        average. The copies that resampling makes part again with ``"sampled"`` assignments;
+        nothing is random in ``"collapsed"`` and ``"soft"`` ones, and copies stay copies.
     vocabulary : {"fixed", "growing"}, default="fixed"
         Whether calls of `partial_fit` may have more columns than before. ``topic_word_prior`` is
-        held for each word: a new word has it in each topic, and the prior's sum grows.
+        held for each word: a new word has it in each topic, and the prior's sum grows. It has to be
+        a number then.
     shuffle : bool, default=True
         Whether each pass of `fit` takes the documents in a new order.
     max_doc_update_iter : int, default=100
@@ -97,8 +102,8 @@ None, default=None
     mean_change_tol : float, default=1e-3
         Mean change of a document's topics at which these end.
     evaluate_every : int, default=-1
-        Passes after which `fit` computes the perplexity of its documents, for ``perp_tol`` and
-        ``bound_``; 0 or less is never.
+        Passes after which `fit` computes the perplexity of its documents, for ``perp_tol``; with
+        it, ``bound_`` is computed at the end. 0 or less is never.
     perp_tol : float, default=0.1
         Change of this perplexity below which passes end.
     n_jobs : int or None, default=None
@@ -119,17 +124,22 @@ None, default=None
     doc_topic_prior_, topic_word_prior_ : float or ndarray
         The priors.
     log_evidence_ : float
-        Log marginal likelihood, where it is known: one topic that counts each document once.
+        Log marginal likelihood, where it is known: one topic that counts each document once, under
+        priors that are not learnt.
+    lower_bound_ : float
+        The best particle's lower bound of it, for any number of topics, where it is known: with
+        ``weighting="mirror"`` and ``max_polish``, under priors that are not learnt.
     n_iter_ : int
-        Passes and steps on all documents that `fit` made.
+        Passes and steps on all documents that `fit` made; `partial_fit` drops it.
     bound_ : float
-        Perplexity of the documents of `fit` at its end, with ``evaluate_every``.
+        Perplexity of the documents of `fit` after its last step, with ``evaluate_every``; nan where
+        they have no words. `partial_fit` drops it.
     assignment_ : str
         What ``assignment`` has come to.
     n_batch_iter_ : int
         Steps.
     n_documents_seen_ : int
-        Documents so far.
+        Documents so far; of an endless stream those with words.
     history_ : dict of str to ndarray
         A record of the steps, the last 10,000 or so of a stream: size, documents, and mean log
         density of a word before it was learnt (with stacking weights of several particles; else
@@ -139,7 +149,15 @@ None, default=None
 
     Notes
     -----
-    Memory is ``4 * n_particles * n_components * n_features`` bytes and a batch.
+    Memory is ``4 * n_particles * n_components * n_features`` bytes and a batch. ``posterior_`` is a
+    copy of as many bytes, ``components_`` and ``topic_word_`` are of ``8 * n_components *
+    n_features`` bytes each; they are kept from when they are asked for until the next call. A call
+    of `partial_fit` holds the counts of its words as they were until it ends, so that it can be
+    undone.
+
+    With ``total_samples`` a pass of `partial_fit` in parts equals a pass of `fit` in the same order
+    if calls, but for the last, have whole batches, ``assignment`` is decided alike, and weights are
+    not those of ``"mirror"``.
 
     Intervals of the topics' words have the spread between particles in them. Given a way to share
     words out topics are known too well; see the user guide for how often intervals hold.
@@ -266,7 +284,7 @@ None, default=None
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            How often each word is in each document: nonnegative, whole or not.
+            How often each word is in each document: nonnegative, whole or not, at most 1e15.
         y : None
             Ignored.
 
@@ -277,14 +295,18 @@ None, default=None
         """
         with unharmed(self):
             forget(self)
+            self._refuse_fixed_prior()
             X, _ = self._counts(X, reset=True)
-            rng = as_generator(self.random_state)
+            rng, perplexity = as_generator(self.random_state), self._perplexity_of(X)
             with workers(self.n_jobs) as threads:
-                learned, perplexity = fit_topics(self, X, rng, threads, self._perplexity_of(X))
+                learned = fit_topics(self, X, rng, threads, perplexity)
+            if learned.priors is not None and not learned.interrupted:
+                learned = learned._replace(model=concluded(learned.priors, learned.model))
             self._set(learned)
+            self._settle({}, free=("total_samples",))  # of the stream that may follow
             self.n_iter_ = learned.visits // X.shape[0]
-            if perplexity is not None:
-                self.bound_ = perplexity
+            if self.evaluate_every > 0 and not learned.interrupted:
+                self.bound_ = perplexity(learned)
         if learned.interrupted:
             raise KeyboardInterrupt
         return self
@@ -297,6 +319,8 @@ None, default=None
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Counts of words. With ``vocabulary="growing"`` there may be more columns than before.
+            Without ``total_samples`` documents without words are left out, and not counted: they
+            say nothing about topics.
         y : None
             Ignored.
 
@@ -307,59 +331,16 @@ None, default=None
         """
         with unharmed(self):
             before = getattr(self, "_learned", None)
-            if before is not None:
-                self._refuse_changes()
+            settled = {} if before is None else self._settled
+            self._refuse_changes(settled)
+            self._refuse_fixed_prior()
             X, _ = self._counts(X, reset=before is None or self._grows(X))
             if before is None:
                 rng = as_generator(self.random_state)
                 before = start(self, X, self.total_samples, rng)
             with workers(self.n_jobs) as threads:
                 self._set(take_in(self, before, X, threads))
+            self._settle(settled)
+            for name in ("n_iter_", "bound_"):  # of a fit that this is not
+                vars(self).pop(name, None)
         return self
-
-    # ------------------------------------------------------------------ what calls share
-    def _counts(self, X, reset):
-        """Checked counts, a CSR matrix of float32 without explicit zeros, and their dtype."""
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
-        check_non_negative(X, type(self).__name__)
-        counts = sp.csr_matrix(X, dtype=np.float32, copy=sp.issparse(X))
-        counts.sum_duplicates()
-        counts.eliminate_zeros()
-        if counts.nnz <= np.iinfo(np.int32).max:  # for int64 kernels are compiled once more
-            counts.indices = counts.indices.astype(np.int32, copy=False)
-            counts.indptr = counts.indptr.astype(np.int32, copy=False)
-        return counts, X.dtype
-
-    def _grows(self, X):
-        """Whether X has more columns than before, and may; those before have to come first."""
-        if self.vocabulary == "fixed":
-            return False
-        n, names = np.shape(X)[1], getattr(self, "feature_names_in_", None)
-        if n <= self.n_features_in_:
-            return False  # as many, or an error
-        if names is not None and hasattr(X, "columns"):
-            if not np.array_equal(np.asarray(X.columns)[: len(names)], names):
-                raise ValueError(
-                    "With vocabulary='growing' the columns of the calls before come first, in "
-                    "their order, and new ones after them; the feature names of X do not."
-                )
-        return True
-
-    def _refuse_changes(self):
-        """Parameters that the stream so far has been made with stay as they are."""
-        for name, before in self._settled.items():
-            now = getattr(self, name)
-            if not np.array_equal(now, before):
-                raise ValueError(
-                    f"{name} was {before!r} in the calls before and is {now!r}: set it back, or "
-                    "call fit."
-                )
-
-    def _set(self, learned):
-        """Results of what has been learnt; most are made when they are asked for."""
-        self._learned, self._lazy = learned, {}
-        self._n_features_out = learned.model.K
-        self.n_batch_iter_ = learned.history[-1][0] if learned.history else 0
-        self.n_documents_seen_ = learned.seen
-        self.assignment_ = learned.sweeps.assignment
-        self._settled = {name: copy.deepcopy(getattr(self, name)) for name in _SETTLED}

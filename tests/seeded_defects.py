@@ -488,7 +488,7 @@ DEFECTS = [
     Defect(
         "a collapsed update does not leave a word's own share out",
         "models/topic_kernels.py",
-        "max(mass[k] - own[k], least[k])",
+        "max(mass[k] - held * own[k], least[k])",
         "max(mass[k], least[k])",
         "test_lda_kernels.py",
     ),
@@ -530,7 +530,7 @@ DEFECTS = [
     Defect(
         "a document that comes alone is taken for a batch",
         "_topic_fit.py",
-        "-np.expm1(n / full * np.log1p(-whole)) if whole < 1.0 else 1.0",
+        "-np.expm1(n / full * np.log1p(-whole)) if whole < 1.0 else part",
         "whole",
         "test_lda_streams.py",
     ),

@@ -1,6 +1,7 @@
 """Kernels and steps of topic models beside slow references and enumerated posteriors."""
 
 import itertools
+import threading
 
 import numpy as np
 import pytest
@@ -100,10 +101,21 @@ def test_collapsed_shares_leave_a_token_out(K):
         r /= r.sum(axis=1, keepdims=True)
         for _ in range(4):
             for j in range(len(c)):
-                others = np.maximum(model.alpha[0] + c @ r - r[j], model.alpha[0])
+                others = model.alpha[0] + c @ r - min(c[j], 1.0) * r[j]
                 r[j] = phi[j] * others / (phi[j] @ others)
         np.testing.assert_allclose(shares[own], c[:, None] * r, rtol=2e-4, atol=1e-6)
         np.testing.assert_allclose(total, c @ r, rtol=2e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [0.02, 0.5])
+def test_collapsed_shares_of_parts_of_words_are_parts_of_shares(scale):
+    """Of a word that counts less than a token, no more than that is left out."""
+    rows = {0: 1, 3: 1, 4: 1}, {2: 1, 5: 1}
+    scaled = documents(*({w: scale for w in row} for row in rows))
+    whole, part = topics(4), topics(4, alpha=0.3 * scale)
+    shares, _ = share_out("collapsed", whole, learnt(whole), documents(*rows), 20)
+    of_parts, _ = share_out("collapsed", part, learnt(part), scaled, 20)
+    np.testing.assert_allclose(of_parts, scale * shares, rtol=1e-3, atol=1e-7)
 
 
 @pytest.mark.parametrize("K", SIZES)
@@ -244,6 +256,13 @@ def test_threads_do_not_change_the_answer(assignment, m):
             np.testing.assert_array_equal(one, other)
 
 
+def test_few_documents_start_no_threads():
+    with workers(2) as w:
+        alone = threading.get_ident()
+        assert set(w.of(3).map(lambda _: threading.get_ident(), range(4))) == {alone}
+        assert alone not in w.of(4).map(lambda _: threading.get_ident(), range(4))
+
+
 @pytest.mark.parametrize("assignment", ASSIGNMENTS)
 def test_a_documents_answer_does_not_depend_on_the_batch(assignment):
     model, sweeps = topics(5), Sweeps(assignment, 4, 1)
@@ -266,6 +285,14 @@ def test_expected_word_probabilities(eta):
         phi = model.word_probabilities(counts, i)
         np.testing.assert_allclose(phi, pseudo / pseudo.sum(axis=0), rtol=1e-5)
         np.testing.assert_allclose(phi.sum(axis=0), 1.0, rtol=1e-5)
+
+
+def test_particles_of_one_scale_have_one_prior_of_words():
+    eta = np.random.default_rng(0).gamma(1, 1, (6, 3))
+    model = Topics(np.full((3, 3), 0.1), eta, np.array([1.0, 2.0, 1.0]), 6)
+    priors = [model.given(learnt(model), i)[2] for i in range(3)]
+    assert priors[0] is priors[2]
+    np.testing.assert_allclose(priors[1], 2.0 * eta, rtol=1e-6)
 
 
 def test_the_guess_stands_for_a_part_of_the_words_and_fades():

@@ -2,12 +2,15 @@
 
 import copy
 import itertools
+import warnings
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.special import gammaln
 from scipy.stats import hypergeom, multivariate_hypergeom
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 from skpmd import LDATopicModelPMD
 from skpmd import _topic_priors as learning
@@ -194,6 +197,30 @@ def test_priors_that_are_not_learnt_are_as_given():
     model = LDATopicModelPMD(3, doc_topic_prior=alpha, n_particles=1, random_state=0).fit(X)
     assert model.doc_topic_prior_ == pytest.approx(alpha)
     assert model.topic_word_prior_ == pytest.approx(1 / 3)
+
+
+def test_a_fit_that_could_not_learn_says_so_and_has_the_given_priors():
+    X, *_ = corpus(100, 30, 3, 20, 0.2, 0.1)
+    given = {"doc_topic_prior": [2.0, 1.0, 3.0], "topic_word_prior": 0.9, "random_state": 0}
+    estimator = LDATopicModelPMD(3, learn_priors=True, n_particles=2, **given)
+    with pytest.warns(ConvergenceWarning, match="Raise max_iter, give more documents") as caught:
+        estimator.fit(X)
+    assert caught[0].filename == __file__
+    np.testing.assert_allclose(estimator.doc_topic_prior_, [2.0, 1.0, 3.0])
+    assert estimator.topic_word_prior_ == pytest.approx(0.9)
+    concentration = estimator.posterior_.concentration.sum() - 2 * 3 * 30 * 0.9
+    assert concentration == pytest.approx(estimator._learned.counts.totals.sum(), rel=1e-4)
+    with warnings.catch_warnings():  # a stream may still come so far, and more passes do
+        warnings.simplefilter("error")
+        stream = LDATopicModelPMD(3, learn_priors=True, n_particles=2, **given).partial_fit(X)
+        more = clone(estimator).set_params(max_iter=20).fit(X)
+    assert stream.doc_topic_prior_.mean() == pytest.approx(1 / 3)
+    assert more.topic_word_prior_ != pytest.approx(0.9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ConvergenceWarning):
+            more.set_params(max_iter=1).fit(X)
+    assert more.topic_word_prior_ != pytest.approx(0.9)  # left as it was
 
 
 def test_stream_learns_as_fit_does_and_grows():

@@ -83,6 +83,26 @@ def test_topics_of_different_priors_are_not_taken_for_one_another():
     assert len(np.unique(found, axis=0)) > 1
 
 
+def test_topics_of_different_shares_are_not_taken_for_one_another():
+    model, counts, _ = shuffled()
+    shape = np.array([0.2, 0.2, 0.9, 0.2, 0.2, 0.05])
+    model = model.with_priors(np.outer([1.0, 0.3, 1.7, 2.0], shape), np.ones(4))  # as if learnt
+    found = orders(model, counts, equal(4))
+    assert (found[:, [2, 5]] == [2, 5]).all()
+    assert len(np.unique(found, axis=0)) > 1
+
+
+@pytest.mark.parametrize("learn_priors", [False, True])
+def test_an_average_has_the_priors_of_its_topics(corpus, learn_priors):
+    alpha = np.array([2.0, 0.1, 0.4, 0.1])
+    own = {"doc_topic_prior": alpha, "learn_priors": learn_priors, "max_iter": 10}
+    estimator = LDATopicModelPMD(4, n_particles=4, random_state=0, **own).fit(corpus)
+    factor = 1.0 if not learn_priors else estimator.doc_topic_prior_[0] / 2.0
+    np.testing.assert_allclose(estimator.doc_topic_prior_, factor * alpha)
+    nothing = estimator.transform(np.zeros((1, 40)))[0]
+    np.testing.assert_allclose(nothing, alpha / alpha.sum())
+
+
 def test_a_single_particle_and_a_single_topic():
     model, counts, _ = shuffled(m=1)
     assert orders(model, counts, equal(1)).tolist() == [[0, 1, 2, 3, 4, 5]]
@@ -269,6 +289,14 @@ def test_evidence_says_why_it_is_not_there(learnt, corpus):
         stochastic = LDATopicModelPMD(1, n_particles=1, random_state=0, **params).fit(corpus)
         with pytest.raises(AttributeError, match="max_polish=1"):
             getattr(stochastic, name)
+
+
+@pytest.mark.parametrize("name", ["log_evidence_", "lower_bound_"])
+def test_evidence_is_not_there_where_priors_are_learnt(corpus, name):
+    own = {"weighting": "mirror", "max_polish": 1, "random_state": 0, "n_particles": 1}
+    learning = LDATopicModelPMD(1, learn_priors=True, max_iter=10, **own).fit(corpus)
+    with pytest.raises(AttributeError, match="set learn_priors=False"):
+        getattr(learning, name)
 
 
 def test_the_lower_bound_is_below_the_evidence(corpus):

@@ -2,6 +2,7 @@
 
 import threading
 import time
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -10,8 +11,18 @@ from scipy import sparse
 
 from skpmd import LDATopicModelPMD, _topic_fit
 from skpmd.models import topic_kernels
-from tests.test_lda import ASSIGNMENTS, PHI, WEIGHTINGS, X, assert_equal, corpus, matched
+from tests.test_lda import (
+    ASSIGNMENTS,
+    PHI,
+    WEIGHTINGS,
+    X,
+    assert_equal,
+    corpus,
+    matched,
+    model,
+)
 
+EMPTY = np.zeros((20, 24), dtype=int)
 NAMES = [f"word{i}" for i in range(24)]
 
 
@@ -106,6 +117,25 @@ def test_documents_that_come_one_by_one_are_parts_of_a_batch():
     np.testing.assert_allclose(*np.log(left), rtol=0.2)
 
 
+@pytest.mark.parametrize("size", [1, 7])
+def test_parts_of_a_step_of_size_1_are_averaged(size):
+    fitted = taken_in(stream(step_size=9.0, step_offset=0.0), parts(X, size))
+    so_far = np.minimum(size * np.arange(1, 1 + -(-120 // size)), 120)
+    sizes = np.diff(so_far, prepend=0) / np.minimum(so_far, 20)
+    np.testing.assert_allclose(fitted.history_["step_size"], sizes)
+    first = taken_in(stream(1, step_size=9.0, step_offset=0.0), parts(X[:20], size))
+    np.testing.assert_allclose(first.components_[0], 1.0 + X[:20].sum(axis=0), rtol=1e-5)
+    assert not hasattr(first, "log_evidence_")  # it is for one batch only
+
+
+def test_evidence_is_that_of_all_documents():
+    params = {"step_offset": 0.0, "step_decay": 0.0, "weighting": "uniform"}
+    assert not hasattr(stream(1, total_samples=5, **params).partial_fit(X), "log_evidence_")
+    first = stream(1, total_samples=20, **params).partial_fit(X[:20])
+    passes = stream(1, max_iter=3, **params).fit(X[:20])
+    assert first.log_evidence_ == pytest.approx(passes.log_evidence_, rel=1e-6)
+
+
 def test_a_stream_learns_topics():
     fitted = taken_in(stream(), parts(corpus(1500)[0], 100))
     assert np.abs(matched(fitted.topic_word_, PHI) - PHI).sum(axis=1).max() < 0.25
@@ -127,6 +157,74 @@ def test_parameters_of_a_stream_stay(name, value):
     with pytest.raises(ValueError, match=f"{name} was .* in the calls before"):
         fitted.set_params(**{name: value}).partial_fit(X)
     fitted.fit(X)
+
+
+# ---------------------------------------------------------------------- documents without words
+@pytest.mark.parametrize("assignment", ASSIGNMENTS)
+def test_the_guess_waits_for_words(assignment):
+    counts = np.vstack([EMPTY, corpus(400)[0]])
+    params = {"assignment": assignment, "shuffle": False}
+    one = stream(max_iter=1, **params).fit(counts)
+    assert np.ptp(one.topic_word_, axis=0).max() > 0.1
+    assert_equal(taken_in(stream(total_samples=420, **params), parts(counts, 20)), one)
+    many = stream(max_iter=4, **params).fit(counts)
+    assert np.abs(matched(many.topic_word_, PHI) - PHI).sum(axis=1).max() < 0.3
+
+
+@pytest.mark.parametrize("total_samples", [None, 60])
+def test_documents_without_words_leave_the_prior(total_samples):
+    fitted = stream(topic_word_prior=0.25, total_samples=total_samples)
+    taken_in(fitted, [EMPTY, EMPTY])
+    np.testing.assert_array_equal(fitted.components_, np.full((3, 24), 0.25))
+    np.testing.assert_array_equal(model(topic_word_prior=0.25).fit(EMPTY).components_, 0.25)
+
+
+def test_a_guess_that_comes_late_fades_from_then_on():
+    fitted = taken_in(stream(total_samples=180, learn_priors=True), [EMPTY, *parts(X, 20)[:4]])
+    left = np.prod(1.0 - fitted.history_["step_size"][1:])
+    assert fitted._learned.priors.guess == pytest.approx(left)
+
+
+@pytest.mark.parametrize("params", [{}, {"learn_priors": True}, {"weighting": "mirror"}])
+def test_a_stream_leaves_documents_without_words_out(params):
+    counts = X.copy()
+    counts[:, 0] += 250  # long ones, for assignment="auto"
+    straight = taken_in(stream(assignment="auto", **params), [counts[:60], counts[60:]])
+    fitted = stream(assignment="auto", **params).partial_fit(EMPTY)
+    taken_in(fitted, [np.vstack([EMPTY, counts[:60]]), EMPTY])
+    before = state(fitted)
+    fitted.partial_fit(EMPTY)
+    assert_same_state(state(fitted), before)
+    mixed = np.zeros((120, 24), dtype=int)
+    mixed[::2] = counts[60:]
+    fitted.partial_fit(mixed)
+    assert fitted.n_documents_seen_ == 120 and fitted.assignment_ == straight.assignment_
+    if params:  # the guess is drawn later
+        assert fitted.components_.sum() == pytest.approx(straight.components_.sum(), rel=1e-3)
+    else:
+        assert_equal(fitted, straight)
+
+
+# ---------------------------------------------------------------------- weights
+def test_mirror_weights_are_the_same_with_resampling_and_without(monkeypatch):
+    params = {"weighting": "mirror", "assignment": "soft", "random_state": 3, "step_offset": 3.0}
+    params |= {"n_particles": 200, "max_iter": 60}
+    mean, true, taken = [], _topic_fit.resample, []
+    monkeypatch.setattr(_topic_fit, "resample", lambda *a: taken.append(0) or true(*a))
+    for enough in (0.0, 0.5):
+        monkeypatch.setattr(_topic_fit, "_ENOUGH", enough)
+        fitted = model(2, **params).fit(X[:3])
+        bound = fitted._learned.model.bound(fitted._learned.counts)
+        mean.append(fitted.posterior_.weights @ (bound > -276.2))
+    assert taken and mean[1] == pytest.approx(mean[0], abs=0.1)
+
+
+def test_steps_on_all_documents_do_not_weigh_resampled_particles_again(monkeypatch):
+    params = {"weighting": "mirror", "n_particles": 20}
+    weighed = model(**params).fit(X)._learned
+    assert weighed.base.any()  # there was a resampling
+    polished = model(max_polish=1, **params).fit(X)._learned
+    np.testing.assert_array_equal(polished.base, weighed.base)
 
 
 # ---------------------------------------------------------------------- growing vocabularies
@@ -180,13 +278,17 @@ def test_names_of_a_growing_vocabulary():
     assert grown.transform(more).shape == (120, 3)
 
 
-def test_a_prior_of_each_word_does_not_grow_along():
-    grown = stream(vocabulary="growing", topic_word_prior=np.full(24, 0.1)).partial_fit(X)
-    before = state(grown)
-    with pytest.raises(ValueError, match=r"topic_word_prior has the shape \(24,\)"):
-        grown.partial_fit(np.hstack([X, X]))
-    assert_same_state(state(grown), before)
-    assert grown.n_features_in_ == 24
+@pytest.mark.parametrize("prior", [np.full(24, 0.1), np.full((3, 24), 0.1).tolist()])
+def test_a_prior_of_each_word_does_not_grow_along(prior):
+    grown = stream(vocabulary="growing", topic_word_prior=prior)
+    for call in (grown.partial_fit, grown.fit):  # at once, and not when new words come
+        with pytest.raises(ValueError, match="topic_word_prior is an array.*give a number"):
+            call(X)
+    fixed = stream(topic_word_prior=prior).partial_fit(X)
+    before = state(fixed)
+    with pytest.raises(ValueError, match="topic_word_prior is an array.*give a number"):
+        fixed.set_params(vocabulary="growing").partial_fit(X)
+    assert_same_state(state(fixed), before)
 
 
 # ---------------------------------------------------------------------- calls that fail
@@ -288,6 +390,14 @@ def test_a_fit_that_is_interrupted_at_once_is_none(monkeypatch):
     assert not hasattr(fitted, "components_")
 
 
+def test_a_step_that_is_interrupted_is_not_recorded(monkeypatch):
+    fitted = stream(learn_priors=True)
+    interrupt(monkeypatch, _topic_fit.topic_priors, "advance", 3)
+    with pytest.raises(KeyboardInterrupt):
+        fitted.fit(X)
+    assert fitted.n_batch_iter_ == len(fitted.history_["step"]) == 2
+
+
 def test_polish_that_is_interrupted_keeps_the_passes(monkeypatch):
     fitted = stream(max_iter=2, max_polish=3)
     interrupt(monkeypatch, _topic_fit, "_polished", 1)
@@ -308,3 +418,20 @@ def test_a_stream_keeps_nothing_of_its_documents():
         sizes.append(sum(one.nbytes for one in arrays))
     assert len(set(sizes)) == 1
     assert len(learned.history) == fitted.n_batch_iter_
+
+
+def test_steps_on_all_documents_need_the_particles_once_more(monkeypatch):
+    wide = sparse.hstack([X, sparse.csr_matrix((120, 50_000))]).tocsr()
+    fitted, true, peaks = model(4, max_iter=1, max_polish=1), _topic_fit._polished, []
+
+    def measured(*args):
+        tracemalloc.start()
+        try:
+            return true(*args)
+        finally:
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+
+    monkeypatch.setattr(_topic_fit, "_polished", measured)
+    fitted.fit(wide)
+    assert peaks[0] < 1.2 * fitted._learned.counts.words.nbytes

@@ -63,15 +63,15 @@ def fitted(model, X):
 def particles(model, cpu):
     """The topics of each particle, and the particles' weights."""
     posterior = model.posterior_
-    alpha = np.full(model.n_components, model.doc_topic_prior)
-    return [Topics(1, cpu, words, alpha) for words in posterior.topic_word], posterior.weights
+    pairs = zip(posterior.topic_word, posterior.doc_topic_prior, strict=True)
+    return [Topics(1, cpu, words, alpha) for words, alpha in pairs], posterior.weights
 
 
 def warm_up(setting):
     """Compile what is compiled on a first call, for several particles and for one."""
     for n_particles in (1, 2):
         X = quick_corpus(200, 50)
-        fitted(ours(setting, 3, 0, n_particles=n_particles, max_iter=1), X)
+        fitted(ours(setting, 3, 0, n_particles=n_particles, max_iter=10), X)
 
 
 class Kept:

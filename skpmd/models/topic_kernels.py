@@ -301,8 +301,9 @@ def collapsed(
         for _ in range(n_sweeps):
             for j in range(n):
                 row, own, count = phi[j], one[j], counts[start + j]
+                held = min(count, np.float32(1.0))  # of less than a token, all there is
                 for k in range(len(mass)):
-                    new[k] = row[k] * max(mass[k] - own[k], least[k])
+                    new[k] = row[k] * max(mass[k] - held * own[k], least[k])
                 s = np.float32(0.0)
                 # In a loop without a store: in one with it the compiler takes the sum in an order
                 # that hangs on where the arrays lie in memory.

@@ -61,13 +61,6 @@ class Counts(NamedTuple):
         return Counts(*parts, self.scale)
 
     @classmethod
-    def joined(cls, parts):
-        """Counts of several particles from those of one or some."""
-        words = np.concatenate([one.words * np.float32(one.scale) for one in parts])
-        totals, documents = (np.concatenate(own) for own in list(zip(*parts, strict=True))[1:3])
-        return cls(words, totals, documents, 1.0)
-
-    @classmethod
     def none(cls, m, n_words, K):
         """Counts of no documents."""
         words = np.zeros((m, n_words, K), dtype=np.float32)
@@ -172,13 +165,11 @@ class Topics:
         self.m, self.K = alpha.shape
         self.eta_total = eta.sum(axis=0) * (n_words if len(eta) == 1 else 1.0)
         self._alpha = np.maximum(alpha, _LEAST_ALPHA).astype(np.float32)
-        self._eta = [(scale * eta).astype(np.float32) for scale in eta_scale]
+        # One array for all particles of a scale: it may be as large as a particle.
+        scaled = {scale: (scale * eta).astype(np.float32) for scale in set(eta_scale.tolist())}
+        self._eta = [scaled[scale] for scale in eta_scale.tolist()]
 
     # ------------------------------------------------------------------ particles
-    def only(self, i):
-        """The model of one particle."""
-        return Topics(self.alpha[i : i + 1], self.eta, self.eta_scale[i : i + 1], self.V)
-
     def with_priors(self, alpha, eta_scale):
         """The model with other priors, of the same shapes."""
         return Topics(alpha, self.eta, eta_scale, self.V)
