@@ -6,7 +6,7 @@ from .topic_cases import PRIORS, Kept, known, parts
 from .topic_completion import BURN_IN, KEPT, Completion, coherence, diversity, perplexity
 from .topic_peers import gensim_passes, sklearn_passes, tomotopy_sweeps
 
-SEEDS, CHAINS = 3, 4
+SPLITS, CHAINS = (10, 11, 12), 4  # splits that nothing was developed on
 CHAIN_SEEDS = 100  # between the seeds of two splits
 FITS = {"sklearn": sklearn_passes, "gensim": gensim_passes, "tomotopy": tomotopy_sweeps}
 SMALL = {  # settings for thousands of documents
@@ -46,6 +46,11 @@ def steps(config, trial=False):
     return {"sklearn": passes, "gensim": passes, "tomotopy": sweeps, "short": short, "long": long}
 
 
+def splits(config):
+    """Seeds of the splits."""
+    return SPLITS[: 1 if config.quick else None]
+
+
 def settings(name, side):
     """Six of them: three ways, two pairs of priors."""
     ways = {**(LARGE if name == "newsgroups20" else SMALL), "tomotopy": INTERVALS}
@@ -59,6 +64,7 @@ def peers(config, name, K):
         "trial": steps(config, trial=True),
         "steps": steps(config),
         "judge": [BURN_IN, KEPT],
+        "splits": SPLITS,
     }
     kept = Kept(config, f"topics-{name}-{K}", protocol)
     choices, rows = kept.content["choices"], kept.content["rows"]
@@ -66,7 +72,7 @@ def peers(config, name, K):
         if side not in choices:
             choices[side] = chosen_of_theirs(config, name, K, side)
             kept.save()
-    for seed in range(1 if config.quick else SEEDS):
+    for seed in splits(config):
         if not any(row["seed"] == seed for row in rows):
             rows += theirs_on(config, name, K, seed, choices)
             kept.save()
@@ -75,7 +81,7 @@ def peers(config, name, K):
 
 def chosen_of_theirs(config, name, K, side):
     """The setting with the best perplexity of the first split's validation part."""
-    learn, valid, _ = parts(config, name, 0)
+    learn, valid, _ = parts(config, name, SPLITS[0])
     judge, n_steps = Completion(valid, 0), steps(config, trial=True)[side]
     tried = []
     for setting in settings(name, side):

@@ -30,7 +30,7 @@ import numpy as np
 from .study import Gate, pyplot
 from .topic_cases import PRIORS, fitted, known, ours, parts, warm_up
 from .topic_completion import Completion, perplexity
-from .topic_runs import SEEDS, Rows, peers, steps, summary
+from .topic_runs import SPLITS, Rows, peers, splits, steps, summary
 
 CASES = {("newsgroups20", 100): 4, ("ap", 100): 8, ("ap", 20): 8}  # particles of ``pmd``
 OURS = [
@@ -48,7 +48,7 @@ def run(config):
     for (name, K), n_particles in cases.items():
         theirs = peers(config, name, K)
         setting = chosen_of_ours(config, name, K)
-        for seed in range(1 if config.quick else SEEDS):
+        for seed in splits(config):
             own = measured(config, name, K, seed, setting, n_particles)
             others = [row for row in theirs if row["seed"] == seed]
             rows += [*own, *reported(config, others, own[-1]["cpu"])]
@@ -75,7 +75,7 @@ def reported(config, rows, cpu):
 
 def chosen_of_ours(config, name, K):
     """As for the others, with one particle."""
-    learn, valid, _ = parts(config, name, 0)
+    learn, valid, _ = parts(config, name, SPLITS[0])
     judge, tried = Completion(valid, 0), []
     for setting in OURS:
         warm_up(setting)
