@@ -19,9 +19,9 @@ class Workers:
     Parameters
     ----------
     n_jobs : int
-        Threads.
+        Threads, the caller's among them.
     pool : ThreadPoolExecutor or None
-        None for one thread.
+        Of the others.
     """
 
     def __init__(self, n_jobs, pool):
@@ -56,13 +56,23 @@ class Workers:
 
     def map(self, function, items):
         """Results of a function of each item, in their order; no thread is at work afterwards."""
-        if self._pool is None:
-            return list(map(function, items))
-        futures = [self._pool.submit(function, item) for item in items]
+        items = list(items)
+        results = [None] * len(items)
+
+        def answer(places):
+            for place in places:
+                results[place] = function(items[place])
+
+        # The caller takes its part: a thread is woken for each of the others only.
+        first, *others = [range(i, len(items), self.n_jobs) for i in range(self.n_jobs)]
+        futures = [self._pool.submit(answer, places) for places in others if places]
         try:
-            return [future.result() for future in futures]
+            answer(first)
         finally:  # after Ctrl-C, too: whoever undoes what has been done must be the last to write
             wait(futures)
+        for future in futures:
+            future.result()
+        return results
 
     def _particle(self, i, shape, share, put):
         shares = np.empty(shape, dtype=np.float32)
@@ -77,5 +87,5 @@ def workers(n_jobs):
     if n_jobs == 1:
         yield Workers(1, None)
         return
-    with ThreadPoolExecutor(n_jobs) as pool:
+    with ThreadPoolExecutor(n_jobs - 1) as pool:
         yield Workers(n_jobs, pool)
