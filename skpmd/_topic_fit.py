@@ -135,32 +135,41 @@ def fit_topics(estimator, X, rng, workers, perplexity):
     Learned
         Particles that have learnt.
     """
-    n, evaluated = X.shape[0], None
+    n = X.shape[0]
     learned = start(estimator, X, float(n), rng)
-    size, every = batch_rows(estimator, n), estimator.evaluate_every
-    bar = progress(estimator.max_iter * -(-n // size), estimator.verbose, "batches")
     try:
-        with bar as bar:
-            for iteration in range(1, estimator.max_iter + 1):
-                order = rng.permutation(n) if estimator.shuffle else np.arange(n)
-                learned = learned._replace(scores=learned.scores.renewed(), seen=0)
-                for batch in _batches(X, order, size):
-                    learned = advance(estimator, learned, batch, float(n), workers)
-                    bar.update(1, f"step size {learned.history[-1][1]:.2g}")
-                learned = _reweighed(estimator, learned, rng)
-                if every > 0 and iteration % every == 0:
-                    before, evaluated = evaluated, perplexity(learned)
-                    if estimator.verbose:
-                        print(f"pass {iteration}: perplexity {evaluated:.4f}")
-                    if before is not None and abs(before - evaluated) < estimator.perp_tol:
-                        break
-        for _ in range(estimator.max_polish):
-            learned = _polished(estimator, learned, X, workers)
+        for step in _steps(estimator, X, learned, workers, perplexity):
+            learned = step
     except KeyboardInterrupt:
         if not learned.history:
             raise
         learned = learned._replace(counts=learned.counts.balanced(), interrupted=True)
     return learned._replace(seen=n)
+
+
+def _steps(estimator, X, learned, workers, perplexity):
+    """All steps of a fit, one by one: what has been learnt after each."""
+    n, evaluated, every = X.shape[0], None, estimator.evaluate_every
+    size, rng = batch_rows(estimator, n), learned.rng
+    with progress(estimator.max_iter * -(-n // size), estimator.verbose, "batches") as bar:
+        for iteration in range(1, estimator.max_iter + 1):
+            order = rng.permutation(n) if estimator.shuffle else np.arange(n)
+            learned = learned._replace(scores=learned.scores.renewed(), seen=0)
+            for batch in _batches(X, order, size):
+                learned = advance(estimator, learned, batch, float(n), workers)
+                yield learned
+                bar.update(1, f"step size {learned.history[-1][1]:.2g}")
+            learned = _reweighed(estimator, learned, rng)
+            yield learned
+            if every > 0 and iteration % every == 0:
+                before, evaluated = evaluated, perplexity(learned)
+                if estimator.verbose:
+                    print(f"pass {iteration}: perplexity {evaluated:.4f}")
+                if before is not None and abs(before - evaluated) < estimator.perp_tol:
+                    break
+    for _ in range(estimator.max_polish):
+        learned = _polished(estimator, learned, X, workers)
+        yield learned
 
 
 def take_in(estimator, before, X, workers):
