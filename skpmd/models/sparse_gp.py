@@ -25,7 +25,7 @@ from skpmd.models.base import Model
 APPROXIMATIONS = ("dtc", "fitc", "vfe")
 MOST_JITTER = 1e-2
 LEAST_NOISE = 1e-10  # of the variance of f
-_REMEMBERED = 8  # factors of K_ZZ, of the last particles asked for
+_REMEMBERED = 64, 1 << 25  # factors of K_ZZ that are kept at most, numbers in them (256 MB)
 _AT_ONCE = 1 << 20  # numbers in the matrices that are factored together
 
 
@@ -263,7 +263,7 @@ class SparseGP(Model):
         if factor is None:
             K = self.covariance.cross(theta, self.inducing, self.inducing)
             factor = jittered_cholesky(K, self.jitter)
-            if len(self._factors) >= _REMEMBERED:
+            if len(self._factors) >= min(_REMEMBERED[0], _REMEMBERED[1] // factor.size):
                 self._factors = {}
             self._factors[key] = factor
         return factor
