@@ -1,8 +1,9 @@
 """The directive ``benchmark-results``: committed benchmark results as tables and pictures.
 
 Each ``NAME.json`` of ``examples/benchmarks/results`` becomes a section with the docstring of the
-study's module, the command that made it, its rows and targets as tables, and ``NAME.png``. Nothing
-is measured here.
+study's module, the command that made it, its rows and targets as tables, and ``NAME.png``. The
+directive's content names studies, one on a line; without any it shows what no directive before it
+has shown. Nothing is measured here.
 """
 
 import ast
@@ -62,7 +63,7 @@ def study_lines(path, folder):
     """One study as lines of reStructuredText; picture paths are relative to `folder`."""
     study = json.loads(path.read_text(encoding="utf-8"))
     used = [f"{name} {version}" for name, version in study["versions"].items() if version]
-    lines = [path.stem, "-" * len(path.stem), "", *description(path.stem), ""]
+    lines = [path.stem, "~" * len(path.stem), "", *description(path.stem), ""]
     lines += [".. code-block:: console", "", f"   $ {study['command']}", ""]
     lines += table_lines(study["rows"])
     picture = path.with_suffix(".png")
@@ -75,18 +76,24 @@ def study_lines(path, folder):
 
 
 class BenchmarkResults(Directive):
-    """Insert every committed result, in alphabetical order."""
+    """Insert the committed results of some studies, in alphabetical order if none is named."""
+
+    has_content = True
 
     def run(self):
         """Return the sections, or one sentence if no result is there yet."""
         environment = self.state.document.settings.env
         environment.note_reread()  # results come and go beside it
         folder = Path(environment.doc2path(environment.docname)).parent
+        shown = environment.temp_data.setdefault("benchmark-results", set())
+        known = sorted(p.stem for p in RESULTS.glob("*.json") if not p.stem.endswith("-quick"))
+        names = list(self.content) or [name for name in known if name not in shown]
+        shown.update(names)
         lines = []
-        for path in sorted(RESULTS.glob("*.json")):
-            if path.stem.endswith("-quick"):
-                continue
-            lines += study_lines(path, folder)
+        for name in names:
+            if name not in known:
+                raise self.error(f"There is no result of a study {name!r}.")
+            lines += study_lines(RESULTS / f"{name}.json", folder)
         if not lines:
             lines = ["No result is committed yet."]
         container = nodes.section()

@@ -27,6 +27,7 @@ PACKAGES = (
     "jax",
     "numpyro",
     "blackjax",
+    "particles",
     "torch",
     "gpytorch",
     "gensim",

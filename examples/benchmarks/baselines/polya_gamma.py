@@ -1,10 +1,10 @@
-"""Gibbs sampler of logistic regression under the horseshoe prior, for separable classes too.
+"""Gibbs samplers of logistic regression: under N(0, I), and under the horseshoe prior.
 
-The posterior is that of ``targets.target(data, "horseshoe")``: c_j = tau lambda_j z_j with
-z_j ~ N(0, 1) and lambda_j, tau ~ C+(0, 1), an intercept ~ N(0, 1). Where a hyperplane separates
-the classes the likelihood bounds no scale from above: tau keeps its half-Cauchy tail, c its
-directions, and gradients see a cone with hard walls. A sweep has three parts, each of which leaves
-the posterior as it is:
+`chains` is for the horseshoe, separable classes too. The posterior is that of
+``targets.target(data, "horseshoe")``: c_j = tau lambda_j z_j with z_j ~ N(0, 1) and lambda_j,
+tau ~ C+(0, 1), an intercept ~ N(0, 1). Where a hyperplane separates the classes the likelihood
+bounds no scale from above: tau keeps its half-Cauchy tail, c its directions, and gradients see a
+cone with hard walls. A sweep has three parts, each of which leaves the posterior as it is:
 
 * The coefficients given the scales, all at once, by Polya-Gamma variables (Polson, Scott and
   Windle 2013). The larger the margins, the shorter these steps are beside them.
@@ -12,6 +12,9 @@ the posterior as it is:
 * Each scale given z, by slices (Neal 2003): c moves along, as long as its rays allow. With the
   part before, that is interweaving (Yu and Meng 2011). Chains go down the tail of tau to where
   the first part is fast, and up again.
+
+`normal_chains` is for N(0, 1) on every coefficient and on the intercept: the first part alone, with
+all scales at 1.
 
 References
 ----------
@@ -45,9 +48,7 @@ def chains(data, n_steps, seed, n_chains=N_CHAINS):
     start from c = 0 and scales near 1: slices of a scale start badly where the likelihood is tiny.
     """
     rng = np.random.default_rng(seed)
-    # With the label's sign folded into the rows, p(y | c) = prod_i 1 / (1 + exp(-rows_i c)).
-    signs = 2.0 * np.asarray(data.y, dtype=np.float64) - 1.0
-    rows = signs[:, None] * np.column_stack([data.X, np.ones(len(signs))])
+    rows = _signed_rows(data)
     p = rows.shape[1] - 1
     z, log_scales = np.zeros((n_chains, p + 1)), rng.standard_normal((n_chains, p + 1))
     columns = np.ascontiguousarray(rows.T)
@@ -56,6 +57,36 @@ def chains(data, n_steps, seed, n_chains=N_CHAINS):
         start = time.process_time()
         chunk = _advance(z, log_scales, rows, columns, n_steps, rng)
         yield chunk, time.process_time() - start
+
+
+def normal_chains(data, n_steps, seed, n_chains=1):
+    """Yield the same under N(0, 1) on all coordinates; the chains start from draws of it."""
+    rng = np.random.default_rng(seed)
+    rows = _signed_rows(data)
+    z = rng.standard_normal((n_chains, rows.shape[1]))
+    _advance_normal(z.copy(), rows, 1, rng)  # compiles
+    while True:
+        start = time.process_time()
+        chunk = _advance_normal(z, rows, n_steps, rng)
+        yield chunk, time.process_time() - start
+
+
+def _signed_rows(data):
+    """Rows with the label's sign in them: p(y | c) = prod_i 1 / (1 + exp(-rows_i c))."""
+    signs = 2.0 * np.asarray(data.y, dtype=np.float64) - 1.0
+    return signs[:, None] * np.column_stack([data.X, np.ones(len(signs))])
+
+
+@njit
+def _advance_normal(z, rows, n_steps, rng):
+    """Move chains of z, in place, all scales being 1; return the coefficients."""
+    out = np.empty((len(z), n_steps, z.shape[1]))
+    logs = np.zeros(z.shape[1])
+    for chain in range(len(z)):
+        for step in range(n_steps):
+            _draw_coefficients(z[chain], logs, rows, rng)
+            out[chain, step] = z[chain]
+    return out
 
 
 @njit

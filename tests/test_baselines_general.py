@@ -1,0 +1,266 @@
+"""Baselines for any posterior, and the Gibbs sampler of the tied mixture, on exact cases."""
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal, norm
+
+pytest.importorskip("examples.benchmarks.baselines", reason="examples are not installed")
+
+from examples.benchmarks.baselines import one_pass_smc as smc
+from examples.benchmarks.baselines import problem as parts
+from examples.benchmarks.baselines.tied_gibbs import tied_gibbs
+
+# Rows x ~ N(theta, A^-1), theta ~ N(0, I): the posterior is N(MEAN, COV).
+A = np.array([[1.0, 0.6], [0.6, 1.5]])
+X = np.random.default_rng(0).normal([0.5, -0.3], 1.0, (40, 2))
+COV = np.linalg.inv(np.eye(2) + len(X) * A)
+MEAN = COV @ A @ X.sum(axis=0)
+SD = np.sqrt(np.diag(COV))
+# The same posterior from rows that are all alike: gradients of batches have no noise.
+ALIKE = np.tile(X.mean(axis=0), (len(X), 1))
+
+
+def log_likelihood(theta, X, y):
+    gap = X - theta[:, None]
+    return -0.5 * np.einsum("mni,ij,mnj->m", gap, A, gap)
+
+
+def log_prior(theta):
+    return norm.logpdf(theta).sum(axis=1)
+
+
+def sample_prior(rng, m):
+    return rng.standard_normal((m, 2))
+
+
+def jax_log_likelihood(theta, X, y):
+    gap = X - theta
+    return -0.5 * ((gap @ A) * gap).sum()
+
+
+def jax_log_prior(theta):
+    return -0.5 * (theta @ theta)
+
+
+GAUSSIAN = parts.Problem(
+    2, log_likelihood, log_prior, sample_prior, jax_log_likelihood, jax_log_prior
+)
+
+
+def last(snapshots):
+    """The last snapshot with the weighted mean and covariance of its particles."""
+    *_, found = snapshots
+    weights = np.exp(found.log_weights - logsumexp(found.log_weights))
+    mean = weights @ found.particles
+    gap = found.particles - mean
+    return found, mean, (gap.T * weights) @ gap
+
+
+def assert_near(mean, cov, error):
+    """Means within ``error`` posterior sd, covariances within three times that share."""
+    np.testing.assert_allclose((mean - MEAN) / SD, 0.0, atol=error)
+    np.testing.assert_allclose((cov - COV) / np.outer(SD, SD), 0.0, atol=3.0 * error)
+
+
+def test_thinned_draws_are_evenly_spaced():
+    kept = parts.Thinned(20, 2)
+    for start in range(0, 1000, 7):
+        steps = np.arange(start, min(start + 7, 1000))
+        kept.extend(np.repeat(steps, 2).reshape(-1, 2, 1))
+    draws, times = kept.take()
+    np.testing.assert_array_equal(draws[:, 0], times)  # each draw with its own step
+    assert len(draws) == 20
+    gaps = np.diff(draws[::2, 0])
+    assert draws[0, 0] == 0 and gaps.max() <= 2 * gaps.min() and times[-1] > 900
+
+
+@pytest.mark.parametrize("equal", [False, True])
+def test_a_pass_reads_each_row_once(equal):
+    rng = np.random.default_rng(0)
+    if equal:
+        rows = parts.EqualBatches(20, 5, rng).take(8)
+    else:
+        stream = parts.batches(20, 6, rng)
+        rows = [next(stream) for _ in range(8)]
+    first, second = np.concatenate(rows[:4]), np.concatenate(rows[4:])
+    assert sorted(first) == sorted(second) == list(range(20))
+    assert list(first) != list(second)
+
+
+def test_gaussian_particles_have_exact_moments():
+    factor = np.linalg.cholesky(COV)
+    draws = parts.gaussian_particles(MEAN, factor, 10, np.random.default_rng(0))
+    np.testing.assert_allclose(draws.mean(axis=0), MEAN, atol=1e-12)
+    np.testing.assert_allclose(np.cov(draws.T, ddof=0), COV, atol=1e-12)
+
+
+def test_one_pass_smc_without_a_move_is_importance_sampling():
+    # Two rows out of 40 leave most of the particles: no move.
+    found, *_ = last(
+        smc.one_pass_smc(GAUSSIAN, 0.1 * X[:2], None, n_particles=500, seed=3, batch_size=1)
+    )
+    expected = log_likelihood(found.particles, 0.1 * X[:2], None)
+    np.testing.assert_allclose(found.log_weights, expected - logsumexp(expected), atol=1e-10)
+    assert found.rows == 2
+
+
+def test_one_pass_smc_moves_keep_mean_and_covariance():
+    # A skewed cloud of unequal weights; 100,000 draws err by 0.003 sd and 0.01 variances.
+    rng = np.random.default_rng(0)
+    theta = rng.standard_exponential((2000, 2)) @ [[1.0, 0.5], [0.0, 1.0]]
+    weights = rng.random(2000) * (theta[:, 0] < 2.0)
+    weights /= weights.sum()
+    moved = [smc.rejuvenated(theta, weights, 0.6, rng) for _ in range(50)]
+    moved = np.concatenate(moved)
+    mean = weights @ theta
+    cov = ((theta - mean).T * weights) @ (theta - mean)
+    np.testing.assert_allclose(moved.mean(axis=0), mean, atol=0.02)
+    np.testing.assert_allclose(np.cov(moved.T), cov, atol=0.04 * cov.max())
+
+
+def test_one_pass_smc_on_a_gaussian():
+    # Shrunk kernels keep a Gaussian cloud Gaussian, so only sampling errs: 1 / sqrt(30,000) = 0.006
+    # sd with all particles, some five times that with the weights of four moves.
+    found, mean, cov = last(
+        smc.one_pass_smc(
+            GAUSSIAN, X, None, n_particles=30_000, seed=0, batch_size=7, bandwidth=0.23
+        )
+    )
+    assert found.rows == 40
+    assert_near(mean, cov, 0.05)
+
+
+def test_sgld_on_a_gaussian():
+    # Without the noise of batches the draws are an autoregression with covariance
+    # P^-1 (I - eps P / 2)^-1, P the posterior's precision. 20,000 draws that forget in some
+    # 1 / (eps 25) = 8 steps: an error of sqrt(2 * 8 / 20,000) = 0.03 sd.
+    sgld = pytest.importorskip("examples.benchmarks.baselines.sgld", exc_type=ImportError).sgld
+    eps, P = 0.005, np.linalg.inv(COV)
+    _, mean, cov = last(
+        sgld(
+            GAUSSIAN, ALIKE, None, n_particles=20_000, seed=0, batch_size=10, passes=2500,
+            step_size=eps, decay=0.0, burn_in=100, n_chains=2,
+        )
+    )  # fmt: skip
+    exact = COV @ np.linalg.inv(np.eye(2) - 0.5 * eps * P)
+    np.testing.assert_allclose((mean - MEAN) / SD, 0.0, atol=0.1)
+    np.testing.assert_allclose(cov, exact, atol=0.1 * np.diag(exact).max())
+
+
+def test_sgld_weighs_draws_by_their_steps():
+    sgld = pytest.importorskip("examples.benchmarks.baselines.sgld", exc_type=ImportError).sgld
+    found, *_ = last(
+        sgld(
+            GAUSSIAN, ALIKE, None, n_particles=1000, seed=0, batch_size=10, passes=125,
+            step_size=1e-3, offset=1.0, decay=1.0, burn_in=10, n_chains=2,
+        )
+    )  # fmt: skip
+    np.testing.assert_allclose(np.exp(-found.log_weights[::2]), 1.0 + np.arange(10, 500))
+    assert found.rows == 500 * 2 * 10
+
+
+def test_npv_with_one_component():
+    # The bound's maximum: the mode, and sd^2 = d / trace of the precision.
+    npv = pytest.importorskip("examples.benchmarks.baselines.npv", exc_type=ImportError).npv
+    found, mean, cov = last(
+        npv(
+            GAUSSIAN, ALIKE, None, n_particles=1, seed=0, batch_size=10, passes=1000,
+            learning_rate=0.1, decay=0.5, block=100,
+        )
+    )  # fmt: skip
+    variance = 2.0 / np.trace(np.linalg.inv(COV))
+    np.testing.assert_allclose(mean, MEAN, atol=1e-4)
+    np.testing.assert_allclose(cov, variance * np.eye(2), atol=1e-5)
+    points = X[:5]
+    exact = multivariate_normal(mean, variance * np.eye(2)).logpdf(points)
+    np.testing.assert_allclose(found.log_density(points), exact, rtol=5e-3)
+
+
+def test_npv_bound():
+    npv = pytest.importorskip("examples.benchmarks.baselines.npv", exc_type=ImportError)
+    mu, sd = np.array([[0.1, 0.2], [1.0, -1.0], [0.5, 0.0]]), np.array([0.3, 0.5, 1.2])
+
+    def log_joint(theta):
+        return jax_log_prior(theta) + jax_log_likelihood(theta, X, None)
+
+    expected = 0.0
+    for one, width in zip(mu, sd, strict=True):
+        q = [
+            multivariate_normal(other, (width**2 + w**2) * np.eye(2)).pdf(one)
+            for other, w in zip(mu, sd, strict=True)
+        ]
+        trace = -np.trace(np.linalg.inv(COV))
+        expected += log_joint(one) + 0.5 * width**2 * trace - np.log(np.mean(q))
+    params = npv.jnp.asarray(np.column_stack([mu, np.log(sd)]))
+    value = npv.jax.jit(npv._bound, static_argnums=1)(params, log_joint)
+    np.testing.assert_allclose(value, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("waste_free", [True, False])
+@pytest.mark.parametrize("method", ["ibis", "tempered"])
+def test_particles_smc_on_a_gaussian(method, waste_free):
+    # 3000 particles: 1 / sqrt(3000) = 0.02 sd, some twice that where chains are kept whole.
+    pytest.importorskip("particles")
+    from examples.benchmarks.baselines import particles_smc
+
+    state = np.random.get_state()[1].copy()
+    found, mean, cov = last(
+        getattr(particles_smc, method)(
+            GAUSSIAN, X, None, n_particles=3000, seed=0, batch_size=7, waste_free=waste_free
+        )
+    )
+    assert_near(mean, cov, 0.1)
+    assert found.rows >= len(X) and len(found.particles) == 3000
+    np.testing.assert_array_equal(np.random.get_state()[1], state)
+
+
+def test_tied_gibbs_on_a_grid():
+    # Few rows with much noise, so that chains change modes. 80,000 draws whose autocorrelation time
+    # is some 30: an error of 0.02 sd.
+    rng = np.random.default_rng(1)
+    x = rng.choice([1.0, -1.0], 12) + rng.standard_normal(12)
+    axis = np.linspace(-4.0, 4.0, 201)
+    points = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+    components = [norm.logpdf(x, centre[:, None], 1.0) for centre in (points[:, 0], points.sum(1))]
+    log_joint = np.logaddexp(*components).sum(axis=1) + log_prior(points)
+    weights = np.exp(log_joint - logsumexp(log_joint))
+    exact = weights @ points
+    exact_cov = ((points - exact).T * weights) @ (points - exact)
+    _, mean, cov = last(
+        tied_gibbs(
+            GAUSSIAN, x[:, None], None, n_particles=80_000, seed=0, passes=40_000, sigma=1.0,
+            n_chains=2,
+        )
+    )  # fmt: skip
+    sd = np.sqrt(np.diag(exact_cov))
+    np.testing.assert_allclose((mean - exact) / sd, 0.0, atol=0.08)
+    np.testing.assert_allclose((cov - exact_cov) / np.outer(sd, sd), 0.0, atol=0.08)
+
+
+@pytest.mark.slow  # NumPyro takes ten seconds to compile
+@pytest.mark.parametrize("family", ["full", "diagonal"])
+def test_svi_on_a_gaussian(family):
+    # The diagonal family's optimum has the conditional variances. Adam's steps end at 1e-4.
+    module = pytest.importorskip("examples.benchmarks.baselines.svi", exc_type=ImportError)
+    found, mean, cov = last(
+        module.svi(
+            GAUSSIAN, ALIKE, None, n_particles=100, seed=0, batch_size=10, passes=2500,
+            learning_rate=0.3, decay=1.0, family=family,
+        )
+    )  # fmt: skip
+    exact = COV if family == "full" else np.diag(1.0 / np.diag(np.linalg.inv(COV)))
+    np.testing.assert_allclose((mean - MEAN) / SD, 0.0, atol=0.05)
+    np.testing.assert_allclose(cov, exact, atol=0.1 * exact.max())
+    density = multivariate_normal(mean, cov).logpdf(X[:5])
+    np.testing.assert_allclose(found.log_density(X[:5]), density, rtol=1e-8)
+
+
+@pytest.mark.slow  # likewise
+def test_prior_nuts_on_a_gaussian():
+    # 4000 draws, nearly independent: 0.02 sd.
+    module = pytest.importorskip("examples.benchmarks.baselines.prior_nuts", exc_type=ImportError)
+    _, mean, cov = last(
+        module.prior_nuts(GAUSSIAN, X, None, n_particles=4000, seed=0, n_steps=1000, n_warmup=100)
+    )
+    assert_near(mean, cov, 0.1)

@@ -1,0 +1,83 @@
+"""Every study runs with ``--quick``, from a process of its own and without a folder of data."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+studies = pytest.importorskip("examples.benchmarks.study", reason="examples are not installed")
+from examples.benchmarks import verdicts  # noqa: E402
+
+
+def test_every_module_with_three_functions_is_a_study_with_a_summary():
+    found = studies.discover()
+    assert {"paper_mixture", "paper_logistic", "paper_flights", "paper_lda"} <= set(found)
+    assert {"theory", "ablation", "posteriors"} <= set(found)
+    assert all(found.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", studies.discover())
+def test_quick(name, tmp_path):
+    command = [sys.executable, "-m", "examples.benchmarks", name, "--quick", "--out", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    if done.returncode and "pip install" in done.stderr and "Traceback" not in done.stderr:
+        pytest.skip(done.stderr.strip().splitlines()[-1])
+    # 1 says that a target was missed, and targets are for the full study.
+    assert done.returncode in (0, 1) and "Traceback" not in done.stderr, done.stderr
+    content = json.loads((tmp_path / f"{name}-quick.json").read_text(encoding="utf-8"))
+    assert content["rows"] and content["command"].endswith("--quick")
+    assert (tmp_path / f"{name}-quick.png").stat().st_size > 1000
+
+
+OURS = {0: verdicts.Answer(1.0, 2.0), 1: verdicts.Answer(1.2, 2.2)}
+
+
+def judged(*curves):
+    """The verdict on one other method, by seed."""
+    (row,) = verdicts.verdicts(OURS, {"other": dict(enumerate(curves))})
+    return row
+
+
+def test_an_answer_after_our_time_counts_only_in_the_long_run():
+    row = judged([(0.5, 5.0), (2.0, 1.0)], [(0.5, 5.0), (3.0, 1.0)])
+    assert row["verdict"] == "ahead" and row["loss"] == 0.0
+    assert row["theirs"] == 5.0 and row["theirs_long"] == 1.0
+
+
+def test_a_method_without_an_answer_in_time_is_behind_ours():
+    row = judged([(1.5, 1.0)], [(1.5, 1.0)])
+    assert row["verdict"] == "ahead" and row["answered"] == 0
+
+
+def test_a_gap_within_the_spread_of_differences_is_a_tie_and_a_larger_one_a_loss():
+    assert judged([(0.5, 1.8)], [(0.5, 2.5)])["verdict"] == "tied"
+    row = judged([(0.5, 1.0)], [(0.5, 1.0)])
+    assert row["verdict"] == "behind" and row["loss"] == pytest.approx(1.1)
+    # What all methods find hard on one split is no excuse: here theirs is better on each.
+    hard = {0: verdicts.Answer(1.0, 2.0), 1: verdicts.Answer(1.0, 4.0)}
+    (row,) = verdicts.verdicts(hard, {"other": {0: [(0.5, 1.7)], 1: [(0.5, 3.7)]}})
+    assert row["verdict"] == "behind"
+
+
+def test_a_number_of_ours_that_is_none_is_a_loss():
+    broken = {0: verdicts.Answer(1.0, float("nan"))}
+    (row,) = verdicts.verdicts(broken, {"other": {0: [(0.5, 1.0)]}})
+    assert row["verdict"] == "behind" and row["loss"] == float("inf")
+    assert not any(gate.met for gate in verdicts.verdict_gates([row]))
+
+
+def test_seeds_without_an_answer_in_time_are_left_out_on_both_sides():
+    row = judged([(0.5, 1.0)], [(9.0, 1.0)])
+    assert row["ours"] == OURS[0].value and row["answered"] == 1
+
+
+def test_gates_count_methods():
+    rows = [judged([(0.5, value)], [(0.5, value)]) for value in (5.0, 5.0, 5.0, 5.0, 2.0)]
+    share, loss = verdicts.verdict_gates(rows)
+    assert share.met and loss.met
+    assert share.measured == pytest.approx(1.0)
+    rows.append(judged([(0.5, 1.0)], [(0.5, 1.0)]))
+    share, loss = verdicts.verdict_gates(rows)
+    assert share.measured == pytest.approx(5 / 6) and not loss.met

@@ -1,0 +1,113 @@
+"""What the studies `theory` and `ablation` measure with, against grids and closed forms."""
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal, norm
+
+pytest.importorskip("examples.benchmarks.baselines", reason="examples are not installed")
+
+from examples.benchmarks import ablation, ablation_problems
+from examples.benchmarks import theory_densities as densities
+from examples.benchmarks.theory import gates, slopes
+from examples.benchmarks.theory_slopes import fitted
+from skpmd.engine import kde
+
+LINE = np.linspace(-8.0, 8.0, 8001)
+CELL = LINE[1] - LINE[0]
+
+
+def test_one_step_error_is_the_l1_distance(monkeypatch):
+    kept = []
+    smoothed = densities.smoothed
+    monkeypatch.setattr(densities, "smoothed", lambda *a: kept.append(smoothed(*a)) or kept[0])
+    error = densities.one_step_error(1, 200, 0)
+    estimate = np.exp(kde.log_density(kept[0], LINE[:, None]))
+    exact = norm.pdf(LINE, 0.5, np.sqrt(0.5))
+    # Shares vary by about 0.08 over 4000 draws: four standard errors of twice their mean.
+    assert error == pytest.approx(np.abs(estimate - exact).sum() * CELL, abs=0.01)
+
+
+def test_divergence_is_that_of_both_densities_given_omega():
+    problem, growth = densities.NormalMean(1), densities.Growth(1, 2, 50, (3,), 1)
+    z = (LINE - problem.mean[0]) / np.sqrt(problem.variance)
+    inside = np.abs(z) <= norm.ppf(0.75)  # half of the mass
+    estimate = problem.estimate(growth, 3, 0)
+    found = np.exp(kde.log_density(estimate, LINE[inside, None]))
+    log_joint = problem.log_likelihood(LINE[:, None], problem.X, None)
+    exact = np.exp(log_joint + problem.log_prior(LINE[:, None]))[inside]
+    found, exact = found / found.sum(), exact / exact.sum()
+    kl = exact @ np.log(exact / found)
+    assert kl > 1e-4
+    # 2000 draws of a log ratio whose square is the divergence: a few per cent.
+    assert problem.divergence(growth, 3, 0) == pytest.approx(kl, rel=0.15)
+
+
+@pytest.mark.parametrize("d", [1, 2, 4])
+def test_the_theorems_own_growth_gives_one_over_t(d):
+    assert densities.divergence_exponent(d, 2.0 + d / densities.BETA) == pytest.approx(1.0)
+
+
+def test_exponents_of_slower_growths():
+    assert densities.divergence_exponent(1, 2.0) == pytest.approx(1 / 3)  # s = 2/3: 2 s - 1
+    assert densities.divergence_exponent(4, 4.0) == pytest.approx(1 / 3)
+    assert densities.divergence_exponent(2, 8.0) == 1.0  # the gradients' noise remains
+
+
+def test_slopes_of_exact_powers():
+    sizes = [10, 100, 1000]
+    rows = [{"part": "theorem 5", "m": m, "rmse_steps": m**-0.7} for m in sizes]
+    for task in ("weights", "rejuvenation"):
+        costs = {"part": "table 1", "task": task}
+        rows += [{**costs, "m": m, "cpu_s": m**1.5, "peak_mb": 3.0 * m} for m in sizes]
+    found = [row["slope"] for row in slopes(rows)]
+    assert found == pytest.approx([-0.7, 1.5, 1.0, 1.5, 1.0])
+
+
+def test_standard_error_of_a_slope():
+    # Against the spread of slopes fitted to 2000 fresh sets of 30; their own error is 2 per cent.
+    rng = np.random.default_rng(0)
+    sizes = np.array([10.0, 30.0, 100.0])
+    noise = 1.0 + 0.3 * rng.standard_normal((2000, 3, 30))
+    common = 1.0 + 0.3 * rng.random((2000, 1, 30))  # a seed's level says nothing on the slope
+    rows = [fitted("", sizes, sizes[:, None] ** -0.5 * one, 0, "") for one in noise * common]
+    spread = np.std([row["slope"] for row in rows])
+    assert np.mean([row["standard_error"] for row in rows]) == pytest.approx(spread, rel=0.1)
+
+
+def test_a_curve_with_a_hole_has_no_slope():
+    row = fitted("", [1, 2], [[1.0, np.inf], [1.0, 1.0]], -0.5, "at most")
+    assert np.isnan(row["slope"])
+    assert not any(gate.met for gate in gates([row]))
+
+
+def test_regression_posterior_is_the_normal_that_it_says():
+    case = ablation_problems.Regression(0, d=3)
+    theta = case.mean + case.sd * np.random.default_rng(1).standard_normal((20_000, 3))
+    log_joint = case.log_likelihood(theta, case.X, case.y) + case.log_prior(theta)
+    log_joint -= multivariate_normal(case.mean, np.diag(case.sd**2)).logpdf(theta)
+    w = np.exp(log_joint - log_joint.max())
+    w /= w.sum()
+    mean = w @ theta
+    # Importance sampling from 20,000 draws; the correlation leaves a few thousand effective.
+    np.testing.assert_allclose(mean, case.mean, atol=0.1 * case.sd.min())
+    np.testing.assert_allclose(np.sqrt(w @ (theta - mean) ** 2), case.sd, rtol=0.1)
+
+
+def table(**errors):
+    """Rows of two problems with the given (errors, spread, CPU) by setting."""
+    return [
+        {"setting": name, "problem": place, "error": error, "spread": spread, "cpu_s": cpu}
+        for name, (both, spread, cpu) in errors.items()
+        for place, error in enumerate(both)
+    ]
+
+
+def test_what_dominates_the_defaults():
+    rows = table(
+        defaults=((1.0, 1.0), 0.1, 1.0),
+        better=((0.8, 0.8), 0.1, 1.0),
+        dearer=((0.8, 0.8), 0.1, 1.1),
+        once=((0.8, 1.0), 0.1, 1.0),
+        noisy=((0.8, 0.8), 0.3, 1.0),
+    )
+    assert ablation.dominating(rows) == ["better"]
