@@ -11,6 +11,8 @@ weighed again by rows that have been read, so what a move loses is lost.
 import numpy as np
 from scipy.special import logsumexp
 
+from skpmd.engine.resampling import systematic
+
 from .problem import Clock, Snapshot, batches, marks
 
 # Discounts of .99 and .95 in the notation of Liu and West: h^2 = 1 - ((3 delta - 1) / (2 delta))^2.
@@ -32,6 +34,7 @@ def one_pass_smc(
     with clock:
         theta = problem.sample_prior(rng, n_particles)
         log_w = np.zeros(n_particles)
+    systematic(np.full(2, 0.5), 2, np.random.default_rng(0))  # compiles
     stream = batches(len(X), batch_size, rng)
     rows = 0
     for step in range(1, n_steps + 1):
@@ -57,7 +60,6 @@ def rejuvenated(theta, weights, bandwidth, rng):
     cov = (centred.T * weights) @ centred
     # A collapsed cloud has a singular covariance; a little of its size keeps the factor defined.
     factor = np.linalg.cholesky(cov + 1e-10 * np.trace(cov) * np.eye(len(cov)) + 1e-300)
-    positions = (rng.random() + np.arange(len(theta))) / len(theta)
-    ancestors = np.minimum(np.searchsorted(np.cumsum(weights), positions), len(theta) - 1)
+    ancestors = systematic(weights, len(theta), rng)
     noise = rng.standard_normal(theta.shape) @ factor.T
     return mean + np.sqrt(1.0 - bandwidth**2) * centred[ancestors] + bandwidth * noise
