@@ -1,11 +1,9 @@
 """Bayesian estimators for scikit-learn, fitted by particle mirror descent."""
 
 from skpmd._show_versions import show_versions
-from skpmd._topic_posterior import TopicPosterior
 from skpmd.custom import ParticleMirrorDescent
-from skpmd.gaussian_posterior import GaussianPosterior
-from skpmd.lda import LDATopicModelPMD
-from skpmd.logistic import BayesianLogisticRegressionPMD
+from skpmd.lda import LDATopicModelPMD, TopicPosterior
+from skpmd.logistic import BayesianLogisticRegressionPMD, GaussianPosterior
 from skpmd.mixture import GaussianMixturePMD
 from skpmd.posterior import Posterior
 from skpmd.predictive import NormalMixture

@@ -1,5 +1,7 @@
 """ParticleMirrorDescent: the posterior of a user's own model, from values alone."""
 
+import inspect
+
 import numpy as np
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils.validation import (
@@ -9,13 +11,16 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skpmd._base import LOOP_CONSTRAINTS, Options, run
-from skpmd._partial import Stream, learn, unharmed
-from skpmd._results import forget, set_results, warn_of_doubts
-from skpmd._streams import Rows
-from skpmd.engine.cloud import draw_prior
-from skpmd.models.custom import CustomModel, takes_weights
-from skpmd.posterior import as_generator
+from skpmd._base.options import LOOP_CONSTRAINTS, check_options
+from skpmd._base.progress import bar_of_steps
+from skpmd._base.results import forget, set_results, warn_of_doubts
+from skpmd._base.rows import Rows
+from skpmd._base.streaming import Stream, advance, check_coordinates, first_stream, unharmed
+from skpmd._base.utils import as_generator
+from skpmd.engine.loop import Options, run
+from skpmd.engine.mirror import Settings
+from skpmd.engine.model import Model
+from skpmd.engine.particles import draw_prior
 
 
 class ParticleMirrorDescent(BaseEstimator):
@@ -265,12 +270,13 @@ class ParticleMirrorDescent(BaseEstimator):
         ParticleMirrorDescent
             The fitted estimator.
         """
-        options = Options.of(self)
+        options = self._options()
         forget(self)
         model, rows = self._read(X, y, sample_weight, reset=True)
         rng = as_generator(self.random_state)
         start = draw_prior(model, self.n_particles, rng)
-        outcome = run(model, rows, start, options, rng)
+        with bar_of_steps(options, rows, self.verbose) as report:
+            outcome = run(model, rows, start, options, rng, report)
         set_results(self, outcome)
         self._stream = Stream(outcome.cloud, None, outcome.infos, rows.total, rng)
         self.n_iter_ = self.max_iter
@@ -304,14 +310,50 @@ class ParticleMirrorDescent(BaseEstimator):
             The estimator.
         """
         with unharmed(self):
-            options = Options.of(self)
+            options = self._options()
             first = getattr(self, "_stream", None) is None
             model, rows = self._read(X, y, sample_weight, reset=first)
-            stream = learn(self, model, rows, options)
+            stream = getattr(self, "_stream", None) or first_stream(self.random_state)
+            check_coordinates(stream, model)
+            stream = self._stream = advance(stream, model, rows, options)
             set_results(self, stream.outcome(), stream=True, path="stream from prior")
             self.n_iter_ = len(stream.infos)
             warn_of_doubts(self, "raise n_particles, or give the rows in larger parts")
         return self
+
+    def _options(self):
+        """Options of the loop."""
+        settings = Settings(
+            rejuvenation=self.rejuvenation,
+            ess_threshold=self.ess_threshold,
+            max_splits=self.max_splits,
+            resampling=self.resampling,
+            bandwidth=self.bandwidth,
+            bandwidth_factor=self.bandwidth_factor,
+            smoothness=self.smoothness,
+            kernel=self.kernel,
+            shrinkage=self.shrinkage,
+        )
+        options = Options(
+            n_particles=self.n_particles,
+            max_iter=self.max_iter,
+            step_schedule=self.step_schedule,
+            step_size=self.step_size,
+            step_offset=self.step_offset,
+            step_decay=self.step_decay,
+            step_constant=self.step_constant,
+            sampling=self.sampling,
+            particle_growth=self.particle_growth,
+            max_particles=self.max_particles,
+            final_particles=self.final_particles,
+            average=self.average,
+            polish=self.polish,
+            total_samples=self.total_samples,
+            forgetting=self.forgetting,
+            temperature=self.temperature,
+            settings=settings,
+        )
+        return check_options(options)
 
     def _read(self, X, y, sample_weight, reset):
         """Checked data, and the model that goes with them."""
@@ -332,3 +374,67 @@ class ParticleMirrorDescent(BaseEstimator):
         functions = self.log_likelihood, self.log_prior, self.sample_prior
         model = CustomModel(*functions, weighted=needs or sample_weight is not None)
         return model, Rows(X, y, sample_weight, self.batch_size)
+
+
+class CustomModel(Model):
+    """Functions of a user as a model.
+
+    Parameters
+    ----------
+    log_likelihood, log_prior, sample_prior : callable
+        As `ParticleMirrorDescent` takes them.
+    weighted : bool
+        Whether ``log_likelihood`` is given ``sample_weight``.
+    """
+
+    def __init__(self, log_likelihood, log_prior, sample_prior, weighted):
+        self._log_likelihood = log_likelihood
+        self._log_prior = log_prior
+        self._sample_prior = sample_prior
+        self._weighted = weighted
+
+    def sample_prior(self, rng, m):
+        """Draw from the prior; see `Model`."""
+        theta = np.asarray(self._sample_prior(rng, m), dtype=np.float64)
+        if theta.ndim != 2 or len(theta) != m or not theta.shape[1]:
+            raise ValueError(f"sample_prior must return shape ({m}, d), got {theta.shape}.")
+        return theta
+
+    def log_prior(self, theta):
+        """Log prior density; see `Model`."""
+        # A copy: a function may transform its argument in place.
+        return _vector("log_prior", self._log_prior(theta.copy()), len(theta))
+
+    def log_likelihood(self, theta, batch):
+        """Log-likelihood of a batch; see `Model`."""
+        weight = {"sample_weight": batch.weight} if self._weighted else {}
+        values = self._log_likelihood(theta.copy(), batch.X, batch.y, **weight)
+        return _vector("log_likelihood", values, len(theta))
+
+
+def takes_weights(function):
+    """Whether a function takes ``sample_weight``, and whether it cannot be called without."""
+    try:
+        parameters = inspect.signature(getattr(function, "py_func", function)).parameters
+    except (TypeError, ValueError):  # a builtin: let the call itself decide
+        return True, False
+    if "sample_weight" in parameters:
+        return True, parameters["sample_weight"].default is inspect.Parameter.empty
+    return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()), False
+
+
+def _vector(name, values, m):
+    values = np.asarray(values)
+    if values.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must return real numbers, got dtype {values.dtype}.")
+    values = values.astype(np.float64, copy=False)
+    if values.shape != (m,):
+        raise ValueError(
+            f"{name} must return one value per particle, shape ({m},), got {values.shape}."
+        )
+    if np.isnan(values).any() or (values == np.inf).any():
+        raise FloatingPointError(
+            f"{name} returned nan or +inf for some particles; return -inf where a parameter is "
+            "impossible."
+        )
+    return values

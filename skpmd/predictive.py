@@ -8,7 +8,7 @@ from numbers import Integral
 import numpy as np
 from scipy.special import erf, log_ndtr, logsumexp, ndtr, ndtri
 
-from skpmd.posterior import as_generator, check_level
+from skpmd._base.utils import as_generator, check_level
 
 _LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
 _MOST_STEPS = 200  # of a search for quantiles; about 7 are usual

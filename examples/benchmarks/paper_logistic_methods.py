@@ -7,9 +7,9 @@ from functools import partial
 
 import numpy as np
 
-from skpmd.models.base import Batch
-from skpmd.models.logistic import LogisticModel
-from skpmd.models.priors import NormalPrior
+from skpmd.engine.model import Batch
+from skpmd.logistic._binary import LogisticModel
+from skpmd.logistic._priors import NormalPrior
 
 from . import paper_logistic_runs as runs
 from .baselines.jaakkola_jordan import jaakkola_jordan

@@ -11,8 +11,8 @@ from unittest import mock
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from skpmd.models.base import Batch
-from skpmd.models.logistic import LogisticModel
+from skpmd.engine.model import Batch
+from skpmd.logistic._binary import LogisticModel
 
 from .baselines.laplace import laplace
 from .baselines.nuts import Nuts

@@ -49,11 +49,11 @@ def engine_step(rng):
     of these rows and the step is a small one, so it is taken in full: one visit of the rows, the
     guard's checks and the new log ratios.
     """
-    from skpmd.engine.cloud import draw_prior
     from skpmd.engine.mirror import Settings, step
-    from skpmd.models.base import Batch
-    from skpmd.models.logistic import LogisticModel
-    from skpmd.models.priors import NormalPrior
+    from skpmd.engine.model import Batch
+    from skpmd.engine.particles import draw_prior
+    from skpmd.logistic._binary import LogisticModel
+    from skpmd.logistic._priors import NormalPrior
 
     model = LogisticModel(NormalPrior(np.full(N_FEATURES, 0.05)), fit_intercept=False)
     X = rng.standard_normal((N_ROWS, N_FEATURES))

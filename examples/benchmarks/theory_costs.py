@@ -8,11 +8,11 @@ import tracemalloc
 
 import numpy as np
 
-from skpmd.engine.cloud import draw_prior
+from skpmd.custom import CustomModel
 from skpmd.engine.mirror import Settings, step
+from skpmd.engine.model import Batch
+from skpmd.engine.particles import draw_prior
 from skpmd.engine.rejuvenation import rejuvenate
-from skpmd.models.base import Batch
-from skpmd.models.custom import CustomModel
 
 from .timing import cpu_clock
 

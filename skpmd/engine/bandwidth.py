@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skpmd.engine.cloud import effective_sample_size, weights
+from skpmd.engine.particles import effective_sample_size, weights
 from skpmd.engine.resampling import systematic
 
 _GRID = np.array([0.03, 0.05, 0.08, 0.13, 0.2, 0.32, 0.5, 0.75, 1.0])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skpmd.engine.cloud import log_sum_exp
+from skpmd.engine.particles import log_sum_exp
 
 MOST_K = 0.7  # above this averages over the cloud are not to be trusted (Vehtari et al. 2024)
 _LARGE = 50.0  # times the mean weight, in ten times as many draws

@@ -13,7 +13,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
 from skpmd.engine.bandwidth import kernel_covariance, shrink_matrix, squared_distances
-from skpmd.engine.cloud import log_sum_exp, moments, weights
+from skpmd.engine.particles import log_sum_exp, moments, weights
 from skpmd.engine.resampling import resample
 
 KERNELS = ("gaussian", "epanechnikov")

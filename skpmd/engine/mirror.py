@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd.engine import loss
-from skpmd.engine.cloud import effective_sample_size, weights
+from skpmd.engine import rejuvenation_error
+from skpmd.engine.particles import effective_sample_size, weights
 from skpmd.engine.rejuvenation import WIDE_SHARE, rejuvenate
 
 _ROOM = 0.95  # a segment may always go down to this share of the ESS it starts with
@@ -57,10 +57,10 @@ class StepInfo(NamedTuple):
         Size of the cloud after the step.
     redraw_error : float
         Bound on the error that redraws so far have left in the means, in standard deviations of q
-        (`skpmd.engine.loss`).
+        (`skpmd.engine.rejuvenation_error`).
     mean_error : float
         The same with the Monte Carlo error of the particles as they are; nan for draws from
-        references, which `skpmd._proposals` weighs by all data.
+        references, which `skpmd.logistic._importance` weighs by all data.
     """
 
     a: float
@@ -84,7 +84,7 @@ def step(cloud, model, batches, a, b, settings, rng, n_particles=None, redraw_fi
     cloud : Cloud
         q before the step.
     model : Model
-        See `skpmd.models.base.Model`.
+        See `skpmd.engine.model.Model`.
     batches : sequence of Batch
         Rows of data, summed over: one minibatch, or all data in pieces that fit in memory.
     a, b : float
@@ -121,7 +121,7 @@ def step(cloud, model, batches, a, b, settings, rng, n_particles=None, redraw_fi
             fraction, bound_hit = 1.0, True
         first = fraction if first is None else first
         log_ratio, block = path(fraction)
-        lost = loss.fade(cloud.lost, fraction * a)
+        lost = rejuvenation_error.fade(cloud.lost, fraction * a)
         cloud = cloud._replace(log_ratio=log_ratio, block=block, lost=lost)
         if fraction == 1.0:
             break
@@ -129,7 +129,7 @@ def step(cloud, model, batches, a, b, settings, rng, n_particles=None, redraw_fi
         splits += 1
         redraw, wide = True, WIDE_SHARE
     ess = effective_sample_size(cloud.log_ratio)
-    errors, m = loss.of_cloud(cloud, model.watched), len(cloud.theta)
+    errors, m = rejuvenation_error.of_cloud(cloud, model.watched), len(cloud.theta)
     info = StepInfo(*asked, first, splits, bound_hit, rejuvenations, bandwidth, ess, m, *errors)
     return cloud, info
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from skpmd.engine import kde, loss
-from skpmd.engine.cloud import Cloud
-from skpmd.engine.references import Reference, draw, log_density
+from skpmd.engine import kde, rejuvenation_error
+from skpmd.engine.importance import Reference, draw, log_density
+from skpmd.engine.particles import Cloud
 from skpmd.engine.resampling import resample
 
 WIDE_SHARE = 0.05  # of the particles, in a split step and in the polish step
@@ -29,7 +29,7 @@ def rejuvenate(cloud, model, settings, rng, n_particles=None, wide=0.0):
     cloud : Cloud
         q.
     model : Model
-        See `skpmd.models.base.Model`.
+        See `skpmd.engine.model.Model`.
     settings : Settings
         Bandwidth, kernel, shrinkage and resampling.
     rng : numpy.random.Generator
@@ -63,7 +63,9 @@ def rejuvenate(cloud, model, settings, rng, n_particles=None, wide=0.0):
     log_q, log_pi = _log_densities(estimate, theta, n_wide / n)
     block = model.move_block(cloud.theta[ancestors], cloud.block[ancestors], theta)
     kept = cloud.theta[estimate.source]
-    lost = loss.of_redraw(cloud.lost, kept, estimate, settings.shrinkage, model.watched)
+    lost = rejuvenation_error.of_redraw(
+        cloud.lost, kept, estimate, settings.shrinkage, model.watched
+    )
     moved = Cloud(theta, log_q - log_pi, log_pi, model.log_prior(theta), block, lost)
     return moved, estimate.bandwidth
 

@@ -16,11 +16,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from skpmd._gp_fit import begin
-from skpmd._process import Data
-from skpmd._streams import Rows
+from skpmd._base.rows import Rows
 from skpmd.engine.resampling import systematic
 from skpmd.predictive import NormalMixture
+from skpmd.sparse_gp._fit import begin
+from skpmd.sparse_gp._hyperparameters import Data
 
 from .problem import Clock
 

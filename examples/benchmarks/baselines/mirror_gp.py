@@ -11,9 +11,9 @@ both costs one reading of the rows. The clock of a setting counts that reading f
 
 import numpy as np
 
-from skpmd._kernels import KernelCovariance
-from skpmd._streams import Rows
-from skpmd.models.sparse_gp import SparseGP
+from skpmd._base.rows import Rows
+from skpmd.sparse_gp._covariance import KernelCovariance
+from skpmd.sparse_gp._model import SparseGP
 
 from .gp_one_pass_smc import Cloud, Particle
 from .problem import Clock

@@ -16,8 +16,8 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 
-from skpmd._kernels import KernelCovariance
 from skpmd.predictive import NormalMixture
+from skpmd.sparse_gp._covariance import KernelCovariance
 
 from .problem import Clock
 

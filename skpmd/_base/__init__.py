@@ -1,0 +1,1 @@
+"""What estimators share: parameters, rows, streams, results, weights, threads, progress."""

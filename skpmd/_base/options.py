@@ -1,0 +1,103 @@
+"""Parameters of the loop as estimators have them: their constraints, and how they go together."""
+
+from numbers import Integral, Real
+
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from skpmd.engine.bandwidth import BANDWIDTH_RULES
+from skpmd.engine.kde import KERNELS
+from skpmd.engine.resampling import SCHEMES
+
+LOOP_CONSTRAINTS = {
+    "n_particles": [Interval(Integral, 2, None, closed="left")],
+    "max_iter": [Interval(Integral, 1, None, closed="left")],
+    "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+    "step_schedule": [StrOptions({"power", "rows", "theorem6"})],
+    "step_size": [Interval(Real, 0, None, closed="neither")],
+    "step_offset": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
+    "step_decay": [Interval(Real, 0, None, closed="left")],
+    "step_constant": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
+    "sampling": [StrOptions({"epoch", "replacement"})],
+    "rejuvenation": [StrOptions({"ess", "always", "never"})],
+    "ess_threshold": [Interval(Real, 0, 1, closed="left")],
+    "max_splits": [Interval(Integral, 0, None, closed="left")],
+    "resampling": [StrOptions(set(SCHEMES))],
+    "bandwidth": [StrOptions(set(BANDWIDTH_RULES)), Interval(Real, 0, None, closed="neither")],
+    "bandwidth_factor": [Interval(Real, 0, None, closed="neither")],
+    "smoothness": [Interval(Real, 0, None, closed="neither")],
+    "kernel": [StrOptions(set(KERNELS))],
+    "shrinkage": ["boolean"],
+    "particle_growth": [None, StrOptions({"theorem"}), Interval(Real, 0, None, closed="neither")],
+    "max_particles": [None, Interval(Integral, 2, None, closed="left")],
+    "final_particles": [None, Interval(Integral, 2, None, closed="left")],
+    "average": ["boolean"],
+    "polish": ["boolean"],
+    "total_samples": [None, Interval(Real, 0, None, closed="neither")],
+    "forgetting": [Interval(Real, 0, 1, closed="left")],
+    "temperature": [Interval(Real, 0, None, closed="neither")],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
+
+
+def check_options(options):
+    """The options, or an error where parameters do not go with each other.
+
+    Parameters
+    ----------
+    options : Options
+        Of the loop.
+
+    Returns
+    -------
+    Options
+        The same.
+
+    Raises
+    ------
+    ValueError
+        Names the parameters, and what to set instead.
+    """
+    bandwidth, rejuvenation = options.settings.bandwidth, options.settings.rejuvenation
+    if options.settings.shrinkage and not isinstance(bandwidth, str) and bandwidth > 1:
+        raise ValueError(
+            f"bandwidth must be at most 1 with shrinkage=True (at 1 the kernel density "
+            f"estimate is one Gaussian); got {bandwidth!r}. Lower it or set "
+            f"shrinkage=False."
+        )
+    if options.average and options.polish and rejuvenation == "never":
+        raise ValueError(
+            "average=True with polish=True needs a rejuvenation: the averaged iterate is a "
+            "density to draw from. Set polish=False or rejuvenation='ess'."
+        )
+    if options.final_particles is not None and not options.polish and options.max_iter == 1:
+        raise ValueError(
+            "final_particles with polish=False is the size of the cloud in the last pass, and "
+            "max_iter=1 has no pass before it: raise max_iter or set n_particles."
+        )
+    if options.max_particles is not None and options.particle_growth is None:
+        raise ValueError(
+            f"max_particles={options.max_particles} is the ceiling of a growing cloud: set "
+            "particle_growth, or leave max_particles=None."
+        )
+    if options.max_particles is not None and options.max_particles < options.n_particles:
+        raise ValueError(
+            f"max_particles={options.max_particles} is below n_particles={options.n_particles}: it "
+            "is the ceiling of a growing cloud; raise it or lower n_particles."
+        )
+    if options.final_particles is not None and rejuvenation == "never":
+        raise ValueError(
+            "final_particles needs a last rejuvenation, and rejuvenation='never' has none; "
+            "raise n_particles instead."
+        )
+    if options.particle_growth is not None and rejuvenation == "never":
+        raise ValueError(
+            "particle_growth needs rejuvenation='ess' or 'always': particles that are never "
+            "redrawn cannot change in number."
+        )
+    if options.total_samples is not None and options.forgetting:
+        raise ValueError(
+            "forgetting is for an endless stream, and total_samples says that there is an end: "
+            "set forgetting=0 or total_samples=None."
+        )
+    return options

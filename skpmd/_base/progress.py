@@ -1,0 +1,53 @@
+"""Progress of a fit: a tqdm bar where tqdm is installed, a line per step elsewhere."""
+
+from contextlib import contextmanager
+
+
+class _Silent:
+    def update(self, n, text):
+        pass
+
+
+class _Lines:
+    def __init__(self, total, name):
+        self.total, self.name, self.done = total, name, 0
+
+    def update(self, n, text):
+        self.done += n
+        print(f"{self.name} {self.done}/{self.total}: {text}")
+
+
+class _Bar:
+    def __init__(self, bar):
+        self.bar = bar
+
+    def update(self, n, text):
+        self.bar.set_postfix_str(text)
+        self.bar.update(n)
+
+
+@contextmanager
+def progress(total, verbose, name="mirror steps"):
+    """Context that yields an object with ``update(n, text)``; silent at ``verbose=0``."""
+    if not verbose:
+        yield _Silent()
+        return
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        yield _Lines(total, name)
+        return
+    with tqdm(total=total, desc=name) as bar:
+        yield _Bar(bar)
+
+
+def describe(info):
+    """One line on a step."""
+    return f"ess={info.ess:.0f}/{info.n_particles}, rejuvenations={info.rejuvenations}"
+
+
+@contextmanager
+def bar_of_steps(options, rows, verbose):
+    """Context that yields what `run` reports its stochastic steps to."""
+    with progress(options.max_iter * rows.n_batches, verbose) as bar:
+        yield lambda info: bar.update(1, describe(info))

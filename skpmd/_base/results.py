@@ -1,0 +1,174 @@
+"""What a fit leaves on an estimator: the posterior, its certificate, the record, the warnings."""
+
+import warnings
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from skpmd.engine.diagnostics import MOST_K, heavy_tail, log_evidence, pareto_k
+from skpmd.engine.particles import effective_sample_size
+from skpmd.posterior import Posterior
+
+_LEAST_ESS = 20.0
+_LEAST_SHARE = 0.02
+_MOST_DISAGREEMENT = 6.0  # standard errors
+_MOST_ERROR = 0.2  # of a mean, in posterior sds
+_MOST_R_HAT = 1.05
+_LEAST_DRAWS = 100.0  # effective, of the worst mean or variance: a mean errs by a tenth of its sd
+
+
+def forget(estimator):
+    """Drop what an earlier fit left: a fit that fails must not look like a fitted one."""
+    for name in [name for name in vars(estimator) if name.endswith("_") and name[0] != "_"]:
+        delattr(estimator, name)
+    estimator._stream = None
+
+
+def set_results(estimator, outcome, *, names=None, particles=None, stream=False, **diagnostics):
+    """Set posterior, evidence, history and diagnostics.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Has ``temperature``; receives ``posterior_``, ``history_``, ``diagnostics_`` and, where it
+        is known, ``log_evidence_``.
+    outcome : Outcome
+        Of any way to a posterior.
+    names : list of str, optional
+        Names of the coordinates.
+    particles : ndarray of shape (m, d), optional
+        The cloud as the user wants to see it; default: as it is.
+    stream : bool
+        Whether data were given in parts: no evidence then, and the error that redraws have left in
+        the means is a reason to warn.
+    **diagnostics
+        Further entries of ``diagnostics_``.
+    """
+    cloud, chains = outcome.cloud, outcome.chains
+    missing = _why_no_evidence(estimator, outcome, stream)
+    evidence, error = (None, None) if missing else log_evidence(cloud.log_ratio, outcome.pair)
+    k = _pareto_k(cloud)
+    posterior = Posterior(
+        cloud.theta if particles is None else particles,
+        cloud.log_ratio,
+        names=names,
+        ess=None if chains is None else chains.ess,
+        pareto_k=k,
+        r_hat=None if chains is None else chains.r_hat,
+        log_evidence=evidence,
+        log_evidence_se=error,
+        unavailable=missing,
+    )
+    estimator.posterior_ = posterior
+    estimator.history_ = _history(outcome.infos)
+    estimator.diagnostics_ = {
+        "ess": posterior.ess,
+        "pareto_k": k,
+        "r_hat": None if chains is None else chains.r_hat,
+        "disagreement": outcome.disagreement,
+        "mean_error": outcome.mean_error,
+        "interrupted": outcome.interrupted,
+        **diagnostics,
+        "warnings": doubts(outcome, stream),
+    }
+    vars(estimator).pop("log_evidence_", None)  # of the data before these
+    if evidence is not None:
+        estimator.log_evidence_ = evidence
+
+
+def warn_of_doubts(estimator, remedy):
+    """Warn the caller of what ``diagnostics_`` holds against the result, or hand on his Ctrl-C."""
+    if estimator.diagnostics_["interrupted"]:
+        raise KeyboardInterrupt
+    reasons = estimator.diagnostics_["warnings"]
+    if reasons:
+        name = type(estimator).__name__
+        message = f"{name}: {'; '.join(reasons)}. Do not trust this posterior; {remedy}."
+        # The frames above: fit or partial_fit, scikit-learn's wrapper of it, the caller.
+        warnings.warn(message, ConvergenceWarning, stacklevel=4)
+
+
+def _pareto_k(cloud):
+    """k-hat, None where the density that the particles came from is not known."""
+    return None if np.isnan(cloud.log_pi).any() else pareto_k(cloud.log_ratio)
+
+
+def _why_no_evidence(estimator, outcome, stream):
+    if stream:
+        return "it needs all data in one fit"
+    if outcome.chains is not None:
+        return "the particles were moved along gradients, and are not weighted draws"
+    if np.isnan(outcome.cloud.log_pi).any():
+        return "the particles are an average of iterates, not weighted draws"
+    if not outcome.polished or getattr(estimator, "temperature", 1.0) != 1.0:
+        return "it needs polish=True and temperature=1"
+    if _bound_hit(outcome):
+        return "a step could not be taken whole, see the warning"
+    return ""
+
+
+def _bound_hit(outcome):
+    return any(info.split_bound_hit for info in outcome.infos)
+
+
+def _history(infos):
+    """Record of the steps as a dict of arrays, one entry per step; ready for a DataFrame."""
+    renamed = {"a": "step_size", "b": "likelihood_power"}
+    columns = {
+        renamed.get(name, name): np.array([getattr(info, name) for info in infos])
+        for name in infos[0]._fields
+    }
+    return {"step": np.arange(1, len(infos) + 1), **columns}
+
+
+def doubts(outcome, stream=False):
+    """Reasons not to trust an outcome, a list of str; empty where there is none."""
+    reasons = _of_weights(outcome) if outcome.chains is None else _of_chains(outcome.chains)
+    if stream:
+        error = outcome.mean_error
+        if error > _MOST_ERROR:
+            reasons.append(
+                f"posterior means may be off by {error:.2f} standard deviations, by redraws of the "
+                "particles or because few are effective"
+            )
+    if outcome.interrupted:
+        reasons.append(f"the fit was interrupted after {len(outcome.infos)} steps")
+    return reasons
+
+
+def _of_weights(outcome):
+    log_ratio, disagreement = outcome.cloud.log_ratio, outcome.disagreement
+    reasons, m = [], len(log_ratio)
+    ess, k = effective_sample_size(log_ratio), _pareto_k(outcome.cloud)
+    least = max(_LEAST_ESS, _LEAST_SHARE * m)
+    distinct = len(np.unique(outcome.cloud.theta[:, 0]))  # the weights do not know of copies
+    if not ess >= least:
+        reasons.append(f"the effective sample size is {ess:.0f} of {m} particles")
+    elif distinct < least:
+        reasons.append(f"only {distinct} of {m} particles are distinct: the cloud has collapsed")
+    if k is not None and heavy_tail(log_ratio, k):
+        reasons.append(
+            f"Pareto k-hat is {k:.2f} (above {MOST_K}): the particles miss a tail of the posterior"
+        )
+    if _bound_hit(outcome):
+        reasons.append(
+            "the bound on splits of a step (max_splits) was reached and the rest of it was taken "
+            "in one go: the particles may not have arrived where the posterior is"
+        )
+    if disagreement is not None and disagreement > _MOST_DISAGREEMENT:
+        reasons.append(
+            f"the references disagree on the posterior mean by {disagreement:.1f} standard errors"
+        )
+    return reasons
+
+
+def _of_chains(chains):
+    reasons = []
+    if not chains.r_hat <= _MOST_R_HAT:
+        reasons.append(
+            f"split R-hat is {chains.r_hat:.3f} (above {_MOST_R_HAT}): the chains of the "
+            "Hamiltonian moves do not agree"
+        )
+    if not chains.ess >= _LEAST_DRAWS:
+        reasons.append(f"the worst coordinate has {chains.ess:.0f} effective draws")
+    return reasons

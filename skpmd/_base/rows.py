@@ -1,0 +1,108 @@
+"""Where batches come from: rows of arrays in memory."""
+
+import numpy as np
+
+from skpmd.engine.model import Batch
+
+_AUTO_BATCH = 1000
+
+
+class Rows:
+    """Weighted rows of an array, cut into batches of nearly equal size.
+
+    Rows of weight zero are left out, so that weight zero is the same as absence.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix of shape (n, p)
+        Features.
+    y : ndarray of shape (n,) or (n, t), or None
+        Targets.
+    weight : ndarray of shape (n,) or None
+        Row weights; None is one each.
+    batch_size : int or "auto"
+        Rows in a batch; ``"auto"`` is min(n, 1000).
+    """
+
+    def __init__(self, X, y, weight, batch_size):
+        if weight is None:
+            weight = np.ones(X.shape[0])
+        elif not weight.all():
+            if not weight.any():
+                raise ValueError("sample_weight is zero for every row: there are no data to fit.")
+            kept = weight > 0
+            X, y, weight = X[kept], None if y is None else y[kept], weight[kept]
+        self.data = Batch(X, y, weight)
+        self.total = float(weight.sum())
+        size = _AUTO_BATCH if batch_size == "auto" else batch_size
+        self.n_batches = -(-len(weight) // size)
+
+    def whole(self):
+        """All data once, in order, as a list of batches (views)."""
+        edges = self._edges()
+        return [self._take(slice(a, b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+
+    def one_pass(self, sampling, rng):
+        """Batches of one pass: ``"epoch"`` without replacement, ``"replacement"`` with it.
+
+        A single batch is all rows and spends no randomness.
+        """
+        n = len(self.data.weight)
+        if self.n_batches == 1 and sampling == "epoch":
+            yield self.data
+            return
+        order = rng.permutation(n) if sampling == "epoch" else rng.integers(n, size=n)
+        edges = self._edges()
+        for a, b in zip(edges[:-1], edges[1:], strict=True):
+            yield self._take(np.sort(order[a:b]))
+
+    def _edges(self):
+        return np.linspace(0, len(self.data.weight), self.n_batches + 1).astype(int)
+
+    def _take(self, rows):
+        X, y, weight = self.data
+        return Batch(X[rows], None if y is None else y[rows], weight[rows])
+
+
+def merged(weight, X, *columns):
+    """Places of the distinct rows, in sorted order, and the total weight of each.
+
+    Parameters
+    ----------
+    weight : ndarray of shape (n,)
+        How often each row counts.
+    X : ndarray of shape (n, p)
+        Features.
+    *columns : ndarrays of shape (n,) or (n, t)
+        What else rows have to agree in.
+    """
+    keys = np.column_stack([*columns, sortable(X)])
+    order = np.lexsort(keys.T[::-1])
+    keys = keys[order]
+    starts = np.flatnonzero(np.append(True, (keys[1:] != keys[:-1]).any(axis=1)))
+    return order[starts], np.add.reduceat(weight[order], starts)
+
+
+def stretches(weight, n, rng):
+    """Places of rows drawn one from each of n equal stretches of the total weight, and how often.
+
+    A row of weight 2 and two copies of it are the same to the draw, and sorted rows are all
+    represented.
+    """
+    ends = np.cumsum(weight)
+    at = (np.arange(n) + rng.random(n)) * (ends[-1] / n)
+    chosen = np.minimum(np.searchsorted(ends, at, side="right"), len(weight) - 1)
+    return np.unique(chosen, return_counts=True)
+
+
+def distinct(X):
+    """Places of the distinct rows, in sorted order, and of each row among them."""
+    _, first, which = np.unique(sortable(X), axis=0, return_index=True, return_inverse=True)
+    return first, which.ravel()
+
+
+def sortable(X):
+    """Rows of numbers, of whatever a kernel takes in place of vectors."""
+    if X.dtype == np.float64:
+        return X
+    return np.unique(X, return_inverse=True)[1].reshape(len(X), -1).astype(np.float64)

@@ -1,0 +1,129 @@
+"""Data in parts: one step of a stream, the state it carries, and what a failed call must undo."""
+
+import copy
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+
+from skpmd._base.utils import as_generator
+from skpmd.engine import mirror
+from skpmd.engine.assumed_density import Track
+from skpmd.engine.loop import Outcome
+from skpmd.engine.particles import Cloud, draw_prior
+
+
+class Stream(NamedTuple):
+    """All that an estimator needs to go on: the data are not in it.
+
+    Attributes
+    ----------
+    cloud : Cloud or None
+        q; None before the first rows.
+    track : Track or None
+        The Gaussian that follows q, where the model's proposal needs one.
+    infos : list of StepInfo
+        A record of each step of all calls.
+    seen : float
+        Weighted rows so far.
+    rng : numpy.random.Generator
+        Source of all randomness.
+    """
+
+    cloud: Cloud | None
+    track: Track | None
+    infos: list
+    seen: float
+    rng: np.random.Generator
+
+    def outcome(self):
+        """What it has come to."""
+        return Outcome(self.cloud, self.infos, polished=False)
+
+
+def coefficients(options, seen, size):
+    """(a, b) of a step on ``size`` weighted rows after ``seen`` of them.
+
+    Without ``total_samples`` each row counts once, and ``forgetting`` discounts the past. With it,
+    the first pass is such a stream too; after it a step is a mirror step, with gamma the share of
+    its rows among all rows so far, which averages over passes.
+    """
+    power = 1.0 / options.temperature
+    total = options.total_samples
+    if total is None:
+        return -np.expm1(size * np.log1p(-options.forgetting)), power
+    if seen + size <= total * (1.0 + 1e-9):
+        return 0.0, power
+    gamma = size / (seen + size)
+    return gamma, power * gamma * total / size
+
+
+def kernel_step(stream, model, batches, a, b, options, rng):
+    """Values of the likelihood alone: the step with its guard, as in ``fit``."""
+    cloud = stream.cloud
+    if cloud is None:
+        cloud = draw_prior(model, options.n_particles, rng)
+    # A mirror step asks for pi, which an averaged iterate does not know.
+    unknown = a > 0.0 and bool(np.isnan(cloud.log_pi).any())
+    moved = mirror.step(cloud, model, batches, a, b, options.settings, rng, redraw_first=unknown)
+    return moved[0], None, moved[1]
+
+
+def advance(stream, model, rows, options, step=kernel_step):
+    """One step on the rows of one call.
+
+    Parameters
+    ----------
+    stream : Stream
+        Before; left as it is.
+    model : Model
+        See `skpmd.engine.model`.
+    rows : Rows
+        Data of the call. They are one batch: ``batch_size`` cuts them into pieces that fit in
+        memory and nothing else.
+    options : Options
+        Parameters of the estimator.
+    step : callable
+        ``step(stream, model, batches, a, b, options, rng) -> (cloud, track, info)``: how the cloud
+        takes the step, and where it is redrawn from.
+
+    Returns
+    -------
+    Stream
+        After.
+    """
+    rng = copy.deepcopy(stream.rng)
+    a, b = coefficients(options, stream.seen, rows.total)
+    cloud, track, info = step(stream, model, rows.whole(), a, b, options, rng)
+    return Stream(cloud, track, [*stream.infos, info], stream.seen + rows.total, rng)
+
+
+def first_stream(random_state):
+    """A stream before its first rows."""
+    return Stream(None, None, [], 0.0, as_generator(random_state))
+
+
+def check_coordinates(stream, model):
+    """Raise if the particles of a stream have other coordinates than the model now asks for."""
+    if stream.cloud is not None and model.n_coordinates not in (None, stream.cloud.theta.shape[1]):
+        raise ValueError(
+            f"The stream has {stream.cloud.theta.shape[1]} coordinates, the parameters now ask for "
+            f"{model.n_coordinates}: do not change fit_intercept or prior between calls."
+        )
+
+
+@contextmanager
+def unharmed(estimator):
+    """Leave an estimator, and a generator that it was given, as they were if anything fails."""
+    before, generator = vars(estimator).copy(), estimator.random_state
+    position = copy.deepcopy(generator)
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        if isinstance(generator, np.random.Generator):
+            generator.bit_generator.state = position.bit_generator.state
+        elif isinstance(generator, np.random.RandomState):
+            generator.set_state(position.get_state())
+        raise

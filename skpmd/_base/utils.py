@@ -1,0 +1,38 @@
+"""Random generators, weighted quantiles and checks that estimators share."""
+
+from numbers import Real
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+
+def as_generator(random_state):
+    """A `numpy.random.Generator` from any random state that scikit-learn accepts."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    seeds = check_random_state(random_state).randint(np.iinfo(np.int32).max, size=4)
+    return np.random.default_rng(seeds)
+
+
+def weighted_quantile(values, weights, q):
+    """Weighted quantiles along the first axis; shape of q followed by the other axes of values."""
+    q = np.asarray(q, dtype=np.float64)
+    if np.any((q < 0) | (q > 1)) or np.isnan(q).any():
+        raise ValueError(f"q must lie in [0, 1], got {q}.")
+    alive = weights > 0
+    values, weights = values[alive], weights[alive]
+    flat = values.reshape(len(values), -1)
+    order = np.argsort(flat, axis=0, kind="stable")
+    out = np.empty((q.size, flat.shape[1]))
+    for j in range(flat.shape[1]):
+        w = weights[order[:, j]]
+        middle = np.cumsum(w) - 0.5 * w
+        out[:, j] = np.interp(q.ravel(), middle, flat[order[:, j], j])
+    return out.reshape(q.shape + values.shape[1:])
+
+
+def check_level(level):
+    """Lower and upper tail probability of a central interval; raises on a bad level."""
+    if not (isinstance(level, Real) and 0 < level < 1):
+        raise ValueError(f"level must lie strictly between 0 and 1, got {level!r}.")
+    return [0.5 - 0.5 * level, 0.5 + 0.5 * level]

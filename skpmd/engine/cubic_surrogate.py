@@ -1,0 +1,111 @@
+"""A polynomial in the place of log q: what a redraw keeps of a cloud beyond its two moments.
+
+Until a redraw, log q = r + log pi is known without error at every particle. A density estimate
+throws these values away and looks at where the particles lie; least squares on the values loses
+only what a cubic cannot follow.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from skpmd.engine import rejuvenation_error
+from skpmd.engine.particles import effective_sample_size, weights
+
+_PER_TERM = 8  # particles for each coefficient
+_LEAST_ESS = 20.0
+_MOST_MISFIT = 0.5  # nats, root mean square
+_POWER = 0.5  # of the weights: the fit has to hold where q is going, not only where it is
+
+
+class Cubic(NamedTuple):
+    """Polynomial of degree 3 in u = chol^-1 (theta - mean), by its coefficients."""
+
+    mean: np.ndarray
+    chol: np.ndarray
+    coefficients: np.ndarray
+
+
+def n_terms(d):
+    """Coefficients of a cubic in d dimensions."""
+    return (d + 1) * (d + 2) * (d + 3) // 6
+
+
+def fit(cloud, after, gaussian):
+    """Weighted least squares of log q on the particles, or None where that is not to be trusted.
+
+    A polynomial knows nothing beyond its particles. So enough of them have to be effective where
+    the step goes, and it has to follow log q there.
+
+    Parameters
+    ----------
+    cloud, after : Cloud
+        The same particles before and after the step: q, with pi known, and what becomes of it.
+    gaussian : Gaussian
+        Near q, for coordinates of order one.
+
+    Returns
+    -------
+    Cubic or None
+        To be evaluated by `value`.
+    """
+    theta, d = cloud.theta, cloud.theta.shape[1]
+    if np.isnan(cloud.log_pi).any() or len(theta) < _PER_TERM * n_terms(d):
+        return None
+    if effective_sample_size(after.log_ratio) < _LEAST_ESS:
+        return None
+    log_q = cloud.log_ratio + cloud.log_pi
+    alive = log_q > -np.inf
+    root = np.sqrt(weights(_POWER * cloud.log_ratio[alive]))
+    terms = _terms(_whitened(theta[alive], *gaussian))
+    solution = np.linalg.lstsq(terms * root[:, None], log_q[alive] * root, rcond=None)[0]
+    misfit = terms @ solution - log_q[alive]
+    w = weights(after.log_ratio[alive])
+    follows = w @ (misfit - w @ misfit) ** 2 < _MOST_MISFIT**2
+    return Cubic(*gaussian, solution) if follows else None
+
+
+def value(cubic, theta):
+    """The polynomial at each row of theta, shape (m,)."""
+    return _terms(_whitened(theta, cubic.mean, cubic.chol)) @ cubic.coefficients
+
+
+def lost_by(cubic, cloud, after, lost, watched):
+    """What the polynomial loses of q, seen where the step takes q.
+
+    See `skpmd.engine.rejuvenation_error`.
+
+    Parameters
+    ----------
+    cubic : Cubic
+        Fitted to the cloud.
+    cloud, after : Cloud
+        The same particles before and after the step: q, and what becomes of it.
+    lost : ndarray of shape (r, 3) or (1, 3)
+        What redraws before this one have lost.
+    watched : callable
+        That of the model.
+
+    Returns
+    -------
+    ndarray of shape (r, 3)
+        Coefficients.
+    """
+    w = weights(after.log_ratio)
+    alive = w > 0.0
+    gain = value(cubic, cloud.theta[alive]) - (cloud.log_ratio + cloud.log_pi)[alive]
+    return rejuvenation_error.of_gain(lost, cloud.theta[alive], w[alive], gain, watched)
+
+
+def _whitened(theta, mean, chol):
+    return solve_triangular(chol, (theta - mean).T, lower=True).T
+
+
+def _terms(u):
+    """All monomials up to degree 3, shape (m, n_terms)."""
+    m, d = u.shape
+    i, j = np.triu_indices(d)
+    squares = u[:, i] * u[:, j]
+    cubes = [squares[:, i >= k] * u[:, [k]] for k in range(d)]
+    return np.concatenate([np.ones((m, 1)), u, squares, *cubes], axis=1)

@@ -1,0 +1,117 @@
+"""The contract between a model and the engine: the one page a contributor reads.
+
+A model says how probable data are under many parameters at once. Positions ``theta`` are an
+array of shape (m, d), one particle a row, on an unconstrained scale: the model owns its
+transforms and puts their Jacobians into the log prior. Three methods make a model::
+
+    class Poisson(Model):
+        '''Counts with rate exp(theta), theta ~ N(0, 1).'''
+
+        def sample_prior(self, rng, m):
+            return rng.standard_normal((m, 1))
+
+        def log_prior(self, theta):
+            return -0.5 * theta[:, 0] ** 2 - 0.5 * np.log(2 * np.pi)
+
+        def log_likelihood(self, theta, batch):
+            per_row = np.outer(theta[:, 0], batch.y) - np.exp(theta) - gammaln(batch.y + 1)
+            return per_row @ batch.weight
+
+Everything else is optional and used where it is offered:
+
+* the closed-form block: parameters zeta whose conditional given theta stays in an exponential
+  family are integrated out, and each particle keeps the natural parameters of q(zeta | theta)
+  (section 3.1 and appendix F of the paper). Override the five block methods together;
+* ``log_joint_gradient(theta, batches, b=1.0)`` returns the log joint density of each particle with
+  the likelihood to the power b, shape (m,), and its gradient, shape (m, d): `skpmd.engine.hmc`
+  then moves particles along it where weights fail;
+* ``gaussian_target`` lets `skpmd.engine.variational` place a Gaussian before any particle is drawn,
+  and ``skew_axes`` lets `skpmd.engine.sinh_arcsinh` lean it; `skpmd.logistic._binary` shows both;
+* ``expected_logits``, of a linear model, lets `skpmd.logistic._mean_field` place a Gaussian without
+  correlations, for more coordinates than a matrix can hold.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Batch(NamedTuple):
+    """Rows of data.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n, p)
+        Features, C order; a CSR matrix where a model says that it takes one.
+    y : ndarray of shape (n,) or (n, t), or None
+        Targets.
+    weight : ndarray of shape (n,), float64
+        How often each row counts: weight w is the same as w copies of the row.
+    """
+
+    X: np.ndarray
+    y: np.ndarray | None
+    weight: np.ndarray
+
+
+class Model:
+    """Base of all models; see the module's text for a whole example.
+
+    Attributes
+    ----------
+    tail_df : float
+        Degrees of freedom of the prior's heaviest tail, inf where all fall faster than any power.
+    n_coordinates : int or None
+        Length of theta, where it is known before a draw.
+    block_weighs : bool
+        Whether particles are weighed by the integral over their closed-form block. Where weights
+        have another source its log-partition function, which may cost as much as a batch, is left
+        alone.
+    """
+
+    tail_df, n_coordinates, block_weighs = np.inf, None, True
+
+    def sample_prior(self, rng, m):
+        """Draw m particles from the prior with a `numpy.random.Generator`; shape (m, d)."""
+        raise NotImplementedError
+
+    def log_prior(self, theta):
+        """Log prior density of each particle, normalised, ``-inf`` off the support; shape (m,)."""
+        raise NotImplementedError
+
+    def log_likelihood(self, theta, batch):
+        """Weighted sum over the batch's rows of log p(x_n | theta); shape (m,).
+
+        Additive over batches. With a closed-form block this is the part that zeta does not
+        touch: sum of log h(x_n; theta) in p(x | zeta, theta) = h exp(zeta . t(x; theta)).
+        """
+        raise NotImplementedError
+
+    def watched(self, theta):
+        """Functions of theta, linear and a row each, whose errors a stream keeps account of.
+
+        Default: theta itself. Others where the data speak of a few combinations of coordinates
+        only, and errors of those would pass unnoticed in coordinates that are wide for the rest.
+        """
+        return theta
+
+    # ------------------------------------------------------------------ the closed-form block
+    def prior_block(self, theta):
+        """Natural parameters of p(zeta | theta), shape (m, k); k = 0 means no block."""
+        return np.empty((len(theta), 0))
+
+    def statistics(self, theta, batch):
+        """Weighted sum of the rows' sufficient statistics T(batch; theta), shape (m, k)."""
+        raise NotImplementedError
+
+    def log_partition(self, block):
+        """Log-partition function A of the conjugate family, shape (m,)."""
+        raise NotImplementedError
+
+    def move_block(self, theta, block, moved):
+        """Block of the particles after rejuvenation took each from ``theta`` to ``moved``.
+
+        The natural parameters hold data statistics that were taken at the old position; say
+        here what becomes of them: carry them over, rescale them, or count them anew.
+        """
+        return np.empty((len(moved), 0))

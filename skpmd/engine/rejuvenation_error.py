@@ -1,0 +1,218 @@
+"""What redraws have cost: a running estimate of the error that they left in the means.
+
+A redraw replaces q by a density g with nearly the same moments. In coordinates in which q is
+standard, log g - log q is, to third order, a linear form with the noise of the mean, a quadratic
+form with the noise of the covariance, and a cubic form with the third cumulants T that g has lost.
+Later steps move the mean by m and shrink the variance to rho, and the three then push the mean by
+(in present standard deviations)
+
+    sqrt(rho) ( e + W m + (T : (m m' + (rho - 1) I)) / 2 ).
+
+Where the data obey the model, m has variance 1 - rho, and the expected square for a coordinate is
+
+    rho ( c0 + c1 (1 - rho) + c2 (1 - rho)^2 ),  c0 = 1 / ESS,  c1 = (d + 1) / ESS,
+                                                 c2 = sum_jk T_ijk^2 / 2.
+
+It is a polynomial in the present variance, so that the sum over all redraws is three numbers for
+each coordinate. A step with coefficient a multiplies the past, and with it these errors, by 1 - a.
+
+Coordinates here are what ``model.watched`` makes of theta, linearly.
+"""
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.special import ndtr, ndtri
+
+from skpmd.engine.particles import effective_sample_size, weights
+
+_MAX_SCORED = 1000  # particles that third cumulants are averaged over, against all
+_LEAST_VARIANCE, _MOST = 1e-90, 1e6  # of a cloud that has collapsed; their powers are numbers
+_TAIL = 0.05  # probability that the largest error exceeds the estimate
+_N_PROBES = 8
+_LEAST_ESS, _MOST_NOISE = 8.0, 3.0  # of old particles that speak of the new mean; standard errors
+_EDGE = 0.25  # of the particles that a normal has beyond
+_RARE = 1e-3  # probability of a move this long, if the data obey the model
+HIGHER = 1.6  # for what is of higher order than the third; set on pima in ten parts, not derived
+
+
+def add(lost, variance, c0=0.0, c1=0.0, c2=0.0):
+    """Count the errors of one redraw in, at which the coordinates had these variances.
+
+    Parameters
+    ----------
+    lost : ndarray of shape (r, 3) or (1, 3)
+        Coefficients of the polynomial so far.
+    variance : ndarray of shape (r,)
+        Variances of q.
+    c0, c1, c2 : float or ndarray of shape (r,)
+        See the text of this module.
+
+    Returns
+    -------
+    ndarray of shape (r, 3)
+        Coefficients.
+    """
+    c0, c1, c2 = (np.minimum(np.broadcast_to(c, variance.shape), _MOST) for c in (c0, c1, c2))
+    own = np.stack([c0 + c1 + c2, -c1 - 2.0 * c2, c2], axis=1)
+    return lost + own / np.maximum(variance, _LEAST_VARIANCE)[:, None] ** [1, 2, 3]
+
+
+def fade(lost, a):
+    """What a step of coefficient a leaves of the errors."""
+    return lost * (1.0 - a) ** 2
+
+
+def squared_error(lost, variance):
+    """Expected squared errors of the means, in present variances, shape (r,)."""
+    powers = np.maximum(variance, _LEAST_VARIANCE)[:, None] ** [1, 2, 3]
+    return np.maximum((lost * powers).sum(axis=1), 0.0)
+
+
+def largest(squared):
+    """Bound on the largest of normal errors of these variances, with 95 % probability."""
+    sd = np.sqrt(squared[squared > 0.0])
+    if not sd.size:
+        return 0.0
+    low, high = 0.0, 40.0 * sd.max()
+    for _ in range(50):
+        middle = 0.5 * (low + high)
+        exceeds = 2.0 * ndtr(-middle / sd).sum() > _TAIL
+        low, high = (middle, high) if exceeds else (low, middle)
+    return float(high)
+
+
+def of_cloud(cloud, watched):
+    """Estimates of the largest error of a mean, in sds: from redraws alone, and with the cloud's.
+
+    The second adds the Monte Carlo error of the particles as they stand.
+    """
+    squared = squared_error(cloud.lost, _moments(cloud, watched)[1])
+    noise = 1.0 / effective_sample_size(cloud.log_ratio)
+    return largest(squared), largest(squared + noise)
+
+
+def of_redraw(lost, theta, estimate, shrinkage, watched):
+    """Coefficients after a redraw of particles (with a weight) from their density estimate.
+
+    Kernels of width h keep (1 - h^2)^(3/2) of the third cumulants; without shrinkage they keep all,
+    but widen q by 1 + h^2 instead.
+    """
+    factor = watched(estimate.cloud_factor.T).T
+    variance = (factor**2).sum(axis=1)
+    ess = effective_sample_size(estimate.log_weights)
+    h = min(estimate.bandwidth, 1.0)
+    share, widening = (1.0 - (1.0 - h**2) ** 1.5, 0.0) if shrinkage else (0.0, estimate.bandwidth)
+    white = solve_triangular(estimate.cloud_factor, (theta - estimate.mean).T, lower=True).T
+    cubic = _third_cumulants(white, estimate.log_weights)
+    cubic = np.einsum("ij,jk,ik->i", factor, cubic, factor)
+    c2 = share**2 * np.maximum(cubic / np.maximum(variance, _LEAST_VARIANCE), 0.0)
+    terms = 1.0 / ess, (theta.shape[1] + 1) / ess + widening**4, c2
+    return add(lost, variance, *(HIGHER**2 * term for term in terms))
+
+
+def of_gain(lost, theta, weights, gain, watched):
+    """Coefficients after log q was raised by known amounts at its weighted particles.
+
+    To first order their covariance with theta is the error of the mean, and that with the products
+    of two standardised coordinates the error of the covariance.
+    """
+    centred = theta - weights @ theta
+    cov = (centred.T * weights) @ centred
+    seen = watched(centred)
+    variance = np.maximum(weights @ seen**2, _LEAST_VARIANCE)
+    signed = weights * (gain - weights @ gain)
+    product = (seen.T * signed) @ centred
+    # The trace of product cov^-1 product is the square of its rows in standard coordinates.
+    rows = np.einsum("ij,ji->i", product, np.linalg.pinv(cov) @ product.T)
+    return add(lost, variance, (signed @ seen) ** 2 / variance, rows / variance)
+
+
+def of_curvature(lost, model, batches, gaussian, b, rng):
+    """Coefficients after data have been taken into a Gaussian that knows no third cumulants.
+
+    Those of the posterior are the derivatives of its Hessian. Differences of it across random
+    displacements v of the Gaussian itself give M with E[M V M'] = sum_jk T_ijk T_ljk in natural
+    parameters, V the covariance, which multiplies on both sides to give errors of the mean.
+    """
+    mean, chol = gaussian
+    seen = model.watched(chol @ chol.T).T
+    squared = np.zeros(len(seen))
+    for noise in rng.standard_normal((_N_PROBES, len(mean))):
+        move = chol @ noise
+        ahead, behind = (
+            model.gaussian_target(mean + side * move, None, batches, b)[1] for side in (1, -1)
+        )
+        squared += ((0.5 * seen @ (ahead - behind) @ chol) ** 2).sum(axis=1)
+    variance = (model.watched(chol.T) ** 2).sum(axis=0)
+    return add(lost, variance, c2=0.5 * HIGHER**2 * squared / _N_PROBES / variance)
+
+
+def of_conflict(lost, before, stayed, after, watched):
+    """Coefficients after a step has gone where the old particles, or the model, would not have it.
+
+    Estimates of the third order end a few standard deviations out. But the old particles with their
+    weights by the step know q exactly. Where enough of them remain, their mean shows what the
+    redraw has lost, beyond the noise of the two. So does one of them where far fewer lie beyond the
+    new mean than a normal q would have there: q has an edge then, and the density in its place has
+    none. And a mean that has moved further than data that obey the model would move it is where
+    the two need not be alike: all that is beyond counts.
+
+    Parameters
+    ----------
+    lost : ndarray of shape (r, 3) or (1, 3)
+        Coefficients so far.
+    before, stayed, after : Cloud
+        q, the same particles after the step, and the redrawn ones.
+    watched : callable
+        That of the model.
+
+    Returns
+    -------
+    ndarray of shape (r, 3)
+        Coefficients.
+    """
+    (start, wide), (seen, _), (end, narrow) = (
+        _moments(c, watched) for c in (before, stayed, after)
+    )
+    moved = np.abs(end - start) / np.sqrt(wide)
+    usual = -ndtri(0.5 * _RARE / len(moved))
+    squared = np.maximum(moved - usual, 0.0) ** 2 * wide / narrow
+    ess, noise = (effective_sample_size(cloud.log_ratio) for cloud in (stayed, after))
+    gap = (seen - end) ** 2 / narrow
+    if ess >= _LEAST_ESS:
+        beyond_noise = gap - _MOST_NOISE**2 * (1.0 / ess + 1.0 / noise)
+        squared = np.maximum(squared, beyond_noise)
+    return add(lost, narrow, np.where(_edges(before, start, end, moved, watched), gap, squared))
+
+
+def _edges(before, start, end, moved, watched):
+    """Where q has far less beyond ``end`` than a normal has ``moved`` sds out."""
+    particles = effective_sample_size(before.log_ratio)
+    beyond = (watched(before.theta) - end) * np.sign(end - start) > 0.0
+    found, expected = weights(before.log_ratio) @ beyond, ndtr(-moved)
+    return particles * found + 1.0 < _EDGE * particles * expected
+
+
+def _moments(cloud, watched):
+    w, seen = weights(cloud.log_ratio), watched(cloud.theta)
+    mean = w @ seen
+    return mean, np.maximum(w @ (seen - mean) ** 2, _LEAST_VARIANCE)
+
+
+def _third_cumulants(white, log_weights):
+    """Half the sum over j, k of T_ijk T_ljk of a standardised weighted cloud, shape (d, d).
+
+    Over pairs of different particles, so that noise does not count as skewness; the terms beside
+    the square have no expectation and take most of the noise away.
+    """
+    m, d = white.shape
+    scored = np.arange(0, m, -(-m // _MAX_SCORED))
+    w = np.exp(log_weights)
+    squares = np.einsum("ij,ij->i", white, white)
+    table = (white[scored] @ white.T) ** 2
+    table += d - squares[scored, None] - squares
+    table[np.arange(len(scored)), scored] = 0.0
+    left, right = white[scored] * w[scored, None], white * w[:, None]
+    pairs = w[scored].sum() - (w[scored] ** 2).sum()
+    half = 0.5 * left.T @ table @ right / max(pairs, np.finfo(float).tiny)
+    return 0.5 * (half + half.T)

@@ -1,0 +1,83 @@
+"""Skewed references: where a posterior leans, read off its third derivatives and a few slices."""
+
+import numpy as np
+from scipy.interpolate import CubicSpline
+from scipy.stats import t as student
+
+from skpmd.engine.importance import AXIS_DF, Reference
+
+_NODES = np.linspace(-4.0, 4.0, 33)
+_FINE = np.linspace(-4.0, 4.0, 401)
+_LEAST_SKEW = 0.1  # axes below this are left normal
+_GRID = np.linspace(-2.0, 2.0, 81)  # epsilon of the sinh-arcsinh map
+_WIDER = 1.04  # a marginal is wider than the slice; best effective sample size of 1.0 to 1.15
+
+
+def skewed(gaussian, model, log_joint, batches, b=1.0):
+    """Give a Gaussian the skewness and the scale of the posterior along its most skewed axes.
+
+    The model names the axes (``skew_axes``); the log joint density on a slice along each then
+    gives standard deviation and skewness of that slice, which the sinh-arcsinh map reproduces.
+    The location stays: along skewed axes a slice through the mean is shifted where the marginal
+    is not.
+
+    Parameters
+    ----------
+    gaussian : Gaussian
+        Where to start.
+    model : Model
+        Offers ``skew_axes(mean, chol, batches, b) -> (rotation, skewness)``.
+    log_joint : callable
+        theta of shape (m, d) -> (m,).
+    batches : sequence of Batch
+        All data.
+    b : float
+        Power of the likelihood.
+
+    Returns
+    -------
+    Reference
+        With no skewed axis where the posterior has none.
+    """
+    rotation, skewness = model.skew_axes(gaussian.mean, gaussian.chol, batches, b)
+    axes = np.flatnonzero(np.abs(skewness) > _LEAST_SKEW)
+    if not axes.size:
+        return Reference(gaussian.mean, gaussian.chol)
+    factor = gaussian.chol @ rotation
+    points = gaussian.mean + _NODES[None, :, None] * factor.T[axes][:, None, :]
+    values = log_joint(points.reshape(-1, len(factor))).reshape(len(axes), -1)
+    scale, skewness = _slice_moments(values)
+    scale *= _WIDER
+    epsilon = np.interp(skewness, _sinh_arcsinh_moments(_GRID)[2], _GRID)
+    centre, spread, _ = _sinh_arcsinh_moments(epsilon)
+    return Reference(
+        gaussian.mean,
+        factor,
+        axes=axes,
+        epsilon=epsilon,
+        scale=scale,
+        centre=centre,
+        spread=spread,
+    )
+
+
+def _slice_moments(values):
+    """Standard deviation and skewness of densities given by log values at the nodes."""
+    values = np.maximum(values - values.max(axis=1, keepdims=True), -700.0)
+    density = np.exp(CubicSpline(_NODES, values, axis=1)(_FINE))
+    density /= density.sum(axis=1, keepdims=True)
+    centred = _FINE - density @ _FINE[:, None]
+    sd = np.sqrt((density * centred**2).sum(axis=1))
+    return sd, (density * centred**3).sum(axis=1) / sd**3
+
+
+def _sinh_arcsinh_moments(epsilon):
+    """Mean, standard deviation and skewness of sinh(arcsinh(Z) + epsilon), Z as in a reference."""
+    x = np.linspace(-6.0, 6.0, 301)  # arcsinh(Z): the trapezoidal rule is exact to rounding here
+    density = student.pdf(np.sinh(x), AXIS_DF) * np.cosh(x)
+    density /= density.sum()
+    values = np.sinh(x + np.asarray(epsilon)[:, None])
+    mean = values @ density
+    centred = values - mean[:, None]
+    sd = np.sqrt(centred**2 @ density)
+    return mean, sd, centred**3 @ density / sd**3

@@ -1,0 +1,346 @@
+"""Topic models with a posterior, an average over particles and a stream."""
+
+from numbers import Integral, Real
+
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    _fit_context,
+)
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from skpmd._base.options import LOOP_CONSTRAINTS
+from skpmd._base.results import forget
+from skpmd._base.streaming import unharmed
+from skpmd._base.threads import workers
+from skpmd._base.utils import as_generator
+from skpmd.lda._calls import TopicCalls
+from skpmd.lda._fit import fit_topics, start, take_in
+from skpmd.lda._learn_priors import concluded
+from skpmd.lda._model import ASSIGNMENTS
+from skpmd.lda._predict import TopicPredictions
+from skpmd.lda._results import TopicResults
+
+
+class LDATopicModelPMD(
+    TopicCalls,
+    TopicPredictions,
+    TopicResults,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    BaseEstimator,
+):
+    """Latent Dirichlet allocation whose particles each are a whole topic model.
+
+    A particle is one way to share the words of all documents out among topics, with the Dirichlet
+    posterior of the topics around it. Stochastic steps on batches of documents move it; documents
+    are then no longer needed. Predictions are an average over particles, which predicts words much
+    better than any one of them.
+
+    Parameters
+    ----------
+    n_components : int, default=10
+        Topics of each particle.
+    doc_topic_prior : float or array-like of shape (n_components,) or None, default=None
+        Dirichlet parameters of the documents' shares of topics (alpha); None is 1 / n_components.
+        Topics of different parameters are of different kinds, and each keeps its number.
+    topic_word_prior : float or array-like of shape (n_features,) or (n_components, n_features) or \
+None, default=None
+        Dirichlet parameters of the topics' words (eta); None is 1 / n_components. An array of both
+        dimensions gives some topics words to begin with. The log evidence of a topic's words is
+        often best between 0.01 and 0.1.
+    learn_priors : bool, default=False
+        Whether a factor of each prior is learnt with the topics. The logs of both are coordinates
+        of each particle, log-normal about the given with standard deviation 1.5, and are moved by
+        mirror steps with kernel rejuvenation, as few words of each document and topic ask for. They
+        start at no more than 1 / n_components and are learnt from about the 45th full batch on, and
+        later where documents are few for the vocabulary. A `fit` that has not come so far warns and
+        goes on with the given priors; calls of `partial_fit` before then do not warn.
+    n_particles : int, default=4
+        Particles. Time and memory grow with their number; one predicts about as well as a chain of
+        a Gibbs sampler.
+    assignment : {"auto", "sampled", "soft", "collapsed"}, default="auto"
+        How words of a document are given to topics: by a Gibbs chain, whose conditional
+        probabilities are averaged; by expectation-maximisation; or by it with each word's own share
+        left out (zeroth-order collapsed). ``"auto"`` is ``"sampled"`` for documents of fewer than
+        200 words in the mean, else ``"collapsed"``; of a stream the first call with words decides.
+    n_sweeps : int or "auto", default="auto"
+        Visits of each word of a document in a step; ``"auto"`` is 3, of which two are counted
+        (``"sampled"``), 10 (``"collapsed"``) or 20 (``"soft"``).
+    step_size, step_offset, step_decay : float, default=1.0, 1.0, 0.7
+        Step t has size ``step_size / (step_offset + t**step_decay)``, at most 1, where t counts
+        full batches. A batch of fewer documents is a part of a step.
+    batch_size : int or "auto", default="auto"
+        Documents of a step; ``"auto"`` is 64, and 32 where there are fewer than 5000 in all.
+    max_iter : int, default=5
+        Passes of stochastic steps through the documents; may be 0.
+    max_polish : int, default=0
+        Steps on all documents after them: the counts are then those of all documents, each once.
+        They take the memory of all particles' counts once more.
+    total_samples : float or None, default=None
+        Documents that calls of `partial_fit` will bring in all, with those of a `fit` before them;
+        they may come several times. None is an endless stream: topics then are as certain as the
+        documents so far make them. The first call of `partial_fit` settles it, also after `fit`.
+    weighting : {"stacking", "mirror", "uniform"}, default="uniform"
+        Where the particles' weights come from: how well they predict documents that they have not
+        learnt (every tenth is scored, which takes time), their bounds of the evidence, or nowhere.
+        Stacking weights are not posterior weights, and hardly differ from equal ones on shuffled
+        documents. ``"mirror"`` is the rule of the paper, with resampling where fewer than half of
+        the particles remain effective at the end of a pass of `fit` or a call of `partial_fit`;
+        over a corpus one particle then takes all of the weight, and it predicts worse than the
+        average. The copies that resampling makes part again with ``"sampled"`` assignments;
+        nothing is random in ``"collapsed"`` and ``"soft"`` ones, and copies stay copies.
+    vocabulary : {"fixed", "growing"}, default="fixed"
+        Whether calls of `partial_fit` may have more columns than before. ``topic_word_prior`` is
+        held for each word: a new word has it in each topic, and the prior's sum grows. It has to be
+        a number then.
+    shuffle : bool, default=True
+        Whether each pass of `fit` takes the documents in a new order.
+    max_doc_update_iter : int, default=100
+        Most iterations for a document in predictions.
+    mean_change_tol : float, default=1e-3
+        Mean change of a document's topics at which these end.
+    evaluate_every : int, default=-1
+        Passes after which `fit` computes the perplexity of its documents, for ``perp_tol``; with
+        it, ``bound_`` is computed at the end. 0 or less is never.
+    perp_tol : float, default=0.1
+        Change of this perplexity below which passes end.
+    n_jobs : int or None, default=None
+        Threads, in the sense of joblib; the answer does not depend on them.
+    random_state : int, RandomState or None, default=None
+        Source of randomness.
+    verbose : int, default=0
+        Progress.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Pseudo-counts of words in topics, the prior's included, averaged over aligned particles.
+    topic_word_ : ndarray of shape (n_components, n_features)
+        Expected probabilities of words in topics; a row sums to 1.
+    posterior_ : TopicPosterior
+        The particles' Dirichlet distributions of topics.
+    doc_topic_prior_, topic_word_prior_ : float or ndarray
+        The priors.
+    log_evidence_ : float
+        Log marginal likelihood, where it is known: one topic that counts each document once, under
+        priors that are not learnt.
+    lower_bound_ : float
+        The best particle's lower bound of it, for any number of topics, where it is known: with
+        ``weighting="mirror"`` and ``max_polish``, under priors that are not learnt.
+    n_iter_ : int
+        Passes and steps on all documents that `fit` made; `partial_fit` drops it.
+    bound_ : float
+        Perplexity of the documents of `fit` after its last step, with ``evaluate_every``; nan where
+        they have no words. `partial_fit` drops it.
+    assignment_ : str
+        What ``assignment`` has come to.
+    n_batch_iter_ : int
+        Steps.
+    n_documents_seen_ : int
+        Documents so far; of an endless stream those with words.
+    history_ : dict of str to ndarray
+        A record of the steps, the last 10,000 or so of a stream: size, documents, and mean log
+        density of a word before it was learnt (with stacking weights of several particles; else
+        nan).
+    n_features_in_, feature_names_in_
+        Of the first call, or, of a growing vocabulary, the last.
+
+    Notes
+    -----
+    Memory is ``4 * n_particles * n_components * n_features`` bytes and a batch. ``posterior_`` is a
+    copy of as many bytes, ``components_`` and ``topic_word_`` are of ``8 * n_components *
+    n_features`` bytes each; they are kept from when they are asked for until the next call. A call
+    of `partial_fit` holds the counts of its words as they were until it ends, so that it can be
+    undone.
+
+    With ``total_samples`` a pass of `partial_fit` in parts equals a pass of `fit` in the same order
+    if calls, but for the last, have whole batches, ``assignment`` is decided alike, and weights are
+    not those of ``"mirror"``.
+
+    Intervals of the topics' words have the spread between particles in them. Given a way to share
+    words out topics are known too well; see the user guide for how often intervals hold.
+
+    See Also
+    --------
+    sklearn.decomposition.LatentDirichletAllocation : One variational optimum.
+
+    References
+    ----------
+    Blei, D. M., Ng, A. Y. and Jordan, M. I. (2003). Latent Dirichlet allocation. JMLR 3.
+
+    Dai, B., He, N., Dai, H. and Song, L. (2016). Provable Bayesian inference via particle mirror
+    descent. AISTATS. arXiv:1506.03101, appendix F.2.
+
+    Asuncion, A., Welling, M., Smyth, P. and Teh, Y. W. (2009). On smoothing and inference for topic
+    models. UAI.
+
+    Examples
+    --------
+    >>> from sklearn.feature_extraction.text import CountVectorizer
+    >>> from skpmd import LDATopicModelPMD
+    >>> texts = ["sun and rain", "rain and wind", "wind and sun"] * 20
+    >>> texts += ["bread and cheese", "cheese and wine", "wine and bread"] * 20
+    >>> X = CountVectorizer(stop_words="english").fit_transform(texts)
+    >>> lda = LDATopicModelPMD(2, random_state=0).fit(X)
+    >>> lda.transform(X[:1]).shape
+    (1, 2)
+    >>> lda.topic_word_.shape
+    (2, 6)
+    """
+
+    _parameter_constraints: dict = {
+        **{
+            name: LOOP_CONSTRAINTS[name]
+            for name in (
+                "batch_size", "step_size", "step_decay", "total_samples", "random_state", "verbose",
+            )
+        },
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "doc_topic_prior": [None, Interval(Real, 0.0, None, closed="neither"), "array-like"],
+        "topic_word_prior": [None, Interval(Real, 0.0, None, closed="neither"), "array-like"],
+        "learn_priors": ["boolean"],
+        "n_particles": [Interval(Integral, 1, None, closed="left")],
+        "assignment": [StrOptions({"auto", *ASSIGNMENTS})],
+        "n_sweeps": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "step_offset": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 0, None, closed="left")],
+        "max_polish": [Interval(Integral, 0, None, closed="left")],
+        "weighting": [StrOptions({"stacking", "mirror", "uniform"})],
+        "vocabulary": [StrOptions({"fixed", "growing"})],
+        "shuffle": ["boolean"],
+        "max_doc_update_iter": [Interval(Integral, 1, None, closed="left")],
+        "mean_change_tol": [Interval(Real, 0.0, None, closed="left")],
+        "evaluate_every": [Interval(Integral, None, None, closed="neither")],
+        "perp_tol": [Interval(Real, 0.0, None, closed="left")],
+        "n_jobs": [None, Integral],
+    }  # fmt: skip
+
+    def __init__(
+        self,
+        n_components=10,
+        *,
+        doc_topic_prior=None,
+        topic_word_prior=None,
+        learn_priors=False,
+        n_particles=4,
+        assignment="auto",
+        n_sweeps="auto",
+        step_size=1.0,
+        step_offset=1.0,
+        step_decay=0.7,
+        batch_size="auto",
+        max_iter=5,
+        max_polish=0,
+        total_samples=None,
+        weighting="uniform",
+        vocabulary="fixed",
+        shuffle=True,
+        max_doc_update_iter=100,
+        mean_change_tol=1e-3,
+        evaluate_every=-1,
+        perp_tol=0.1,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.n_components = n_components
+        self.doc_topic_prior = doc_topic_prior
+        self.topic_word_prior = topic_word_prior
+        self.learn_priors = learn_priors
+        self.n_particles = n_particles
+        self.assignment = assignment
+        self.n_sweeps = n_sweeps
+        self.step_size = step_size
+        self.step_offset = step_offset
+        self.step_decay = step_decay
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.max_polish = max_polish
+        self.total_samples = total_samples
+        self.weighting = weighting
+        self.vocabulary = vocabulary
+        self.shuffle = shuffle
+        self.max_doc_update_iter = max_doc_update_iter
+        self.mean_change_tol = mean_change_tol
+        self.evaluate_every = evaluate_every
+        self.perp_tol = perp_tol
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None):
+        """Learn topics from counts of words.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            How often each word is in each document: nonnegative, whole or not, at most 1e15.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        LDATopicModelPMD
+            The estimator.
+        """
+        with unharmed(self):
+            forget(self)
+            self._refuse_fixed_prior()
+            X, _ = self._counts(X, reset=True)
+            rng, perplexity = as_generator(self.random_state), self._perplexity_of(X)
+            with workers(self.n_jobs) as threads:
+                learned = fit_topics(self, X, rng, threads, perplexity)
+            if learned.priors is not None and not learned.interrupted:
+                learned = learned._replace(model=concluded(learned.priors, learned.model))
+            self._set(learned)
+            self._settle({}, free=("total_samples",))  # of the stream that may follow
+            self.n_iter_ = learned.visits // X.shape[0]
+            if self.evaluate_every > 0 and not learned.interrupted:
+                self.bound_ = perplexity(learned)
+        if learned.interrupted:
+            raise KeyboardInterrupt
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X, y=None):
+        """Take more documents in, which are then no longer needed.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Counts of words. With ``vocabulary="growing"`` there may be more columns than before.
+            Without ``total_samples`` documents without words are left out, and not counted: they
+            say nothing about topics.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        LDATopicModelPMD
+            The estimator.
+        """
+        with unharmed(self):
+            before = getattr(self, "_learned", None)
+            settled = {} if before is None else self._settled
+            self._refuse_changes(settled)
+            self._refuse_fixed_prior()
+            X, _ = self._counts(X, reset=before is None or self._grows(X))
+            if before is None:
+                rng = as_generator(self.random_state)
+                before = start(self, X, self.total_samples, rng)
+            with workers(self.n_jobs) as threads:
+                self._set(take_in(self, before, X, threads))
+            self._settle(settled)
+            for name in ("n_iter_", "bound_"):  # of a fit that this is not
+                vars(self).pop(name, None)
+        return self

@@ -1,0 +1,218 @@
+"""The posterior of topics that a user holds: weighted particles, each a product of Dirichlets."""
+
+from numbers import Integral
+
+import numpy as np
+
+from skpmd._base.utils import as_generator, check_level
+from skpmd.lda._beta_quantiles import mixture_quantiles
+
+_NEGLIGIBLE = -30.0  # log weight below which a particle says nothing
+
+
+class TopicPosterior:
+    """Posterior of the topics' word probabilities: a weighted mixture over aligned particles.
+
+    Within a particle each topic's word probabilities have a Dirichlet distribution, which takes the
+    particle's way to share words out among topics as known. Weights by stacking are those that
+    predict best: they are not posterior weights, and intervals under them are those of the average
+    that predicts.
+
+    Parameters
+    ----------
+    concentration : ndarray of shape (m, K, V), float32
+        Dirichlet parameters of topics, aligned; prior and counts.
+    doc_topic_prior : ndarray of shape (m, K), float64
+        Dirichlet parameters of documents' shares, aligned.
+    log_weights : ndarray of shape (m,), float64
+        Of the particles, sum of exp 1.
+    weighting : {"stacking", "mirror", "uniform"}
+        Where the weights come from.
+
+    Attributes
+    ----------
+    concentration, doc_topic_prior, log_weights, weighting
+        As given.
+    weights : ndarray of shape (m,)
+        Of the particles.
+    n_particles : int
+        m.
+    topic_word : ndarray of shape (m, K, V), float32
+        Expected word probabilities under each particle.
+
+    Examples
+    --------
+    >>> from skpmd import LDATopicModelPMD
+    >>> X = [[3, 2, 0, 0], [2, 4, 0, 0], [0, 0, 3, 1], [0, 0, 2, 5]] * 5
+    >>> fitted = LDATopicModelPMD(2, n_particles=3, random_state=0).fit(X)
+    >>> fitted.posterior_
+    TopicPosterior(3 particles, 2 topics, 4 words, uniform weights)
+    >>> fitted.posterior_.interval(level=0.9).shape
+    (2, 4, 2)
+    >>> fitted.posterior_.sample(5, random_state=0).shape
+    (5, 2, 4)
+    """
+
+    def __init__(self, concentration, doc_topic_prior, log_weights, weighting):
+        self.concentration = concentration
+        self.doc_topic_prior = doc_topic_prior
+        self.log_weights, self.weights = log_weights, np.exp(log_weights)
+        self.weighting = weighting
+        self.n_particles = len(log_weights)
+        self._totals = concentration.sum(axis=2, dtype=np.float64)
+
+    @property
+    def topic_word(self):
+        """Expected word probabilities under each particle, shape (m, K, V), float32."""
+        return self.concentration * (1.0 / self._totals[..., None]).astype(np.float32)
+
+    def mean(self):
+        """Posterior mean of the topics' word probabilities, shape (K, V), float64."""
+        return self._average(self.weights[:, None] / self._totals)
+
+    def pseudo_counts(self):
+        """Average of the Dirichlet parameters, shape (K, V), float64."""
+        return self._average(np.repeat(self.weights[:, None], self._totals.shape[1], axis=1))
+
+    def sample(self, n=1, random_state=None):
+        """Draw topics.
+
+        Parameters
+        ----------
+        n : int
+            Number of draws.
+        random_state : int, RandomState, Generator or None
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray of shape (n, K, V), float64
+            Word probabilities of all topics, a particle being drawn by its weight each time.
+
+        Raises
+        ------
+        ValueError
+            If n is not an integer of at least 0.
+        """
+        if not (isinstance(n, Integral) and n >= 0):
+            raise ValueError(f"n must be an integer of at least 0, got {n!r}.")
+        rng = as_generator(random_state)
+        chosen = rng.choice(self.n_particles, size=n, p=self.weights / self.weights.sum())
+        draws = np.empty((n, *self.concentration.shape[1:]))
+        for draw, i in zip(draws, chosen, strict=True):
+            a = self.concentration[i].astype(np.float64)
+            # Gamma variates of small shape end below the least number: their logs do not.
+            draw[...] = np.log(rng.standard_gamma(a + 1.0))
+            draw += np.log1p(-rng.random(a.shape)) / a
+            draw -= draw.max(axis=1, keepdims=True)
+            np.exp(draw, out=draw)
+            draw /= draw.sum(axis=1, keepdims=True)
+        return draws
+
+    def interval(self, level=0.9, topics=None):
+        """Central credible intervals of the topics' word probabilities.
+
+        They are those of the weighted mixture over particles, in which a probability has a beta
+        distribution under each; ends are right to a relative error of 1e-4, and 0 below 1e-300.
+
+        Parameters
+        ----------
+        level : float, default=0.9
+            Probability that each holds.
+        topics : array-like of int, optional
+            Which topics; default all.
+
+        Returns
+        -------
+        ndarray of shape (K or len(topics), V, 2), float64
+            Lower and upper ends.
+
+        Raises
+        ------
+        ValueError
+            If the level does not lie strictly between 0 and 1.
+        IndexError
+            If there is no such topic.
+        """
+        tails = check_level(level)
+        every = np.arange(self.concentration.shape[1])
+        chosen = every if topics is None else every[np.asarray(topics, dtype=np.intp)]
+        words = np.arange(self.concentration.shape[2])
+        ends = [self._ends(tails, k, words) for k in chosen]
+        return np.array(ends).reshape(len(chosen), len(words), 2)
+
+    def top_words(self, n, level):
+        """The most probable words of each topic.
+
+        Parameters
+        ----------
+        n : int
+            Words of each topic, no more than there are.
+        level : float
+            Of the intervals.
+
+        Returns
+        -------
+        ndarray of shape (K, n), int
+            Words, the most probable first.
+        ndarray of shape (K, n, 3), float64
+            Posterior mean, lower and upper end of the interval of each.
+        """
+        tails = check_level(level)
+        mean = self.mean()
+        words = np.argsort(-mean, axis=1, kind="stable")[:, :n]
+        values = np.empty((*words.shape, 3))
+        values[..., 0] = np.take_along_axis(mean, words, axis=1)
+        for k, own in enumerate(words):
+            values[k, :, 1:] = self._ends(tails, k, own)
+        return words, values
+
+    def _ends(self, tails, topic, words):
+        alive = self.log_weights > _NEGLIGIBLE
+        weights = self.weights[alive] / self.weights[alive].sum()
+        a = self.concentration[alive, topic][:, words].astype(np.float64)
+        b = np.maximum(self._totals[alive, topic, None] - a, 1e-300)  # a single word has no others
+        return np.column_stack([mixture_quantiles(a, b, weights, q) for q in tails])
+
+    def _average(self, factors):
+        """Sum over particles of factors (m, K) times the Dirichlet parameters."""
+        out = np.zeros(self.concentration.shape[1:])
+        for factor, one in zip(factors, self.concentration, strict=True):
+            out += factor[:, None] * one
+        return out
+
+    def __repr__(self):
+        m, K, V = self.concentration.shape
+        parts = f"{m} particles, {K} topics, {V} words, {self.weighting} weights"
+        return f"TopicPosterior({parts})"
+
+
+def posterior_of(model, counts, order, log_weights, weighting):
+    """Posterior of topics in the orders given, with arrays of its own.
+
+    Parameters
+    ----------
+    model : Topics
+        Priors.
+    counts : Counts
+        Of the particles.
+    order : ndarray of shape (m, K)
+        See `skpmd.lda._relabel.orders`.
+    log_weights : ndarray of shape (m,)
+        Of the particles.
+    weighting : str
+        Where they come from.
+
+    Returns
+    -------
+    TopicPosterior
+        What a user holds.
+    """
+    concentration = np.empty((model.m, model.K, model.V), dtype=np.float32)
+    for i in range(model.m):
+        eta = (model.eta_scale[i] * model.eta).astype(np.float32)
+        words = counts.words[i] * np.float32(counts.scale)
+        words += eta
+        concentration[i] = words.T[order[i]]
+    alpha = np.take_along_axis(model.alpha, order, axis=1)
+    return TopicPosterior(concentration, alpha, log_weights, weighting)

@@ -1,0 +1,91 @@
+"""The model behind a linear classifier's parameters: its prior, its rows of coefficients, names."""
+
+import numpy as np
+
+from skpmd.logistic._binary import LogisticModel
+from skpmd.logistic._horseshoe import HorseshoePrior
+from skpmd.logistic._multinomial import SoftmaxModel
+from skpmd.logistic._priors import LaplacePrior, NormalPrior, ProductPrior, StudentTPrior
+
+PRIORS = ("normal", "laplace", "student_t", "cauchy", "horseshoe")
+
+
+def linear_model(estimator, n_features, n_classes, prior_scale):
+    """Binary or softmax regression with the prior that an estimator's parameters name.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Has ``prior``, ``prior_df``, ``intercept_prior_scale`` and ``fit_intercept``.
+    n_features, n_classes : int
+        Of the data. Two classes have one row of coefficients, more have one each.
+    prior_scale : float
+        Scale of the coefficients' prior; of tau under the horseshoe.
+
+    Returns
+    -------
+    LogisticModel or SoftmaxModel
+        Coordinates are rows of coefficients, each with its intercept last.
+    """
+    n_rows = 1 if n_classes == 2 else n_classes
+    is_intercept = np.zeros((n_rows, n_features + estimator.fit_intercept), dtype=bool)
+    is_intercept[:, n_features:] = True
+    prior = _prior(estimator, is_intercept.ravel(), float(prior_scale))
+    if n_classes == 2:
+        return LogisticModel(prior, estimator.fit_intercept)
+    return SoftmaxModel(prior, estimator.fit_intercept, n_classes)
+
+
+def _prior(estimator, is_intercept, prior_scale):
+    scale = np.where(is_intercept, float(estimator.intercept_prior_scale), prior_scale)
+    if estimator.prior == "normal":
+        return NormalPrior(scale)
+    if estimator.prior == "horseshoe":
+        return HorseshoePrior(scale, is_intercept, prior_scale)
+    kinds = {
+        "laplace": LaplacePrior,
+        "student_t": lambda scale: StudentTPrior(scale, float(estimator.prior_df)),
+        "cauchy": lambda scale: StudentTPrior(scale, 1.0),
+    }
+    on_slopes = kinds[estimator.prior](scale[~is_intercept])
+    if not is_intercept.any():
+        return on_slopes
+    intercepts, slopes = np.flatnonzero(is_intercept), np.flatnonzero(~is_intercept)
+    parts = [(slopes, on_slopes), (intercepts, NormalPrior(scale[intercepts]))]
+    return ProductPrior(parts, len(scale))
+
+
+def missing_means(model, data, theta, n_classes):
+    """Why coefficients have no posterior mean; "" where all have one, or it cannot be told.
+
+    Under tails of one degree of freedom or less a coefficient has none where its likelihood does
+    not fall on the way to infinity (Ghosh, Li and Mitra 2018): where its feature alone has each
+    class on one side of zero. The horseshoe's tau takes all of them out at once: there any
+    hyperplane between the classes will do, and a far particle has one if there is one. The
+    intercept's prior is normal, so that it stays behind.
+    """
+    prior, X, binary = model.prior, data.X, n_classes == 2
+    if prior.tail_df > 1.0:
+        return ""
+    own = (data.y > 0 if binary else data.y)[:, None] == np.arange(n_classes)
+    total = np.asarray(abs(X).sum(axis=0, dtype=np.float64)).ravel()
+    alone = np.abs(np.where(own, 1.0, -1.0).T @ X) >= (1.0 - 1e-9) * total
+    if not prior.has_gaussian:
+        far = prior.coefficients(theta[[theta[:, -1].argmax()]])
+        scores = X @ far.reshape(1 if binary else n_classes, -1)[:, : X.shape[1]].T
+        scores = np.hstack([-scores, scores]) if binary else scores
+        alone |= np.all(scores[own] > np.where(own, -np.inf, scores).max(axis=1))
+    missing = alone.any(axis=0).sum()
+    if not missing:
+        return ""
+    return (
+        f"the classes are separable and the prior's tails are heavy, so that the coefficients of "
+        f"{missing} of {X.shape[1]} features have no posterior mean"
+    )
+
+
+def coordinate_names(model, features, classes):
+    """Names of the coordinates of the posterior, of coefficients by row and then of scales."""
+    one = [*features, "intercept"] if model.fit_intercept else list(features)
+    names = one if len(classes) == 2 else [f"{name}[{label}]" for label in classes for name in one]
+    return names + model.prior.scale_names(names)

@@ -1,0 +1,92 @@
+"""Linear models under a Gaussian without correlations, by products with X and its squares alone.
+
+A row x sees theta ~ N(mean, diag(variance)) through its logits x . theta_k, which are independent
+normals with means x . mean_k and variances x^2 . variance_k. So expectations take O(nnz) numbers,
+and no d x d matrix.
+"""
+
+import numpy as np
+from scipy.sparse import issparse
+
+from skpmd.engine.mean_field import DiagonalTarget
+
+
+def logit_moments(mean, variance, X, fit_intercept):
+    """Means and variances of each row's logits.
+
+    Parameters
+    ----------
+    mean, variance : ndarray of shape (d,)
+        Of the coordinates, rows of coefficients one after the other, each with its intercept last;
+        variance None for none.
+    X : ndarray or CSR matrix of shape (n, p)
+        Rows.
+    fit_intercept : bool
+        Whether there are intercepts.
+
+    Returns
+    -------
+    centre, spread : ndarray of shape (n, K)
+        Means and variances of K = 1 logit or more; spread None where variance is.
+    """
+    centre = _times(X, mean, fit_intercept)
+    return centre, None if variance is None else _times(_squared(X), variance, fit_intercept)
+
+
+def diagonal_target(model, mean, variance, batches, b=1.0):
+    """Expectations of the log joint density that the diagonal Gaussian mirror step wants.
+
+    Parameters
+    ----------
+    model : LogisticModel or SoftmaxModel
+        Offers ``expected_logits``; its prior offers ``expected``.
+    mean, variance : ndarray of shape (d,)
+        The Gaussian; variance None for the values at the mean itself.
+    batches : sequence of Batch
+        All data.
+    b : float
+        Power of the likelihood.
+
+    Returns
+    -------
+    DiagonalTarget
+        Gradient, precisions, and products with the curvature.
+    """
+    ones = model.fit_intercept
+    sd = None if variance is None else np.sqrt(variance)
+    gradient, of_prior = model.prior.expected(mean, sd)
+    precision, couplings = of_prior.copy(), []
+    for X, y, weight in batches:
+        moments = logit_moments(mean, variance, X, ones)
+        slope, curvature, coupled = model.expected_logits(*moments, y)
+        weight = b * weight[:, None]
+        gradient += _sum(X, weight * slope, ones)
+        precision += _sum(_squared(X), weight * curvature, ones)
+        couplings.append((X, weight, coupled))
+
+    def product(u):
+        total = of_prior * u
+        for X, weight, coupled in couplings:
+            total += _sum(X, weight * coupled(_times(X, u, ones)), ones)
+        return total
+
+    return DiagonalTarget(gradient, precision, product)
+
+
+def _times(X, theta, fit_intercept):
+    """Each row times each row of coefficients, shape (n, K)."""
+    rows = theta.reshape(-1, X.shape[1] + fit_intercept)
+    table = X @ rows[:, : X.shape[1]].T
+    return table + rows[:, -1] if fit_intercept else table
+
+
+def _sum(X, table, fit_intercept):
+    """Sum over rows of table[n, k] x_n, with the ones of an intercept, shape (d,)."""
+    slopes = (X.T @ table).T
+    if fit_intercept:
+        slopes = np.column_stack([slopes, table.sum(axis=0)])
+    return slopes.ravel()
+
+
+def _squared(X):
+    return X.multiply(X).tocsr() if issparse(X) else X * X

@@ -1,0 +1,141 @@
+"""A posterior of too many coordinates for particles: a Gaussian without correlations."""
+
+import numpy as np
+from scipy.special import ndtri
+
+from skpmd._base.utils import as_generator, check_level
+from skpmd.logistic._design import normal_nodes
+from skpmd.logistic._mean_field import logit_moments
+from skpmd.posterior import Posterior
+
+_NODES = 512  # that predictions average over
+_BLOCK = 1 << 22  # numbers drawn at once by `expectation`
+_REASON = (
+    "{} is not available: the posterior is held as a Gaussian without correlations, which no "
+    "weights of particles hold against the true one. Set covariance_type='full' where a matrix of "
+    "all coordinates fits in memory."
+)
+_MISSING = ("particles", "ess", "pareto_k", "r_hat", "log_evidence", "log_evidence_se")
+
+
+class GaussianPosterior:
+    """A posterior distribution held as independent normals, one for each coordinate.
+
+    It answers what `Posterior` answers, by formula. Of the true posterior it has dropped all
+    correlations. Its standard deviations are those of a coordinate given all others, which are
+    at most the marginal ones; its means are where the gradient of the log posterior is zero on
+    average. Nothing certifies it: there is neither k-hat, nor R-hat, nor evidence.
+
+    A particle of 100,000 coordinates is seen by a row of data only through its K logits, and these
+    are independent normals here. So a particle is K standard normal numbers, a column of
+    ``nodes``, which each row scales to its own logits' means and standard deviations: predictions
+    are averages over particles, as with `Posterior`, and particles take no memory to speak of.
+
+    Parameters
+    ----------
+    loc, scale : ndarray of shape (d,)
+        Means and standard deviations.
+    names : sequence of str
+        A name for each coordinate.
+    n_logits : int
+        K.
+
+    Attributes
+    ----------
+    loc, scale, names
+        As given.
+    nodes : ndarray of shape (K, m)
+        Points that stand for N(0, I), fixed (quasi-random).
+    weights, log_weights : ndarray of shape (m,)
+        Of the nodes: all the same.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skpmd import GaussianPosterior
+    >>> posterior = GaussianPosterior(np.zeros(2), np.array([1.0, 2.0]), ["a", "b"])
+    >>> posterior.interval(level=0.9).round(2).tolist()
+    [[-1.64, 1.64], [-3.29, 3.29]]
+    """
+
+    def __init__(self, loc, scale, names, n_logits=1):
+        self.loc, self.scale, self.names = loc, scale, names
+        self.nodes = normal_nodes(n_logits, _NODES)
+        m = self.nodes.shape[1]
+        self.weights, self.log_weights = np.full(m, 1.0 / m), np.full(m, -np.log(m))
+
+    def __getattr__(self, name):
+        """Say why what a certificate needs is not there."""
+        if name in _MISSING:
+            raise AttributeError(_REASON.format(name))
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def mean(self):
+        """Posterior mean, shape (d,)."""
+        return self.loc
+
+    def std(self):
+        """Standard deviation of each coordinate given all others, shape (d,)."""
+        return self.scale
+
+    def cov(self):
+        """Covariance: a diagonal matrix, of shape (d, d) nevertheless."""
+        return np.diag(self.scale**2)
+
+    def quantile(self, q):
+        """Quantiles of each coordinate, shape (d,) or (k, d) for q of shape (k,)."""
+        q = np.asarray(q, dtype=np.float64)
+        if not np.all((q >= 0) & (q <= 1)):
+            raise ValueError(f"q must lie in [0, 1], got {q}.")
+        return self.loc + self.scale * ndtri(q)[..., None]
+
+    def interval(self, level=0.9):
+        """Central credible intervals, shape (d, 2): lower and upper end of each coordinate."""
+        return self.quantile(check_level(level)).T
+
+    def expectation(self, f, n=1000):
+        """Mean of f over n draws, always the same ones.
+
+        Parameters
+        ----------
+        f : callable
+            Takes draws of shape (k, d), returns an array with leading axis k. It is called several
+            times, so that not all draws are in memory at once.
+        n : int
+            Number of draws.
+
+        Returns
+        -------
+        ndarray or float
+            Average, of the shape of one value of f.
+        """
+        rng, total = np.random.default_rng(0), 0.0
+        block = max(1, _BLOCK // len(self.loc))
+        for start in range(0, n, block):
+            total = total + np.sum(f(self.sample(min(block, n - start), rng)), axis=0)
+        return total / n
+
+    def sample(self, n=1, random_state=None):
+        """Draw n points, shape (n, d)."""
+        rng = as_generator(random_state)
+        return self.loc + self.scale * rng.standard_normal((n, len(self.loc)))
+
+    def log_density(self, theta):
+        """Log density at each row of theta, shape (n,)."""
+        scaled = (np.atleast_2d(theta) - self.loc) / self.scale
+        log_normaliser = np.log(self.scale).sum() + 0.5 * len(self.loc) * np.log(2 * np.pi)
+        return -0.5 * (scaled**2).sum(axis=1) - log_normaliser
+
+    def logits(self, X, fit_intercept):
+        """Logits of rows under each node, shape (K, m, n).
+
+        Right for each row by itself: all rows share the nodes, and coefficients that rows share
+        are not in them. Use `sample` for functions of several rows.
+        """
+        centre, spread = logit_moments(self.loc, self.scale**2, X, fit_intercept)
+        return centre.T[:, None] + np.sqrt(spread).T[:, None] * self.nodes[:, :, None]
+
+    summary = Posterior.summary
+
+    def __repr__(self):
+        return f"GaussianPosterior(d={len(self.loc)}, no correlations)"

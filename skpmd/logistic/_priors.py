@@ -1,0 +1,287 @@
+"""Prior densities on coefficients: normal, Laplace, Student t, and products of them.
+
+All are independent over coordinates, centred at zero and normalised, so that the evidence is one.
+Where a Gaussian is fitted to the posterior, the prior enters by ``expected``: the mean of its
+gradient over the Gaussian, and a positive precision. `skpmd.logistic._horseshoe` has the prior
+whose coordinates are not the coefficients themselves.
+"""
+
+import numpy as np
+from scipy.special import erf, gammaln, wofz
+
+_LEAST_PRECISION = 1e-3  # of a Laplace prior far from its kink, in units of scale^-2
+_LEAST_SHARE = 0.02  # of EM's precision that is left of a Student prior where its tails curve up
+
+
+class Prior:
+    """What all priors on the coefficients themselves share.
+
+    Parameters
+    ----------
+    scale : ndarray of shape (d,)
+        Scale of each coordinate.
+
+    Attributes
+    ----------
+    tail_df : float
+        Degrees of freedom of the heaviest tail; inf where all fall faster than any power.
+    """
+
+    has_gaussian = True  # `expected` is offered
+    tail_df = np.inf
+
+    def __init__(self, scale):
+        self.scale = scale
+
+    @property
+    def n_coordinates(self):
+        """Length of theta."""
+        return len(self.scale)
+
+    def sample(self, rng, m):
+        """Draw m points with a `numpy.random.Generator`, shape (m, d)."""
+        raise NotImplementedError
+
+    def log_density(self, theta):
+        """Log density, normalised, at each row of theta, shape (m,)."""
+        raise NotImplementedError
+
+    def gradient(self, theta):
+        """Gradient of the log density at each row of theta, shape (m, d)."""
+        raise NotImplementedError
+
+    def expected(self, mean, sd):
+        """Gradient and precision for a Gaussian with these marginals.
+
+        Parameters
+        ----------
+        mean : ndarray of shape (d,)
+            Mean of each coordinate.
+        sd : ndarray of shape (d,) or None
+            Standard deviation of each; None for the values at the mean itself.
+
+        Returns
+        -------
+        gradient : ndarray of shape (d,)
+            E[d log p / d theta_j].
+        precision : ndarray of shape (d,)
+            E[-d2 log p / d theta_j2], held positive.
+        """
+        raise NotImplementedError
+
+    def expected_third(self, mean, sd):
+        """E[d3 log p / d theta_j3] for a Gaussian as in `expected`, shape (d,)."""
+        raise NotImplementedError
+
+    def coefficients(self, theta):
+        """Coefficients at each row of theta: the coordinates themselves, not copied."""
+        return theta
+
+    def pull_back(self, theta, gradient):
+        """Gradient in theta from a gradient in the coefficients: itself, not copied."""
+        return gradient
+
+    def reported(self, theta):
+        """What a user wants to see of theta: all of it."""
+        return theta
+
+    def scale_names(self, names):
+        """Names of coordinates beyond the coefficients: none."""
+        return []
+
+
+class NormalPrior(Prior):
+    """Independent normal prior; the mode is that of an L2 penalty with C = scale^2.
+
+    Parameters
+    ----------
+    scale : ndarray of shape (d,)
+        Standard deviation of each coordinate.
+    """
+
+    def __init__(self, scale):
+        super().__init__(scale)
+        self._log_normaliser = np.log(scale).sum() + 0.5 * len(scale) * np.log(2 * np.pi)
+
+    def sample(self, rng, m):
+        """Draw m points; see `Prior`."""
+        return self.scale * rng.standard_normal((m, len(self.scale)))
+
+    def log_density(self, theta):
+        """Log density; see `Prior`."""
+        scaled = theta / self.scale
+        return -0.5 * np.einsum("ij,ij->i", scaled, scaled) - self._log_normaliser
+
+    def gradient(self, theta):
+        """Gradient of the log density; see `Prior`."""
+        return -theta / self.scale**2
+
+    def expected(self, mean, sd):
+        """Exact expectations, whatever the spread; see `Prior`."""
+        precision = self.scale**-2.0
+        return -precision * mean, precision
+
+    def expected_third(self, mean, sd):
+        """Zero; see `Prior`."""
+        return np.zeros(len(mean))
+
+
+class LaplacePrior(Prior):
+    """Independent Laplace (double exponential) prior; its mode is the lasso's, with C = scale.
+
+    Parameters
+    ----------
+    scale : ndarray of shape (d,)
+        Mean absolute value of each coordinate; its standard deviation is sqrt(2) times that.
+    """
+
+    def sample(self, rng, m):
+        """Draw m points; see `Prior`."""
+        return rng.laplace(0.0, self.scale, (m, len(self.scale)))
+
+    def log_density(self, theta):
+        """Log density; see `Prior`."""
+        return -np.abs(theta / self.scale).sum(axis=1) - np.log(2.0 * self.scale).sum()
+
+    def gradient(self, theta):
+        """Gradient of the log density, 0 on the kink; see `Prior`."""
+        return -np.sign(theta) / self.scale
+
+    def expected(self, mean, sd):
+        """Exact expectations of the gradient and of the negative second derivative; see `Prior`.
+
+        The latter, 2 delta(theta) / scale, is 2 phi(mean / sd) / (sd scale) on average. A mode may
+        sit on the kink, where there is no curvature to speak of; so ``sd=None`` means sd = scale.
+        That is right where it matters: a posterior wider than the prior's scale there is not, and
+        in one much narrower the gradient, 1 / scale at most, hardly moves the mode.
+
+        Far from the kink the curvature vanishes; 0.001 / scale^2 is left of it, which keeps the
+        Gaussian proper where collinear columns make the likelihood flat.
+        """
+        sd = self.scale if sd is None else sd
+        ratio = mean / sd
+        curvature = np.sqrt(2 / np.pi) * np.exp(-0.5 * ratio**2) / (sd * self.scale)
+        precision = np.maximum(curvature, _LEAST_PRECISION / self.scale**2)
+        return -erf(ratio / np.sqrt(2)) / self.scale, precision
+
+    def expected_third(self, mean, sd):
+        """Slope of the expected curvature in the mean; see `Prior`."""
+        curvature = np.sqrt(2 / np.pi) * np.exp(-0.5 * (mean / sd) ** 2) / (sd * self.scale)
+        return mean / sd**2 * curvature
+
+
+class StudentTPrior(Prior):
+    """Independent Student t prior, Cauchy at df = 1.
+
+    Parameters
+    ----------
+    scale : ndarray of shape (d,)
+        Scale of each coordinate.
+    df : float
+        Degrees of freedom.
+    """
+
+    def __init__(self, scale, df):
+        super().__init__(scale)
+        self.df = self.tail_df = df
+        one = gammaln(0.5 * (df + 1)) - gammaln(0.5 * df) - 0.5 * np.log(df * np.pi)
+        self._log_normaliser = np.log(scale).sum() - len(scale) * one
+
+    def sample(self, rng, m):
+        """Draw m points; see `Prior`."""
+        return self.scale * rng.standard_t(self.df, (m, len(self.scale)))
+
+    def log_density(self, theta):
+        """Log density; see `Prior`."""
+        squared = (theta / self.scale) ** 2 / self.df
+        return -0.5 * (self.df + 1) * np.log1p(squared).sum(axis=1) - self._log_normaliser
+
+    def gradient(self, theta):
+        """Gradient of the log density; see `Prior`."""
+        return -(self.df + 1) * theta / (self.df * self.scale**2 + theta**2)
+
+    def expected(self, mean, sd):
+        """Exact expectations; the precision at least a fiftieth of EM's; see `Prior`.
+
+        Beyond s sqrt(df) the log density curves upwards. The precision that the prior's scale
+        mixture of normals has given theta, (df + 1) / (df s^2 + theta^2), is positive and
+        majorises it: it is what the EM algorithm would step with. As the precision itself it makes
+        Newton's method slow and the Gaussian narrow; as a floor it keeps the Gaussian proper.
+        """
+        value, slope, _ = self._pole(mean, sd)
+        floor = -_LEAST_SHARE * value.imag / (np.sqrt(self.df) * self.scale)
+        return -(self.df + 1) * value.real, (self.df + 1) * np.maximum(slope.real, floor)
+
+    def expected_third(self, mean, sd):
+        """Exact expectation; see `Prior`."""
+        return -(self.df + 1) * self._pole(mean, sd)[2].real
+
+    def _pole(self, mean, sd):
+        """E[1 / (theta + ia)], a = s sqrt(df), and its first two derivatives in the mean.
+
+        Its real part is E[theta / (theta^2 + a^2)], of which the gradient is a multiple, its
+        imaginary part -a E[1 / (theta^2 + a^2)]. It equals -i sqrt(pi / 2) w(z) / sd where
+        z = (mean + ia) / (sqrt(2) sd) and w, with w' = 2i / sqrt(pi) - 2 z w, is Faddeeva's
+        function.
+        """
+        above = mean + 1j * np.sqrt(self.df) * self.scale
+        if sd is None:
+            return above**-1, -(above**-2), 2.0 * above**-3
+        unit = np.sqrt(2) * sd
+        z = above / unit
+        w = wofz(z)
+        slope = 2j / np.sqrt(np.pi) - 2.0 * z * w
+        second = -2.0 * (w + z * slope)
+        factor = -1j * np.sqrt(np.pi) / unit
+        return factor * w, factor * slope / unit, factor * second / unit**2
+
+
+class ProductPrior(Prior):
+    """Different priors on different coordinates: an intercept apart from the coefficients, say.
+
+    Parameters
+    ----------
+    parts : sequence of (index, Prior)
+        Coordinates (a slice or an array of integers) and the prior on them. Together they name
+        each coordinate once.
+    d : int
+        Number of coordinates.
+    """
+
+    def __init__(self, parts, d):
+        super().__init__(self._filled(np.empty(d), ((at, prior.scale) for at, prior in parts)))
+        self.parts = parts
+        self.tail_df = min(prior.tail_df for _, prior in parts)
+
+    @staticmethod
+    def _filled(out, values):
+        for at, value in values:
+            out[..., at] = value
+        return out
+
+    def sample(self, rng, m):
+        """Draw m points; see `Prior`."""
+        out = np.empty((m, len(self.scale)))
+        return self._filled(out, ((at, prior.sample(rng, m)) for at, prior in self.parts))
+
+    def log_density(self, theta):
+        """Log density; see `Prior`."""
+        return sum(prior.log_density(theta[:, at]) for at, prior in self.parts)
+
+    def gradient(self, theta):
+        """Gradient of the log density; see `Prior`."""
+        values = ((at, prior.gradient(theta[:, at])) for at, prior in self.parts)
+        return self._filled(np.empty(theta.shape), values)
+
+    def expected(self, mean, sd):
+        """Each part's own; see `Prior`."""
+        pairs = (
+            (at, prior.expected(mean[at], None if sd is None else sd[at]))
+            for at, prior in self.parts
+        )
+        return self._filled(np.empty((2, len(mean))), ((at, np.stack(pair)) for at, pair in pairs))
+
+    def expected_third(self, mean, sd):
+        """Each part's own; see `Prior`."""
+        values = ((at, prior.expected_third(mean[at], sd[at])) for at, prior in self.parts)
+        return self._filled(np.empty(len(mean)), values)

@@ -1,0 +1,5 @@
+"""Bayesian Gaussian mixtures."""
+
+from skpmd.mixture._estimator import GaussianMixturePMD
+
+__all__ = ["GaussianMixturePMD"]

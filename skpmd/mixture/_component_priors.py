@@ -1,0 +1,299 @@
+"""Priors of the components of a normal mixture, in coordinates that know no bounds.
+
+A component has the mean mu and the precision Lambda = C C', C lower triangular. Its coordinates are
+mu, log C_ii and C_ij, i > j (one factor for all components where it is tied, a diagonal one, or one
+multiple of the identity); densities are with respect to these. Gradients come as arrays of the
+shape of mu and of C, the latter by log C_ii on the diagonal.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import betaln, gammaln, multigammaln
+
+from skpmd.mixture._likelihood import Sums
+
+LOG_2PI = np.log(2.0 * np.pi)
+
+
+class Conditional(NamedTuple):
+    """Curvatures of a component's coordinates given which rows are its own.
+
+    Attributes
+    ----------
+    of_means : ndarray of shape (m, K, p, p)
+        Precision of the mean.
+    scatter : ndarray of shape (m, K, p, p)
+        V about the mean, the prior's included: each column c of C has the density
+        exp(-c' V c / 2), but for the power of its diagonal entry.
+    count : ndarray of shape (m, K)
+        Half the second derivative in log C_ii at its best, the prior's rows included.
+    """
+
+    of_means: np.ndarray
+    scatter: np.ndarray
+    count: np.ndarray
+
+
+class NormalWishart(NamedTuple):
+    """The conjugate prior: mu | Lambda ~ N(mean, (kappa Lambda)^-1) for each component.
+
+    ``"full"``: Lambda ~ Wishart(nu, S^-1), so that E[Lambda] = nu S^-1. ``"tied"``: one such Lambda
+    for all. ``"diag"``: Lambda_j ~ Gamma(nu / 2, rate S_j / 2). ``"spherical"``: one
+    lambda ~ Gamma(nu p / 2, rate p S / 2).
+
+    Attributes
+    ----------
+    covariance_type : {"full", "tied", "diag", "spherical"}
+        Form of the precisions.
+    mean : ndarray of shape (p,)
+        Prior mean.
+    mean_precision : float
+        kappa.
+    df : float
+        nu, above p - 1.
+    covariance : ndarray of shape (p, p), (p,) or ()
+        S.
+    """
+
+    covariance_type: str
+    mean: np.ndarray
+    mean_precision: float
+    df: float
+    covariance: np.ndarray
+
+    def sample(self, rng, m, n_components):
+        """Means (m, K, p) and factors (m, K, p, p) drawn from the prior."""
+        p = len(self.mean)
+        factor = self._sample_factors(rng, m, 1 if self.covariance_type == "tied" else n_components)
+        factor = np.broadcast_to(factor, (m, n_components, p, p))
+        noise = rng.standard_normal((m, n_components, p, 1))
+        spread = np.linalg.solve(factor.swapaxes(-1, -2), noise)[..., 0]
+        return self.mean + spread / np.sqrt(self.mean_precision), factor
+
+    def _sample_factors(self, rng, m, n_factors):
+        p, shape = len(self.mean), (m, n_factors)
+        if self.covariance_type == "spherical":
+            precision = rng.gamma(0.5 * self.df * p, 2.0 / (p * float(self.covariance)), shape)
+            return np.sqrt(precision)[..., None, None] * np.eye(p)
+        if self.covariance_type == "diag":
+            precision = rng.gamma(0.5 * self.df, 1.0, (*shape, p)) * 2.0 / self.covariance
+            return np.sqrt(precision)[..., None] * np.eye(p)
+        # Bartlett: S^-1 = A A', A lower; A T with T lower, T_ii^2 ~ chi2(nu - i), T_ij ~ N(0, 1).
+        lower = np.tril(rng.standard_normal((*shape, p, p)), -1)
+        lower[..., np.arange(p), np.arange(p)] = np.sqrt(
+            rng.chisquare(self.df - np.arange(p), (*shape, p))
+        )
+        return np.linalg.cholesky(np.linalg.inv(self.covariance)) @ lower
+
+    def log_density(self, means, factor):
+        """Log density of each particle's components; shape (m,)."""
+        log_diagonal = np.log(np.diagonal(factor, axis1=-2, axis2=-1))
+        p, away = len(self.mean), means - self.mean
+        square = (np.einsum("mkji,mkj->mki", factor, away) ** 2).sum(axis=-1)
+        of_means = 0.5 * p * (np.log(self.mean_precision) - LOG_2PI) + log_diagonal.sum(axis=-1)
+        of_means = of_means - 0.5 * self.mean_precision * square
+        if self.covariance_type == "tied":
+            factor, log_diagonal = factor[:, :1], log_diagonal[:, :1]
+        return of_means.sum(axis=1) + self._log_factors(factor, log_diagonal).sum(axis=1)
+
+    def _log_factors(self, factor, log_diagonal):
+        p, nu, scale = len(self.mean), self.df, self.covariance
+        if self.covariance_type == "spherical":
+            shape, rate, log_root = 0.5 * nu * p, 0.5 * p * float(scale), log_diagonal[..., 0]
+            return _log_gamma(shape, rate, log_root)
+        if self.covariance_type == "diag":
+            return _log_gamma(0.5 * nu, 0.5 * scale, log_diagonal).sum(axis=-1)
+        trace = (np.linalg.cholesky(scale).T @ factor) ** 2
+        constant = 0.5 * nu * np.linalg.slogdet(scale)[1] - multigammaln(0.5 * nu, p)
+        constant += p * np.log(2.0) * (1.0 - 0.5 * nu)
+        # Of Lambda: |Lambda|^((nu - p - 1) / 2); of the Jacobian: C_ii^(p - i + 2), i from 1.
+        power = nu - np.arange(p)
+        return constant + log_diagonal @ power - 0.5 * trace.sum(axis=(-1, -2))
+
+    def gradient(self, means, factor):
+        """Gradients of `log_density`, of the shapes of the arguments."""
+        p, n_components = means.shape[2], means.shape[1]
+        kappa, nu = self.mean_precision, self.df
+        # As a likelihood of kappa rows at the mean with scatter S, but for the powers of C_ii.
+        shape, shared = means.shape[:2], n_components if self.covariance_type == "tied" else 1
+        second = kappa * np.outer(self.mean, self.mean)
+        if self.covariance_type == "spherical":
+            second, power = second + float(self.covariance) * np.eye(p), np.full(p, nu)
+        elif self.covariance_type == "diag":
+            second, power = second + np.diag(self.covariance), np.full(p, nu)
+        else:
+            second, power = second + self.covariance / shared, (nu - np.arange(p)) / shared
+        pseudo = Sums(
+            np.zeros(len(means)),
+            np.full(shape, kappa),
+            np.broadcast_to(kappa * self.mean, means.shape),
+            np.broadcast_to(second, factor.shape),
+        )
+        by_means, by_factor = by_parameters(pseudo, means, factor)
+        by_factor[..., np.arange(p), np.arange(p)] += 1.0 - kappa + power
+        return by_means, by_factor
+
+    def conditional(self, means, factor, sums):
+        """`Conditional` given which rows belong to which component."""
+        shared = means.shape[1] if self.covariance_type == "tied" else 1
+        covariance = self.covariance
+        covariance = covariance if covariance.ndim == 2 else covariance * np.eye(len(self.mean))
+        away = means - self.mean
+        scatter = scatter_about(means, sums) + covariance / shared
+        scatter += self.mean_precision * away[..., :, None] * away[..., None, :]
+        count = (sums.count + self.mean_precision)[..., None, None]
+        of_means = count * (factor @ factor.swapaxes(-1, -2))
+        return Conditional(of_means, scatter, sums.count + self.df / shared)
+
+
+class Independent(NamedTuple):
+    """Means and standard deviations of each column that know nothing of one another.
+
+    mu_j ~ N(mean_j, mean_scale_j^2), sigma_j ~ half-N(0, scale_j^2) for each component, and
+    correlations uniform over all correlation matrices (Lewandowski, Kurowicka and Joe 2009, eta =
+    1) where the type has any. A spherical component has one sigma.
+
+    Attributes
+    ----------
+    covariance_type : {"full", "tied", "diag", "spherical"}
+        Form of the covariances.
+    mean, mean_scale : ndarray of shape (p,)
+        Of the means.
+    scale : ndarray of shape (p,), or (1,) for ``"spherical"``
+        Of the standard deviations.
+    """
+
+    covariance_type: str
+    mean: np.ndarray
+    mean_scale: np.ndarray
+    scale: np.ndarray
+
+    def sample(self, rng, m, n_components):
+        """Means (m, K, p) and factors (m, K, p, p) drawn from the prior."""
+        p = len(self.mean)
+        means = self.mean + self.mean_scale * rng.standard_normal((m, n_components, p))
+        n_factors = 1 if self.covariance_type == "tied" else n_components
+        sd = np.abs(self.scale * rng.standard_normal((m, n_factors, len(self.scale))))
+        factor = np.broadcast_to(1.0 / sd, (m, n_factors, p))[..., None] * np.eye(p)
+        if self.covariance_type in ("full", "tied"):
+            # Of the correlation matrix R = L L': Sigma^-1 = D^-1 R^-1 D^-1.
+            root = factor @ np.linalg.inv(_sample_correlation(rng, (m, n_factors), p)).swapaxes(
+                -1, -2
+            )
+            factor = np.linalg.cholesky(root @ root.swapaxes(-1, -2))
+        return means, np.broadcast_to(factor, (m, n_components, p, p))
+
+    def log_density(self, means, factor):
+        """Log density of each particle's components; shape (m,)."""
+        z = (means - self.mean) / self.mean_scale
+        value = (-0.5 * z**2 - 0.5 * LOG_2PI - np.log(self.mean_scale)).sum(axis=(1, 2))
+        if self.covariance_type == "tied":
+            factor = factor[:, :1]
+        log_diagonal = np.log(np.diagonal(factor, axis1=-2, axis2=-1))
+        if self.covariance_type in ("diag", "spherical"):
+            log_diagonal = log_diagonal[..., : len(self.scale)]
+            sd = np.exp(-log_diagonal)
+            return value + (_log_half_normal(sd, self.scale) - log_diagonal).sum(axis=(1, 2))
+        p = len(self.mean)
+        sd = np.sqrt(np.diagonal(_covariance(factor), axis1=-2, axis2=-1))
+        # dSigma = 2^p prod sigma_j^p d(sigma, R), dLambda = |Lambda|^(p + 1) dSigma, and the
+        # Jacobian of the factor, 2^p prod C_ii^(p - i + 2), i from 1.
+        power = np.arange(p + 1, 1, -1) - 2.0 * (p + 1)
+        of_sd = (_log_half_normal(sd, self.scale) - p * np.log(sd)).sum(axis=-1)
+        return value + (of_sd + log_diagonal @ power + _log_uniform_correlation(p)).sum(axis=1)
+
+    def gradient(self, means, factor):
+        """Gradients of `log_density`, of the shapes of the arguments."""
+        by_means = -(means - self.mean) / self.mean_scale**2
+        p, n_components = means.shape[2], means.shape[1]
+        by_factor, at = np.zeros(factor.shape), np.arange(p)
+        diagonal = np.diagonal(factor, axis1=-2, axis2=-1)
+        if self.covariance_type in ("diag", "spherical"):
+            shared = p // len(self.scale)
+            by_factor[..., at, at] = ((diagonal * self.scale) ** -2.0 - 1.0) / shared
+            return by_means, by_factor
+        covariance = _covariance(factor)
+        variance = np.diagonal(covariance, axis1=-2, axis2=-1)
+        # d sigma_j^2 = -2 (Sigma e_j)' dC (C' Sigma e_j).
+        slope = -0.5 / self.scale**2 - 0.5 * p / variance
+        by_factor = -2.0 * (covariance * slope[..., None, :]) @ (covariance @ factor)
+        by_factor = np.tril(by_factor)
+        by_factor[..., at, at] *= diagonal
+        by_factor[..., at, at] += np.arange(p + 1, 1, -1) - 2.0 * (p + 1)
+        return by_means, by_factor / (n_components if self.covariance_type == "tied" else 1)
+
+    def conditional(self, means, factor, sums):
+        """`Conditional` given which rows belong to which component."""
+        shared = means.shape[1] if self.covariance_type == "tied" else 1
+        of_means = sums.count[..., None, None] * (factor @ factor.swapaxes(-1, -2))
+        of_means += np.diag(self.mean_scale**-2.0)
+        # The prior of C has no such form; its scatter is of the size that rows of one would have.
+        scatter = scatter_about(means, sums) + self.scale**2 * np.eye(len(self.mean)) / shared
+        return Conditional(of_means, scatter, sums.count + 1.0 / shared)
+
+
+def by_parameters(sums, means, factor):
+    """Gradients in the means and in the factor C of the terms that `Sums` stand for.
+
+    With V the scatter about mu: Lambda (first - count mu), and count / C_ii - (V C)_ij.
+    """
+    away = sums.first - sums.count[..., None] * means
+    half = np.einsum("mkji,mkj->mki", factor, away)
+    by_means = np.einsum("mkij,mkj->mki", factor, half)
+    cross = away[..., :, None] * means[..., None, :]
+    # second - first mu' - mu first' + count mu mu' = second - away mu' - mu first'
+    scatter = sums.second - cross - means[..., :, None] * sums.first[..., None, :]
+    by_factor = -np.tril(scatter @ factor)
+    at = np.arange(means.shape[-1])
+    diagonal = np.diagonal(factor, axis1=-2, axis2=-1)
+    by_factor[..., at, at] = sums.count[..., None] + by_factor[..., at, at] * diagonal
+    return by_means, by_factor
+
+
+def scatter_about(means, sums):
+    """Sum of w r (x - mu)(x - mu)', without a difference of large numbers where mu is far."""
+    count = np.maximum(sums.count, 1e-300)[..., None]
+    centre = sums.first / count
+    away = means - centre
+    own = sums.second - sums.first[..., :, None] * centre[..., None, :]
+    return own + (count * away)[..., :, None] * away[..., None, :]
+
+
+def _log_gamma(shape, rate, log_root):
+    """Log density of log sqrt(lambda) for lambda ~ Gamma(shape, rate)."""
+    constant = shape * np.log(rate) - gammaln(shape) + np.log(2.0)
+    return constant + 2.0 * shape * log_root - rate * np.exp(2.0 * log_root)
+
+
+def _log_half_normal(sd, scale):
+    return 0.5 * np.log(2.0 / np.pi) - np.log(scale) - 0.5 * (sd / scale) ** 2
+
+
+def _covariance(factor):
+    inverse = np.linalg.inv(factor)
+    return inverse.swapaxes(-1, -2) @ inverse
+
+
+def _sample_correlation(rng, shape, p):
+    """Lower Cholesky factors of uniform correlation matrices; shape (*shape, p, p)."""
+    lower = np.zeros((*shape, p, p))
+    lower[..., 0, 0] = 1.0
+    for i in range(1, p):
+        square = rng.beta(0.5 * i, 1.0 + 0.5 * (p - i - 1), shape)
+        direction = rng.standard_normal((*shape, i))
+        direction /= np.linalg.norm(direction, axis=-1, keepdims=True)
+        lower[..., i, :i] = np.sqrt(square)[..., None] * direction
+        lower[..., i, i] = np.sqrt(1.0 - square)
+    return lower
+
+
+def _log_uniform_correlation(p):
+    """Log density of the uniform distribution over correlation matrices of p columns.
+
+    Partial correlations of a vine are independent Beta(b_k, b_k) on (-1, 1), p - k of them at level
+    k, b_k = 1 + (p - 1 - k) / 2 (Joe 2006).
+    """
+    level = np.arange(1, p)
+    b = 1.0 + 0.5 * (p - 1 - level)
+    return -((p - level) * ((2.0 * b - 1.0) * np.log(2.0) + betaln(b, b))).sum()

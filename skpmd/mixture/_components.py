@@ -1,0 +1,403 @@
+"""Conjugate posteriors of normal components: normal-Wishart, and what it is for fewer covariances.
+
+Natural parameters are the prior's plus sufficient statistics, which are linear in features of the
+rows: with f(x) = (1, x, x x') the counts of a component are sum of r f(x). All families have
+
+    kappa = kappa0 + N,   mean = (kappa0 m0 + sum r x) / kappa,   nu = nu0 + N,
+    Psi = Psi0 + sum r x x' + kappa0 m0 m0' - kappa mean mean'
+
+and a Student distribution for the next row. `skpmd.mixture._prior.Problem` has the priors.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+
+from skpmd.mixture._kernels import left_out, left_out_product, product_log_sum, quadratic_features
+from skpmd.mixture._special import log_gamma_rise
+
+_LOG_PI = np.log(np.pi)
+_HUGE = 1e9  # rows from which 1 + u has lost digits of u that the density needs
+
+
+class Normals(NamedTuple):
+    """Posteriors of the components of m particles.
+
+    Attributes
+    ----------
+    kappa, nu : ndarray of shape (m, K)
+        Rows that means and covariances have seen, the prior's included.
+    mean : ndarray of shape (m, K, p)
+        Posterior means.
+    scatter : ndarray of shape (m, K, p, p), (m, 1, p, p), (m, K, p) or (m, K)
+        Psi, of the covariance type.
+    root : ndarray or None
+        Lower Cholesky factors of Psi, where it is a matrix.
+    log_det : ndarray of shape (m, K) or (m, 1)
+        Log determinant of Psi as a (p, p) matrix.
+    """
+
+    kappa: np.ndarray
+    nu: np.ndarray
+    mean: np.ndarray
+    scatter: np.ndarray
+    root: np.ndarray | None
+    log_det: np.ndarray
+
+
+class Family:
+    """Base of the four families.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (p,)
+        m0.
+    kappa, nu : float
+        kappa0 and nu0.
+    scatter : ndarray
+        Psi0, of the covariance type.
+
+    Attributes
+    ----------
+    n_features : int
+        Features that a component counts.
+    n_shared : int
+        Features that a particle counts for all its components.
+    product : bool
+        Whether columns have Student distributions of their own.
+    """
+
+    n_shared, product = 0, False
+
+    def __init__(self, mean, kappa, nu, scatter):
+        self.mean0, self.kappa0, self.nu0, self.scatter0 = mean, kappa, nu, scatter
+        self.p = len(mean)
+
+    def features(self, X):
+        """Features of the rows, shape (n, f): those of a component first."""
+        return quadratic_features(X)
+
+    def moved(self, second, size, sums, scale, shift):
+        """Second moments of rows x scale + shift, given number, sum and second moments of x."""
+        i, j = self._places()
+        sums = sums * scale
+        cross = sums[..., i] * shift[j] + sums[..., j] * shift[i]
+        return second * scale[i] * scale[j] + cross + size * shift[i] * shift[j]
+
+    def posterior(self, counts, shared):
+        """Posteriors from counts, shape (m, K, n_features), and shared ones, (m, n_shared)."""
+        N, sums = counts[..., 0], counts[..., 1 : 1 + self.p]
+        kappa = self.kappa0 + N
+        mean = (self.kappa0 * self.mean0 + sums) / kappa[..., None]
+        nu, scatter = self._scatter(counts, shared, kappa, mean)
+        root, log_det = self._factored(scatter)
+        return Normals(kappa, nu, mean, scatter, root, log_det)
+
+    def student_df(self, normals):
+        """Degrees of freedom of the next row's distribution, shape (m, K)."""
+        return normals.nu - self.p + 1.0
+
+    def log_constant(self, normals):
+        """Log density of the next row at the centre, shape (m, K)."""
+        df, D = self.student_df(normals), self.shared_columns
+        each = log_gamma_rise(0.5 * df, 0.5 * D)
+        shrink = np.log(normals.kappa / (normals.kappa + 1.0)) - _LOG_PI
+        return self.p / D * each + 0.5 * self.p * shrink - 0.5 * normals.log_det
+
+    def coefficients(self, normals):
+        """Linear form of c + u(x) in the features, shape (m, K, f); see `log_ratio`."""
+        precision = self._precision(normals)
+        precision = precision * (normals.kappa / (normals.kappa + 1.0))[..., None, None]
+        linear = np.einsum("mkij,mkj->mki", precision, normals.mean)
+        constant = self._least_form(normals) + np.einsum("mki,mki->mk", linear, normals.mean)
+        upper = np.triu_indices(self.p)
+        quadratic = precision[:, :, upper[0], upper[1]] * np.where(upper[0] == upper[1], 1.0, 2.0)
+        return np.concatenate([constant[..., None], -2.0 * linear, quadratic], axis=-1)
+
+    def log_ratio(self, normals, coefficients, features):
+        """log(1 + u) of the rows, shape (n, m K).
+
+        A Student density falls as (1 + u)^-(df + D)/2 with u = d' Psi^-1 d kappa / (kappa + 1).
+        The form is of 1 + u, whose log is the cheaper one, or of u where that is tiny. Rounding may
+        leave the quadratic form below 0.
+        """
+        out = features @ coefficients.reshape(-1, coefficients.shape[-1]).T
+        least = self._least_form(normals)
+        np.maximum(out, least, out=out)
+        return np.log(out, out=out) if least else np.log1p(out, out=out)
+
+    def _least_form(self, normals):
+        """c: 1 or, for huge counts, 0."""
+        return 0.0 if normals.nu.max() > _HUGE else 1.0
+
+    def left_out(self, normals, features, log_ratio, log_density, resp):
+        """Change log densities (n, m K) to those without a row's own responsibility, in place."""
+        df, D = self.student_df(normals).ravel(), self.shared_columns
+        own = normals.kappa.ravel(), self.kappa0, df, self.per_row, D, self.det_power
+        left_out(log_ratio, log_density, resp, *own)
+
+    def location_scale(self, normals):
+        """Lower Cholesky factors (m, K, p, p) of Psi / nu, which is 1 / E[precision]."""
+        root = np.broadcast_to(self._full_root(normals), normals.kappa.shape + 2 * (self.p,))
+        return root / np.sqrt(normals.nu)[..., None, None]
+
+    def student_scale(self, normals):
+        """Lower Cholesky factors (m, K, p, p) of the next row's scale matrix."""
+        df = self.student_df(normals) / self.per_row
+        factor = (normals.kappa + 1.0) / (normals.kappa * df)
+        root = np.broadcast_to(self._full_root(normals), normals.kappa.shape + 2 * (self.p,))
+        return root * np.sqrt(factor)[..., None, None]
+
+    def draw(self, normals, chosen, rng):
+        """Parameters drawn from the posteriors of chosen particles.
+
+        Returns
+        -------
+        location : ndarray of shape (n, K, p)
+            Means.
+        scale : ndarray of shape (n, K, p, p)
+            Lower Cholesky factors of the covariances.
+        """
+        scale = self._draw_scale(normals, chosen, rng)
+        scale = np.broadcast_to(scale, normals.kappa[chosen].shape + 2 * (self.p,))
+        noise = rng.standard_normal(scale.shape[:-1]) / np.sqrt(normals.kappa[chosen])[..., None]
+        return normals.mean[chosen] + np.einsum("nkij,nkj->nki", scale, noise), scale
+
+    # ------------------------------------------------------------------ of a kind of covariance
+    @property
+    def shared_columns(self):
+        """D: columns that share one Student distribution."""
+        return float(self.p)
+
+    per_row, det_power = 1.0, 0.5
+
+    def _places(self):
+        """Pairs of columns whose products are counted."""
+        return np.triu_indices(self.p)
+
+    def _scatter(self, counts, shared, kappa, mean):
+        raise NotImplementedError
+
+    def _factored(self, scatter):
+        root = cholesky(scatter)
+        return root, 2.0 * np.log(np.diagonal(root, axis1=-2, axis2=-1)).sum(axis=-1)
+
+    def _precision(self, normals):
+        inverse = np.linalg.inv(normals.root)
+        return np.swapaxes(inverse, -1, -2) @ inverse
+
+    def _full_root(self, normals):
+        return normals.root
+
+    def _draw_scale(self, normals, chosen, rng):
+        """Bartlett: with Psi = L L' the precision is L^-T A A' L^-1, so the covariance is B B'."""
+        root, p = normals.root[chosen], self.p
+        nu = normals.nu[chosen][:, : root.shape[1]]
+        A = np.tril(rng.standard_normal(root.shape), -1)
+        chi2 = 2.0 * rng.standard_gamma(0.5 * (nu[..., None] - np.arange(p)))
+        A[..., np.arange(p), np.arange(p)] = np.sqrt(np.maximum(chi2, np.finfo(float).tiny))
+        B = root @ np.swapaxes(np.linalg.inv(A), -1, -2)
+        return cholesky(B @ np.swapaxes(B, -1, -2))
+
+    def log_partition(self, normals):
+        """Log partition function, summed over components, shape (m,).
+
+        Evidence is its growth over the prior's, less N p log(2 pi) / 2.
+        """
+        return (self._of_scatter(normals) - 0.5 * self.p * np.log(normals.kappa)).sum(axis=1)
+
+    def _of_scatter(self, normals):
+        return _log_wishart(normals.nu, normals.log_det, self.p)
+
+
+class Full(Family):
+    """A covariance matrix for each component."""
+
+    def __init__(self, *prior):
+        super().__init__(*prior)
+        self.n_features = 1 + self.p + self.p * (self.p + 1) // 2
+
+    def _scatter(self, counts, shared, kappa, mean):
+        scatter = self.scatter0 + _matrices(counts[..., 1 + self.p :], self.p)
+        scatter += self.kappa0 * np.outer(self.mean0, self.mean0)
+        scatter -= kappa[..., None, None] * mean[..., :, None] * mean[..., None, :]
+        return self.nu0 + counts[..., 0], scatter
+
+
+class Tied(Family):
+    """One covariance matrix, whose scatter all components add to."""
+
+    def __init__(self, *prior):
+        super().__init__(*prior)
+        self.n_features = 1 + self.p
+        self.n_shared = self.p * (self.p + 1) // 2
+
+    def _scatter(self, counts, shared, kappa, mean):
+        K = counts.shape[1]
+        scatter = self.scatter0 + _matrices(shared, self.p)
+        scatter += K * self.kappa0 * np.outer(self.mean0, self.mean0)
+        scatter -= np.einsum("mk,mki,mkj->mij", kappa, mean, mean)
+        nu = self.nu0 + counts[..., 0].sum(axis=1, keepdims=True)
+        return np.broadcast_to(nu, kappa.shape), scatter[:, None]
+
+    def log_partition(self, normals):
+        """Log partition function, shape (m,): the scatter counts once."""
+        of_scatter = _log_wishart(normals.nu[:, 0], normals.log_det[:, 0], self.p)
+        return of_scatter - 0.5 * self.p * np.log(normals.kappa).sum(axis=1)
+
+
+class Diagonal(Family):
+    """A variance for each column of each component."""
+
+    product = True
+
+    def __init__(self, *prior):
+        super().__init__(*prior)
+        self.n_features = 1 + 2 * self.p
+
+    @property
+    def shared_columns(self):
+        """D."""
+        return 1.0
+
+    def features(self, X):
+        """(1, x, x^2) of the rows."""
+        return np.concatenate([np.ones((len(X), 1)), X, X**2], axis=1)
+
+    def student_df(self, normals):
+        """Degrees of freedom, of each column's distribution."""
+        return normals.nu
+
+    def coefficients(self, normals):
+        """Places and rates of the columns: their product is not linear in features."""
+        ratio = (normals.kappa / (normals.kappa + 1.0))[..., None]
+        return np.concatenate([normals.mean, ratio / normals.scatter], axis=-1)
+
+    def log_ratio(self, normals, coefficients, features):
+        """Sum over columns of log(1 + u_j)."""
+        X = np.ascontiguousarray(features[:, 1 : 1 + self.p])
+        both = coefficients.reshape(-1, 2 * self.p)
+        location, rate = both[:, : self.p], both[:, self.p :]
+        return product_log_sum(X, np.ascontiguousarray(location), np.ascontiguousarray(rate))
+
+    def left_out(self, normals, features, log_ratio, log_density, resp):
+        """Change log densities to those without a row's own responsibility, in place."""
+        X = np.ascontiguousarray(features[:, 1 : 1 + self.p])
+        location, scatter = normals.mean.reshape(-1, self.p), normals.scatter.reshape(-1, self.p)
+        own = normals.kappa.ravel(), self.kappa0, normals.nu.ravel(), location, scatter
+        left_out_product(X, log_density, resp, *own)
+
+    def _places(self):
+        return np.arange(self.p), np.arange(self.p)
+
+    def _scatter(self, counts, shared, kappa, mean):
+        scatter = self.scatter0 + counts[..., 1 + self.p :] + self.kappa0 * self.mean0**2
+        scatter = np.maximum(scatter - kappa[..., None] * mean**2, _least(self.scatter0))
+        return self.nu0 + counts[..., 0], scatter
+
+    def _factored(self, scatter):
+        return None, np.log(scatter).sum(axis=-1)
+
+    def _full_root(self, normals):
+        return np.sqrt(normals.scatter)[..., None] * np.eye(self.p)
+
+    def _draw_scale(self, normals, chosen, rng):
+        nu = np.broadcast_to(normals.nu[chosen][..., None], normals.mean[chosen].shape)
+        chi2 = np.maximum(2.0 * rng.standard_gamma(0.5 * nu), np.finfo(float).tiny)
+        return np.sqrt(normals.scatter[chosen] / chi2)[..., None] * np.eye(self.p)
+
+    def _of_scatter(self, normals):
+        half = 0.5 * normals.nu
+        return self.p * (gammaln(half) + half * np.log(2.0)) - half * normals.log_det
+
+
+class Spherical(Family):
+    """One variance for all columns of a component.
+
+    The precision has nu p / 2 as its shape, so a row counts p times.
+    """
+
+    def __init__(self, *prior):
+        super().__init__(*prior)
+        self.n_features = 2 + self.p
+        self.per_row, self.det_power = float(self.p), 0.5 * self.p
+
+    def features(self, X):
+        """(1, x, |x|^2) of the rows."""
+        squares = np.einsum("ij,ij->i", X, X)
+        return np.concatenate([np.ones((len(X), 1)), X, squares[:, None]], axis=1)
+
+    def moved(self, second, size, sums, scale, shift):
+        """Sums of squares of rows x scale + shift; all columns have one scale."""
+        cross = 2.0 * (sums * scale * shift).sum(axis=-1, keepdims=True)
+        return second * scale[0] ** 2 + cross + size * (shift**2).sum()
+
+    def student_df(self, normals):
+        """Degrees of freedom."""
+        return self.p * normals.nu
+
+    def coefficients(self, normals):
+        """Linear form of c + u(x) in the features."""
+        rate = normals.kappa / ((normals.kappa + 1.0) * self.p * normals.scatter)
+        constant = self._least_form(normals) + rate * (normals.mean**2).sum(axis=-1)
+        linear = -2.0 * rate[..., None] * normals.mean
+        return np.concatenate([constant[..., None], linear, rate[..., None]], axis=-1)
+
+    def _scatter(self, counts, shared, kappa, mean):
+        squares = counts[..., -1] + self.kappa0 * (self.mean0**2).sum()
+        added = (squares - kappa * (mean**2).sum(axis=-1)) / self.p
+        scatter = np.maximum(self.scatter0 + added, _least(self.scatter0))
+        return self.nu0 + counts[..., 0], scatter
+
+    def _factored(self, scatter):
+        return None, self.p * np.log(self.p * scatter)
+
+    def _full_root(self, normals):
+        return np.sqrt(normals.scatter)[..., None, None] * np.eye(self.p)
+
+    def _draw_scale(self, normals, chosen, rng):
+        chi2 = 2.0 * rng.standard_gamma(0.5 * self.p * normals.nu[chosen])
+        variance = self.p * normals.scatter[chosen] / np.maximum(chi2, np.finfo(float).tiny)
+        return np.sqrt(variance)[..., None, None] * np.eye(self.p)
+
+    def _of_scatter(self, normals):
+        half = 0.5 * self.p * normals.nu
+        return gammaln(half) + half * np.log(2.0) - 0.5 * normals.nu * normals.log_det
+
+
+FAMILIES = {"full": Full, "tied": Tied, "diag": Diagonal, "spherical": Spherical}
+
+
+def cholesky(matrices):
+    """Lower Cholesky factors of matrices that rounding may have left singular."""
+    p = matrices.shape[-1]
+    size = np.einsum("...ii->...", matrices) / p
+    size = np.maximum(size, np.finfo(float).tiny)[..., None, None] * np.eye(p)
+    for jitter in (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6):
+        try:
+            return np.linalg.cholesky(matrices + jitter * size if jitter else matrices)
+        except np.linalg.LinAlgError:
+            continue
+    raise np.linalg.LinAlgError(
+        "A component's scatter is not positive definite: raise reg_covar or covariance_prior."
+    )
+
+
+def _matrices(upper, p):
+    """Symmetric matrices from their upper triangles, row by row."""
+    out = np.empty(upper.shape[:-1] + (p, p))
+    i, j = np.triu_indices(p)
+    out[..., i, j] = upper
+    out[..., j, i] = upper
+    return out
+
+
+def _least(scatter0):
+    """Rounding may leave less than the prior's scatter, or nothing where that is nothing."""
+    return np.maximum(scatter0, np.finfo(float).tiny ** 0.5)
+
+
+def _log_wishart(nu, log_det, p):
+    each = gammaln(0.5 * (nu[..., None] - np.arange(p))).sum(axis=-1)
+    return each + 0.5 * nu * (p * np.log(2.0) - log_det)

@@ -1,0 +1,176 @@
+"""Numba kernels of mixtures: features of rows, responsibilities, left-out densities.
+
+What BLAS can do is done by BLAS: a quadratic form in x is linear in the features (1, x, x x').
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+_NEGLIGIBLE = -37.0  # log of a responsibility that is lost in rounding
+_LITTLE = 1e-9  # responsibility that a component does not miss
+_LARGE = 1e100
+_LOG_PI = math.log(math.pi)
+_HUGE = 1e6  # from where log gammas lose more digits than the series
+
+
+@njit(cache=True)
+def _log_gamma_rise(a, h):
+    """As `skpmd.mixture._special.log_gamma_rise`, of two numbers."""
+    if a <= _HUGE:
+        return math.lgamma(a + h) - math.lgamma(a)
+    slope = h * (h - 1.0) / (2.0 * a)
+    return h * math.log(a) + slope * (1.0 - (2.0 * h - 1.0) / (6.0 * a))
+
+
+@njit(cache=True)
+def quadratic_features(X):
+    """(1, x, x_i x_j for i <= j) of each row, shape (n, 1 + p + p (p + 1) / 2)."""
+    n, p = X.shape
+    out = np.empty((n, 1 + p + p * (p + 1) // 2))
+    for a in range(n):
+        out[a, 0] = 1.0
+        f = 1 + p
+        for i in range(p):
+            x = X[a, i]
+            out[a, 1 + i] = x
+            for j in range(i, p):
+                out[a, f] = x * X[a, j]
+                f += 1
+    return out
+
+
+@njit(cache=True)
+def responsibilities(log_joint, weight, resp, log_density, entropy):
+    """Weighted responsibilities and log densities of rows, and the entropies of their sums.
+
+    Parameters
+    ----------
+    log_joint : ndarray of shape (n, m, K)
+        Log weight plus log density of each component.
+    weight : ndarray of shape (n,)
+        How often rows count.
+    resp : ndarray of shape (n, m, K)
+        Receives weight times responsibility.
+    log_density : ndarray of shape (n, m)
+        Receives the log densities.
+    entropy : ndarray of shape (m,)
+        To which -sum of weight r log r is added.
+    """
+    n, m, K = log_joint.shape
+    for a in range(n):
+        for i in range(m):
+            largest = -np.inf
+            for k in range(K):
+                largest = max(largest, log_joint[a, i, k])
+            total, inner = 0.0, 0.0
+            for k in range(K):
+                gap = log_joint[a, i, k] - largest
+                if gap > _NEGLIGIBLE:
+                    share = math.exp(gap)
+                    total += share
+                    inner += share * gap
+                    resp[a, i, k] = share
+                else:
+                    resp[a, i, k] = 0.0
+            factor = weight[a] / total
+            for k in range(K):
+                resp[a, i, k] *= factor
+            log_density[a, i] = largest + math.log(total)
+            # r log r = r (gap - log total)
+            entropy[i] -= weight[a] * (inner / total - math.log(total))
+
+
+@njit(cache=True)
+def product_log_sum(X, location, rate):
+    """Sum over columns of log(1 + rate (x - location)^2), shape (n, c); few logs are taken."""
+    n, p = X.shape
+    c = len(location)
+    out = np.empty((n, c))
+    for a in range(n):
+        for k in range(c):
+            total, more = 0.0, 0.0  # the product is 1 + more, which may be tiny
+            for j in range(p):
+                gap = X[a, j] - location[k, j]
+                form = rate[k, j] * gap * gap
+                more += form + more * form
+                if more > _LARGE:
+                    total += math.log(more)
+                    more = 0.0
+            out[a, k] = total + math.log1p(more)
+    return out
+
+
+@njit(cache=True)
+def left_out(log_ratio, log_density, resp, kappa, kappa0, df, per_row, D, power):
+    """Log Student densities of rows whose own responsibility r has been taken out of a component.
+
+    Taking r of a row x out of the scatter Psi of a normal-Wishart posterior is a change of rank
+    one: with d = x - mean, q = d' Psi^-1 d, kappa' = kappa - r,
+
+        |Psi'| = |Psi| (1 - s),  d' Psi'^-1 d = q / (1 - s),  s = r q kappa / kappa'
+
+    and x lies kappa / kappa' times as far from the new mean.
+
+    Parameters
+    ----------
+    log_ratio : ndarray of shape (n, c)
+        log(1 + u), u = q kappa / (kappa + 1).
+    log_density : ndarray of shape (n, c)
+        Log densities with the row; replaced by those without.
+    resp : ndarray of shape (n, c)
+        Responsibility of each component for one copy of the row.
+    kappa, df : ndarray of shape (c,)
+        Of the components with all rows; df of the Student distribution.
+    kappa0 : float
+        The prior's kappa: no more is taken out than has come in (a stochastic step may have
+        forgotten some of a row).
+    per_row : float
+        What a row adds to df.
+    D : float
+        Columns that share one precision.
+    power : float
+        Of the scatter's determinant in the density.
+    """
+    n, c = log_ratio.shape
+    for a in range(n):
+        for k in range(c):
+            r = min(resp[a, k], kappa[k] - kappa0)
+            if r <= _LITTLE:
+                continue
+            less = kappa[k] - r
+            q = math.expm1(log_ratio[a, k]) * (kappa[k] + 1.0) / kappa[k]
+            kept = max(1.0 - r * q * kappa[k] / less, 1e-12)
+            u = less / (less + 1.0) * (kappa[k] / less) ** 2 * q / kept
+            before, after = df[k], df[k] - per_row * r
+            # The density with the row, with each of its factors changed.
+            change = _log_gamma_rise(0.5 * after, 0.5 * D)
+            change -= _log_gamma_rise(0.5 * before, 0.5 * D)
+            gain = math.log(less * (kappa[k] + 1.0) / ((less + 1.0) * kappa[k]))
+            change += 0.5 * D * gain - power * math.log(kept)
+            change += 0.5 * (before + D) * log_ratio[a, k] - 0.5 * (after + D) * math.log1p(u)
+            log_density[a, k] += change
+
+
+@njit(cache=True)
+def left_out_product(X, log_density, resp, kappa, kappa0, df, location, scatter):
+    """`left_out` for columns of their own precision: rank one in each of them."""
+    n, p = X.shape
+    c = len(kappa)
+    for a in range(n):
+        for k in range(c):
+            r = min(resp[a, k], kappa[k] - kappa0)
+            if r <= _LITTLE:
+                continue
+            less, after = kappa[k] - r, df[k] - r
+            one = _log_gamma_rise(0.5 * after, 0.5)
+            one += 0.5 * (math.log(less / (less + 1.0)) - _LOG_PI)
+            total = p * one
+            for j in range(p):
+                q = (X[a, j] - location[k, j]) ** 2 / scatter[k, j]
+                kept = max(1.0 - r * q * kappa[k] / less, 1e-12)
+                u = less / (less + 1.0) * (kappa[k] / less) ** 2 * q / kept
+                total -= 0.5 * math.log(kept * scatter[k, j])
+                total -= 0.5 * (after + 1.0) * math.log1p(u)
+            log_density[a, k] = total

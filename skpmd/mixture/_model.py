@@ -1,0 +1,268 @@
+"""Normal mixtures with all parameters as coordinates of the particles."""
+
+import numpy as np
+from scipy.special import gammaln
+
+from skpmd.engine.model import Model
+from skpmd.mixture._component_priors import by_parameters
+from skpmd.mixture._likelihood import Mixtures, log_likelihood, none, sums
+from skpmd.mixture._smc_reference import Blend, blended_sticks, near_rows
+from skpmd.mixture._stick_breaking import by_sticks, log_shares, sticks_of
+
+_JITTER = 1e-8  # of a curvature, which steers moves and need not be exact
+_FAR = 100.0  # of a log scale: a trajectory that got there has left for good
+
+
+class MixtureParameters(Model):
+    """Mixture of K normal components, theta = (sticks, means, log-Cholesky of the precisions).
+
+    Where the prior does not change when components are permuted, the posterior has K! copies of
+    everything. Particles then keep to the one of K! equal regions in which the means come in
+    ascending order, and the prior is K! times as dense there: the evidence is that of the prior
+    over all of the space, and labels do not switch.
+
+    Parameters
+    ----------
+    sticks : Sticks
+        Prior of the weights.
+    components : NormalWishart or Independent
+        Prior of the components.
+    direction : ndarray of shape (p,), optional
+        Components are ordered by the projection of their means on it; default: the first column.
+    """
+
+    def __init__(self, sticks, components, direction=None):
+        self.sticks, self.components = sticks, components
+        self.n_components, self.n_features = len(sticks.a) + 1, len(components.mean)
+        p = self.n_features
+        self.direction = np.eye(p)[0] if direction is None else direction
+        self.ordered = sticks.exchangeable and self.n_components > 1
+        self.type = components.covariance_type
+        self._per_factor = {"diag": p, "spherical": 1}.get(self.type, p * (p + 1) // 2)
+        self._n_factors = 1 if self.type == "tied" else self.n_components
+        n_means = self.n_components * p
+        self._ends = np.cumsum([self.n_components - 1, n_means, self._n_factors * self._per_factor])
+        self.n_coordinates = int(self._ends[-1])
+        i, j = np.tril_indices(p)
+        logs = np.arange(self._per_factor) if self.type in ("diag", "spherical") else i == j
+        at = np.arange(self._ends[1], self.n_coordinates).reshape(self._n_factors, -1)
+        self._logs = at[:, logs].ravel()
+        self._log_copies = gammaln(self.n_components + 1.0) if self.ordered else 0.0
+
+    # ------------------------------------------------------------------ coordinates
+    def mixtures(self, theta):
+        """`Mixtures` of particles of shape (m, d)."""
+        sticks, means, scales = self._parts(theta)
+        return Mixtures(log_shares(sticks), means, self._factors(scales))
+
+    def theta(self, mixtures):
+        """Particles of mixtures; the inverse of `mixtures`."""
+        shares, means, factor = mixtures
+        m, p, at = len(shares), self.n_features, np.arange(self.n_features)
+        logs = factor[:, : self._n_factors].copy()
+        logs[..., at, at] = np.log(logs[..., at, at])
+        if self.type in ("diag", "spherical"):
+            scales = logs[..., at, at][..., : self._per_factor]
+        else:
+            scales = logs[..., *np.tril_indices(p)]
+        parts = [sticks_of(shares), means.reshape(m, -1), scales.reshape(m, -1)]
+        return np.concatenate(parts, axis=1)
+
+    def names(self):
+        """A name for each coordinate."""
+        K, p = self.n_components, self.n_features
+        at = {"diag": [(j, j) for j in range(p)], "spherical": [(0, 0)]}.get(
+            self.type, list(zip(*np.tril_indices(p), strict=True))
+        )
+        factors = [
+            f"{'log_' if i == j else ''}precision_cholesky[{k},{i},{j}]"
+            for k in range(self._n_factors)
+            for i, j in at
+        ]
+        means = [f"mean[{k},{j}]" for k in range(K) for j in range(p)]
+        return [f"logit_stick[{k}]" for k in range(K - 1)] + means + factors
+
+    def _parts(self, theta):
+        m, (one, two, _) = len(theta), self._ends
+        means = theta[:, one:two].reshape(m, self.n_components, self.n_features)
+        return theta[:, :one], means, theta[:, two:].reshape(m, self._n_factors, -1)
+
+    def _factors(self, scales):
+        m, p, at = len(scales), self.n_features, np.arange(self.n_features)
+        factor = np.zeros((m, self._n_factors, p, p))
+        if self.type in ("diag", "spherical"):
+            factor[..., at, at] = scales
+        else:
+            factor[..., *np.tril_indices(p)] = scales
+        factor[..., at, at] = np.exp(factor[..., at, at])
+        return np.broadcast_to(factor, (m, self.n_components, p, p))
+
+    # ------------------------------------------------------------------ the order of components
+    def shuffled(self, theta, rng):
+        """Particles under labels drawn anew, outside the region in general: the same mixtures."""
+        if not self.ordered:
+            return theta
+        order = rng.permuted(np.tile(np.arange(self.n_components), (len(theta), 1)), axis=1)
+        return self._relabelled(theta, order)
+
+    def enter(self, theta):
+        """Particles with their components in order: the same mixtures."""
+        if not self.ordered:
+            return theta
+        keys = self._keys(theta)
+        return self._relabelled(theta, np.argsort(keys, axis=1, kind="stable"))
+
+    def _relabelled(self, theta, order):
+        away = (order != np.arange(self.n_components)).any(axis=1)
+        if not away.any():
+            return theta
+        moved, order = theta.copy(), order[away]
+        shares, means, factor = self.mixtures(theta[away])
+        at = np.arange(len(order))[:, None]
+        moved[away] = self.theta(Mixtures(shares[at, order], means[at, order], factor[at, order]))
+        return moved
+
+    def _keys(self, theta):
+        return self._parts(theta)[1] @ self.direction
+
+    # ------------------------------------------------------------------ where to start from
+    def reference(self, X, weight):
+        """Model whose prior is spread over the rows, and has the same order of components."""
+        near = near_rows(self.sticks, self.components, X, weight)
+        return MixtureParameters(*near, self.direction)
+
+    def between(self, reference, share):
+        """Model with a prior on the way from the reference's to this one's, not normalised."""
+        if share == 1.0:
+            return self
+        sticks = blended_sticks(reference.sticks, self.sticks, share)
+        components = Blend(reference.components, self.components, share)
+        return MixtureParameters(sticks, components, self.direction)
+
+    # ------------------------------------------------------------------ the contract
+    def sample_prior(self, rng, m):
+        """Draws from the prior, in order."""
+        shares = self.sticks.sample(rng, m)
+        drawn = Mixtures(shares, *self.components.sample(rng, m, self.n_components))
+        return self.enter(self.theta(drawn))
+
+    def log_prior(self, theta):
+        """Normalised; -inf where components are not in order."""
+        value = self._log_prior(theta, self.mixtures(theta)) + self._log_copies
+        if self.ordered:
+            value[(np.diff(self._keys(theta), axis=1) < 0.0).any(axis=1)] = -np.inf
+        return value
+
+    def _log_prior(self, theta, mixtures):
+        """Without regard to order; its integral is one."""
+        value = self.sticks.log_density(theta[:, : self.n_components - 1])
+        return value + self.components.log_density(*mixtures[1:])
+
+    def log_likelihood(self, theta, batch):
+        """Weighted sum of the log densities of the rows."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = log_likelihood(self.mixtures(theta), batch.X, batch.weight)
+        return np.where(np.isnan(value), -np.inf, value)
+
+    def local(self, theta, batches):
+        """Log joint density under any labels, its gradient, and the root of a curvature.
+
+        Where a component has few rows its mean and scale are as wide as the prior, where it has
+        many they are narrow: no one width fits all particles. The curvature is that of the
+        conditional posterior of weights, of each mean and of each column of C, given which rows
+        belong to which component.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (m, d)
+            Particles.
+        batches : sequence of Batch
+            All data.
+
+        Returns
+        -------
+        value : ndarray of shape (m,)
+            Log prior + log-likelihood.
+        gradient : ndarray of shape (m, d)
+            Of the value.
+        root : ndarray of shape (m, d) or (m, d, d)
+            F with curvature F F': of each coordinate alone, or lower triangular.
+        """
+        near = (np.abs(theta[:, self._logs]) < _FAR).all(axis=1) & np.isfinite(theta).all(axis=1)
+        theta = theta if near.all() else np.where(near[:, None], theta, 0.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            mixtures = self.mixtures(theta)
+            found = none(mixtures)
+            for batch in batches:
+                found = found.plus(sums(mixtures, batch.X, batch.weight))
+            value = self._log_prior(theta, mixtures) + found.value
+            gradient = self._gradient(theta, mixtures, found)
+            root = self._roots(theta, mixtures, found)
+        return np.where(near & ~np.isnan(value), value, -np.inf), gradient, root
+
+    def _gradient(self, theta, mixtures, found):
+        sticks = theta[:, : self.n_components - 1]
+        by_stick = self.sticks.gradient(sticks) + by_sticks(found.count, sticks)
+        by_means, by_factor = self.components.gradient(*mixtures[1:])
+        data_means, data_factor = by_parameters(found, *mixtures[1:])
+        by_means += data_means
+        by_factor += data_factor
+        return np.concatenate(
+            [by_stick, by_means.reshape(len(theta), -1), self._by_scales(by_factor)], axis=1
+        )
+
+    def _roots(self, theta, mixtures, found):
+        """Root of the curvature: of each coordinate, or lower factors where they go together."""
+        of_sticks = self.sticks.curvature(theta[:, : self.n_components - 1], found.count)
+        given = self.components.conditional(*mixtures[1:], found)
+        m, p, at = len(theta), self.n_features, np.arange(self.n_features)
+        if p > 1 and self.type in ("full", "tied"):
+            return self._dense_roots(of_sticks, given, mixtures.factor)
+        of_means = given.of_means[..., at, at].reshape(m, -1)
+        by_log = mixtures.factor[..., at, at] ** 2 * given.scatter[..., at, at]
+        by_log = self._by_scales((by_log + given.count[..., None])[..., None] * np.eye(p))
+        return np.sqrt(np.concatenate([of_sticks, of_means, by_log], axis=1))
+
+    def _dense_roots(self, of_sticks, given, factor):
+        m, p, (one, two, _) = len(of_sticks), self.n_features, self._ends
+        roots, at = np.zeros((m, self.n_coordinates, self.n_coordinates)), np.arange(one)
+        roots[:, at, at] = np.sqrt(of_sticks)
+        scatter, count = given.scatter, given.count
+        if self.type == "tied":
+            scatter, count = scatter.sum(axis=1, keepdims=True), count.sum(axis=1, keepdims=True)
+        for k in range(self.n_components):
+            at = one + k * p + np.arange(p)
+            roots[:, at[:, None], at] = _lower(given.of_means[:, k])
+        for k in range(self._n_factors):
+            for j in range(p):  # entries (i, j) of C, i >= j, the first by its logarithm
+                i = np.arange(j, p)
+                at = two + k * self._per_factor + i * (i + 1) // 2 + j
+                block = scatter[:, k, j:, j:].copy()
+                block[:, 0] *= factor[:, k, j, j, None]
+                block[:, :, 0] *= factor[:, k, j, j, None]
+                block[:, 0, 0] += count[:, k]
+                roots[:, at[:, None], at] = _lower(block)
+        return roots
+
+    def _by_scales(self, by_factor):
+        """What a sum over entries of the factors is by the coordinates of the precisions."""
+        p, at = self.n_features, np.arange(self.n_features)
+        if self.type == "tied":
+            by_factor = by_factor.sum(axis=1, keepdims=True)
+        if self.type == "spherical":
+            by = by_factor[..., at, at].sum(axis=-1)
+        elif self.type == "diag":
+            by = by_factor[..., at, at]
+        else:
+            by = by_factor[..., *np.tril_indices(p)]
+        return by.reshape(len(by_factor), -1)
+
+
+def _lower(matrices):
+    """Lower Cholesky factors of matrices of shape (m, p, p), whatever their condition."""
+    scale = np.sqrt(np.diagonal(matrices, axis1=-2, axis2=-1))
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        even = matrices / (scale[:, :, None] * scale[:, None, :])
+    even[~np.isfinite(even).all(axis=(1, 2))] = np.eye(scale.shape[1])
+    even += _JITTER * np.eye(scale.shape[1])
+    return scale[:, :, None] * np.linalg.cholesky(even)

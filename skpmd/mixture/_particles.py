@@ -1,0 +1,87 @@
+"""The form in which both strategies of a mixture hand over what predictions need."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Particles(NamedTuple):
+    """Particles that each are a whole mixture of Student or normal components.
+
+    All in inner units: columns shifted and scaled by `skpmd.mixture._prior.Units`.
+
+    Attributes
+    ----------
+    log_weights : ndarray of shape (m,)
+        Log weights of the particles, sum of exp 1: for labels, responsibilities and parameters.
+    log_shares : ndarray of shape (m, K)
+        Log mixture weights within each particle, in expectation under its posterior.
+    log_predictive : ndarray of shape (m, K)
+        Log weights of all components for predictions, sum of exp over all of them 1. Without
+        stacking they are ``log_weights[:, None] + log_shares``.
+    location : ndarray of shape (m, K, p)
+        Centres.
+    scale_cholesky : ndarray of shape (m, K, p, p)
+        Lower Cholesky factors of the scale matrices (full matrices for every covariance type).
+    df : ndarray of shape (m, K)
+        Degrees of freedom; inf is a normal.
+    product : bool
+        Whether a component is a product of univariate Students, one for each column (diagonal
+        covariances), and not a multivariate one. No difference where df is inf.
+    """
+
+    log_weights: np.ndarray
+    log_shares: np.ndarray
+    log_predictive: np.ndarray
+    location: np.ndarray
+    scale_cholesky: np.ndarray
+    df: np.ndarray
+    product: bool = False
+
+
+def chosen(particles, places):
+    """Some of the particles, their weights as they were."""
+    return Particles(*(values[places] for values in particles[:-1]), particles.product)
+
+
+def in_units(particles, units, others):
+    """Particles of some units in other ones."""
+    ratio = units.scale / others.scale
+    return particles._replace(
+        location=others.inner(units.outer(particles.location)),
+        scale_cholesky=particles.scale_cholesky * ratio[:, None],
+    )
+
+
+class ParametersFit(NamedTuple):
+    """What ``strategy="parameters"`` returns to the estimator.
+
+    Attributes
+    ----------
+    particles : Particles
+        Draws of the posterior, df = inf; inner units.
+    log_evidence : float or None
+        Log marginal likelihood of the rows in inner units (the estimator adds the Jacobian of the
+        units); labels count, so it is that of the unordered mixture.
+    log_evidence_se : float or None
+        Its standard error.
+    history : dict of str to ndarray
+        A record with one entry for each step.
+    converged : bool
+        Whether the posterior was reached.
+    interrupted : bool
+        Whether Ctrl-C ended it; the particles are then those of the last complete step.
+    doubts : list of str
+        Reasons not to trust it; the estimator warns of them.
+    state : object
+        What `partial_fit` needs to go on; the strategy's own.
+    """
+
+    particles: Particles
+    log_evidence: float | None
+    log_evidence_se: float | None
+    history: dict
+    converged: bool
+    interrupted: bool = False
+    doubts: list = []
+    state: Any = None

@@ -1,0 +1,259 @@
+"""Predictions of a mixture: averages over particles, never a plug-in."""
+
+import numpy as np
+from scipy.special import logsumexp
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skpmd._base.utils import as_generator
+from skpmd.mixture import _partition
+from skpmd.mixture._particles import chosen
+from skpmd.mixture._student import Students
+from skpmd.mixture._summaries import conjugate_draws, conjugate_particles, posterior_of
+
+_NEGLIGIBLE = -20.0  # log weight of a particle below which labels do not ask it
+
+
+class MixturePredictions:
+    """Mixin of an estimator that holds `Particles`, made when they are asked for."""
+
+    # ------------------------------------------------------------------ densities and labels
+    def score_samples(self, X):
+        """Log posterior predictive density of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Log of the average over particles of their Student (or normal) mixtures.
+        """
+        X = self._rows(X)
+        particles = self._particles()
+        log_weights = particles.log_predictive.ravel()
+        out = np.empty(len(X))
+        for rows, log_density in _students(particles).blocks(X):
+            out[rows] = logsumexp(log_density + log_weights, axis=1)
+        return out + self._units.log_jacobian
+
+    def score(self, X, y=None):
+        """Mean log posterior predictive density of the rows, a float."""
+        return float(self.score_samples(X).mean())
+
+    def predict_proba(self, X):
+        """Responsibilities of the components, averaged over aligned particles.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            Probabilities; a row of them sums to 1.
+        """
+        X = self._rows(X)
+        log_weights, particles = self._asked()
+        out = np.zeros((len(X), particles.log_shares.shape[1]))
+        weights = np.exp(log_weights)
+        for rows, resp in _responsibilities(particles, X):
+            out[rows] = np.tensordot(resp, weights, axes=(1, 0))
+        return out / out.sum(axis=1, keepdims=True)
+
+    def predict(self, X):
+        """Most probable component of each row, shape (n_samples,)."""
+        return self.predict_proba(X).argmax(axis=1)
+
+    def fit_predict(self, X, y=None, sample_weight=None):
+        """Fit, and the most probable component of each row, shape (n_samples,)."""
+        return self.fit(X, sample_weight=sample_weight).predict(X)
+
+    def sample(self, n_samples=1, random_state=None):
+        """Rows drawn from the posterior predictive density.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            How many.
+        random_state : int, RandomState, Generator or None, default=None
+            Source of randomness; None is the estimator's own ``random_state``.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+            Rows, in the order of their components.
+        y : ndarray of shape (n_samples,)
+            Their components.
+        """
+        check_is_fitted(self)
+        if n_samples < 1:
+            raise ValueError(
+                f"Invalid value for 'n_samples': {n_samples} . The sampling requires at least one "
+                "sample."
+            )
+        rng = as_generator(self.random_state if random_state is None else random_state)
+        particles = self._particles()
+        students, K = _students(particles), particles.log_shares.shape[1]
+        weights = np.exp(particles.log_predictive.ravel())
+        drawn = rng.choice(len(weights), size=n_samples, p=weights / weights.sum())
+        drawn = drawn[np.argsort(drawn % K, kind="stable")]
+        return self._units.outer(students.draw(drawn, rng)), drawn % K
+
+    # ------------------------------------------------------------------ criteria and parameters
+    def bic(self, X):
+        """Bayesian information criterion of the best particle's mixture, a float; low is good.
+
+        The best particle is the one of the largest likelihood of these rows
+        (``strategy="parameters"``), or of the largest bound of the evidence (``"conjugate"``, its
+        mixture being that of Students), whatever ``weighting`` is.
+        """
+        n = len(X)
+        return -2.0 * self._best_score(X) + self._n_parameters() * np.log(n)
+
+    def aic(self, X):
+        """Akaike information criterion of the best particle's mixture, a float; low is good.
+
+        For the best particle see `bic`.
+        """
+        return -2.0 * self._best_score(X) + 2.0 * self._n_parameters()
+
+    def component_interval(self, level=0.9):
+        """Central credible intervals of the parameters of aligned components.
+
+        With ``strategy="conjugate"`` each particle is a posterior around one way to share the rows
+        out, and that is taken as known: intervals are too narrow where components overlap.
+
+        Parameters
+        ----------
+        level : float, default=0.9
+            Probability that they hold.
+
+        Returns
+        -------
+        dict of str to ndarray
+            ``"weights"`` of shape (n_components, 2), ``"means"`` and ``"stds"`` of shape
+            (n_components, n_features, 2): lower and upper ends.
+        """
+        ends = self.posterior_.interval(level)
+        K, p = self.n_components_, self.n_features_in_
+        parts = np.split(ends, [K, K + K * p])
+        shaped = [part.reshape(K, p, 2) for part in parts[1:]]
+        return {"weights": parts[0], "means": shaped[0], "stds": shaped[1]}
+
+    # ------------------------------------------------------------------ partitions
+    def co_clustering(self, X):
+        """Probability that two rows are of one component.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, at most a few thousand.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_samples)
+            Probabilities, 1 on the diagonal.
+        """
+        return _partition.co_clustering(*self._shares(X))
+
+    def optimal_partition(self, X, loss="vi", level=0.9, random_state=None):
+        """The partition of least expected loss, and a ball of partitions around it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, at most a few thousand.
+        loss : {"vi", "binder"}, default="vi"
+            Variation of information, or Binder's loss.
+        level : float, default=0.9
+            Probability of the credible ball.
+        random_state : int, RandomState, Generator or None, default=None
+            Source of randomness; None is the estimator's own ``random_state``.
+
+        Returns
+        -------
+        Partition
+            Labels, expected loss and credible ball; see `skpmd.mixture._partition`.
+        """
+        rng = as_generator(self.random_state if random_state is None else random_state)
+        return _partition.optimal_partition(*self._shares(X), loss=loss, level=level, rng=rng)
+
+    # ------------------------------------------------------------------ what they stand on
+    @property
+    def posterior_(self):
+        """Draws of weights, means and standard deviations of aligned components."""
+        if getattr(self, "_points", None) is None:
+            raise AttributeError("posterior_ is there after fit.")
+        if "posterior" not in self._lazy:
+            self._lazy["posterior"] = self._new_posterior()
+        return self._lazy["posterior"]
+
+    def _new_posterior(self):
+        if self._conjugate is None:
+            return posterior_of(self._points, self._units, **self._certificates)
+        rng = np.random.default_rng(0)  # the same draws whenever they are asked for
+        draws = conjugate_draws(self._conjugate, self._points, rng)
+        label = "each particle takes its way to share the rows out as known"
+        return posterior_of(draws, self._units, unavailable=label)
+
+    def _particles(self):
+        """Particles for predictions."""
+        if self._conjugate is None:
+            return self._points
+        if "particles" not in self._lazy:
+            own = self._conjugate, self._points, self.weighting
+            self._lazy["particles"] = conjugate_particles(*own)
+        return self._lazy["particles"]
+
+    def _asked(self):
+        """Particles whose weight says something of labels, and their log weights."""
+        particles = self._particles()
+        log_weights = particles.log_weights
+        asked = np.flatnonzero(log_weights > log_weights.max() + _NEGLIGIBLE)
+        return log_weights[asked], chosen(particles, asked)
+
+    def _rows(self, X):
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
+        return self._units.inner(np.asarray(X, dtype=np.float64))
+
+    def _shares(self, X):
+        """Responsibilities (m, n, K) under each particle, and log weights of the particles."""
+        X = self._rows(X)
+        _partition.check_rows(len(X))
+        log_weights, particles = self._asked()
+        parts = [resp for _, resp in _responsibilities(particles, X)]
+        return np.moveaxis(np.concatenate(parts), 1, 0), log_weights
+
+    def _best_score(self, X):
+        X = self._rows(X)
+        particles = self._particles()
+        if self._conjugate is not None:  # their weights may be equal, their bounds are not
+            model, counts = self._conjugate.model, self._conjugate.counts
+            particles = chosen(particles, [int(model.state(counts).bound.argmax())])
+        total = np.zeros(len(particles.log_shares))
+        for _, log_density in _students(particles).blocks(X):
+            joint = log_density.reshape(-1, *particles.log_shares.shape) + particles.log_shares
+            total += logsumexp(joint, axis=2).sum(axis=0)
+        return float(total.max() + len(X) * self._units.log_jacobian)
+
+
+def _students(particles):
+    p = particles.location.shape[-1]
+    return Students(
+        particles.location.reshape(-1, p),
+        particles.scale_cholesky.reshape(-1, p, p),
+        particles.df.ravel(),
+        particles.product,
+    )
+
+
+def _responsibilities(particles, X):
+    """Blocks of rows, and the responsibilities (n, m, K) of each particle's components."""
+    log_shares = particles.log_shares
+    for rows, log_density in _students(particles).blocks(X):
+        joint = log_density.reshape(-1, *log_shares.shape) + log_shares
+        yield rows, np.exp(joint - logsumexp(joint, axis=2, keepdims=True))

@@ -1,0 +1,111 @@
+"""Which component of one particle is which component of another."""
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from skpmd.mixture._particles import Particles, chosen
+
+_NUMBERS = 1 << 20  # of matrix entries at once
+_FAR_APART = 1e-6  # share of the distance in what is maximised: it decides between disjoint ones
+_NEAR = np.log(2.0)  # of the largest log weight
+_CANDIDATES, _OTHERS = 20, 50
+
+
+def orders(particles, before=None):
+    """Order of each particle's components that brings them next to those of the best particle.
+
+    Of all assignments it has the largest affinity, sum_k sqrt(w_k v_k) BC(N_k, M_k), with w and v
+    the mixture weights and BC the Bhattacharyya coefficient: the sum of the squared Hellinger
+    distances between weighted components is then least. Where no components overlap the
+    Bhattacharyya distances decide. The best particle is the one with the largest weight; among
+    those within a factor of two, the one with the largest mean affinity with the others.
+
+    Parameters
+    ----------
+    particles : Particles
+        Log weights, log shares, locations and scales are used.
+    before : Particles or None
+        Of the rows before, in the same units, with as many components.
+
+    Returns
+    -------
+    ndarray of shape (m, K), int
+        Component k of the best particle is component ``order[i, k]`` of particle i. With ``before``
+        it is component k of the best particle there, so that labels go on.
+    """
+    m, n_components = particles.log_shares.shape
+    if n_components == 1:
+        return np.zeros((m, 1), dtype=np.int64)
+    best = _best(particles)
+    affinity = _affinities(particles, best, np.arange(m))
+    order = np.array([_assigned(one)[0] for one in affinity])
+    if before is None:
+        return order
+    both = zip(chosen(before, [_best(before)])[:-1], chosen(particles, [best])[:-1], strict=True)
+    pair = Particles(*(np.concatenate(values) for values in both))
+    return order[:, _assigned(_affinities(pair, 0, np.array([1]))[0])[0]]
+
+
+def aligned(particles, order):
+    """`Particles` with their components in the orders given."""
+    rows = np.arange(len(order))[:, None]
+    fields = "log_shares", "log_predictive", "location", "scale_cholesky", "df"
+    return particles._replace(**{name: getattr(particles, name)[rows, order] for name in fields})
+
+
+def _best(particles):
+    """Place of the particle that the others are aligned to."""
+    log_weights = particles.log_weights
+    candidates = np.flatnonzero(log_weights > log_weights.max() - _NEAR)
+    if len(candidates) == 1:
+        return int(candidates[0])
+    candidates = candidates[_spaced(len(candidates), _CANDIDATES)]
+    weights = np.exp(log_weights - log_weights.max())
+    others = _spaced(len(weights), _OTHERS)
+    totals = [
+        weights[others] @ [_assigned(one)[1] for one in _affinities(particles, best, others)]
+        for best in candidates
+    ]
+    return int(candidates[np.argmax(totals)])
+
+
+def _spaced(n, most):
+    return np.unique(np.linspace(0, n - 1, min(n, most)).astype(int))
+
+
+def _assigned(affinity):
+    rows, columns = linear_sum_assignment(affinity, maximize=True)
+    return columns, affinity[rows, columns].sum()
+
+
+def _affinities(particles, best, places):
+    """Of the best particle's components with those of others; shape (len(places), K, K)."""
+    _, n_components, p = particles.location.shape
+    many = max(1, _NUMBERS // (n_components * p) ** 2)
+    parts = [
+        _affinity(particles, best, places[start : start + many])
+        for start in range(0, len(places), many)
+    ]
+    return np.concatenate(parts)
+
+
+def _affinity(particles, best, places):
+    root = particles.scale_cholesky
+    covariance = root[places] @ root[places].swapaxes(-1, -2)
+    reference = root[best] @ root[best].swapaxes(-1, -2)
+    middle = 0.5 * (covariance[:, None] + reference[:, None])
+    away = particles.location[places][:, None] - particles.location[best][:, None]
+    # A distribution of no width has no inverse: a ridge of rounding error's size stands in.
+    p, at = away.shape[-1], np.arange(away.shape[-1])
+    middle[..., at, at] *= 1.0 + 1e-10
+    middle[..., at, at] += 1e-300
+    square = (np.linalg.solve(middle, away[..., None])[..., 0] * away).sum(axis=-1)
+    logs = [
+        2.0 * np.log(np.diagonal(one, axis1=-2, axis2=-1)).sum(axis=-1)
+        for one in (root[places], root[best])
+    ]
+    log_det = np.linalg.slogdet(middle)[1] - 0.5 * (logs[0][:, None] + logs[1][:, None])
+    distance = 0.125 * np.maximum(square, 0.0) + 0.5 * np.maximum(log_det, 0.0)
+    shares = particles.log_shares
+    overlap = np.exp(0.5 * (shares[places][:, None] + shares[best][:, None]) - distance)
+    return overlap - _FAR_APART * np.minimum(distance, 1e6 * p)

@@ -1,0 +1,101 @@
+"""A density near the rows that particles of a mixture can start from, and the way to the prior.
+
+Under a vague prior a component that lies where the rows are is rare, and on the way from it the
+likelihood at low powers has one component take all rows: that a second one would pay comes out too
+late to be found. From components that are spread over the rows nothing is rare.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skpmd.mixture._component_priors import Conditional, Independent, NormalWishart
+from skpmd.mixture._stick_breaking import Sticks
+
+
+class Blend(NamedTuple):
+    """Components with the density of one prior to the power 1 - share times another's to share.
+
+    Attributes
+    ----------
+    one, other : NormalWishart or Independent
+        Of the same covariance type.
+    share : float
+        Of the other.
+    """
+
+    one: NormalWishart | Independent
+    other: NormalWishart | Independent
+    share: float
+
+    @property
+    def covariance_type(self):
+        """Of both."""
+        return self.other.covariance_type
+
+    @property
+    def mean(self):
+        """Of the other."""
+        return self.other.mean
+
+    def log_density(self, means, factor):
+        """Up to a constant; shape (m,)."""
+        return self._mixed(*(prior.log_density(means, factor) for prior in self[:2]))
+
+    def gradient(self, means, factor):
+        """Of `log_density`."""
+        both = [prior.gradient(means, factor) for prior in self[:2]]
+        return tuple(self._mixed(*parts) for parts in zip(*both, strict=True))
+
+    def conditional(self, means, factor, sums):
+        """`Conditional` given which rows belong to which component."""
+        both = [prior.conditional(means, factor, sums) for prior in self[:2]]
+        return Conditional(*(self._mixed(*parts) for parts in zip(*both, strict=True)))
+
+    def _mixed(self, one, other):
+        return (1.0 - self.share) * one + self.share * other
+
+
+def blended_sticks(one, other, share):
+    """Sticks with the density of one to the power 1 - share times another's, up to a constant."""
+    a, b = ((1.0 - share) * x + share * y for x, y in zip(one[:2], other[:2], strict=True))
+    return Sticks(a, b, other.exchangeable)
+
+
+def near_rows(sticks, components, X, weight):
+    """Priors of weights and components that spread over the rows.
+
+    Variances are about those of the rows, by K^(-2 / p), the size at which K components fill the
+    same space; means are spread as the rows are.
+
+    Parameters
+    ----------
+    sticks : Sticks
+        The prior of the weights.
+    components : NormalWishart or Independent
+        The prior of the components.
+    X : ndarray of shape (n, p)
+        Rows.
+    weight : ndarray of shape (n,)
+        How often each counts.
+    """
+    n_components, p = len(sticks.a) + 1, X.shape[1]
+    mean = np.average(X, axis=0, weights=weight)
+    centred = X - mean
+    covariance = (centred.T * (weight / weight.sum())) @ centred
+    k = np.arange(1.0, n_components)
+    even = Sticks(np.ones(n_components - 1), n_components - k, sticks.exchangeable)
+    kind, part = components.covariance_type, n_components ** (-2.0 / p)
+    if isinstance(components, Independent):
+        # Never narrower than a share of the prior: a column may be constant.
+        sd = np.sqrt(np.diag(covariance))
+        scale = np.sqrt(np.mean(sd**2, keepdims=True)) if kind == "spherical" else sd
+        own = np.sqrt(part) * scale + 0.01 * components.scale
+        return even, Independent(kind, mean, sd + 0.01 * components.mean_scale, own)
+    if kind == "diag":
+        covariance = np.diag(covariance)
+    elif kind == "spherical":
+        covariance = np.trace(covariance) / p**2
+    df = {"diag": 4.0, "spherical": 4.0 / p}.get(kind, p + 3.0)
+    own = 2.0 * part * covariance + components.covariance
+    return even, NormalWishart(kind, mean, part, df, own)

@@ -1,0 +1,85 @@
+"""Densities and draws of many multivariate Student (or normal) components at once."""
+
+import numpy as np
+
+from skpmd.mixture._kernels import product_log_sum, quadratic_features
+from skpmd.mixture._special import log_gamma_rise
+
+_CHUNK, _LEAST_CHUNK = 2**18, 16
+_LOG_PI = np.log(np.pi)
+
+
+class Students:
+    """Components with location, scale matrix and degrees of freedom.
+
+    Parameters
+    ----------
+    location : ndarray of shape (c, p)
+        Centres.
+    scale_cholesky : ndarray of shape (c, p, p)
+        Lower Cholesky factors of the scale matrices.
+    df : ndarray of shape (c,)
+        Degrees of freedom, inf for a normal.
+    product : bool
+        Whether columns have univariate Students of their own.
+    """
+
+    def __init__(self, location, scale_cholesky, df, product):
+        self.location, self.root, self.df = location, scale_cholesky, df
+        p = location.shape[1]
+        diagonal = np.diagonal(scale_cholesky, axis1=1, axis2=2)
+        # A normal is a Student whose (1 + q / df)^-(df + D)/2 is taken in the limit.
+        self.normal = np.isinf(df)
+        self.product = product and not self.normal.all()
+        if product and self.normal.any() and not self.normal.all():
+            raise ValueError("df must be inf for all components or for none, with product=True.")
+        D = 1.0 if self.product else float(p)
+        finite = np.where(self.normal, 1.0, df)
+        self.exponent = np.where(self.normal, 0.5, 0.5 * (finite + D))
+        each = log_gamma_rise(0.5 * finite, 0.5 * D) - 0.5 * D * np.log(finite)
+        each = np.where(self.normal, -0.5 * D * np.log(2.0), each)
+        self.constant = p / D * each - 0.5 * p * _LOG_PI - np.log(diagonal).sum(axis=1)
+        if self.product:
+            self.rate = 1.0 / (finite[:, None] * diagonal**2)
+        else:
+            self.coefficients = self._coefficients(np.where(self.normal, 1.0, 1.0 / finite))
+
+    def _coefficients(self, rate):
+        """Linear form of q / df in the features (1, x, x x'), shape (c, f)."""
+        p = self.location.shape[1]
+        inverse = np.linalg.inv(self.root)
+        precision = np.swapaxes(inverse, 1, 2) @ inverse * rate[:, None, None]
+        linear = np.einsum("cij,cj->ci", precision, self.location)
+        constant = np.einsum("ci,ci->c", linear, self.location)
+        i, j = np.triu_indices(p)
+        quadratic = precision[:, i, j] * np.where(i == j, 1.0, 2.0)
+        return np.concatenate([constant[:, None], -2.0 * linear, quadratic], axis=1)
+
+    def log_density(self, X):
+        """Log densities of rows, shape (n, c)."""
+        if self.product:
+            X = np.ascontiguousarray(X)
+            logs = product_log_sum(X, np.ascontiguousarray(self.location), self.rate)
+        else:
+            form = quadratic_features(np.ascontiguousarray(X)) @ self.coefficients.T
+            np.maximum(form, 0.0, out=form)  # rounding may leave it below
+            logs = form if self.normal.all() else np.where(self.normal, form, np.log1p(form))
+        return self.constant - self.exponent * logs
+
+    def blocks(self, X):
+        """Slices of the rows, and their log densities."""
+        size = max(_LEAST_CHUNK, _CHUNK // len(self.df))
+        for a in range(0, len(X), size):
+            rows = slice(a, a + size)
+            yield rows, self.log_density(X[rows])
+
+    def draw(self, chosen, rng):
+        """A draw of each chosen component, shape (len(chosen), p)."""
+        n, p = len(chosen), self.location.shape[1]
+        noise = rng.standard_normal((n, p))
+        df, normal = self.df[chosen], self.normal[chosen]
+        finite = np.where(normal, 1.0, df)
+        columns = p if self.product else 1
+        chi2 = 2.0 * rng.standard_gamma(0.5 * finite[:, None] * np.ones(columns))
+        noise *= np.where(normal[:, None], 1.0, np.sqrt(finite[:, None] / chi2))
+        return self.location[chosen] + np.einsum("nij,nj->ni", self.root[chosen], noise)

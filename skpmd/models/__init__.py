@@ -1,1 +1,0 @@
-"""Models: how probable data are under many parameters at once. See `skpmd.models.base`."""

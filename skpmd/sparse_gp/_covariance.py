@@ -1,0 +1,245 @@
+"""scikit-learn's kernels as covariances of a model: theirs is the language, ours the fast paths."""
+
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.gaussian_process import kernels as sk
+
+from skpmd.sparse_gp import _stationary
+
+_STEP = 1e-5  # of differences in theta
+_MOST_LOG = 100.0  # of a hyperparameter: a wild redraw has no weight, and must not overflow
+
+
+class _Term(NamedTuple):
+    """amplitude * g(r^2) with length scales, and the noise beside it."""
+
+    amplitude: float
+    length_scale: np.ndarray
+    noise: float
+
+
+class KernelCovariance:
+    """A kernel at any hyperparameters, its noise apart from the rest.
+
+    Parameters
+    ----------
+    kernel : sklearn.gaussian_process.kernels.Kernel
+        Sums and products as in `GaussianProcessRegressor`. `WhiteKernel` is noise: it is in the
+        covariance of a row with itself only.
+
+    Notes
+    -----
+    ``theta`` is that of the kernel: logs of the hyperparameters that are not fixed. A product of
+    constants and one RBF or Matern kernel (nu of 1/2, 3/2, 5/2), with or without WhiteKernels added
+    to it, is evaluated by `skpmd.sparse_gp._stationary`; any other kernel through its ``__call__``.
+    """
+
+    def __init__(self, kernel):
+        self.kernel = kernel
+        form = _form(kernel)
+        self._fast = None if form is None or len(form[1]) != 1 else _Fast(kernel, *form)
+        self._last = None, None
+
+    @property
+    def is_fast(self):
+        """Whether `skpmd.sparse_gp._stationary` evaluates it."""
+        return self._fast is not None
+
+    def at(self, theta):
+        """The kernel at theta."""
+        key, (last, kernel) = theta.tobytes(), self._last
+        if last != key:
+            kernel = self.kernel.clone_with_theta(np.clip(theta, -_MOST_LOG, _MOST_LOG))
+            self._last = key, kernel  # one assignment: threads may share this
+        return kernel
+
+    def cross(self, theta, A, B):
+        """Covariances of f at the rows of A and of B, shape (n, m), C order."""
+        if not self.is_fast:
+            return np.ascontiguousarray(self.at(theta)(A, B))
+        term = self._fast.at(theta)
+        squared = _stationary.squared_distances(A / term.length_scale, B / term.length_scale)
+        if A is B:  # no distance, which rounding over a tiny length scale may deny
+            squared[np.diag_indices(len(A))] = 0.0
+        out = _stationary.values(squared, self._fast.nu)
+        out *= term.amplitude
+        return out
+
+    def diagonal(self, theta, A):
+        """Variances of f at the rows of A, shape (n,)."""
+        if self.is_fast:
+            return np.full(len(A), self._fast.at(theta).amplitude)
+        return _signal_and_noise(self.at(theta), A)[0]
+
+    def noise(self, theta, A):
+        """Variances of the noise at the rows of A, shape (n,)."""
+        if self.is_fast:
+            return np.full(len(A), self._fast.at(theta).noise)
+        return _signal_and_noise(self.at(theta), A)[1]
+
+    def contracted_gradient(self, theta, X, W, d):
+        """Gradient in theta of sum_ij W_ij k(x_i, x_j) + sum_i d_i noise(x_i), W symmetric."""
+        if self.is_fast:
+            return self._fast.contracted_gradient(theta, X, W, d)
+        out = np.einsum("ij,ijk->k", W, self.at(theta)(X, eval_gradient=True)[1])
+        # kernel(X) has the noise on its diagonal; its part is put right by differences.
+        for k in range(len(theta)):
+            ends = []
+            for sign in (1.0, -1.0):
+                moved = theta.copy()
+                moved[k] += sign * _STEP
+                ends.append(self.noise(moved, X))
+            out[k] += (d - np.diag(W)) @ (ends[0] - ends[1]) / (2.0 * _STEP)
+        return out
+
+    def with_noise(self, theta, level):
+        """Theta of another noise variance, within its bounds, of a fast kernel.
+
+        The same theta where the kernel has no noise that is free.
+        """
+        out = theta.copy()
+        place = self._fast.noise_place
+        if place is not None:
+            out[place] = np.clip(np.log(level), *self.kernel.bounds[place].T)
+        return out
+
+    def cross_gradient(self, theta, A, B, W):
+        """Gradient in theta of sum_ij W_ij k(a_i, b_j), of a fast kernel."""
+        return self._fast.cross_gradient(theta, A, B, W)
+
+    def diagonal_gradient(self, theta, g, d):
+        """Gradient in theta of sum_i g_i k(x_i, x_i) + d_i noise(x_i), of a fast kernel."""
+        return self._fast.diagonal_gradient(theta, g, d)
+
+
+class _Fast:
+    """Constants times one RBF or Matern kernel, plus noise, as functions of theta."""
+
+    def __init__(self, kernel, constants, shapes, noises):
+        places = {id(_leaf(kernel, path)): place for path, place in _paths(kernel)}
+        self.nu = getattr(shapes[0], "nu", np.inf)
+        self._scale = shapes[0].length_scale, places.get(id(shapes[0]))
+        self._constants = [(one.constant_value, places.get(id(one))) for one in constants]
+        self._noises = [(one.noise_level, places.get(id(one))) for one in noises]
+
+    @property
+    def noise_place(self):
+        """Slice of theta of the first noise that is free, or None."""
+        return next((place for _, place in self._noises if place is not None), None)
+
+    def at(self, theta):
+        """The term at theta."""
+        amplitude = np.prod([_value(theta, *one) for one in self._constants])
+        noise = sum(_value(theta, *one) for one in self._noises)
+        return _Term(float(amplitude), np.atleast_1d(_value(theta, *self._scale)), float(noise))
+
+    def contracted_gradient(self, theta, X, W, d):
+        out = self.cross_gradient(theta, X, X, W)
+        return out + self.diagonal_gradient(theta, np.zeros(1), d)
+
+    def cross_gradient(self, theta, A, B, W):
+        term = self.at(theta)
+        centre = (B / term.length_scale).mean(axis=0)
+        A, B = A / term.length_scale - centre, B / term.length_scale - centre
+        squared = _stationary.squared_distances(A, B)
+        out = np.zeros(len(theta))
+        place = self._scale[1]
+        if place is not None:
+            slope = _stationary.slopes(squared, self.nu)
+            slope *= W
+            # sum_ik slope_ik (a_ij - b_kj)^2, and d r^2 / d log l = -2 r^2.
+            both = slope.sum(axis=1) @ A**2 + slope.sum(axis=0) @ B**2
+            both -= 2.0 * np.einsum("ij,ij->j", A, slope @ B)
+            both *= -2.0 * term.amplitude
+            out[place] = both if place.stop - place.start > 1 else both.sum()
+        value = np.vdot(W, _stationary.values(squared, self.nu)) * term.amplitude
+        self._add(out, value, 0.0, theta)
+        return out
+
+    def diagonal_gradient(self, theta, g, d):
+        out = np.zeros(len(theta))
+        self._add(out, self.at(theta).amplitude * g.sum(), d.sum(), theta)
+        return out
+
+    def _add(self, out, value, d, theta):
+        for _, place in self._constants:
+            if place is not None:
+                out[place] += value
+        for _, place in self._noises:
+            if place is not None:
+                out[place] += np.exp(theta[place]) * d
+
+
+def _value(theta, fixed, place):
+    """A hyperparameter: as it is, or the exponential of its place in theta."""
+    if place is None:
+        return np.asarray(fixed, dtype=np.float64)
+    values = np.exp(np.clip(theta[place], -_MOST_LOG, _MOST_LOG))
+    return values if len(values) > 1 else values[0]
+
+
+def parameter_names(kernel):
+    """A name for each entry of ``kernel.theta``."""
+    names = []
+    for one in kernel.hyperparameters:
+        if not one.fixed:
+            n = one.n_elements
+            names += [one.name] if n == 1 else [f"{one.name}[{j}]" for j in range(n)]
+    return names
+
+
+def _paths(kernel):
+    """(names of attributes down to the leaf, slice of theta) of each free hyperparameter."""
+    out, start = [], 0
+    for parameter in kernel.hyperparameters:
+        if not parameter.fixed:
+            path = parameter.name.split("__")
+            out.append((path[:-1], slice(start, start + parameter.n_elements)))
+            start += parameter.n_elements
+    return out
+
+
+def _leaf(kernel, path):
+    for name in path:
+        kernel = getattr(kernel, name)
+    return kernel
+
+
+def _signal_and_noise(kernel, A):
+    """The diagonal in two parts: WhiteKernel is zero between two rows, were they alike."""
+    if isinstance(kernel, sk.Sum):
+        (f, e), (g, d) = (_signal_and_noise(part, A) for part in (kernel.k1, kernel.k2))
+        return f + g, e + d
+    if isinstance(kernel, sk.Product):
+        (f, e), (g, d) = (_signal_and_noise(part, A) for part in (kernel.k1, kernel.k2))
+        return f * g, f * d + e * g + e * d
+    if isinstance(kernel, sk.Exponentiation):
+        f, e = _signal_and_noise(kernel.kernel, A)
+        power = f**kernel.exponent
+        return power, (f + e) ** kernel.exponent - power
+    if isinstance(kernel, sk.WhiteKernel):
+        return np.zeros(len(A)), kernel.diag(A)
+    return kernel.diag(A), np.zeros(len(A))
+
+
+def _form(kernel):
+    """(constants, shape, noises) of a kernel that has the fast form, or None."""
+    if isinstance(kernel, sk.WhiteKernel):
+        return [], [], [kernel]
+    if isinstance(kernel, sk.Sum):
+        parts = _form(kernel.k1), _form(kernel.k2)
+        if None in parts or (parts[0][1] and parts[1][1]) or not (parts[0][1] or parts[1][1]):
+            return None
+        constants = [part[0] for part in parts if not part[1]]
+        return None if any(constants) else tuple(a + b for a, b in zip(*parts, strict=True))
+    if isinstance(kernel, sk.Product):
+        parts = _form(kernel.k1), _form(kernel.k2)
+        if None in parts or parts[0][2] or parts[1][2] or (parts[0][1] and parts[1][1]):
+            return None
+        return tuple(a + b for a, b in zip(*parts, strict=True))
+    if isinstance(kernel, sk.ConstantKernel):
+        return [kernel], [], []
+    if type(kernel) is sk.RBF or (type(kernel) is sk.Matern and kernel.nu in _stationary.SHAPES):
+        return [], [kernel], []
+    return None

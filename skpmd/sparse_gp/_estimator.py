@@ -1,0 +1,504 @@
+"""Sparse Gaussian process regression."""
+
+import copy
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin, _fit_context
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel
+from sklearn.utils import check_array
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from skpmd._base.options import LOOP_CONSTRAINTS, check_options
+from skpmd._base.progress import bar_of_steps
+from skpmd._base.results import forget, set_results, warn_of_doubts
+from skpmd._base.streaming import Stream, unharmed
+from skpmd._base.utils import as_generator
+from skpmd.engine.loop import Options, run
+from skpmd.engine.mirror import Settings
+from skpmd.posterior import Posterior
+from skpmd.sparse_gp._covariance import parameter_names
+from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
+from skpmd.sparse_gp._fit import begin, take_in
+from skpmd.sparse_gp._hyperparameters import Data, warn_of_bounds
+from skpmd.sparse_gp._inducing import INITS
+from skpmd.sparse_gp._model import APPROXIMATIONS, MOST_JITTER
+from skpmd.sparse_gp._predict import GaussianProcessPredictions
+
+WEIGHTINGS = ("stacking", "uniform", "mirror")
+_SETTLED = (
+    "kernel", "normalize_y", "approximation", "jitter", "likelihood", "df", "weighting",
+    "n_particles",
+)  # fmt: skip
+
+
+class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstimator):
+    """Gaussian process regression with inducing inputs, in one exact pass over the data.
+
+    Hyperparameters of the kernel are particles; the values u of the process at the inducing inputs
+    are Gaussian given those, and each row adds to their natural parameters (Dai et al. 2016,
+    appendix F.1). So one pass over rows in any order and any batches gives the exact posterior of
+    u, given the kernel: there is no learning rate, and rows may come in parts. Where all
+    distinct rows are inducing inputs (up to 1000 of them by default), predictions are those of
+    `sklearn.gaussian_process.GaussianProcessRegressor`.
+
+    Parameters
+    ----------
+    kernel : Kernel or None, default=None
+        Covariance, any of `sklearn.gaussian_process.kernels`. A `WhiteKernel` is the noise. None is
+        ``ConstantKernel() * RBF(one length scale for each column) + WhiteKernel()``, started from
+        the scales of the data.
+    alpha : float or array-like of shape (n_samples,), default=1e-10
+        Variance of further noise of each row, in the units in which y is fitted (as in
+        `GaussianProcessRegressor`: those of the scaled y with ``normalize_y=True``).
+    optimizer : "fmin_l_bfgs_b", callable or None, default="fmin_l_bfgs_b"
+        Of the marginal likelihood of a subset; as in `GaussianProcessRegressor`. None keeps the
+        kernel as it is.
+    n_restarts_optimizer : int, default=1
+        Further starts, and one with short length scales. Of more than 200 rows each takes a few
+        steps on 500, and the best of all goes on.
+    n_subset : int, default=2000
+        Rows that the kernel is learnt from, at most; its cost is their number cubed. Where there
+        are more than 1000 most of the search takes place on so many.
+    n_refine : int, default=10000
+        Rows by whose evidence the kernel is then moved on, under a sparse process with 500 inducing
+        inputs, at most; 0 leaves it at the subset's. A thousand rows lie too far apart to tell of
+        short length scales. For RBF and Matern kernels with normal noise.
+    hyperprior : list of scipy.stats frozen distributions or None, default=None
+        Prior of the free hyperparameters, one for each in the order of ``kernel.theta``, on their
+        own scale, for several particles; a single one, and the first, are found without it. None is
+        uniform on the log scale between the kernel's bounds.
+    normalize_y : bool, default=True
+        Whether y is fitted as (y - mean) / standard deviation.
+    n_inducing : int or "auto", default="auto"
+        Most inducing inputs, M. ``"auto"`` is a quarter of the rows, at least 1000 and at most
+        2000; where no more rows are distinct, they are those. A pass costs n M^2.
+    inducing_init : {"random", "kmeans", "greedy"} or array-like of shape (M, p), default="random"
+        Inducing inputs: rows at random, centres of clusters, rows of the largest variance given
+        those before (Burt et al. 2020), or as given. In a stream they follow the rows, unless they
+        are given.
+    approximation : {"fitc", "vfe", "dtc"}, default="fitc"
+        What becomes of the variance that u leaves open: noise of the row ("fitc"), a penalty of the
+        evidence ("vfe", a lower bound of that of the exact process), nothing ("dtc", as in the
+        paper). Predictive variances contain it in any case.
+    jitter : float in [0, 0.01], default=1e-8
+        Added to the diagonal of the inducing inputs' covariance, as a share of its mean; ten times
+        more as long as that is not positive definite.
+    likelihood : {"gaussian", "student_t"}, default="gaussian"
+        Noise. Student noise is for outliers: its scale is the root of the `WhiteKernel`'s, and
+        passes are repeated until the evidence bound settles.
+    df : float above 2, default=4.0
+        Degrees of freedom of Student noise.
+    n_particles : int, default=1
+        Sets of hyperparameters. One is the best found.
+    weighting : {"stacking", "uniform", "mirror"}, default="stacking"
+        Weights of several particles. ``"mirror"``: the posterior of the hyperparameters by mirror
+        steps from ``hyperprior``, with redraws and a certificate; for few rows, at n M^2 for each
+        particle and step. On more than some hundred rows such weights fall on one particle:
+        ``"stacking"`` and ``"uniform"`` draw particles from the posterior given the subset, and
+        weigh them by the predictions of their average, or alike. Those are no posterior weights.
+    batch_size : int or "auto", default="auto"
+        Rows held as a matrix of covariances at once, 2048 by default. It changes no result, except
+        with ``weighting="mirror"``.
+    max_iter : int, default=20
+        Most passes, with Student noise; with ``weighting="mirror"`` the passes of mirror steps.
+    tol : float, default=1e-3
+        Gain of the evidence bound per row below which passes end, in nats.
+    step_size, step_offset, step_decay : float, default=1.0, "auto", 1.0
+        Steps of ``weighting="mirror"``: gamma_t = step_size / (step_offset + t^step_decay).
+    rejuvenation, ess_threshold, bandwidth : default="ess", 0.5, "loo"
+        Redraws of ``weighting="mirror"``; see `ParticleMirrorDescent`.
+    total_samples : float or None, default=None
+        For `partial_fit`: rows of a data set that may be passed over many times; None is a stream,
+        in which each row counts once.
+    forgetting : float in [0, 1), default=0.0
+        For `partial_fit`: share of the past that a stream forgets with each row.
+    n_targets : int or None, default=None
+        Columns of y, for predictions before `fit`.
+    n_jobs : int or None, default=None
+        Threads that share particles, restarts, and rows of predictions, in the sense of joblib;
+        results do not depend on it. Matrix products have threads of their own (those of BLAS), so
+        that one particle gains little.
+    random_state : int, RandomState instance or None, default=None
+        Seed; the same integer gives the same answer.
+    verbose : int, default=0
+        1 shows progress of ``weighting="mirror"``.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+        Fitted kernel: of the subset's largest marginal likelihood, moved on by that of many rows.
+    posterior_ : Posterior
+        Particles: hyperparameters on their own scale, with the weights of ``weighting``.
+    inducing_ : ndarray of shape (M, p)
+        Inducing inputs.
+    log_marginal_likelihood_value_ : float
+        Log marginal likelihood of all rows so far under the approximation, of the best particle, in
+        nats, for y as it is fitted (scaled with ``normalize_y=True``). ``"vfe"`` bounds that of the
+        exact process from below; with Student noise it is a lower bound too.
+    log_evidence_ : float
+        With ``weighting="mirror"``: the same, averaged over the prior of the hyperparameters.
+    n_iter_ : int
+        Steps or passes.
+    n_features_in_ : int
+        Number of columns of X.
+
+    See Also
+    --------
+    sklearn.gaussian_process.GaussianProcessRegressor : The exact process, for few rows.
+
+    References
+    ----------
+    Dai, B., He, N., Dai, H. and Song, L. (2016). Provable Bayesian inference via particle mirror
+    descent. AISTATS. arXiv:1506.03101.
+
+    Quinonero-Candela, J. and Rasmussen, C. E. (2005). A unifying view of sparse approximate
+    Gaussian process regression. Journal of Machine Learning Research 6.
+
+    Burt, D. R., Rasmussen, C. E. and van der Wilk, M. (2020). Convergence of sparse variational
+    inference in Gaussian processes regression. Journal of Machine Learning Research 21.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skpmd import SparseGPRegressorPMD
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-3, 3, size=(500, 1))
+    >>> y = np.sin(2 * X[:, 0]) + 0.1 * rng.standard_normal(500)
+    >>> gp = SparseGPRegressorPMD(n_inducing=50, random_state=0).fit(X, y)
+    >>> bool(gp.score(X, y) > 0.97)
+    True
+    >>> gp.predict_interval([[0.0], [10.0]], level=0.9).shape
+    (2, 2)
+    """
+
+    _parameter_constraints: dict = {
+        **LOOP_CONSTRAINTS,
+        "kernel": [None, Kernel],
+        "alpha": [Interval(Real, 0, None, closed="left"), "array-like"],
+        "optimizer": [StrOptions({"fmin_l_bfgs_b"}), callable, None],
+        "n_restarts_optimizer": [Interval(Integral, 0, None, closed="left")],
+        "n_subset": [Interval(Integral, 1, None, closed="left")],
+        "n_refine": [Interval(Integral, 0, None, closed="left")],
+        "hyperprior": [list, tuple, None],
+        "normalize_y": ["boolean"],
+        "n_inducing": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "inducing_init": [StrOptions(set(INITS)), "array-like"],
+        "approximation": [StrOptions(set(APPROXIMATIONS))],
+        "jitter": [Interval(Real, 0, MOST_JITTER, closed="both")],
+        "likelihood": [StrOptions({"gaussian", "student_t"})],
+        "df": [Interval(Real, 2, None, closed="neither")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "n_targets": [Interval(Integral, 1, None, closed="left"), None],
+        "n_jobs": [Integral, None],
+        "n_particles": [Interval(Integral, 1, None, closed="left")],
+        "weighting": [StrOptions(set(WEIGHTINGS))],
+    }
+
+    def __init__(
+        self,
+        kernel=None,
+        *,
+        alpha=1e-10,
+        optimizer="fmin_l_bfgs_b",
+        n_restarts_optimizer=1,
+        n_subset=2000,
+        n_refine=10000,
+        hyperprior=None,
+        normalize_y=True,
+        n_inducing="auto",
+        inducing_init="random",
+        approximation="fitc",
+        jitter=1e-8,
+        likelihood="gaussian",
+        df=4.0,
+        n_particles=1,
+        weighting="stacking",
+        batch_size="auto",
+        max_iter=20,
+        tol=1e-3,
+        step_size=1.0,
+        step_offset="auto",
+        step_decay=1.0,
+        rejuvenation="ess",
+        ess_threshold=0.5,
+        bandwidth="loo",
+        total_samples=None,
+        forgetting=0.0,
+        n_targets=None,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.kernel = kernel
+        self.alpha = alpha
+        self.optimizer = optimizer
+        self.n_restarts_optimizer = n_restarts_optimizer
+        self.n_subset = n_subset
+        self.n_refine = n_refine
+        self.hyperprior = hyperprior
+        self.normalize_y = normalize_y
+        self.n_inducing = n_inducing
+        self.inducing_init = inducing_init
+        self.approximation = approximation
+        self.jitter = jitter
+        self.likelihood = likelihood
+        self.df = df
+        self.n_particles = n_particles
+        self.weighting = weighting
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.step_size = step_size
+        self.step_offset = step_offset
+        self.step_decay = step_decay
+        self.rejuvenation = rejuvenation
+        self.ess_threshold = ess_threshold
+        self.bandwidth = bandwidth
+        self.total_samples = total_samples
+        self.forgetting = forgetting
+        self.n_targets = n_targets
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X, y, sample_weight=None, noise_variance=None):
+        """Learn the kernel from a subset, and take all rows in.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Targets; several have one kernel, and are independent given it.
+        sample_weight : array-like of shape (n_samples,), optional
+            Row weights; w is the same as w copies of the row.
+        noise_variance : array-like of shape (n_samples,), optional
+            Variance of each row's own noise beside the kernel's, in squared units of y; with
+            Student noise the square of its scale.
+
+        Returns
+        -------
+        SparseGPRegressorPMD
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If all weights are zero, or a parameter does not go with the data.
+        numpy.linalg.LinAlgError
+            If the inducing inputs' covariance is not positive definite with any jitter.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If a length scale ends at its lower bound or a noise at its upper one; with
+            ``weighting="mirror"`` of what ``diagnostics_`` holds against the posterior.
+        """
+        with unharmed(self):
+            options = self._options()
+            forget(self)
+            data = self._read(X, y, sample_weight, noise_variance)
+            if self.weighting == "mirror":
+                rng = as_generator(self.random_state)
+                process, rows = begin(self, data, rng)
+                with bar_of_steps(options, rows, self.verbose) as report:
+                    outcome = run(process.model, rows, process.cloud, options, rng, report)
+                stream = Stream(outcome.cloud, None, outcome.infos, rows.total, rng)
+                self._set(process.after(stream), outcome)
+            else:
+                self._set(take_in(self, None, data, options))
+        self._warn_of_doubts(learnt=True)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def partial_fit(self, X, y, sample_weight=None, noise_variance=None):
+        """Take more rows in, which are then no longer needed.
+
+        Rows add up: any cutting into calls gives the same posterior, given kernel and inducing
+        inputs, with normal noise. (Student noise weighs each part by errors under what is known
+        then, and does not weigh it again.) The kernel is learnt from the first calls: their rows
+        are kept, and it is learnt anew from all of them whenever there are twice as many, or four
+        times as many once it has been learnt from ``n_subset``; when it has been moved on by
+        ``n_refine`` they are forgotten. Inducing inputs follow a stream into new places, unless
+        they were given. If the call fails in any way, the estimator stays as it was.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            Row weights; w is the same as w copies of the row.
+        noise_variance : array-like of shape (n_samples,), optional
+            Variance of each row's own noise beside the kernel's, in squared units of y.
+
+        Returns
+        -------
+        SparseGPRegressorPMD
+            The estimator.
+
+        Warns
+        -----
+        ConvergenceWarning
+            As `fit`, where the kernel is learnt; and if predictions of the new rows are far off by
+            their own standard deviations, so that the kernel does not suit them.
+        """
+        with unharmed(self):
+            options, before = self._options(), self._process if self._is_fitted else None
+            if before is not None:
+                self._refuse_changes()
+            data = self._read(X, y, sample_weight, noise_variance, reset=before is None)
+            process = take_in(self, before, data, options)
+            self._set(process, process.stream.outcome() if self.weighting == "mirror" else None)
+            learns = before is None or process.n_learned > before.n_learned
+            few = process.kept is not None and process.n_learned < self.n_subset
+            self._warn_of_doubts(learnt=learns and not few)
+        return self
+
+    def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
+        """Log marginal likelihood of the exact process on rows that the kernel was learnt from.
+
+        All rows where there were no more than ``n_subset``, and than 1000.
+        """
+        check_is_fitted(self)
+        if theta is None:
+            if eval_gradient:
+                raise ValueError("Gradient can only be evaluated for theta!=None")
+            theta = self.kernel_.theta
+        theta = np.asarray(theta, dtype=np.float64)
+        if not clone_kernel:
+            self.kernel_.theta = theta
+        covariance = self._process.model.covariance
+        return log_marginal_likelihood(covariance, theta, self._process.sample, eval_gradient)
+
+    # ------------------------------------------------------------------ steps of a fit
+    def _options(self):
+        """Options of the loop."""
+        options = Options(
+            n_particles=self.n_particles,
+            max_iter=self.max_iter,
+            step_size=self.step_size,
+            step_offset=self.step_offset,
+            step_decay=self.step_decay,
+            total_samples=self.total_samples,
+            forgetting=self.forgetting,
+            settings=Settings(
+                rejuvenation=self.rejuvenation if self.weighting == "mirror" else "never",
+                ess_threshold=self.ess_threshold,
+                bandwidth=self.bandwidth,
+            ),
+        )
+        return check_options(options)
+
+    def _read(self, X, y, sample_weight, noise_variance, reset=True):
+        X, y = validate_data(
+            self, X, y, **self._kind_of_rows, y_numeric=True, reset=reset,
+            multi_output=self.likelihood == "gaussian",
+        )  # fmt: skip
+        y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        if not reset and y.shape[1] != self._n_targets:
+            raise ValueError(f"y has {y.shape[1]} targets, it had {self._n_targets} before.")
+        if self.n_targets is not None and y.shape[1] != self.n_targets:
+            raise ValueError(
+                f"The number of targets seen in `y` is {y.shape[1]}, n_targets={self.n_targets}."
+            )
+        if self.likelihood == "student_t" and self.weighting == "mirror":
+            raise ValueError(
+                "weighting='mirror' is for likelihood='gaussian', whose evidence is exact: set "
+                "weighting='stacking'."
+            )
+        if self.weighting == "mirror" and self.n_particles == 1:
+            raise ValueError("weighting='mirror' is for many particles: raise n_particles from 1.")
+        positive = {"dtype": np.float64, "ensure_non_negative": True}
+        weight = _check_sample_weight(sample_weight, X, **positive)
+        own = np.zeros(len(y))
+        if noise_variance is not None:
+            if y.shape[1] > 1:
+                raise ValueError(
+                    "noise_variance is for one target; fit several by "
+                    "sklearn.multioutput.MultiOutputRegressor, or without it."
+                )
+            own = check_array(
+                np.atleast_1d(noise_variance), ensure_2d=False, dtype=np.float64,
+                input_name="noise_variance",
+            )  # fmt: skip
+            if own.shape != (len(y),) or (own < 0.0).any():
+                raise ValueError(
+                    f"noise_variance must have a variance, not below 0, for each of {len(y)} rows, "
+                    f"got shape {own.shape} and a least value of {own.min()}."
+                )
+        present = weight > 0.0  # a row of weight zero is as good as absent
+        if not present.any():
+            raise ValueError("sample_weight is zero for every row: there are no data to fit.")
+        data = Data(X, y, own, self._alphas(len(y)), weight)
+        return data if present.all() else Data(*(column[present] for column in data))
+
+    def _alphas(self, n):
+        alpha = np.asarray(self.alpha, dtype=np.float64)
+        if alpha.ndim and alpha.shape != (n,):
+            raise ValueError(
+                "alpha must be a scalar or an array with same number of entries as y. "
+                f"({alpha.shape} != ({n},)) For rows that a search cuts, use noise_variance of fit."
+            )
+        if not (np.isfinite(alpha).all() and (alpha >= 0.0).all()):
+            raise ValueError("alpha must be finite and not negative: it is a variance.")
+        return np.broadcast_to(alpha, n)
+
+    def _refuse_changes(self):
+        """Parameters that the process so far has been made with stay as they are."""
+        for name, before in self._settled.items():
+            now = getattr(self, name)
+            if now != before:
+                raise ValueError(
+                    f"{name} was {before!r} in the calls before and is {now!r}: set it back, or "
+                    "call fit."
+                )
+
+    def _set(self, process, outcome=None):
+        """Results of a process, whose weights are those of an outcome or of predictions."""
+        self._process, self._conditionals = process, {}
+        # A copy: set_params may change a kernel where it stands.
+        self._settled = {name: copy.deepcopy(getattr(self, name)) for name in _SETTLED}
+        kernel = process.model.covariance.kernel
+        particles, names = np.exp(process.cloud.theta), parameter_names(kernel)
+        self.kernel_ = kernel.clone_with_theta(process.theta)
+        self.inducing_ = process.model.inducing
+        self.n_iter_ = len(process.stream.infos)
+        if outcome is None:
+            label = "the weights are for predictions, not of the posterior"
+            self.posterior_ = Posterior(
+                particles, process.log_weights, names=names, unavailable=label
+            )
+        else:
+            set_results(
+                self, outcome, names=names, particles=particles, stream=not outcome.polished
+            )
+
+    def _warn_of_doubts(self, learnt):
+        """Of the certificate of a posterior, or of a kernel that was learnt just now."""
+        if self.weighting == "mirror":
+            warn_of_doubts(self, "raise n_particles or max_iter, or narrow hyperprior")
+        elif learnt and self.optimizer is not None:
+            warn_of_bounds(self.kernel_)
+
+    @property
+    def log_marginal_likelihood_value_(self):
+        """Of the best particle, under the approximation; made when it is asked for."""
+        if not self._is_fitted:
+            raise AttributeError("log_marginal_likelihood_value_ is there after fit.")
+        model, cloud = self._process.model, self._process.cloud
+        return float(model.log_partition(cloud.block).max())
+
+    def _conditional(self, i):
+        if i not in self._conditionals:
+            self._conditionals[i] = self._process.conditional(i)
+        return self._conditionals[i]
+
+    def _prior_kernel(self, X):
+        if self.kernel is not None:
+            return self.kernel
+        return ConstantKernel(1.0) * RBF(np.full(np.shape(X)[1], np.sqrt(np.shape(X)[1])))

@@ -1,0 +1,129 @@
+"""Distribution of a kernel's hyperparameters: its prior, and draws from a subset's posterior."""
+
+import numpy as np
+
+from skpmd.engine.importance import Reference, draw, log_density
+from skpmd.engine.resampling import resample
+from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
+
+_DF = 10.0  # tails of the draws
+_DRAWS = 20  # for each particle that is wanted
+_STEP = 1e-4  # of the differences that make second derivatives
+
+
+class HyperPrior:
+    """Prior of the logs of a kernel's free hyperparameters.
+
+    Parameters
+    ----------
+    kernel : sklearn.gaussian_process.kernels.Kernel
+        Gives bounds: the prior is uniform between their logs, unless ``distributions`` are given.
+    distributions : list of scipy.stats frozen distributions, or None
+        One for each free hyperparameter in the order of ``kernel.theta``, on its own scale (not
+        of its logarithm).
+    """
+
+    def __init__(self, kernel, distributions=None):
+        self.bounds, self.distributions = kernel.bounds, distributions
+        n = len(kernel.theta)
+        if distributions is not None and len(distributions) != n:
+            raise ValueError(
+                f"hyperprior has {len(distributions)} distributions, the kernel {n} free "
+                "hyperparameters (kernel.theta): give one for each, in that order."
+            )
+
+        methods = ("rvs", "logpdf", "cdf")
+        if not all(hasattr(one, name) for one in distributions or () for name in methods):
+            raise ValueError(
+                f"hyperprior must hold frozen distributions of scipy.stats, got {distributions!r}."
+            )
+        for place, one in enumerate(distributions or ()):
+            if one.cdf(0.0) > 0.0:
+                raise ValueError(
+                    f"hyperprior[{place}] has mass below 0, where no hyperparameter can be: give a "
+                    "distribution of positive numbers."
+                )
+
+    def sample(self, rng, m):
+        """Draw m rows, shape (m, d)."""
+        if self.distributions is not None:
+            columns = [one.rvs(size=m, random_state=rng) for one in self.distributions]
+            return np.log(np.column_stack(columns))
+        if not np.isfinite(self.bounds).all():
+            raise ValueError("kernel has a hyperparameter without bounds: set them or hyperprior.")
+        low, high = self.bounds.T
+        return rng.uniform(low, high, (m, len(low)))
+
+    def log_density(self, theta):
+        """Log density of the logs, shape (m,)."""
+        if self.distributions is not None:
+            pairs = zip(self.distributions, theta.T, strict=True)
+            return sum(one.logpdf(np.exp(column)) + column for one, column in pairs)
+        low, high = self.bounds.T
+        inside = ((theta >= low) & (theta <= high)).all(axis=1)
+        return np.where(inside, -np.log(high - low).sum(), -np.inf)
+
+
+def draw_around(covariance, prior, theta, sample, m, rng):
+    """The hyperparameters that were found, and draws of their posterior around them.
+
+    Student draws, by the curvature of the marginal likelihood of a few rows, are weighed by it and
+    resampled. Many rows may have moved theta on from the mode of those: their log likelihood is
+    then tilted by its slope at theta, which makes theta a mode and leaves the curvature.
+
+    Parameters
+    ----------
+    covariance : KernelCovariance
+        Of theta.
+    prior : HyperPrior
+        Of theta.
+    theta : ndarray of shape (d,)
+        What was found.
+    sample : Sample
+        The rows.
+    m : int
+        How many, with theta.
+    rng : numpy.random.Generator
+        Source of all randomness.
+
+    Returns
+    -------
+    ndarray of shape (m, d)
+        The first is theta.
+    """
+    if not len(theta):
+        return np.empty((m, 0))
+    reference = Reference(theta, _factor(covariance, theta, sample), _DF)
+    draws = draw(reference, _DRAWS * m, rng)
+    low, high = covariance.kernel.bounds.T
+    draws = np.clip(draws, low, high)
+    values = [log_marginal_likelihood(covariance, one, sample, gradient=False) for one in draws]
+    slope = log_marginal_likelihood(covariance, theta, sample)[1]
+    # At a bound a slope that points outwards is that of the mode.
+    outwards = ((theta <= low) & (slope < 0.0)) | ((theta >= high) & (slope > 0.0))
+    tilt = (draws - theta) @ np.where(outwards, 0.0, slope)
+    log_weight = np.array(values) - tilt
+    log_weight += prior.log_density(draws) - log_density(reference, draws)
+    weight = np.exp(log_weight - log_weight.max())
+    chosen = resample("systematic", weight / weight.sum(), m - 1, rng)
+    return np.concatenate([theta[None], draws[chosen]])
+
+
+def _factor(covariance, theta, sample):
+    """Cholesky factor of the inverse curvature; no direction wider than sd 1 in the logs.
+
+    A direction that the rows say nothing of has no curvature, and one of a parameter at its bound
+    may have the wrong sign.
+    """
+    d = len(theta)
+    hessian = np.empty((d, d))
+    for k in range(d):
+        ends = []
+        for sign in (1.0, -1.0):
+            moved = theta.copy()
+            moved[k] += sign * _STEP
+            ends.append(log_marginal_likelihood(covariance, moved, sample)[1])
+        hessian[k] = (ends[1] - ends[0]) / (2.0 * _STEP)
+    values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
+    covariance_matrix = (vectors / np.maximum(values, 1.0)) @ vectors.T
+    return np.linalg.cholesky(covariance_matrix)

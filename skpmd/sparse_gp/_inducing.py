@@ -1,0 +1,123 @@
+"""Where inducing inputs are put."""
+
+import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.utils import check_array
+
+from skpmd._base.rows import distinct
+
+INITS = ("random", "kmeans", "greedy")
+_MORE, _FEW_MORE = 10, 4  # candidates for each inducing input that is wanted; in a stream
+_CHUNK = 1 << 22  # covariances held at once
+_EMPTY = 1e-12  # of the prior variance: what is left to know of a candidate
+_OPEN = 0.1  # of the noise: variance that makes a row worth an inducing input of its own
+_LEAST_OPEN = 1e-6  # of the prior variance, where there is little noise
+_LOOKED_AT = 10_000  # rows of a part, evenly spaced, at most
+_FAR, _MANY_FAR = 0.5, 0.02  # of the prior variance; share of rows
+
+
+def choose(init, sample, n, covariance, theta, rng):
+    """At most n inducing inputs, shape (M, p): all distinct rows where there are no more than n.
+
+    Parameters
+    ----------
+    init : {"random", "kmeans", "greedy"} or array-like of shape (M, p)
+        Rows at random; centres of clusters; those that leave the least conditional variance of f,
+        one by one (Burt, Rasmussen and van der Wilk 2020); or the inputs themselves.
+    sample : callable
+        ``sample(k, rng)`` draws at most k rows of the data, a `Sample`.
+    n : int
+        How many.
+    covariance, theta
+        For ``"greedy"``.
+    rng : numpy.random.Generator
+        Source of all randomness.
+    """
+    if not isinstance(init, str):
+        return check_array(init, dtype=np.float64, input_name="inducing_init", copy=True)
+    drawn = sample(_MORE * n, rng)
+    first, places = distinct(drawn.X)
+    rows = drawn.X[first]
+    if len(rows) <= n:
+        return rows
+    if init == "kmeans":
+        weight = np.bincount(places, drawn.weight)
+        seed = int(rng.integers(2**31))
+        means = KMeans(n, n_init=1, max_iter=30, random_state=seed)
+        return means.fit(rows, sample_weight=weight).cluster_centers_
+    if init == "greedy":
+        return rows[greedy(covariance, theta, rows, n)]
+    return rows[np.sort(rng.choice(len(rows), n, replace=False))]
+
+
+def follow(model, theta, X, n):
+    """Inducing inputs for a stream that may have left the old ones, or None where they will do.
+
+    While there are fewer than n, rows whose variance the old ones leave open are added. After that
+    all are chosen anew, among the old ones and the rows, if too many rows are far from them.
+
+    Parameters
+    ----------
+    model : SparseGP
+        With one set of inducing inputs.
+    theta : ndarray of shape (d,)
+        Hyperparameters.
+    X : ndarray of shape (k, p)
+        Rows to come.
+    n : int
+        How many inducing inputs there may be.
+    """
+    Z, covariance = model.inducing, model.covariance
+    X = X[:: -(-len(X) // _LOOKED_AT)]
+    prior = covariance.diagonal(theta, X)
+    left = np.maximum(prior - _known(model, theta, X), 0.0)
+    noise = _OPEN * float(np.mean(covariance.noise(theta, X)))
+    least = max(noise, _LEAST_OPEN * float(prior.max()))
+    far = np.unique(X[left > least], axis=0)
+    if not len(far):
+        return None
+    far = far[:: -(-len(far) // (_FEW_MORE * n))]
+    if len(Z) < n:
+        added = greedy(covariance, theta, far, n - len(Z), model.whitened(theta, far), least)
+        return np.concatenate([Z, far[added]])
+    if (left > _FAR * prior).mean() < _MANY_FAR:
+        return None
+    both = np.concatenate([Z, far])
+    return both[greedy(covariance, theta, both, n)]
+
+
+def _known(model, theta, X):
+    """Variances of f at the rows of X that the inducing inputs account for, chunk by chunk."""
+    out = np.empty(len(X))
+    step = max(1, _CHUNK // model.n_inducing)
+    for a in range(0, len(X), step):
+        V = model.whitened(theta, X[a : a + step])
+        out[a : a + step] = np.einsum("ij,ij->j", V, V)
+    return out
+
+
+def greedy(covariance, theta, X, n, known=None, least=0.0):
+    """Places of up to n rows, each of the largest variance given those before: pivoted Cholesky.
+
+    ``known`` (M, k), whitened covariances with other inputs, says what is given from the start;
+    there is no further one where the variance is ``least``.
+    """
+    left = covariance.diagonal(theta, X).copy()
+    floor = max(least, _EMPTY * left.max())
+    if known is not None:
+        left -= np.einsum("ij,ij->j", known, known)
+    factor = np.empty((n, len(X)))
+    places = []
+    for k in range(n):
+        place = int(left.argmax())
+        if left[place] <= floor:
+            break
+        row = covariance.cross(theta, X[place : place + 1], X)[0]
+        row -= factor[:k, place] @ factor[:k]
+        if known is not None:
+            row -= known[:, place] @ known
+        factor[k] = row / np.sqrt(left[place])
+        left = np.maximum(left - factor[k] ** 2, 0.0)
+        left[places + [place]] = 0.0
+        places.append(place)
+    return np.array(places, dtype=int)

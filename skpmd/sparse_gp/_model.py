@@ -1,0 +1,341 @@
+"""Sparse Gaussian process regression: hyperparameters as particles, inducing values in closed form.
+
+Given hyperparameters and inducing inputs Z, the values u = f(Z) are Gaussian, and each row of data
+adds to the natural parameters of q(u | Z) (appendix F.1 of the paper). They are kept for
+v = L^-1 u, L the Cholesky factor of K_ZZ, whose prior is N(0, I): a row x with value y adds
+
+    p v_x v_x'  to the precision,  p y v_x  to the linear part,  v_x = L^-1 k(Z, x),  p = 1 / var,
+
+with var the noise for "dtc" and "vfe", and the noise and k(x, x) - v_x' v_x for "fitc" (Quinonero-
+Candela and Rasmussen 2005; Titsias 2009). What u does not touch, the normaliser of each row and the
+trace of "vfe", is a last coordinate, so that the log-partition function of the block alone is the
+log marginal likelihood. (The p-tilde printed in F.1 leaves out normalisers that depend on Z.)
+"""
+
+import copy
+from typing import NamedTuple
+
+import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
+from scipy.linalg import lapack
+from scipy.linalg.blas import dsyrk, dtrsm
+
+from skpmd.engine.model import Model
+
+APPROXIMATIONS = ("dtc", "fitc", "vfe")
+MOST_JITTER = 1e-2
+LEAST_NOISE = 1e-10  # of the variance of f
+_REMEMBERED = 64, 1 << 25  # factors of K_ZZ that are kept at most, numbers in them (256 MB)
+_AT_ONCE = 1 << 20  # numbers in the matrices that are factored together
+
+
+class Conditional(NamedTuple):
+    """q(u | Z) of one particle, factored.
+
+    Attributes
+    ----------
+    inducing : ndarray of shape (M, p)
+        Z.
+    prior_factor : ndarray of shape (M, M)
+        L.
+    factor : ndarray of shape (M, M)
+        Cholesky factor of the precision of v.
+    mean : ndarray of shape (M, t)
+        Of v, for each target.
+    """
+
+    inducing: np.ndarray
+    prior_factor: np.ndarray
+    factor: np.ndarray
+    mean: np.ndarray
+
+
+class SparseGP(Model):
+    """The process with a normal likelihood.
+
+    Parameters
+    ----------
+    covariance : object
+        Has ``cross(theta, A, B)`` (n, M) and ``diagonal(theta, A)`` (n,), without noise, and
+        ``noise(theta, A)`` (n,), of one theta.
+    prior : object
+        Has ``sample(rng, m)`` and ``log_density(theta)``, of theta.
+    inducing : ndarray of shape (M, p)
+        Z, of all particles.
+    approximation : {"dtc", "fitc", "vfe"}
+        See above.
+    jitter : float
+        Added to the diagonal of K_ZZ, as a share of its mean; ten times more while that matrix is
+        not positive definite, up to 0.01.
+    n_targets : int
+        t: targets with one covariance, independent given theta.
+    block_weighs : bool
+        See `skpmd.engine.model.Model`.
+    n_jobs : int or None
+        Threads that share the particles, in the sense of joblib.
+
+    Notes
+    -----
+    ``y`` of a batch has t + 1 columns: the targets, and the variance of the row's own noise.
+    """
+
+    def __init__(
+        self, covariance, prior, inducing, approximation, jitter, n_targets=1, *,
+        block_weighs=True, n_jobs=None,
+    ):  # fmt: skip
+        self.covariance, self.prior, self.approximation = covariance, prior, approximation
+        self.inducing = inducing
+        self.jitter, self.n_targets = jitter, n_targets
+        self.block_weighs, self.n_jobs = block_weighs, n_jobs
+        self._factors = {}
+
+    @property
+    def n_inducing(self):
+        """M."""
+        return len(self.inducing)
+
+    def sample_prior(self, rng, m):
+        """Draw m rows of hyperparameters."""
+        return self.prior.sample(rng, m)
+
+    def log_prior(self, theta):
+        """Log density of the hyperparameters."""
+        return self.prior.log_density(theta)
+
+    def log_likelihood(self, theta, batch):
+        """Zero: the part that u does not touch is in the block."""
+        return np.zeros(len(theta))
+
+    def prior_block(self, theta):
+        """Nothing on top of N(0, I)."""
+        M = self.n_inducing
+        return np.zeros((len(theta), M * (M + self.n_targets) + 1))
+
+    def statistics(self, theta, batch):
+        """What the rows add, shape (m, M^2 + M t + 1); of the precision its lower triangle."""
+        out = self.prior_block(theta)
+
+        def add(particles):
+            for i in particles:
+                precision, linear, rest = self._parts(out[i : i + 1])
+                self._add(i, theta[i], batch, precision[0], linear[0], rest)
+
+        n_jobs = min(effective_n_jobs(self.n_jobs), len(theta))
+        shares = [range(k, len(theta), n_jobs) for k in range(n_jobs)]
+        Parallel(n_jobs, prefer="threads")(delayed(add)(share) for share in shares)
+        return out
+
+    def _add(self, i, theta, batch, precision, linear, rest):
+        X, y, own, w = batch.X, batch.y[:, :-1], batch.y[:, -1], batch.weight
+        V = self.whitened(theta, X)
+        variance = self.covariance.diagonal(theta, X)
+        noise = np.maximum(self.covariance.noise(theta, X) + own, LEAST_NOISE * variance)
+        left = np.maximum(variance - np.einsum("ij,ij->j", V, V), 0.0)
+        if self.approximation == "fitc":
+            noise = noise + left
+            left = np.zeros(len(left))
+        p, log_factors = self._row_terms(i, V, left, noise, y)
+        linear += V @ ((w * p)[:, None] * y)
+        rest += w @ (log_factors - 0.5 * p * (y**2).sum(axis=1))
+        if self.approximation == "vfe":
+            rest -= 0.5 * self.n_targets * ((w * p) @ left)
+        p = w * p
+        V *= np.sqrt(p)
+        dsyrk(1.0, V, beta=1.0, c=precision, lower=1, overwrite_c=1)
+
+    def _row_terms(self, i, V, left, noise, y):
+        """Precision of each row, and the log of what neither y nor f touches, both (n,)."""
+        return 1.0 / noise, -0.5 * self.n_targets * np.log(2.0 * np.pi * noise)
+
+    def log_partition(self, block):
+        """Log of the integral over u."""
+        out = np.empty(len(block))
+        step = max(1, _AT_ONCE // self.n_inducing**2)
+        for a in range(0, len(block), step):
+            some = slice(a, a + step)
+            out[some] = self._log_partitions(block[some])
+        return out
+
+    def _log_partitions(self, block):
+        """By one Cholesky factor of the precision with the linear part s below it.
+
+        The rows below are then (L^-1 s)', for any corner that leaves the matrix positive definite.
+        """
+        precision, linear, rest = self._parts(block)
+        M, t = linear.shape[1:]
+        whole = np.zeros((len(block), M + t, M + t))
+        whole[:, :M, :M] = precision  # of which the lower triangle is read
+        whole[:, M:, :M] = linear.transpose(0, 2, 1)
+        squared = np.einsum("imt,imt->i", linear, linear)
+        corner = np.concatenate(
+            [np.ones((len(block), M)), np.tile(1.0 + squared[:, None], (1, t))], axis=1
+        )
+        whole[:, np.arange(M + t), np.arange(M + t)] += corner
+        factor = np.linalg.cholesky(whole)
+        solved = factor[:, M:, :M]
+        log_det = np.log(factor[:, np.arange(M), np.arange(M)]).sum(axis=1)
+        return rest + 0.5 * np.einsum("itm,itm->i", solved, solved) - t * log_det
+
+    def move_block(self, theta, block, moved):
+        """Carry q(u) over to other hyperparameters: the same likelihood of the same values at Z.
+
+        u = L v, so the precision goes from v to L'^T L^-T . L^-1 L', and it is scaled by the ratio
+        of the noises. An approximation, for the rows are not there any more: the polish step counts
+        them anew.
+        """
+        out = np.empty_like(block)
+        before, after = self._parts(block), self._parts(out)
+        for i in range(len(moved)):
+            old, new = self.prior_factor(theta[i]), self.prior_factor(moved[i])
+            change = dtrsm(1.0, old, new, lower=1)  # L^-1 L'
+            ratio = self._typical_noise(theta[i]) / self._typical_noise(moved[i])
+            full = np.tril(before[0][i]) + np.tril(before[0][i], -1).T
+            after[0][i] = ratio * (change.T @ full @ change)
+            after[1][i] = ratio * (change.T @ before[1][i])
+        after[2][:] = before[2]
+        return out
+
+    def at(self, inducing):
+        """The same process at other inducing inputs."""
+        model = copy.copy(self)
+        model.inducing, model._factors = inducing, {}
+        return model
+
+    def onto(self, inducing, theta, block):
+        """The process at other inducing inputs, and q(u) carried over to them.
+
+        Values at the old ones are v = G v' + e given those at the new, e normal with covariance
+        R = I - G G', and their likelihood, normal with precision S, is integrated over e. Where the
+        new inputs hold the old ones R is zero and nothing is lost.
+
+        Parameters
+        ----------
+        inducing : ndarray of shape (M', p)
+            The others, for all particles.
+        theta : ndarray of shape (m, d)
+            Particles.
+        block : ndarray of shape (m, k)
+            Theirs.
+
+        Returns
+        -------
+        model : SparseGP
+            With these inducing inputs.
+        block : ndarray of shape (m, k')
+            q(u) there.
+        """
+        model = self.at(inducing)
+        out = model.prior_block(theta)
+        before, after = self._parts(block), model._parts(out)
+        for i, one in enumerate(theta):
+            S = np.tril(before[0][i]) + np.tril(before[0][i], -1).T
+            s = before[1][i]
+            G = model.whitened(one, self.inducing)  # L'^-1 K'
+            G = dtrsm(1.0, self.prior_factor(one), G.T, lower=1)
+            R = np.eye(len(G)) - G @ G.T
+            mixed = np.eye(len(G)) + S @ R
+            solved = np.linalg.solve(mixed, np.hstack([S, s]))
+            after[0][i] = G.T @ solved[:, : len(G)] @ G
+            after[1][i] = G.T @ solved[:, len(G) :]
+            log_det = np.linalg.slogdet(mixed)[1]
+            gain = 0.5 * np.vdot(s, R @ solved[:, len(G) :])
+            after[2][i] = before[2][i] + gain - 0.5 * self.n_targets * log_det
+        return model, out
+
+    def noise_nodes(self):
+        """Noise as a mixture of normals: factors of its variance, and their shares."""
+        return np.ones(1), np.ones(1)
+
+    def _typical_noise(self, theta):
+        return float(np.mean(self.covariance.noise(theta, self.inducing)))
+
+    # ------------------------------------------------------------------ one particle
+    def _parts(self, block):
+        """Views: precision (m, M, M), each in Fortran order, linear part (m, M, t), rest (m,)."""
+        M = self.n_inducing
+        precision = block[:, : M * M].reshape(-1, M, M).transpose(0, 2, 1)
+        return precision, block[:, M * M : -1].reshape(-1, M, self.n_targets), block[:, -1]
+
+    def prior_factor(self, theta):
+        """L of one particle, lower, Fortran order."""
+        key = theta.tobytes()
+        factor = self._factors.get(key)
+        if factor is None:
+            K = self.covariance.cross(theta, self.inducing, self.inducing)
+            factor = jittered_cholesky(K, self.jitter)
+            if len(self._factors) >= min(_REMEMBERED[0], _REMEMBERED[1] // factor.size):
+                self._factors = {}
+            self._factors[key] = factor
+        return factor
+
+    def whitened(self, theta, X):
+        """v_x of the rows of X under one particle, shape (M, n), Fortran order."""
+        cross = self.covariance.cross(theta, X, self.inducing)
+        return dtrsm(1.0, self.prior_factor(theta), cross.T, lower=1, overwrite_b=1)
+
+    def conditional(self, theta, block):
+        """q(u | Z) of one particle, factored."""
+        (precision,), (linear,), _ = self._parts(block[None])
+        factor, mean = _solved(precision, linear)
+        return Conditional(self.inducing, self.prior_factor(theta), factor, mean)
+
+    def predict(self, theta, conditional, X, joint=False):
+        """Moments of f at the rows of X under one particle.
+
+        The variance is k(x, x) - v_x' v_x + v_x' P^-1 v_x with P the precision of v, whatever the
+        approximation: "dtc" of the paper leaves out the first two terms, and is over-confident.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (d,)
+            Hyperparameters.
+        conditional : Conditional
+            Of the particle.
+        X : ndarray of shape (n, p)
+            Rows.
+        joint : bool
+            Whether to return the covariance of all rows, (n, n), in place of variances, (n,).
+
+        Returns
+        -------
+        mean : ndarray of shape (n, t)
+            For each target.
+        spread : ndarray of shape (n,) or (n, n)
+            Alike for all targets.
+        """
+        cross = self.covariance.cross(theta, X, conditional.inducing)
+        V = dtrsm(1.0, conditional.prior_factor, cross.T, lower=1, overwrite_b=1)
+        mean = V.T @ conditional.mean
+        known = dtrsm(1.0, conditional.factor, V, lower=1)
+        if joint:
+            return mean, self.covariance.cross(theta, X, X) - V.T @ V + known.T @ known
+        left = self.covariance.diagonal(theta, X) - np.einsum("ij,ij->j", V, V)
+        return mean, np.maximum(left, 0.0) + np.einsum("ij,ij->j", known, known)
+
+
+def _solved(precision, linear):
+    """Cholesky factor of I + precision (its lower triangle), and the mean of v."""
+    full = precision.copy(order="F")
+    full[np.diag_indices_from(full)] += 1.0
+    factor, info = lapack.dpotrf(full, lower=1, overwrite_a=1)
+    if info or not np.isfinite(factor[-1, -1]):
+        raise np.linalg.LinAlgError("the precision of the inducing values is not finite.")
+    mean, _ = lapack.dpotrs(factor, linear, lower=1)
+    return factor, mean
+
+
+def jittered_cholesky(K, jitter):
+    """Lower Cholesky factor of K with the least jitter of the ladder that makes it possible."""
+    scale = float(np.mean(np.diag(K)))
+    share = jitter
+    while share <= MOST_JITTER * 1.0001:
+        trial = K.copy(order="F")
+        trial[np.diag_indices_from(trial)] += share * scale
+        factor, info = lapack.dpotrf(trial, lower=1, overwrite_a=1)
+        if not info and np.isfinite(factor[-1, -1]):
+            return factor
+        share = max(10.0 * share, 1e-14)
+    raise np.linalg.LinAlgError(
+        f"The covariance of the {len(K)} inducing inputs is not positive definite, even with "
+        f"{MOST_JITTER} of its diagonal added to it: lower n_inducing, or check the kernel."
+    )

@@ -1,0 +1,246 @@
+"""Predictions of a Gaussian process estimator: averages over particles, chunk by chunk of rows."""
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+
+from skpmd._base.utils import as_generator
+from skpmd.predictive import NormalMixture
+from skpmd.sparse_gp._covariance import KernelCovariance
+from skpmd.sparse_gp._hyperparameters import Units
+from skpmd.sparse_gp._student import scale_nodes
+
+_CHUNK = 1 << 22  # covariances held at once
+
+
+class GaussianProcessPredictions:
+    """Predictions of an estimator that holds a ``_process`` and ``posterior_``.
+
+    Before ``fit`` they are those of the prior, as in `GaussianProcessRegressor`.
+    """
+
+    def predict(self, X, return_std=False, return_cov=False):
+        """Mean of the prediction, with its standard deviation or covariance if asked for.
+
+        As in `GaussianProcessRegressor` these contain the noise of the kernel's `WhiteKernel`, and
+        not ``alpha``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        return_std, return_cov : bool, default=False
+            What else to return; one of the two at most.
+
+        Returns
+        -------
+        y_mean : ndarray of shape (n_samples,)
+            Means.
+        y_std : ndarray of shape (n_samples,)
+            Standard deviations, with ``return_std``.
+        y_cov : ndarray of shape (n_samples, n_samples)
+            Covariance, with ``return_cov``.
+        """
+        if return_std and return_cov:
+            raise RuntimeError("At most one of return_std or return_cov can be requested.")
+        X = self._checked(X)
+        if return_cov:
+            return tuple(_squeezed(one) for one in self._joint(X))
+        means, variances, noise, weights = self._components(X)
+        mean = np.tensordot(weights, means, axes=1)
+        if not return_std:
+            return _squeezed(mean)
+        variances = variances + self._noise_factor() * noise
+        spread = np.tensordot(weights, variances + (means - mean) ** 2, axes=1)
+        return _squeezed(mean), _squeezed(np.sqrt(spread))
+
+    def predict_proba(self, X, target="y"):
+        """Predictive distribution of each row: a mixture over particles.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        target : {"y", "f"}, default="y"
+            Of a new observation, with noise and ``alpha``, or of the function without noise.
+
+        Returns
+        -------
+        NormalMixture
+            Of n_samples rows.
+        """
+        if target not in ("y", "f"):
+            raise ValueError(f"target must be 'y' or 'f', got {target!r}.")
+        means, variances, noise, weights = self._components(self._checked(X), alpha=True)
+        if means.shape[2] > 1:
+            raise ValueError(
+                f"predict_proba is for one target, y had {means.shape[2]}: use "
+                "predict(return_std=True), or sklearn.multioutput.MultiOutputRegressor."
+            )
+        means, variances, noise = means[..., 0], variances[..., 0], noise[..., 0]
+        if target == "y" and self._student_df is not None:
+            scales, shares = scale_nodes(self._student_df)
+            variances = np.concatenate([variances + scale * noise for scale in scales])
+            means = np.tile(means, (len(scales), 1))
+            weights = np.outer(shares, weights).ravel()
+        elif target == "y":
+            variances = variances + noise
+        return NormalMixture(means, np.sqrt(variances), weights)
+
+    def predict_interval(self, X, level=0.9, target="y"):
+        """Central predictive intervals, shape (n_samples, 2); see `predict_proba`."""
+        return self.predict_proba(X, target).interval(level)
+
+    def predict_quantiles(self, X, alpha, target="y"):
+        """Predictive quantiles at the probabilities ``alpha``, shape (n_samples, len(alpha))."""
+        return self.predict_proba(X, target).ppf(np.atleast_1d(alpha))
+
+    def sample_y(self, X, n_samples=1, random_state=0):
+        """Draw functions, with the noise of the kernel, at the rows of X.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Where.
+        n_samples : int, default=1
+            How many.
+        random_state : int, RandomState, Generator or None, default=0
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_samples)
+            A function in each column; (n_rows, t, n_samples) with t targets.
+        """
+        X, rng = self._checked(X), as_generator(random_state)
+        weights = self._weights()
+        chosen = rng.choice(len(weights), n_samples, p=weights)
+        out = np.empty((len(X), self._n_targets, n_samples))
+        for i in np.unique(chosen):
+            columns = np.flatnonzero(chosen == i)
+            mean, covariance, noise = self._moments(i, X, joint=True)
+            for j in range(self._n_targets):
+                values, vectors = np.linalg.eigh(covariance[:, :, j])
+                root = vectors * np.sqrt(np.maximum(values, 0.0))
+                draws = root @ rng.standard_normal((len(X), len(columns)))
+                draws += np.sqrt(noise[:, j, None]) * self._unit_noise(rng, draws.shape)
+                out[:, j, columns] = mean[:, j, None] + draws
+        return out[:, 0] if self._n_targets == 1 else out
+
+    # ------------------------------------------------------------------ particles
+    def _checked(self, X):
+        if not self._is_fitted:
+            return check_array(X, **{"dtype": np.float64, **self._kind_of_rows})
+        return validate_data(self, X, **self._kind_of_rows, reset=False)
+
+    @property
+    def _kind_of_rows(self):
+        """How input is checked: some kernels take other things than vectors."""
+        if self.kernel is None or self.kernel.requires_vector_input:
+            return {"dtype": np.float64, "order": "C"}
+        return {"dtype": None, "ensure_2d": False}
+
+    @property
+    def _is_fitted(self):
+        return getattr(self, "_process", None) is not None
+
+    def __sklearn_is_fitted__(self):
+        return self._is_fitted
+
+    def __sklearn_tags__(self):
+        """Tags: predictions before a fit are those of the prior; several targets."""
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.target_tags.multi_output = self.likelihood == "gaussian"
+        return tags
+
+    def _weights(self):
+        """Weights of the particles that have any."""
+        return self.posterior_.weights if self._is_fitted else np.ones(1)
+
+    @property
+    def _n_targets(self):
+        return self._process.model.n_targets if self._is_fitted else self.n_targets or 1
+
+    def _components(self, X, alpha=False):
+        """Means, variances of f and of noise of the particles, each (m, n, t); their weights."""
+        weights = self._weights()
+        out = np.empty((3, len(weights), len(X), self._n_targets))
+        step = max(1, _CHUNK // (self._process.model.n_inducing if self._is_fitted else 1))
+        if self._is_fitted:  # factored here, not by every thread
+            for i in range(len(weights)):
+                self._conditional(i)
+
+        def fill(rows):
+            for i in range(len(weights)):
+                out[0, i, rows], out[1, i, rows], out[2, i, rows] = self._moments(i, X[rows], alpha)
+
+        chunks = [slice(a, a + step) for a in range(0, len(X), step)]
+        Parallel(self.n_jobs, prefer="threads")(delayed(fill)(rows) for rows in chunks)
+        return *out, weights
+
+    def _moments(self, i, X, alpha=False, joint=False):
+        """Mean (n, t), variances (n, t) or covariances (n, n, t), noise (n, t) of one particle."""
+        if self._is_fitted:
+            model, units = self._process.model, self._process.units
+            theta, covariance = self._process.cloud.theta[i], model.covariance
+            extra = self._process.alpha
+            mean, spread = model.predict(theta, self._conditional(i), X, joint)
+        else:
+            covariance, units = (
+                KernelCovariance(self._prior_kernel(X)),
+                Units(0.0, np.ones(self._n_targets)),
+            )
+            extra = self.alpha if np.ndim(self.alpha) == 0 else 0.0
+            covariance.kernel(X[:1])  # refuses a wrong number of length scales
+            theta, mean = covariance.kernel.theta, np.zeros((len(X), self._n_targets))
+            spread = covariance.cross(theta, X, X) if joint else covariance.diagonal(theta, X)
+        noise = covariance.noise(theta, X)
+        if alpha:
+            noise = noise + extra
+        squared = units.scale**2
+        return (
+            mean * units.scale + units.mean,
+            spread[..., None] * squared,
+            noise[:, None] * squared,
+        )
+
+    def _unit_noise(self, rng, shape):
+        """Draws of noise of unit scale."""
+        df = self._student_df
+        return rng.standard_normal(shape) if df is None else rng.standard_t(df, shape)
+
+    def _noise_factor(self):
+        """Variance of noise of unit scale."""
+        df = self._student_df
+        return 1.0 if df is None else df / (df - 2.0)
+
+    @property
+    def _student_df(self):
+        """Degrees of freedom of Student noise; None for normal noise."""
+        if self._is_fitted:
+            return getattr(self._process.model, "df", None)
+        return self.df if self.likelihood == "student_t" else None
+
+    def _joint(self, X):
+        """Mean (n, t) and covariances (n, n, t) of the mixture."""
+        weights = self._weights()
+        parts = [self._noisy(i, X) for i in range(len(weights))]
+        mean = sum(w * part[0] for w, part in zip(weights, parts, strict=True))
+        covariance = np.zeros((len(X), len(X), self._n_targets))
+        for w, (own, spread) in zip(weights, parts, strict=True):
+            off = own - mean
+            covariance += w * (spread + off[:, None] * off[None])
+        return mean, covariance
+
+    def _noisy(self, i, X):
+        """Mean (n, t) and covariances (n, n, t) of one particle, with noise."""
+        mean, spread, noise = self._moments(i, X, joint=True)
+        spread[np.diag_indices(len(X))] += self._noise_factor() * noise
+        return mean, spread
+
+
+def _squeezed(values):
+    """Without the axis of targets where there is one."""
+    return values[..., 0] if values.shape[-1] == 1 else values

@@ -1,0 +1,172 @@
+"""The log evidence of a sparse process on many rows, with its gradient in the hyperparameters.
+
+A thousand rows know little of short length scales: they lie too far apart. So hyperparameters that
+an exact process has learnt from few rows are moved on by the evidence of a sparse one on many.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import lapack
+from scipy.linalg.blas import dgemm, dsyrk, dtrsm
+from scipy.optimize import minimize
+
+from skpmd.sparse_gp._exact_evidence import noise_of
+from skpmd.sparse_gp._model import jittered_cholesky
+
+_IMPOSSIBLE = 1e25
+_ROUNDS = 3  # of weighing rows by their errors, under Student noise
+
+
+def sparse_evidence(covariance, theta, sample, Z, approximation, jitter, gradient=True):
+    """Value and gradient in theta, or None if that is not asked for.
+
+    With V = L^-1 K_ZX, P = diag(w / lambda), B = I + V P V', m = B^-1 V P y, r = y - V' m and
+    h_n = v_n' B^-1 v_n the derivatives are
+
+        in V:       m (P r)' - B^-1 V P - 2 V diag(g),
+        in K_ZX:    L^-T times that,
+        in K_ZZ:    -1/2 L^-T (m m' - I + B^-1 - 2 V diag(g) V') L^-1,
+        in lambda:  w / (2 lambda) ((r^2 + h) / lambda - 1),
+
+    where g is the derivative in what the inducing inputs leave open, k(x, x) - v' v. (F depends on
+    V by V' V alone, which is why no derivative of a Cholesky factor is needed.)
+
+    Parameters
+    ----------
+    covariance : KernelCovariance
+        With ``is_fast``.
+    theta : ndarray of shape (d,)
+        Hyperparameters.
+    sample : Sample
+        Rows.
+    Z : ndarray of shape (M, p)
+        Inducing inputs.
+    approximation : {"fitc", "vfe"}
+        See `skpmd.sparse_gp._model`.
+    jitter : float
+        As there.
+    """
+    fit = _fit(covariance, theta, sample, Z, approximation, jitter)
+    if fit is None:
+        return -np.inf, np.zeros(len(theta))
+    y, w, t = sample.y, sample.weight, sample.y.shape[1]
+    L, V, left, lam, factor, s, m = fit
+    p = w / lam
+    value = 0.5 * np.vdot(s, m) - t * np.log(np.diag(factor)).sum()
+    value -= 0.5 * (t * (w @ np.log(2.0 * np.pi * lam)) + (p @ y**2).sum())
+    if approximation == "vfe":
+        value -= 0.5 * t * (p @ left)
+    if not gradient:
+        return value, None
+    r, solved, h = _errors(fit, y)
+    by_noise = 0.5 * p * (((r**2).sum(axis=1) + t * h) / lam - t)
+    by_left = by_noise
+    if approximation == "vfe":
+        by_noise = by_noise + 0.5 * t * p * left / lam
+        by_left = -0.5 * t * p
+    by_V = solved
+    by_V *= -t * p
+    by_V += dgemm(1.0, m, p[:, None] * r, trans_b=1)
+    weighted = V * by_left
+    by_V -= 2.0 * weighted
+    inverse, _ = lapack.dpotri(factor, lower=1)
+    inverse = np.tril(inverse) + np.tril(inverse, -1).T
+    inner = m @ m.T + t * (inverse - np.eye(len(Z))) - 2.0 * weighted @ V.T
+    half = dtrsm(1.0, L, inner, lower=1, trans_a=1)
+    by_ZZ = -0.5 * dtrsm(1.0, L, half.T, lower=1, trans_a=1)
+    by_ZX = dtrsm(1.0, L, by_V, lower=1, trans_a=1, overwrite_b=1)
+    out = covariance.cross_gradient(theta, sample.X, Z, by_ZX.T)
+    out += covariance.cross_gradient(theta, Z, Z, by_ZZ)
+    out += covariance.diagonal_gradient(theta, by_left, by_noise * sample.spread)
+    return value, out
+
+
+def student_weighed(covariance, theta, sample, Z, approximation, jitter, df):
+    """The sample with noise that its errors speak for, as of a Student distribution.
+
+    Each round takes the expected squared errors under the weights of the one before
+    (`skpmd.sparse_gp._student`).
+    """
+    noise = noise_of(covariance, theta, sample._replace(spread=1.0))
+    for _ in range(_ROUNDS):
+        fit = _fit(covariance, theta, sample, Z, approximation, jitter)
+        if fit is None:
+            return sample
+        r, _, h = _errors(fit, sample.y)
+        error, scale = (r**2).sum(axis=1) + h, noise
+        if approximation == "fitc":
+            scale = scale + fit.left
+        else:
+            error = error + fit.left
+        sample = sample._replace(spread=(df + error / scale) / (df + 1.0))
+    return sample
+
+
+class _Fit(NamedTuple):
+    """What `sparse_evidence` writes down, by the same names."""
+
+    L: np.ndarray
+    V: np.ndarray
+    left: np.ndarray
+    lam: np.ndarray
+    factor: np.ndarray
+    s: np.ndarray
+    m: np.ndarray
+
+
+def _fit(covariance, theta, sample, Z, approximation, jitter):
+    """The process given the sample; None where B is not finite."""
+    X, y, w = sample.X, sample.y, sample.weight
+    L = jittered_cholesky(covariance.cross(theta, Z, Z), jitter)
+    V = dtrsm(1.0, L, covariance.cross(theta, X, Z).T, lower=1, overwrite_b=1)
+    left = np.maximum(covariance.diagonal(theta, X) - np.einsum("ij,ij->j", V, V), 0.0)
+    lam = noise_of(covariance, theta, sample)
+    lam = lam + left if approximation == "fitc" else lam
+    p = w / lam
+    B = dsyrk(1.0, V * np.sqrt(p), lower=1)
+    B[np.diag_indices_from(B)] += 1.0
+    factor, info = lapack.dpotrf(B, lower=1, overwrite_a=1)
+    if info:
+        return None
+    s = V @ (p[:, None] * y)
+    m, _ = lapack.dpotrs(factor, s, lower=1)
+    return _Fit(L, V, left, lam, factor, s, m)
+
+
+def _errors(fit, y):
+    """r, B^-1 V and h."""
+    solved, _ = lapack.dpotrs(fit.factor, fit.V, lower=1)
+    return y - fit.V.T @ fit.m, solved, np.einsum("ij,ij->j", fit.V, solved)
+
+
+def refined_theta(covariance, theta, sample, Z, approximation, jitter, n_evaluations):
+    """Hyperparameters that the evidence of many rows prefers, from those of few rows on.
+
+    The evidence is taken per row: the first step of L-BFGS has then a sensible length.
+    """
+    per_row = 1.0 / sample.weight.sum()
+
+    def objective(theta):
+        try:
+            value, slope = sparse_evidence(covariance, theta, sample, Z, approximation, jitter)
+        except np.linalg.LinAlgError:
+            return _IMPOSSIBLE, np.zeros(len(theta))
+        if not np.isfinite(value):
+            return _IMPOSSIBLE, np.zeros(len(theta))
+        return -value * per_row, -slope * per_row
+
+    bounds = covariance.kernel.bounds
+    options = {"maxfun": n_evaluations}
+    found = minimize(objective, theta, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return np.asarray(found.x, dtype=np.float64)
+
+
+def best_of(covariance, thetas, sample, Z, approximation, jitter):
+    """The hyperparameters of the largest evidence."""
+
+    def evidence(theta):
+        own = covariance, theta, sample, Z, approximation, jitter
+        return sparse_evidence(*own, gradient=False)[0]
+
+    return max(thetas, key=evidence)

@@ -1,0 +1,329 @@
+"""ParticleMirrorDescent: exact posteriors, its settings, its errors."""
+
+import pickle
+
+import joblib
+import numpy as np
+import pytest
+from numba import njit
+from scipy.special import logsumexp
+from scipy.stats import norm
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from skpmd import ParticleMirrorDescent
+from tests.tools.exact_models import (
+    NORMAL_MEAN,
+    normal_log_likelihood,
+    normal_log_prior,
+    normal_sample_prior,
+)
+
+# 1000 particles weighed once have some 700 effective ones: 4 Monte Carlo sds of a posterior mean
+# are 0.15 posterior sd, of a posterior sd 11 %.
+MEAN_TOLERANCE, SD_TOLERANCE = 0.15, 0.11
+
+
+@pytest.fixture(scope="module")
+def X():
+    return np.random.default_rng(0).normal(0.8, 1.0, size=(60, 1))
+
+
+def exact(X):
+    n = len(X)
+    quadratic = (X**2).sum() - X.sum() ** 2 / (n + 1)
+    evidence = -0.5 * (n * np.log(2 * np.pi) + np.log(n + 1) + quadratic)
+    return X.sum() / (n + 1), (n + 1) ** -0.5, evidence
+
+
+def check_exact(pmd, X):
+    mean, sd, evidence = exact(X)
+    posterior = pmd.posterior_
+    assert abs(posterior.mean()[0] - mean) < MEAN_TOLERANCE * sd
+    assert abs(posterior.std()[0] / sd - 1) < SD_TOLERANCE
+    if pmd.polish:
+        assert abs(pmd.log_evidence_ - evidence) < max(0.02, 4 * posterior.log_evidence_se)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"batch_size": 10},
+        {"batch_size": 7, "sampling": "replacement"},
+        {"step_size": 0.2},
+        {"step_offset": 0.0, "batch_size": 20},
+        {"step_schedule": "rows", "batch_size": 7, "polish": False, "max_iter": 1},
+        {"step_schedule": "theorem6", "batch_size": 20},
+        {"rejuvenation": "always"},
+        {"rejuvenation": "never", "n_particles": 4000},
+        {"resampling": "stratified"},
+        {"resampling": "residual"},
+        {"resampling": "multinomial"},
+        {"kernel": "epanechnikov", "rejuvenation": "always"},
+        {"bandwidth": "theorem"},
+        {"bandwidth": "scott"},
+        {"bandwidth": "silverman"},
+        {"bandwidth": "median", "bandwidth_factor": 3.0},
+        {"bandwidth": 0.3},
+        {"n_particles": 50, "particle_growth": 1.0, "max_particles": 1000, "batch_size": 20},
+        {"n_particles": 50, "particle_growth": "theorem", "max_particles": 1000, "batch_size": 20},
+        {"n_particles": 200, "final_particles": 1500},
+        {"average": True},
+        {"average": True, "final_particles": 1500},
+    ],
+    ids=str,
+)
+def test_conjugate_posterior(X, params):
+    pmd = ParticleMirrorDescent(**NORMAL_MEAN, random_state=3, **params).fit(X)
+    check_exact(pmd, X)
+
+
+def test_vague_start_widens_the_posterior_as_theory_says(X):
+    """n0 = batches per pass: after P full-batch passes q is q0^(1/(P+1)) posterior^(P/(P+1))."""
+    pmd = ParticleMirrorDescent(
+        **NORMAL_MEAN, random_state=0, polish=False, n_particles=4000, max_iter=4
+    ).fit(X)
+    # gamma_t = 1/(1+t): products of (1 - gamma) leave 1/5 on the prior and 4/5 on the likelihood
+    precision = 0.2 + 0.8 * (1 + len(X))
+    np.testing.assert_allclose(pmd.posterior_.std()[0], precision**-0.5, rtol=0.08)
+    np.testing.assert_allclose(pmd.history_["step_size"], [1 / 2, 1 / 3, 1 / 4, 1 / 5])
+
+
+def test_final_particles_without_polish_are_fixed_in_the_last_pass(X):
+    pmd = ParticleMirrorDescent(
+        **NORMAL_MEAN,
+        n_particles=200,
+        final_particles=3000,
+        polish=False,
+        max_iter=3,
+        batch_size=30,
+        random_state=0,
+    ).fit(X)
+    np.testing.assert_array_equal(pmd.history_["n_particles"], [200] * 4 + [3000] * 2)
+    assert pmd.posterior_.particles.shape == (3000, 1)
+
+
+def test_growing_cloud_follows_its_schedule(X):
+    pmd = ParticleMirrorDescent(
+        **NORMAL_MEAN,
+        n_particles=40,
+        particle_growth=1.0,
+        rejuvenation="always",
+        polish=False,
+        max_particles=150,
+        random_state=0,
+    ).fit(X)
+    np.testing.assert_array_equal(pmd.history_["n_particles"], [40, 80, 120, 150, 150])
+
+
+@pytest.fixture(scope="module")
+def two_modes():
+    """Two equal modes on the two square roots of a mean, against a grid."""
+
+    def log_likelihood(theta, X, y):
+        return norm.logpdf(X[:, 0], theta**2).sum(axis=1)
+
+    X = np.random.default_rng(4).normal(1.5, 1.0, size=(50, 1))
+    grid = np.linspace(-3, 3, 3001)
+    log_joint = norm.logpdf(grid) + log_likelihood(grid[:, None], X, None)
+    log_evidence = logsumexp(log_joint) + np.log(grid[1] - grid[0])
+    problem = {**NORMAL_MEAN, "log_likelihood": log_likelihood}
+    return problem, X, grid, np.exp(log_joint - log_evidence), log_evidence
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_both_modes_are_found_with_their_mass(two_modes, seed):
+    """Total variation below 0.06 (1000 exact draws with Scott's rule reach 0.3); masses within
+    4 binomial sds at 700 effective particles, 0.08."""
+    problem, X, grid, density, log_evidence = two_modes
+    posterior = ParticleMirrorDescent(**problem, random_state=seed).fit(X).posterior_
+    found = np.exp(posterior.log_density(grid[:, None]))
+    width = grid[1] - grid[0]
+    assert 0.5 * np.abs(found - density).sum() * width < 0.06
+    assert abs(posterior.expectation(lambda theta: theta[:, 0] > 0) - 0.5) < 0.08
+    assert abs(posterior.log_evidence - log_evidence) < 0.05
+
+
+def test_polish_makes_the_answer_independent_of_the_steps(two_modes):
+    problem, X, *_ = two_modes
+    found = [
+        ParticleMirrorDescent(**problem, batch_size=5, step_size=eta, random_state=0)
+        .fit(X)
+        .posterior_
+        for eta in (0.1, 1.0, 3.0)
+    ]
+    # Evidence of each within 4 standard errors (0.02 each) of the others.
+    assert np.ptp([posterior.log_evidence for posterior in found]) < 0.12
+
+
+def test_temperature_raises_the_likelihood_to_a_power(X):
+    pmd = ParticleMirrorDescent(**NORMAL_MEAN, temperature=4.0, random_state=0).fit(X)
+    assert abs(pmd.posterior_.std()[0] / (1 + len(X) / 4) ** -0.5 - 1) < SD_TOLERANCE
+    with pytest.raises(AttributeError, match="temperature=1"):
+        _ = pmd.posterior_.log_evidence
+    assert not hasattr(pmd, "log_evidence_")
+
+
+def test_evidence_of_an_earlier_fit_does_not_linger(X):
+    pmd = ParticleMirrorDescent(**NORMAL_MEAN, random_state=0).fit(X)
+    assert hasattr(pmd, "log_evidence_")
+    assert not hasattr(pmd.set_params(polish=False).fit(X), "log_evidence_")
+
+
+def test_averaged_iterate_has_no_certificate(X):
+    posterior = (
+        ParticleMirrorDescent(**NORMAL_MEAN, average=True, polish=False, random_state=0)
+        .fit(X)
+        .posterior_
+    )
+    with pytest.raises(AttributeError, match="average of iterates"):
+        _ = posterior.pareto_k
+    assert posterior.ess == pytest.approx(1000)
+
+
+def test_weights_are_repetitions(X):
+    times = np.arange(len(X)) % 3
+    one = ParticleMirrorDescent(**NORMAL_MEAN, random_state=1).fit(X, sample_weight=times)
+    two = ParticleMirrorDescent(**NORMAL_MEAN, random_state=1).fit(np.repeat(X, times, axis=0))
+    np.testing.assert_allclose(one.posterior_.particles, two.posterior_.particles, rtol=1e-7)
+    np.testing.assert_allclose(one.posterior_.weights, two.posterior_.weights, rtol=1e-6)
+
+
+def test_weights_need_a_likelihood_that_takes_them(X):
+    problem = {**NORMAL_MEAN, "log_likelihood": lambda theta, X, y: np.zeros(len(theta))}
+    with pytest.raises(ValueError, match="sample_weight was given, but log_likelihood takes none"):
+        ParticleMirrorDescent(**problem).fit(X, sample_weight=np.ones(len(X)))
+
+
+@njit
+def jitted_log_likelihood(theta, X, y):
+    out = np.zeros(len(theta))
+    for i in range(len(theta)):
+        for n in range(len(X)):
+            out[i] -= 0.5 * (X[n, 0] - theta[i, 0]) ** 2 + 0.5 * np.log(2 * np.pi)
+    return out
+
+
+def test_numba_functions_are_welcome(X):
+    problem = {**NORMAL_MEAN, "log_likelihood": jitted_log_likelihood}
+    check_exact(ParticleMirrorDescent(**problem, random_state=0).fit(X), X)
+    with pytest.raises(ValueError, match="takes none"):
+        ParticleMirrorDescent(**problem).fit(X, sample_weight=np.ones(len(X)))
+
+
+def test_same_seed_same_answer_and_no_hidden_randomness(X):
+    pmd = ParticleMirrorDescent(**NORMAL_MEAN, random_state=7)
+    state = np.random.get_state()[1].copy()
+    first, second = clone(pmd).fit(X).posterior_, clone(pmd).fit(X).posterior_
+    np.testing.assert_array_equal(first.particles, second.particles)
+    np.testing.assert_array_equal(first.log_weights, second.log_weights)
+    assert (np.random.get_state()[1] == state).all()
+    other = pmd.set_params(random_state=8).fit(X).posterior_
+    assert not np.array_equal(first.particles, other.particles)
+
+
+def test_pickle_and_joblib(X, tmp_path):
+    pmd = ParticleMirrorDescent(**NORMAL_MEAN, random_state=0).fit(X)
+    joblib.dump(pmd, tmp_path / "pmd.joblib")
+    for copy in (pickle.loads(pickle.dumps(pmd)), joblib.load(tmp_path / "pmd.joblib")):
+        np.testing.assert_array_equal(copy.posterior_.mean(), pmd.posterior_.mean())
+        assert copy.posterior_.log_evidence == pmd.posterior_.log_evidence
+
+
+def test_history_records_each_step(X):
+    pmd = ParticleMirrorDescent(**NORMAL_MEAN, random_state=0, batch_size=20, max_iter=2).fit(X)
+    history = pmd.history_
+    assert {len(column) for column in history.values()} == {len(history["step"])}
+    assert len(history["step"]) >= 7  # three batches, two passes, a polish round
+    np.testing.assert_allclose(history["step_size"][:6], 1 / (3 + np.arange(1, 7)))
+    assert history["step_size"][-1] == 1.0
+    assert history["rejuvenations"][-1] >= 1 and history["bandwidth"][-1] > 0
+    assert (history["ess"] <= history["n_particles"] + 1e-6).all()
+
+
+def test_a_collapsed_cloud_is_never_silent():
+    X = np.random.default_rng(0).normal(4.0, 1.0, size=(3000, 1))
+    pmd = ParticleMirrorDescent(
+        **NORMAL_MEAN, rejuvenation="never", n_particles=300, random_state=0
+    )
+    with pytest.warns(ConvergenceWarning, match="effective sample size is"):
+        pmd.fit(X)
+    assert pmd.diagnostics_["warnings"]
+
+
+def test_reaching_the_bound_on_splits_is_never_silent():
+    X = np.random.default_rng(0).normal(4.0, 1.0, size=(3000, 1))
+    pmd = ParticleMirrorDescent(**NORMAL_MEAN, max_splits=0, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="max_splits"):
+        pmd.fit(X)
+
+
+@pytest.mark.parametrize(
+    "change, error, match",
+    [
+        ({"sample_prior": lambda rng, m: rng.normal(size=m)}, ValueError, "sample_prior must"),
+        ({"log_prior": lambda theta: theta}, ValueError, "log_prior must return one value"),
+        ({"log_likelihood": lambda theta, X, y: 0.0}, ValueError, "log_likelihood must return"),
+        (
+            {"log_likelihood": lambda theta, X, y: np.full(len(theta), np.nan)},
+            FloatingPointError,
+            "log_likelihood returned nan",
+        ),
+        (
+            {"log_likelihood": lambda theta, X, y: np.full(len(theta), -np.inf)},
+            FloatingPointError,
+            "zero posterior density",
+        ),
+        ({"log_prior": 3}, ValueError, "log_prior"),
+        ({"bandwidth": "wide"}, ValueError, "bandwidth"),
+        ({"bandwidth": 1.5}, ValueError, "bandwidth must be at most 1"),
+        ({"step_size": 0.0}, ValueError, "step_size"),
+        ({"n_particles": 1}, ValueError, "n_particles"),
+        ({"rejuvenation": "never", "final_particles": 10}, ValueError, "final_particles"),
+        ({"rejuvenation": "never", "particle_growth": 1.0}, ValueError, "particle_growth"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_errors_name_what_is_wrong(X, change, error, match):
+    with pytest.raises(error, match=match):
+        ParticleMirrorDescent(**{**NORMAL_MEAN, **change}).fit(X)
+
+
+def test_support_is_respected(X):
+    """A prior on theta > 0 only: no posterior mass below, density renormalised."""
+
+    def half_prior(theta):
+        log_density = norm.logpdf(theta[:, 0]) + np.log(2)
+        return np.where(theta[:, 0] > 0, log_density, -np.inf)
+
+    pmd = ParticleMirrorDescent(
+        normal_log_likelihood,
+        half_prior,
+        lambda rng, m: np.abs(rng.standard_normal((m, 1))),
+        n_particles=2000,
+        random_state=0,
+    )
+    shifted = X - 0.75  # posterior mean near zero: half of a normal
+    posterior = pmd.fit(shifted).posterior_
+    mean, sd, evidence = exact(shifted)
+    mass = norm.sf(0, mean, sd)
+    assert posterior.particles[posterior.weights > 0].min() > 0
+    truncated = mean + sd * norm.pdf(mean / sd) / mass
+    assert abs(posterior.mean()[0] - truncated) < 0.1 * sd
+    assert abs(posterior.log_evidence - (evidence + np.log(2 * mass))) < 0.1
+
+
+@pytest.mark.parametrize("verbose", [0, 1])
+def test_progress_is_shown_only_when_asked_for(X, verbose, capfd):
+    pmd = ParticleMirrorDescent(
+        normal_log_likelihood,
+        normal_log_prior,
+        normal_sample_prior,
+        verbose=verbose,
+        n_particles=50,
+        random_state=0,
+    )
+    pmd.fit(X)
+    shown = "".join(capfd.readouterr())
+    assert ("ess=" in shown) == bool(verbose)

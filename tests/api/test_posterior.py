@@ -1,0 +1,354 @@
+"""The posterior a user holds: averages, quantiles, intervals, draws, density, certificates."""
+
+import io
+import pickle
+
+import joblib
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from skpmd import Posterior
+from skpmd._base.utils import as_generator, weighted_quantile
+
+
+def make_posterior(m=200, d=3, seed=0, **options):
+    rng = np.random.default_rng(seed)
+    return Posterior(rng.normal(2.0, 3.0, (m, d)), rng.normal(size=m) - 700.0, **options)
+
+
+def certified(**options):
+    return make_posterior(pareto_k=0.31, log_evidence=-12.5, log_evidence_se=0.02, **options)
+
+
+def weighted_and_repeated(m=40, d=2, seed=0):
+    rng = np.random.default_rng(seed)
+    particles, copies = rng.normal(size=(m, d)), rng.integers(1, 6, m)
+    repeated = Posterior(np.repeat(particles, copies, axis=0), np.zeros(copies.sum()))
+    return Posterior(particles, np.log(copies)), repeated
+
+
+# ----------------------------------------------------------------------------- averages
+def test_weights_are_normalised():
+    posterior = make_posterior()
+    assert posterior.weights.sum() == pytest.approx(1.0, rel=1e-12)
+    np.testing.assert_allclose(np.exp(posterior.log_weights), posterior.weights)
+
+
+def test_averages_equal_numpy():
+    posterior = make_posterior()
+    theta, w = posterior.particles, posterior.weights
+    np.testing.assert_allclose(posterior.mean(), np.average(theta, axis=0, weights=w), rtol=1e-12)
+    cov = np.cov(theta.T, aweights=w, ddof=0)
+    np.testing.assert_allclose(posterior.cov(), cov, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(posterior.std(), np.sqrt(np.diag(cov)), rtol=1e-12)
+    assert posterior.ess == pytest.approx(1.0 / (w**2).sum(), rel=1e-12)
+
+
+def test_a_weight_is_as_many_copies_in_averages():
+    weighted, repeated = weighted_and_repeated()
+    np.testing.assert_allclose(weighted.mean(), repeated.particles.mean(axis=0), atol=1e-14)
+    np.testing.assert_allclose(weighted.cov(), np.cov(repeated.particles.T, ddof=0), atol=1e-14)
+    np.testing.assert_allclose(weighted.std(), repeated.particles.std(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(
+        weighted.expectation(np.exp), np.exp(repeated.particles).mean(axis=0), rtol=1e-12
+    )
+
+
+def test_one_coordinate_has_a_matrix_of_one_entry():
+    posterior = make_posterior(d=1)
+    assert posterior.mean().shape == posterior.std().shape == (1,)
+    assert posterior.cov().shape == (1, 1)
+
+
+def test_spread_far_from_zero_keeps_its_digits():
+    particles = 1e8 + np.array([[-1.0], [1.0]])
+    assert Posterior(particles, np.zeros(2)).std()[0] == pytest.approx(1.0, rel=1e-7)
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (2, 4)])
+def test_expectation_has_the_shape_of_one_value(shape):
+    posterior = make_posterior()
+    values = np.random.default_rng(1).normal(size=(200, *shape))
+    found = posterior.expectation(lambda theta: values)
+    assert np.shape(found) == shape
+    np.testing.assert_allclose(found, np.average(values, axis=0, weights=posterior.weights))
+
+
+def test_expectation_of_the_particles_is_the_mean():
+    posterior = make_posterior()
+    np.testing.assert_allclose(posterior.expectation(lambda theta: theta), posterior.mean())
+    assert posterior.expectation(lambda theta: theta[:, 0] > -np.inf) == pytest.approx(1.0)
+
+
+# ----------------------------------------------------------------------------- quantiles
+def test_quantiles_are_monotone_and_end_at_the_extremes():
+    posterior = make_posterior()
+    quantiles = posterior.quantile(np.linspace(0, 1, 101))
+    assert quantiles.shape == (101, 3)
+    assert (np.diff(quantiles, axis=0) >= 0).all()
+    np.testing.assert_array_equal(quantiles[0], posterior.particles.min(axis=0))
+    np.testing.assert_array_equal(quantiles[-1], posterior.particles.max(axis=0))
+
+
+def test_a_single_quantile_has_the_shape_of_a_coordinate():
+    posterior = make_posterior()
+    assert posterior.quantile(0.3).shape == (3,)
+    np.testing.assert_array_equal(posterior.quantile([0.3])[0], posterior.quantile(0.3))
+
+
+def test_quantiles_of_equal_weights_are_those_of_hazen():
+    # Particles at the middle of their weight: numpy's method "hazen".
+    posterior = Posterior(np.random.default_rng(0).normal(size=(37, 2)), np.zeros(37))
+    q = np.linspace(0, 1, 23)
+    expected = np.quantile(posterior.particles, q, axis=0, method="hazen")
+    np.testing.assert_allclose(posterior.quantile(q), expected, rtol=1e-10)
+
+
+def test_a_weight_is_as_many_copies_in_the_limit():
+    # Both curves pass through each particle within its own weight, so they differ by no more than
+    # a gap between neighbours; with 4000 particles that is small between the 2 % quantiles.
+    weighted, repeated = weighted_and_repeated(4000, 1)
+    q = np.linspace(0.02, 0.98, 97)
+    np.testing.assert_allclose(weighted.quantile(q), repeated.quantile(q), atol=0.03)
+
+
+def test_quantiles_of_importance_weights_are_those_of_the_target():
+    # N(0, 1) by draws of N(0, 2^2): the 20000 draws have an effective size of about 13000, so the
+    # standard error of a quantile is about sqrt(q (1 - q) / 13000) / density < 0.02; 4.5 of these.
+    theta = 2.0 * np.random.default_rng(0).standard_normal((20_000, 1))
+    posterior = Posterior(theta, -0.5 * theta[:, 0] ** 2 + theta[:, 0] ** 2 / 8)
+    expected = [-1.6449, -0.6745, 0.0, 0.6745, 1.6449]
+    found = posterior.quantile([0.05, 0.25, 0.5, 0.75, 0.95])[:, 0]
+    np.testing.assert_allclose(found, expected, atol=4.5 * 0.02)
+
+
+@pytest.mark.parametrize("q", [0.0, 0.01, 0.05, 0.3, 0.99, 1.0])
+def test_particles_without_weight_have_no_part_in_quantiles(q):
+    particles = np.array([[-100.0], [0.0], [1.0], [0.5], [500.0]])
+    log_weights = np.array([-np.inf, 0.0, 0.0, -np.inf, -np.inf])
+    alive = Posterior(particles[1:3], log_weights[1:3])
+    np.testing.assert_allclose(Posterior(particles, log_weights).quantile(q), alive.quantile(q))
+
+
+@pytest.mark.parametrize("q", [-0.01, 1.01, np.nan, [0.5, 2.0]])
+def test_a_quantile_outside_the_unit_interval_is_an_error(q):
+    with pytest.raises(ValueError, match="q must lie in"):
+        make_posterior().quantile(q)
+
+
+def test_weighted_quantiles_of_a_table():
+    rng = np.random.default_rng(0)
+    values, weights = rng.normal(size=(50, 3, 2)), rng.dirichlet(np.ones(50))
+    found = weighted_quantile(values, weights, [0.1, 0.9])
+    assert found.shape == (2, 3, 2)
+    alone = weighted_quantile(values[:, 1, 0], weights, 0.9)
+    assert alone.shape == () and alone == found[1, 1, 0]
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.999])
+def test_an_interval_is_two_quantiles(level):
+    posterior = make_posterior()
+    interval = posterior.interval(level)
+    assert interval.shape == (3, 2)
+    np.testing.assert_allclose(interval[:, 0], posterior.quantile((1 - level) / 2))
+    np.testing.assert_allclose(interval[:, 1], posterior.quantile((1 + level) / 2))
+    assert (interval[:, 0] < interval[:, 1]).all()
+
+
+def test_the_default_interval_holds_nine_tenths():
+    posterior = make_posterior(m=5000)
+    lower, upper = posterior.interval().T
+    inside = (posterior.particles >= lower) & (posterior.particles <= upper)
+    np.testing.assert_allclose(posterior.weights @ inside, 0.9, atol=0.005)
+
+
+@pytest.mark.parametrize("n", [-1, 2.5, None])
+def test_a_number_of_draws_that_is_none_is_an_error(n):
+    with pytest.raises(ValueError, match="n must be an integer"):
+        make_posterior().sample(n)
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, -0.5, 90, "a", None])
+def test_a_level_outside_the_unit_interval_is_an_error(level):
+    with pytest.raises(ValueError, match="level must lie"):
+        make_posterior().interval(level)
+
+
+# ----------------------------------------------------------------------------- draws, density
+def test_draws_have_the_posteriors_moments():
+    # The estimate keeps mean and covariance; 50000 stratified draws of nearly normal kernels: 4.5
+    # standard errors of independent ones, 1 / sqrt(n) and sqrt(2 / n).
+    posterior, n = make_posterior(), 50_000
+    draws, sd = posterior.sample(n, random_state=0), posterior.std()
+    assert draws.shape == (n, 3)
+    assert (np.abs(draws.mean(axis=0) - posterior.mean()) < 4.5 * sd / np.sqrt(n)).all()
+    error = 4.5 * np.sqrt(2 / n) * np.outer(sd, sd)
+    assert (np.abs(np.cov(draws.T) - posterior.cov()) < error).all()
+
+
+def test_draws_follow_the_density():
+    # E[other / density] = 1 under the draws, for a normal narrower than the posterior; 4.5
+    # standard errors.
+    posterior = make_posterior(m=300, d=2)
+    draws = posterior.sample(20_000, random_state=0)
+    other = multivariate_normal(posterior.mean(), 0.4 * posterior.cov())
+    ratio = np.exp(other.logpdf(draws) - posterior.log_density(draws))
+    assert abs(ratio.mean() - 1.0) < 4.5 * ratio.std() / np.sqrt(len(ratio))
+
+
+def test_draws_are_in_random_order():
+    # Ancestors come sorted out of the resampling; the correlation of independent neighbours has
+    # standard error 1 / sqrt(5000).
+    particles = np.concatenate([np.full((50, 1), -10.0), np.full((50, 1), 10.0)])
+    particles += np.random.default_rng(0).normal(size=(100, 1))
+    draws = Posterior(particles, np.zeros(100)).sample(5000, random_state=0)[:, 0]
+    assert abs(np.corrcoef(draws[1:], draws[:-1])[0, 1]) < 4.5 / np.sqrt(5000)
+
+
+def test_the_same_seed_gives_the_same_draws():
+    posterior = make_posterior()
+    np.testing.assert_array_equal(posterior.sample(7, 3), posterior.sample(7, 3))
+    assert (posterior.sample(7, 3) != posterior.sample(7, 4)).all()
+    rng = np.random.default_rng(0)
+    assert (posterior.sample(7, rng) != posterior.sample(7, rng)).all()
+    assert posterior.sample().shape == (1, 3)
+
+
+def test_one_point_may_be_given_as_a_vector():
+    posterior = make_posterior()
+    point = posterior.mean()
+    assert posterior.log_density(point).shape == (1,)
+    np.testing.assert_array_equal(posterior.log_density(point), posterior.log_density(point[None]))
+    assert posterior.log_density(list(point))[0] == posterior.log_density(point)[0]
+
+
+def test_density_at_a_point_of_the_wrong_length_is_an_error():
+    with pytest.raises(ValueError, match="2 coordinates, the posterior 3"):
+        make_posterior().log_density(np.zeros((4, 2)))
+
+
+# ----------------------------------------------------------------------------- certificates
+def test_certificates_are_given_back():
+    posterior = certified()
+    assert posterior.pareto_k == 0.31
+    assert posterior.log_evidence == -12.5
+    assert posterior.log_evidence_se == 0.02
+
+
+@pytest.mark.parametrize("name", ["pareto_k", "log_evidence", "log_evidence_se"])
+def test_a_certificate_that_is_not_there_says_why(name):
+    posterior = make_posterior(unavailable="the moon is full")
+    with pytest.raises(AttributeError, match=f"{name} is not available: the moon is full"):
+        getattr(posterior, name)
+    assert not hasattr(posterior, name)
+
+
+# ----------------------------------------------------------------------------- the object
+@pytest.mark.parametrize("draw_first", [False, True])
+@pytest.mark.parametrize("through", ["pickle", "joblib"])
+def test_round_trips_give_an_equal_posterior(through, draw_first):
+    posterior = certified(names=["a", "b", "c"])
+    if draw_first:  # the density is made when first asked for
+        posterior.sample(1, random_state=0)
+    if through == "pickle":
+        copy = pickle.loads(pickle.dumps(posterior))
+    else:
+        buffer = io.BytesIO()
+        joblib.dump(posterior, buffer)
+        buffer.seek(0)
+        copy = joblib.load(buffer)
+    np.testing.assert_array_equal(copy.particles, posterior.particles)
+    np.testing.assert_array_equal(copy.log_weights, posterior.log_weights)
+    np.testing.assert_array_equal(copy.quantile([0.1, 0.5]), posterior.quantile([0.1, 0.5]))
+    np.testing.assert_array_equal(copy.sample(5, 1), posterior.sample(5, 1))
+    points = posterior.sample(5, 2)
+    np.testing.assert_array_equal(copy.log_density(points), posterior.log_density(points))
+    assert copy.names == posterior.names
+    assert copy.log_evidence == posterior.log_evidence
+    assert repr(copy) == repr(posterior)
+
+
+def test_round_trip_keeps_the_reason_of_a_missing_certificate():
+    copy = pickle.loads(pickle.dumps(make_posterior(unavailable="the moon is full")))
+    with pytest.raises(AttributeError, match="the moon is full"):
+        copy.pareto_k  # noqa: B018
+
+
+def test_repr_tells_size_and_certificate():
+    text = repr(Posterior(np.zeros((10, 2)), np.zeros(10)))
+    assert text == "Posterior(10 particles, d=2, ess=10)"
+    text = repr(certified())
+    assert "200 particles" in text and "d=3" in text
+    assert "pareto_k=0.31" in text and "log_evidence=-12.50±0.02" in text
+
+
+def test_summary_has_a_column_for_each_statistic():
+    posterior = make_posterior(names=["a", "b", "c"])
+    summary = posterior.summary(level=0.8)
+    assert list(summary) == ["name", "mean", "std", "lower", "upper"]
+    assert summary["name"] == ["a", "b", "c"]
+    np.testing.assert_array_equal(summary["mean"], posterior.mean())
+    np.testing.assert_array_equal(summary["std"], posterior.std())
+    np.testing.assert_array_equal(summary["lower"], posterior.interval(0.8)[:, 0])
+    np.testing.assert_array_equal(summary["upper"], posterior.interval(0.8)[:, 1])
+
+
+def test_names():
+    assert make_posterior().names == ["theta0", "theta1", "theta2"]
+    assert make_posterior(names=np.array(["x", "y", "z"], dtype=object)).names == ["x", "y", "z"]
+    with pytest.raises(ValueError, match="names has 2 entries for 3 coordinates"):
+        make_posterior(names=["x", "y"])
+
+
+@pytest.mark.parametrize(
+    "particles, log_weights",
+    [((5,), (5,)), ((5, 2), (4,)), ((5, 2), (5, 1)), ((5, 2, 1), (5,)), ((5, 2), ())],
+)
+def test_arrays_of_the_wrong_shape_are_an_error(particles, log_weights):
+    with pytest.raises(ValueError, match="particles must have shape"):
+        Posterior(np.zeros(particles), np.zeros(log_weights))
+
+
+def test_lists_and_single_precision_are_accepted():
+    posterior = Posterior([[1, 2], [3, 4]], [0, 0])
+    assert posterior.particles.dtype == np.float64
+    np.testing.assert_array_equal(posterior.mean(), [2.0, 3.0])
+    single = Posterior(np.ones((3, 2), np.float32), np.zeros(3, np.float32))
+    assert single.particles.dtype == single.weights.dtype == np.float64
+
+
+# ----------------------------------------------------------------------------- random states
+def test_the_same_random_state_gives_the_same_generator():
+    def first(random_state):
+        return as_generator(random_state).random()
+
+    assert first(0) == first(0) != first(1)
+    assert first(np.random.RandomState(5)) == first(np.random.RandomState(5)) == first(5)
+    assert first(np.int64(7)) == first(7)
+
+
+def test_a_generator_is_used_as_it_is():
+    rng = np.random.default_rng(0)
+    assert as_generator(rng) is rng
+
+
+def test_a_random_state_moves_on():
+    state = np.random.RandomState(0)
+    assert as_generator(state).random() != as_generator(state).random()
+
+
+def test_without_a_random_state_numpys_global_one_is_followed():
+    kept = np.random.get_state()
+    try:
+        np.random.seed(3)
+        first = as_generator(None).random()
+        np.random.seed(3)
+        assert as_generator(None).random() == first
+    finally:
+        np.random.set_state(kept)
+
+
+def test_a_bad_random_state_is_an_error():
+    with pytest.raises(ValueError, match="cannot be used to seed"):
+        as_generator("today")

@@ -1,0 +1,27 @@
+"""Defects that the tests of this folder and its neighbours should notice."""
+
+from tests.tools.seeded_defects import Defect
+
+DEFECTS = [
+    Defect(
+        "a failed call of partial_fit is not undone",
+        "_base/streaming.py",
+        "        vars(estimator).update(before)\n",
+        "        pass\n",
+        "base/test_streaming.py",
+    ),
+    Defect(
+        "a step forgets nothing of what redraws have lost",
+        "engine/rejuvenation_error.py",
+        "return lost * (1.0 - a) ** 2",
+        "return lost",
+        "base/test_streaming.py",
+    ),
+    Defect(
+        "an edge of q that a redraw forgets goes unnoticed",
+        "engine/rejuvenation_error.py",
+        "np.where(_edges(before, start, end, moved, watched), gap, squared)",
+        "squared",
+        "base/test_streaming.py",
+    ),
+]

@@ -1,0 +1,145 @@
+"""Rows: every row once in a pass, batches of nearly equal size, weight zero is absence."""
+
+import numpy as np
+import pytest
+
+from skpmd._base.rows import Rows
+
+
+def numbered(n, **kwargs):
+    """Rows whose only feature and target are the row's number."""
+    index = np.arange(n, dtype=np.float64)
+    arguments = {"weight": None, "batch_size": 10, **kwargs}
+    return Rows(index[:, None], index, arguments["weight"], arguments["batch_size"])
+
+
+def visited(batches):
+    return np.concatenate([batch.X[:, 0] for batch in batches])
+
+
+@pytest.mark.parametrize("n, batch_size", [(1, 1), (10, 10), (11, 10), (95, 10), (7, 3), (20, 1)])
+def test_an_epoch_visits_each_row_once(n, batch_size):
+    rows = numbered(n, batch_size=batch_size)
+    batches = list(rows.one_pass("epoch", np.random.default_rng(0)))
+    assert len(batches) == rows.n_batches == -(-n // batch_size)
+    np.testing.assert_array_equal(np.sort(visited(batches)), np.arange(n))
+
+
+@pytest.mark.parametrize("n, batch_size", [(10, 10), (11, 10), (95, 10), (7, 3)])
+def test_the_whole_is_all_rows_in_order(n, batch_size):
+    batches = numbered(n, batch_size=batch_size).whole()
+    np.testing.assert_array_equal(visited(batches), np.arange(n))
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 7, 10, 49, 100])
+def test_batches_are_of_nearly_equal_size(batch_size):
+    for n in range(1, 250):
+        sizes = [len(batch.X) for batch in numbered(n, batch_size=batch_size).whole()]
+        assert max(sizes) <= batch_size
+        assert min(sizes) >= 1
+        assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize("n, expected", [(1, 1), (1000, 1), (1001, 2), (2500, 3)])
+def test_an_automatic_batch_has_at_most_a_thousand_rows(n, expected):
+    assert numbered(n, batch_size="auto").n_batches == expected
+
+
+def test_features_targets_and_weights_stay_together():
+    weight = np.arange(1.0, 31.0)
+    rows = numbered(30, weight=weight, batch_size=7)
+    for batch in [*rows.one_pass("epoch", np.random.default_rng(1)), *rows.whole()]:
+        np.testing.assert_array_equal(batch.y, batch.X[:, 0])
+        np.testing.assert_array_equal(batch.weight, batch.X[:, 0] + 1.0)
+
+
+def test_rows_of_weight_zero_are_left_out():
+    weight = np.tile([1.0, 0.0, 2.5], 10)
+    rows = numbered(30, weight=weight, batch_size=6)
+    kept = np.flatnonzero(weight)
+    assert rows.total == weight.sum()
+    assert rows.n_batches == -(-len(kept) // 6)
+    np.testing.assert_array_equal(visited(rows.whole()), kept)
+    batches = list(rows.one_pass("epoch", np.random.default_rng(0)))
+    np.testing.assert_array_equal(np.sort(visited(batches)), kept)
+    np.testing.assert_array_equal(rows.data.y, kept)
+
+
+def test_rows_without_weights_count_once():
+    rows = numbered(12)
+    assert rows.total == 12.0
+    np.testing.assert_array_equal(rows.data.weight, np.ones(12))
+
+
+@pytest.mark.parametrize("weight", [None, np.array([1.0, 0.0, 1.0, 3.0])])
+def test_targets_may_be_missing(weight):
+    rows = Rows(np.zeros((4, 2)), None, weight, 2)
+    batches = [*rows.whole(), *rows.one_pass("epoch", np.random.default_rng(0))]
+    assert all(batch.y is None for batch in batches)
+
+
+def test_targets_may_have_columns():
+    y = np.arange(20.0).reshape(10, 2)
+    batches = Rows(np.arange(10.0)[:, None], y, None, 4).whole()
+    np.testing.assert_array_equal(np.concatenate([batch.y for batch in batches]), y)
+
+
+def test_a_single_batch_spends_no_randomness():
+    rng = np.random.default_rng(0)
+    before = rng.bit_generator.state
+    (batch,) = numbered(10, batch_size=10).one_pass("epoch", rng)
+    assert rng.bit_generator.state == before
+    np.testing.assert_array_equal(batch.X[:, 0], np.arange(10))
+
+
+def test_passes_differ_and_follow_the_seed():
+    rows = numbered(40)
+
+    def order(rng):
+        return visited(rows.one_pass("epoch", rng))
+
+    rng = np.random.default_rng(0)
+    first, second = order(rng), order(rng)
+    assert (first != second).any()
+    np.testing.assert_array_equal(first, order(np.random.default_rng(0)))
+
+
+def test_rows_within_a_batch_are_in_the_order_of_memory():
+    for batch in numbered(95).one_pass("epoch", np.random.default_rng(0)):
+        assert (np.diff(batch.X[:, 0]) > 0).all()
+
+
+@pytest.mark.parametrize("batch_size", [10, 60])
+def test_replacement_draws_rows_independently(batch_size):
+    # Each of 60 rows is drawn binomial(60, 1/60) times a pass, variance 59/60. Over 400 passes
+    # the mean count of a row has standard error 0.05, and the pooled variance of the 24000
+    # counts a relative one of about sqrt(3 / 24000) = 0.011; the tolerances are 4.5 of these.
+    rows, rng = numbered(60, batch_size=batch_size), np.random.default_rng(0)
+    passes = [visited(rows.one_pass("replacement", rng)).astype(int) for _ in range(400)]
+    assert all(len(drawn) == 60 for drawn in passes)
+    counts = np.array([np.bincount(drawn, minlength=60) for drawn in passes])
+    assert np.abs(counts.mean(axis=0) - 1.0).max() < 4.5 * 0.05
+    assert abs(counts.var() / (59 / 60) - 1.0) < 4.5 * 0.011
+
+
+@pytest.mark.parametrize("position", [0, 17, 39])
+def test_each_row_is_as_likely_in_the_first_batch(position):
+    # Binomial(600, 1/4): the tolerance is 4.5 standard deviations of the share, 0.0177 each.
+    rows, rng = numbered(40), np.random.default_rng(0)
+    hits = [position in next(rows.one_pass("epoch", rng)).X[:, 0] for _ in range(600)]
+    assert abs(np.mean(hits) - 0.25) < 4.5 * 0.0177
+
+
+def test_the_whole_is_made_of_views():
+    rows = numbered(95)
+    for batch in rows.whole():
+        for piece, full in zip(batch, rows.data, strict=True):
+            assert np.shares_memory(piece, full)
+
+
+def test_without_dropped_rows_nothing_is_copied():
+    X = np.zeros((20, 3))
+    weight = np.ones(20)
+    rows = Rows(X, None, weight, 5)
+    assert rows.data.X is X
+    assert rows.data.weight is weight

@@ -1,0 +1,218 @@
+"""Baselines of the sparse GP, each against matrices of all rows."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("examples.benchmarks", reason="the checkout's examples")
+
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+from examples.benchmarks import datasets
+from examples.benchmarks.baselines import gp_one_pass_smc, mirror_gp, subset_gp
+from skpmd.engine.model import Batch
+from skpmd.sparse_gp import SparseGPRegressorPMD
+from skpmd.sparse_gp._covariance import KernelCovariance
+from skpmd.sparse_gp._hyperprior import HyperPrior
+from skpmd.sparse_gp._model import SparseGP
+
+# Sums in another order, and a jitter of 1e-12: errors of 1e-8 have been seen.
+TOLERANCE = 1e-6
+NOISE = 0.2
+KERNEL = ConstantKernel(1.5) * RBF(1.2) + WhiteKernel(NOISE)
+
+
+def rows(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    return X, np.sin(2.0 * X[:, 0]) + 0.4 * rng.normal(size=n), rng.normal(size=(7, 2))
+
+
+def exact(kernel, X, y, Z, Xs, approximation):
+    """Mean and variance of new targets, and the log evidence (Quinonero-Candela and Rasmussen)."""
+    signal, noise = kernel.k1, kernel.k2.noise_level
+    project = np.linalg.solve(signal(Z) + 1e-12 * np.eye(len(Z)), signal(Z, X)).T
+    Q = project @ signal(Z, X)
+    left = signal.diag(X) - np.diag(Q) if approximation == "fitc" else 0.0
+    C = Q + np.diag(noise + left * np.ones(len(X)))
+    Q_s = signal(Xs, Z) @ project.T
+    mean = Q_s @ np.linalg.solve(C, y)
+    known = np.einsum("ij,ji->i", Q_s, np.linalg.solve(C, Q_s.T))
+    log_det = np.linalg.slogdet(2.0 * np.pi * C)[1]
+    return mean, signal.diag(Xs) - known + noise, -0.5 * (y @ np.linalg.solve(C, y) + log_det)
+
+
+def model(Z, approximation="fitc"):
+    covariance = KernelCovariance(KERNEL)
+    return SparseGP(covariance, HyperPrior(covariance.kernel), Z, approximation, 1e-12)
+
+
+def cloud_of(Z, *thetas, approximation="fitc"):
+    """Particles that know no rows."""
+    found = [gp_one_pass_smc.Particle(model(Z, approximation), theta) for theta in thetas]
+    return gp_one_pass_smc.Cloud(found, np.zeros(len(found)))
+
+
+def last(generator):
+    *_, end = generator
+    return end
+
+
+def stream(X, y, cloud, **params):
+    """The end of SMC whose particles know nothing at the start."""
+    options = {"n_start": 0, "batch_size": 7, "seed": 0, "bandwidth": 0.0, **params}
+    return last(gp_one_pass_smc.gp_one_pass_smc(X, y, start=lambda *_: cloud, **options))
+
+
+def moments(process, X):
+    mixture = process.predict_proba(X)
+    return mixture.mean(), mixture.var()
+
+
+def assert_close(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=TOLERANCE)
+
+
+def test_subset_of_all_rows_is_the_exact_process_with_its_kernel():
+    X, y, Xs = rows()
+    cpu, learnt, used, process = last(
+        subset_gp.subset_gp(X, y, KERNEL, sizes={30: (30,), 60: (60,)}, seed=0)
+    )
+    whole = GaussianProcessRegressor(KERNEL).fit(X, y)
+    assert (learnt, used) == (60, 60) and cpu > 0.0
+    # Searches from two starts end where L-BFGS sees no gain: 2e-6 nats of the evidence.
+    gap = whole.log_marginal_likelihood_value_
+    gap -= whole.log_marginal_likelihood(process.kernel.theta)
+    assert abs(gap) < 1e-4
+    # With all rows as inducing inputs nothing is approximated.
+    assert_close(moments(process, Xs), exact(process.kernel, X, y, X, Xs, "dtc")[:2])
+    same = GaussianProcessRegressor(process.kernel, optimizer=None).fit(X, y)
+    mean, sd = same.predict(Xs, return_std=True)
+    assert_close((*moments(process, Xs), process.predict(Xs)), (mean, sd**2, mean))
+
+
+def test_subset_predicts_from_the_rows_it_names_and_no_others():
+    X, y, Xs = rows()
+    found = list(subset_gp.subset_gp(X, y, KERNEL, sizes={20: (20, 40)}, seed=3))
+    assert [(learnt, used) for _, learnt, used, _ in found] == [(20, 20), (20, 40)]
+    order = np.random.default_rng(3).permutation(60)
+    kernel = found[0][-1].kernel
+    for *_, used, process in found:
+        part = order[:used]
+        assert_close(moments(process, Xs), exact(kernel, X[part], y[part], X[part], Xs, "dtc")[:2])
+        assert process.kernel == kernel
+
+
+@pytest.mark.parametrize("approximation", ["dtc", "fitc"])
+def test_smc_of_one_particle_is_the_conjugate_posterior(approximation):
+    X, y, Xs = rows()
+    _, seen, cloud = stream(X, y, cloud_of(X[:9], KERNEL.theta, approximation=approximation))
+    mean, variance, evidence = exact(KERNEL, X, y, X[:9], Xs, approximation)
+    assert seen == 60
+    assert_close(moments(cloud, Xs), (mean, variance))
+    assert cloud.particles[0].log_evidence == pytest.approx(evidence, abs=TOLERANCE)
+
+
+def test_smc_weighs_particles_by_their_evidences():
+    X, y, Xs = rows(20)
+    thetas = KERNEL.theta, KERNEL.theta + [0.3, -0.2, 0.1]
+    _, _, cloud = stream(X, y, cloud_of(X[:9], *thetas))
+    ends = [exact(KERNEL.clone_with_theta(one), X, y, X[:9], Xs, "fitc") for one in thetas]
+    ratio = np.exp(ends[0][2] - ends[1][2])
+    assert 0.05 < ratio < 20.0  # both particles count
+    assert cloud.weights[0] / cloud.weights[1] == pytest.approx(ratio, rel=TOLERANCE)
+    mean = cloud.weights @ [end[0] for end in ends]
+    second = cloud.weights @ [end[0] ** 2 + end[1] for end in ends]
+    assert_close(moments(cloud, Xs), (mean, second - mean**2))
+
+
+def test_smc_moves_keep_mean_covariance_and_what_is_known():
+    rng = np.random.default_rng(0)
+    X, y, Xs = rows(30)
+    m, width = 400, 0.8
+    cloud = cloud_of(X[:3], *(KERNEL.theta + 0.1 * rng.standard_normal((m, 3))))
+    cloud = cloud.after(Batch(X, np.column_stack([y, 0.0 * y]), np.ones(30)))
+    theta, weights = np.array([one.theta for one in cloud.particles]), cloud.weights
+    moved = cloud.rejuvenated(width, rng)
+    after = np.array([one.theta for one in moved.particles])
+    mean = weights @ theta
+    spread = (weights[:, None] * (theta - mean)).T @ (theta - mean)
+    sd = np.sqrt(np.diag(spread))
+    # m draws: four standard errors of means, and of variances (which are wider by sqrt(2)).
+    assert (np.abs(after.mean(axis=0) - mean) < 4.0 * sd / np.sqrt(m)).all()
+    assert (np.abs(after.var(axis=0) / sd**2 - 1.0) < 4.0 * np.sqrt(2.0 / m)).all()
+    assert not moved.log_weights.any() and len(np.unique(after, axis=0)) == m
+    # Those that stay where they are stay as they are.
+    for one in cloud.rejuvenated(1e-9, rng).particles[::40]:
+        parent = cloud.particles[np.abs(theta - one.theta).sum(axis=1).argmin()]
+        assert_close(one.predict(Xs), parent.predict(Xs))
+
+
+def test_smc_resamples_where_few_particles_are_effective():
+    X, y, _ = rows()
+    good, bad = KERNEL.theta, KERNEL.theta + [0.0, 0.0, 4.0]
+    _, _, cloud = stream(X, y, cloud_of(X[:9], good, bad, bad, bad), bandwidth=0.1)
+    assert all(abs(one.theta[2] - good[2]) < 1.0 for one in cloud.particles)
+
+
+def test_smc_starts_from_what_its_subset_teaches():
+    X, y, Xs = rows(200)
+    estimator = SparseGPRegressorPMD(
+        KERNEL, n_inducing=20, n_particles=3, normalize_y=False, jitter=1e-12, random_state=0
+    )
+    cloud = gp_one_pass_smc.subset_start(estimator, X, y, np.random.default_rng(0))
+    assert len(cloud.particles) == 3
+    for one in cloud.particles:
+        kernel = KERNEL.clone_with_theta(one.theta)
+        mean, variance, _ = exact(kernel, X, y, one.model.inducing, Xs, "fitc")
+        assert_close(one.predict(Xs), (mean, np.sqrt(variance)))
+
+
+def paper_steps(X, y, **params):
+    kernel = ConstantKernel(1.5, "fixed") * RBF(1.2, "fixed") + WhiteKernel()
+    options = {"n_inducing": 9, "noises": (NOISE,), "passes": 1, "seed": 0, **params}
+    return list(mirror_gp.mirror_gp(X, y, kernel, **options))
+
+
+def test_mirror_step_of_size_one_on_all_rows_is_the_posterior():
+    X, y, Xs = rows()
+    [(_, seen, setting, cloud)] = paper_steps(X, y, steps=((1.0, 0.0),), batch_size=60)
+    Z = cloud.particles[0].model.inducing
+    assert seen == 60 and setting == (1.0, 0.0, NOISE)
+    assert_close(moments(cloud, Xs), exact(KERNEL, X, y, Z, Xs, "dtc")[:2])
+
+
+def test_mirror_steps_average_batches_by_their_sizes():
+    """Two steps: 1 - gamma of what was, gamma of a batch that stands for all rows."""
+    X, y, Xs = rows()
+    found = paper_steps(X, y, steps=((0.8, 1.0),), batch_size=30, noises=(1.0, NOISE))
+    gamma = 0.8 / 2.0, 0.8 / (1.0 + np.sqrt(2.0))
+    order = np.random.default_rng(0)
+    order.choice(60, 9, replace=False)
+    order = order.permutation(60)
+    weight = np.empty(60)
+    weight[order[:30]], weight[order[30:]] = 2.0 * gamma[0] * (1.0 - gamma[1]), 2.0 * gamma[1]
+    for _, _, (_, _, noise), cloud in found:
+        Z = cloud.particles[0].model.inducing
+        V = np.linalg.solve(np.linalg.cholesky(KERNEL.k1(Z)), KERNEL.k1(Z, X))
+        precision = np.eye(9) + (V * weight / noise) @ V.T
+        mean = KERNEL.k1(Xs, Z) @ np.linalg.solve(
+            np.linalg.cholesky(KERNEL.k1(Z)).T, np.linalg.solve(precision, V @ (weight * y) / noise)
+        )
+        np.testing.assert_allclose(moments(cloud, Xs)[0], mean, atol=1e-5)  # jitter of 1e-8
+
+
+def test_songs_are_split_as_published(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    table = np.column_stack([rng.integers(1922, 2012, 50), rng.normal(size=(50, 90)).round(3)])
+    np.savetxt(tmp_path / datasets.SONGS, table, delimiter=",", fmt="%.3f")
+    monkeypatch.setattr(datasets, "N_TRAINING_SONGS", 30)
+    (X, y), (X_test, y_test) = datasets.songs(tmp_path, seed=0)
+    assert X.shape == (30, 90) and X_test.shape == (2, 90)
+    mean, sd = table[:30].mean(axis=0), table[:30].std(axis=0)
+    # Columns were read in single precision.
+    np.testing.assert_allclose(y_test * sd[0] + mean[0], table[[30, 40], 0], rtol=1e-6)
+    np.testing.assert_allclose(X_test * sd[1:] + mean[1:], table[[30, 40], 1:], atol=1e-5)
+    np.testing.assert_allclose(np.sort(y) * sd[0] + mean[0], np.sort(table[:30, 0]), rtol=1e-6)
+    np.testing.assert_allclose([X.mean(), X.std()], [0.0, 1.0], atol=1e-6)

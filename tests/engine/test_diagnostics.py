@@ -1,0 +1,226 @@
+"""Pareto k-hat against its published formulas, the evidence and its standard error."""
+
+import numpy as np
+import pytest
+from scipy.stats import genpareto, norm
+from scipy.stats import t as student
+
+from skpmd.engine.diagnostics import heavy_tail, log_evidence, pareto_k
+from skpmd.engine.particles import effective_sample_size, log_sum_exp
+
+
+def pareto_log_weights(k, m, seed):
+    """Log of Pareto weights, P(w > x) = x^(-1/k): every tail is a generalised Pareto of shape k."""
+    return k * np.random.default_rng(seed).standard_exponential(m)
+
+
+def published_pareto_k(log_ratio):
+    """PSIS k-hat, written out from Vehtari et al. (2024) and Zhang and Stephens (2009)."""
+    w = np.sort(np.exp(log_ratio - log_ratio.max()))
+    n = int(min(0.2 * len(w), 3 * np.sqrt(len(w))))
+    x = w[-n:] - w[-n - 1]
+    n_grid = 30 + int(np.sqrt(n))
+    theta = [
+        1 / x[-1] + (1 - np.sqrt(n_grid / (j - 0.5))) / (3 * x[int(n / 4 + 0.5) - 1])
+        for j in range(1, n_grid + 1)
+    ]
+    shape = [np.mean(np.log(1 - value * x)) for value in theta]
+    likelihood = np.array(
+        [
+            genpareto.logpdf(x, k, scale=-k / value).sum()
+            for value, k in zip(theta, shape, strict=True)
+        ]
+    )
+    weight = np.exp(likelihood - np.logaddexp.reduce(likelihood))
+    k = np.mean(np.log(1 - weight @ np.array(theta) * x))
+    return (n * k + 10 * 0.5) / (n + 10)
+
+
+def gaussian_log_weights(m, scale, rng, log_z=0.0, shift=0.0):
+    """Log ratio of Z * N(shift, 1) to N(0, scale^2) at m draws of the latter."""
+    theta = scale * rng.standard_normal(m)
+    return log_z + norm.logpdf(theta, shift) - norm.logpdf(theta, scale=scale)
+
+
+@pytest.mark.parametrize("k", [0.2, 0.5, 0.8, 1.1])
+def test_k_hat_recovers_the_shape_of_pareto_weights(k):
+    # 424 of 20000 weights are fitted. The estimate has standard error (1 + k) / sqrt(424), the
+    # mean over 40 seeds a sixth of it, and the prior moves it to (424 k + 5) / 434. Tolerance: 4.5
+    # standard errors of the mean.
+    found = [pareto_k(pareto_log_weights(k, 20_000, seed)) for seed in range(40)]
+    tolerance = 4.5 * (1 + k) / np.sqrt(424 * 40)
+    assert abs(np.mean(found) - (424 * k + 5) / 434) < tolerance
+    assert np.std(found) < 1.5 * (1 + k) / np.sqrt(424)
+
+
+def test_k_hat_of_bounded_weights_is_negative():
+    # 1 - w has a density at 0, so the tail is generalised Pareto of shape -1.
+    k = pareto_k(np.log(np.random.default_rng(0).random(20_000)))
+    assert -1.2 < k < -0.75
+
+
+@pytest.mark.parametrize("df", [2.0, 6.0])
+def test_k_hat_of_student_ratios(df):
+    # Draws of a Student with 10 degrees of freedom, weights of one with df < 10: w grows as
+    # x^(10 - df) and P(x) falls as x^-10, so k = 1 - df / 10. The tail is reached slowly (terms
+    # of order 1 / x^2), hence 0.15 on an average over 20 seeds.
+    found = []
+    for seed in range(20):
+        x = np.random.default_rng(seed).standard_t(10.0, 50_000)
+        found.append(pareto_k(student.logpdf(x, df) - student.logpdf(x, 10.0)))
+    assert abs(np.mean(found) - (1 - df / 10)) < 0.15
+
+
+@pytest.mark.parametrize("m", [25, 60, 224, 225, 226, 1000, 5000])
+@pytest.mark.parametrize("k", [0.2, 0.7, 1.1])
+def test_k_hat_equals_the_published_formulas(m, k):
+    log_ratio = pareto_log_weights(k, m, m)
+    assert pareto_k(log_ratio) == pytest.approx(published_pareto_k(log_ratio), rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_k_hat_of_light_tails_equals_the_published_formulas(seed):
+    log_ratio = gaussian_log_weights(500, 1.3, np.random.default_rng(seed), shift=0.3)
+    assert pareto_k(log_ratio) == pytest.approx(published_pareto_k(log_ratio), rel=1e-8)
+
+
+@pytest.mark.parametrize("constant", [-1e4, -3.0, 800.0, 1e5])
+def test_k_hat_ignores_a_constant(constant):
+    # Adding 1e5 rounds each log weight by up to 1e-11; the smallest of the excesses may be of the
+    # order of 1e-4 of the largest.
+    log_ratio = pareto_log_weights(0.6, 2000, 0)
+    assert pareto_k(log_ratio + constant) == pytest.approx(pareto_k(log_ratio), rel=1e-7)
+
+
+def test_k_hat_ignores_order_and_leaves_its_input_alone():
+    log_ratio = pareto_log_weights(0.6, 2000, 0)
+    kept = log_ratio.copy()
+    assert pareto_k(log_ratio) == pareto_k(log_ratio[::-1])
+    np.testing.assert_array_equal(log_ratio, kept)
+
+
+def test_k_hat_of_few_particles_is_unknown():
+    assert np.isnan(pareto_k(pareto_log_weights(0.5, 24, 0)))
+    assert np.isfinite(pareto_k(pareto_log_weights(0.5, 25, 0)))
+    few_alive = np.append(pareto_log_weights(0.5, 24, 0), np.full(1000, -np.inf))
+    assert np.isnan(pareto_k(few_alive))
+    assert np.isnan(pareto_k(np.full(100, -np.inf)))
+
+
+def test_k_hat_counts_particles_with_a_weight_only():
+    log_ratio = pareto_log_weights(0.5, 300, 0)
+    assert pareto_k(np.append(log_ratio, np.full(700, -np.inf))) == pareto_k(log_ratio)
+
+
+@pytest.mark.parametrize(
+    "scale, k, heavy",
+    [
+        (1.0, 0.3, False),
+        (1.0, 1.2, True),
+        (1e-4, 1.2, False),  # a ripple on equal weights: no scale, hence no harm
+        (0.02, 2.5, True),  # small so far, and about to explode
+    ],
+)
+def test_a_heavy_tail_has_a_shape_and_a_size(scale, k, heavy):
+    draws = genpareto(k).rvs(2000, random_state=0)
+    log_ratio = np.log1p(scale * draws / np.median(draws))
+    assert heavy_tail(log_ratio, pareto_k(log_ratio)) == heavy
+
+
+@pytest.mark.parametrize("value", [0.0, -500.0, 300.0])
+def test_k_hat_of_constant_weights(value):
+    assert pareto_k(np.full(1000, value)) == -np.inf
+
+
+def test_k_hat_of_one_weight_that_dwarfs_all_others():
+    # The others vanish beside it in double precision; whatever the number, it must not reassure.
+    log_ratio = np.random.default_rng(0).normal(size=1000)
+    log_ratio[17] = 200.0
+    assert not pareto_k(log_ratio) < 0.7
+
+
+# ----------------------------------------------------------------------------- evidence
+def test_evidence_of_constant_weights_is_exact():
+    value, error = log_evidence(np.full(50, -1234.5))
+    assert value == pytest.approx(-1234.5, rel=1e-14)
+    assert error == pytest.approx(0.0, abs=1e-12)
+
+
+def test_evidence_is_the_log_mean_exponential():
+    log_ratio = np.random.default_rng(0).normal(size=100) - 5000.0
+    expected = np.logaddexp.reduce(log_ratio) - np.log(100)
+    value, error = log_evidence(log_ratio)
+    assert value == pytest.approx(expected, rel=1e-14)
+    w = np.exp(log_ratio - expected)
+    assert error == pytest.approx(w.std(ddof=1) / 10, rel=1e-9)
+
+
+def test_evidence_without_a_particle_in_the_support():
+    value, error = log_evidence(np.full(5, -np.inf))
+    assert value == -np.inf and np.isnan(error)
+
+
+def test_dead_particles_count_in_the_evidence():
+    value, _ = log_evidence(np.array([0.0, 0.0, -np.inf, -np.inf]))
+    assert value == pytest.approx(np.log(0.5))
+
+
+def test_evidence_is_unbiased_and_its_error_is_right():
+    # Z = e^-7. Over 2000 seeds the mean of exp(estimate) has the standard error that its own
+    # spread says: 4.5 of these. The spread of log estimates (relative standard error 1 / sqrt(4000)
+    # = 0.016) against the mean reported error: 4.5 of these and 1 % for the delta method.
+    rng = np.random.default_rng(0)
+    found = np.array(
+        [log_evidence(gaussian_log_weights(400, 1.3, rng, -7.0, 0.5)) for _ in range(2000)]
+    )
+    z = np.exp(found[:, 0] + 7.0)
+    assert abs(z.mean() - 1.0) < 4.5 * z.std() / np.sqrt(len(z))
+    assert found[:, 0].std() == pytest.approx(found[:, 1].mean(), rel=4.5 * 0.016 + 0.01)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.8])
+def test_error_of_antithetic_pairs(shift):
+    # Without a shift a pair has one weight twice (the plain error is too small by sqrt(2)); with
+    # one the two weights nearly cancel. Tolerance as above, on 2000 seeds of 200 pairs.
+    rng = np.random.default_rng(0)
+    pairs, found = np.arange(400) // 2, []
+    for _ in range(2000):
+        z = 1.3 * np.repeat(rng.standard_normal(200), 2) * np.tile([1.0, -1.0], 200)
+        log_ratio = norm.logpdf(z, shift) - norm.logpdf(z, scale=1.3)
+        found.append((*log_evidence(log_ratio, pairs), log_evidence(log_ratio)[1]))
+    value, error, plain = np.array(found).T
+    assert value.std() == pytest.approx(error.mean(), rel=4.5 * 0.016 + 0.01)
+    assert abs(plain.mean() / value.std() - 1.0) > 0.2
+
+
+def test_error_of_groups_is_that_of_their_means():
+    log_ratio = np.random.default_rng(0).normal(size=60)
+    group = np.random.default_rng(1).permutation(np.arange(60) // 3)
+    w = np.exp(log_ratio - log_sum_exp(log_ratio)) * 60
+    means = np.array([w[group == g].mean() for g in range(20)])
+    value, error = log_evidence(log_ratio, group)
+    assert value == log_evidence(log_ratio)[0]
+    assert error == pytest.approx(means.std(ddof=1) / np.sqrt(20), rel=1e-12)
+
+
+def test_singleton_groups_change_nothing():
+    log_ratio = np.random.default_rng(0).normal(size=60)
+    assert log_evidence(log_ratio, np.arange(60)) == pytest.approx(log_evidence(log_ratio))
+
+
+# ----------------------------------------------------------------------------- effective size
+@pytest.mark.parametrize("constant", [0.0, -2000.0, 2000.0])
+def test_effective_sample_size(constant):
+    w = np.random.default_rng(0).random(40)
+    expected = w.sum() ** 2 / (w**2).sum()
+    assert effective_sample_size(np.log(w) + constant) == pytest.approx(expected, rel=1e-9)
+    assert effective_sample_size(np.full(9, constant)) == pytest.approx(9.0)
+    assert effective_sample_size(np.array([constant, -np.inf, -np.inf])) == 1.0
+
+
+def test_sums_without_a_finite_term():
+    assert effective_sample_size(np.full(3, -np.inf)) == 0.0
+    assert log_sum_exp(np.full(3, -np.inf)) == -np.inf
+    assert log_sum_exp(np.empty(0)) == -np.inf
+    assert log_sum_exp(np.array([0.0, np.inf])) == np.inf
+    assert log_sum_exp(np.array([-1000.0, -1000.0])) == pytest.approx(-1000.0 + np.log(2.0))

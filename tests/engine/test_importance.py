@@ -1,0 +1,334 @@
+"""References: normalised densities, draws that follow them, and mixtures that weigh a posterior."""
+
+import numpy as np
+import pytest
+from scipy.stats import kstest, multivariate_normal
+
+from skpmd.engine import sinh_arcsinh
+from skpmd.engine.diagnostics import log_evidence
+from skpmd.engine.importance import (
+    Reference,
+    _even_counts,
+    disagreement,
+    draw,
+    draw_mixture,
+    log_density,
+    weigh,
+)
+from skpmd.engine.particles import moments
+
+FACTOR = np.array([[1.5, 0.0], [0.6, 0.8]])
+
+
+def skewed_reference(d, df=np.inf, epsilon=0.7, scale=1.2):
+    """A reference that leans along its last axis."""
+    centre, spread, _ = sinh_arcsinh._sinh_arcsinh_moments(np.array([epsilon]))
+    mean = np.array([0.5, -1.0])[:d]
+    return Reference(
+        mean,
+        FACTOR[:d, :d],
+        df,
+        np.array([d - 1]),
+        np.array([epsilon]),
+        np.array([scale]),
+        centre,
+        spread,
+    )
+
+
+def normal_reference(mean, sd):
+    return Reference(np.atleast_1d(float(mean)), np.atleast_2d(float(sd)))
+
+
+REFERENCES = {
+    "normal": lambda d: Reference(np.array([0.5, -1.0])[:d], FACTOR[:d, :d]),
+    "Student": lambda d: Reference(np.array([0.5, -1.0])[:d], FACTOR[:d, :d], 5.0),
+    "skewed": skewed_reference,
+    "skewed to the left": lambda d: skewed_reference(d, epsilon=-1.1),
+    "skewed Student": lambda d: skewed_reference(d, df=5.0),
+}
+every_reference = pytest.mark.parametrize("kind", REFERENCES)
+
+
+def independent_draws(reference, n, seed=0):
+    """One of each antithetic pair."""
+    return draw(reference, 2 * n, np.random.default_rng(seed))[::2]
+
+
+# A grid that is fine in the middle and reaches far: theta = sinh of an even grid.
+STRETCHED = np.sinh(np.linspace(-14.0, 14.0, 40_001))
+STRETCHED_WEIGHT = np.cosh(np.linspace(-14.0, 14.0, 40_001)) * (28.0 / 40_000)
+
+
+# ----------------------------------------------------------------------------- one reference
+@every_reference
+def test_density_integrates_to_one_on_a_line(kind):
+    density = np.exp(log_density(REFERENCES[kind](1), STRETCHED[:, None]))
+    assert density @ STRETCHED_WEIGHT == pytest.approx(1.0, abs=1e-9)
+
+
+@every_reference
+def test_density_integrates_to_one_in_the_plane(kind):
+    # The same stretched grid on both axes. A Student tail beyond sinh(8) = 1490 is nothing.
+    line = np.linspace(-8.0, 8.0, 401)
+    x, y = np.meshgrid(np.sinh(line), np.sinh(line))
+    cells = np.outer(np.cosh(line), np.cosh(line)) * (line[1] - line[0]) ** 2
+    points = np.column_stack([x.ravel(), y.ravel()])
+    density = np.exp(log_density(REFERENCES[kind](2), points))
+    assert density @ cells.ravel() == pytest.approx(1.0, abs=1e-6)
+
+
+@every_reference
+def test_draws_follow_the_density_on_a_line(kind):
+    # Kolmogorov-Smirnov of 20000 independent draws against the integrated density; p > 0.001.
+    reference = REFERENCES[kind](1)
+    density = np.exp(log_density(reference, STRETCHED[:, None]))
+    cdf = np.cumsum(density * STRETCHED_WEIGHT)
+    draws = independent_draws(reference, 20_000)[:, 0]
+    assert kstest(draws, lambda x: np.interp(x, STRETCHED, cdf)).pvalue > 1e-3
+
+
+@every_reference
+@pytest.mark.parametrize("d", [1, 2])
+def test_draws_weighted_to_another_density_average_to_one(kind, d):
+    # E[other / density] = 1 under the reference. The other density is a narrow normal, so the
+    # ratio is bounded; the tolerance is 4.5 standard errors of the mean of 20000.
+    reference = REFERENCES[kind](d)
+    other = multivariate_normal(reference.mean, 0.3 * FACTOR[:d, :d] @ FACTOR[:d, :d].T)
+    draws = independent_draws(reference, 20_000)
+    ratio = np.exp(other.logpdf(draws) - log_density(reference, draws))
+    assert abs(ratio.mean() - 1.0) < 4.5 * ratio.std() / np.sqrt(len(ratio))
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_a_normal_reference_is_scipys(d):
+    reference = REFERENCES["normal"](d)
+    points = np.random.default_rng(0).normal(size=(20, d))
+    expected = multivariate_normal(reference.mean, reference.factor @ reference.factor.T)
+    np.testing.assert_allclose(log_density(reference, points), expected.logpdf(points), rtol=1e-12)
+
+
+def test_a_factor_need_not_be_triangular():
+    angle = np.array([[0.6, -0.8], [0.8, 0.6]])
+    plain, turned = REFERENCES["Student"](2), REFERENCES["Student"](2)
+    turned = turned._replace(factor=plain.factor @ angle)
+    points = np.random.default_rng(0).normal(size=(20, 2))
+    np.testing.assert_allclose(log_density(plain, points), log_density(turned, points), rtol=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [-1.5, -0.4, 0.0, 0.9])
+@pytest.mark.parametrize("scale", [0.7, 1.3])
+def test_a_skewed_axis_keeps_its_mean_and_has_its_scale(epsilon, scale):
+    # Moments by quadrature on the stretched grid.
+    reference = skewed_reference(1, epsilon=epsilon, scale=scale)._replace(
+        mean=np.zeros(1), factor=np.eye(1)
+    )
+    mass = np.exp(log_density(reference, STRETCHED[:, None])) * STRETCHED_WEIGHT
+    assert mass @ STRETCHED == pytest.approx(0.0, abs=1e-6)
+    assert np.sqrt(mass @ STRETCHED**2) == pytest.approx(scale, rel=1e-6)
+    assert np.sign(np.round(mass @ STRETCHED**3, 6)) == np.sign(epsilon)
+
+
+@pytest.mark.parametrize("kind", ["normal", "Student"])
+def test_pairs_are_antithetic(kind):
+    reference = REFERENCES[kind](2)
+    draws = draw(reference, 100, np.random.default_rng(0)) - reference.mean
+    np.testing.assert_allclose(draws[::2], -draws[1::2], rtol=1e-12)
+
+
+def test_pairs_of_a_skewed_reference_are_antithetic_before_the_map():
+    # The axis that is not skewed shows z itself; along the other both maps come from z and -z.
+    reference = skewed_reference(2)._replace(mean=np.zeros(2), factor=np.eye(2))
+    draws = draw(reference, 100, np.random.default_rng(0))
+    np.testing.assert_allclose(draws[::2, 0], -draws[1::2, 0], rtol=1e-12)
+    raw = draws[:, 1] / reference.scale * reference.spread + reference.centre
+    z = np.sinh(np.arcsinh(raw) - reference.epsilon)
+    np.testing.assert_allclose(z[::2], -z[1::2], rtol=1e-9)
+
+
+# ----------------------------------------------------------------------------- mixtures
+@pytest.mark.parametrize("n", [2, 10, 11, 1000])
+@pytest.mark.parametrize("shares", [(1.0,), (0.5, 0.5), (0.6, 0.2, 0.1, 0.1), (1e-3, 0.999)])
+def test_counts_are_even_and_follow_the_shares(n, shares):
+    counts = _even_counts(np.array(shares), n)
+    assert counts.sum() == n + n % 2
+    assert (counts % 2 == 0).all() and (counts >= 0).all()
+    assert (np.abs(counts - np.array(shares) * counts.sum()) < 2).all()
+
+
+def test_a_mixtures_density_is_that_of_its_draws():
+    references = [REFERENCES["normal"](2), REFERENCES["skewed Student"](2)]
+    theta, log_pi = draw_mixture(references, (0.7, 0.3), 1000, np.random.default_rng(0))
+    expected = np.log(
+        0.7 * np.exp(log_density(references[0], theta))
+        + 0.3 * np.exp(log_density(references[1], theta))
+    )
+    assert theta.shape == (1000, 2)
+    np.testing.assert_allclose(log_pi, expected, rtol=1e-10)
+
+
+def test_draws_of_a_mixture_weighted_to_another_density_average_to_one():
+    # Components are 3 sds apart, so a density that forgot a component or a share would show.
+    # Tolerance: 4.5 standard errors over 200 independent mixtures.
+    references = [normal_reference(0.0, 1.0), normal_reference(4.0, 0.5)]
+    other, means = multivariate_normal([2.0], [[2.0]]), []
+    for seed in range(200):
+        theta, log_pi = draw_mixture(references, (0.75, 0.25), 400, np.random.default_rng(seed))
+        means.append(np.exp(other.logpdf(theta) - log_pi).mean())
+    assert abs(np.mean(means) - 1.0) < 4.5 * np.std(means) / np.sqrt(200)
+
+
+def test_a_component_without_a_draw_has_no_share():
+    references = [normal_reference(0.0, 1.0), normal_reference(4.0, 0.5)]
+    theta, log_pi = draw_mixture(references, (0.9999, 0.0001), 100, np.random.default_rng(0))
+    np.testing.assert_allclose(log_pi, log_density(references[0], theta), rtol=1e-13)
+
+
+# ----------------------------------------------------------------------------- weighing
+class NormalPosterior:
+    """Two-dimensional: prior N(0, I), likelihood with a known evidence, posterior N(mean, cov)."""
+
+    mean = np.array([0.7, -0.3])
+    cov = np.array([[0.2, 0.1], [0.1, 0.3]])
+    log_z = -42.0
+
+    @staticmethod
+    def log_prior(theta):
+        return multivariate_normal([0, 0], np.eye(2)).logpdf(theta)
+
+    def log_likelihood(self, theta):
+        posterior = multivariate_normal(self.mean, self.cov).logpdf(theta)
+        return self.log_z + posterior - self.log_prior(theta)
+
+    def references(self):
+        wide = np.linalg.cholesky(1.5 * self.cov)
+        return [Reference(self.mean + 0.2, wide), Reference(self.mean - 0.1, wide, 5.0)]
+
+    def weigh(self, references=None, n=2000, max_rounds=3, target=np.inf, seed=0):
+        return weigh(
+            references or self.references(),
+            (0.8, 0.2),
+            self.log_prior,
+            self.log_likelihood,
+            n,
+            max_rounds,
+            target,
+            np.random.default_rng(seed),
+        )
+
+
+def test_weighing_finds_the_posterior():
+    # 40 seeds. The evidence is unbiased: 4.5 standard errors. Mean and covariance have an O(1/n)
+    # bias far below their standard errors.
+    problem, found = NormalPosterior(), []
+    for seed in range(40):
+        weighing = problem.weigh(n=1000, seed=seed)
+        value, error = log_evidence(weighing.cloud.log_ratio, weighing.pair)
+        mean, cov = moments(weighing.cloud.theta, weighing.cloud.log_ratio)
+        found.append([np.exp(value - problem.log_z), *mean, *cov.ravel(), error])
+    found = np.array(found)
+    expected = np.array([1.0, *problem.mean, *problem.cov.ravel()])
+    error = found[:, :-1].std(axis=0, ddof=1) / np.sqrt(40)
+    assert (np.abs(found[:, :-1].mean(axis=0) - expected) < 4.5 * error).all()
+    # The spread of 40 has a relative standard error of 1 / sqrt(80) = 0.11; the bound is three.
+    assert found[:, -1].mean() == pytest.approx(found[:, 0].std(ddof=1), rel=0.34)
+
+
+def test_a_perfect_reference_has_no_spread():
+    problem = NormalPosterior()
+    perfect = Reference(problem.mean, np.linalg.cholesky(problem.cov))
+    weighing = problem.weigh([perfect, perfect], n=100, target=100.0)
+    np.testing.assert_allclose(weighing.cloud.log_ratio, problem.log_z, rtol=1e-12)
+    assert weighing.rounds == [pytest.approx(100.0)]
+
+
+def test_the_ratio_is_against_the_mixture_of_all_rounds():
+    problem = NormalPosterior()
+    references = problem.references()
+    weighing = problem.weigh(references, n=500)
+    cloud = weighing.cloud
+    share = np.bincount(weighing.source, minlength=2) / len(cloud.theta)
+    mixture = np.log(
+        sum(s * np.exp(log_density(r, cloud.theta)) for s, r in zip(share, references, strict=True))
+    )
+    joint = problem.log_prior(cloud.theta) + problem.log_likelihood(cloud.theta)
+    np.testing.assert_allclose(cloud.log_pi, mixture, rtol=1e-10)
+    np.testing.assert_allclose(cloud.log_ratio, joint - mixture, rtol=1e-10)
+    np.testing.assert_allclose(cloud.log_prior, problem.log_prior(cloud.theta), rtol=1e-12)
+
+
+@pytest.mark.parametrize("target, expected", [(1.0, 1), (np.inf, 4)])
+def test_rounds_stop_at_the_target(target, expected):
+    weighing = NormalPosterior().weigh(n=300, max_rounds=4, target=target)
+    assert len(weighing.rounds) == expected
+    assert len(weighing.cloud.theta) == 300 * expected
+    assert len(weighing.pair) == len(weighing.source) == 300 * expected
+    np.testing.assert_array_equal(np.bincount(weighing.pair), np.full(150 * expected, 2))
+
+
+def test_rounds_stop_at_the_first_that_reaches_the_target():
+    rounds = NormalPosterior().weigh(n=300, max_rounds=10, target=500.0).rounds
+    assert 1 < len(rounds) < 10
+    assert rounds[-1] >= 500.0 and (np.array(rounds[:-1]) < 500.0).all()
+
+
+def test_pairs_come_from_one_reference():
+    weighing = NormalPosterior().weigh(n=302)
+    np.testing.assert_array_equal(weighing.source[::2], weighing.source[1::2])
+
+
+def test_a_better_reference_gets_a_larger_share():
+    problem = NormalPosterior()
+    good = Reference(problem.mean, np.linalg.cholesky(problem.cov))
+    bad = Reference(problem.mean + 5.0, np.linalg.cholesky(problem.cov))
+    source = problem.weigh([bad, good], n=1000, max_rounds=4).source
+    shares = [np.mean(part == 1) for part in np.split(source, 4)]
+    assert shares[0] == 0.2 and shares[-1] > 0.9
+    assert min(1.0 - np.array(shares)) >= 0.04  # no reference is ever dropped
+
+
+def test_right_references_agree():
+    # Each gap is a few standard errors at most; the largest of four and of ten seeds.
+    worst = []
+    for seed in range(10):
+        weighing = NormalPosterior().weigh(seed=seed)
+        worst.append(disagreement(weighing, NormalPosterior().references())[0])
+    assert 0.0 < max(worst) < 4.5
+
+
+def test_a_reference_that_knows_one_mode_only_disagrees():
+    # The posterior has two modes. One reference sits in one of them: alone, its weights are
+    # perfect and its mean is wrong by a posterior sd, at about sqrt(n) standard errors.
+    references = [normal_reference(0.0, 5.0), normal_reference(4.0, 1.0)]
+    left, right = (multivariate_normal([centre], [[1.0]]) for centre in (-4.0, 4.0))
+
+    def log_likelihood(theta):
+        return np.logaddexp(left.logpdf(theta), right.logpdf(theta)) - np.log(2)
+
+    weighing = weigh(
+        references,
+        (0.5, 0.5),
+        lambda theta: np.zeros(len(theta)),
+        log_likelihood,
+        2000,
+        1,
+        np.inf,
+        np.random.default_rng(0),
+    )
+    assert disagreement(weighing, references)[0] > 10.0
+
+
+def test_draws_of_a_wrong_place_disagree():
+    problem = NormalPosterior()
+    weighing = problem.weigh()
+    own = weighing.source == 1
+    weighing.cloud.theta[own] += [0.3, 0.0]
+    assert disagreement(weighing, problem.references())[0] > 6.0
+
+
+def test_a_reference_with_few_effective_draws_has_no_say():
+    problem = NormalPosterior()
+    far = Reference(problem.mean + 6.0, np.linalg.cholesky(problem.cov))
+    references = [*problem.references()[:1], far]
+    weighing = problem.weigh(references)
+    assert disagreement(weighing, references)[0] < 4.5

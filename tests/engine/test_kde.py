@@ -1,0 +1,345 @@
+"""The kernel density estimate: moments, normalisation, draws, weights, odd clouds."""
+
+import numpy as np
+import pytest
+from scipy.special import gammaln
+from scipy.stats import kstest, multivariate_normal
+
+from skpmd.engine import kde
+from skpmd.engine.bandwidth import BANDWIDTH_RULES
+from skpmd.engine.kde import KERNELS
+from skpmd.engine.particles import moments
+from tests.tools.exact_models import skewed_cloud
+
+every_kernel = pytest.mark.parametrize("kernel", KERNELS)
+
+
+def kernel_covariance(estimate):
+    return estimate.factor @ estimate.factor.T
+
+
+def centres_of(estimate):
+    return estimate.mean + estimate.centres @ estimate.factor.T
+
+
+def total_moments(estimate):
+    """Mean and covariance of the mixture: centres' covariance plus the kernels'."""
+    w = np.exp(estimate.log_weights)
+    centres = centres_of(estimate)
+    mean = w @ centres
+    centred = centres - mean
+    return mean, (centred.T * w) @ centred + kernel_covariance(estimate)
+
+
+def grid_1d(estimate, n=4001):
+    low, high = centres_of(estimate).min(), centres_of(estimate).max()
+    margin = 9.0 * estimate.factor[0, 0]
+    return np.linspace(low - margin, high + margin, n)
+
+
+def grid_2d(low, high, n):
+    axes = [np.linspace(a, b, n) for a, b in zip(low, high, strict=True)]
+    cell = np.prod([axis[1] - axis[0] for axis in axes])
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2), cell
+
+
+# ----------------------------------------------------------------------------- moments
+@every_kernel
+@pytest.mark.parametrize("bandwidth", [0.01, 0.3, 0.8, 1.0, *BANDWIDTH_RULES])
+@pytest.mark.parametrize("d", [1, 3])
+def test_shrinkage_keeps_mean_and_covariance(kernel, bandwidth, d):
+    theta, log_ratio = skewed_cloud(150, d)
+    estimate = kde.fit(theta, log_ratio, bandwidth=bandwidth, kernel=kernel)
+    mean, cov = moments(theta, log_ratio)
+    found_mean, found_cov = total_moments(estimate)
+    np.testing.assert_allclose(found_mean, mean, rtol=1e-9)
+    np.testing.assert_allclose(found_cov, cov, rtol=1e-9, atol=1e-9 * np.abs(cov).max())
+
+
+@every_kernel
+@pytest.mark.parametrize("bandwidth", [0.01, 0.3, 1.0, 1.7, *BANDWIDTH_RULES])
+def test_without_shrinkage_the_estimate_is_wider_by_the_kernel(kernel, bandwidth):
+    theta, log_ratio = skewed_cloud(150, 3)
+    estimate = kde.fit(theta, log_ratio, bandwidth=bandwidth, kernel=kernel, shrinkage=False)
+    mean, cov = moments(theta, log_ratio)
+    found_mean, found_cov = total_moments(estimate)
+    np.testing.assert_allclose(centres_of(estimate), theta, rtol=1e-9)
+    np.testing.assert_allclose(found_mean, mean, rtol=1e-9)
+    np.testing.assert_allclose(found_cov, cov + kernel_covariance(estimate), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("bandwidth", [0.05, 0.6, 1.0])
+@pytest.mark.parametrize("shrinkage", [True, False])
+def test_a_number_is_the_kernels_width_relative_to_the_cloud(bandwidth, shrinkage):
+    theta, log_ratio = skewed_cloud(60, 2)
+    estimate = kde.fit(theta, log_ratio, bandwidth=bandwidth, shrinkage=shrinkage)
+    cov = moments(theta, log_ratio)[1]
+    np.testing.assert_allclose(kernel_covariance(estimate), bandwidth**2 * cov, rtol=1e-10)
+    assert estimate.bandwidth == pytest.approx(bandwidth, rel=1e-12)
+
+
+@every_kernel
+@pytest.mark.parametrize("shrinkage", [True, False])
+@pytest.mark.parametrize("bandwidth", [0.2, 0.7, 1.0, "loo"])
+def test_draws_have_the_moments_of_the_formula(kernel, bandwidth, shrinkage):
+    # 200000 nearly independent draws; a kurtosis up to 15 makes the standard error of a variance
+    # at most sqrt(14 / 200000) = 0.0084 of it. Four of these, and 4.5 / sqrt(200000) = 0.01 sd for
+    # the mean.
+    theta, log_ratio = skewed_cloud(150, 2)
+    estimate = kde.fit(theta, log_ratio, bandwidth=bandwidth, kernel=kernel, shrinkage=shrinkage)
+    draws, _ = kde.sample(estimate, 200_000, "systematic", np.random.default_rng(1))
+    mean, cov = total_moments(estimate)
+    sd = np.sqrt(np.diag(cov))
+    assert (np.abs(draws.mean(axis=0) - mean) < 0.01 * sd).all()
+    assert (np.abs(np.cov(draws.T) - cov) < 4 * 0.0084 * np.outer(sd, sd)).all()
+
+
+# ----------------------------------------------------------------------------- density
+@every_kernel
+@pytest.mark.parametrize("shrinkage", [True, False])
+@pytest.mark.parametrize("bandwidth", [0.1, 0.5, 1.0, "loo"])
+def test_density_integrates_to_one_on_a_line(kernel, bandwidth, shrinkage):
+    # The trapezoid rule on 20001 points; a compact kernel has kinks, hence 1e-5 and not rounding.
+    theta, log_ratio = skewed_cloud(40, 1)
+    estimate = kde.fit(theta, log_ratio, bandwidth=bandwidth, kernel=kernel, shrinkage=shrinkage)
+    grid = grid_1d(estimate, 20_001)
+    density = np.exp(kde.log_density(estimate, grid[:, None]))
+    assert np.trapezoid(density, grid) == pytest.approx(1.0, abs=1e-5)
+    mean = np.trapezoid(density * grid, grid)
+    variance = np.trapezoid(density * (grid - mean) ** 2, grid)
+    expected_mean, expected_cov = total_moments(estimate)
+    assert mean == pytest.approx(expected_mean[0], rel=1e-5)
+    assert variance == pytest.approx(expected_cov[0, 0], rel=1e-4)
+
+
+@every_kernel
+@pytest.mark.parametrize("shrinkage", [True, False])
+def test_density_integrates_to_one_in_the_plane(kernel, shrinkage):
+    # Cells are 1/60 of the cloud's extent, a quarter of a kernel's width; the kinks of the
+    # compact kernel leave an error of the order of 1e-3.
+    theta, log_ratio = skewed_cloud(30, 2)
+    estimate = kde.fit(theta, log_ratio, bandwidth=0.5, kernel=kernel, shrinkage=shrinkage)
+    mean, cov = total_moments(estimate)
+    reach = np.abs(centres_of(estimate) - mean).max(axis=0) + 7.0 * np.sqrt(
+        np.diag(kernel_covariance(estimate))
+    )
+    points, cell = grid_2d(mean - reach, mean + reach, 301)
+    assert np.exp(kde.log_density(estimate, points)).sum() * cell == pytest.approx(1.0, abs=2e-3)
+
+
+@pytest.mark.parametrize("bandwidth", [0.1, 0.6, 1.0, "loo"])
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_gaussian_kernels_equal_a_double_loop(bandwidth, d):
+    theta, log_ratio = skewed_cloud(40, d)
+    estimate = kde.fit(theta, log_ratio, bandwidth=bandwidth)
+    points = theta[:15] + 0.1
+    w = np.exp(log_ratio - np.logaddexp.reduce(log_ratio))
+    cov = kernel_covariance(estimate)
+    expected = [
+        sum(
+            weight * multivariate_normal(centre, cov).pdf(point)
+            for weight, centre in zip(w, centres_of(estimate), strict=True)
+        )
+        for point in points
+    ]
+    np.testing.assert_allclose(kde.log_density(estimate, points), np.log(expected), atol=1e-8)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_compact_kernels_equal_a_double_loop(d):
+    theta, log_ratio = skewed_cloud(40, d)
+    estimate = kde.fit(theta, log_ratio, bandwidth=0.6, kernel="epanechnikov")
+    points = centres_of(estimate)[:15] + 0.01
+    cov = kernel_covariance(estimate)
+    # (1 - r^2 / R^2) (d + 2) / (2 volume) has covariance R^2 / (d + 4) on each axis.
+    volume = np.exp(0.5 * d * np.log(np.pi * (d + 4)) - gammaln(0.5 * d + 1))
+    peak = (d + 2) / (2 * volume * np.sqrt(np.linalg.det(cov)))
+    w = np.exp(estimate.log_weights)
+    expected = np.zeros(len(points))
+    for i, point in enumerate(points):
+        for weight, centre in zip(w, centres_of(estimate), strict=True):
+            squared = (point - centre) @ np.linalg.solve(cov, point - centre)
+            expected[i] += weight * peak * max(0.0, 1.0 - squared / (d + 4))
+    np.testing.assert_allclose(kde.log_density(estimate, points), np.log(expected), atol=1e-8)
+
+
+@pytest.mark.parametrize("shrinkage", [True, False])
+def test_a_compact_kernel_has_no_density_outside_its_support(shrinkage):
+    theta, log_ratio = skewed_cloud(50, 2)
+    estimate = kde.fit(theta, log_ratio, bandwidth=0.3, kernel="epanechnikov", shrinkage=shrinkage)
+    far = estimate.mean + 1e3 * np.eye(2)
+    np.testing.assert_array_equal(kde.log_density(estimate, far), [-np.inf, -np.inf])
+    draws, _ = kde.sample(estimate, 5000, "systematic", np.random.default_rng(0))
+    assert np.isfinite(kde.log_density(estimate, draws)).all()
+
+
+def test_a_compact_kernel_ends_at_the_radius_that_gives_its_covariance():
+    theta = np.linspace(-1.0, 1.0, 101)[:, None]
+    estimate = kde.fit(theta, np.zeros(101), bandwidth=1.0, kernel="epanechnikov")
+    edge = np.sqrt(5.0) * theta.std()
+    inside, outside = kde.log_density(estimate, np.array([[0.999 * edge], [1.001 * edge]]))
+    assert np.isfinite(inside) and outside == -np.inf
+
+
+@pytest.mark.parametrize("d", [1, 4])
+def test_the_widest_kernel_is_one_gaussian(d):
+    theta, log_ratio = skewed_cloud(80, d)
+    estimate = kde.fit(theta, log_ratio, bandwidth=1.0)
+    mean, cov = moments(theta, log_ratio)
+    points = theta[:20]
+    expected = multivariate_normal(mean, cov).logpdf(points)
+    np.testing.assert_allclose(kde.log_density(estimate, points), expected, atol=1e-9)
+
+
+def test_long_tables_are_evaluated_in_pieces():
+    theta, log_ratio = skewed_cloud(3000, 1)
+    estimate = kde.fit(theta, log_ratio, bandwidth=0.2)
+    points = np.linspace(0.0, 20.0, 250)[:, None]
+    alone = [kde.log_density(estimate, point[None])[0] for point in points[::10]]
+    np.testing.assert_allclose(kde.log_density(estimate, points)[::10], alone, rtol=1e-10)
+
+
+# ----------------------------------------------------------------------------- draws
+@every_kernel
+@pytest.mark.parametrize("bandwidth", [0.15, 0.6, 1.0])
+def test_draws_follow_the_density(kernel, bandwidth):
+    # Kolmogorov-Smirnov on independent draws against the integrated density; p > 0.001.
+    theta, log_ratio = skewed_cloud(40, 1)
+    estimate = kde.fit(theta, log_ratio, bandwidth=bandwidth, kernel=kernel)
+    draws, _ = kde.sample(estimate, 20_000, "multinomial", np.random.default_rng(0))
+    grid = grid_1d(estimate, 20_001)
+    cdf = np.cumsum(np.exp(kde.log_density(estimate, grid[:, None]))) * (grid[1] - grid[0])
+    assert kstest(draws[:, 0], lambda x: np.interp(x, grid, cdf)).pvalue > 1e-3
+
+
+@every_kernel
+def test_entropy_of_draws_is_that_of_the_density(kernel):
+    # E[log q] by draws and by the grid; 4.5 standard errors of the former and 1e-3 of the latter.
+    theta, log_ratio = skewed_cloud(40, 2)
+    estimate = kde.fit(theta, log_ratio, bandwidth=0.6, kernel=kernel)
+    draws, _ = kde.sample(estimate, 40_000, "multinomial", np.random.default_rng(0))
+    values = kde.log_density(estimate, draws)
+    mean, cov = total_moments(estimate)
+    reach = np.abs(draws - mean).max(axis=0) * 1.2
+    points, cell = grid_2d(mean - reach, mean + reach, 301)
+    density = kde.log_density(estimate, points)
+    q = np.exp(density)
+    expected = (q * np.where(q > 0, density, 0.0)).sum() * cell
+    assert abs(values.mean() - expected) < 4.5 * values.std() / np.sqrt(len(values)) + 1e-3
+
+
+@pytest.mark.parametrize("d", [1, 3, 20])
+def test_compact_noise_is_uniform_in_direction_and_right_in_radius(d):
+    # With density proportional to 1 - s on s = radius^2 / R^2 in d dimensions, s ~ Beta(d/2, 2).
+    theta, log_ratio = skewed_cloud(60, d)
+    estimate = kde.fit(theta, log_ratio, bandwidth=1.0, kernel="epanechnikov")
+    draws, _ = kde.sample(estimate, 20_000, "systematic", np.random.default_rng(0))
+    noise = np.linalg.solve(estimate.factor, (draws - estimate.mean).T).T
+    share = (noise**2).sum(axis=1) / (d + 4)
+    assert kstest(share, "beta", args=(d / 2, 2.0)).pvalue > 1e-3
+    assert kstest(np.sign(noise[:, 0]) * noise[:, 0] ** 2, "norm").pvalue < 1e-3  # not normal
+    # Whitened covariance I within 4.5 standard errors, each at most sqrt(2 / 20000) = 0.01.
+    assert np.abs(np.cov(noise.T).reshape(d, d) - np.eye(d)).max() < 0.045
+
+
+def test_ancestors_are_the_centres_of_the_draws():
+    theta, log_ratio = skewed_cloud(50, 2)
+    estimate = kde.fit(theta, log_ratio, bandwidth=1e-3)
+    draws, ancestors = kde.sample(estimate, 500, "systematic", np.random.default_rng(0))
+    offset = np.linalg.solve(estimate.factor, (draws - centres_of(estimate)[ancestors]).T)
+    # A standard normal exceeds 5.5 in 1000 draws with probability 4e-5.
+    assert np.abs(offset).max() < 5.5
+    assert (np.diff(ancestors) >= 0).all()
+
+
+# ----------------------------------------------------------------------------- weights
+@pytest.mark.parametrize("bandwidth", [0.3, 1.0, "theorem", "loo"])
+def test_dead_particles_are_ignored(bandwidth):
+    theta, log_ratio = skewed_cloud(60, 2)
+    dead = np.append(log_ratio, [-np.inf] * 3)
+    cloud = np.append(theta, [[1e6, 0.0], [np.nan, 1.0], [3.0, 3.0]], axis=0)
+    order = np.random.default_rng(0).permutation(len(cloud))
+    kept = order[order < len(theta)]
+    estimate = kde.fit(cloud[order], dead[order], bandwidth=bandwidth)
+    expected = kde.fit(theta[kept], log_ratio[kept], bandwidth=bandwidth)
+    points = theta[:10]
+    np.testing.assert_array_equal(
+        kde.log_density(estimate, points), kde.log_density(expected, points)
+    )
+
+
+@every_kernel
+@pytest.mark.parametrize("shrinkage", [True, False])
+@pytest.mark.parametrize("bandwidth", [0.2, 0.7, 1.0])
+def test_a_weight_is_as_many_copies(kernel, shrinkage, bandwidth):
+    theta, _ = skewed_cloud(30, 2)
+    copies = np.random.default_rng(0).integers(1, 5, 30)
+    options = {"bandwidth": bandwidth, "kernel": kernel, "shrinkage": shrinkage}
+    weighted = kde.fit(theta, np.log(copies), **options)
+    repeated = kde.fit(np.repeat(theta, copies, axis=0), np.zeros(copies.sum()), **options)
+    points = theta[:10] + 0.05
+    np.testing.assert_allclose(
+        kde.log_density(weighted, points), kde.log_density(repeated, points), atol=1e-9
+    )
+
+
+def test_a_constant_in_the_log_ratio_changes_nothing():
+    theta, log_ratio = skewed_cloud(60, 2)
+    first, second = kde.fit(theta, log_ratio), kde.fit(theta, log_ratio + 1000.0)
+    np.testing.assert_allclose(
+        kde.log_density(first, theta), kde.log_density(second, theta), atol=1e-6
+    )
+
+
+def test_the_estimate_follows_an_affine_map():
+    # log q moves by minus the log determinant of the map.
+    theta, log_ratio = skewed_cloud(60, 2)
+    A, shift = np.array([[2.0, 0.5], [-1.0, 30.0]]), np.array([1e3, -2.0])
+    for bandwidth in (0.4, "scott", "median"):
+        first = kde.fit(theta, log_ratio, bandwidth=bandwidth)
+        second = kde.fit(theta @ A.T + shift, log_ratio, bandwidth=bandwidth)
+        np.testing.assert_allclose(
+            kde.log_density(second, theta @ A.T + shift),
+            kde.log_density(first, theta) - np.log(np.linalg.det(A)),
+            atol=1e-6,
+        )
+
+
+# ----------------------------------------------------------------------------- odd clouds
+@every_kernel
+@pytest.mark.parametrize("bandwidth", [0.5, *BANDWIDTH_RULES])
+@pytest.mark.parametrize("m", [2, 3, 5])
+def test_fewer_particles_than_dimensions(kernel, bandwidth, m):
+    theta = np.random.default_rng(0).normal(3.0, 2.0, (m, 5))
+    estimate = kde.fit(theta, np.zeros(m), bandwidth=bandwidth, kernel=kernel)
+    draws, _ = kde.sample(estimate, 400, "systematic", np.random.default_rng(1))
+    assert np.isfinite(draws).all()
+    assert np.isfinite(kde.log_density(estimate, draws)).all()
+    # Draws stay near the flat that the cloud spans: the jitter is 1e-10 to 1e-8 of the variance.
+    centred = theta - theta.mean(axis=0)
+    basis = np.linalg.svd(centred)[2][m - 1 :]
+    assert np.abs((draws - theta.mean(axis=0)) @ basis.T).max() < 1e-2
+
+
+def test_axes_of_very_different_scale():
+    theta, log_ratio = skewed_cloud(200, 3)
+    scale = np.array([1e-6, 1.0, 1e7])
+    estimate = kde.fit(theta * scale, log_ratio, bandwidth=0.4)
+    plain = kde.fit(theta, log_ratio, bandwidth=0.4)
+    np.testing.assert_allclose(
+        kde.log_density(estimate, theta * scale),
+        kde.log_density(plain, theta) - np.log(scale).sum(),
+        atol=1e-7,
+    )
+
+
+@pytest.mark.parametrize("bandwidth", [0.5, "loo"])
+@pytest.mark.parametrize("gap", [30.0, 800.0, np.inf])
+def test_a_single_particle_with_all_weight(bandwidth, gap):
+    theta = np.random.default_rng(0).normal(3.0, 2.0, (5, 2))
+    log_ratio = np.array([-gap, -gap, 0.0, -gap, -gap])
+    estimate = kde.fit(theta, log_ratio, bandwidth=bandwidth)
+    draws, ancestors = kde.sample(estimate, 10, "systematic", np.random.default_rng(0))
+    assert len(np.unique(ancestors)) == 1
+    np.testing.assert_allclose(draws, np.tile(theta[2], (10, 1)), atol=1e-4)
+    assert np.isfinite(kde.log_density(estimate, draws)).all()

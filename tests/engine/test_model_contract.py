@@ -1,0 +1,104 @@
+"""The contract of a model, by the example of its own text, and priors."""
+
+import numpy as np
+import pytest
+from scipy.special import gammaln
+from scipy.stats import kstest, norm
+
+from skpmd._base.rows import Rows
+from skpmd.engine.diagnostics import log_evidence
+from skpmd.engine.loop import Options, run
+from skpmd.engine.mirror import Settings, step
+from skpmd.engine.model import Model
+from skpmd.engine.particles import draw_prior, moments
+from skpmd.logistic._priors import NormalPrior
+
+
+# ----------------------------------------------------------------------------- prior
+def test_the_prior_is_a_product_of_normal_densities():
+    scale = np.array([0.3, 1.0, 7.0])
+    prior, theta = NormalPrior(scale), 2.0 * np.random.default_rng(1).standard_normal((20, 3))
+    expected = norm.logpdf(theta, scale=scale).sum(axis=1)
+    np.testing.assert_allclose(prior.log_density(theta), expected, rtol=1e-12)
+
+
+def test_the_prior_is_normalised():
+    prior = NormalPrior(np.array([0.3]))
+    grid = np.linspace(-5.0, 5.0, 10_001)
+    assert np.trapezoid(np.exp(prior.log_density(grid[:, None])), grid) == pytest.approx(1.0)
+
+
+def test_draws_of_the_prior_follow_its_density():
+    # Kolmogorov-Smirnov for each coordinate, p > 0.001; correlations within 4.5 / sqrt(20000).
+    scale = np.array([0.3, 7.0])
+    draws = NormalPrior(scale).sample(np.random.default_rng(0), 20_000)
+    for column, sd in zip(draws.T, scale, strict=True):
+        assert kstest(column, "norm", args=(0.0, sd)).pvalue > 1e-3
+    assert abs(np.corrcoef(draws.T)[0, 1]) < 4.5 / np.sqrt(20_000)
+
+
+# ----------------------------------------------------------------------------- contract
+class Poisson(Model):
+    """Counts with rate exp(theta), theta ~ N(0, 1), as in the contract's own text."""
+
+    def sample_prior(self, rng, m):
+        return rng.standard_normal((m, 1))
+
+    def log_prior(self, theta):
+        return -0.5 * theta[:, 0] ** 2 - 0.5 * np.log(2 * np.pi)
+
+    def log_likelihood(self, theta, batch):
+        per_row = np.outer(theta[:, 0], batch.y) - np.exp(theta) - gammaln(batch.y + 1)
+        return per_row @ batch.weight
+
+
+def poisson_rows(batch_size):
+    y = np.random.default_rng(0).poisson(3.0, 40).astype(float)
+    return Rows(np.zeros((40, 1)), y, None, batch_size)
+
+
+def exact_poisson():
+    """Posterior mean, variance and log evidence on a grid."""
+    grid = np.linspace(-2.0, 4.0, 20_001)
+    theta = grid[:, None]
+    log_joint = Poisson().log_prior(theta) + Poisson().log_likelihood(theta, poisson_rows(40).data)
+    log_z = np.logaddexp.reduce(log_joint) + np.log(grid[1] - grid[0])
+    mass = np.exp(log_joint - log_z) * (grid[1] - grid[0])
+    mean = mass @ grid
+    return mean, mass @ (grid - mean) ** 2, log_z
+
+
+def test_three_methods_make_a_model():
+    # The certificate: about 2000 effective particles, so 4.5 standard errors are 0.1 sds of the
+    # mean, 14 % of the variance and 0.1 in the log evidence.
+    rows, rng = poisson_rows(10), np.random.default_rng(0)
+    start = draw_prior(Poisson(), 3000, rng)
+    outcome = run(Poisson(), rows, start, Options(n_particles=3000), rng)
+    mean, variance, log_z = exact_poisson()
+    found_mean, found_cov = moments(outcome.cloud.theta, outcome.cloud.log_ratio)
+    assert abs(found_mean[0] - mean) < 0.1 * np.sqrt(variance)
+    assert found_cov[0, 0] == pytest.approx(variance, rel=0.14)
+    assert log_evidence(outcome.cloud.log_ratio)[0] == pytest.approx(log_z, abs=0.1)
+
+
+def test_one_whole_step_from_the_prior_is_bayes_rule():
+    rows, rng = poisson_rows(40), np.random.default_rng(0)
+    start = draw_prior(Poisson(), 500, rng)
+    settings = Settings(rejuvenation="never")
+    cloud, info = step(start, Poisson(), rows.whole(), 1.0, 1.0, settings, rng)
+    expected = Poisson().log_likelihood(start.theta, rows.data)
+    np.testing.assert_allclose(cloud.log_ratio, expected, rtol=1e-12)
+    np.testing.assert_array_equal(cloud.theta, start.theta)
+    assert (info.a, info.b, info.fraction, info.rejuvenations) == (1.0, 1.0, 1.0, 0)
+
+
+@pytest.mark.parametrize("method", ["sample_prior", "log_prior", "log_likelihood", "statistics"])
+def test_a_model_without_a_method_says_so(method):
+    arguments = {"log_prior": (None,), "sample_prior": (None, 3)}.get(method, (None, None))
+    with pytest.raises(NotImplementedError):
+        getattr(Model(), method)(*arguments)
+
+
+def test_a_plain_model_has_an_empty_block():
+    assert Model().prior_block(np.zeros((7, 2))).shape == (7, 0)
+    assert Model().move_block(None, None, np.zeros((7, 2))).shape == (7, 0)

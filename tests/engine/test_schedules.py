@@ -1,0 +1,206 @@
+"""Step sizes and particle numbers against the paper's formulas; options that exclude each other."""
+
+import numpy as np
+import pytest
+
+from skpmd import ParticleMirrorDescent
+from skpmd._base.options import LOOP_CONSTRAINTS, check_options
+from skpmd.engine.loop import Options
+from skpmd.engine.mirror import Settings
+from skpmd.engine.model import Batch, Model
+from skpmd.engine.particles import Cloud, draw_prior
+from skpmd.engine.schedules import StepSchedule, n_particles_at, step_size, theorem6_constant
+from tests.tools.exact_models import (
+    NORMAL_MEAN,
+    normal_log_likelihood,
+    normal_log_prior,
+    normal_sample_prior,
+)
+
+
+class NormalMean(Model):
+    """Rows x ~ N(theta, 1); a constant may be added to the log-likelihood."""
+
+    def __init__(self, constant=0.0):
+        self.constant = constant
+
+    def sample_prior(self, rng, m):
+        return normal_sample_prior(rng, m)
+
+    def log_prior(self, theta):
+        return normal_log_prior(theta)
+
+    def log_likelihood(self, theta, batch):
+        return normal_log_likelihood(theta, batch.X, None, batch.weight) + self.constant
+
+
+def normal_batch(n=30):
+    X = np.random.default_rng(0).normal(1.0, 1.0, (n, 1))
+    return Batch(X, None, np.ones(n))
+
+
+def gamma(schedule, t):
+    return step_size(schedule, t, 10.0, 10.0 * t, 1000, 2)
+
+
+@pytest.mark.parametrize("eta", [0.3, 1.0, 5.0])
+@pytest.mark.parametrize("offset", [0.0, 3.0, 40.0])
+@pytest.mark.parametrize("decay", [0.5, 0.75, 1.0])
+def test_power_rule(eta, offset, decay):
+    schedule = StepSchedule("power", eta, offset, decay)
+    for t in (1, 2, 17, 1000):
+        assert gamma(schedule, t) == pytest.approx(min(1.0, eta / (offset + t**decay)), rel=1e-15)
+
+
+def test_published_schedules_are_settings_of_the_power_rule():
+    t = 9
+    assert gamma(StepSchedule("power", 2.0, 0.0, 1.0), t) == pytest.approx(2.0 / 9.0)
+    assert gamma(StepSchedule("power", 2.0, 5.0, 0.5), t) == pytest.approx(2.0 / 8.0)
+    assert gamma(StepSchedule("power", 2.0, 1.0, 2.0), t) == pytest.approx(2.0 / 82.0)
+
+
+def test_constant_steps():
+    schedule = StepSchedule("power", 0.2, 0.0, 0.0)
+    assert {gamma(schedule, t) for t in (1, 2, 100)} == {0.2}
+
+
+@pytest.mark.parametrize("rule", ["power", "rows", "theorem6"])
+def test_steps_are_capped_at_one(rule):
+    schedule = StepSchedule(rule, 1e6, 0.0, 1.0, constant=1e6)
+    assert gamma(schedule, 1) == 1.0
+    assert all(0.0 < gamma(schedule, t) <= 1.0 for t in range(1, 50))
+
+
+def test_rows_rule_averages_exactly_over_unequal_batches():
+    # After the pass the likelihood of batch j has power gamma_j (N / n_j) prod_{t > j}
+    # (1 - gamma_t), which must be 1 for every row, and the first density power 0.
+    sizes = np.array([3.0, 11.0, 1.0, 7.5, 20.0, 0.5])
+    schedule = StepSchedule("rows", 1.0, 0.0, 1.0)
+    gammas = np.array(
+        [
+            step_size(schedule, t, size, seen, 100, 2)
+            for t, (size, seen) in enumerate(zip(sizes, np.cumsum(sizes), strict=True), start=1)
+        ]
+    )
+    left = np.append(np.cumprod((1.0 - gammas)[::-1])[::-1][1:], 1.0)
+    np.testing.assert_allclose(gammas * sizes.sum() / sizes * left, 1.0, rtol=1e-13)
+    assert np.prod(1.0 - gammas) == 0.0
+
+
+def test_rows_rule_does_not_depend_on_t():
+    schedule = StepSchedule("rows", 0.5, 7.0, 0.3)
+    assert step_size(schedule, 1, 10.0, 40.0, 100, 2) == 0.125
+    assert step_size(schedule, 99, 10.0, 40.0, 100, 2) == 0.125
+
+
+@pytest.mark.parametrize("smoothness", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("m, d", [(100, 1), (5000, 8)])
+def test_theorem6_rule_is_the_smaller_of_two_bounds(smoothness, m, d):
+    constant = 0.7
+    schedule = StepSchedule("theorem6", 1.0, 0.0, 1.0, constant, smoothness)
+    bound = constant * m ** (-smoothness / (d + 2 * smoothness))
+    for t in (1, 2, 5, 50, 5000):
+        expected = min(2.0 / (t + 1), bound)
+        assert step_size(schedule, t, 10.0, 10.0 * t, m, d) == pytest.approx(expected, rel=1e-14)
+    assert bound < 1.0 and 2.0 / 5001 < bound  # both sides of the minimum were seen
+
+
+def test_theorem6_constant_is_that_of_its_definition():
+    cloud = draw_prior(NormalMean(), 50, np.random.default_rng(0))
+    batch = normal_batch()
+    likelihood = normal_log_likelihood(cloud.theta, batch.X, None)
+    # q = prior: the gradient is minus the scaled log-likelihood, 1 / Delta the density's range.
+    low, high = np.quantile([cloud.log_prior, likelihood], [0.05, 0.95], axis=1)
+    spread = high - low  # of the central 90 %
+    expected = np.exp(spread[0]) / (0.5 * 3.0 * spread[1])
+    constant = theorem6_constant(cloud, NormalMean(), [batch], 3.0)
+    assert constant == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("added", [-1000.0, 7.0, 1e5])
+def test_theorem6_constant_ignores_constants_in_the_likelihood(added):
+    cloud = draw_prior(NormalMean(), 50, np.random.default_rng(0))
+    constant, moved = (
+        theorem6_constant(cloud, NormalMean(value), [normal_batch()], 1.0) for value in (0, added)
+    )
+    assert 0.0 < constant < np.inf
+    # Adding 1e5 costs up to 1e5 * 2^-52 = 2e-11 absolutely in a range of a few hundred.
+    assert moved == pytest.approx(constant, rel=1e-11)
+
+
+def test_theorem6_constant_of_impossible_particles():
+    theta = np.linspace(-1.0, 1.0, 5)[:, None]
+    log_prior = normal_log_prior(theta)
+    some = np.where(np.arange(5) < 2, -np.inf, 0.0)
+    cloud = Cloud(theta, some, log_prior, log_prior, np.empty((5, 0)))
+    assert 0.0 < theorem6_constant(cloud, NormalMean(), [normal_batch()], 1.0) < np.inf
+    nowhere = cloud._replace(log_ratio=np.full(5, -np.inf))
+    assert theorem6_constant(nowhere, NormalMean(), [normal_batch()], 1.0) == np.inf
+
+
+def test_theorem6_constant_of_a_flat_likelihood_is_finite():
+    theta = np.zeros((5, 1))
+    log_prior = normal_log_prior(theta)
+    cloud = Cloud(theta, np.zeros(5), log_prior, log_prior, np.empty((5, 0)))
+    assert 0.0 < theorem6_constant(cloud, NormalMean(), [normal_batch()], 1.0) < np.inf
+
+
+def test_constant_number_of_particles():
+    assert {n_particles_at(t, 700, None, 10, 3, 1.0) for t in (1, 2, 10**6)} == {700}
+
+
+@pytest.mark.parametrize("growth", [0.5, 1.0, "theorem"])
+def test_a_growing_cloud_starts_at_its_size(growth):
+    for start in range(2, 2000):
+        assert n_particles_at(1, start, growth, 10**9, 2, 1.0) == start
+
+
+def test_growth_by_a_power():
+    assert n_particles_at(4, 100, 0.5, 10**6, 3, 1.0) == pytest.approx(200, abs=1)
+    assert n_particles_at(9, 100, 1.5, 10**6, 3, 1.0) == pytest.approx(2700, abs=1)
+
+
+@pytest.mark.parametrize("d, smoothness", [(1, 1.0), (2, 2.0), (3, 0.5)])
+def test_growth_by_the_theorem(d, smoothness):
+    expected = 10 * 3 ** (2 + d / smoothness)
+    assert n_particles_at(3, 10, "theorem", 10**9, d, smoothness) == pytest.approx(expected, abs=1)
+
+
+@pytest.mark.parametrize("growth", [2.0, 500.0, "theorem"])
+def test_growth_stops_at_the_ceiling(growth):
+    sizes = [n_particles_at(t, 100, growth, 777, 400, 1.0) for t in range(1, 100)]
+    assert sizes[-1] == 777
+    assert (np.diff(sizes) >= 0).all()
+    assert all(isinstance(size, int) for size in sizes)
+
+
+@pytest.mark.parametrize("bandwidth", [1.01, 2])
+def test_a_shrunk_kernel_is_at_most_as_wide_as_the_cloud(bandwidth):
+    with pytest.raises(ValueError, match="bandwidth must be at most 1"):
+        check_options(Options(settings=Settings(bandwidth=bandwidth)))
+    check_options(Options(settings=Settings(bandwidth=bandwidth, shrinkage=False)))
+
+
+@pytest.mark.parametrize("name, value", [("final_particles", 50), ("particle_growth", 0.5)])
+def test_fixed_particles_cannot_change_in_number(name, value):
+    with pytest.raises(ValueError, match=name):
+        check_options(Options(**{name: value}, settings=Settings(rejuvenation="never")))
+    check_options(Options(**{name: value}))
+
+
+def test_an_estimator_checks_its_options():
+    estimator = ParticleMirrorDescent(**NORMAL_MEAN, bandwidth=1.5)
+    with pytest.raises(ValueError, match="bandwidth must be at most 1"):
+        estimator.fit(np.zeros((5, 1)))
+
+
+def test_options_are_an_estimators_parameters_of_the_same_names():
+    own, of_step = {"n_particles": 17, "step_decay": 0.5}, {"kernel": "epanechnikov"}
+    options = ParticleMirrorDescent(**NORMAL_MEAN, **own, **of_step)._options()
+    assert options == Options(**own, settings=Settings(**of_step))
+
+
+def test_defaults_of_the_estimator_and_of_the_loop_agree():
+    assert ParticleMirrorDescent(**NORMAL_MEAN)._options() == Options()
+    fields = {*Options._fields, *Settings._fields} - {"settings"}
+    assert fields < set(LOOP_CONSTRAINTS)

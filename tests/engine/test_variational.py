@@ -1,0 +1,246 @@
+"""Laplace and Gaussian mirror descent against closed forms, quadrature and scikit-learn."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from scipy.stats import norm
+from sklearn.datasets import load_breast_cancer
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
+
+from skpmd.engine.model import Batch, Model
+from skpmd.engine.variational import Gaussian, descend, laplace
+from skpmd.logistic._binary import LogisticModel
+from skpmd.logistic._priors import NormalPrior
+
+
+class LinearModel(Model):
+    """y ~ N(X theta, 1), theta ~ N(0, I): the posterior is Gaussian."""
+
+    def log_prior(self, theta):
+        return norm.logpdf(theta).sum(axis=1)
+
+    def log_likelihood(self, theta, batch):
+        return norm.logpdf(batch.y, theta @ batch.X.T) @ batch.weight
+
+    def gaussian_target(self, mean, cov, batches, b=1.0):
+        gradient, precision = -mean, np.eye(len(mean))
+        for batch in batches:
+            gradient = gradient + b * batch.X.T @ (batch.weight * (batch.y - batch.X @ mean))
+            precision = precision + b * (batch.X.T * batch.weight) @ batch.X
+        return gradient, precision
+
+
+def linear_batches():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 4))
+    y = X @ np.array([1.0, -2.0, 0.0, 3.0]) + rng.standard_normal(50)
+    weight = rng.uniform(0.5, 2.0, 50)
+    return [Batch(X[:20], y[:20], weight[:20]), Batch(X[20:], y[20:], weight[20:])]
+
+
+def exact_linear_posterior(b):
+    batches = linear_batches()
+    precision = np.eye(4) + b * sum((batch.X.T * batch.weight) @ batch.X for batch in batches)
+    moment = b * sum(batch.X.T @ (batch.weight * batch.y) for batch in batches)
+    return np.linalg.solve(precision, moment), np.linalg.inv(precision)
+
+
+class SlopeProblem:
+    """Logistic regression with one coefficient and no intercept: all integrals are on a line."""
+
+    prior_scale = 1.0
+
+    def __init__(self, n=8):
+        rng = np.random.default_rng(1)
+        self.x = rng.uniform(0.2, 2.5, n)
+        self.sign = np.where(np.arange(n) == 3, -1.0, 1.0)
+        self.weight = rng.uniform(0.5, 1.5, n)
+        self.model = LogisticModel(NormalPrior(np.array([self.prior_scale])), fit_intercept=False)
+        self.batches = [Batch(self.x[:, None], self.sign, self.weight)]
+        self.grid = np.linspace(-10.0, 25.0, 35_001)
+        self.cell = self.grid[1] - self.grid[0]
+
+    def log_joint(self, b=1.0):
+        z = np.outer(self.grid, self.x * self.sign)
+        likelihood = -np.logaddexp(0.0, -z) @ self.weight
+        return norm.logpdf(self.grid, scale=self.prior_scale) + b * likelihood
+
+    def gradient(self, b=1.0):
+        z = np.outer(self.grid, self.x * self.sign)
+        slope = expit(-z) @ (self.weight * self.x * self.sign)
+        return -self.grid / self.prior_scale**2 + b * slope
+
+    def curvature(self, b=1.0):
+        z = np.outer(self.grid, self.x)
+        return self.prior_scale**-2 + b * ((expit(z) * expit(-z)) @ (self.weight * self.x**2))
+
+    def divergence(self, mean, sd, b=1.0):
+        """KL(N(mean, sd^2) || posterior) on the grid."""
+        log_p = self.log_joint(b)
+        log_p = log_p - np.log(np.exp(log_p - log_p.max()).sum() * self.cell) - log_p.max()
+        log_q = norm.logpdf(self.grid, mean, sd)
+        return np.exp(log_q) @ (log_q - log_p) * self.cell
+
+    def laplace(self, **options):
+        return laplace(self.model, self.batches, np.zeros(1), **options)
+
+    def descend(self, **options):
+        return descend(self.model, self.batches, self.laplace(), **options)
+
+
+# ----------------------------------------------------------------------------- Laplace
+@pytest.mark.parametrize("prior_scale", [0.3, 1.0, 5.0])
+def test_the_mode_is_that_of_scikit_learn(prior_scale):
+    # scikit-learn does not penalise the intercept; a prior of sd 1e4 on it moves the mode by about
+    # its posterior variance over 1e8. The tolerance is that of the two optimisers.
+    X, y = load_breast_cancer(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    scale = np.append(np.full(X.shape[1], prior_scale), 1e4)
+    model = LogisticModel(NormalPrior(scale), fit_intercept=True)
+    batches = [Batch(X, 2.0 * y - 1.0, np.ones(len(y)))]
+    q = laplace(model, batches, np.zeros(len(scale)), tol=1e-10)
+    other = LogisticRegression(C=prior_scale**2, solver="newton-cholesky", tol=1e-12, max_iter=500)
+    other.fit(X, y)
+    np.testing.assert_allclose(q.mean[:-1], other.coef_[0], atol=1e-6)
+    np.testing.assert_allclose(q.mean[-1], other.intercept_[0], atol=1e-6)
+
+
+def test_the_covariance_is_the_inverse_curvature_at_the_mode():
+    problem = SlopeProblem()
+    q = problem.laplace(tol=1e-10)
+    mode = problem.grid[problem.log_joint().argmax()]
+    assert q.mean[0] == pytest.approx(mode, abs=problem.cell)
+    assert np.interp(q.mean[0], problem.grid, problem.gradient()) == pytest.approx(0.0, abs=1e-6)
+    curvature = np.interp(q.mean[0], problem.grid, problem.curvature())
+    assert q.chol[0, 0] == pytest.approx(curvature**-0.5, rel=1e-6)
+
+
+def test_pieces_of_the_data_add_up():
+    problem = SlopeProblem()
+    (batch,) = problem.batches
+    pieces = [Batch(*(part[rows] for part in batch)) for rows in (slice(0, 3), slice(3, None))]
+    whole, parts = problem.laplace(), laplace(problem.model, pieces, np.zeros(1))
+    np.testing.assert_allclose(parts.mean, whole.mean, rtol=1e-10)
+    np.testing.assert_allclose(parts.chol, whole.chol, rtol=1e-10)
+
+
+def test_a_mode_far_from_the_start_is_found():
+    mean, cov = exact_linear_posterior(1.0)
+    start = mean + 300.0 * np.sqrt(np.diag(cov))
+    q = laplace(LinearModel(), linear_batches(), start)
+    np.testing.assert_allclose(q.mean, mean, atol=1e-8)
+
+
+@pytest.mark.parametrize("n", [10_000, 1_000_000])
+def test_the_mode_of_very_many_rows_is_found(n):
+    # The mode is then hundreds of posterior sds away from the start. Repeating 1000 rows n / 1000
+    # times is a weight, so this costs nothing.
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1000, 1))
+    sign = np.where(rng.random(1000) < expit(2.0 * X[:, 0]), 1.0, -1.0)
+    batches = [Batch(X, sign, np.full(1000, n / 1000))]
+    model = LogisticModel(NormalPrior(np.ones(2)), fit_intercept=True)
+    q = laplace(model, batches, np.zeros(2))
+    gradient, precision = model.gaussian_target(q.mean, None, batches)
+    # Distance to the mode in posterior sds; tol is 1e-6 before the last Newton step.
+    assert np.sqrt(gradient @ np.linalg.solve(precision, gradient)) < 1e-5
+
+
+class CountingModel(LogisticModel):
+    """Counts passes over the data for values of the likelihood."""
+
+    passes = 0
+
+    def log_likelihood(self, theta, batch):
+        self.passes += 1
+        return super().log_likelihood(theta, batch)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_mode_costs_few_passes_over_the_data(dtype):
+    # Log joint densities of single-precision features are rounded to about 1e-7 of a row's, times
+    # the root of the number of rows; near the top that hides the rise of a good step, and the
+    # search for a shorter one must not go on because of it. Newton needs 4 to 8 steps.
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X = (rng.standard_normal((20_000, 3)) * rng.uniform(0.1, 3.0)).astype(dtype)
+        uniform = rng.random(20_000)
+        logit = rng.uniform(0.1, 3.0) * X[:, 0] + rng.uniform(-2.0, 2.0)
+        sign = np.where(uniform < expit(logit), 1.0, -1.0)
+        batches = [Batch(X, sign, np.ones(20_000))]
+        model = CountingModel(NormalPrior(np.ones(4)), fit_intercept=True)
+        q = laplace(model, batches, np.zeros(4))
+        gradient, precision = model.gaussian_target(q.mean, None, batches)
+        assert np.sqrt(gradient @ np.linalg.solve(precision, gradient)) < 1e-4
+        assert model.passes < 30
+
+
+@pytest.mark.parametrize("separation", [1.0, 1e3, 1e6])
+def test_separable_classes_have_a_mode_under_the_prior(separation):
+    X = separation * np.array([[-1.0], [-0.5], [0.5], [1.0]])
+    batches = [Batch(X, np.array([-1.0, -1.0, 1.0, 1.0]), np.ones(4))]
+    model = LogisticModel(NormalPrior(np.array([2.0])), fit_intercept=False)
+    q = laplace(model, batches, np.zeros(1))
+    gradient, precision = model.gaussian_target(q.mean, None, batches)
+    assert abs(gradient[0]) < 1e-4 * np.sqrt(precision[0, 0])
+
+
+# ----------------------------------------------------------------------------- mirror descent
+@pytest.mark.parametrize("b", [1.0, 0.25])
+def test_a_gaussian_posterior_is_found_exactly(b):
+    mean, cov = exact_linear_posterior(b)
+    mode = laplace(LinearModel(), linear_batches(), np.zeros(4), b)
+    np.testing.assert_allclose(mode.mean, mean, atol=1e-10)
+    np.testing.assert_allclose(mode.chol @ mode.chol.T, cov, rtol=1e-9, atol=1e-12)
+    far = Gaussian(np.full(4, 3.0), 10.0 * np.eye(4))
+    for start in (mode, far):
+        q = descend(LinearModel(), linear_batches(), start, b, max_iter=100)
+        np.testing.assert_allclose(q.mean, mean, atol=1e-10)
+        np.testing.assert_allclose(q.chol @ q.chol.T, cov, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("b", [1.0, 0.3])
+def test_fixed_point_by_quadrature(b):
+    # E_q[grad] = 0 and precision = E_q[-Hessian]. Logits here have sds up to 2, where the 16
+    # Gauss-Hermite nodes of the model are good to 1e-4; the line's grid is good to rounding.
+    problem = SlopeProblem()
+    q = problem.descend(b=b, max_iter=200, tol=1e-10)
+    mean, sd = q.mean[0], q.chol[0, 0]
+    mass = norm.pdf(problem.grid, mean, sd) * problem.cell
+    assert mass @ problem.gradient(b) * sd == pytest.approx(0.0, abs=1e-4)
+    assert mass @ problem.curvature(b) == pytest.approx(sd**-2, rel=1e-4)
+
+
+def test_default_tolerance_is_near_the_fixed_point():
+    # tol = 1e-3 sds on the last move.
+    problem = SlopeProblem()
+    loose, tight = problem.descend(), problem.descend(max_iter=200, tol=1e-10)
+    assert abs(loose.mean[0] - tight.mean[0]) < 2e-3 * tight.chol[0, 0]
+    assert loose.chol[0, 0] == pytest.approx(tight.chol[0, 0], rel=5e-3)
+
+
+@pytest.mark.parametrize("n", [4, 8, 20])
+def test_the_divergence_is_least_and_below_that_of_laplace(n):
+    problem = SlopeProblem(n)
+    q, mode = problem.descend(max_iter=200, tol=1e-8), problem.laplace()
+    mean, sd = q.mean[0], q.chol[0, 0]
+    best = problem.divergence(mean, sd)
+    assert 0.0 < best < 0.9 * problem.divergence(mode.mean[0], mode.chol[0, 0])
+    for moved in (-0.05, 0.05):
+        assert problem.divergence(mean + moved * sd, sd) > best
+        assert problem.divergence(mean, (1.0 + moved) * sd) > best
+
+
+def test_mirror_descent_in_many_dimensions_is_stationary():
+    X, y = load_breast_cancer(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    model = LogisticModel(NormalPrior(np.ones(X.shape[1] + 1)), fit_intercept=True)
+    batches = [Batch(X, 2.0 * y - 1.0, np.ones(len(y)))]
+    mode = laplace(model, batches, np.zeros(X.shape[1] + 1))
+    q = descend(model, batches, mode)
+    cov = q.chol @ q.chol.T
+    gradient, precision = model.gaussian_target(q.mean, cov, batches)
+    # The default tolerance is 1e-3 sds on the last move; the whole residual then is below 5e-3.
+    assert np.sqrt(gradient @ cov @ gradient) < 5e-3
+    np.testing.assert_allclose(q.chol.T @ precision @ q.chol, np.eye(len(cov)), atol=0.02)

@@ -1,0 +1,90 @@
+"""Defects that the tests of this folder and its neighbours should notice."""
+
+from tests.tools.seeded_defects import Defect
+
+DEFECTS = [
+    Defect(
+        "a word's own assignment has a part in its next one",
+        "lda/_kernels.py",
+        "mass[z] = max(mass[z] - each, alpha[z])  # rounding",
+        "mass[z] = max(mass[z], alpha[z])",
+        "lda/test_kernels.py",
+    ),
+    Defect(
+        "a collapsed update does not leave a word's own share out",
+        "lda/_kernels.py",
+        "max(mass[k] - held * own[k], least[k])",
+        "max(mass[k], least[k])",
+        "lda/test_kernels.py",
+    ),
+    Defect(
+        "a sweep of a chain that has not burnt in is counted",
+        "lda/_kernels.py",
+        "share = part if sweep >= n_burn else",
+        "share = part if sweep >= n_burn - 1 else",
+        "lda/test_kernels.py",
+    ),
+    Defect(
+        "counts of words fade and those of topics do not",
+        "lda/_model.py",
+        "keep * self.totals, keep",
+        "self.totals, keep",
+        "lda/test_kernels.py",
+    ),
+    Defect(
+        "the bound of a topic model forgets the entropy of the assignments",
+        "lda/_model.py",
+        "entropy.sum(axis=1) + self.document_terms(mass)",
+        "self.document_terms(mass)",
+        "lda/test_kernels.py",
+    ),
+    Defect(
+        "the prior of documents' shares has no normaliser",
+        "lda/_model.py",
+        "log_normaliser(alpha + mass) - log_normaliser(alpha)",
+        "log_normaliser(alpha + mass)",
+        "lda/test_kernels.py",
+    ),
+    Defect(
+        "the scale N/B is missing from a step of topics",
+        "lda/_fit.py",
+        "gamma * size / n, learned.counts",
+        "gamma, learned.counts",
+        "lda/test_streams.py",
+    ),
+    Defect(
+        "a document that comes alone is taken for a batch",
+        "lda/_fit.py",
+        "-np.expm1(n / full * np.log1p(-whole)) if whole < 1.0 else part",
+        "whole",
+        "lda/test_streams.py",
+    ),
+    Defect(
+        "words of a call that failed stay in the topics",
+        "lda/_fit.py",
+        "        words[:, touched] = before\n",
+        "        pass\n",
+        "lda/test_streams.py",
+    ),
+    Defect(
+        "threads go on after Ctrl-C",
+        "_base/threads.py",
+        "            wait(futures)\n",
+        "            pass\n",
+        "lda/test_streams.py",
+    ),
+    Defect(
+        "shares of documents are averaged over topics of other kinds",
+        "lda/_predict.py",
+        "weight * mass[:, order[i]]",
+        "weight * mass",
+        "lda/test_predict.py",
+    ),
+    Defect(
+        "the bound of a new document forgets its shares' prior",
+        "lda/_inference.py",
+        "return value + math.lgamma(before) - math.lgamma(after)",
+        "return value",
+        "lda/test_predict.py",
+    ),
+]

@@ -1,0 +1,323 @@
+"""Predictions of topic models: against enumeration, slow references and each other."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.special import digamma, gammaln, logsumexp
+from sklearn.exceptions import NotFittedError
+
+from skpmd import LDATopicModelPMD
+from skpmd.lda._completion import halves
+from skpmd.lda._inference import log_bounds, topic_mass, word_probabilities
+from skpmd.lda._model import Counts, Topics, log_normaliser
+
+
+def particles(m=2, K=3, V=7, seed=0, alpha=0.4, eta=0.1, rows=False, scale=0.5):
+    """A model and counts with topics of their own in each particle."""
+    rng = np.random.default_rng(seed)
+    prior = eta * (0.5 + rng.random((V, K))) if rows else np.full((1, K), eta)
+    words = rng.gamma(0.3, 30.0, size=(m, V, K)).astype(np.float32)
+    totals = scale * words.sum(axis=1, dtype=np.float64)
+    model = Topics(alpha * (0.5 + rng.random((m, K))), prior, np.linspace(0.5, 1.5, m), V)
+    return model, Counts(words, totals, np.full(m, np.nan), scale)
+
+
+def documents(n=30, V=7, length=8.0, seed=1):
+    rng = np.random.default_rng(seed)
+    X = rng.poisson(length / V * rng.gamma(0.5, 2.0, size=(n, V)))
+    X[0] = 0
+    return sp.csr_matrix(X.astype(np.float32))
+
+
+def fitted(model, counts, weights, **params):
+    """An estimator that holds given particles."""
+    params = {"weighting": "stacking", "mean_change_tol": 1e-6, **params}
+    estimator = LDATopicModelPMD(
+        model.K, n_particles=model.m, doc_topic_prior=model.alpha[0], random_state=0, **params
+    ).fit(documents(V=model.V))
+    learned = estimator._learned
+    scores = learned.scores._replace(log_weights=np.log(np.asarray(weights)))
+    estimator._learned = learned._replace(model=model, counts=counts, scores=scores)
+    estimator._lazy = {}
+    return estimator
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    rng = np.random.default_rng(3)
+    topics = rng.dirichlet(np.full(40, 0.2), 4)
+    shares = rng.dirichlet(np.full(4, 0.3), 150)
+    X = np.array([rng.multinomial(rng.poisson(25), one @ topics) for one in shares])
+    X[5] = 0
+    return X.astype(np.float64)
+
+
+@pytest.fixture(scope="module")
+def learnt(corpus):
+    return LDATopicModelPMD(4, doc_topic_prior=0.3, n_particles=3, random_state=0).fit(corpus)
+
+
+def exact(phi, alpha, tokens):
+    """Log probability of a few tokens, by all assignments."""
+    total = []
+    for z in product(range(len(alpha)), repeat=len(tokens)):
+        n = np.bincount(z, minlength=len(alpha))
+        words = np.log(phi[tokens, list(z)]).sum()
+        total.append(words + log_normaliser(alpha + n) - log_normaliser(alpha))
+    return logsumexp(total)
+
+
+# ---------------------------------------------------------------------- bounds
+@pytest.mark.parametrize("K", [2, 3])
+@pytest.mark.parametrize("rows", [False, True])
+def test_bounds_are_below_the_enumerated_probability_and_near_it(K, rows):
+    model, counts = particles(m=2, K=K, rows=rows, alpha=0.8)
+    rng = np.random.default_rng(0)
+    gaps = []
+    for n in (1, 2, 3, 5, 6):
+        for i in range(2):
+            tokens = rng.integers(0, 7, n)
+            X = sp.csr_matrix(np.bincount(tokens, minlength=7)[None].astype(np.float32))
+            phi = model.word_probabilities(counts, i).astype(np.float64)
+            gap = exact(phi, model.alpha[i], tokens) - log_bounds(model, counts, i, X)[0]
+            assert gap > -1e-5
+            gaps.append(gap / n)
+    assert max(gaps) < 0.4 and np.mean(gaps) < 0.2
+
+
+def test_a_bound_is_near_the_probability_where_topics_share_no_words():
+    words = np.zeros((1, 6, 2), dtype=np.float32)
+    words[0, :3, 0] = words[0, 3:, 1] = 1e6
+    model = Topics(np.full((1, 2), 0.7), np.full((1, 2), 1e-3), np.ones(1), 6)
+    counts = Counts(words, words.sum(axis=1, dtype=np.float64), np.zeros(1), 1.0)
+    tokens = np.array([0, 0, 1, 2, 4])
+    X = sp.csr_matrix(np.bincount(tokens, minlength=6)[None].astype(np.float32))
+    phi = model.word_probabilities(counts, 0).astype(np.float64)
+    expected = exact(phi, model.alpha[0], tokens)
+    np.testing.assert_allclose(log_bounds(model, counts, 0, X), expected, atol=1e-4)
+
+
+def test_one_topic_is_exact():
+    model, counts = particles(m=1, K=1)
+    X = documents()
+    log_phi = np.log(model.word_probabilities(counts, 0)[:, 0].astype(np.float64))
+    np.testing.assert_allclose(log_bounds(model, counts, 0, X), X @ log_phi, rtol=1e-6)
+    estimator = fitted(model, counts, [1.0])
+    np.testing.assert_allclose(estimator.score_samples(X), X @ log_phi, rtol=1e-6)
+    np.testing.assert_array_equal(estimator.transform(X), np.ones((X.shape[0], 1)))
+    asked = halves(X)[1]
+    expected = np.exp(-(asked @ log_phi).sum() / asked.sum())
+    np.testing.assert_allclose(estimator.perplexity(X, method="completion"), expected, rtol=1e-6)
+
+
+def slow(phi, alpha, counts, weigh, iterations):
+    """Pseudo-counts of one document after many iterations from even shares, in double precision."""
+    mass = alpha + counts.sum() / len(alpha)
+    for _ in range(iterations):
+        r = phi * weigh(mass)
+        mass = alpha + counts @ (r / r.sum(axis=1, keepdims=True))
+    return mass
+
+
+@pytest.mark.parametrize("K", [1, 2, 15, 16, 17, 33])
+@pytest.mark.parametrize("rows", [False, True])
+def test_kernels_agree_with_slow_references(K, rows):
+    model, counts = particles(m=2, K=K, V=23, rows=rows)
+    X = documents(n=6, V=23, length=20.0)
+    for i in range(2):
+        phi, alpha = model.word_probabilities(counts, i).astype(np.float64), model.alpha[i]
+        found = topic_mass(model, counts, i, X, 25, 0.0)
+        bounds = log_bounds(model, counts, i, X, 25, 0.0)
+        for d, row in enumerate(X.toarray().astype(np.float64)):
+            mass = slow(phi, alpha, row, lambda mass: mass, 25)
+            np.testing.assert_allclose(found[d], mass, rtol=1e-3, atol=1e-4)
+            t = np.exp(digamma(slow(phi, alpha, row, lambda mass: np.exp(digamma(mass)), 25)))
+            r = phi * t / (phi @ t)[:, None]
+            n = row @ r
+            with np.errstate(divide="ignore", invalid="ignore"):
+                terms = np.where(r > 0, r * (np.log(phi) - np.log(r)), 0.0).sum(axis=1)
+            value = row @ terms + (gammaln(alpha + n) - gammaln(alpha)).sum()
+            value += gammaln(alpha.sum()) - gammaln(alpha.sum() + n.sum())
+            np.testing.assert_allclose(bounds[d], value, rtol=1e-4, atol=1e-5)
+
+
+def test_iterations_end_where_asked():
+    model, counts = particles(K=4, V=23)
+    X = documents(V=23, length=30.0)
+    once, often, all_of_them = (
+        topic_mass(model, counts, 0, X, *ends) for ends in ((1, 0.0), (500, 1e-3), (500, 0.0))
+    )
+    assert np.abs(once - all_of_them).max() > 0.1
+    assert np.abs(often - all_of_them).max() < 0.5
+    assert np.abs(often - all_of_them).max() > 0.0
+    value = [log_bounds(model, counts, 0, X, n, 0.0).sum() for n in (1, 3, 10, 100)]
+    assert (np.diff(value) > 0.0).all()
+
+
+def test_word_probabilities_are_those_of_the_shares():
+    model, counts = particles(m=2, K=17)
+    X = documents()
+    shares = np.random.default_rng(0).dirichlet(np.ones(17), X.shape[0])
+    phi = model.word_probabilities(counts, 1)
+    row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    found = word_probabilities(model, counts, 1, X, shares, 0, X.shape[0])
+    np.testing.assert_allclose(found, (shares[row] * phi[X.indices]).sum(axis=1), rtol=1e-6)
+
+
+# ---------------------------------------------------------------------- averages
+def test_predictions_are_averages_over_particles():
+    model, counts = particles(m=3, K=4, V=11)
+    X, weights = documents(V=11), np.array([0.2, 0.5, 0.3])
+    estimator = fitted(model, counts, weights)
+    order = estimator._order()
+    assert sorted(map(tuple, np.sort(order, axis=1))) == [(0, 1, 2, 3)] * 3
+    ends = estimator.max_doc_update_iter, estimator.mean_change_tol
+    mass = [topic_mass(model, counts, i, X, *ends)[:, order[i]] for i in range(3)]
+    shares = [one / one.sum(axis=1, keepdims=True) for one in mass]
+    np.testing.assert_allclose(estimator.transform(X), np.tensordot(weights, shares, 1), rtol=1e-5)
+    raw = estimator.transform(X, normalize=False)
+    np.testing.assert_allclose(raw, np.tensordot(weights, mass, 1), rtol=1e-5)
+    own = (weights @ model.alpha).sum() + np.asarray(X.sum(axis=1)).ravel()
+    np.testing.assert_allclose(raw.sum(axis=1), own, rtol=1e-5)
+    bounds = np.array([log_bounds(model, counts, i, X, *ends) for i in range(3)])
+    expected = logsumexp(bounds + np.log(weights)[:, None], axis=0)
+    np.testing.assert_allclose(estimator.score_samples(X), expected, rtol=1e-12)
+
+
+def test_completion_is_the_average_of_probabilities_of_words():
+    model, counts = particles(m=3, K=4, V=11)
+    X, weights = documents(V=11), np.array([0.2, 0.5, 0.3])
+    estimator = fitted(model, counts, weights)
+    given, asked = halves(X)
+    probability = np.zeros(asked.shape)
+    for i in range(3):
+        mass = topic_mass(model, counts, i, given, 100, 1e-6)
+        shares = mass / mass.sum(axis=1, keepdims=True)
+        probability += weights[i] * (shares @ model.word_probabilities(counts, i).T)
+    expected = np.exp(-(asked.toarray() * np.log(probability)).sum() / asked.sum())
+    np.testing.assert_allclose(estimator.perplexity(X, method="completion"), expected, rtol=1e-5)
+
+
+def test_a_particle_without_weight_says_nothing():
+    model, counts = particles(m=3, K=4, V=11)
+    X = documents(V=11)
+    with np.errstate(divide="ignore"):
+        estimator = fitted(model, counts, [0.0, 0.4, 0.6])
+    both = fitted(Topics(model.alpha[1:], model.eta, model.eta_scale[1:], 11), counts.take([1, 2]),
+                  [0.4, 0.6])  # fmt: skip
+    np.testing.assert_array_equal(estimator.score_samples(X), both.score_samples(X))
+    found, expected = estimator.transform(X), both.transform(X)
+    np.testing.assert_allclose(np.sort(found, axis=1), np.sort(expected, axis=1), rtol=1e-6)
+
+
+def test_shares_of_topics_are_recovered():
+    rng = np.random.default_rng(0)
+    topics, shares = rng.dirichlet(np.full(60, 0.05), 3), rng.dirichlet(np.full(3, 0.5), 200)
+    X = np.array([rng.multinomial(400, one @ topics) for one in shares])
+    estimator = LDATopicModelPMD(
+        3, doc_topic_prior=0.5, n_particles=2, max_iter=30, random_state=0
+    ).fit(X)
+    order = np.argmax(np.sqrt(topics) @ np.sqrt(estimator.topic_word_).T, axis=1)
+    assert sorted(order) == [0, 1, 2]
+    assert np.abs(estimator.transform(X)[:, order] - shares).max(axis=1).mean() < 0.03
+
+
+# ---------------------------------------------------------------------- rows, threads, forms
+@pytest.mark.parametrize("method", ["transform", "score_samples"])
+def test_each_document_is_answered_by_itself(learnt, corpus, method):
+    X = np.tile(corpus, (4, 1))  # more than one piece
+    together = getattr(learnt, method)(X)
+    np.testing.assert_array_equal(together[: len(corpus)], together[-len(corpus) :])
+    order = np.random.default_rng(0).permutation(len(X))
+    np.testing.assert_array_equal(getattr(learnt, method)(X[order]), together[order])
+    for d in (0, 5, 17):
+        np.testing.assert_array_equal(getattr(learnt, method)(corpus[[d]])[0], together[d])
+    threads = LDATopicModelPMD(4, doc_topic_prior=0.3, n_particles=3, random_state=0, n_jobs=2)
+    np.testing.assert_array_equal(getattr(threads.fit(corpus), method)(X), together)
+
+
+def test_forms_of_counts_are_all_one(learnt, corpus):
+    expected = learnt.transform(corpus), learnt.score_samples(corpus)
+    perplexity = learnt.perplexity(corpus, "completion")
+    for form in (sp.csr_matrix, sp.csc_matrix, sp.coo_matrix, sp.csr_array, np.asfortranarray):
+        for dtype in (np.float64, np.int64):
+            X = form(corpus.astype(dtype))
+            np.testing.assert_array_equal(learnt.transform(X), expected[0])
+            np.testing.assert_array_equal(learnt.score_samples(X), expected[1])
+            assert learnt.perplexity(X, "completion") == perplexity
+
+
+def test_shape_and_dtype(learnt, corpus):
+    shares = learnt.transform(corpus)
+    assert shares.shape == (150, 4) and shares.dtype == np.float64
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0, rtol=1e-12)
+    single = learnt.transform(corpus.astype(np.float32))
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, shares, rtol=1e-6)
+    np.testing.assert_array_equal(learnt.predict_proba(corpus), shares)
+    assert learnt.transform(corpus.astype(int)).dtype == np.float64
+    assert learnt.transform(np.zeros((2, 40))).shape == (2, 4)
+
+
+def test_a_document_without_words_has_the_priors_shares(learnt, corpus):
+    np.testing.assert_allclose(learnt.transform(corpus[[5]])[0], 0.25, rtol=1e-12)
+    np.testing.assert_allclose(learnt.transform(corpus[[5]], normalize=False)[0], 0.3, rtol=1e-12)
+    assert learnt.score_samples(corpus[[5]])[0] == 0.0
+
+
+def test_fit_transform_is_fit_and_transform(learnt, corpus):
+    for normalize in (True, False):
+        again = LDATopicModelPMD(4, doc_topic_prior=0.3, n_particles=3, random_state=0)
+        found = again.fit_transform(corpus, normalize=normalize)
+        np.testing.assert_array_equal(found, learnt.transform(corpus, normalize=normalize))
+
+
+def test_output_can_be_a_data_frame(corpus):
+    pytest.importorskip("pandas")
+    estimator = LDATopicModelPMD(2, n_particles=1, random_state=0).set_output(transform="pandas")
+    frame = estimator.fit_transform(corpus[:20])
+    assert list(frame.columns) == ["ldatopicmodelpmd0", "ldatopicmodelpmd1"]
+    np.testing.assert_array_equal(frame, estimator.predict_proba(corpus[:20]))
+    assert isinstance(estimator.predict_proba(corpus[:20]), np.ndarray)
+
+
+# ---------------------------------------------------------------------- perplexity
+def test_perplexity_by_the_bound(learnt, corpus):
+    score = learnt.score(corpus)
+    assert score == learnt.score_samples(corpus).sum()
+    assert learnt.perplexity(corpus) == np.exp(-score / corpus.sum())
+    assert learnt.perplexity(corpus) == learnt._perplexity_of(sp.csr_matrix(corpus, dtype="f4"))(
+        learnt._learned
+    )
+    # A bound that holds says more than the truth.
+    assert 10.0 < learnt.perplexity(corpus, "completion") < learnt.perplexity(corpus) < 40.0
+
+
+def test_the_bound_of_a_fit_is_its_perplexity(corpus):
+    own = {"evaluate_every": 2, "max_iter": 4, "perp_tol": 0.0, "n_particles": 2, "n_jobs": 2}
+    estimator = LDATopicModelPMD(4, random_state=0, **own).fit(corpus)
+    assert estimator.bound_ == estimator.perplexity(corpus)
+
+
+# ---------------------------------------------------------------------- errors
+def test_errors_name_what_to_do(learnt, corpus):
+    with pytest.raises(ValueError, match="method must be 'bound' or 'completion', got 'gibbs'"):
+        learnt.perplexity(corpus, method="gibbs")
+    for method in ("bound", "completion"):
+        with pytest.raises(ValueError, match="no words that perplexity could be of"):
+            learnt.perplexity(np.zeros((3, 40)), method=method)
+    with pytest.raises(ValueError, match="[Nn]egative"):
+        learnt.transform(-corpus)
+    with pytest.raises(ValueError, match="NaN"):
+        learnt.score_samples(np.full((1, 40), np.nan))
+    with pytest.raises(ValueError, match="39 features"):
+        learnt.transform(corpus[:, :39])
+    growing = LDATopicModelPMD(2, n_particles=1, vocabulary="growing").fit(corpus[:, :30])
+    with pytest.raises(ValueError, match="40 features"):
+        growing.transform(corpus)
+    assert growing.n_features_in_ == 30 and growing.transform(corpus[:, :30]).shape == (150, 2)
+    for method in ("transform", "predict_proba", "score_samples", "score", "perplexity"):
+        with pytest.raises(NotFittedError):
+            getattr(LDATopicModelPMD(), method)(corpus)

@@ -1,0 +1,338 @@
+"""What a topic model has learnt: alignment, intervals, words, evidence."""
+
+import pickle
+import sys
+
+import numpy as np
+import pytest
+from scipy.special import betainc, betaincinv, gammaln
+from scipy.stats import kstest
+
+from skpmd import LDATopicModelPMD
+from skpmd.lda._beta_quantiles import mixture_quantiles
+from skpmd.lda._model import Counts, Topics
+from skpmd.lda._posterior import TopicPosterior, posterior_of
+from skpmd.lda._relabel import orders
+
+
+def shuffled(m=4, K=6, V=50, seed=0, noise=0.05, eta=None):
+    """Particles with the same topics in orders of their own; the orders."""
+    rng = np.random.default_rng(seed)
+    topics = rng.dirichlet(np.full(V, 0.1), K).T * rng.uniform(100, 1000, K)
+    order = rng.permuted(np.tile(np.arange(K), (m, 1)), axis=1)
+    words = np.array([topics[:, one] * (1.0 + noise * rng.random((V, K))) for one in order])
+    counts = Counts(words.astype(np.float32), words.sum(axis=1), np.full(m, np.nan), 1.0)
+    eta = np.full((1, K), 0.1) if eta is None else eta
+    return Topics(np.full((m, K), 0.2), eta, np.ones(m), V), counts, order
+
+
+def equal(m):
+    return np.full(m, -np.log(m))
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    rng = np.random.default_rng(3)
+    topics = rng.dirichlet(np.full(40, 0.1), 4)
+    shares = rng.dirichlet(np.full(4, 0.3), 200)
+    return np.array([rng.multinomial(rng.poisson(30), one @ topics) for one in shares])
+
+
+@pytest.fixture(scope="module")
+def learnt(corpus):
+    return LDATopicModelPMD(
+        4, doc_topic_prior=0.3, n_particles=3, weighting="stacking", random_state=0
+    ).fit(corpus)
+
+
+# ---------------------------------------------------------------------- alignment
+def test_permuted_copies_are_put_back():
+    model, counts, order = shuffled()
+    found = orders(model, counts, equal(4))
+    assert found.dtype.kind == "i"
+    np.testing.assert_array_equal(found[0], np.arange(6))  # numbered as in the first particle
+    labels = np.take_along_axis(order, found, axis=1)
+    assert (labels == order[0]).all()
+    average = posterior_of(model, counts, found, equal(4), "uniform").mean()
+    own = model.word_probabilities(counts, 0).T
+    np.testing.assert_allclose(average, own, atol=0.01)
+
+
+def test_the_scale_of_stored_counts_does_not_matter():
+    model, counts, _ = shuffled(noise=2.0)
+    scaled = counts._replace(words=counts.words * np.float32(2.0), scale=0.5)
+    np.testing.assert_array_equal(orders(model, counts, equal(4)), orders(model, scaled, equal(4)))
+
+
+def test_others_are_aligned_to_the_best_connected_particle():
+    # The first particle is far from the others, which are alike: theirs agree all the same.
+    model, counts, order = shuffled(m=5, V=30)
+    words = counts.words.copy()
+    words[0] = np.random.default_rng(9).gamma(0.3, 50.0, size=words[0].shape)
+    counts = counts._replace(words=words, totals=words.sum(axis=1, dtype=np.float64))
+    labels = np.take_along_axis(order, orders(model, counts, equal(5)), axis=1)[1:]
+    assert (labels == labels[0]).all()
+
+
+def test_topics_of_different_priors_are_not_taken_for_one_another():
+    eta = np.full((50, 6), 0.1)
+    eta[3, 2] = 5.0  # topic 2 has a word of its own
+    model, counts, _ = shuffled(eta=eta)
+    found = orders(model, counts, equal(4))
+    assert (found[:, 2] == 2).all()
+    assert len(np.unique(found, axis=0)) > 1
+
+
+def test_topics_of_different_shares_are_not_taken_for_one_another():
+    model, counts, _ = shuffled()
+    shape = np.array([0.2, 0.2, 0.9, 0.2, 0.2, 0.05])
+    model = model.with_priors(np.outer([1.0, 0.3, 1.7, 2.0], shape), np.ones(4))  # as if learnt
+    found = orders(model, counts, equal(4))
+    assert (found[:, [2, 5]] == [2, 5]).all()
+    assert len(np.unique(found, axis=0)) > 1
+
+
+@pytest.mark.parametrize("learn_priors", [False, True])
+def test_an_average_has_the_priors_of_its_topics(corpus, learn_priors):
+    alpha = np.array([2.0, 0.1, 0.4, 0.1])
+    own = {"doc_topic_prior": alpha, "learn_priors": learn_priors, "max_iter": 10}
+    estimator = LDATopicModelPMD(4, n_particles=4, random_state=0, **own).fit(corpus)
+    factor = 1.0 if not learn_priors else estimator.doc_topic_prior_[0] / 2.0
+    np.testing.assert_allclose(estimator.doc_topic_prior_, factor * alpha)
+    nothing = estimator.transform(np.zeros((1, 40)))[0]
+    np.testing.assert_allclose(nothing, alpha / alpha.sum())
+
+
+def test_a_single_particle_and_a_single_topic():
+    model, counts, _ = shuffled(m=1)
+    assert orders(model, counts, equal(1)).tolist() == [[0, 1, 2, 3, 4, 5]]
+    model, counts, _ = shuffled(m=3, K=1)
+    assert orders(model, counts, equal(3)).tolist() == [[0]] * 3
+
+
+def test_topics_keep_their_places_in_a_stream(corpus):
+    stream = LDATopicModelPMD(4, doc_topic_prior=0.3, n_particles=4, random_state=0)
+    before = None
+    for batch in np.array_split(np.tile(corpus, (5, 1)), 10):
+        now = stream.partial_fit(batch).topic_word_
+        if before is not None:
+            affinity = np.sqrt(before) @ np.sqrt(now).T
+            last = affinity.argmax(axis=1)
+        before = now
+    assert last.tolist() == [0, 1, 2, 3]
+
+
+# ---------------------------------------------------------------------- intervals
+@pytest.mark.parametrize("q", [0.005, 0.05, 0.3, 0.5, 0.7, 0.95, 0.995])
+def test_quantiles_of_one_particle_are_those_of_beta_distributions(q):
+    rng = np.random.default_rng(0)
+    a = np.exp(rng.uniform(np.log(0.01), np.log(3e4), 4000))
+    b = np.exp(rng.uniform(np.log(0.5), np.log(1e6), 4000))
+    found, expected = mixture_quantiles(a[None], b[None], np.ones(1), q), betaincinv(a, b, q)
+    told = expected > 1e-300
+    np.testing.assert_allclose(found[told], expected[told], rtol=1e-4)
+    assert (found[~told] <= 1e-300).all()
+
+
+@pytest.mark.parametrize("q", [0.05, 0.5, 0.95])
+def test_quantiles_of_a_mixture_have_its_probability(q):
+    rng = np.random.default_rng(1)
+    a = np.exp(rng.uniform(np.log(0.02), np.log(3000.0), (3, 4000)))  # particles that disagree
+    b = np.exp(rng.uniform(np.log(10.0), np.log(1e5), (3, 4000)))
+    weights = np.array([0.05, 0.35, 0.6])
+    x = mixture_quantiles(a, b, weights, q)
+    assert ((x > 0) & (x < 1)).all()
+    # Between two parts the distribution is flat: a step to either side passes q.
+    below, above = (weights @ betainc(a, b, np.minimum(x * r, 1.0)) for r in (0.9999, 1.0001))
+    assert (below <= q + 1e-7).all() and (above >= q - 1e-7).all()
+
+
+def test_intervals_hold_draws_of_the_posterior(learnt):
+    ends = learnt.topic_word_interval(level=0.8)
+    assert ends.shape == (4, 40, 2) and ends.dtype == np.float64
+    assert (ends[..., 0] <= ends[..., 1]).all() and ends.min() >= 0.0 and ends.max() <= 1.0
+    draws = learnt.posterior_.sample(4000, random_state=0)
+    assert draws.shape == (4000, 4, 40)
+    np.testing.assert_allclose(draws.sum(axis=2), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(draws.mean(axis=0), learnt.topic_word_, atol=0.004)
+    for share, side in ((draws < ends[..., 0], 0.1), (draws > ends[..., 1], 0.1)):
+        np.testing.assert_allclose(share.mean(axis=0), side, atol=0.025)
+    wider = learnt.topic_word_interval(level=0.95)
+    assert (wider[..., 0] <= ends[..., 0]).all() and (wider[..., 1] >= ends[..., 1]).all()
+    np.testing.assert_array_equal(learnt.topic_word_interval(0.8, topics=[2, -4]), ends[[2, 0]])
+    assert learnt.topic_word_interval(topics=[]).shape == (0, 40, 2)
+
+
+def test_draws_of_rare_words_are_finite_and_beta():
+    concentration = np.full((1, 2, 30), 1e-3, dtype=np.float32)
+    concentration[0, 1] = 2.0
+    posterior = TopicPosterior(concentration, np.ones((1, 2)), np.zeros(1), "uniform")
+    draws = posterior.sample(500, random_state=0)
+    assert np.isfinite(draws).all()
+    np.testing.assert_allclose(draws.sum(axis=2), 1.0, rtol=1e-12)
+    assert kstest(draws[:, 1, 7], "beta", args=(2.0, 58.0)).pvalue > 1e-3
+    assert posterior.sample(0).shape == (0, 2, 30)
+
+
+def test_a_vocabulary_of_one_word_is_certain():
+    estimator = LDATopicModelPMD(2, n_particles=2, random_state=0).fit(np.ones((4, 1)))
+    np.testing.assert_allclose(estimator.topic_word_, 1.0, rtol=1e-6)
+    np.testing.assert_allclose(estimator.topic_word_interval(), 1.0, rtol=1e-6)
+
+
+# ---------------------------------------------------------------------- averages
+def test_results_are_averages_over_aligned_particles(learnt):
+    model, counts, order = learnt._learned.model, learnt._learned.counts, learnt._order()
+    weights = learnt.posterior_.weights
+    np.testing.assert_allclose(weights.sum(), 1.0, rtol=1e-12)
+    pseudo = [
+        (counts.scale * counts.words[i].astype(float) + model.eta_scale[i] * model.eta).T[order[i]]
+        for i in range(3)
+    ]
+    np.testing.assert_allclose(learnt.components_, np.tensordot(weights, pseudo, 1), rtol=1e-5)
+    phi = [one / one.sum(axis=1, keepdims=True) for one in pseudo]
+    np.testing.assert_allclose(learnt.topic_word_, np.tensordot(weights, phi, 1), rtol=1e-5)
+    np.testing.assert_allclose(learnt.posterior_.topic_word, phi, rtol=1e-5)
+    np.testing.assert_allclose(learnt.topic_word_.sum(axis=1), 1.0, rtol=1e-12)
+    assert learnt.posterior_.n_particles == 3
+    np.testing.assert_allclose(learnt.posterior_.doc_topic_prior, 0.3)
+
+
+def test_mirror_weights_are_those_of_the_bounds(corpus):
+    own = {"weighting": "mirror", "max_polish": 1, "n_particles": 3, "random_state": 0}
+    estimator = LDATopicModelPMD(4, doc_topic_prior=0.3, **own).fit(corpus)
+    learned = estimator._learned
+    expected = learned.model.bound(learned.counts)
+    posterior = estimator.posterior_
+    np.testing.assert_allclose(np.diff(posterior.log_weights), np.diff(expected), atol=1e-6)
+    np.testing.assert_allclose(posterior.weights.sum(), 1.0, rtol=1e-9)
+    assert posterior.weights.max() > 0.9  # as likelihood weights are
+    average = np.tensordot(posterior.weights, posterior.topic_word, 1)
+    np.testing.assert_allclose(estimator.topic_word_, average, atol=1e-6)
+
+
+def test_the_posterior_is_the_users_own(corpus):
+    stream = LDATopicModelPMD(3, n_particles=2, random_state=0).partial_fit(corpus)
+    posterior, components = stream.posterior_, stream.components_
+    assert stream.posterior_ is posterior and stream.components_ is components
+    kept = posterior.concentration.copy()
+    stream.partial_fit(corpus)
+    np.testing.assert_array_equal(posterior.concentration, kept)
+    assert stream.posterior_ is not posterior
+    assert np.abs(stream.components_ - components).max() > 0.1
+    again = pickle.loads(pickle.dumps(posterior))
+    np.testing.assert_array_equal(again.mean(), posterior.mean())
+    assert repr(again) == "TopicPosterior(2 particles, 3 topics, 40 words, uniform weights)"
+
+
+def test_history_is_that_of_the_steps(learnt):
+    history = learnt.history_
+    assert set(history) == {"step", "step_size", "n_documents", "log_density"}
+    assert history["n_documents"].sum() == 5 * 200
+    np.testing.assert_array_equal(history["step"], np.arange(1, len(history["step"]) + 1))
+    assert (history["step_size"] > 0).all() and (history["step_size"] <= 1).all()
+    score = history["log_density"]
+    score = score[np.isfinite(score)]
+    assert score[-1] > score[0]
+
+
+# ---------------------------------------------------------------------- words
+def test_top_words_are_the_most_probable(learnt):
+    pd = pytest.importorskip("pandas")
+    table = learnt.top_words(5, level=0.8)
+    assert isinstance(table, pd.DataFrame)
+    assert list(table) == ["topic", "rank", "word", "probability", "lower", "upper"]
+    assert table["rank"].tolist() == [1, 2, 3, 4, 5] * 4
+    ends = learnt.topic_word_interval(0.8)
+    for k, own in table.groupby("topic"):
+        words = own["word"].to_numpy()
+        assert words.tolist() == np.argsort(-learnt.topic_word_[k], kind="stable")[:5].tolist()
+        np.testing.assert_array_equal(own["probability"], learnt.topic_word_[k, words])
+        np.testing.assert_allclose(own[["lower", "upper"]], ends[k, words], rtol=1e-5)
+    names = np.array([f"w{j}" for j in range(40)])
+    named = learnt.top_words(5, feature_names=names)
+    assert named["word"].tolist() == [f"w{j}" for j in table["word"]]
+    assert len(learnt.top_words(100)) == 4 * 40  # no more words than there are
+
+
+def test_top_words_go_by_the_names_of_columns(corpus):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(corpus, columns=[f"w{j}" for j in range(40)])
+    estimator = LDATopicModelPMD(2, n_particles=1, random_state=0).fit(frame)
+    assert estimator.top_words(1)["word"].str.startswith("w").all()
+
+
+def test_top_words_without_pandas(learnt, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="pip install pandas"):
+        learnt.top_words()
+
+
+# ---------------------------------------------------------------------- evidence
+def test_evidence_of_one_topic_is_that_of_a_dirichlet_multinomial(corpus):
+    estimator = LDATopicModelPMD(
+        1, topic_word_prior=0.2, n_particles=2, max_polish=1, random_state=0
+    ).fit(corpus)
+    words = corpus.sum(axis=0)
+    expected = (gammaln(0.2 + words) - gammaln(0.2)).sum()
+    expected += gammaln(40 * 0.2) - gammaln(40 * 0.2 + words.sum())
+    np.testing.assert_allclose(estimator.log_evidence_, expected, rtol=1e-6)
+    np.testing.assert_allclose(estimator.components_[0], words + 0.2, rtol=1e-5)
+
+
+def test_evidence_says_why_it_is_not_there(learnt, corpus):
+    with pytest.raises(AttributeError, match="several topics"):
+        _ = learnt.log_evidence_
+    with pytest.raises(AttributeError, match="weighting='mirror'"):
+        _ = learnt.lower_bound_
+    for name, params in (("log_evidence_", {}), ("lower_bound_", {"weighting": "mirror"})):
+        stochastic = LDATopicModelPMD(1, n_particles=1, random_state=0, **params).fit(corpus)
+        with pytest.raises(AttributeError, match="max_polish=1"):
+            getattr(stochastic, name)
+
+
+@pytest.mark.parametrize("name", ["log_evidence_", "lower_bound_"])
+def test_evidence_is_not_there_where_priors_are_learnt(corpus, name):
+    own = {"weighting": "mirror", "max_polish": 1, "random_state": 0, "n_particles": 1}
+    learning = LDATopicModelPMD(1, learn_priors=True, max_iter=10, **own).fit(corpus)
+    with pytest.raises(AttributeError, match="set learn_priors=False"):
+        getattr(learning, name)
+
+
+def test_the_lower_bound_is_below_the_evidence(corpus):
+    own = {"weighting": "mirror", "max_polish": 1, "random_state": 0, "n_particles": 2}
+    one = LDATopicModelPMD(1, topic_word_prior=0.2, **own).fit(corpus)
+    np.testing.assert_allclose(one.lower_bound_, one.log_evidence_, rtol=1e-5)
+    several = LDATopicModelPMD(4, topic_word_prior=0.2, doc_topic_prior=0.3, **own).fit(corpus)
+    assert one.lower_bound_ < several.lower_bound_ < 0.0
+    learned = several._learned
+    assert several.lower_bound_ == learned.model.bound(learned.counts).max()
+
+
+# ---------------------------------------------------------------------- errors
+def test_errors_name_what_to_do(learnt):
+    for level in (0, 1, 90, "0.9"):
+        with pytest.raises(ValueError, match="level must lie strictly between 0 and 1"):
+            learnt.topic_word_interval(level)
+        with pytest.raises(ValueError, match="level must lie strictly between 0 and 1"):
+            learnt.top_words(level=level)
+    for n in (0, 2.5):
+        with pytest.raises(ValueError, match="n must be an integer of at least 1"):
+            learnt.top_words(n)
+    with pytest.raises(ValueError, match="n must be an integer of at least 0"):
+        learnt.posterior_.sample(-1)
+    with pytest.raises(ValueError, match=r"one name for each of the 40 words"):
+        learnt.top_words(feature_names=["a", "b"])
+    with pytest.raises(IndexError):
+        learnt.topic_word_interval(topics=[4])
+
+
+def test_nothing_is_there_before_a_fit():
+    estimator = LDATopicModelPMD()
+    for name in ("components_", "topic_word_", "posterior_", "history_", "log_evidence_"):
+        assert not hasattr(estimator, name)
+        with pytest.raises(AttributeError, match="after fit"):
+            getattr(estimator, name)
+    for method in (estimator.topic_word_interval, estimator.top_words):
+        with pytest.raises(AttributeError, match="after fit"):
+            method()

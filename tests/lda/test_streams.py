@@ -1,0 +1,437 @@
+"""Topic models in parts: streams, growing vocabularies, Ctrl-C and calls that fail."""
+
+import threading
+import time
+import tracemalloc
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from skpmd import LDATopicModelPMD
+from skpmd.lda import _fit, _kernels
+from tests.lda.test_estimator import (
+    ASSIGNMENTS,
+    PHI,
+    WEIGHTINGS,
+    X,
+    assert_equal,
+    corpus,
+    matched,
+    model,
+)
+
+EMPTY = np.zeros((20, 24), dtype=int)
+NAMES = [f"word{i}" for i in range(24)]
+
+
+def stream(n_components=3, **params):
+    params = {"random_state": 0, "assignment": "sampled", "batch_size": 20, **params}
+    return LDATopicModelPMD(n_components, **params)
+
+
+def parts(X, size):
+    return [X[a : a + size] for a in range(0, len(X), size)]
+
+
+def taken_in(estimator, parts):
+    for part in parts:
+        estimator.partial_fit(part)
+    return estimator
+
+
+def interrupt(monkeypatch, owner, name, at, error=KeyboardInterrupt):
+    """An error in one of the calls of a function, before it does anything."""
+    true, calls = getattr(owner, name), []
+
+    def interrupted(*args, **params):
+        calls.append(0)
+        if len(calls) == at:
+            raise error
+        return true(*args, **params)
+
+    monkeypatch.setattr(owner, name, interrupted)
+
+
+def state(estimator):
+    """All that a stream goes on from."""
+    learned = estimator._learned
+    numbers = *learned.counts, learned.scores.log_weights, learned.base, learned.seeds
+    return [*(np.copy(one) for one in numbers), learned.rng.bit_generator.state, learned.visits]
+
+
+def assert_same_state(one, other):
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_equal(a, b)
+
+
+# ---------------------------------------------------------------------- parts of a fit
+@pytest.mark.parametrize("assignment", ASSIGNMENTS)
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_parts_are_one_pass_of_fit(assignment, weighting):
+    params = {"assignment": assignment, "weighting": weighting}
+    whole = stream(max_iter=1, shuffle=False, **params).fit(X)
+    for size in (20, 60):
+        one = taken_in(stream(total_samples=120, **params), parts(X, size))
+        if weighting == "mirror":  # which resamples at the end of a call
+            np.testing.assert_allclose(one.components_.sum(), whole.components_.sum(), rtol=1e-4)
+        else:
+            assert_equal(one, whole)
+            np.testing.assert_equal(one.history_, whole.history_)
+
+
+def test_parts_that_come_again_are_passes_of_fit():
+    whole = stream(max_iter=8, shuffle=False, learn_priors=True).fit(X)
+    one = taken_in(stream(total_samples=120, learn_priors=True), 8 * parts(X, 40))
+    assert_equal(one, whole)
+    np.testing.assert_array_equal(one.doc_topic_prior_, whole.doc_topic_prior_)
+    assert np.abs(one.doc_topic_prior_ - 1 / 3).min() > 0.05  # learnt indeed
+
+
+def test_a_stream_goes_on_with_what_fit_has_found():
+    fitted = stream(max_iter=5).fit(X)
+    before, steps = fitted.perplexity(X), fitted.n_batch_iter_
+    fitted.partial_fit(X[:60])
+    assert fitted.n_batch_iter_ == steps + 3
+    assert fitted.perplexity(X) == pytest.approx(before, rel=0.05)
+    again = fitted.fit(X)
+    assert_equal(again, stream(max_iter=5).fit(X))
+
+
+@pytest.mark.parametrize("total_samples", [None, 120, 1e6])
+def test_counts_stand_for_the_documents_so_far_or_in_all(total_samples):
+    fitted = taken_in(stream(total_samples=total_samples), parts(X, 20) * 3)
+    words = fitted.components_.sum() - 24.0
+    n = 360 if total_samples is None else total_samples
+    assert words == pytest.approx(30 * n, rel=0.1)  # a part of it is the fading guess
+
+
+def test_documents_that_come_one_by_one_are_parts_of_a_batch():
+    counts = corpus(400)[0]
+    batches = taken_in(stream(), parts(counts, 20))
+    single = taken_in(stream(), parts(counts, 1))
+    assert single.perplexity(counts) == pytest.approx(batches.perplexity(counts), rel=0.05)
+    sizes = single.history_["step_size"]
+    left = np.prod(1.0 - sizes), np.prod(1.0 - batches.history_["step_size"])
+    np.testing.assert_allclose(*np.log(left), rtol=0.2)
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_parts_of_a_step_of_size_1_are_averaged(size):
+    fitted = taken_in(stream(step_size=9.0, step_offset=0.0), parts(X, size))
+    so_far = np.minimum(size * np.arange(1, 1 + -(-120 // size)), 120)
+    sizes = np.diff(so_far, prepend=0) / np.minimum(so_far, 20)
+    np.testing.assert_allclose(fitted.history_["step_size"], sizes)
+    first = taken_in(stream(1, step_size=9.0, step_offset=0.0), parts(X[:20], size))
+    np.testing.assert_allclose(first.components_[0], 1.0 + X[:20].sum(axis=0), rtol=1e-5)
+    assert not hasattr(first, "log_evidence_")  # it is for one batch only
+
+
+def test_evidence_is_that_of_all_documents():
+    params = {"step_offset": 0.0, "step_decay": 0.0, "weighting": "uniform"}
+    assert not hasattr(stream(1, total_samples=5, **params).partial_fit(X), "log_evidence_")
+    first = stream(1, total_samples=20, **params).partial_fit(X[:20])
+    passes = stream(1, max_iter=3, **params).fit(X[:20])
+    assert first.log_evidence_ == pytest.approx(passes.log_evidence_, rel=1e-6)
+
+
+def test_a_stream_learns_topics():
+    fitted = taken_in(stream(), parts(corpus(1500)[0], 100))
+    assert np.abs(matched(fitted.topic_word_, PHI) - PHI).sum(axis=1).max() < 0.25
+
+
+def test_topics_keep_their_places_from_part_to_part():
+    fitted = stream(total_samples=400)
+    counts = corpus(400)[0]
+    fitted = taken_in(fitted, parts(counts[:200], 100))
+    before = fitted.topic_word_
+    after = taken_in(fitted, parts(counts[200:], 20)).topic_word_
+    closeness = np.sqrt(before) @ np.sqrt(after).T
+    np.testing.assert_array_equal(closeness.argmax(axis=1), np.arange(3))
+
+
+@pytest.mark.parametrize("name, value", [("n_components", 4), ("doc_topic_prior", [1, 2, 3])])
+def test_parameters_of_a_stream_stay(name, value):
+    fitted = stream().partial_fit(X)
+    with pytest.raises(ValueError, match=f"{name} was .* in the calls before"):
+        fitted.set_params(**{name: value}).partial_fit(X)
+    fitted.fit(X)
+
+
+# ---------------------------------------------------------------------- documents without words
+@pytest.mark.parametrize("assignment", ASSIGNMENTS)
+def test_the_guess_waits_for_words(assignment):
+    counts = np.vstack([EMPTY, corpus(400)[0]])
+    params = {"assignment": assignment, "shuffle": False}
+    one = stream(max_iter=1, **params).fit(counts)
+    assert np.ptp(one.topic_word_, axis=0).max() > 0.1
+    assert_equal(taken_in(stream(total_samples=420, **params), parts(counts, 20)), one)
+    many = stream(max_iter=4, **params).fit(counts)
+    assert np.abs(matched(many.topic_word_, PHI) - PHI).sum(axis=1).max() < 0.3
+
+
+@pytest.mark.parametrize("total_samples", [None, 60])
+def test_documents_without_words_leave_the_prior(total_samples):
+    fitted = stream(topic_word_prior=0.25, total_samples=total_samples)
+    taken_in(fitted, [EMPTY, EMPTY])
+    np.testing.assert_array_equal(fitted.components_, np.full((3, 24), 0.25))
+    np.testing.assert_array_equal(model(topic_word_prior=0.25).fit(EMPTY).components_, 0.25)
+
+
+def test_a_guess_that_comes_late_fades_from_then_on():
+    fitted = taken_in(stream(total_samples=180, learn_priors=True), [EMPTY, *parts(X, 20)[:4]])
+    left = np.prod(1.0 - fitted.history_["step_size"][1:])
+    assert fitted._learned.priors.guess == pytest.approx(left)
+
+
+@pytest.mark.parametrize("params", [{}, {"learn_priors": True}, {"weighting": "mirror"}])
+def test_a_stream_leaves_documents_without_words_out(params):
+    counts = X.copy()
+    counts[:, 0] += 250  # long ones, for assignment="auto"
+    straight = taken_in(stream(assignment="auto", **params), [counts[:60], counts[60:]])
+    fitted = stream(assignment="auto", **params).partial_fit(EMPTY)
+    taken_in(fitted, [np.vstack([EMPTY, counts[:60]]), EMPTY])
+    before = state(fitted)
+    fitted.partial_fit(EMPTY)
+    assert_same_state(state(fitted), before)
+    mixed = np.zeros((120, 24), dtype=int)
+    mixed[::2] = counts[60:]
+    fitted.partial_fit(mixed)
+    assert fitted.n_documents_seen_ == 120 and fitted.assignment_ == straight.assignment_
+    if params:  # the guess is drawn later
+        assert fitted.components_.sum() == pytest.approx(straight.components_.sum(), rel=1e-3)
+    else:
+        assert_equal(fitted, straight)
+
+
+# ---------------------------------------------------------------------- weights
+def test_mirror_weights_are_the_same_with_resampling_and_without(monkeypatch):
+    params = {"weighting": "mirror", "assignment": "soft", "random_state": 3, "step_offset": 3.0}
+    params |= {"n_particles": 200, "max_iter": 60}
+    mean, true, taken = [], _fit.resample, []
+    monkeypatch.setattr(_fit, "resample", lambda *a: taken.append(0) or true(*a))
+    for enough in (0.0, 0.5):
+        monkeypatch.setattr(_fit, "_ENOUGH", enough)
+        fitted = model(2, **params).fit(X[:3])
+        bound = fitted._learned.model.bound(fitted._learned.counts)
+        mean.append(fitted.posterior_.weights @ (bound > -276.2))
+    assert taken and mean[1] == pytest.approx(mean[0], abs=0.1)
+
+
+def test_steps_on_all_documents_do_not_weigh_resampled_particles_again(monkeypatch):
+    params = {"weighting": "mirror", "n_particles": 20}
+    weighed = model(**params).fit(X)._learned
+    assert weighed.base.any()  # there was a resampling
+    polished = model(max_polish=1, **params).fit(X)._learned
+    np.testing.assert_array_equal(polished.base, weighed.base)
+
+
+# ---------------------------------------------------------------------- growing vocabularies
+def test_new_words_have_the_prior_until_they_are_seen():
+    grown = stream(vocabulary="growing", topic_word_prior=0.3).partial_fit(X)
+    wide = np.hstack([X[:40], np.zeros((40, 2), dtype=int)])
+    wide[:, 24] = 3
+    grown.partial_fit(wide)
+    assert grown.n_features_in_ == 26 and grown.components_.shape == (3, 26)
+    assert (grown.components_[:, 24] > 0.4).any()
+    np.testing.assert_allclose(grown.components_[:, 25], 0.3, rtol=1e-5)
+    np.testing.assert_allclose(grown.topic_word_.sum(axis=1), 1.0, rtol=1e-5)
+    assert grown.transform(wide).shape == (40, 3)
+
+
+@pytest.mark.parametrize("eta", [None, 0.3])
+def test_columns_that_come_later_are_columns_of_zeros_before(eta):
+    """One topic and a first step of size 1, which leaves nothing of a guess."""
+    params = {"topic_word_prior": eta, "step_offset": 0.0, "step_decay": 0.5}
+    wide = X.copy()
+    wide[:60, 18:] = 0
+    grown = stream(1, vocabulary="growing", **params)
+    taken_in(grown, [wide[:60, :18], wide[60:]])
+    fixed = taken_in(stream(1, **params), [wide[:60], wide[60:]])
+    np.testing.assert_allclose(grown.components_, fixed.components_, rtol=1e-5)
+    np.testing.assert_allclose(grown.score_samples(X), fixed.score_samples(X), rtol=1e-5)
+
+
+def test_a_vocabulary_does_not_shrink_nor_grow_in_predictions():
+    grown = stream(vocabulary="growing").partial_fit(X)
+    with pytest.raises(ValueError, match="X has 23 features, but LDATopic"):
+        grown.partial_fit(X[:, :23])
+    wide = np.hstack([X, X[:, :1]])
+    for call in (grown.transform, grown.score_samples, grown.perplexity):
+        with pytest.raises(ValueError, match="X has 25 features, but LDATopic"):
+            call(wide)
+    assert grown.n_features_in_ == 24 and grown.transform(X).shape == (120, 3)
+    with pytest.raises(ValueError, match="X has 25 features, but LDATopic"):
+        stream().partial_fit(X).partial_fit(wide)
+
+
+def test_names_of_a_growing_vocabulary():
+    frame = pd.DataFrame(X, columns=NAMES)
+    more = pd.concat([frame, frame[["word0"]].set_axis(["new"], axis=1)], axis=1)
+    grown = stream(vocabulary="growing").partial_fit(frame)
+    with pytest.raises(ValueError, match="vocabulary='growing'"):
+        grown.partial_fit(more[["new", *NAMES]])
+    assert list(grown.feature_names_in_) == NAMES
+    grown.partial_fit(more)
+    assert list(grown.feature_names_in_) == [*NAMES, "new"]
+    assert grown.transform(more).shape == (120, 3)
+
+
+@pytest.mark.parametrize("prior", [np.full(24, 0.1), np.full((3, 24), 0.1).tolist()])
+def test_a_prior_of_each_word_does_not_grow_along(prior):
+    grown = stream(vocabulary="growing", topic_word_prior=prior)
+    for call in (grown.partial_fit, grown.fit):  # at once, and not when new words come
+        with pytest.raises(ValueError, match="topic_word_prior is an array.*give a number"):
+            call(X)
+    fixed = stream(topic_word_prior=prior).partial_fit(X)
+    before = state(fixed)
+    with pytest.raises(ValueError, match="topic_word_prior is an array.*give a number"):
+        fixed.set_params(vocabulary="growing").partial_fit(X)
+    assert_same_state(state(fixed), before)
+
+
+# ---------------------------------------------------------------------- calls that fail
+@pytest.mark.parametrize(
+    "owner, name, at",
+    [
+        (_fit, "advance", 3),  # between two batches
+        (_kernels, "deposit", 6),  # a batch has been put to the counts of one particle
+        (_kernels, "sampled", 7),
+    ],
+)
+@pytest.mark.parametrize(
+    "params", [{}, {"step_offset": 0.0, "step_decay": 0.0}, {"learn_priors": True}]
+)
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("weighting", ["stacking", "mirror"])
+def test_an_interrupted_part_changes_nothing(
+    monkeypatch, owner, name, at, params, n_jobs, weighting
+):
+    params = {**params, "n_jobs": n_jobs, "weighting": weighting}
+    fitted = stream(**params).partial_fit(X[:60])
+    before, attributes, components = state(fitted), set(vars(fitted)), fitted.components_
+    history = fitted.history_
+    interrupt(monkeypatch, owner, name, at)
+    with pytest.raises(KeyboardInterrupt):
+        fitted.partial_fit(X[60:])
+    monkeypatch.undo()
+    assert_same_state(state(fitted), before)
+    assert set(vars(fitted)) == attributes
+    fitted._lazy.clear()
+    np.testing.assert_array_equal(fitted.components_, components)
+    np.testing.assert_equal(fitted.history_, history)
+    straight = stream(**params).partial_fit(X[:60]).partial_fit(X[60:])
+    assert_equal(fitted.partial_fit(X[60:]), straight)
+
+
+def test_no_thread_writes_after_an_interrupt(monkeypatch):
+    fitted = stream(n_jobs=2).partial_fit(X[:20])
+    before, true, first = state(fitted), _kernels.deposit, threading.Lock()
+
+    def slow(*args):
+        if first.acquire(blocking=False):
+            raise KeyboardInterrupt
+        time.sleep(0.1)
+        true(*args)
+
+    monkeypatch.setattr(_kernels, "deposit", slow)
+    with pytest.raises(KeyboardInterrupt):
+        fitted.partial_fit(X[20:40])
+    time.sleep(0.2)
+    assert_same_state(state(fitted), before)
+
+
+@pytest.mark.parametrize("where", ["advance", "bad"])
+def test_a_first_call_that_fails_leaves_nothing(monkeypatch, where):
+    source = np.random.RandomState(0)
+    position = source.get_state()[2]
+    estimator = stream(random_state=source)
+    before = vars(estimator).copy()
+    if where == "advance":
+        interrupt(monkeypatch, _fit, "advance", 2)
+    bad = X.astype(float)
+    bad[0, 0] = -1.0
+    with pytest.raises((KeyboardInterrupt, ValueError)):
+        estimator.partial_fit(X if where == "advance" else bad)
+    assert vars(estimator) == before and source.get_state()[2] == position
+
+
+def test_counts_that_are_none_leave_a_stream_as_it_was():
+    fitted = stream().partial_fit(X)
+    before = state(fitted)
+    for bad in (-X, np.full((2, 24), np.nan), X[:, :5], sparse.csr_matrix(-X)):
+        with pytest.raises(ValueError):
+            fitted.partial_fit(bad)
+    assert_same_state(state(fitted), before)
+
+
+# ---------------------------------------------------------------------- Ctrl-C in fit
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("at", [9, 10, 11])
+def test_an_interrupted_fit_keeps_what_it_has(monkeypatch, at, n_jobs):
+    fitted = stream(n_jobs=n_jobs)
+    interrupt(monkeypatch, _kernels, "deposit", at)  # in the third batch
+    with pytest.raises(KeyboardInterrupt):
+        fitted.fit(X)
+    monkeypatch.undo()
+    assert fitted.n_batch_iter_ == 2
+    np.testing.assert_allclose(fitted.topic_word_.sum(axis=1), 1.0, rtol=1e-5)
+    words, totals, *_, scale = fitted._learned.counts
+    np.testing.assert_allclose(scale * words.sum(axis=1), totals, rtol=1e-4)
+    assert fitted.partial_fit(X).n_batch_iter_ == 8
+
+
+def test_a_fit_that_is_interrupted_at_once_is_none(monkeypatch):
+    fitted = stream()
+    interrupt(monkeypatch, _fit, "advance", 1)
+    with pytest.raises(KeyboardInterrupt):
+        fitted.fit(X)
+    assert not hasattr(fitted, "components_")
+
+
+def test_a_step_that_is_interrupted_is_not_recorded(monkeypatch):
+    fitted = stream(learn_priors=True)
+    interrupt(monkeypatch, _fit.topic_priors, "advance", 3)
+    with pytest.raises(KeyboardInterrupt):
+        fitted.fit(X)
+    assert fitted.n_batch_iter_ == len(fitted.history_["step"]) == 2
+
+
+def test_polish_that_is_interrupted_keeps_the_passes(monkeypatch):
+    fitted = stream(max_iter=2, max_polish=3)
+    interrupt(monkeypatch, _fit, "_polished", 1)
+    with pytest.raises(KeyboardInterrupt):
+        fitted.fit(X)
+    monkeypatch.undo()
+    assert_equal(fitted, stream(max_iter=2).fit(X))
+
+
+# ---------------------------------------------------------------------- memory
+def test_a_stream_keeps_nothing_of_its_documents():
+    fitted = stream(2).partial_fit(X)
+    sizes = []
+    for _ in range(3):
+        taken_in(fitted, parts(X, 40))
+        learned = fitted._learned
+        arrays = [*learned.counts[:3], learned.scores.log_weights, learned.base, learned.seeds]
+        sizes.append(sum(one.nbytes for one in arrays))
+    assert len(set(sizes)) == 1
+    assert len(learned.history) == fitted.n_batch_iter_
+
+
+def test_steps_on_all_documents_need_the_particles_once_more(monkeypatch):
+    wide = sparse.hstack([X, sparse.csr_matrix((120, 50_000))]).tocsr()
+    fitted, true, peaks = model(4, max_iter=1, max_polish=1), _fit._polished, []
+
+    def measured(*args):
+        tracemalloc.start()
+        try:
+            return true(*args)
+        finally:
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+
+    monkeypatch.setattr(_fit, "_polished", measured)
+    fitted.fit(wide)
+    assert peaks[0] < 1.2 * fitted._learned.counts.words.nbytes

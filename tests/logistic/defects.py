@@ -1,0 +1,27 @@
+"""Defects that the tests of this folder and its neighbours should notice."""
+
+from tests.tools.seeded_defects import Defect
+
+DEFECTS = [
+    Defect(
+        "a redraw of a stream starts from the prior",
+        "logistic/_streaming.py",
+        "sequel = model if track is None else Sequel(model, track.gaussian, a, cubic)",
+        "sequel = model",
+        "base/test_streaming.py",
+    ),
+    Defect(
+        "the horseshoe's coordinates have no Jacobian",
+        "logistic/_horseshoe.py",
+        "return np.log(g).sum(axis=1) - 0.5 * squares",
+        "return -0.5 * squares",
+        "logistic/test_priors.py",
+    ),
+    Defect(
+        "a class's probability in the softmax gradient has the wrong power of the likelihood",
+        "logistic/_multinomial.py",
+        "gradient = self.prior.gradient(theta) + b * self.prior.pull_back(theta, gradient)",
+        "gradient = self.prior.gradient(theta) + self.prior.pull_back(theta, gradient)",
+        "logistic/test_multinomial_model.py",
+    ),
+]

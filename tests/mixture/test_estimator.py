@@ -1,0 +1,428 @@
+"""The mixture estimator with conjugate particles."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import adjusted_rand_score
+from sklearn.mixture import GaussianMixture
+
+from skpmd import GaussianMixturePMD
+from skpmd.mixture import _conjugate_fit
+
+TYPES = ("full", "tied", "diag", "spherical")
+WEIGHTS = ("dirichlet_distribution", "dirichlet_process", "pitman_yor")
+
+
+def mixture(n_components=3, **params):
+    params = {"strategy": "conjugate", "random_state": 0, **params}
+    return GaussianMixturePMD(n_components, **params)
+
+
+def blobs(n=600, seed=0, p=2):
+    """Three groups and their labels."""
+    rng = np.random.default_rng(seed)
+    y = rng.choice(3, size=n, p=[0.5, 0.3, 0.2])
+    centres = 6.0 * np.eye(3, p)
+    return centres[y] + rng.normal(size=(n, p)) * np.linspace(0.5, 1.5, p), y
+
+
+def rings(n=2000, seed=0):
+    """Rows that no few normals fit."""
+    rng = np.random.default_rng(seed)
+    angle, radius = rng.uniform(0.0, 2 * np.pi, n), rng.choice([1.0, 3.0], n)
+    X = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
+    return X + 0.1 * rng.normal(size=(n, 2))
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_groups_are_found(covariance_type, weights):
+    X, y = blobs()
+    own = {"covariance_type": covariance_type, "weight_concentration_prior_type": weights}
+    fitted = mixture(**own).fit(X)
+    assert adjusted_rand_score(y, fitted.predict(X)) > 0.95
+    order = np.argsort(-fitted.weights_)
+    np.testing.assert_allclose(fitted.weights_[order], [0.5, 0.3, 0.2], atol=0.06)
+    theirs = GaussianMixture(3, covariance_type=covariance_type, random_state=0).fit(X)
+    assert fitted.covariances_.shape == theirs.covariances_.shape
+    assert fitted.precisions_.shape == theirs.precisions_.shape
+    assert fitted.precisions_cholesky_.shape == theirs.precisions_cholesky_.shape
+    at = np.argsort(-theirs.weights_)
+    np.testing.assert_allclose(fitted.means_[order], theirs.means_[at], atol=0.2)
+    if covariance_type == "full":
+        np.testing.assert_allclose(fitted.covariances_[order], theirs.covariances_[at], atol=0.3)
+        eye = fitted.precisions_ @ fitted.covariances_
+        np.testing.assert_allclose(eye, np.tile(np.eye(2), (3, 1, 1)), atol=1e-9)
+
+
+def test_many_particles_predict_better_than_one_and_than_maximum_likelihood():
+    X, held_out = rings(), rings(seed=1)
+    theirs = [GaussianMixture(20, random_state=i).fit(X).score_samples(held_out) for i in range(8)]
+    averaged = (logsumexp(theirs, axis=0) - np.log(8)).mean()
+    stacked = mixture(20).fit(X).score(held_out)
+    uniform = mixture(20, weighting="uniform").fit(X).score(held_out)
+    mirror = mixture(20, weighting="mirror").fit(X).score(held_out)
+    one = mixture(20, n_particles=1).fit(X).score(held_out)
+    assert stacked > averaged + 0.01
+    assert stacked > uniform > max(mirror, one) - 0.01
+    assert one > np.mean(theirs)
+
+
+def test_density_integrates_to_one():
+    X, _ = blobs(100)
+    fitted = mixture(covariance_type="diag").fit(X)
+    axis = np.linspace(-40.0, 40.0, 801)
+    grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    total = np.exp(fitted.score_samples(grid)).sum() * (axis[1] - axis[0]) ** 2
+    assert total == pytest.approx(1.0, abs=0.01)
+
+
+def test_draws_follow_the_density():
+    X, _ = blobs()
+    fitted = mixture().fit(X)
+    draws, y = fitted.sample(4000, random_state=1)
+    assert fitted.score(draws) == pytest.approx(fitted.score(X), abs=0.1)
+    assert adjusted_rand_score(fitted.predict(draws), y) > 0.85  # particles differ
+    one = mixture(n_particles=1).fit(X)
+    draws_of_one, y = one.sample(20000, random_state=1)
+    for k in range(3):
+        np.testing.assert_allclose(
+            np.cov(draws_of_one[y == k].T), one.covariances_[k], rtol=0.15, atol=0.06
+        )
+    again, _ = fitted.sample(4000, random_state=1)
+    np.testing.assert_array_equal(draws, again)
+    with pytest.raises(ValueError, match="n_samples"):
+        fitted.sample(0)
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_weights_are_repetitions_to_the_last_bit(covariance_type):
+    X, _ = blobs(300)
+    weight = np.random.default_rng(0).integers(0, 4, size=300)
+    repeated = np.random.default_rng(1).permutation(np.repeat(X, weight, axis=0))
+    one = mixture(covariance_type=covariance_type, batch_size=64).fit(X, sample_weight=weight)
+    other = mixture(covariance_type=covariance_type, batch_size=64).fit(repeated)
+    np.testing.assert_array_equal(one.score_samples(X), other.score_samples(X))
+    np.testing.assert_array_equal(one.means_, other.means_)
+    part = mixture(covariance_type=covariance_type)
+    for rows in np.array_split(np.arange(300), 4):
+        part.partial_fit(X[rows], sample_weight=weight[rows])
+    copies = mixture(covariance_type=covariance_type)
+    for rows in np.array_split(np.arange(300), 4):
+        copies.partial_fit(np.repeat(X[rows], weight[rows], axis=0)[::-1])
+    np.testing.assert_array_equal(part.score_samples(X), copies.score_samples(X))
+
+
+def test_same_seed_same_answer_and_generators_go_on():
+    X = rings(300)
+    score = mixture(10).fit(X).score_samples(X)
+    np.testing.assert_array_equal(score, mixture(10).fit(X).score_samples(X))
+    rng = np.random.RandomState(0)
+    first = mixture(10, random_state=rng).fit(X).lower_bound_
+    assert first != mixture(10, random_state=rng).fit(X).lower_bound_
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_units_do_not_matter(unit, covariance_type):
+    X, _ = blobs(200)
+    params = {"covariance_type": covariance_type}
+    near, far = mixture(**params).fit(X), mixture(**params).fit(unit * X + 5.0 * unit)
+    expected = near.score_samples(X) - 2 * np.log(unit)
+    np.testing.assert_allclose(far.score_samples(unit * X + 5.0 * unit), expected, atol=5e-3)
+    expected = np.sort(unit * near.means_ + 5.0 * unit, axis=0)
+    np.testing.assert_allclose(np.sort(far.means_, axis=0), expected, rtol=1e-4)
+    assert far.lower_bound_ == pytest.approx(near.lower_bound_ - 400 * np.log(unit), abs=0.1)
+    np.testing.assert_allclose(far.covariance_prior_, unit**2 * near.covariance_prior_, rtol=1e-6)
+
+
+CASES = {
+    "one row": (np.array([[1.0, 2.0]]), 3),
+    "fewer rows than components": (np.random.default_rng(0).normal(size=(5, 2)), 30),
+    "equal rows": (np.full((50, 3), 7.0), 3),
+    "a constant column": (np.column_stack([np.arange(50.0), np.full(50, 5e9)]), 3),
+    "integers": (np.random.default_rng(0).integers(0, 3, size=(200, 2)), 5),
+    "collinear columns": (np.outer(np.arange(50.0), [1.0, 2.0, 3.0]), 2),
+    "an outlier": (np.vstack([np.random.default_rng(0).normal(size=(99, 2)), [[1e6, 1e6]]]), 3),
+    "one component": (np.random.default_rng(0).normal(size=(50, 2)), 1),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_hard_data_give_finite_answers(case, covariance_type):
+    X, K = CASES[case]
+    fitted = mixture(K, covariance_type=covariance_type).fit(X)
+    stream = mixture(K, covariance_type=covariance_type)
+    for part in np.array_split(X, min(3, len(X))):
+        stream.partial_fit(part)
+    for one in (fitted, stream):
+        values = [one.score_samples(X), one.predict_proba(X), one.sample(20)[0], one.bic(X)]
+        values += [one.weights_, one.means_, one.covariances_, one.precisions_, one.lower_bound_]
+        values += list(one.component_interval().values())
+        assert all(np.isfinite(value).all() for value in values)
+
+
+def test_components_may_die():
+    X = np.repeat([[0.0, 0.0], [5.0, 5.0], [0.0, 5.0]], [20, 30, 50], axis=0)
+    X = X + 1e-3 * np.random.default_rng(0).normal(size=X.shape)
+    fitted = mixture(30, init_params="kmeans").fit(np.repeat(X, 2, axis=0))
+    few = mixture(30, weight_concentration_prior=1e-3).fit(X[::20])  # five rows
+    for one in (fitted, few):
+        assert np.isfinite(one.score_samples(X)).all()
+    assert few.weights_.min() < 1e-3
+
+
+def test_one_component_is_the_exact_posterior():
+    X, _ = blobs(50)
+    fitted = mixture(1, mean_precision_prior=1.0).fit(X)
+    assert fitted.strategy_ == "conjugate" and len(fitted._points.log_weights) == 1
+    log_density = 0.0
+    stream = mixture(1, mean_precision_prior=1.0)
+    # Predictions of rows to come add up to the bound, which is the evidence here.
+    own = {
+        "mean_prior": X.mean(axis=0), "covariance_prior": fitted.covariance_prior_, "reg_covar": 0,
+    }  # fmt: skip
+    stream.set_params(**own, max_polish=3, max_iter=0).fit(X[:10])
+    start = stream.lower_bound_
+    for row in X[10:]:
+        log_density += stream.score(row[None])
+        stream.partial_fit(row[None])
+    assert stream.lower_bound_ == pytest.approx(start + log_density, abs=1e-6)
+    assert stream.lower_bound_ == pytest.approx(fitted.lower_bound_, abs=1e-3)
+
+
+# ---------------------------------------------------------------------- streams
+def test_parts_are_near_one_pass():
+    X, held_out = rings(4000), rings(1000, seed=1)
+    whole = mixture(8).fit(X).score(held_out)
+    one_pass = mixture(8, max_iter=1, max_polish=0).fit(X).score(held_out)
+    stream = mixture(8)
+    for part in np.array_split(X, 20):
+        stream.partial_fit(part)
+    assert stream.score(held_out) > one_pass - 0.05
+    assert stream.score(held_out) > whole - 0.15
+    assert stream._conjugate.seen == 4000
+    assert stream._conjugate.counts.sizes.sum(axis=1) == pytest.approx(4000)
+    assert len(stream._conjugate.kept.X) == 1600
+
+
+def test_kept_rows_do_not_depend_on_parts():
+    X = rings(3000)
+    one, other = mixture(2), mixture(2)
+    for part in np.array_split(X, 3):
+        one.partial_fit(part)
+    for part in np.array_split(X[::-1], 10):
+        other.partial_fit(part)
+    np.testing.assert_array_equal(one._conjugate.kept.X, other._conjugate.kept.X)
+
+
+def test_a_few_first_rows_do_not_spoil_a_stream():
+    X, held_out = blobs()[0], blobs(seed=1)[0]
+    stream = mixture().partial_fit(X[:1])
+    for part in np.array_split(X[1:], 100):
+        stream.partial_fit(part)
+    assert stream.score(held_out) > mixture().fit(X).score(held_out) - 0.03
+
+
+def test_forgetting_follows_a_drift():
+    rng = np.random.default_rng(0)
+    forgetful, other = mixture(2, forgetting=0.002), mixture(2)
+    for time in range(40):
+        X = rng.normal(size=(200, 2)) * 0.5 + np.array([[0.2 * time, 0.0]])
+        forgetful.partial_fit(X)
+        other.partial_fit(X)
+    assert forgetful._conjugate.counts.sizes.sum(axis=1).max() < 700
+    assert forgetful.score(X) > other.score(X) + 0.2
+    # Newer rows are likelier to be kept.
+    assert forgetful._conjugate.kept.X[:, 0].mean() > other._conjugate.kept.X[:, 0].mean() + 2.0
+
+
+def test_further_passes_are_mirror_steps():
+    X, held_out = rings(3000), rings(1000, seed=1)
+    stream = mixture(4, total_samples=3000)
+    parts = np.array_split(X, 6)
+    for part in parts:
+        stream.partial_fit(part)
+    once = stream.lower_bound_
+    for _ in range(5):
+        for part in parts:
+            stream.partial_fit(part)
+    assert stream._conjugate.counts.sizes.sum(axis=1) == pytest.approx(3000)
+    assert stream.lower_bound_ > once
+    assert stream.score(held_out) > mixture(4).fit(X).score(held_out) - 0.1
+
+
+def test_fit_goes_on_as_a_stream():
+    X, held_out = rings(), rings(1000, seed=1)
+    fitted = mixture(10).fit(X[:1000])
+    before = fitted.score(held_out)
+    assert fitted.partial_fit(X[1000:]).score(held_out) > before
+
+
+def test_parameters_of_a_stream_stay():
+    X, _ = blobs(100)
+    stream = mixture().partial_fit(X)
+    with pytest.raises(ValueError, match="covariance_type was 'full'"):
+        stream.set_params(covariance_type="diag").partial_fit(X)
+
+
+def test_a_failed_call_changes_nothing():
+    X, _ = blobs(100)
+    stream = mixture().partial_fit(X)
+    before = stream.score_samples(X)
+    with pytest.raises(ValueError, match="NaN"):
+        stream.partial_fit(np.full((3, 2), np.nan))
+    with pytest.raises(ValueError, match="features"):
+        stream.partial_fit(np.zeros((3, 5)))
+    with pytest.raises(ValueError, match="covariance_prior"):
+        clone(stream).set_params(covariance_prior=-np.eye(2)).fit(X)
+    np.testing.assert_array_equal(stream.score_samples(X), before)
+
+
+def test_ctrl_c_keeps_the_last_complete_step(monkeypatch):
+    X, _ = blobs()
+    true, calls = _conjugate_fit.Mixture.expect, []
+
+    def interrupted(self, *args):
+        calls.append(0)
+        if len(calls) == 7:
+            raise KeyboardInterrupt
+        return true(self, *args)
+
+    fitted = mixture(batch_size=100)
+    monkeypatch.setattr(_conjugate_fit.Mixture, "expect", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fitted.fit(X)
+    monkeypatch.undo()
+    assert fitted.n_iter_ == 6 and not fitted.converged_
+    assert np.isfinite(fitted.score(X))
+
+
+# ---------------------------------------------------------------------- parameters
+@pytest.mark.parametrize("init", ["mixed", "k-means++", "kmeans", "random_from_data", "random"])
+def test_starts(init):
+    X, y = blobs()
+    fitted = mixture(init_params=init, max_polish=200, n_particles=4).fit(X)
+    assert adjusted_rand_score(y, fitted.predict(X)) > (0.9 if init != "random" else -1.0)
+
+
+def test_the_bound_grows_and_steps_end():
+    X, _ = blobs()
+    fitted = mixture(n_particles=1, init_params="random_from_data", max_iter=0).fit(X)
+    bound = fitted.history_["bound"]
+    assert (np.diff(bound) > -1e-3).all() and fitted.converged_
+    assert fitted.lower_bound_ == pytest.approx(600 * bound[-1])
+    assert fitted.history_["n_particles"][-1] == 1 and fitted.n_iter_ == len(bound)
+    with pytest.warns(ConvergenceWarning, match="still grew after 2 steps"):
+        mixture(n_particles=1, max_polish=2, max_iter=0, tol=0.0).fit(X)
+
+
+def test_warm_start_goes_on():
+    X, _ = blobs()
+    fitted = mixture(warm_start=True, max_iter=0, max_polish=2, tol=1e-9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        first = fitted.fit(X).lower_bound_
+        assert fitted.fit(X).lower_bound_ >= first - 0.1
+    with pytest.raises(ValueError, match="warm_start"):
+        fitted.set_params(n_components=4).fit(X)
+    assert len(fitted.weights_) == 3
+
+
+def test_auto_says_what_it_took(capsys):
+    X, _ = blobs(60)
+    assert GaussianMixturePMD(1).fit(X).strategy_ == "conjugate"
+    assert GaussianMixturePMD(8).fit(X).strategy_ == "conjugate"
+    assert GaussianMixturePMD(2).partial_fit(X).strategy_ == "conjugate"
+    few = GaussianMixturePMD(2, n_particles=50, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        assert few.fit(X[:, :1]).strategy_ == "parameters"
+    capsys.readouterr()
+    GaussianMixturePMD(1, verbose=1, verbose_interval=1).fit(X)
+    captured = capsys.readouterr()
+    assert "takes 'conjugate'" in captured.out
+    assert "log density" in captured.out + captured.err
+
+
+def test_bad_parameters_are_named():
+    X, _ = blobs(50)
+    for params, message in [
+        ({"component_prior": "independent"}, "not conjugate"),
+        ({"degrees_of_freedom_prior": 0.5}, "greater than 1"),
+        ({"mean_prior": [0.0]}, "mean_prior"),
+        ({"covariance_prior": np.eye(3)}, "covariance_prior"),
+        ({"covariance_prior": -np.eye(2)}, "positive definite"),
+        ({"mean_scale_prior": -1.0}, "mean_scale_prior"),
+        ({"discount": 1.0}, "discount"),
+        ({"n_particles": 0}, "n_particles"),
+        ({"init_params": "none"}, "init_params"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            mixture(**params).fit(X)
+    with pytest.raises(ValueError, match="raise reg_covar"):
+        mixture(reg_covar=0.0).fit(np.ones((5, 2)))
+    with pytest.raises(ValueError, match="zero"):
+        mixture().fit(X, sample_weight=np.zeros(50))
+
+
+def test_given_priors_are_kept():
+    X, _ = blobs()
+    prior = {
+        "mean_prior": np.array([1.0, -1.0]), "mean_precision_prior": 2.0,
+        "degrees_of_freedom_prior": 7.0, "covariance_prior": 3.0 * np.eye(2),
+        "weight_concentration_prior": 2.0, "reg_covar": 0.0,
+    }  # fmt: skip
+    fitted = mixture(**prior).fit(X)
+    for name, value in prior.items():
+        if name != "reg_covar":
+            np.testing.assert_allclose(getattr(fitted, name + "_"), value, rtol=1e-9)
+
+
+def test_criteria_choose_the_number_of_groups():
+    X, _ = blobs(2000)
+    bic = [mixture(K, n_particles=1).fit(X).bic(X) for K in (1, 2, 3, 6)]
+    assert int(np.argmin(bic)) == 2
+    fitted = mixture().fit(X)
+    assert fitted.aic(X) - fitted.bic(X) == pytest.approx(17 * (2 - np.log(2000)))
+
+
+def test_posterior_of_components():
+    X, _ = blobs(400)
+    fitted = mixture().fit(X)
+    interval = fitted.component_interval(0.9)
+    assert interval["means"].shape == (3, 2, 2) and interval["weights"].shape == (3, 2)
+    for name, value in (("means", fitted.means_), ("weights", fitted.weights_)):
+        assert (interval[name][..., 0] < value).all() and (value < interval[name][..., 1]).all()
+    assert fitted.posterior_.names[0] == "weight[0]"
+    with pytest.raises(AttributeError, match="share the rows"):
+        _ = fitted.posterior_.log_evidence
+    sizes = 400 * fitted.weights_
+    width = interval["means"][:, 0, 1] - interval["means"][:, 0, 0]
+    expected = 2 * 1.645 * np.sqrt(fitted.covariances_[:, 0, 0] / sizes)
+    np.testing.assert_allclose(width, expected, rtol=0.15)
+
+
+def test_partitions():
+    X, y = blobs(150)
+    fitted = mixture().fit(X)
+    together = fitted.co_clustering(X)
+    assert together.shape == (150, 150) and np.allclose(np.diag(together), 1.0)
+    for loss in ("vi", "binder"):
+        assert adjusted_rand_score(fitted.optimal_partition(X, loss=loss).labels, y) > 0.95
+    with pytest.raises(ValueError, match="2000"):
+        fitted.co_clustering(np.zeros((2001, 2)))
+
+
+def test_pickle_and_float32():
+    X, _ = blobs(200)
+    fitted = mixture().fit(X.astype(np.float32))
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.score_samples(X), fitted.score_samples(X))
+    np.testing.assert_allclose(fitted.score(X), mixture().fit(X).score(X), atol=0.02)

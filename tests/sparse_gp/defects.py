@@ -1,0 +1,118 @@
+"""Defects that the tests of this folder and its neighbours should notice."""
+
+from tests.tools.seeded_defects import Defect
+
+DEFECTS = [
+    Defect(
+        "fitc forgets the variance that inducing inputs leave open",
+        "sparse_gp/_model.py",
+        "            noise = noise + left",
+        "            noise = noise + 0.0 * left",
+        "sparse_gp/test_estimator.py",
+    ),
+    Defect(
+        "vfe forgets its trace",
+        "sparse_gp/_model.py",
+        "rest -= 0.5 * self.n_targets * ((w * p) @ left)",
+        "rest -= 0.0 * self.n_targets * ((w * p) @ left)",
+        "sparse_gp/test_estimator.py",
+    ),
+    Defect(
+        "predictions forget the variance that inducing inputs leave open",
+        "sparse_gp/_model.py",
+        "return mean, np.maximum(left, 0.0) + np",
+        "return mean, 0.0 * left + np",
+        "sparse_gp/test_estimator.py",
+    ),
+    Defect(
+        "values at old inducing inputs are taken for certain given those at the new",
+        "sparse_gp/_model.py",
+        "mixed = np.eye(len(G)) + S @ R",
+        "mixed = np.eye(len(G)) + 0.0 * S @ R",
+        "sparse_gp/test_streams.py",
+    ),
+    Defect(
+        "copies of a row are one row of less noise to the evidence",
+        "sparse_gp/_exact_evidence.py",
+        "copies = (w - 1.0) @ (_LOG_TWO_PI + np.log(noise)) + np.log(w).sum()",
+        "copies = 0.0",
+        "sparse_gp/test_estimator.py",
+    ),
+    Defect(
+        "the prior of hyperparameters has no Jacobian",
+        "sparse_gp/_hyperprior.py",
+        "one.logpdf(np.exp(column)) + column for",
+        "one.logpdf(np.exp(column)) for",
+        "sparse_gp/test_particles.py",
+    ),
+    Defect(
+        "particles lie around the mode of the few rows",
+        "sparse_gp/_hyperprior.py",
+        "log_weight = np.array(values) - tilt",
+        "log_weight = np.array(values)",
+        "sparse_gp/test_particles.py",
+    ),
+    Defect(
+        "the slope of the sparse evidence forgets the inducing inputs' covariance",
+        "sparse_gp/_sparse_evidence.py",
+        "    out += covariance.cross_gradient(theta, Z, Z, by_ZZ)\n",
+        "",
+        "sparse_gp/test_sparse_evidence.py",
+    ),
+    Defect(
+        "a fit without noise is never left",
+        "sparse_gp/_exact_evidence.py",
+        "return [theta, *more]",
+        "return [theta]",
+        "sparse_gp/test_sparse_evidence.py",
+    ),
+    Defect(
+        "a search on some rows does not go on with all",
+        "sparse_gp/_hyperparameters.py",
+        "elif len(subset.y) > n_known:",
+        "elif False:",
+        "sparse_gp/test_sparse_evidence.py",
+    ),
+    Defect(
+        "the kernel of a stream is not learnt anew after its subset",
+        "sparse_gp/_fit.py",
+        "max(estimator.n_subset, estimator.n_refine) if moves_on",
+        "estimator.n_subset if moves_on",
+        "sparse_gp/test_streams.py",
+    ),
+    Defect(
+        "a search may leap into a corner of the bounds",
+        "sparse_gp/_exact_evidence.py",
+        "scale = 1.0 / max(1.0, np.abs(slope).max())",
+        "scale = 1.0",
+        "sparse_gp/test_hard_cases.py",
+    ),
+    Defect(
+        "rows that are kept until a kernel is learnt are not forgotten",
+        "sparse_gp/_fit.py",
+        "kept.weight * (1.0 - estimator.forgetting) ** size",
+        "kept.weight",
+        "sparse_gp/test_hard_cases.py",
+    ),
+    Defect(
+        "draws of Student noise are normal",
+        "sparse_gp/_predict.py",
+        "if df is None else rng.standard_t(df, shape)",
+        "",
+        "sparse_gp/test_hard_cases.py",
+    ),
+    Defect(
+        "Student noise has the bound of normal noise",
+        "sparse_gp/_student.py",
+        "gain = 0.5 * log_lambda - _divergence(a, b, 0.5 * self.df)",
+        "gain = 0.5 * log_lambda",
+        "sparse_gp/test_streams.py",
+    ),
+    Defect(
+        "stacking forgets how often rows count",
+        "_base/stacking.py",
+        "@ weight\n    return np.maximum(shares / weight.sum(), 1e-300)",
+        "@ np.ones_like(weight)\n    return np.maximum(shares / len(weight), 1e-300)",
+        "sparse_gp/test_particles.py",
+    ),
+]

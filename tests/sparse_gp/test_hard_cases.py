@@ -1,0 +1,209 @@
+"""Data and parameters that have once led a sparse Gaussian process astray."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+from skpmd import SparseGPRegressorPMD
+from skpmd.sparse_gp._covariance import KernelCovariance
+from skpmd.sparse_gp._data import Sample
+from skpmd.sparse_gp._exact_evidence import best_theta
+
+WAVE = ConstantKernel(1.0, "fixed") * RBF(1.0, (0.05, 20.0)) + WhiteKernel(0.1, (1e-3, 3.0))
+
+
+def wave(n, noise=0.3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0.0, 6.0, (n, 1))
+    return X, np.sin(3.0 * X[:, 0]) + noise * rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("rest", [0.5, 0.75])
+def test_student_noise_where_most_targets_are_at_rest(rest):
+    # By the median of their distances all the others would be outliers.
+    X, _ = wave(400)
+    signal = np.sin(2.0 * X[:, 0])
+    y = np.maximum(signal - np.quantile(signal, rest), 0.0)
+    y += 0.001 * np.random.default_rng(1).standard_normal(400)
+    gp = SparseGPRegressorPMD(likelihood="student_t", random_state=0).fit(X, y)
+    assert gp.score(X, y) > 0.999
+
+
+def test_rows_of_no_weight_teach_no_kernel():
+    X, y = wave(600)
+    few = np.zeros(600)
+    few[:2] = 1.0
+    zeros, without = (SparseGPRegressorPMD(random_state=0) for _ in range(2))
+    zeros.partial_fit(X, y, sample_weight=few).partial_fit(X[2:], y[2:])
+    without.partial_fit(X[:2], y[:2]).partial_fit(X[2:], y[2:])
+    np.testing.assert_array_equal(zeros.predict(X), without.predict(X))
+    assert without.score(X, np.sin(3.0 * X[:, 0])) > 0.98
+
+
+def test_copies_of_few_rows_do_not_end_the_learning():
+    X, y = wave(400)
+    gp = SparseGPRegressorPMD(random_state=0, n_subset=200)
+    gp.partial_fit(np.repeat(X[:3], 100, axis=0), np.repeat(y[:3], 100)).partial_fit(X, y)
+    assert gp._process.n_learned == 400
+    assert gp.score(X, np.sin(3.0 * X[:, 0])) > 0.98
+
+
+@pytest.mark.parametrize("params", [{"forgetting": 1e-4}, {"total_samples": 400}])
+def test_a_kernel_is_learnt_anew_whatever_becomes_of_the_past(params):
+    X, y = wave(400)
+    gp = SparseGPRegressorPMD(random_state=0, **params)
+    for a in range(0, 400, 10):
+        gp.partial_fit(X[a : a + 10], y[a : a + 10])
+    low, high = gp.predict_interval(X).T
+    assert gp._process.n_learned == 320
+    assert gp.score(X, np.sin(3.0 * X[:, 0])) > 0.98
+    assert 0.85 < np.mean((low < y) & (y < high)) < 0.95  # 3.3 standard errors of a share of 400
+
+
+def test_forgotten_rows_that_are_kept_count_less():
+    X, y = wave(30)
+    params = {"optimizer": None, "normalize_y": False, "inducing_init": X[::3]}
+    gp = SparseGPRegressorPMD(WAVE, forgetting=0.1, **params)
+    for a in (0, 10, 20):  # the last call learns anew from all
+        gp.partial_fit(X[a : a + 10], y[a : a + 10])
+    weighted = SparseGPRegressorPMD(WAVE, **params)
+    weighted.fit(X, y, sample_weight=0.9 ** (20 - 10 * (np.arange(30) // 10)))
+    np.testing.assert_allclose(gp.predict_proba(X), weighted.predict_proba(X), rtol=1e-9)
+
+
+def test_a_stream_that_changes_after_its_kernel_was_learnt_warns():
+    t = np.linspace(0.0, 20.0, 1500)[:, None]
+    y = np.where(t[:, 0] < 10.0, 0.0, np.sin(3.0 * t[:, 0]))
+    y += 0.001 * np.random.default_rng(0).standard_normal(1500)
+    gp = SparseGPRegressorPMD(random_state=0, n_subset=300)
+    gp.partial_fit(t[:500], y[:500]).partial_fit(t[500:700], y[500:700])
+    before = gp.predict(t)
+    with pytest.warns(ConvergenceWarning, match="standard deviations off their predictions"):
+        gp.partial_fit(t[900:], y[900:])
+    assert (gp.predict(t) != before).any()
+
+
+@pytest.mark.parametrize("approximation", ["dtc", "fitc", "vfe"])
+def test_rows_without_any_noise(approximation):
+    x = np.linspace(0.0, 10.0, 50)[:, None]
+    params = {"approximation": approximation, "normalize_y": False}
+    gp = SparseGPRegressorPMD(RBF(), alpha=0.0, optimizer=None, **params).fit(x, np.sin(x[:, 0]))
+    np.testing.assert_allclose(gp.predict(x), np.sin(x[:, 0]), atol=1e-4)
+    noise = np.full(50, 0.01)
+    noise[3] = 0.0
+    gp = SparseGPRegressorPMD(RBF(), alpha=0.0, **params)
+    gp.fit(x, np.sin(x[:, 0]), noise_variance=noise)
+    np.testing.assert_allclose(gp.predict(x[3:4]), np.sin(x[3]), atol=1e-3)
+    assert np.isfinite(gp.log_marginal_likelihood_value_)
+
+
+@pytest.mark.parametrize("level", [1e-5, 1e-4])
+@pytest.mark.parametrize("n_restarts", [0, 1])
+def test_a_start_of_steep_slopes_does_not_leap_into_a_corner(level, n_restarts):
+    X, y = wave(200, noise=0.1)
+    kernel = RBF(0.5) + WhiteKernel(level)
+    gp = SparseGPRegressorPMD(kernel, n_restarts_optimizer=n_restarts, random_state=0).fit(X, y)
+    assert gp.score(X, np.sin(3.0 * X[:, 0])) > 0.99
+    assert gp.kernel_.k2.noise_level > 1e-3
+
+
+@pytest.mark.parametrize("level", [1e-5, 1e-4])
+def test_a_search_from_where_slopes_are_steep(level):
+    X, y = wave(200, noise=0.1)
+    covariance = KernelCovariance(RBF(0.5) + WhiteKernel(level))
+    sample, start = Sample(X, y[:, None], np.zeros(200), np.ones(200)), covariance.kernel.theta
+    theta, _ = best_theta(covariance, sample, "fmin_l_bfgs_b", 0, np.random.default_rng(0), start)
+    np.testing.assert_allclose(np.exp(theta), [0.66, 0.0106], rtol=0.05)  # the maximum
+
+
+def test_a_kernel_at_its_bounds_warns():
+    X, y = wave(100)
+    kernel = RBF(1.1, (1.0, 20.0)) + WhiteKernel(0.1, "fixed")
+    with pytest.warns(ConvergenceWarning, match="k1__length_scale .* lower bound, 1:"):
+        SparseGPRegressorPMD(kernel, random_state=0).fit(X, y)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_inducing_inputs_of_a_posterior_follow_its_best_particle(seed):
+    X, y = wave(80, noise=0.1)
+    order = np.argsort(X[:, 0])
+    X, y = X[order], y[order]
+    gp = SparseGPRegressorPMD(
+        WAVE, weighting="mirror", n_particles=60, normalize_y=False, random_state=seed
+    )
+    with pytest.warns(ConvergenceWarning):  # few particles, drawn from the prior
+        gp.partial_fit(X[:3], y[:3]).partial_fit(X[3:], y[3:])
+    assert gp.score(X, y) > 0.9
+
+
+@pytest.mark.parametrize("df", [2.01, 2.5, 4.0, 30.0])
+def test_moments_and_draws_of_student_noise(df):
+    params = {"optimizer": None, "normalize_y": False, "likelihood": "student_t", "df": df}
+    gp = SparseGPRegressorPMD(RBF() + WhiteKernel(1.0), **params).fit([[0.0]], [0.0])
+    predictive, std = gp.predict_proba([[50.0]]), gp.predict([[50.0]], return_std=True)[1]
+    np.testing.assert_allclose(predictive.std(), std, rtol=1e-9)
+    np.testing.assert_allclose(std**2, 1.0 + df / (df - 2.0), rtol=1e-9)
+    draws = gp.sample_y([[50.0]], 200_000, random_state=0)[0]
+    shares = [0.01, 0.1, 0.9, 0.99]
+    found = np.mean(draws[:, None] < predictive.ppf(shares), axis=0)
+    np.testing.assert_allclose(found, shares, atol=0.003)  # 4.5 standard errors of 0.1
+    np.testing.assert_allclose(
+        gp.predict_proba([[0.0]], target="f").std(), 1.0 / np.sqrt(2.0), rtol=0.3
+    )
+
+
+def test_parameters_changed_in_place_are_refused():
+    X, y = wave(40)
+    kernel = ConstantKernel(1.0) * RBF() + WhiteKernel(0.1)
+    gp = SparseGPRegressorPMD(kernel, random_state=0).partial_fit(X, y)
+    gp.set_params(kernel__k2__noise_level=100.0)
+    with pytest.raises(ValueError, match="kernel was"):
+        gp.partial_fit(X, y)
+    gp.set_params(kernel__k2__noise_level=0.1, normalize_y=False)
+    with pytest.raises(ValueError, match="normalize_y was True"):
+        gp.partial_fit(X, y)
+
+
+@pytest.mark.parametrize("method", ["fit", "predict"])
+def test_a_wrong_number_of_length_scales_is_refused(method):
+    X, y = wave(20)
+    gp = SparseGPRegressorPMD(RBF([1.0, 2.0, 3.0]) + WhiteKernel())
+    with pytest.raises(ValueError, match="Anisotropic kernel must have the same number"):
+        gp.fit(X, y) if method == "fit" else gp.predict(X)
+
+
+@pytest.mark.parametrize(
+    ("params", "fit", "message"),
+    [
+        ({"weighting": "mirror"}, {}, "raise n_particles"),
+        ({"kernel": RBF(), "hyperprior": [stats.norm(1.0, 0.7)]}, {}, "mass below 0"),
+        ({}, {"noise_variance": 0.1}, "noise_variance must have a variance"),
+    ],
+)
+def test_bad_input_is_refused_by_name(params, fit, message):
+    X, y = wave(20)
+    with pytest.raises(ValueError, match=message):
+        SparseGPRegressorPMD(**params).fit(X, y, **fit)
+
+
+def test_an_interrupted_posterior_is_kept(monkeypatch):
+    X, y = wave(30)
+    gp = SparseGPRegressorPMD(
+        WAVE, weighting="mirror", n_particles=50, batch_size=5, normalize_y=False, random_state=0
+    )
+    calls = []
+    statistics = type(gp.fit(X, y)._process.model).statistics
+
+    def interrupted(self, theta, batch):
+        calls.append(0)
+        if len(calls) == 10:
+            raise KeyboardInterrupt
+        return statistics(self, theta, batch)
+
+    monkeypatch.setattr("skpmd.sparse_gp._model.SparseGP.statistics", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        gp.fit(X, y)
+    assert gp.diagnostics_["interrupted"]
+    assert np.isfinite(gp.predict(X)).all()

@@ -1,0 +1,217 @@
+"""Hyperparameters as particles: their posterior on a grid, and weights for predictions."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.optimize import minimize
+from scipy.special import logsumexp
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    DotProduct,
+    Matern,
+    RationalQuadratic,
+    WhiteKernel,
+)
+
+from skpmd import SparseGPRegressorPMD
+from skpmd._base.stacking import stacked
+from skpmd.sparse_gp._covariance import KernelCovariance
+from skpmd.sparse_gp._data import Sample
+from skpmd.sparse_gp._exact_evidence import best_theta
+from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around
+from skpmd.sparse_gp._model import SparseGP
+
+KERNEL = ConstantKernel(1.0, "fixed") * RBF(1.0, (0.05, 20.0)) + WhiteKernel(0.1, (1e-3, 3.0))
+
+
+def problem(n=25, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0.0, 5.0, (n, 1))
+    return X, np.sin(X[:, 0]) + 0.3 * rng.standard_normal(n)
+
+
+def on_a_grid(X, y, log_prior, n=80):
+    """Moments of the logs of the hyperparameters, and the log evidence."""
+    axes = [np.linspace(low, high, n) for low, high in KERNEL.bounds]
+    theta = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+    exact = GaussianProcessRegressor(KERNEL, optimizer=None).fit(X, y)
+    value = np.array([exact.log_marginal_likelihood(one, clone_kernel=False) for one in theta])
+    value += log_prior(theta)
+    cell = np.prod([axis[1] - axis[0] for axis in axes])
+    evidence = logsumexp(value) + np.log(cell)
+    weight = np.exp(value - logsumexp(value))
+    mean = weight @ theta
+    return mean, np.sqrt(weight @ (theta - mean) ** 2), evidence
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_mirror_weights_are_the_posterior_of_the_hyperparameters(given):
+    X, y = problem()
+    if given:
+        hyperprior = [stats.gamma(4.0, scale=0.5), stats.halfnorm(0.0, 0.5)]
+
+        def log_prior(theta):
+            own = sum(
+                one.logpdf(np.exp(column)) + column
+                for one, column in zip(hyperprior, theta.T, strict=True)
+            )
+            return own
+    else:
+        hyperprior = None
+        volume = np.prod(KERNEL.bounds[:, 1] - KERNEL.bounds[:, 0])
+
+        def log_prior(theta):
+            return np.full(len(theta), -np.log(volume))
+
+    mean, std, evidence = on_a_grid(X, y, log_prior)
+    gp = SparseGPRegressorPMD(
+        KERNEL, weighting="mirror", n_particles=1000, hyperprior=hyperprior, max_iter=5,
+        optimizer=None, normalize_y=False, random_state=0,
+    ).fit(X, y)  # fmt: skip
+    posterior = gp.posterior_
+    assert posterior.ess > 500
+    found = posterior.expectation(np.log)
+    spread = np.sqrt(posterior.expectation(lambda theta: (np.log(theta) - found) ** 2))
+    # 4.5 standard errors of a mean of 500 draws, and of an sd.
+    assert (np.abs(found - mean) < 0.2 * std).all()
+    assert (np.abs(spread / std - 1.0) < 0.15).all()
+    assert abs(gp.log_evidence_ - evidence) < 0.15
+    assert abs(posterior.log_evidence - gp.log_evidence_) == 0.0
+
+
+def test_stacking_weights_are_the_best_of_the_log_score():
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(4, 300)) + np.array([[0.0], [0.2], [-3.0], [0.1]])
+    weight = rng.integers(1, 4, 300).astype(float)
+
+    def loss(free):
+        log_weights = free - logsumexp(free)
+        return -weight @ logsumexp(log_weights[:, None] + table, axis=0)
+
+    best = minimize(loss, np.zeros(4))
+    found = stacked(table, weight)
+    assert abs(logsumexp(found)) < 1e-12
+    assert loss(found) < best.fun + 1e-3 * weight.sum()
+
+
+def test_particles_that_predict_better_weigh_more():
+    X, y = problem(400)
+    gp = SparseGPRegressorPMD(n_particles=4, n_subset=40, n_inducing=50, random_state=0).fit(X, y)
+    assert gp.posterior_.particles.shape == (4, 3)
+    mixture = gp.predict_proba(X[:5])
+    assert mixture.means.shape == (4, 5)
+    mean, std = gp.predict(X[:5], return_std=True)
+    np.testing.assert_allclose(mean, mixture.mean())
+    np.testing.assert_allclose(std, mixture.std(), rtol=1e-8)
+    covariance = gp.predict(X[:5], return_cov=True)[1]
+    np.testing.assert_allclose(np.diag(covariance), std**2, rtol=1e-8)
+    with pytest.raises(AttributeError, match="for predictions"):
+        _ = gp.posterior_.log_evidence
+
+
+@pytest.mark.parametrize("weighting", ["stacking", "uniform", "mirror"])
+def test_streams_of_particles(weighting):
+    X, y = problem(120)
+    gp = SparseGPRegressorPMD(
+        KERNEL, n_particles=200 if weighting == "mirror" else 3, weighting=weighting,
+        normalize_y=False, inducing_init=np.linspace(0.0, 5.0, 12)[:, None], n_subset=40,
+        rejuvenation="never" if weighting == "mirror" else "ess", ess_threshold=0.0, random_state=0,
+    )  # fmt: skip
+    with pytest.warns(UserWarning) if weighting == "mirror" else _nothing():
+        for rows in np.array_split(np.arange(120), 3):
+            gp.partial_fit(X[rows], y[rows])
+    assert gp.n_iter_ == (4 if weighting == "stacking" else 3)
+    assert gp.score(X, y) > 0.6
+    if weighting == "uniform":
+        np.testing.assert_allclose(gp.posterior_.weights, 1.0 / 3.0)
+
+
+class _nothing:
+    def __enter__(self):
+        return None
+
+    def __exit__(self, *error):
+        return False
+
+
+def test_the_same_seed_gives_the_same_answer():
+    X, y = problem(100)
+    for params in ({"n_particles": 3}, {"inducing_init": "kmeans", "n_inducing": 10}):
+        one, other = (
+            SparseGPRegressorPMD(random_state=3, n_subset=50, **params).fit(X, y) for _ in range(2)
+        )
+        np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
+
+
+@pytest.mark.parametrize("weighting", ["stacking", "mirror"])
+def test_jobs_change_nothing(weighting):
+    X, y = problem(100)
+    found = [
+        SparseGPRegressorPMD(
+            KERNEL, n_particles=20 if weighting == "mirror" else 3, weighting=weighting,
+            max_iter=2, n_jobs=n_jobs, rejuvenation="never", ess_threshold=0.0, n_subset=50,
+            n_restarts_optimizer=2, batch_size=30, random_state=0,
+        )
+        for n_jobs in (None, 3)
+    ]  # fmt: skip
+    with pytest.warns(UserWarning) if weighting == "mirror" else _nothing():
+        one, other = (gp.fit(X, y).predict(X, return_std=True) for gp in found)
+    np.testing.assert_array_equal(one, other)
+
+
+def test_particles_lie_around_what_many_rows_found():
+    X, y = problem(40)
+    covariance = KernelCovariance(KERNEL)
+    sample = Sample(X, y[:, None], np.zeros(40), np.ones(40))
+    mode, _ = best_theta(covariance, sample, "fmin_l_bfgs_b", 0, np.random.default_rng(0))
+    prior, means = HyperPrior(KERNEL, None), []
+    for theta in (mode, mode + [-1.0, 0.0]):
+        draws = draw_around(covariance, prior, theta, sample, 400, np.random.default_rng(1))
+        np.testing.assert_array_equal(draws[0], theta)
+        assert (draws.std(axis=0) > 0.05).all()
+        means.append(draws.mean(axis=0))
+    # Without the tilt both clouds would be those of the rows.
+    assert means[1][0] - means[0][0] < -0.5
+
+
+def test_a_weight_is_copies_to_stacking():
+    X, y = problem(60)
+    weight = np.tile([1, 2, 3], 20)
+    one, other = (
+        SparseGPRegressorPMD(n_particles=3, n_subset=200, random_state=0) for _ in range(2)
+    )
+    one.fit(X, y, sample_weight=weight)
+    other.fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+    np.testing.assert_allclose(one.posterior_.weights, other.posterior_.weights, rtol=1e-5)
+    np.testing.assert_allclose(one.predict(X), other.predict(X), rtol=1e-5, atol=1e-7)
+
+
+def test_one_row_counts_once():
+    for m in (1, 2):
+        gp = SparseGPRegressorPMD(KERNEL, optimizer=None, n_particles=m, random_state=0)
+        assert gp.fit([[1.0]], [3.0])._process.stream.seen == 1.0
+
+
+@pytest.mark.parametrize(
+    "kernel", [RBF(), ConstantKernel() * Matern(nu=1.5), RationalQuadratic(), DotProduct()]
+)
+@pytest.mark.parametrize("size", [30.0, 90.0, 1000.0])
+def test_a_wild_redraw_does_no_harm(kernel, size):
+    # Such a particle has no weight. What it asks for must be finite all the same: its length scale
+    # may be lost in the rounding of the distances.
+    covariance = KernelCovariance(kernel + WhiteKernel())
+    rng = np.random.default_rng(0)
+    model = SparseGP(covariance, None, rng.standard_normal((20, 2)), "dtc", 1e-8)
+    d = len(covariance.kernel.theta)
+    theta = rng.normal(size=(1, d))
+    moved = size * np.array([signs for signs in np.ndindex(*[2] * d)]) * 2.0 - size
+    block = model.prior_block(np.repeat(theta, len(moved), axis=0))
+    block = model.move_block(np.repeat(theta, len(moved), axis=0), block, moved)
+    assert np.isfinite(block).all()
+    for one in moved:
+        variances = (model.prior_factor(one) ** 2).sum(axis=1)
+        # Whatever jitter a matrix of rank one needs comes on top.
+        expected = covariance.diagonal(one, model.inducing)
+        np.testing.assert_allclose(variances, expected, rtol=0.02, atol=0.02 * expected.mean())

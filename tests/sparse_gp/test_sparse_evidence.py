@@ -1,0 +1,123 @@
+"""The evidence of a sparse process on many rows, and what it does for a kernel."""
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
+
+from skpmd import SparseGPRegressorPMD
+from skpmd.engine.model import Batch
+from skpmd.sparse_gp import _hyperparameters
+from skpmd.sparse_gp._covariance import KernelCovariance
+from skpmd.sparse_gp._data import Sample
+from skpmd.sparse_gp._exact_evidence import noisier
+from skpmd.sparse_gp._model import SparseGP
+from skpmd.sparse_gp._sparse_evidence import best_of, sparse_evidence, student_weighed
+from skpmd.sparse_gp._student import StudentSparseGP
+
+
+@pytest.mark.parametrize("approximation", ["fitc", "vfe"])
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        ConstantKernel(2.0) * RBF([1.0, 2.0, 0.7]) + WhiteKernel(0.1),
+        Matern(1.3, nu=1.5) + WhiteKernel(0.2),
+        ConstantKernel(2.0, "fixed") * Matern([1.0, 2.0, 0.7], nu=2.5) * 0.3 + WhiteKernel(0.1),
+    ],
+)
+def test_value_and_gradient(kernel, approximation):
+    rng = np.random.default_rng(0)
+    X, Z = rng.normal(size=(60, 3)), rng.normal(size=(12, 3))
+    y = np.column_stack([np.sin(X[:, 0]), X[:, 1] ** 2]) + 0.1 * rng.normal(size=(60, 2))
+    own, w = rng.uniform(0.0, 0.1, 60), rng.integers(1, 4, 60).astype(float)
+    covariance, theta = KernelCovariance(kernel), kernel.theta
+
+    def evidence(theta):
+        sample = Sample(X, y, own, w)
+        return sparse_evidence(covariance, theta, sample, Z, approximation, 1e-10)
+
+    value, gradient = evidence(theta)
+    model = SparseGP(covariance, None, Z, approximation, 1e-10, 2)
+    block = model.statistics(theta[None], Batch(X, np.column_stack([y, own]), w))
+    np.testing.assert_allclose(value, model.log_partition(block)[0], rtol=1e-10)
+    steps = 1e-5 * np.eye(len(theta))
+    numeric = [(evidence(theta + e)[0] - evidence(theta - e)[0]) / 2e-5 for e in steps]
+    np.testing.assert_allclose(gradient, numeric, rtol=1e-5, atol=1e-5)
+
+
+def test_many_rows_know_a_better_kernel_than_few():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 10.0, (1500, 1))
+    y = np.sin(4.0 * X[:, 0]) + 0.3 * rng.standard_normal(1500)
+    few, many = (
+        SparseGPRegressorPMD(n_subset=60, n_refine=n, n_inducing=100, random_state=0).fit(X, y)
+        for n in (0, 1500)
+    )
+    gain = many.log_marginal_likelihood_value_ - few.log_marginal_likelihood_value_
+    assert gain > 5.0
+
+
+def test_rows_weighed_by_their_errors_as_the_student_model_weighs_them():
+    rng = np.random.default_rng(0)
+    X, Z = rng.normal(size=(60, 2)), rng.normal(size=(12, 2))
+    y = np.sin(X[:, :1]) + 0.1 * rng.standard_t(2, size=(60, 1))
+    kernel = RBF(1.0) + WhiteKernel(0.05)
+    covariance, theta = KernelCovariance(kernel), kernel.theta
+    own = np.zeros(60)
+    sample = student_weighed(covariance, theta, Sample(X, y, own, own + 1), Z, "vfe", 1e-10, 4.0)
+    model = StudentSparseGP(covariance, None, Z, "vfe", 1e-10, df=4.0)
+    batch = Batch(X, np.column_stack([y, own]), own + 1)
+    plain = SparseGP(covariance, None, Z, "vfe", 1e-10)
+    block = plain.statistics(theta[None], batch)
+    for _ in range(3):
+        model = model.weighing([model.conditional(theta, block[0])])
+        block = model.statistics(theta[None], batch)
+    precision = plain.statistics(
+        theta[None], batch._replace(y=np.column_stack([y, 0.05 * (sample.spread - 1.0)]))
+    )
+    np.testing.assert_allclose(block[0, :-1], precision[0, :-1], rtol=1e-9, atol=1e-9)
+
+
+def test_student_noise_is_refined_too():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 10.0, (1500, 1))
+    y = np.sin(8.0 * X[:, 0]) + 0.1 * rng.standard_t(2, size=1500)
+    few, many = (
+        SparseGPRegressorPMD(
+            n_subset=40, n_refine=n, inducing_init=np.linspace(0.0, 10.0, 150)[:, None],
+            likelihood="student_t", random_state=0,
+        ).fit(X, y)
+        for n in (0, 1500)
+    )  # fmt: skip
+    gain = many.log_marginal_likelihood_value_ - few.log_marginal_likelihood_value_
+    assert gain > 5.0
+
+
+def test_the_search_on_some_rows_goes_on_with_all(monkeypatch):
+    monkeypatch.setattr(_hyperparameters, "_ENOUGH", 40)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 10.0, (400, 1))
+    y = np.sin(3.0 * X[:, 0]) + 0.3 * rng.standard_normal(400)
+    kernel = RBF(1.0, (0.01, 100.0)) + WhiteKernel(0.1)
+    params = {"n_refine": 0, "normalize_y": False, "random_state": 0}
+    exact = GaussianProcessRegressor(kernel).fit(X, y)
+    best = exact.log_marginal_likelihood_value_
+    found, on_some = (
+        exact.log_marginal_likelihood(
+            SparseGPRegressorPMD(kernel, n_subset=n, **params).fit(X, y).kernel_.theta
+        )
+        for n in (400, 40)
+    )
+    assert found > best - 0.01 > on_some
+
+
+def test_a_fit_without_noise_is_left():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 10.0, (300, 1))
+    y = np.sin(X[:, :1]) + 0.5 * rng.standard_normal((300, 1))
+    covariance = KernelCovariance(RBF(0.05, (0.01, 10.0)) + WhiteKernel(1e-6, (1e-6, 10.0)))
+    sample = Sample(X, y, np.zeros(300), np.ones(300))
+    starts = noisier(covariance, covariance.kernel.theta, sample)
+    theta = best_of(covariance, starts, sample, X[:40], "fitc", 1e-8)
+    # The variance of y is 0.75, and the shares are 0.01, 0.03, 0.1 and 0.3.
+    assert 0.05 < np.exp(theta[-1]) < 0.3

@@ -1,0 +1,251 @@
+"""Sparse Gaussian processes in streams: inducing inputs that move, outliers, failed calls."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+from skpmd import SparseGPRegressorPMD
+from skpmd.engine.model import Batch
+from skpmd.sparse_gp._covariance import KernelCovariance
+from skpmd.sparse_gp._model import SparseGP
+
+KERNEL = ConstantKernel(1.0) * RBF(0.7) + WhiteKernel(0.01)
+FIXED = {"optimizer": None, "normalize_y": False}
+
+
+def wave(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    X = np.sort(rng.uniform(0.0, 10.0, (n, 1)), axis=0)
+    return X, np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(n)
+
+
+def learnt(Z, approximation="fitc", kernel=KERNEL):
+    X, y = wave()
+    model = SparseGP(KernelCovariance(kernel), None, Z, approximation, 1e-10)
+    batch = Batch(X, np.column_stack([y, np.zeros(len(y))]), np.ones(len(y)))
+    theta = kernel.theta[None]
+    return model, theta, model.statistics(theta, batch)
+
+
+@pytest.mark.parametrize("approximation", ["dtc", "fitc", "vfe"])
+def test_more_inducing_inputs_change_nothing_that_is_known(approximation):
+    Z = np.linspace(0.0, 10.0, 12)[:, None]
+    model, theta, block = learnt(Z, approximation)
+    more, moved = model.onto(np.vstack([Z, Z + 0.37]), theta, block)
+    X = np.linspace(-1.0, 11.0, 50)[:, None]
+    before = model.predict(theta[0], model.conditional(theta[0], block[0]), X)
+    after = more.predict(theta[0], more.conditional(theta[0], moved[0]), X)
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_allclose(other, one, atol=1e-6)  # jitter of 1e-10, conditioned by 1e4
+    np.testing.assert_allclose(more.log_partition(moved), model.log_partition(block), atol=1e-5)
+
+
+def test_other_inducing_inputs_are_the_marginal_of_the_joint_posterior():
+    Z, other = np.linspace(0.0, 10.0, 9)[:, None], np.linspace(0.4, 9.0, 7)[:, None]
+    model, theta, block = learnt(Z, kernel=ConstantKernel(1.0) * RBF(1.5) + WhiteKernel(0.3))
+    moved, out = model.onto(other, theta, block)
+    both = np.vstack([Z, other])
+    K = model.covariance.cross(theta[0], both, both) + 1e-10 * np.eye(16)
+    (S,), (s,), (rest,) = model._parts(block)
+    S = np.tril(S) + np.tril(S, -1).T
+    L = np.linalg.cholesky(K[:9, :9])
+    on_u = np.linalg.solve(L.T, np.linalg.solve(L.T, S.T).T)  # L^-T S L^-1
+    precision = np.linalg.inv(K)
+    precision[:9, :9] += on_u
+    linear = np.zeros(16)
+    linear[:9] = np.linalg.solve(L.T, s[:, 0])
+    mean, cov = np.linalg.solve(precision, linear), np.linalg.inv(precision)
+    conditional = moved.conditional(theta[0], out[0])
+    found, spread = moved.predict(theta[0], conditional, other, joint=True)
+    np.testing.assert_allclose(found[:, 0], mean[9:], atol=1e-6)
+    np.testing.assert_allclose(spread, cov[9:, 9:], atol=1e-6)
+    sign, log_det = np.linalg.slogdet(K @ precision)
+    exact = rest + 0.5 * linear @ mean - 0.5 * log_det
+    assert sign > 0 and abs(moved.log_partition(out)[0] - exact) < 1e-5
+
+
+@pytest.mark.parametrize("approximation", ["dtc", "fitc", "vfe"])
+def test_inducing_inputs_follow_a_stream(approximation):
+    X, y = wave()
+    exact = GaussianProcessRegressor(KERNEL, optimizer=None).fit(X, y)
+    stream = SparseGPRegressorPMD(
+        KERNEL, n_inducing=100, approximation=approximation, n_subset=30, **FIXED
+    )
+    for rows in np.array_split(np.arange(300), 10):  # from left to right
+        stream.partial_fit(X[rows], y[rows])
+    assert 30 <= len(stream.inducing_) <= 100
+    Xs = np.linspace(0.0, 10.0, 200)[:, None]
+    mean, std = exact.predict(Xs, return_std=True)
+    found, spread = stream.predict(Xs, return_std=True)
+    # What is left open of a row is a tenth of the noise: a few hundredths of an sd.
+    assert np.abs((found - mean) / std).max() < 0.15
+    assert np.abs(spread / std - 1.0).max() < 0.05
+
+
+def test_given_inducing_inputs_stay():
+    X, y = wave()
+    stream = SparseGPRegressorPMD(KERNEL, inducing_init=X[:20], **FIXED)
+    for rows in np.array_split(np.arange(300), 3):
+        stream.partial_fit(X[rows], y[rows])
+    np.testing.assert_array_equal(stream.inducing_, X[:20])
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "student_t"])
+def test_a_failed_call_changes_nothing(likelihood, monkeypatch):
+    X, y = wave()
+    stream = SparseGPRegressorPMD(
+        KERNEL, n_inducing=40, likelihood=likelihood, n_subset=50, **FIXED
+    )
+    stream.partial_fit(X[:100], y[:100])
+    before = np.asarray(stream.predict_proba(X))
+    for bad in ((X[100:], np.full(200, np.nan)), (np.hstack([X, X]), y)):
+        with pytest.raises(ValueError):
+            stream.partial_fit(*bad)
+    with monkeypatch.context() as patch:
+
+        def broken(self, theta, batch):
+            raise MemoryError
+
+        patch.setattr(SparseGP, "statistics", broken)
+        with pytest.raises(MemoryError):
+            stream.partial_fit(X[100:], y[100:])
+    np.testing.assert_array_equal(np.asarray(stream.predict_proba(X)), before)
+    passes = stream.n_iter_
+    stream.partial_fit(X[100:], y[100:])
+    assert stream.n_iter_ > passes
+
+
+def test_student_noise_with_many_degrees_is_normal_noise():
+    X, y = wave(60)
+    normal = SparseGPRegressorPMD(KERNEL, **FIXED).fit(X, y)
+    student = SparseGPRegressorPMD(KERNEL, likelihood="student_t", df=1e6, **FIXED).fit(X, y)
+    assert student.n_iter_ <= 3
+    theirs, ours = normal.predict_proba(X), student.predict_proba(X)
+    np.testing.assert_allclose(ours.mean(), theirs.mean(), atol=1e-4)
+    np.testing.assert_allclose(ours.std(), theirs.std(), rtol=1e-4)
+    np.testing.assert_allclose(
+        student.log_marginal_likelihood_value_, normal.log_marginal_likelihood_value_, atol=0.01
+    )
+
+
+def test_outliers_do_not_move_a_process_with_student_noise():
+    X, y = wave()
+    dirty, truth = y.copy(), np.sin(2.0 * X[:, 0])
+    rng = np.random.default_rng(1)
+    dirty[rng.permutation(300)[:30]] += 5.0
+    errors = {}
+    for likelihood in ("gaussian", "student_t"):
+        gp = SparseGPRegressorPMD(likelihood=likelihood, n_restarts_optimizer=0, random_state=0)
+        f = gp.fit(X, dirty).predict_proba(X, target="f")
+        errors[likelihood] = np.sqrt(np.mean((f.mean() - truth) ** 2))
+    assert errors["student_t"] < 0.06 < 0.3 < errors["gaussian"]
+
+
+def test_the_bound_of_student_noise_is_the_best_there_is():
+    """One row: everything is an integral on a line."""
+    kernel = ConstantKernel(4.0, "fixed") * RBF(1.0, "fixed") + WhiteKernel(0.25, "fixed")
+    bounds = []
+    for passes in range(1, 8):
+        gp = SparseGPRegressorPMD(
+            kernel, likelihood="student_t", df=3.0, max_iter=passes, tol=0.0, alpha=0.0, **FIXED
+        )
+        bounds.append(gp.fit([[0.0]], [3.0]).log_marginal_likelihood_value_)
+    f = np.linspace(-10.0, 10.0, 401)
+    rate = np.exp(np.linspace(-12.0, 5.0, 1001))
+    prior = stats.gamma(1.5, scale=1.0 / 1.5)
+
+    def over(values, x):
+        return np.sum(0.5 * (values[1:] + values[:-1]) * np.diff(x))
+
+    def bound(log_b):
+        q = stats.gamma(2.0, scale=np.exp(-log_b))
+        weight = q.pdf(rate)
+        divergence = over(weight * (q.logpdf(rate) - prior.logpdf(rate)), rate)
+        expected = np.array(
+            [over(weight * stats.norm.logpdf(3.0, one, 0.5 / np.sqrt(rate)), rate) for one in f]
+        )
+        return np.log(over(stats.norm.pdf(f, scale=2.0) * np.exp(expected), f)) - divergence
+
+    best = max(bound(log_b) for log_b in np.linspace(-1.0, 3.0, 81))
+    exact = np.log(over(stats.norm.pdf(f, scale=2.0) * stats.t.pdf(3.0 - f, 3.0, scale=0.5), f))
+    assert (np.diff(bounds) > -1e-9).all()
+    assert abs(bounds[-1] - best) < 1e-3 and bounds[-1] < exact
+
+
+def test_the_kernel_is_learnt_anew_until_there_are_enough_rows():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 5.0, (600, 1))
+    y = 3.0 * np.sin(2.0 * X[:, 0]) + 0.3 * rng.standard_normal(600)
+    params = {"n_subset": 64, "n_refine": 0, "random_state": 0}
+    whole = SparseGPRegressorPMD(**params).fit(X[:64], y[:64])
+    for first in (1, 2, 8):
+        gp = SparseGPRegressorPMD(**params)
+        for start in range(0, 64, first):
+            gp.partial_fit(X[start : start + first], y[start : start + first])
+        np.testing.assert_allclose(gp.predict(X[:9]), whole.predict(X[:9]), rtol=1e-9)
+        gp.partial_fit(X[64:400], y[64:400])
+        low, high = gp.predict_interval(X[400:]).T
+        covered = np.mean((low < y[400:]) & (y[400:] < high))
+        assert 0.83 < covered < 0.97  # 4.5 standard errors of a share of 200
+        assert gp._process.kept is None
+
+
+def test_the_kernel_of_a_stream_is_moved_on_by_many_rows():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 20.0, (800, 1))
+    y = np.sin(4.0 * X[:, 0]) + 0.3 * rng.standard_normal(800)
+    params = {"n_subset": 50, "n_refine": 600, "n_inducing": 80, "random_state": 0}
+    gp, learned = SparseGPRegressorPMD(**params), []
+    for start in range(0, 800, 40):
+        gp.partial_fit(X[start : start + 40], y[start : start + 40])
+        learned.append(gp._process.n_learned)
+    assert sorted(set(learned)) == [40, 80, 320]
+    assert gp._process.kept is not None
+    gp = SparseGPRegressorPMD(**params)
+    for part in (slice(0, 200), slice(200, 800)):
+        gp.partial_fit(X[part], y[part])
+    assert gp._process.kept is None
+    whole = SparseGPRegressorPMD(**params).fit(X, y)
+    np.testing.assert_allclose(gp.predict(X[:9]), whole.predict(X[:9]), rtol=1e-9)
+
+
+@pytest.mark.parametrize("n_particles", [1, 2])
+def test_student_noise_in_parts(n_particles):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 10.0, (300, 1))
+    truth = np.sin(2.0 * X[:, 0])
+    y = truth + 0.1 * rng.standard_normal(300)
+    y[rng.permutation(300)[:30]] += 5.0
+    params = {"likelihood": "student_t", "n_particles": n_particles, "random_state": 0}
+    one = SparseGPRegressorPMD(**params).fit(X, y)
+    other = SparseGPRegressorPMD(**params).partial_fit(X, y)
+    np.testing.assert_array_equal(one.predict(X), other.predict(X))
+    assert np.sqrt(np.mean((one.predict(X) - truth) ** 2)) < 0.06
+    kernel = one.kernel_
+    parts = SparseGPRegressorPMD(kernel, optimizer=None, n_subset=50, **params)
+    for rows in np.array_split(np.arange(300), 4):
+        parts.partial_fit(X[rows], y[rows])
+    assert np.sqrt(np.mean((parts.predict(X) - truth) ** 2)) < 0.1
+
+
+def test_parameters_that_made_a_process_stay():
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(size=(40, 1)), rng.normal(size=40)
+    gp = SparseGPRegressorPMD(random_state=0).partial_fit(X, y)
+    before = gp.predict(X)
+    with pytest.raises(ValueError, match="likelihood was 'gaussian'"):
+        gp.set_params(likelihood="student_t").partial_fit(X, y)
+    np.testing.assert_array_equal(gp.predict(X), before)
+    assert gp.predict_proba(X).means.shape == (1, 40)
+
+
+def test_a_failed_fit_leaves_the_earlier_one():
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(size=(40, 1)), rng.normal(size=40)
+    gp = SparseGPRegressorPMD(random_state=0).fit(X, y)
+    before = gp.predict(X)
+    with pytest.raises(ValueError, match="NaN"):
+        gp.fit(X, np.full(40, np.nan))
+    np.testing.assert_array_equal(gp.predict(X), before)
