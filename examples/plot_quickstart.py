@@ -58,7 +58,7 @@ def stochastic_model(**parameters):
 
 
 search = GridSearchCV(
-    stochastic_model(n_particles=500, polish=False),
+    stochastic_model(n_particles=500, reweight=False),
     {"bayesianlogisticregressionpmd__step_size": STEP_SIZES},
     scoring="neg_log_loss",
     cv=StratifiedKFold(3, shuffle=True, random_state=0),
@@ -78,8 +78,8 @@ print("first coefficient, mean and sd, by step size")
 print("step size   without polish      with polish")
 for size in STEP_SIZES:
     cells = []
-    for polish in (False, True):
-        model = stochastic_model(n_particles=1000, polish=polish, step_size=size)
+    for reweight in (False, True):
+        model = stochastic_model(n_particles=1000, reweight=reweight, step_size=size)
         model = model.fit(X_train[:, TEN], y_train)[-1]
         cells.append(f"{model.coef_[0, 0]:6.2f} ± {model.coef_std_[0, 0]:.2f}")
     print(f"{size:9g}   {cells[0]}       {cells[1]}")

@@ -104,7 +104,7 @@ for prior_scale in (1.0, 3.0):
     for name, candidate in (("averaged", averaged), ("LogisticRegression", point)):
         probabilities[name] = candidate.fit(X_train, y_train).predict_proba(X_test)
     losses = [log_loss(y_test, proba) for proba in probabilities.values()]
-    path = averaged.diagnostics_["path"]
+    path = averaged.diagnostics_["method"]
     print(f"{prior_scale:11g}   {losses[0]:18.3f}   {losses[1]:28.3f}   {path}")
 
 # %%

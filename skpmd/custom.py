@@ -13,9 +13,15 @@ from sklearn.utils.validation import (
 
 from skpmd._base.options import LOOP_CONSTRAINTS, check_options
 from skpmd._base.progress import bar_of_steps
-from skpmd._base.results import forget, set_results, warn_of_doubts
+from skpmd._base.results import reset, set_results, warn_of_convergence
 from skpmd._base.rows import Rows
-from skpmd._base.streaming import Stream, advance, check_coordinates, first_stream, unharmed
+from skpmd._base.streaming import (
+    Stream,
+    advance,
+    check_coordinates,
+    first_stream,
+    rollback_on_error,
+)
 from skpmd._base.utils import as_generator
 from skpmd.engine.loop import Options, run
 from skpmd.engine.mirror import Settings
@@ -73,7 +79,7 @@ class ParticleMirrorDescent(BaseEstimator):
     ess_threshold : float in [0, 1), default=0.5
         Share of the particles below which the effective sample size triggers a rejuvenation, and at
         which a step is split. 0 switches both off.
-    max_splits : int, default=100
+    max_substeps : int, default=100
         Bound on the splits of one step.
     resampling : {"systematic", "stratified", "residual", "multinomial"}, default="systematic"
         How ancestors are drawn at a rejuvenation.
@@ -88,7 +94,7 @@ class ParticleMirrorDescent(BaseEstimator):
     kernel : {"gaussian", "epanechnikov"}, default="gaussian"
         Epanechnikov has the compact support that Theorem 6 assumes. The polish step draws from
         Gaussian kernels in any case: its weights need a density that is positive everywhere.
-        With ``polish=False`` the cloud of few steps lags behind, for a compact kernel ends early.
+        With ``reweight=False`` the cloud of few steps lags behind, for a compact kernel ends early.
     shrinkage : bool, default=True
         Whether kernel centres shrink towards the mean so that a rejuvenation keeps mean and
         covariance (Liu and West 2001).
@@ -102,8 +108,8 @@ class ParticleMirrorDescent(BaseEstimator):
         (section 3.3).
     average : bool, default=False
         Take the average of all iterates weighted by step size, as in Theorem 2(b), instead of the
-        last one: the result with ``polish=False``, what the polish step draws from otherwise.
-    polish : bool, default=True
+        last one: the result with ``reweight=False``, what the polish step draws from otherwise.
+    reweight : bool, default=True
         Weigh the final cloud by the posterior on all data. The answer then no longer depends on the
         step sizes, and comes with the log evidence.
     total_samples : float or None, default=None
@@ -123,13 +129,13 @@ class ParticleMirrorDescent(BaseEstimator):
     posterior_ : Posterior
         The weighted particles, with their certificate.
     log_evidence_ : float
-        Log marginal likelihood, after ``polish=True`` at ``temperature=1`` (not set otherwise, nor
-        where a step could not be taken whole).
+        Log marginal likelihood, after ``reweight=True`` at ``temperature=1`` (not set otherwise,
+        nor where a step could not be taken whole).
     history_ : dict of ndarray
         One entry per step: ``step``, ``step_size`` (a), ``likelihood_power`` (b), ``fraction`` of
-        it before the first split, ``splits``, ``split_bound_hit``, ``rejuvenations``,
-        ``bandwidth``, ``ess``, ``n_particles``, ``redraw_error``. Polish rounds come last, the one
-        kept at the end. `partial_fit` adds one entry a call.
+        it before the first split, ``substeps``, ``substep_bound_hit``, ``rejuvenations``,
+        ``bandwidth``, ``ess``, ``n_particles``, ``rejuvenation_error``. Rounds of reweighting come
+        last, the one kept at the end. `partial_fit` adds one entry a call.
     diagnostics_ : dict
         ``ess``, ``pareto_k``, ``disagreement`` (None here), ``mean_error`` (bound on the error of
         the means by redraws and by few particles, None after a polish step), ``interrupted``,
@@ -202,7 +208,7 @@ class ParticleMirrorDescent(BaseEstimator):
         sampling="epoch",
         rejuvenation="ess",
         ess_threshold=0.5,
-        max_splits=100,
+        max_substeps=100,
         resampling="systematic",
         bandwidth="loo",
         bandwidth_factor=1.0,
@@ -213,7 +219,7 @@ class ParticleMirrorDescent(BaseEstimator):
         max_particles=None,
         final_particles=None,
         average=False,
-        polish=True,
+        reweight=True,
         total_samples=None,
         forgetting=0.0,
         temperature=1.0,
@@ -234,7 +240,7 @@ class ParticleMirrorDescent(BaseEstimator):
         self.sampling = sampling
         self.rejuvenation = rejuvenation
         self.ess_threshold = ess_threshold
-        self.max_splits = max_splits
+        self.max_substeps = max_substeps
         self.resampling = resampling
         self.bandwidth = bandwidth
         self.bandwidth_factor = bandwidth_factor
@@ -245,7 +251,7 @@ class ParticleMirrorDescent(BaseEstimator):
         self.max_particles = max_particles
         self.final_particles = final_particles
         self.average = average
-        self.polish = polish
+        self.reweight = reweight
         self.total_samples = total_samples
         self.forgetting = forgetting
         self.temperature = temperature
@@ -271,16 +277,16 @@ class ParticleMirrorDescent(BaseEstimator):
             The fitted estimator.
         """
         options = self._options()
-        forget(self)
+        reset(self)
         model, rows = self._read(X, y, sample_weight, reset=True)
         rng = as_generator(self.random_state)
         start = draw_prior(model, self.n_particles, rng)
         with bar_of_steps(options, rows, self.verbose) as report:
             outcome = run(model, rows, start, options, rng, report)
         set_results(self, outcome)
-        self._stream = Stream(outcome.cloud, None, outcome.infos, rows.total, rng)
+        self._stream = Stream(outcome.particles, None, outcome.infos, rows.total, rng)
         self.n_iter_ = self.max_iter
-        warn_of_doubts(
+        warn_of_convergence(
             self, "raise n_particles, max_iter or max_splits, lower step_size, or widen the prior"
         )
         return self
@@ -292,8 +298,8 @@ class ParticleMirrorDescent(BaseEstimator):
         The first rows to come (all `total_samples` of them, if that is given) count once each: the
         sequential Bayes rule, with no data kept. After fit, the posterior goes on from what fit
         left. Between rejuvenations nothing is approximated; what they lose is estimated in
-        ``history_["redraw_error"]``, and a large error is warned of. If the call fails in any way,
-        the estimator stays as it was.
+        ``history_["rejuvenation_error"]``, and a large error is warned of. If the call fails in any
+        way, the estimator stays as it was.
 
         Parameters
         ----------
@@ -309,16 +315,16 @@ class ParticleMirrorDescent(BaseEstimator):
         ParticleMirrorDescent
             The estimator.
         """
-        with unharmed(self):
+        with rollback_on_error(self):
             options = self._options()
             first = getattr(self, "_stream", None) is None
             model, rows = self._read(X, y, sample_weight, reset=first)
             stream = getattr(self, "_stream", None) or first_stream(self.random_state)
             check_coordinates(stream, model)
             stream = self._stream = advance(stream, model, rows, options)
-            set_results(self, stream.outcome(), stream=True, path="stream from prior")
+            set_results(self, stream.outcome(), stream=True, method="stream from prior")
             self.n_iter_ = len(stream.infos)
-            warn_of_doubts(self, "raise n_particles, or give the rows in larger parts")
+            warn_of_convergence(self, "raise n_particles, or give the rows in larger parts")
         return self
 
     def _options(self):
@@ -326,7 +332,7 @@ class ParticleMirrorDescent(BaseEstimator):
         settings = Settings(
             rejuvenation=self.rejuvenation,
             ess_threshold=self.ess_threshold,
-            max_splits=self.max_splits,
+            max_substeps=self.max_substeps,
             resampling=self.resampling,
             bandwidth=self.bandwidth,
             bandwidth_factor=self.bandwidth_factor,
@@ -347,7 +353,7 @@ class ParticleMirrorDescent(BaseEstimator):
             max_particles=self.max_particles,
             final_particles=self.final_particles,
             average=self.average,
-            polish=self.polish,
+            reweight=self.reweight,
             total_samples=self.total_samples,
             forgetting=self.forgetting,
             temperature=self.temperature,

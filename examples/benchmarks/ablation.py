@@ -43,15 +43,15 @@ SETTINGS = {
     "kernel: epanechnikov": {"kernel": "epanechnikov"},
     "rejuvenation: always": {"rejuvenation": "always"},
     "rejuvenation: never": {"rejuvenation": "never"},
-    "polish off": {"polish": False},
+    "polish off": {"reweight": False},
     "step offset 0": {"step_offset": 0.0},
     "1 pass": {"max_iter": 1},
     "20 passes": {"max_iter": 20},
     "resampling: multinomial": {"resampling": "multinomial"},
     "10 batches": {},
     "10 batches, replacement": {"sampling": "replacement"},
-    "10 batches, polish off": {"polish": False},
-    "10 batches, polish off, replacement": {"polish": False, "sampling": "replacement"},
+    "10 batches, polish off": {"reweight": False},
+    "10 batches, polish off, replacement": {"reweight": False, "sampling": "replacement"},
     "Algorithm 1": LETTER,
 }
 # What a reader may want to switch off, each of which must cost something somewhere.

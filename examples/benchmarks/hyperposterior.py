@@ -82,8 +82,8 @@ def _estimator(seed):
     kernel = ConstantKernel(1.0, bounds) * RBF(1.0, bounds) + WhiteKernel(0.1, bounds)
     hyperprior = [_Squared(PRIORS["alpha"]), PRIORS["rho"], PRIORS["sigma"]]
     return SparseGPRegressorPMD(
-        kernel, weighting="mirror", n_particles=N_PARTICLES, hyperprior=hyperprior, optimizer=None,
-        normalize_y=False, random_state=seed,
+        kernel, weighting="posterior", n_particles=N_PARTICLES, hyperprior=hyperprior,
+        optimizer=None, normalize_y=False, random_state=seed,
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ theta = (1, -2), whose posterior has a second mode at (-1, 2) (section 6 of the 
 and 3). 1500 particles each, five seeds, each with data of its own:
 
 * ``defaults``: ParticleMirrorDescent as it comes;
-* ``no polish``: the same without the final weighing;
+* ``no reweight``: the same without the final weighing;
 * ``strategy 1``: prior particles with moving weights only, batches of 10, gamma = 2 / (t + 1);
 * ``strategy 2``: a kernel density estimate redrawn before every step, no shrinkage, no guard,
   h = c m^(-1/4), the best c of three by total variation; batches and steps as above (Algorithm 1);
@@ -30,7 +30,7 @@ from skpmd.engine import kde
 from .study import Gate, pyplot
 
 SIGMA, N_PARTICLES = 2.5, 1500
-PAPER = {"batch_size": 10, "step_size": 2.0, "step_offset": 1.0, "polish": False}
+PAPER = {"batch_size": 10, "step_size": 2.0, "step_offset": 1.0, "reweight": False}
 LETTER = {
     **PAPER,
     "rejuvenation": "always",
@@ -56,7 +56,7 @@ def run(config):
 def candidates(X, grid, seed):
     """Yield (name, log density, further columns) of every method."""
     yield fitted("defaults", X, grid, seed)
-    yield fitted("no polish", X, grid, seed, polish=False)
+    yield fitted("no polish", X, grid, seed, reweight=False)
     yield fitted("strategy 1", X, grid, seed, rejuvenation="never", **PAPER)
     letter = [
         fitted("strategy 2", X, grid, seed, bandwidth_factor=c, **LETTER) for c in (0.3, 1.0, 2.0)

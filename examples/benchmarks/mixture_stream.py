@@ -1,7 +1,8 @@
 """A mixture in parts: twenty calls beside one pass of `fit`, and rows from a memory map.
 
 * ``parts``: each table of the study ``densities``, 80 % of the rows in twenty calls of
-  ``partial_fit``, by default, and in one pass of ``fit`` (``max_iter=1``, ``max_polish=0``), thirty
+  ``partial_fit``, by default, and in one pass of ``fit`` (``max_iter=1``,
+  ``max_full_iter=0``), thirty
   components; log density of the other rows.
 * ``map``: generated rows of ten columns, written to a file in a temporary folder, and read from
   there through a memory map in calls of 100,000 rows, in a process of its own
@@ -55,7 +56,7 @@ def in_parts(config, name, seed):
     known = np.concatenate([learn, valid])
     K = 10 if config.quick else N_COMPONENTS
     stream = GaussianMixturePMD(K, strategy="conjugate", random_state=seed)
-    whole = clone(stream).set_params(max_iter=1, max_polish=0)
+    whole = clone(stream).set_params(max_iter=1, max_full_iter=0)
     with warnings.catch_warnings(), cpu_clock() as clock:
         warnings.simplefilter("ignore", ConvergenceWarning)
         whole.fit(known)

@@ -147,8 +147,8 @@ def _smc(config, case):
             n_start=sizes.n_start, batch_size=BATCH, seed=case.seed, bandwidth=width,
             checkpoints=sizes.smc_rows,
         )  # fmt: skip
-        for cpu, rows, cloud in found:
-            yield point_of(f"width {width:g}", rows, cpu, scored(cloud, *case.test))
+        for cpu, rows, particles in found:
+            yield point_of(f"width {width:g}", rows, cpu, scored(particles, *case.test))
 
 
 def _widths(config, case):
@@ -169,6 +169,6 @@ def _paper(config, case):
         X, y, kernel, n_inducing=case.sizes.n_inducing, steps=STEPS, noises=NOISES,
         batch_size=BATCH, passes=2, seed=case.seed, checkpoints=case.sizes.paper_rows,
     )  # fmt: skip
-    for cpu, rows, (eta, n0, noise), cloud in found:
+    for cpu, rows, (eta, n0, noise), particles in found:
         setting = f"eta {eta:g} n0 {n0:g} noise {noise:.2g}"
-        yield point_of(setting, rows, cpu, scored(cloud, *case.test))
+        yield point_of(setting, rows, cpu, scored(particles, *case.test))

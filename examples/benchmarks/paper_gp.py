@@ -95,8 +95,8 @@ def _paper(X, y, seed, passes):
         passes=passes, seed=seed, checkpoints=shown,
     )  # fmt: skip
     curves = {}
-    for _, seen, setting, cloud in found:
-        error = np.mean((cloud.predict_proba(PLACES).mean() - truth(PLACES)) ** 2)
+    for _, seen, setting, particles in found:
+        error = np.mean((particles.predict_proba(PLACES).mean() - truth(PLACES)) ** 2)
         point = {"passes": seen / N, "rmse": float(np.sqrt(error))}
         curves.setdefault(setting, []).append(point)
     return min(curves.values(), key=lambda points: points[-1]["rmse"])

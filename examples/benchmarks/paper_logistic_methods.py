@@ -95,7 +95,7 @@ def others(data):
 def ours(data):
     """Return the settings of the particles, the defaults first."""
     stream = {"n_particles": 1000, "total_samples": len(data.y)}
-    algorithm = {"proposal": "prior", "polish": False, "batch_size": BATCH, "n_particles": 1000}
+    algorithm = {"proposal": "prior", "reweight": False, "batch_size": BATCH, "n_particles": 1000}
     return {
         "defaults": partial(runs.fit, data, {}),
         "1000 particles": partial(runs.fit, data, {"n_particles": 1000}),

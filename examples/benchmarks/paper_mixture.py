@@ -189,11 +189,11 @@ class Judge:
         """The log density of a snapshot, or the best of three estimates from its particles."""
         if snapshot.log_density is not None:
             return snapshot.log_density
-        cloud = snapshot.particles, snapshot.log_weights
+        particles = snapshot.particles, snapshot.log_weights
         estimates = [
-            kde.fit(*cloud, bandwidth="loo"),
-            kde.fit(*cloud, bandwidth="median", shrinkage=False),
-            kde.fit(*cloud, bandwidth=1.0),  # one Gaussian
+            kde.fit(*particles, bandwidth="loo"),
+            kde.fit(*particles, bandwidth="median", shrinkage=False),
+            kde.fit(*particles, bandwidth=1.0),  # one Gaussian
         ]
         densities = [partial(kde.log_density, estimate) for estimate in estimates]
         return min(densities, key=lambda density: self.distances(density)["tv"])

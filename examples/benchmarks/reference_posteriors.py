@@ -28,7 +28,7 @@ from .reference_priors import (
 N_PARTICLES = 4000
 
 
-class Reference(NamedTuple):
+class Proposal(NamedTuple):
     """A posterior, and the means and sds (p,) of the numbers that ``reported`` makes.
 
     ``reported(theta)`` turns particles (m, d) into those p numbers, and ``estimator(seed)`` makes
@@ -294,7 +294,7 @@ def _reference(name, model, mean, sd):
         functions = problem.log_likelihood, problem.log_prior, problem.sample_prior
         return ParticleMirrorDescent(*functions, n_particles=N_PARTICLES, random_state=seed)
 
-    return Reference(name, problem, X, y, reported, mean, sd, estimator)
+    return Proposal(name, problem, X, y, reported, mean, sd, estimator)
 
 
 def logistic(data, truth):
@@ -311,7 +311,7 @@ def logistic(data, truth):
     def reported(theta):
         return theta
 
-    return Reference(
+    return Proposal(
         data.name, whole, data.X, y, reported, truth.mean, truth.sd, comparison.estimator
     )
 

@@ -59,15 +59,15 @@ def engine_step(rng):
     X = rng.standard_normal((N_ROWS, N_FEATURES))
     signs = np.where(rng.random(N_ROWS) < 0.5, -1.0, 1.0)
     batches = [Batch(X, signs, np.ones(N_ROWS))]
-    cloud = draw_prior(model, N_PARTICLES, rng)
+    particles = draw_prior(model, N_PARTICLES, rng)
 
     def take():
-        return step(cloud, model, batches, 0.01, 0.01, Settings(), rng)
+        return step(particles, model, batches, 0.01, 0.01, Settings(), rng)
 
     info = take()[1]
     if info.splits or info.rejuvenations:
         raise RuntimeError(f"The step to be timed was not a plain one: {info}")
-    return take, X, cloud.theta
+    return take, X, particles.theta
 
 
 def step_row(repetitions):

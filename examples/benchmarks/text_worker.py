@@ -67,7 +67,7 @@ def main():
         "cpu_predict": predicting.cpu,
         # Loading X left this behind: a peak from before the fit is no memory of the fit.
         "peak_mb_over_X": peak - before if peak > peak_before else 0.0,
-        "path": getattr(model, "diagnostics_", {}).get("path"),
+        "path": getattr(model, "diagnostics_", {}).get("method"),
         "warned": bool(caught),
     }
     json.dump(answer, sys.stdout)

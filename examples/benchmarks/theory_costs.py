@@ -65,10 +65,10 @@ def regression():
 def iteration(task, model, batch, m):
     """A step that moves the weights of m particles, or a redraw of m weighted ones."""
     rng = np.random.default_rng(0)
-    cloud = draw_prior(model, m, rng)
+    particles = draw_prior(model, m, rng)
 
     def weigh():
-        return step(cloud, model, (batch,), SMALL, SMALL, FIXED, rng)
+        return step(particles, model, (batch,), SMALL, SMALL, FIXED, rng)
 
     if task == "weights":
         return weigh

@@ -173,7 +173,7 @@ class NormalMean:
             bandwidth_factor=FACTOR,
             smoothness=BETA,
             shrinkage=False,
-            polish=False,
+            reweight=False,
             random_state=seed,
         )
         with warnings.catch_warnings():

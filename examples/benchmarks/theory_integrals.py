@@ -1,7 +1,7 @@
 """Theorem 5: errors of an integral under particles that stay where the prior put them.
 
 A normal mean with a normal prior, 25 rows, batches of one row drawn with replacement, m prior
-particles with moving weights only (``rejuvenation="never"``, ``polish=False``), gamma_t = 1/t and
+particles with moving weights only (``rejuvenation="never"``, ``reweight=False``), gamma_t = 1/t and
 T = m steps. The error is that of E[tanh(theta)], bounded as the theorem asks, against quadrature.
 """
 
@@ -22,8 +22,8 @@ def measured(quick):
     X = 0.4 + np.random.default_rng(0).standard_normal((N_ROWS, 1))
     exact = exact_value(X)
     for m, repetitions in (QUICK if quick else PLAN).items():
-        steps = [one_error(X, exact, m, seed, polish=False) for seed in range(repetitions)]
-        weighed = [one_error(X, exact, m, seed, polish=True) for seed in range(repetitions)]
+        steps = [one_error(X, exact, m, seed, reweight=False) for seed in range(repetitions)]
+        weighed = [one_error(X, exact, m, seed, reweight=True) for seed in range(repetitions)]
         yield {
             "part": "theorem 5",
             "m": m,
@@ -34,19 +34,19 @@ def measured(quick):
         }
 
 
-def one_error(X, exact, m, seed, polish):
+def one_error(X, exact, m, seed, reweight):
     """Error of the integral estimate of one fit."""
     estimator = ParticleMirrorDescent(
         log_likelihood,
         log_prior,
         sample_prior,
         n_particles=m,
-        max_iter=1 if polish else m // N_ROWS,
+        max_iter=1 if reweight else m // N_ROWS,
         batch_size=1,
         sampling="replacement",
         step_offset=0.0,
         rejuvenation="never",
-        polish=polish,
+        reweight=reweight,
         random_state=seed,
     )
     with warnings.catch_warnings():

@@ -38,7 +38,7 @@ CASES = {("newsgroups20", 100): 4, ("ap", 100): 8, ("ap", 20): 8}  # particles o
 OURS = [
     {**priors, "assignment": way} for way in ("sampled", "soft", "collapsed") for priors in PRIORS
 ]
-SINGLE = {"newsgroups20": {"max_iter": 9, "max_polish": 1}}  # others: by default
+SINGLE = {"newsgroups20": {"max_iter": 9, "max_full_iter": 1}}  # others: by default
 TRIALS = 3
 RIVALS = {"ap": ("tomotopy long", 1 / 10)}  # of one particle, and the share of CPU it may have
 RIVAL = ("tomotopy", 1 / 8)  # elsewhere

@@ -20,7 +20,7 @@ LOOP_CONSTRAINTS = {
     "sampling": [StrOptions({"epoch", "replacement"})],
     "rejuvenation": [StrOptions({"ess", "always", "never"})],
     "ess_threshold": [Interval(Real, 0, 1, closed="left")],
-    "max_splits": [Interval(Integral, 0, None, closed="left")],
+    "max_substeps": [Interval(Integral, 0, None, closed="left")],
     "resampling": [StrOptions(set(SCHEMES))],
     "bandwidth": [StrOptions(set(BANDWIDTH_RULES)), Interval(Real, 0, None, closed="neither")],
     "bandwidth_factor": [Interval(Real, 0, None, closed="neither")],
@@ -31,7 +31,7 @@ LOOP_CONSTRAINTS = {
     "max_particles": [None, Interval(Integral, 2, None, closed="left")],
     "final_particles": [None, Interval(Integral, 2, None, closed="left")],
     "average": ["boolean"],
-    "polish": ["boolean"],
+    "reweight": ["boolean"],
     "total_samples": [None, Interval(Real, 0, None, closed="neither")],
     "forgetting": [Interval(Real, 0, 1, closed="left")],
     "temperature": [Interval(Real, 0, None, closed="neither")],
@@ -65,14 +65,14 @@ def check_options(options):
             f"estimate is one Gaussian); got {bandwidth!r}. Lower it or set "
             f"shrinkage=False."
         )
-    if options.average and options.polish and rejuvenation == "never":
+    if options.average and options.reweight and rejuvenation == "never":
         raise ValueError(
-            "average=True with polish=True needs a rejuvenation: the averaged iterate is a "
-            "density to draw from. Set polish=False or rejuvenation='ess'."
+            "average=True with reweight=True needs a rejuvenation: the averaged iterate is a "
+            "density to draw from. Set reweight=False or rejuvenation='ess'."
         )
-    if options.final_particles is not None and not options.polish and options.max_iter == 1:
+    if options.final_particles is not None and not options.reweight and options.max_iter == 1:
         raise ValueError(
-            "final_particles with polish=False is the size of the cloud in the last pass, and "
+            "final_particles with reweight=False is the size of the cloud in the last pass, and "
             "max_iter=1 has no pass before it: raise max_iter or set n_particles."
         )
     if options.max_particles is not None and options.particle_growth is None:

@@ -17,14 +17,14 @@ _MOST_R_HAT = 1.05
 _LEAST_DRAWS = 100.0  # effective, of the worst mean or variance: a mean errs by a tenth of its sd
 
 
-def forget(estimator):
+def reset(estimator):
     """Drop what an earlier fit left: a fit that fails must not look like a fitted one."""
     for name in [name for name in vars(estimator) if name.endswith("_") and name[0] != "_"]:
         delattr(estimator, name)
     estimator._stream = None
 
 
-def set_results(estimator, outcome, *, names=None, particles=None, stream=False, **diagnostics):
+def set_results(estimator, outcome, *, names=None, coordinates=None, stream=False, **diagnostics):
     """Set posterior, evidence, history and diagnostics.
 
     Parameters
@@ -36,7 +36,7 @@ def set_results(estimator, outcome, *, names=None, particles=None, stream=False,
         Of any way to a posterior.
     names : list of str, optional
         Names of the coordinates.
-    particles : ndarray of shape (m, d), optional
+    coordinates : ndarray of shape (m, d), optional
         The cloud as the user wants to see it; default: as it is.
     stream : bool
         Whether data were given in parts: no evidence then, and the error that redraws have left in
@@ -44,13 +44,13 @@ def set_results(estimator, outcome, *, names=None, particles=None, stream=False,
     **diagnostics
         Further entries of ``diagnostics_``.
     """
-    cloud, chains = outcome.cloud, outcome.chains
+    particles, chains = outcome.particles, outcome.chains
     missing = _why_no_evidence(estimator, outcome, stream)
-    evidence, error = (None, None) if missing else log_evidence(cloud.log_ratio, outcome.pair)
-    k = _pareto_k(cloud)
+    evidence, error = (None, None) if missing else log_evidence(particles.log_ratio, outcome.pair)
+    k = _pareto_k(particles)
     posterior = Posterior(
-        cloud.theta if particles is None else particles,
-        cloud.log_ratio,
+        particles.theta if coordinates is None else coordinates,
+        particles.log_ratio,
         names=names,
         ess=None if chains is None else chains.ess,
         pareto_k=k,
@@ -69,14 +69,14 @@ def set_results(estimator, outcome, *, names=None, particles=None, stream=False,
         "mean_error": outcome.mean_error,
         "interrupted": outcome.interrupted,
         **diagnostics,
-        "warnings": doubts(outcome, stream),
+        "warnings": convergence_warnings(outcome, stream),
     }
     vars(estimator).pop("log_evidence_", None)  # of the data before these
     if evidence is not None:
         estimator.log_evidence_ = evidence
 
 
-def warn_of_doubts(estimator, remedy):
+def warn_of_convergence(estimator, remedy):
     """Warn the caller of what ``diagnostics_`` holds against the result, or hand on his Ctrl-C."""
     if estimator.diagnostics_["interrupted"]:
         raise KeyboardInterrupt
@@ -88,9 +88,9 @@ def warn_of_doubts(estimator, remedy):
         warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
 
-def _pareto_k(cloud):
+def _pareto_k(particles):
     """k-hat, None where the density that the particles came from is not known."""
-    return None if np.isnan(cloud.log_pi).any() else pareto_k(cloud.log_ratio)
+    return None if np.isnan(particles.log_pi).any() else pareto_k(particles.log_ratio)
 
 
 def _why_no_evidence(estimator, outcome, stream):
@@ -98,17 +98,17 @@ def _why_no_evidence(estimator, outcome, stream):
         return "it needs all data in one fit"
     if outcome.chains is not None:
         return "the particles were moved along gradients, and are not weighted draws"
-    if np.isnan(outcome.cloud.log_pi).any():
+    if np.isnan(outcome.particles.log_pi).any():
         return "the particles are an average of iterates, not weighted draws"
-    if not outcome.polished or getattr(estimator, "temperature", 1.0) != 1.0:
-        return "it needs polish=True and temperature=1"
+    if not outcome.reweighted or getattr(estimator, "temperature", 1.0) != 1.0:
+        return "it needs reweight=True and temperature=1"
     if _bound_hit(outcome):
         return "a step could not be taken whole, see the warning"
     return ""
 
 
 def _bound_hit(outcome):
-    return any(info.split_bound_hit for info in outcome.infos)
+    return any(info.substep_bound_hit for info in outcome.infos)
 
 
 def _history(infos):
@@ -121,7 +121,7 @@ def _history(infos):
     return {"step": np.arange(1, len(infos) + 1), **columns}
 
 
-def doubts(outcome, stream=False):
+def convergence_warnings(outcome, stream=False):
     """Reasons not to trust an outcome, a list of str; empty where there is none."""
     reasons = _of_weights(outcome) if outcome.chains is None else _of_chains(outcome.chains)
     if stream:
@@ -137,11 +137,11 @@ def doubts(outcome, stream=False):
 
 
 def _of_weights(outcome):
-    log_ratio, disagreement = outcome.cloud.log_ratio, outcome.disagreement
+    log_ratio, disagreement = outcome.particles.log_ratio, outcome.disagreement
     reasons, m = [], len(log_ratio)
-    ess, k = effective_sample_size(log_ratio), _pareto_k(outcome.cloud)
+    ess, k = effective_sample_size(log_ratio), _pareto_k(outcome.particles)
     least = max(_LEAST_ESS, _LEAST_SHARE * m)
-    distinct = len(np.unique(outcome.cloud.theta[:, 0]))  # the weights do not know of copies
+    distinct = len(np.unique(outcome.particles.theta[:, 0]))  # the weights do not know of copies
     if not ess >= least:
         reasons.append(f"the effective sample size is {ess:.0f} of {m} particles")
     elif distinct < least:

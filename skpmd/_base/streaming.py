@@ -8,9 +8,9 @@ import numpy as np
 
 from skpmd._base.utils import as_generator
 from skpmd.engine import mirror
-from skpmd.engine.assumed_density import Track
+from skpmd.engine.assumed_density import AssumedDensity
 from skpmd.engine.loop import Outcome
-from skpmd.engine.particles import Cloud, draw_prior
+from skpmd.engine.particles import Particles, draw_prior
 
 
 class Stream(NamedTuple):
@@ -18,9 +18,9 @@ class Stream(NamedTuple):
 
     Attributes
     ----------
-    cloud : Cloud or None
+    particles : Particles or None
         q; None before the first rows.
-    track : Track or None
+    assumed : AssumedDensity or None
         The Gaussian that follows q, where the model's proposal needs one.
     infos : list of StepInfo
         A record of each step of all calls.
@@ -30,15 +30,15 @@ class Stream(NamedTuple):
         Source of all randomness.
     """
 
-    cloud: Cloud | None
-    track: Track | None
+    particles: Particles | None
+    assumed: AssumedDensity | None
     infos: list
     seen: float
     rng: np.random.Generator
 
     def outcome(self):
         """What it has come to."""
-        return Outcome(self.cloud, self.infos, polished=False)
+        return Outcome(self.particles, self.infos, reweighted=False)
 
 
 def coefficients(options, seen, size):
@@ -60,12 +60,14 @@ def coefficients(options, seen, size):
 
 def kernel_step(stream, model, batches, a, b, options, rng):
     """Values of the likelihood alone: the step with its guard, as in ``fit``."""
-    cloud = stream.cloud
-    if cloud is None:
-        cloud = draw_prior(model, options.n_particles, rng)
+    particles = stream.particles
+    if particles is None:
+        particles = draw_prior(model, options.n_particles, rng)
     # A mirror step asks for pi, which an averaged iterate does not know.
-    unknown = a > 0.0 and bool(np.isnan(cloud.log_pi).any())
-    moved = mirror.step(cloud, model, batches, a, b, options.settings, rng, redraw_first=unknown)
+    unknown = a > 0.0 and bool(np.isnan(particles.log_pi).any())
+    moved = mirror.step(
+        particles, model, batches, a, b, options.settings, rng, rejuvenate_first=unknown
+    )
     return moved[0], None, moved[1]
 
 
@@ -84,8 +86,8 @@ def advance(stream, model, rows, options, step=kernel_step):
     options : Options
         Parameters of the estimator.
     step : callable
-        ``step(stream, model, batches, a, b, options, rng) -> (cloud, track, info)``: how the cloud
-        takes the step, and where it is redrawn from.
+        ``step(stream, model, batches, a, b, options, rng) -> (particles, assumed, info)``: how the
+        cloud takes the step, and where it is redrawn from.
 
     Returns
     -------
@@ -94,8 +96,8 @@ def advance(stream, model, rows, options, step=kernel_step):
     """
     rng = copy.deepcopy(stream.rng)
     a, b = coefficients(options, stream.seen, rows.total)
-    cloud, track, info = step(stream, model, rows.whole(), a, b, options, rng)
-    return Stream(cloud, track, [*stream.infos, info], stream.seen + rows.total, rng)
+    particles, assumed, info = step(stream, model, rows.whole(), a, b, options, rng)
+    return Stream(particles, assumed, [*stream.infos, info], stream.seen + rows.total, rng)
 
 
 def first_stream(random_state):
@@ -105,15 +107,18 @@ def first_stream(random_state):
 
 def check_coordinates(stream, model):
     """Raise if the particles of a stream have other coordinates than the model now asks for."""
-    if stream.cloud is not None and model.n_coordinates not in (None, stream.cloud.theta.shape[1]):
+    if stream.particles is None:
+        return
+    d = stream.particles.theta.shape[1]
+    if model.n_coordinates not in (None, d):
         raise ValueError(
-            f"The stream has {stream.cloud.theta.shape[1]} coordinates, the parameters now ask for "
-            f"{model.n_coordinates}: do not change fit_intercept or prior between calls."
+            f"The stream has {d} coordinates, the parameters now ask for {model.n_coordinates}: do "
+            "not change fit_intercept or prior between calls."
         )
 
 
 @contextmanager
-def unharmed(estimator):
+def rollback_on_error(estimator):
     """Leave an estimator, and a generator that it was given, as they were if anything fails."""
     before, generator = vars(estimator).copy(), estimator.random_state
     position = copy.deepcopy(generator)

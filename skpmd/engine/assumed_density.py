@@ -5,12 +5,12 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd.engine import cubic_surrogate, kde, rejuvenation_error
-from skpmd.engine.importance import Reference, log_density
-from skpmd.engine.particles import NOTHING
-from skpmd.engine.variational import Gaussian, descend, laplace
+from skpmd.engine.importance import Proposal, log_density
+from skpmd.engine.particles import NO_ERROR
+from skpmd.engine.variational import Gaussian, laplace, variational_mirror_descent
 
 
-class Track(NamedTuple):
+class AssumedDensity(NamedTuple):
     """A Gaussian that follows q from step to step beside the particles.
 
     It is found by the Gaussian mirror step, hence without Monte Carlo noise: a covariance of m
@@ -20,15 +20,15 @@ class Track(NamedTuple):
     ----------
     gaussian : Gaussian
         The Gaussian nearest to q.
-    lost : ndarray of shape (r, 3) or (1, 3)
+    error_terms : ndarray of shape (r, 3) or (1, 3)
         What it cannot hold of q; see `skpmd.engine.rejuvenation_error`.
     """
 
     gaussian: Gaussian
-    lost: np.ndarray
+    error_terms: np.ndarray
 
 
-class Sequel:
+class AssumedDensityModel:
     """A model with the prior q^(1 - a) p^a, where q is a Gaussian and p the prior of the model.
 
     Its posterior is the outcome of a step of coefficient a from q.
@@ -47,11 +47,11 @@ class Sequel:
         self._cubic = cubic
         self._model, self._a = model, a
         self.tail_df = model.tail_df if a else np.inf
-        self._reference = Reference(*gaussian)
+        self._reference = Proposal(*gaussian)
         inverse = np.linalg.inv(gaussian.chol)
         self._mean, self._precision = gaussian.mean, inverse.T @ inverse
         self.log_likelihood, self.skew_axes = model.log_likelihood, model.skew_axes
-        self.watched = model.watched
+        self.monitored = model.monitored
 
     def log_prior(self, theta):
         """Log density up to a constant; see `Model`."""
@@ -72,33 +72,33 @@ class Sequel:
         return gradient, hessian + keep * (self._precision - prior_hessian)
 
 
-def track_of(cloud, watched):
+def project(particles, monitored):
     """The Gaussian with the moments of a cloud, and what is lost if it takes the cloud's place."""
-    estimate = kde.fit(cloud.theta, cloud.log_ratio, bandwidth=1.0)
-    lost = rejuvenation_error.of_redraw(
-        cloud.lost, cloud.theta[estimate.source], estimate, True, watched
+    estimate = kde.fit(particles.theta, particles.log_ratio, bandwidth=1.0)
+    error_terms = rejuvenation_error.of_redraw(
+        particles.error_terms, particles.theta[estimate.source], estimate, True, monitored
     )
-    return Track(Gaussian(estimate.mean, estimate.cloud_factor), lost)
+    return AssumedDensity(Gaussian(estimate.mean, estimate.covariance_factor), error_terms)
 
 
-def better(track, other, watched):
+def more_accurate(assumed, other, monitored):
     """The one of two tracks that will have lost less once as many data again have come."""
-    if track is None:
+    if assumed is None:
         return other
 
-    def ahead(track):
-        variance = 0.5 * (watched(track.gaussian.chol.T) ** 2).sum(axis=0)
-        return rejuvenation_error.squared_error(track.lost, variance).max()
+    def ahead(assumed):
+        variance = 0.5 * (monitored(assumed.gaussian.chol.T) ** 2).sum(axis=0)
+        return rejuvenation_error.squared_error(assumed.error_terms, variance).max()
 
-    return track if ahead(track) <= ahead(other) else other
+    return assumed if ahead(assumed) <= ahead(other) else other
 
 
-def follow(track, model, batches, a, b, rng):
+def filter_step(assumed, model, batches, a, b, rng):
     """Track after a step of coefficients (a, b) on the rows of some batches.
 
     Parameters
     ----------
-    track : Track or None
+    assumed : AssumedDensity or None
         Before the step; None is the prior.
     model : Model
         Offers ``gaussian_target``.
@@ -111,12 +111,14 @@ def follow(track, model, batches, a, b, rng):
 
     Returns
     -------
-    Track
+    AssumedDensity
         After the step.
     """
-    start, lost = np.zeros(len(model.prior.scale)), NOTHING
-    if track is not None:
-        start, lost = track.gaussian.mean, rejuvenation_error.fade(track.lost, a)
-        model = Sequel(model, track.gaussian, a)
-    gaussian = descend(model, batches, laplace(model, batches, start, b), b)
-    return Track(gaussian, rejuvenation_error.of_curvature(lost, model, batches, gaussian, b, rng))
+    start, error_terms = np.zeros(len(model.prior.scale)), NO_ERROR
+    if assumed is not None:
+        start, error_terms = assumed.gaussian.mean, rejuvenation_error.fade(assumed.error_terms, a)
+        model = AssumedDensityModel(model, assumed.gaussian, a)
+    gaussian = variational_mirror_descent(model, batches, laplace(model, batches, start, b), b)
+    return AssumedDensity(
+        gaussian, rejuvenation_error.of_curvature(error_terms, model, batches, gaussian, b, rng)
+    )

@@ -23,17 +23,17 @@ class Average(NamedTuple):
     total: float
 
 
-def include(average, cloud, gamma, scheme, rng):
+def include(average, particles, gamma, scheme, rng):
     """Take the iterate q_t into the average with weight gamma_t.
 
     Each slot is replaced by a draw from q_t with probability gamma_t / sum of gamma so far
     (the number of replaced slots is fixed by systematic rounding), so every slot is at all times
     a draw from the weighted average of the iterates: a reservoir, in the memory of one cloud.
     """
-    w = weights(cloud.log_ratio)
-    m = len(cloud.theta)
+    w = weights(particles.log_ratio)
+    m = len(particles.theta)
     if average is None:
-        return Average(cloud.theta[resample(scheme, w, m, rng)], gamma)
+        return Average(particles.theta[resample(scheme, w, m, rng)], gamma)
     theta, total = average.theta, average.total + gamma
     if len(theta) != m:  # a growing cloud: the average grows with it
         theta = theta[rng.integers(len(theta), size=m)]
@@ -41,5 +41,5 @@ def include(average, cloud, gamma, scheme, rng):
     if n:
         theta = theta.copy()
         slots = rng.choice(m, n, replace=False)
-        theta[slots] = cloud.theta[resample(scheme, w, n, rng)]
+        theta[slots] = particles.theta[resample(scheme, w, n, rng)]
     return Average(theta, total)

@@ -32,7 +32,7 @@ def n_terms(d):
     return (d + 1) * (d + 2) * (d + 3) // 6
 
 
-def fit(cloud, after, gaussian):
+def fit(particles, after, gaussian):
     """Weighted least squares of log q on the particles, or None where that is not to be trusted.
 
     A polynomial knows nothing beyond its particles. So enough of them have to be effective where
@@ -40,7 +40,7 @@ def fit(cloud, after, gaussian):
 
     Parameters
     ----------
-    cloud, after : Cloud
+    particles, after : Particles
         The same particles before and after the step: q, with pi known, and what becomes of it.
     gaussian : Gaussian
         Near q, for coordinates of order one.
@@ -50,14 +50,14 @@ def fit(cloud, after, gaussian):
     Cubic or None
         To be evaluated by `value`.
     """
-    theta, d = cloud.theta, cloud.theta.shape[1]
-    if np.isnan(cloud.log_pi).any() or len(theta) < _PER_TERM * n_terms(d):
+    theta, d = particles.theta, particles.theta.shape[1]
+    if np.isnan(particles.log_pi).any() or len(theta) < _PER_TERM * n_terms(d):
         return None
     if effective_sample_size(after.log_ratio) < _LEAST_ESS:
         return None
-    log_q = cloud.log_ratio + cloud.log_pi
+    log_q = particles.log_ratio + particles.log_pi
     alive = log_q > -np.inf
-    root = np.sqrt(weights(_POWER * cloud.log_ratio[alive]))
+    root = np.sqrt(weights(_POWER * particles.log_ratio[alive]))
     terms = _terms(_whitened(theta[alive], *gaussian))
     solution = np.linalg.lstsq(terms * root[:, None], log_q[alive] * root, rcond=None)[0]
     misfit = terms @ solution - log_q[alive]
@@ -71,7 +71,7 @@ def value(cubic, theta):
     return _terms(_whitened(theta, cubic.mean, cubic.chol)) @ cubic.coefficients
 
 
-def lost_by(cubic, cloud, after, lost, watched):
+def error_terms_of(cubic, particles, after, error_terms, monitored):
     """What the polynomial loses of q, seen where the step takes q.
 
     See `skpmd.engine.rejuvenation_error`.
@@ -80,11 +80,11 @@ def lost_by(cubic, cloud, after, lost, watched):
     ----------
     cubic : Cubic
         Fitted to the cloud.
-    cloud, after : Cloud
+    particles, after : Particles
         The same particles before and after the step: q, and what becomes of it.
-    lost : ndarray of shape (r, 3) or (1, 3)
+    error_terms : ndarray of shape (r, 3) or (1, 3)
         What redraws before this one have lost.
-    watched : callable
+    monitored : callable
         That of the model.
 
     Returns
@@ -94,8 +94,10 @@ def lost_by(cubic, cloud, after, lost, watched):
     """
     w = weights(after.log_ratio)
     alive = w > 0.0
-    gain = value(cubic, cloud.theta[alive]) - (cloud.log_ratio + cloud.log_pi)[alive]
-    return rejuvenation_error.of_gain(lost, cloud.theta[alive], w[alive], gain, watched)
+    gain = value(cubic, particles.theta[alive]) - (particles.log_ratio + particles.log_pi)[alive]
+    return rejuvenation_error.of_gain(
+        error_terms, particles.theta[alive], w[alive], gain, monitored
+    )
 
 
 def _whitened(theta, mean, chol):

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 from scipy.special import gammaln
 
-from skpmd.engine.particles import Cloud, effective_sample_size, moments, weights
+from skpmd.engine.particles import Particles, effective_sample_size, moments, weights
 
 AXIS_DF = 25.0  # Student tails along skewed axes
 _HOPELESS = 0.01  # effective share of the draws, after two rounds, at which no further one is drawn
@@ -20,7 +20,7 @@ _RESOLUTION = 0.005  # posterior sds, least standard error of a disagreement
 _FLOOR = 0.05  # least share of any reference: what bounds the weights where others are thin
 
 
-class Reference(NamedTuple):
+class Proposal(NamedTuple):
     """theta = mean + factor @ u with u_j = skewed and scaled z_j, z standard normal or Student.
 
     The axes listed in ``axes`` are skewed by the sinh-arcsinh map of Jones and Pewsey (2009),
@@ -55,12 +55,12 @@ class Reference(NamedTuple):
     spread: np.ndarray = np.empty(0)
 
 
-class Weighing(NamedTuple):
-    """Outcome of `weigh`.
+class ImportanceSample(NamedTuple):
+    """Outcome of `adaptive_importance_sampling`.
 
     Attributes
     ----------
-    cloud : Cloud
+    particles : Particles
         All draws with r = log joint - log pi, pi the mixture over all rounds.
     pair : ndarray of shape (m,), int
         Label of each draw's antithetic pair.
@@ -72,7 +72,7 @@ class Weighing(NamedTuple):
         Whether Ctrl-C ended it; the rounds before are whole.
     """
 
-    cloud: Cloud
+    particles: Particles
     pair: np.ndarray
     source: np.ndarray
     rounds: list
@@ -128,12 +128,14 @@ def _draw_each(references, counts, rng):
     return np.concatenate([draw(ref, k, rng) for ref, k in zip(references, counts, strict=True)])
 
 
-def weigh(references, shares, log_prior, log_likelihood, n, max_rounds, target, rng, least=0.0):
+def adaptive_importance_sampling(
+    references, shares, log_prior, log_likelihood, n, max_rounds, target, rng, least=0.0
+):
     """Draw from a mixture of references and weigh by the posterior, in adaptive rounds.
 
     Parameters
     ----------
-    references : list of Reference
+    references : list of Proposal
         Components of the mixture.
     shares : ndarray of shape (len(references),)
         Their shares in the first round.
@@ -153,12 +155,12 @@ def weigh(references, shares, log_prior, log_likelihood, n, max_rounds, target, 
 
     Returns
     -------
-    Weighing
+    ImportanceSample
         The weighted cloud and how it came about.
     """
     shares = np.asarray(shares, dtype=float)
     drawn, counts = [], np.zeros(len(references))
-    rounds, cloud, interrupted = [], None, False
+    rounds, particles, interrupted = [], None, False
     while True:
         try:
             take = _even_counts(shares, n)
@@ -167,19 +169,21 @@ def weigh(references, shares, log_prior, log_likelihood, n, max_rounds, target, 
             ahead = [*drawn, (theta, log_prior(theta), log_likelihood(theta), source)]
             weighed = _weighted_cloud(ahead, references, counts + take)
         except KeyboardInterrupt:
-            if cloud is None:
+            if particles is None:
                 raise
             interrupted = True
             break
-        drawn, counts, (cloud, table) = ahead, counts + take, weighed
-        rounds.append(effective_sample_size(cloud.log_ratio))
+        drawn, counts, (particles, table) = ahead, counts + take, weighed
+        rounds.append(effective_sample_size(particles.log_ratio))
         hopeless = rounds[0] < least
-        hopeless |= len(rounds) > 1 and rounds[-1] < _HOPELESS * len(cloud.theta)
+        hopeless |= len(rounds) > 1 and rounds[-1] < _HOPELESS * len(particles.theta)
         if rounds[-1] >= target or len(rounds) == max_rounds or hopeless:
             break
-        shares = _adapt(cloud, table, counts)
-    pair = np.arange(len(cloud.theta)) // 2
-    return Weighing(cloud, pair, np.concatenate([part[3] for part in drawn]), rounds, interrupted)
+        shares = _adapt(particles, table, counts)
+    pair = np.arange(len(particles.theta)) // 2
+    return ImportanceSample(
+        particles, pair, np.concatenate([part[3] for part in drawn]), rounds, interrupted
+    )
 
 
 def _weighted_cloud(drawn, references, counts):
@@ -187,8 +191,10 @@ def _weighted_cloud(drawn, references, counts):
     theta, prior, likelihood, _ = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
     table = _log_densities(references, theta)
     log_pi = _log_mixture(table, counts)
-    cloud = Cloud(theta, prior + likelihood - log_pi, log_pi, prior, np.empty((len(theta), 0)))
-    return cloud, table
+    particles = Particles(
+        theta, prior + likelihood - log_pi, log_pi, prior, np.empty((len(theta), 0))
+    )
+    return particles, table
 
 
 def _log_densities(references, theta):
@@ -200,15 +206,15 @@ def _log_mixture(table, counts):
         return np.logaddexp.reduce(table + np.log(counts / counts.sum()), axis=1)
 
 
-def _adapt(cloud, table, counts):
+def _adapt(particles, table, counts):
     """Shares of the next round: one EM step on the mixture's fit to the cloud.
 
     Population Monte Carlo (Cappé et al. 2008). Only the shares move: refitting a mean and a
     covariance to the cloud and weighing the same cloud by them biases the evidence (by 0.1 nats at
     d = 58 and 2000 effective draws), the shares do not.
     """
-    w = weights(cloud.log_ratio)
-    shares = w @ np.exp(table - cloud.log_pi[:, None]) * counts / counts.sum()
+    w = weights(particles.log_ratio)
+    shares = w @ np.exp(table - particles.log_pi[:, None]) * counts / counts.sum()
     shares = np.maximum(shares / shares.sum(), _FLOOR)
     return shares / shares.sum()
 
@@ -236,22 +242,24 @@ def disagreement(weighing, references, min_ess=50.0):
     judged : int
         References that had the effective sample size to be held against the whole.
     """
-    cloud = weighing.cloud
-    log_joint = cloud.log_ratio + cloud.log_pi
-    mean, variance = _mean_and_error(cloud.theta, cloud.log_ratio, weighing.pair)
+    particles = weighing.particles
+    log_joint = particles.log_ratio + particles.log_pi
+    mean, variance = _mean_and_error(particles.theta, particles.log_ratio, weighing.pair)
     # Pairs cancel on a symmetric posterior, and what is left is rounding: a gap of a few hundredths
     # of a posterior sd is no disagreement.
-    floor = _RESOLUTION**2 * np.diag(moments(cloud.theta, cloud.log_ratio)[1])
+    floor = _RESOLUTION**2 * np.diag(moments(particles.theta, particles.log_ratio)[1])
     worst, judged = 0.0, 0
     for k, reference in enumerate(references):
         own = weighing.source == k
         if not own.any():
             continue
-        log_ratio = log_joint[own] - log_density(reference, cloud.theta[own])
+        log_ratio = log_joint[own] - log_density(reference, particles.theta[own])
         if effective_sample_size(log_ratio) < min_ess:
             continue
         judged += 1
-        own_mean, own_variance = _mean_and_error(cloud.theta[own], log_ratio, weighing.pair[own])
+        own_mean, own_variance = _mean_and_error(
+            particles.theta[own], log_ratio, weighing.pair[own]
+        )
         gap = np.abs(own_mean - mean) / np.sqrt(own_variance + variance + floor)
         worst = max(worst, float(gap.max()))
     return worst, judged

@@ -36,7 +36,7 @@ class KDE(NamedTuple):
         Weighted mean of the cloud.
     factor : ndarray of shape (d, d)
         Square root of the kernels' covariance in theta.
-    cloud_factor : ndarray of shape (d, d)
+    covariance_factor : ndarray of shape (d, d)
         Square root of the cloud's covariance.
     bandwidth : float
         Geometric mean over axes of the kernel's width relative to the cloud's.
@@ -50,7 +50,7 @@ class KDE(NamedTuple):
     log_weights: np.ndarray
     mean: np.ndarray
     factor: np.ndarray
-    cloud_factor: np.ndarray
+    covariance_factor: np.ndarray
     bandwidth: float
     kernel: str
     source: np.ndarray

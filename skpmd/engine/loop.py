@@ -8,9 +8,9 @@ from skpmd.engine import schedules
 from skpmd.engine.averaging import include
 from skpmd.engine.hmc import Chains
 from skpmd.engine.mirror import Settings, step
-from skpmd.engine.particles import Cloud
+from skpmd.engine.particles import Particles
 from skpmd.engine.rejuvenation import rejuvenate
-from skpmd.engine.reweight import polish
+from skpmd.engine.reweight import reweight
 
 
 class Options(NamedTuple):
@@ -28,7 +28,7 @@ class Options(NamedTuple):
     max_particles: int | None = None
     final_particles: int | None = None
     average: bool = False
-    polish: bool = True
+    reweight: bool = True
     total_samples: float | None = None
     forgetting: float = 0.0
     temperature: float = 1.0
@@ -40,11 +40,11 @@ class Outcome(NamedTuple):
 
     Attributes
     ----------
-    cloud : Cloud
+    particles : Particles
         q.
     infos : list of StepInfo
         A record of each step.
-    polished : bool
+    reweighted : bool
         Whether the cloud was weighed by the posterior on all data.
     interrupted : bool
         Whether Ctrl-C ended it; the cloud is then that of the last complete step.
@@ -56,9 +56,9 @@ class Outcome(NamedTuple):
         Of references on the posterior mean, in standard errors.
     """
 
-    cloud: Cloud
+    particles: Particles
     infos: list
-    polished: bool
+    reweighted: bool
     interrupted: bool = False
     chains: Chains | None = None
     pair: np.ndarray | None = None
@@ -67,7 +67,7 @@ class Outcome(NamedTuple):
     @property
     def mean_error(self):
         """Estimated error of the means by redraws and few particles; None once polished."""
-        return None if self.polished else self.infos[-1].mean_error
+        return None if self.reweighted else self.infos[-1].mean_error
 
 
 def _silent(info):
@@ -83,7 +83,7 @@ def run(model, rows, start, options, rng, report=_silent):
         See `skpmd.engine.model`.
     rows : Rows
         The data.
-    start : Cloud
+    start : Particles
         q before the first step, r = 0.
     options : Options
         Parameters.
@@ -99,52 +99,52 @@ def run(model, rows, start, options, rng, report=_silent):
     """
     if options.average and start.block.shape[1]:
         raise ValueError("average=True is not available for models with a closed-form block.")
-    cloud, average, infos = start, None, []
+    particles, average, infos = start, None, []
     try:
         for done in _steps(model, rows, start, options, rng):
-            cloud, average, info = done
+            particles, average, info = done
             report(info)
             infos.append(info)
         if average is not None:
-            cloud = _as_cloud(average, cloud, model)
-        if not options.polish:
-            return Outcome(cloud, infos, polished=False)
-        m = options.final_particles or len(cloud.theta)
+            particles = _as_cloud(average, particles, model)
+        if not options.reweight:
+            return Outcome(particles, infos, reweighted=False)
+        m = options.final_particles or len(particles.theta)
         power = 1.0 / options.temperature
-        polished, last = polish(cloud, model, rows.whole(), power, options.settings, rng, m)
-        return Outcome(polished, infos + last, polished=True)
+        reweighted, last = reweight(particles, model, rows.whole(), power, options.settings, rng, m)
+        return Outcome(reweighted, infos + last, reweighted=True)
     except KeyboardInterrupt:
         if not infos:
             raise
-        return Outcome(cloud, infos, polished=False, interrupted=True)
+        return Outcome(particles, infos, reweighted=False, interrupted=True)
 
 
 def _steps(model, rows, start, options, rng):
     """Stochastic mirror steps one by one: (cloud, average or None, StepInfo) after each."""
-    cloud, average, settings = start, None, options.settings
+    particles, average, settings = start, None, options.settings
     schedule = _schedule(model, rows, start, options)
     power = 1.0 / options.temperature
-    d = cloud.theta.shape[1]
+    d = particles.theta.shape[1]
     t, seen, redrawn = 0, 0.0, 0
     for iteration in range(options.max_iter):
         last_pass = iteration == options.max_iter - 1
-        if last_pass and options.final_particles and not options.polish:
+        if last_pass and options.final_particles and not options.reweight:
             # Section 3.3: kernel density estimates first, then many fixed particles.
-            cloud, _ = rejuvenate(cloud, model, settings, rng, options.final_particles)
+            particles, _ = rejuvenate(particles, model, settings, rng, options.final_particles)
             settings, redrawn = settings._replace(rejuvenation="never"), 1
         for batch in rows.one_pass(options.sampling, rng):
             t += 1
             size = batch.weight.sum()
             seen += size
             m = _n_particles(options, t, d)
-            gamma = schedules.step_size(schedule, t, size, seen, len(cloud.theta), d)
+            gamma = schedules.step_size(schedule, t, size, seen, len(particles.theta), d)
             b = power * gamma * rows.total / size
-            cloud, info = step(cloud, model, (batch,), gamma, b, settings, rng, m)
+            particles, info = step(particles, model, (batch,), gamma, b, settings, rng, m)
             info = info._replace(rejuvenations=info.rejuvenations + redrawn)
             redrawn = 0
             if options.average:
-                average = include(average, cloud, gamma, settings.resampling, rng)
-            yield cloud, average, info
+                average = include(average, particles, gamma, settings.resampling, rng)
+            yield particles, average, info
 
 
 def _schedule(model, rows, start, options):
@@ -172,9 +172,9 @@ def _n_particles(options, t, d):
     )
 
 
-def _as_cloud(average, cloud, model):
+def _as_cloud(average, particles, model):
     """The averaged iterate as a cloud of equal weights; its density is not known (nan)."""
     m = len(average.theta)
     block = model.prior_block(average.theta)
     unknown = np.full(m, np.nan)
-    return Cloud(average.theta, np.zeros(m), unknown, unknown, block)
+    return Particles(average.theta, np.zeros(m), unknown, unknown, block)

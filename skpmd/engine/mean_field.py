@@ -40,7 +40,7 @@ class DiagonalTarget(NamedTuple):
 
 
 class Descent(NamedTuple):
-    """Outcome of `descend_diagonal`.
+    """Outcome of `mean_field_mirror_descent`.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Descent(NamedTuple):
     converged: bool
 
 
-def descend_diagonal(target, d, max_iter=50, tol=0.02):
+def mean_field_mirror_descent(target, d, max_iter=50, tol=0.02):
     """Gaussian mirror descent in the diagonal family, from zero and the curvature there.
 
     Parameters

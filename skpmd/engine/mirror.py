@@ -15,7 +15,7 @@ import numpy as np
 
 from skpmd.engine import rejuvenation_error
 from skpmd.engine.particles import effective_sample_size, weights
-from skpmd.engine.rejuvenation import WIDE_SHARE, rejuvenate
+from skpmd.engine.rejuvenation import DEFENSIVE_SHARE, rejuvenate
 
 _ROOM = 0.95  # a segment may always go down to this share of the ESS it starts with
 
@@ -25,7 +25,7 @@ class Settings(NamedTuple):
 
     rejuvenation: str = "ess"
     ess_threshold: float = 0.5
-    max_splits: int = 100
+    max_substeps: int = 100
     resampling: str = "systematic"
     bandwidth: float | str = "loo"
     bandwidth_factor: float = 1.0
@@ -43,9 +43,9 @@ class StepInfo(NamedTuple):
         The coefficients asked for.
     fraction : float
         f of the first segment: 1 unless the guard split the step.
-    splits : int
+    substeps : int
         How often the guard split the step.
-    split_bound_hit : bool
+    substep_bound_hit : bool
         Whether the bound on splits was reached and the rest was taken in one go.
     rejuvenations : int
         How often the cloud was redrawn.
@@ -55,7 +55,7 @@ class StepInfo(NamedTuple):
         Effective sample size after the step.
     n_particles : int
         Size of the cloud after the step.
-    redraw_error : float
+    rejuvenation_error : float
         Bound on the error that redraws so far have left in the means, in standard deviations of q
         (`skpmd.engine.rejuvenation_error`).
     mean_error : float
@@ -66,22 +66,22 @@ class StepInfo(NamedTuple):
     a: float
     b: float
     fraction: float
-    splits: int
-    split_bound_hit: bool
+    substeps: int
+    substep_bound_hit: bool
     rejuvenations: int
     bandwidth: float
     ess: float
     n_particles: int
-    redraw_error: float = 0.0
+    rejuvenation_error: float = 0.0
     mean_error: float = np.nan
 
 
-def step(cloud, model, batches, a, b, settings, rng, n_particles=None, redraw_first=False):
+def step(particles, model, batches, a, b, settings, rng, n_particles=None, rejuvenate_first=False):
     """Move q by one step of coefficients (a, b) on some data.
 
     Parameters
     ----------
-    cloud : Cloud
+    particles : Particles
         q before the step.
     model : Model
         See `skpmd.engine.model.Model`.
@@ -95,43 +95,47 @@ def step(cloud, model, batches, a, b, settings, rng, n_particles=None, redraw_fi
         Source of all randomness.
     n_particles : int, optional
         Size of the cloud from the next rejuvenation on; default: as it is.
-    redraw_first : bool
+    rejuvenate_first : bool
         Whether to redraw the cloud first in any case, with the wide component.
 
     Returns
     -------
-    cloud : Cloud
+    particles : Particles
         q after the step.
     info : StepInfo
         What happened.
     """
     asked, first = (a, b), None
-    splits = rejuvenations = 0
+    substeps = rejuvenations = 0
     bandwidth, bound_hit = np.nan, False
-    redraw, wide = (True, WIDE_SHARE) if redraw_first else (_wants_redraw(cloud, settings), 0.0)
+    redraw, defensive = (
+        (True, DEFENSIVE_SHARE) if rejuvenate_first else (_wants_redraw(particles, settings), 0.0)
+    )
     while True:
         if redraw:
-            cloud, bandwidth = rejuvenate(cloud, model, settings, rng, n_particles, wide)
+            particles, bandwidth = rejuvenate(
+                particles, model, settings, rng, n_particles, defensive
+            )
             rejuvenations += 1
-        path = _path(cloud, model, batches, a, b)
+        path = _path(particles, model, batches, a, b)
         fraction = 1.0
         if settings.rejuvenation != "never":
             fraction = largest_fraction(path, settings.ess_threshold)
-        if fraction < 1.0 and splits == settings.max_splits:
+        if fraction < 1.0 and substeps == settings.max_substeps:
             fraction, bound_hit = 1.0, True
         first = fraction if first is None else first
         log_ratio, block = path(fraction)
-        lost = rejuvenation_error.fade(cloud.lost, fraction * a)
-        cloud = cloud._replace(log_ratio=log_ratio, block=block, lost=lost)
+        error_terms = rejuvenation_error.fade(particles.error_terms, fraction * a)
+        particles = particles._replace(log_ratio=log_ratio, block=block, error_terms=error_terms)
         if fraction == 1.0:
             break
         a, b = remainder(a, b, fraction)
-        splits += 1
-        redraw, wide = True, WIDE_SHARE
-    ess = effective_sample_size(cloud.log_ratio)
-    errors, m = rejuvenation_error.of_cloud(cloud, model.watched), len(cloud.theta)
-    info = StepInfo(*asked, first, splits, bound_hit, rejuvenations, bandwidth, ess, m, *errors)
-    return cloud, info
+        substeps += 1
+        redraw, defensive = True, DEFENSIVE_SHARE
+    ess = effective_sample_size(particles.log_ratio)
+    errors, m = rejuvenation_error.of_cloud(particles, model.monitored), len(particles.theta)
+    info = StepInfo(*asked, first, substeps, bound_hit, rejuvenations, bandwidth, ess, m, *errors)
+    return particles, info
 
 
 def remainder(a, b, fraction):
@@ -149,52 +153,56 @@ def log_likelihood(model, theta, batches):
     return sum(model.log_likelihood(theta, batch) for batch in batches)
 
 
-def _wants_redraw(cloud, settings):
+def _wants_redraw(particles, settings):
     if settings.rejuvenation == "always":
-        return bool(cloud.log_ratio.any())  # a cloud at r = 0 is already a fresh draw
+        return bool(particles.log_ratio.any())  # a cloud at r = 0 is already a fresh draw
     if settings.rejuvenation == "never":
         return False
-    return effective_sample_size(cloud.log_ratio) < settings.ess_threshold * len(cloud.theta)
+    return effective_sample_size(particles.log_ratio) < settings.ess_threshold * len(
+        particles.theta
+    )
 
 
-def _path(cloud, model, batches, a, b):
+def _path(particles, model, batches, a, b):
     """The step as a path f -> (log ratio, block) for f in (0, 1], data visited once.
 
     With a closed-form block of natural parameters eta the integral over zeta adds
     A(eta+) - (1 - a) A(eta) - a A(eta_prior), A the log-partition function; it is not linear in
     f, so it is evaluated anew at each f.
     """
-    inside = cloud.log_prior > -np.inf
-    likelihood = _where(inside, lambda theta: log_likelihood(model, theta, batches), cloud.theta)
+    inside = particles.log_prior > -np.inf
+    likelihood = _where(
+        inside, lambda theta: log_likelihood(model, theta, batches), particles.theta
+    )
     drift = b * likelihood
     if a:  # a stream does not ask what pi is, nor what the prior is off its support
-        drift = drift + a * (cloud.log_prior - cloud.log_pi)
+        drift = drift + a * (particles.log_prior - particles.log_pi)
     if np.isnan(drift).any() or (drift == np.inf).any():
         raise FloatingPointError(
             "log_likelihood or log_prior returned nan or +inf for some particles; "
             "return -inf where a parameter is impossible."
         )
-    if not np.isfinite(_mix(cloud.log_ratio, drift, 1.0, a)).any():
+    if not np.isfinite(_mix(particles.log_ratio, drift, 1.0, a)).any():
         raise FloatingPointError(
             "Every particle has zero posterior density: sample_prior draws outside the support "
             "of the likelihood, or n_particles is too small to find it."
         )
-    if not cloud.block.shape[1]:
-        return lambda f: (_mix(cloud.log_ratio, drift, f, a), cloud.block)
-    prior = model.prior_block(cloud.theta)
-    statistics = sum(model.statistics(cloud.theta, batch) for batch in batches)
+    if not particles.block.shape[1]:
+        return lambda f: (_mix(particles.log_ratio, drift, f, a), particles.block)
+    prior = model.prior_block(particles.theta)
+    statistics = sum(model.statistics(particles.theta, particles.block, batch) for batch in batches)
 
     def moved(f):
-        return (1.0 - f * a) * cloud.block + f * (a * prior + b * statistics)
+        return (1.0 - f * a) * particles.block + f * (a * prior + b * statistics)
 
     if not model.block_weighs:
-        return lambda f: (_mix(cloud.log_ratio, drift, f, a), moved(f))
-    partition, partition_prior = model.log_partition(cloud.block), model.log_partition(prior)
+        return lambda f: (_mix(particles.log_ratio, drift, f, a), moved(f))
+    partition, partition_prior = model.log_partition(particles.block), model.log_partition(prior)
 
     def path(f):
         block = moved(f)
         gain = model.log_partition(block) - (1.0 - f * a) * partition - f * a * partition_prior
-        return _mix(cloud.log_ratio, drift, f, a) + gain, block
+        return _mix(particles.log_ratio, drift, f, a) + gain, block
 
     return path
 

@@ -87,7 +87,7 @@ class Model:
         """
         raise NotImplementedError
 
-    def watched(self, theta):
+    def monitored(self, theta):
         """Functions of theta, linear and a row each, whose errors a stream keeps account of.
 
         Default: theta itself. Others where the data speak of a few combinations of coordinates
@@ -100,8 +100,12 @@ class Model:
         """Natural parameters of p(zeta | theta), shape (m, k); k = 0 means no block."""
         return np.empty((len(theta), 0))
 
-    def statistics(self, theta, batch):
-        """Weighted sum of the rows' sufficient statistics T(batch; theta), shape (m, k)."""
+    def statistics(self, theta, block, batch):
+        """Weighted sum of the rows' sufficient statistics T(batch; theta), shape (m, k).
+
+        Where rows have local variables of their own (assignments, scales of noise) these are
+        taken under ``block``, the particles' natural parameters before the step.
+        """
         raise NotImplementedError
 
     def log_partition(self, block):

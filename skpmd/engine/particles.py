@@ -5,10 +5,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-NOTHING = np.zeros((1, 3))  # lost so far, whatever is watched
+NO_ERROR = np.zeros((1, 3))  # lost so far, whatever is watched
 
 
-class Cloud(NamedTuple):
+class Particles(NamedTuple):
     """Particles of one density q, held by importance ratios to the density they came from.
 
     The particles were drawn from a density pi (the prior, a reference or the kernel density
@@ -28,7 +28,7 @@ class Cloud(NamedTuple):
         Log prior density at each particle, evaluated once per position.
     block : ndarray of shape (m, k)
         Natural parameters of q(zeta | xi), one row per particle; k = 0 for a plain model.
-    lost : ndarray of shape (r, 3) or (1, 3)
+    error_terms : ndarray of shape (r, 3) or (1, 3)
         What redraws have cost; see `skpmd.engine.rejuvenation_error`.
     """
 
@@ -37,7 +37,7 @@ class Cloud(NamedTuple):
     log_pi: np.ndarray
     log_prior: np.ndarray
     block: np.ndarray
-    lost: np.ndarray = NOTHING
+    error_terms: np.ndarray = NO_ERROR
 
 
 def draw_prior(model, n_particles, rng):
@@ -57,7 +57,7 @@ def draw_prior(model, n_particles, rng):
             "particles never leave it: draw it from the prior with the generator that "
             "sample_prior is given, or leave it out of theta."
         )
-    return Cloud(theta, np.zeros(len(theta)), log_prior, log_prior, model.prior_block(theta))
+    return Particles(theta, np.zeros(len(theta)), log_prior, log_prior, model.prior_block(theta))
 
 
 def log_weights(log_ratio):

@@ -3,15 +3,15 @@
 import numpy as np
 
 from skpmd.engine import kde, rejuvenation_error
-from skpmd.engine.importance import Reference, draw, log_density
-from skpmd.engine.particles import Cloud
+from skpmd.engine.importance import Proposal, draw, log_density
+from skpmd.engine.particles import Particles
 from skpmd.engine.resampling import resample
 
-WIDE_SHARE = 0.05  # of the particles, in a split step and in the polish step
-_WIDE_DF = 5.0
+DEFENSIVE_SHARE = 0.05  # of the particles, in a split step and in the polish step
+_DEFENSIVE_DF = 5.0
 
 
-def rejuvenate(cloud, model, settings, rng, n_particles=None, wide=0.0):
+def rejuvenate(particles, model, settings, rng, n_particles=None, defensive=0.0):
     """Redraw the cloud from the kernel density estimate of q, which becomes the new pi (r = 0).
 
     This is the paper's strategy 2 (eq. 6) with the covariance kept by shrinkage.
@@ -26,7 +26,7 @@ def rejuvenate(cloud, model, settings, rng, n_particles=None, wide=0.0):
 
     Parameters
     ----------
-    cloud : Cloud
+    particles : Particles
         q.
     model : Model
         See `skpmd.engine.model.Model`.
@@ -36,47 +36,51 @@ def rejuvenate(cloud, model, settings, rng, n_particles=None, wide=0.0):
         Source of the draws.
     n_particles : int, optional
         Size of the new cloud; default: as it is.
-    wide : float
+    defensive : float
         Share of the wide component.
 
     Returns
     -------
-    cloud : Cloud
+    particles : Particles
         Fresh draws.
     bandwidth : float
         Of the estimate.
     """
     estimate = kde.fit(
-        cloud.theta,
-        cloud.log_ratio,
+        particles.theta,
+        particles.log_ratio,
         bandwidth=settings.bandwidth,
         factor=settings.bandwidth_factor,
         smoothness=settings.smoothness,
         kernel=settings.kernel,
         shrinkage=settings.shrinkage,
     )
-    n = len(cloud.theta) if n_particles is None else n_particles
-    n_wide = int(np.ceil(wide * n - 1e-9))  # one at least; 3.0000000004 is 3
-    theta, ancestors = kde.sample(estimate, n - n_wide, settings.resampling, rng)
-    if n_wide:
-        theta, ancestors = _add_wide(theta, ancestors, estimate, n_wide, settings.resampling, rng)
-    log_q, log_pi = _log_densities(estimate, theta, n_wide / n)
-    block = model.move_block(cloud.theta[ancestors], cloud.block[ancestors], theta)
-    kept = cloud.theta[estimate.source]
-    lost = rejuvenation_error.of_redraw(
-        cloud.lost, kept, estimate, settings.shrinkage, model.watched
+    n = len(particles.theta) if n_particles is None else n_particles
+    n_defensive = int(np.ceil(defensive * n - 1e-9))  # one at least; 3.0000000004 is 3
+    theta, ancestors = kde.sample(estimate, n - n_defensive, settings.resampling, rng)
+    if n_defensive:
+        theta, ancestors = _add_defensive(
+            theta, ancestors, estimate, n_defensive, settings.resampling, rng
+        )
+    log_q, log_pi = _log_densities(estimate, theta, n_defensive / n)
+    block = model.move_block(particles.theta[ancestors], particles.block[ancestors], theta)
+    kept = particles.theta[estimate.source]
+    error_terms = rejuvenation_error.of_redraw(
+        particles.error_terms, kept, estimate, settings.shrinkage, model.monitored
     )
-    moved = Cloud(theta, log_q - log_pi, log_pi, model.log_prior(theta), block, lost)
+    moved = Particles(theta, log_q - log_pi, log_pi, model.log_prior(theta), block, error_terms)
     return moved, estimate.bandwidth
 
 
-def _add_wide(theta, ancestors, estimate, n_wide, scheme, rng):
+def _add_defensive(theta, ancestors, estimate, n_defensive, scheme, rng):
     """Draws of the wide component after those of the estimate, with ancestors by weight.
 
     Only a model with a closed-form block asks what a particle inherits.
     """
-    drawn = draw(_wide_component(estimate), 2 * n_wide, rng)[::2]  # one of each antithetic pair
-    inherited = estimate.source[resample(scheme, np.exp(estimate.log_weights), n_wide, rng)]
+    drawn = draw(_defensive_component(estimate), 2 * n_defensive, rng)[
+        ::2
+    ]  # one of each antithetic pair
+    inherited = estimate.source[resample(scheme, np.exp(estimate.log_weights), n_defensive, rng)]
     return np.concatenate([theta, drawn]), np.concatenate([ancestors, inherited])
 
 
@@ -86,19 +90,19 @@ def _log_densities(estimate, theta, share):
     if not share:
         return log_kde, log_kde
     log_kde += np.log1p(-share)
-    normal = Reference(estimate.mean, estimate.cloud_factor)
+    normal = Proposal(estimate.mean, estimate.covariance_factor)
     log_q, log_pi = (
         np.logaddexp(log_kde, np.log(share) + log_density(component, theta))
-        for component in (normal, _wide_component(estimate))
+        for component in (normal, _defensive_component(estimate))
     )
     return log_q, log_pi
 
 
-def _wide_component(estimate):
+def _defensive_component(estimate):
     """Student, three times as wide as the cloud on a line, less so in many dimensions.
 
     There most draws from a much wider density lie where no posterior is, and the radius of Student
     draws varies enough by itself.
     """
     width = 1.0 + 2.0 / np.sqrt(len(estimate.mean))
-    return Reference(estimate.mean, width * estimate.cloud_factor, _WIDE_DF)
+    return Proposal(estimate.mean, width * estimate.covariance_factor, _DEFENSIVE_DF)

@@ -16,7 +16,7 @@ Where the data obey the model, m has variance 1 - rho, and the expected square f
 It is a polynomial in the present variance, so that the sum over all redraws is three numbers for
 each coordinate. A step with coefficient a multiplies the past, and with it these errors, by 1 - a.
 
-Coordinates here are what ``model.watched`` makes of theta, linearly.
+Coordinates here are what ``model.monitored`` makes of theta, linearly.
 """
 
 import numpy as np
@@ -35,12 +35,12 @@ _RARE = 1e-3  # probability of a move this long, if the data obey the model
 HIGHER = 1.6  # for what is of higher order than the third; set on pima in ten parts, not derived
 
 
-def add(lost, variance, c0=0.0, c1=0.0, c2=0.0):
+def add(error_terms, variance, c0=0.0, c1=0.0, c2=0.0):
     """Count the errors of one redraw in, at which the coordinates had these variances.
 
     Parameters
     ----------
-    lost : ndarray of shape (r, 3) or (1, 3)
+    error_terms : ndarray of shape (r, 3) or (1, 3)
         Coefficients of the polynomial so far.
     variance : ndarray of shape (r,)
         Variances of q.
@@ -54,18 +54,18 @@ def add(lost, variance, c0=0.0, c1=0.0, c2=0.0):
     """
     c0, c1, c2 = (np.minimum(np.broadcast_to(c, variance.shape), _MOST) for c in (c0, c1, c2))
     own = np.stack([c0 + c1 + c2, -c1 - 2.0 * c2, c2], axis=1)
-    return lost + own / np.maximum(variance, _LEAST_VARIANCE)[:, None] ** [1, 2, 3]
+    return error_terms + own / np.maximum(variance, _LEAST_VARIANCE)[:, None] ** [1, 2, 3]
 
 
-def fade(lost, a):
+def fade(error_terms, a):
     """What a step of coefficient a leaves of the errors."""
-    return lost * (1.0 - a) ** 2
+    return error_terms * (1.0 - a) ** 2
 
 
-def squared_error(lost, variance):
+def squared_error(error_terms, variance):
     """Expected squared errors of the means, in present variances, shape (r,)."""
     powers = np.maximum(variance, _LEAST_VARIANCE)[:, None] ** [1, 2, 3]
-    return np.maximum((lost * powers).sum(axis=1), 0.0)
+    return np.maximum((error_terms * powers).sum(axis=1), 0.0)
 
 
 def largest(squared):
@@ -81,36 +81,36 @@ def largest(squared):
     return float(high)
 
 
-def of_cloud(cloud, watched):
+def of_cloud(particles, monitored):
     """Estimates of the largest error of a mean, in sds: from redraws alone, and with the cloud's.
 
     The second adds the Monte Carlo error of the particles as they stand.
     """
-    squared = squared_error(cloud.lost, _moments(cloud, watched)[1])
-    noise = 1.0 / effective_sample_size(cloud.log_ratio)
+    squared = squared_error(particles.error_terms, _moments(particles, monitored)[1])
+    noise = 1.0 / effective_sample_size(particles.log_ratio)
     return largest(squared), largest(squared + noise)
 
 
-def of_redraw(lost, theta, estimate, shrinkage, watched):
+def of_redraw(error_terms, theta, estimate, shrinkage, monitored):
     """Coefficients after a redraw of particles (with a weight) from their density estimate.
 
     Kernels of width h keep (1 - h^2)^(3/2) of the third cumulants; without shrinkage they keep all,
     but widen q by 1 + h^2 instead.
     """
-    factor = watched(estimate.cloud_factor.T).T
+    factor = monitored(estimate.covariance_factor.T).T
     variance = (factor**2).sum(axis=1)
     ess = effective_sample_size(estimate.log_weights)
     h = min(estimate.bandwidth, 1.0)
     share, widening = (1.0 - (1.0 - h**2) ** 1.5, 0.0) if shrinkage else (0.0, estimate.bandwidth)
-    white = solve_triangular(estimate.cloud_factor, (theta - estimate.mean).T, lower=True).T
+    white = solve_triangular(estimate.covariance_factor, (theta - estimate.mean).T, lower=True).T
     cubic = _third_cumulants(white, estimate.log_weights)
     cubic = np.einsum("ij,jk,ik->i", factor, cubic, factor)
     c2 = share**2 * np.maximum(cubic / np.maximum(variance, _LEAST_VARIANCE), 0.0)
     terms = 1.0 / ess, (theta.shape[1] + 1) / ess + widening**4, c2
-    return add(lost, variance, *(HIGHER**2 * term for term in terms))
+    return add(error_terms, variance, *(HIGHER**2 * term for term in terms))
 
 
-def of_gain(lost, theta, weights, gain, watched):
+def of_gain(error_terms, theta, weights, gain, monitored):
     """Coefficients after log q was raised by known amounts at its weighted particles.
 
     To first order their covariance with theta is the error of the mean, and that with the products
@@ -118,16 +118,16 @@ def of_gain(lost, theta, weights, gain, watched):
     """
     centred = theta - weights @ theta
     cov = (centred.T * weights) @ centred
-    seen = watched(centred)
+    seen = monitored(centred)
     variance = np.maximum(weights @ seen**2, _LEAST_VARIANCE)
     signed = weights * (gain - weights @ gain)
     product = (seen.T * signed) @ centred
     # The trace of product cov^-1 product is the square of its rows in standard coordinates.
     rows = np.einsum("ij,ji->i", product, np.linalg.pinv(cov) @ product.T)
-    return add(lost, variance, (signed @ seen) ** 2 / variance, rows / variance)
+    return add(error_terms, variance, (signed @ seen) ** 2 / variance, rows / variance)
 
 
-def of_curvature(lost, model, batches, gaussian, b, rng):
+def of_curvature(error_terms, model, batches, gaussian, b, rng):
     """Coefficients after data have been taken into a Gaussian that knows no third cumulants.
 
     Those of the posterior are the derivatives of its Hessian. Differences of it across random
@@ -135,7 +135,7 @@ def of_curvature(lost, model, batches, gaussian, b, rng):
     parameters, V the covariance, which multiplies on both sides to give errors of the mean.
     """
     mean, chol = gaussian
-    seen = model.watched(chol @ chol.T).T
+    seen = model.monitored(chol @ chol.T).T
     squared = np.zeros(len(seen))
     for noise in rng.standard_normal((_N_PROBES, len(mean))):
         move = chol @ noise
@@ -143,11 +143,11 @@ def of_curvature(lost, model, batches, gaussian, b, rng):
             model.gaussian_target(mean + side * move, None, batches, b)[1] for side in (1, -1)
         )
         squared += ((0.5 * seen @ (ahead - behind) @ chol) ** 2).sum(axis=1)
-    variance = (model.watched(chol.T) ** 2).sum(axis=0)
-    return add(lost, variance, c2=0.5 * HIGHER**2 * squared / _N_PROBES / variance)
+    variance = (model.monitored(chol.T) ** 2).sum(axis=0)
+    return add(error_terms, variance, c2=0.5 * HIGHER**2 * squared / _N_PROBES / variance)
 
 
-def of_conflict(lost, before, stayed, after, watched):
+def of_conflict(error_terms, before, stayed, after, monitored):
     """Coefficients after a step has gone where the old particles, or the model, would not have it.
 
     Estimates of the third order end a few standard deviations out. But the old particles with their
@@ -159,11 +159,11 @@ def of_conflict(lost, before, stayed, after, watched):
 
     Parameters
     ----------
-    lost : ndarray of shape (r, 3) or (1, 3)
+    error_terms : ndarray of shape (r, 3) or (1, 3)
         Coefficients so far.
-    before, stayed, after : Cloud
+    before, stayed, after : Particles
         q, the same particles after the step, and the redrawn ones.
-    watched : callable
+    monitored : callable
         That of the model.
 
     Returns
@@ -171,30 +171,32 @@ def of_conflict(lost, before, stayed, after, watched):
     ndarray of shape (r, 3)
         Coefficients.
     """
-    (start, wide), (seen, _), (end, narrow) = (
-        _moments(c, watched) for c in (before, stayed, after)
+    (start, spread), (seen, _), (end, narrow) = (
+        _moments(c, monitored) for c in (before, stayed, after)
     )
-    moved = np.abs(end - start) / np.sqrt(wide)
+    moved = np.abs(end - start) / np.sqrt(spread)
     usual = -ndtri(0.5 * _RARE / len(moved))
-    squared = np.maximum(moved - usual, 0.0) ** 2 * wide / narrow
-    ess, noise = (effective_sample_size(cloud.log_ratio) for cloud in (stayed, after))
+    squared = np.maximum(moved - usual, 0.0) ** 2 * spread / narrow
+    ess, noise = (effective_sample_size(particles.log_ratio) for particles in (stayed, after))
     gap = (seen - end) ** 2 / narrow
     if ess >= _LEAST_ESS:
         beyond_noise = gap - _MOST_NOISE**2 * (1.0 / ess + 1.0 / noise)
         squared = np.maximum(squared, beyond_noise)
-    return add(lost, narrow, np.where(_edges(before, start, end, moved, watched), gap, squared))
+    return add(
+        error_terms, narrow, np.where(_edges(before, start, end, moved, monitored), gap, squared)
+    )
 
 
-def _edges(before, start, end, moved, watched):
+def _edges(before, start, end, moved, monitored):
     """Where q has far less beyond ``end`` than a normal has ``moved`` sds out."""
     particles = effective_sample_size(before.log_ratio)
-    beyond = (watched(before.theta) - end) * np.sign(end - start) > 0.0
+    beyond = (monitored(before.theta) - end) * np.sign(end - start) > 0.0
     found, expected = weights(before.log_ratio) @ beyond, ndtr(-moved)
     return particles * found + 1.0 < _EDGE * particles * expected
 
 
-def _moments(cloud, watched):
-    w, seen = weights(cloud.log_ratio), watched(cloud.theta)
+def _moments(particles, monitored):
+    w, seen = weights(particles.log_ratio), monitored(particles.theta)
     mean = w @ seen
     return mean, np.maximum(w @ (seen - mean) ** 2, _LEAST_VARIANCE)
 

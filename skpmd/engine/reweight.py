@@ -10,7 +10,7 @@ _GOOD_SHARE = 0.5  # effective after a redraw: no further round
 _MAX_ROUNDS = 3
 
 
-def polish(cloud, model, batches, b, settings, rng, n_particles=None):
+def reweight(particles, model, batches, b, settings, rng, n_particles=None):
     """Weigh a cloud by the posterior itself, from a density known exactly.
 
     Minibatch noise, the trace of the first density and the kernel's smoothing are all removed by
@@ -25,7 +25,7 @@ def polish(cloud, model, batches, b, settings, rng, n_particles=None):
 
     Parameters
     ----------
-    cloud : Cloud
+    particles : Particles
         Where the mirror steps ended. Under ``rejuvenation="never"`` it is weighed where it is.
     model, batches, settings, rng
         As in `skpmd.engine.mirror.step`.
@@ -36,41 +36,41 @@ def polish(cloud, model, batches, b, settings, rng, n_particles=None):
 
     Returns
     -------
-    cloud : Cloud
+    particles : Particles
         r = log joint - log pi exactly.
     infos : list of StepInfo
         One for each weighing, the one that is kept last.
     """
-    n_particles = len(cloud.theta) if n_particles is None else n_particles
-    in_place = settings.rejuvenation == "never" or _known(cloud, settings, n_particles)
+    n_particles = len(particles.theta) if n_particles is None else n_particles
+    in_place = settings.rejuvenation == "never" or _known(particles, settings, n_particles)
     settings = settings._replace(kernel="gaussian")
     kept, infos = None, []
     if in_place:
-        kept = step(cloud, model, batches, 1.0, b, settings._replace(rejuvenation="never"), rng)
+        kept = step(particles, model, batches, 1.0, b, settings._replace(rejuvenation="never"), rng)
         infos.append(kept[1])
         if settings.rejuvenation == "never" or _certified(*kept, _FINE_SHARE):
             return kept[0], infos
     for _ in range(_MAX_ROUNDS):
-        cloud, info = step(cloud, model, batches, 1.0, b, settings, rng, n_particles, True)
+        particles, info = step(particles, model, batches, 1.0, b, settings, rng, n_particles, True)
         infos.append(info)
         if kept is None or info.ess > kept[1].ess:
-            kept = cloud, info
-        if info.split_bound_hit or _certified(cloud, info, _GOOD_SHARE):
+            kept = particles, info
+        if info.substep_bound_hit or _certified(particles, info, _GOOD_SHARE):
             break
     infos.sort(key=lambda info: info is kept[1])
     return kept[0], infos
 
 
-def _known(cloud, settings, n_particles):
+def _known(particles, settings, n_particles):
     """Whether a cloud of the right size has a pi to be weighed against, positive everywhere."""
     return (
-        len(cloud.theta) == n_particles
+        len(particles.theta) == n_particles
         and settings.rejuvenation == "ess"
         and settings.kernel == "gaussian"
-        and bool(np.isfinite(cloud.log_pi).all())
+        and bool(np.isfinite(particles.log_pi).all())
     )
 
 
-def _certified(cloud, info, share):
-    heavy = heavy_tail(cloud.log_ratio, pareto_k(cloud.log_ratio))
+def _certified(particles, info, share):
+    heavy = heavy_tail(particles.log_ratio, pareto_k(particles.log_ratio))
     return info.ess >= share * info.n_particles and not heavy

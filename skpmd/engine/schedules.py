@@ -61,7 +61,7 @@ def step_size(schedule, t, batch_rows, rows_seen, n_particles, d):
     return min(1.0, schedule.eta / (schedule.offset + t**schedule.decay))
 
 
-def theorem6_constant(cloud, model, batches, scale):
+def theorem6_constant(particles, model, batches, scale):
     """Estimate c = Delta / M of Theorem 6 on a cloud.
 
     M bounds the functional gradient g = log q - log p - scale * log-likelihood, which matters
@@ -69,8 +69,8 @@ def theorem6_constant(cloud, model, batches, scale):
     below relative to its highest value on the cloud. Ranges are those of the central 90 % of the
     particles: the theorem assumes a bounded support, and the outermost draw is none.
     """
-    log_q = cloud.log_pi + cloud.log_ratio
-    gradient = log_q - cloud.log_prior - scale * log_likelihood(model, cloud.theta, batches)
+    log_q = particles.log_pi + particles.log_ratio
+    gradient = log_q - particles.log_prior - scale * log_likelihood(model, particles.theta, batches)
     gradient, log_q = gradient[np.isfinite(gradient)], log_q[np.isfinite(log_q)]
     if not gradient.size:
         return np.inf

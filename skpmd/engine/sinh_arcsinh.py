@@ -4,7 +4,7 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 from scipy.stats import t as student
 
-from skpmd.engine.importance import AXIS_DF, Reference
+from skpmd.engine.importance import AXIS_DF, Proposal
 
 _NODES = np.linspace(-4.0, 4.0, 33)
 _FINE = np.linspace(-4.0, 4.0, 401)
@@ -36,13 +36,13 @@ def skewed(gaussian, model, log_joint, batches, b=1.0):
 
     Returns
     -------
-    Reference
+    Proposal
         With no skewed axis where the posterior has none.
     """
     rotation, skewness = model.skew_axes(gaussian.mean, gaussian.chol, batches, b)
     axes = np.flatnonzero(np.abs(skewness) > _LEAST_SKEW)
     if not axes.size:
-        return Reference(gaussian.mean, gaussian.chol)
+        return Proposal(gaussian.mean, gaussian.chol)
     factor = gaussian.chol @ rotation
     points = gaussian.mean + _NODES[None, :, None] * factor.T[axes][:, None, :]
     values = log_joint(points.reshape(-1, len(factor))).reshape(len(axes), -1)
@@ -50,7 +50,7 @@ def skewed(gaussian, model, log_joint, batches, b=1.0):
     scale *= _WIDER
     epsilon = np.interp(skewness, _sinh_arcsinh_moments(_GRID)[2], _GRID)
     centre, spread, _ = _sinh_arcsinh_moments(epsilon)
-    return Reference(
+    return Proposal(
         gaussian.mean,
         factor,
         axes=axes,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd.engine.mirror import largest_fraction, log_likelihood
-from skpmd.engine.particles import Cloud, effective_sample_size, log_sum_exp, weights
+from skpmd.engine.particles import Particles, effective_sample_size, log_sum_exp, weights
 from skpmd.engine.resampling import resample
 
 _ACCEPT = 0.6  # acceptance that the step size is adapted to (Roberts and Rosenthal 1998)
@@ -51,12 +51,12 @@ class Stage(NamedTuple):
     correlation: float
 
 
-class Tempered(NamedTuple):
-    """What `temper` leaves behind.
+class TemperedSMC(NamedTuple):
+    """What `tempered_smc` leaves behind.
 
     Attributes
     ----------
-    cloud : Cloud
+    particles : Particles
         Equally weighted draws; their density is not known (``log_pi`` is nan).
     log_evidence : float
         Log marginal likelihood.
@@ -68,7 +68,7 @@ class Tempered(NamedTuple):
         Whether Ctrl-C ended it; the cloud is then that of the last complete stage.
     """
 
-    cloud: Cloud
+    particles: Particles
     log_evidence: float
     log_evidence_se: float
     stages: list
@@ -79,7 +79,7 @@ def _silent(stage):
     pass
 
 
-def temper(
+def tempered_smc(
     model, batches, n_particles, rng, *, reference=None, start=None, before=(),
     ess_threshold=0.5, scheme="systematic", report=_silent,
 ):  # fmt: skip
@@ -117,7 +117,7 @@ def temper(
 
     Returns
     -------
-    Tempered
+    TemperedSMC
         The posterior; the evidence is relative to the start's.
     """
     first = model if reference is None else reference
@@ -146,8 +146,8 @@ def temper(
             raise
     m = len(theta)
     unknown, no_block = np.full(m, np.nan), np.empty((m, 0))
-    cloud = Cloud(theta, np.zeros(m), unknown, model.log_prior(theta), no_block)
-    return Tempered(cloud, total, float(np.sqrt(variance)), stages, power < 1.0)
+    particles = Particles(theta, np.zeros(m), unknown, model.log_prior(theta), no_block)
+    return TemperedSMC(particles, total, float(np.sqrt(variance)), stages, power < 1.0)
 
 
 def _scaled(batches, power):

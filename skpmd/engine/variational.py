@@ -71,7 +71,7 @@ def laplace(model, batches, start, b=1.0, max_iter=100, tol=1e-6):
     return Gaussian(mean, _chol_of_inverse(precision))
 
 
-def descend(model, batches, start, b=1.0, max_iter=20, tol=1e-3):
+def variational_mirror_descent(model, batches, start, b=1.0, max_iter=20, tol=1e-3):
     """Gaussian mirror descent from a Gaussian near the posterior, such as `laplace`.
 
     Parameters

@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_non_negative, validate_data
 
 _SETTLED = (
     "n_components", "doc_topic_prior", "topic_word_prior", "learn_priors", "n_particles",
-    "assignment", "n_sweeps", "total_samples", "weighting",
+    "assignment", "n_local_iter", "total_samples", "weighting",
 )  # fmt: skip
 _MOST = 1e15  # of a count: sums of squares and such stay far from the largest float32
 

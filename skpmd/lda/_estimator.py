@@ -11,8 +11,8 @@ from sklearn.base import (
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skpmd._base.options import LOOP_CONSTRAINTS
-from skpmd._base.results import forget
-from skpmd._base.streaming import unharmed
+from skpmd._base.results import reset
+from skpmd._base.streaming import rollback_on_error
 from skpmd._base.threads import workers
 from skpmd._base.utils import as_generator
 from skpmd.lda._calls import TopicCalls
@@ -65,7 +65,7 @@ None, default=None
         probabilities are averaged; by expectation-maximisation; or by it with each word's own share
         left out (zeroth-order collapsed). ``"auto"`` is ``"sampled"`` for documents of fewer than
         200 words in the mean, else ``"collapsed"``; of a stream the first call with words decides.
-    n_sweeps : int or "auto", default="auto"
+    n_local_iter : int or "auto", default="auto"
         Visits of each word of a document in a step; ``"auto"`` is 3, of which two are counted
         (``"sampled"``), 10 (``"collapsed"``) or 20 (``"soft"``).
     step_size, step_offset, step_decay : float, default=1.0, 1.0, 0.7
@@ -75,22 +75,22 @@ None, default=None
         Documents of a step; ``"auto"`` is 64, and 32 where there are fewer than 5000 in all.
     max_iter : int, default=5
         Passes of stochastic steps through the documents; may be 0.
-    max_polish : int, default=0
+    max_full_iter : int, default=0
         Steps on all documents after them: the counts are then those of all documents, each once.
         They take the memory of all particles' counts once more.
     total_samples : float or None, default=None
         Documents that calls of `partial_fit` will bring in all, with those of a `fit` before them;
         they may come several times. None is an endless stream: topics then are as certain as the
         documents so far make them. The first call of `partial_fit` settles it, also after `fit`.
-    weighting : {"stacking", "mirror", "uniform"}, default="uniform"
+    weighting : {"stacking", "posterior", "uniform"}, default="uniform"
         Where the particles' weights come from: how well they predict documents that they have not
         learnt (every tenth is scored, which takes time), their bounds of the evidence, or nowhere.
         Stacking weights are not posterior weights, and hardly differ from equal ones on shuffled
-        documents. ``"mirror"`` is the rule of the paper, with resampling where fewer than half of
-        the particles remain effective at the end of a pass of `fit` or a call of `partial_fit`;
+        documents. ``"posterior"`` is the rule of the paper, with resampling where fewer than half
+        of the particles remain effective at the end of a pass of `fit` or a call of `partial_fit`;
         over a corpus one particle then takes all of the weight, and it predicts worse than the
-        average. The copies that resampling makes part again with ``"sampled"`` assignments;
-        nothing is random in ``"collapsed"`` and ``"soft"`` ones, and copies stay copies.
+        average. The copies that resampling makes part again with ``"sampled"`` assignments; nothing
+        is random in ``"collapsed"`` and ``"soft"`` ones, and copies stay copies.
     vocabulary : {"fixed", "growing"}, default="fixed"
         Whether calls of `partial_fit` may have more columns than before. ``topic_word_prior`` is
         held for each word: a new word has it in each topic, and the prior's sum grows. It has to be
@@ -128,7 +128,7 @@ None, default=None
         priors that are not learnt.
     lower_bound_ : float
         The best particle's lower bound of it, for any number of topics, where it is known: with
-        ``weighting="mirror"`` and ``max_polish``, under priors that are not learnt.
+        ``weighting="posterior"`` and ``max_full_iter``, under priors that are not learnt.
     n_iter_ : int
         Passes and steps on all documents that `fit` made; `partial_fit` drops it.
     bound_ : float
@@ -157,7 +157,7 @@ None, default=None
 
     With ``total_samples`` a pass of `partial_fit` in parts equals a pass of `fit` in the same order
     if calls, but for the last, have whole batches, ``assignment`` is decided alike, and weights are
-    not those of ``"mirror"``.
+    not those of ``"posterior"``.
 
     Intervals of the topics' words have the spread between particles in them. Given a way to share
     words out topics are known too well; see the user guide for how often intervals hold.
@@ -203,11 +203,11 @@ None, default=None
         "learn_priors": ["boolean"],
         "n_particles": [Interval(Integral, 1, None, closed="left")],
         "assignment": [StrOptions({"auto", *ASSIGNMENTS})],
-        "n_sweeps": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "n_local_iter": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "step_offset": [Interval(Real, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 0, None, closed="left")],
-        "max_polish": [Interval(Integral, 0, None, closed="left")],
-        "weighting": [StrOptions({"stacking", "mirror", "uniform"})],
+        "max_full_iter": [Interval(Integral, 0, None, closed="left")],
+        "weighting": [StrOptions({"stacking", "posterior", "uniform"})],
         "vocabulary": [StrOptions({"fixed", "growing"})],
         "shuffle": ["boolean"],
         "max_doc_update_iter": [Interval(Integral, 1, None, closed="left")],
@@ -226,13 +226,13 @@ None, default=None
         learn_priors=False,
         n_particles=4,
         assignment="auto",
-        n_sweeps="auto",
+        n_local_iter="auto",
         step_size=1.0,
         step_offset=1.0,
         step_decay=0.7,
         batch_size="auto",
         max_iter=5,
-        max_polish=0,
+        max_full_iter=0,
         total_samples=None,
         weighting="uniform",
         vocabulary="fixed",
@@ -251,13 +251,13 @@ None, default=None
         self.learn_priors = learn_priors
         self.n_particles = n_particles
         self.assignment = assignment
-        self.n_sweeps = n_sweeps
+        self.n_local_iter = n_local_iter
         self.step_size = step_size
         self.step_offset = step_offset
         self.step_decay = step_decay
         self.batch_size = batch_size
         self.max_iter = max_iter
-        self.max_polish = max_polish
+        self.max_full_iter = max_full_iter
         self.total_samples = total_samples
         self.weighting = weighting
         self.vocabulary = vocabulary
@@ -293,8 +293,8 @@ None, default=None
         LDATopicModelPMD
             The estimator.
         """
-        with unharmed(self):
-            forget(self)
+        with rollback_on_error(self):
+            reset(self)
             self._refuse_fixed_prior()
             X, _ = self._counts(X, reset=True)
             rng, perplexity = as_generator(self.random_state), self._perplexity_of(X)
@@ -329,7 +329,7 @@ None, default=None
         LDATopicModelPMD
             The estimator.
         """
-        with unharmed(self):
+        with rollback_on_error(self):
             before = getattr(self, "_learned", None)
             settled = {} if before is None else self._settled
             self._refuse_changes(settled)

@@ -167,7 +167,7 @@ def _steps(estimator, X, learned, workers, perplexity):
                     print(f"pass {iteration}: perplexity {evaluated:.4f}")
                 if before is not None and abs(before - evaluated) < estimator.perp_tol:
                     break
-    for _ in range(estimator.max_polish):
+    for _ in range(estimator.max_full_iter):
         learned = _polished(estimator, learned, X, workers)
         yield learned
 
@@ -263,7 +263,7 @@ def advance(estimator, learned, documents, total, workers):
     seeds = _streams(learned.seeds, learned.visits, n)
     counts, mass = learned.model.add(
         learned.counts.faded(keep), gamma * size / n, learned.counts, documents,
-        learned.sweeps, seeds, workers, terms=estimator.weighting == "mirror",
+        learned.sweeps, seeds, workers, terms=estimator.weighting == "posterior",
     )  # fmt: skip
     model, priors = learned.model, learned.priors
     if priors is not None:
@@ -298,7 +298,7 @@ def _streams(seeds, first, n):
 
 def _polished(estimator, learned, X, workers):
     """A step of size 1 on all documents: Bayes' rule given how words are shared out."""
-    n, model, terms = X.shape[0], learned.model, estimator.weighting == "mirror"
+    n, model, terms = X.shape[0], learned.model, estimator.weighting == "posterior"
     counts = Counts.none(model.m, model.V, model.K)
     for a in range(0, n, _POLISH_ROWS):
         rows = X[a : a + _POLISH_ROWS]
@@ -311,9 +311,9 @@ def _polished(estimator, learned, X, workers):
 
 def _reweighed(estimator, learned, rng):
     """Mirror weights resample where few particles are effective; others never do."""
-    if estimator.weighting != "mirror" or learned.model.m == 1:
+    if estimator.weighting != "posterior" or learned.model.m == 1:
         return learned
-    log_weights = learned.log_weights("mirror")
+    log_weights = learned.log_weights("posterior")
     if effective_sample_size(log_weights) >= _ENOUGH * learned.model.m:
         return learned
     bound = learned.base + log_weights  # up to a constant, which no weight needs

@@ -186,7 +186,7 @@ def _summed(shares, out):
 @njit(cache=True, nogil=True)
 def sampled(
     indptr, indices, counts, first, last, words, scale, prior, inverse, alpha,
-    seeds, n_sweeps, n_burn, shares, mass_out,
+    seeds, n_local_iter, n_burn, shares, mass_out,
 ):  # fmt: skip
     """Words of documents shared out by the conditional probabilities along a Gibbs chain.
 
@@ -211,7 +211,7 @@ def sampled(
         Dirichlet parameters of documents' shares.
     seeds : ndarray of shape (n,), uint64
         Of the documents' streams of random numbers.
-    n_sweeps, n_burn : int
+    n_local_iter, n_burn : int
         Sweeps, and those of them whose probabilities are not counted.
     shares : ndarray of shape (nnz, K), float32
         Receives a word's count, shared out.
@@ -225,7 +225,7 @@ def sampled(
     mass = np.zeros(nb * _BLOCK, dtype=np.float32)
     joint, gain = np.empty_like(mass), np.empty_like(mass)
     sums = np.empty(nb, dtype=np.float32)
-    part = np.float32(1.0 / (n_sweeps - n_burn))
+    part = np.float32(1.0 / (n_local_iter - n_burn))
     for d in range(first, last):
         a, b = indptr[d], indptr[d + 1]
         own = counts[a:b]
@@ -236,7 +236,7 @@ def sampled(
         for _ in range(_N_SOFT):
             _softened(phi, own, mass, alpha, gain)
         state = _assigned(phi, own, mass, alpha, joint, sums, seeds[d], assigned)
-        for sweep in range(n_sweeps):
+        for sweep in range(n_local_iter):
             share = part if sweep >= n_burn else np.float32(0.0)
             state = _swept(phi, own, mass, alpha, joint, sums, state, assigned, share, shares[a:b])
         _summed(shares[a:b], mass_out[d])
@@ -245,7 +245,7 @@ def sampled(
 @njit(cache=True, fastmath=_FAST, nogil=True)
 def soft(
     indptr, indices, counts, first, last, words, scale, prior, inverse, alpha,
-    n_sweeps, shares, mass_out,
+    n_local_iter, shares, mass_out,
 ):  # fmt: skip
     """Words of documents shared out at the end of expectation-maximisation; see `sampled`."""
     K, nb = words.shape[1], _n_blocks(words.shape[1])
@@ -258,7 +258,7 @@ def soft(
         for j in range(b - a):
             _word_probabilities(words, scale, prior, inverse, indices[a + j], phi[j])
         _evenly(own, alpha, mass)
-        for _ in range(n_sweeps):
+        for _ in range(n_local_iter):
             _softened(phi, own, mass, alpha, gain)
         for j in range(b - a):
             row, s = phi[j], np.float32(0.0)
@@ -273,7 +273,7 @@ def soft(
 @njit(cache=True, fastmath=_FAST, nogil=True)
 def collapsed(
     indptr, indices, counts, first, last, words, scale, prior, inverse, alpha,
-    n_sweeps, shares, mass_out,
+    n_local_iter, shares, mass_out,
 ):  # fmt: skip
     """Words of documents shared out, each given the other words of its document.
 
@@ -298,7 +298,7 @@ def collapsed(
             for k in range(len(mass)):
                 one[j, k] = phi[j, k] * least[k] / s
                 mass[k] += counts[start + j] * one[j, k]
-        for _ in range(n_sweeps):
+        for _ in range(n_local_iter):
             for j in range(n):
                 row, own, count = phi[j], one[j], counts[start + j]
                 held = min(count, np.float32(1.0))  # of less than a token, all there is

@@ -35,7 +35,7 @@ class PriorsState(NamedTuple):
         Prior of documents' shares as it was given.
     scale : PriorScale
         Of that.
-    documents, topics : tuple of Cloud
+    documents, topics : tuple of Particles
         Densities of the log scales, for each particle.
     tallies : tuple of Tally, or None
         Of documents since the clouds' last step, as a sum of steps; None before the first.
@@ -191,11 +191,11 @@ def _moved(state, model, counts, rng):
     documents, topics = [], []
     for i in range(model.m):
         words = of_topics.tally(counts.words[i], counts.scale, counts.totals[i])
-        for clouds, scale, cloud, tally in (
+        for clouds, scale, particles, tally in (
             (documents, state.scale, state.documents[i], state.tallies[i]),
             (topics, of_topics, state.topics[i], words.times(state.moved)),
         ):
-            step = mirror.step(cloud, scale, (tally,), state.moved, 1.0, _SETTINGS, rng)
+            step = mirror.step(particles, scale, (tally,), state.moved, 1.0, _SETTINGS, rng)
             clouds.append(step[0])
     kept = state.shape, state.scale, tuple(documents), tuple(topics)
     return PriorsState(*kept, guess=state.guess, learnt=True)

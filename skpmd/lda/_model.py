@@ -136,12 +136,12 @@ class Sweeps(NamedTuple):
         averaged (Rao-Blackwell). ``"soft"``: expectation-maximisation for the document's shares.
         ``"collapsed"``: the zeroth-order collapsed update, each word less its own share (Asuncion
         et al. 2009).
-    n_sweeps, n_burn : int
+    n_local_iter, n_burn : int
         Visits of all words of a document; those of a chain that are not counted.
     """
 
     assignment: str
-    n_sweeps: int
+    n_local_iter: int
     n_burn: int = 0
 
 
@@ -282,8 +282,8 @@ def log_normaliser(alpha):
 
 def _share_out(sweeps, given, seeds, shares, mass):
     if sweeps.assignment == "sampled":
-        kernels.sampled(*given, seeds, sweeps.n_sweeps, sweeps.n_burn, shares, mass)
+        kernels.sampled(*given, seeds, sweeps.n_local_iter, sweeps.n_burn, shares, mass)
     elif sweeps.assignment == "soft":
-        kernels.soft(*given, sweeps.n_sweeps, shares, mass)
+        kernels.soft(*given, sweeps.n_local_iter, shares, mass)
     else:
-        kernels.collapsed(*given, sweeps.n_sweeps, shares, mass)
+        kernels.collapsed(*given, sweeps.n_local_iter, shares, mass)

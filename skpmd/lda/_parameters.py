@@ -65,10 +65,10 @@ def sweeps_of(estimator, X):
         n = np.count_nonzero(np.diff(X.indptr))
         mean_length = float(X.data.sum(dtype=np.float64)) / max(n, 1)
         assignment = "sampled" if mean_length < _LONG else "collapsed"
-    n_sweeps = estimator.n_sweeps
-    if n_sweeps == "auto":
-        n_sweeps = _N_SWEEPS[assignment]
-    return Sweeps(assignment, n_sweeps, min(_BURN, n_sweeps - 1))
+    n_local_iter = estimator.n_local_iter
+    if n_local_iter == "auto":
+        n_local_iter = _N_SWEEPS[assignment]
+    return Sweeps(assignment, n_local_iter, min(_BURN, n_local_iter - 1))
 
 
 def batch_rows(estimator, total):

@@ -26,7 +26,7 @@ class TopicPosterior:
         Dirichlet parameters of documents' shares, aligned.
     log_weights : ndarray of shape (m,), float64
         Of the particles, sum of exp 1.
-    weighting : {"stacking", "mirror", "uniform"}
+    weighting : {"stacking", "posterior", "uniform"}
         Where the weights come from.
 
     Attributes

@@ -95,14 +95,14 @@ class TopicResults:
         Raises
         ------
         AttributeError
-            Where it is not known: without ``weighting="mirror"``, which counts the documents' own
-            terms, with priors that are learnt, whose own terms are not in it, or where counts are
-            not those of all documents, each once.
+            Where it is not known: without ``weighting="posterior"``, which counts the documents'
+            own terms, with priors that are learnt, whose own terms are not in it, or where counts
+            are not those of all documents, each once.
         """
         learned = self._learnt("lower_bound_")
-        if self.weighting != "mirror":
+        if self.weighting != "posterior":
             raise AttributeError(
-                _MISSING.format("lower_bound_", "its terms are counted with weighting='mirror'")
+                _MISSING.format("lower_bound_", "its terms are counted with weighting='posterior'")
             )
         self._check_exact("lower_bound_")
         return float(learned.model.bound(learned.counts).max())
@@ -218,6 +218,6 @@ class TopicResults:
         if not self._learned.exact:
             raise AttributeError(
                 _MISSING.format(
-                    name, "counts are not those of all documents, each once: set max_polish=1"
+                    name, "counts are not those of all documents, each once: set max_full_iter=1"
                 )
             )

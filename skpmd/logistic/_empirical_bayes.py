@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 from sklearn.exceptions import ConvergenceWarning
 
 from skpmd.engine.diagnostics import log_evidence
-from skpmd.logistic._importance import references, weigh_references
+from skpmd.logistic._importance import importance_sample, proposal_components
 from skpmd.logistic._make_model import linear_model
 
 LOW, HIGH = 1e-3, 1e2  # for standardised features
@@ -23,7 +23,7 @@ class ScaleChoice(NamedTuple):
 
     scale: float
     log_evidence: float
-    doubt: str
+    warning: str
 
 
 def best_scale(evidence, low=LOW, high=HIGH):
@@ -64,13 +64,13 @@ def best_scale(evidence, low=LOW, high=HIGH):
     minimize_scalar(loss, bounds=bracket, method="bounded", options={"xatol": _TOLERANCE})
     best = max(tried, key=tried.get)
     as_good = [f"{np.exp(end):g}" for end in ends if tried[best] - tried[end] < _TOLD_APART]
-    doubt = ""
+    warning = ""
     if as_good:
-        doubt = (
+        warning = (
             f"the evidence hardly tells prior_scale={np.exp(best):.3g} from {' or '.join(as_good)}"
             ", the end of the range searched: the data do not determine the scale"
         )
-    return ScaleChoice(float(np.exp(best)), float(tried[best]), doubt)
+    return ScaleChoice(float(np.exp(best)), float(tried[best]), warning)
 
 
 def scale_by_evidence(make_model, batches, n_particles, rng, low=LOW, high=HIGH):
@@ -101,10 +101,10 @@ def scale_by_evidence(make_model, batches, n_particles, rng, low=LOW, high=HIGH)
 
     def evidence(scale):
         model = make_model(scale)
-        pilot = references(model, batches, "auto", len(model.prior.scale), 1.0)
+        pilot = proposal_components(model, batches, "auto", len(model.prior.scale), 1.0)
         rng = np.random.default_rng(seed)
-        outcome = weigh_references(model, batches, *pilot, n_particles, 1.0, rng)
-        return log_evidence(outcome.cloud.log_ratio, outcome.pair)[0]
+        outcome = importance_sample(model, batches, *pilot, n_particles, 1.0, rng)
+        return log_evidence(outcome.particles.log_ratio, outcome.pair)[0]
 
     return best_scale(evidence, low, high)
 
@@ -142,8 +142,8 @@ def chosen_scale(estimator, rows, n_classes, rng):
         _DRAWS,
         rng,
     )
-    if choice.doubt:
-        message = f"{type(estimator).__name__}: {choice.doubt}. Set prior_scale to a number."
+    if choice.warning:
+        message = f"{type(estimator).__name__}: {choice.warning}. Set prior_scale to a number."
         # The frames above: fit, scikit-learn's wrapper of it, the caller.
         warnings.warn(message, ConvergenceWarning, stacklevel=4)
     return choice.scale

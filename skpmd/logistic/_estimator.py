@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import _check_partial_fit_first_call
 from sklearn.utils.validation import _check_feature_names_in
 
 from skpmd._base.options import LOOP_CONSTRAINTS, check_options
-from skpmd._base.results import forget, set_results, warn_of_doubts
+from skpmd._base.results import reset, set_results, warn_of_convergence
 from skpmd._base.rows import Rows
 from skpmd._base.streaming import (
     Stream,
@@ -20,7 +20,7 @@ from skpmd._base.streaming import (
     check_coordinates,
     first_stream,
     kernel_step,
-    unharmed,
+    rollback_on_error,
 )
 from skpmd._base.utils import as_generator
 from skpmd.engine.loop import Options
@@ -39,7 +39,7 @@ from skpmd.logistic._mean_field_fit import (
     takes_parts,
 )
 from skpmd.logistic._predict import LinearPredictions
-from skpmd.logistic._streaming import reference_step
+from skpmd.logistic._streaming import proposal_step
 
 
 class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
@@ -82,7 +82,7 @@ class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
         Hamiltonian moves of 32 chains along gradients of the posterior on all data: where the
         weights of draws from references fail their certificate; in place of the weights; not at
         all. Moved particles carry equal weights; split R-hat is their certificate, and there is
-        no evidence. Not with ``proposal="prior"`` or ``polish=False``.
+        no evidence. Not with ``proposal="prior"`` or ``reweight=False``.
     covariance_type : {"auto", "full", "diag"}, default="auto"
         ``"diag"`` stops at a Gaussian without correlations, by mirror descent in that family, in
         memory proportional to the data: for text, where a full covariance does not fit. There are
@@ -93,10 +93,10 @@ class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
     n_particles : int, default=4000
         Particles drawn in a round (in pairs: an odd number is rounded up); rounds follow until the
         effective sample size reaches 0.6 of it, ten at most. The size of the cloud with
-        ``proposal="prior"`` or ``polish=False``.
+        ``proposal="prior"`` or ``reweight=False``.
     max_iter : int, default=5
-        Passes of stochastic steps, with ``proposal="prior"`` or ``polish=False``. A polish step
-        forgets them (gamma = 1), so with a reference and ``polish=True`` none are made.
+        Passes of stochastic steps, with ``proposal="prior"`` or ``reweight=False``. A polish step
+        forgets them (gamma = 1), so with a reference and ``reweight=True`` none are made.
     batch_size : int or "auto", default="auto"
         Rows in a batch; ``"auto"`` is min(n, 1000).
     step_size, step_offset, step_decay : default=1.0, "auto", 1.0
@@ -108,7 +108,7 @@ class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
         Share of effective particles at which a step is split and the cloud redrawn.
     bandwidth : {"loo", "theorem", "scott", "silverman", "median"} or float, default="loo"
         Kernel width of a rejuvenation.
-    polish : bool, default=True
+    reweight : bool, default=True
         Weigh the particles by the posterior on all data.
     total_samples : float or None, default=None
         For `partial_fit`: None is a stream, in which each row counts once. A number is that of the
@@ -141,16 +141,16 @@ class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
     prior_scale_ : float
         Scale of the prior, as given or by evidence.
     log_evidence_ : float
-        Log marginal likelihood, with ``polish=True`` and ``temperature=1`` (not set otherwise, nor
-        after moves).
+        Log marginal likelihood, with ``reweight=True`` and ``temperature=1`` (not set otherwise,
+        nor after moves).
     n_iter_ : int
         Rounds of weighing, or passes of stochastic steps; after `partial_fit`, steps.
     history_ : dict of ndarray
         One entry per step, round or call: step size, effective sample size, rejuvenations,
-        bandwidth, and what redraws so far have cost the means (``redraw_error``); of a Gaussian
-        without correlations the step size and the largest ``change`` of a log precision.
+        bandwidth, and what rejuvenations so far have cost the means (``rejuvenation_error``); of a
+        Gaussian without correlations the step size and the largest ``change`` of a log precision.
     diagnostics_ : dict
-        Which path was taken and how it went: ``path``, ``ess``, ``pareto_k``, ``disagreement`` of
+        Which path was taken and how it went: ``method``, ``ess``, ``pareto_k``, ``disagreement`` of
         the references in standard errors, ``r_hat`` of moves, the ``pilot_ess`` and
         ``pilot_pareto_k`` of weights that were given up for them, ``mean_error``
         (estimate of the largest error of a mean by redraws and few particles; None once polished),
@@ -235,7 +235,7 @@ class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
         rejuvenation="ess",
         ess_threshold=0.5,
         bandwidth="loo",
-        polish=True,
+        reweight=True,
         total_samples=None,
         forgetting=0.0,
         warm_start=False,
@@ -261,7 +261,7 @@ class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
         self.rejuvenation = rejuvenation
         self.ess_threshold = ess_threshold
         self.bandwidth = bandwidth
-        self.polish = polish
+        self.reweight = reweight
         self.total_samples = total_samples
         self.forgetting = forgetting
         self.warm_start = warm_start
@@ -294,7 +294,7 @@ class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
         """
         options = self._options()
         last = getattr(self, "_stream", None) if self.warm_start else None
-        forget(self)
+        reset(self)
         X, y = self._validated(X, y, reset=True)
         codes, classes = encode(y)
         rows = self._rows(X, codes, classes, sample_weight, all_classes=True)
@@ -309,16 +309,18 @@ class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
             self._set_coefficients(X.dtype)
             remedy = "lower prior_scale"
         else:
-            start = None if last is None else last.cloud
+            start = None if last is None else last.particles
             found = find_posterior(self, model, rows, options, rng, start)
             self.classes_ = classes
             self._set_results(model, found.outcome, X.dtype, **found.notes)
-            self._stream = Stream(found.outcome.cloud, None, found.outcome.infos, rows.total, rng)
+            self._stream = Stream(
+                found.outcome.particles, None, found.outcome.infos, rows.total, rng
+            )
             self.n_iter_ = found.n_iter
             remedy = found.remedy
-        warn_of_doubts(self, remedy)
+        warn_of_convergence(self, remedy)
         if not diagonal:
-            particles = found.outcome.cloud.theta
+            particles = found.outcome.particles.theta
             self._warn_of_missing_means(missing_means(model, rows.data, particles, len(classes)))
         return self
 
@@ -330,8 +332,8 @@ class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
         The first rows to come (all `total_samples` of them, if that is given) count once each: the
         sequential Bayes rule, with no data kept. After fit, the posterior goes on from what fit
         left. Between rejuvenations nothing is approximated; what they lose is estimated in
-        ``history_["redraw_error"]``, and a large error is warned of. The prior is that of the first
-        call. If a call fails in any way, the estimator stays as it was.
+        ``history_["rejuvenation_error"]``, and a large error is warned of. The prior is that of the
+        first call. If a call fails in any way, the estimator stays as it was.
 
         Parameters
         ----------
@@ -354,7 +356,7 @@ class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
         ValueError
             If y holds other labels than ``classes``, or a parameter needs all data at once.
         """
-        with unharmed(self):
+        with rollback_on_error(self):
             options = self._options()
             first = getattr(self, "_stream", None) is None
             if self.class_weight == "balanced":
@@ -374,14 +376,12 @@ class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
             proposal = self.proposal if model.prior.has_gaussian else "prior"
             stream = getattr(self, "_stream", None) or first_stream(self.random_state)
             check_coordinates(stream, model)
-            step = (
-                partial(reference_step, proposal=proposal) if proposal != "prior" else kernel_step
-            )
+            step = partial(proposal_step, proposal=proposal) if proposal != "prior" else kernel_step
             stream = self._stream = advance(stream, model, rows, options, step)
             outcome, path = stream.outcome(), f"stream from {proposal}"
-            self._set_results(model, outcome, X.dtype, stream=True, path=path)
+            self._set_results(model, outcome, X.dtype, stream=True, method=path)
             self.n_iter_ = len(stream.infos)
-            warn_of_doubts(self, "raise n_particles, or give the rows in larger parts")
+            warn_of_convergence(self, "raise n_particles, or give the rows in larger parts")
         return self
 
     def _options(self):
@@ -392,7 +392,7 @@ class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
             step_size=self.step_size,
             step_offset=self.step_offset,
             step_decay=self.step_decay,
-            polish=self.polish,
+            reweight=self.reweight,
             total_samples=self.total_samples,
             forgetting=self.forgetting,
             temperature=self.temperature,
@@ -426,7 +426,7 @@ class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
             self,
             outcome,
             names=coordinate_names(model, _check_feature_names_in(self), self.classes_),
-            particles=model.prior.reported(outcome.cloud.theta),
+            coordinates=model.prior.reported(outcome.particles.theta),
             **notes,
         )
         self._set_coefficients(dtype)

@@ -5,13 +5,13 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd._base.progress import bar_of_steps
-from skpmd._base.results import doubts
+from skpmd._base.results import convergence_warnings
 from skpmd.engine.diagnostics import pareto_k
 from skpmd.engine.loop import Outcome, run
 from skpmd.engine.particles import draw_prior, effective_sample_size
 from skpmd.engine.rejuvenation import rejuvenate
 from skpmd.logistic._hmc import move_from_references, move_hierarchical
-from skpmd.logistic._importance import draw_references, references, weigh_references
+from skpmd.logistic._importance import draw_proposals, importance_sample, proposal_components
 
 # Of a first round that is effective. Where it was below (0.03 to 0.2 on real data, 0.5 to 1 where
 # weights were right), rounds that made up the number were silent about sds 16 to 32 % too small.
@@ -48,10 +48,10 @@ class Found(NamedTuple):
     def notes(self):
         """Entries of ``diagnostics_`` beside those of the outcome."""
         if self.pilot is None:
-            return {"path": self.path}
-        log_ratio = self.pilot.cloud.log_ratio
+            return {"method": self.path}
+        log_ratio = self.pilot.particles.log_ratio
         ess, k = effective_sample_size(log_ratio), pareto_k(log_ratio)
-        return {"path": self.path, "pilot_ess": ess, "pilot_pareto_k": k}
+        return {"method": self.path, "pilot_ess": ess, "pilot_pareto_k": k}
 
 
 def find_posterior(estimator, model, rows, options, rng, start=None):
@@ -60,7 +60,7 @@ def find_posterior(estimator, model, rows, options, rng, start=None):
     Parameters
     ----------
     estimator : estimator
-        Has ``proposal``, ``polish``, ``moves``, ``n_particles``, ``max_iter``, ``temperature``.
+        Has ``proposal``, ``reweight``, ``moves``, ``n_particles``, ``max_iter``, ``temperature``.
     model : Model
         Has a ``prior``; offers ``log_joint_gradient`` and, if its prior allows, a
         ``gaussian_target``.
@@ -70,7 +70,7 @@ def find_posterior(estimator, model, rows, options, rng, start=None):
         Parameters of the loop.
     rng : numpy.random.Generator
         Source of all randomness.
-    start : Cloud, optional
+    start : Particles, optional
         Where stochastic steps start instead of the prior or the references.
 
     Returns
@@ -86,10 +86,10 @@ def find_posterior(estimator, model, rows, options, rng, start=None):
         )
     proposal, power = estimator.proposal, 1.0 / estimator.temperature
     hierarchical = not model.prior.has_gaussian
-    by_steps = proposal == "prior" or not estimator.polish
+    by_steps = proposal == "prior" or not estimator.reweight
     if by_steps and estimator.moves == "always":
         raise ValueError(
-            "moves='always' is not for proposal='prior' or polish=False, which take stochastic "
+            "moves='always' is not for proposal='prior' or reweight=False, which take stochastic "
             "steps: set one or the other."
         )
     if by_steps or (hierarchical and estimator.moves == "never"):
@@ -111,7 +111,7 @@ def _by_steps(estimator, model, rows, options, power, rng, from_prior, start):
         start = draw_prior(model, estimator.n_particles, rng)
     else:
         mixture = _mixture(estimator, model, rows.whole(), power)
-        start = draw_references(model, *mixture, estimator.n_particles, rng)
+        start = draw_proposals(model, *mixture, estimator.n_particles, rng)
     with bar_of_steps(options, rows, estimator.verbose) as report:
         outcome = run(model, rows, start, options, rng, report)
     path = f"mirror steps from {'prior' if from_prior else estimator.proposal}"
@@ -125,10 +125,10 @@ def _by_weights_or_moves(estimator, model, batches, power, rng):
     pilot = None
     if estimator.moves != "always":
         least = 0.0 if estimator.moves == "never" else _LEAST_SHARE
-        pilot = weigh_references(model, batches, components, shares, n, power, rng, least)
+        pilot = importance_sample(model, batches, components, shares, n, power, rng, least)
         path = f"references: {estimator.proposal}"
         found = Found(pilot, len(pilot.infos), path, _FOR_WEIGHTS)
-        doubtful = pilot.infos[0].ess < least * n or bool(doubts(pilot))
+        doubtful = pilot.infos[0].ess < least * n or bool(convergence_warnings(pilot))
         if estimator.moves == "never" or pilot.interrupted or not doubtful:
             return found
     try:
@@ -143,4 +143,4 @@ def _by_weights_or_moves(estimator, model, batches, power, rng):
 
 
 def _mixture(estimator, model, batches, power):
-    return references(model, batches, estimator.proposal, len(model.prior.scale), power)
+    return proposal_components(model, batches, estimator.proposal, len(model.prior.scale), power)

@@ -7,8 +7,8 @@ from skpmd.engine.hmc import MAX_TOTAL, N_CHAINS, hamiltonian
 from skpmd.engine.importance import draw
 from skpmd.engine.loop import Outcome
 from skpmd.engine.mirror import StepInfo
-from skpmd.engine.particles import Cloud
-from skpmd.engine.variational import descend, laplace
+from skpmd.engine.particles import Particles
+from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.logistic._priors import NormalPrior
 
 MOVES = ("auto", "always", "never")
@@ -34,7 +34,7 @@ def move_from_references(model, batches, components, n_particles, power, rng, ve
         Offers ``log_joint_gradient``.
     batches : list of Batch
         All data.
-    components : list of Reference
+    components : list of Proposal
         Of the mixture.
     n_particles : int
         Draws to return, at the least.
@@ -81,7 +81,7 @@ def move_hierarchical(model, batches, n_particles, power, rng, verbose):
     own = {"jump": jump, "shown": informed.coefficients}
     outcome = _move(moved, batches, start, mean, chol, n_particles, power, rng, verbose, **own)
     return outcome._replace(
-        cloud=outcome.cloud._replace(theta=informed.uninformed(outcome.cloud.theta))
+        particles=outcome.particles._replace(theta=informed.uninformed(outcome.particles.theta))
     )
 
 
@@ -90,8 +90,8 @@ def _informed(model, batches, power):
     prior = model.prior
     mean, variance, gaussian = _known(model, batches, prior.global_scale, power)
     # How fast it grows with the prior's scale: what the data leave open grows along.
-    wide = _known(model, batches, _WIDE * prior.global_scale, power)[1]
-    growth = np.clip(0.5 * np.log(wide / variance) / np.log(_WIDE), 0.0, 1.0)
+    defensive = _known(model, batches, _WIDE * prior.global_scale, power)[1]
+    growth = np.clip(0.5 * np.log(defensive / variance) / np.log(_WIDE), 0.0, 1.0)
     return prior.informed(mean, np.sqrt(variance), growth), gaussian
 
 
@@ -104,7 +104,7 @@ def _known(model, batches, scale, power):
     normal = NormalPrior(np.where(prior.plain, prior.scale, scale))
     pilot = model.with_prior(normal)
     mode = laplace(pilot, batches, np.zeros(len(normal.scale)), power)
-    gaussian = descend(pilot, batches, mode, power)
+    gaussian = variational_mirror_descent(pilot, batches, mode, power)
     precision = 1.0 / (gaussian.chol**2).sum(axis=1)
     known = np.maximum(precision - normal.scale**-2.0, _LEAST_KNOWN / normal.scale**2)
     return gaussian.mean * precision / known, 1.0 / known, gaussian
@@ -127,9 +127,11 @@ def _move(model, batches, start, mean, chol, n_particles, power, rng, verbose, *
     every = max(1, chains.draws.shape[0] * chains.draws.shape[1] // n_particles)
     theta = chains.draws[:, ::-1][:, ::every].reshape(-1, chains.draws.shape[2])
     m = len(theta)
-    cloud = Cloud(theta, np.zeros(m), np.full(m, np.nan), model.log_prior(theta), np.empty((m, 0)))
+    particles = Particles(
+        theta, np.zeros(m), np.full(m, np.nan), model.log_prior(theta), np.empty((m, 0))
+    )
     info = StepInfo(1.0, power, 1.0, 0, False, 0, np.nan, chains.ess, m)
-    return Outcome(cloud, [info], True, chains.interrupted, chains)
+    return Outcome(particles, [info], True, chains.interrupted, chains)
 
 
 def _in_single_precision(model, batches, theta, power):

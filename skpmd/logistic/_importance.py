@@ -2,12 +2,17 @@
 
 import numpy as np
 
-from skpmd.engine.importance import Reference, disagreement, draw_mixture, weigh
+from skpmd.engine.importance import (
+    Proposal,
+    adaptive_importance_sampling,
+    disagreement,
+    draw_mixture,
+)
 from skpmd.engine.loop import Outcome
 from skpmd.engine.mirror import StepInfo, log_likelihood
-from skpmd.engine.particles import Cloud
+from skpmd.engine.particles import Particles
 from skpmd.engine.sinh_arcsinh import skewed
-from skpmd.engine.variational import descend, laplace
+from skpmd.engine.variational import laplace, variational_mirror_descent
 
 PROPOSALS = ("auto", "prior", "laplace", "mirror")
 _ENOUGH = 0.6  # effective share of n_particles at which no further round is drawn
@@ -18,7 +23,7 @@ _MOST_SKEWED = 200  # coordinates; beyond, finding axes takes longer than moves,
 _MIRROR_SHARES, _LAPLACE_SHARES = (0.75, 0.25), (0.5, 0.5)
 
 
-def references(model, batches, proposal, d, power):
+def proposal_components(model, batches, proposal, d, power):
     """References named by a proposal, with their shares in a mixture.
 
     ``"laplace"`` is the normal approximation at the mode, skewed, and itself with Student tails;
@@ -44,7 +49,7 @@ def references(model, batches, proposal, d, power):
 
     Returns
     -------
-    references : list of Reference
+    proposal_components : list of Proposal
         Components.
     shares : ndarray
         Their shares.
@@ -55,36 +60,36 @@ def references(model, batches, proposal, d, power):
 
     def lean(gaussian):
         if d > _MOST_SKEWED:
-            return Reference(gaussian.mean, gaussian.chol)
+            return Proposal(gaussian.mean, gaussian.chol)
         return skewed(gaussian, model, log_joint, batches, power)
 
     mode = laplace(model, batches, np.zeros(d), power)
     components, shares = [], []
     if proposal in ("auto", "mirror"):
-        mirror = descend(model, batches, mode, power)
+        mirror = variational_mirror_descent(model, batches, mode, power)
         components.append(lean(mirror))
-        components.append(Reference(mirror.mean, mirror.chol))
+        components.append(Proposal(mirror.mean, mirror.chol))
         shares += _MIRROR_SHARES
     if proposal in ("auto", "laplace"):
         components.append(lean(mode))
-        components.append(Reference(mode.mean, mode.chol, _TAIL_DF))
+        components.append(Proposal(mode.mean, mode.chol, _TAIL_DF))
         shares += [0.25 * share for share in _LAPLACE_SHARES] if shares else _LAPLACE_SHARES
     shares = np.array(shares) / sum(shares)
     if np.isfinite(model.tail_df):
         centre = components[1]
-        components.append(Reference(centre.mean, _WIDE_FACTOR * centre.factor, 1.0))
+        components.append(Proposal(centre.mean, _WIDE_FACTOR * centre.factor, 1.0))
         shares = np.append((1.0 - _WIDE_SHARE) * shares, _WIDE_SHARE)
     return components, shares
 
 
-def draw_references(model, components, shares, n_particles, rng):
+def draw_proposals(model, components, shares, n_particles, rng):
     """A cloud at q = mixture of the references: r = 0."""
     theta, log_pi = draw_mixture(components, shares, n_particles, rng)
     m = len(theta)
-    return Cloud(theta, np.zeros(m), log_pi, model.log_prior(theta), np.empty((m, 0)))
+    return Particles(theta, np.zeros(m), log_pi, model.log_prior(theta), np.empty((m, 0)))
 
 
-def weigh_references(model, batches, components, shares, n_particles, power, rng, least_share=0.0):
+def importance_sample(model, batches, components, shares, n_particles, power, rng, least_share=0.0):
     """The polish step on draws from the mixture, in rounds until enough of them are effective.
 
     Returns
@@ -92,7 +97,7 @@ def weigh_references(model, batches, components, shares, n_particles, power, rng
     Outcome
         One StepInfo for each round.
     """
-    weighing = weigh(
+    weighing = adaptive_importance_sampling(
         components,
         shares,
         model.log_prior,
@@ -103,15 +108,15 @@ def weigh_references(model, batches, components, shares, n_particles, power, rng
         rng,
         least_share * n_particles,
     )
-    per_round = len(weighing.cloud.theta) // len(weighing.rounds)
+    per_round = len(weighing.particles.theta) // len(weighing.rounds)
     infos = [
         StepInfo(1.0, power, 1.0, 0, False, 0, np.nan, ess, per_round * (i + 1))
         for i, ess in enumerate(weighing.rounds)
     ]
     return Outcome(
-        weighing.cloud,
+        weighing.particles,
         infos,
-        polished=True,
+        reweighted=True,
         interrupted=weighing.interrupted,
         pair=weighing.pair,
         disagreement=disagreement(weighing, components)[0],

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skpmd.engine.mean_field import descend_diagonal
+from skpmd.engine.mean_field import mean_field_mirror_descent
 from skpmd.logistic._mean_field import diagonal_target
 from skpmd.logistic._posterior import GaussianPosterior
 
@@ -22,7 +22,7 @@ def is_diagonal(estimator, n_features, n_classes):
     """
     asked = {
         f"proposal={estimator.proposal!r}": estimator.proposal != "auto",
-        "polish=False": not estimator.polish,
+        "reweight=False": not estimator.reweight,
         "moves='always'": estimator.moves == "always",
         "prior='horseshoe'": estimator.prior == "horseshoe",
         "prior_scale='evidence'": estimator.prior_scale == "evidence",
@@ -62,7 +62,7 @@ def fit_diagonal(estimator, model, rows, names):
         Of the coordinates.
     """
     batches, power, d = rows.whole(), 1.0 / estimator.temperature, len(names)
-    descent = descend_diagonal(
+    descent = mean_field_mirror_descent(
         lambda mean, variance: diagonal_target(model, mean, variance, batches, power), d
     )
     n_logits = d // (rows.data.X.shape[1] + model.fit_intercept)
@@ -80,7 +80,7 @@ def fit_diagonal(estimator, model, rows, names):
     none = dict.fromkeys(("ess", "pareto_k", "r_hat", "disagreement", "mean_error"))
     estimator.diagnostics_ = {
         **none,
-        "path": "diagonal mirror",
+        "method": "diagonal mirror",
         "interrupted": False,
         "warnings": reasons,
     }

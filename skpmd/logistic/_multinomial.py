@@ -50,7 +50,7 @@ class SoftmaxModel(Model):
         """Log prior density; see `Model`."""
         return self.prior.log_density(theta)
 
-    def watched(self, theta):
+    def monitored(self, theta):
         """Coefficients less their mean over the classes, for the data know no more; see `Model`."""
         if not self.prior.has_gaussian:
             return theta  # not linear in it
@@ -90,9 +90,9 @@ class SoftmaxModel(Model):
         Parameters and returns as in `LogisticModel.gaussian_target`. The K logits of a row are
         Gaussian together, and expectations are means over 128 quasi-random nodes: probabilities err
         by about 2e-4 where logits have an sd of 0.5, by 2e-3 at 1.5 and by 8e-3 at 4 (root mean
-        square over rows); the fixed point of `skpmd.engine.variational.descend` moves by up to 0.03
-        posterior sds on iris, wine and vowel, by 0.13 on segment. At ``cov=None`` the values at
-        the mean itself, exact.
+        square over rows); the fixed point of `skpmd.engine.variational.variational_mirror_descent`
+        moves by up to 0.03 posterior sds on iris, wine and vowel, by 0.13 on segment. At
+        ``cov=None`` the values at the mean itself, exact.
 
         The negative Hessian of a row is the sum over pairs of classes k > l of
         E[p_k p_l] (e_k - e_l)(e_k - e_l)^T (x) x x^T: positive semidefinite by any rule.

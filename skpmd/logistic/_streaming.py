@@ -1,40 +1,42 @@
 """One step of a stream of rows whose particles are redrawn from references for its outcome."""
 
 from skpmd.engine import cubic_surrogate, rejuvenation_error
-from skpmd.engine.assumed_density import Sequel, better, follow, track_of
+from skpmd.engine.assumed_density import AssumedDensityModel, filter_step, more_accurate, project
 from skpmd.engine.mirror import step
-from skpmd.engine.particles import NOTHING
-from skpmd.logistic._importance import references, weigh_references
+from skpmd.engine.particles import NO_ERROR
+from skpmd.logistic._importance import importance_sample, proposal_components
 
 _LEAST_SHARE = 0.3  # of a redraw's first draws that are effective, if its cubic is to be trusted
 _FEW_ROWS, _MORE = 500, 3  # particles cost little there, and last for more steps
 
 
-def reference_step(stream, model, batches, a, b, options, rng, *, proposal):
+def proposal_step(stream, model, batches, a, b, options, rng, *, proposal):
     """The particles stay while enough of them remain effective; else references replace them."""
-    cloud, track, settings = stream.cloud, stream.track, options.settings
+    particles, assumed, settings = stream.particles, stream.assumed, options.settings
     stayed = None
-    if cloud is not None:
+    if particles is not None:
         still = settings._replace(rejuvenation="never")
-        stayed, info = step(cloud, model, batches, a, b, still, rng)
+        stayed, info = step(particles, model, batches, a, b, still, rng)
         enough = info.ess >= settings.ess_threshold * options.n_particles
         if settings.rejuvenation == "never" or (enough and settings.rejuvenation == "ess"):
-            last = track or track_of(cloud, model.watched)
-            return stayed, follow(last, model, batches, a, b, rng), info
-        track = better(track, track_of(cloud, model.watched), model.watched)
+            last = assumed or project(particles, model.monitored)
+            return stayed, filter_step(last, model, batches, a, b, rng), info
+        assumed = more_accurate(assumed, project(particles, model.monitored), model.monitored)
     few = sum(len(batch.weight) for batch in batches) < _FEW_ROWS
     m = options.n_particles * (_MORE if few else 1)
-    outcome, lost = _redraw(cloud, stayed, track, model, batches, a, b, m, proposal, rng)
-    log_prior = model.log_prior(outcome.cloud.theta)
-    moved = outcome.cloud._replace(log_prior=log_prior, lost=lost)
-    redraw, whole = rejuvenation_error.of_cloud(moved, model.watched)
-    info = outcome.infos[-1]._replace(
-        a=a, rejuvenations=int(cloud is not None), redraw_error=redraw, mean_error=whole
+    outcome, error_terms = _redraw(
+        particles, stayed, assumed, model, batches, a, b, m, proposal, rng
     )
-    return moved, follow(track, model, batches, a, b, rng), info
+    log_prior = model.log_prior(outcome.particles.theta)
+    moved = outcome.particles._replace(log_prior=log_prior, error_terms=error_terms)
+    redraw, whole = rejuvenation_error.of_cloud(moved, model.monitored)
+    info = outcome.infos[-1]._replace(
+        a=a, rejuvenations=int(particles is not None), rejuvenation_error=redraw, mean_error=whole
+    )
+    return moved, filter_step(assumed, model, batches, a, b, rng), info
 
 
-def _redraw(cloud, stayed, track, model, batches, a, b, m, proposal, rng):
+def _redraw(particles, stayed, assumed, model, batches, a, b, m, proposal, rng):
     """Weighted draws from references for the outcome of a step, and what they have lost.
 
     A Gaussian stands for q before the step, so that no redraw has to travel, and none happens twice
@@ -43,26 +45,30 @@ def _redraw(cloud, stayed, track, model, batches, a, b, m, proposal, rng):
     """
 
     def weighed(cubic, least_share):
-        sequel = model if track is None else Sequel(model, track.gaussian, a, cubic)
-        fitted = references(sequel, batches, proposal, len(model.prior.scale), b)
-        outcome = weigh_references(sequel, batches, *fitted, m, b, rng, least_share)
+        assumed_model = (
+            model if assumed is None else AssumedDensityModel(model, assumed.gaussian, a, cubic)
+        )
+        fitted = proposal_components(assumed_model, batches, proposal, len(model.prior.scale), b)
+        outcome = importance_sample(assumed_model, batches, *fitted, m, b, rng, least_share)
         if outcome.interrupted:
             raise KeyboardInterrupt
         return outcome
 
-    cubic = None if track is None else cubic_surrogate.fit(cloud, stayed, track.gaussian)
+    cubic = None if assumed is None else cubic_surrogate.fit(particles, stayed, assumed.gaussian)
     if cubic is not None:
         outcome = weighed(cubic, _LEAST_SHARE)
         if outcome.infos[0].ess >= _LEAST_SHARE * m:
-            lost = rejuvenation_error.fade(cloud.lost, a)
-            lost = cubic_surrogate.lost_by(cubic, cloud, stayed, lost, model.watched)
+            error_terms = rejuvenation_error.fade(particles.error_terms, a)
+            error_terms = cubic_surrogate.error_terms_of(
+                cubic, particles, stayed, error_terms, model.monitored
+            )
             return outcome, rejuvenation_error.of_conflict(
-                lost, cloud, stayed, outcome.cloud, model.watched
+                error_terms, particles, stayed, outcome.particles, model.monitored
             )
     outcome = weighed(None, 0.0)
-    if track is None:
-        return outcome, NOTHING
-    lost = rejuvenation_error.fade(track.lost, a)
+    if assumed is None:
+        return outcome, NO_ERROR
+    error_terms = rejuvenation_error.fade(assumed.error_terms, a)
     return outcome, rejuvenation_error.of_conflict(
-        lost, cloud, stayed, outcome.cloud, model.watched
+        error_terms, particles, stayed, outcome.particles, model.monitored
     )

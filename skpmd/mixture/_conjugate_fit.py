@@ -47,7 +47,7 @@ class Conjugate(NamedTuple):
     converged : bool
         Whether the best particle gained no more than ``tol`` in the last step on all data, and
         those were all rows so far.
-    doubts : list of str
+    convergence_warnings : list of str
         What the last call leaves to be desired.
     interrupted : bool
         Whether Ctrl-C ended the fit; the counts are those of the last complete step.
@@ -64,7 +64,7 @@ class Conjugate(NamedTuple):
     n_learned: int
     history: list
     converged: bool
-    doubts: list
+    convergence_warnings: list
     interrupted: bool
     rng: np.random.Generator
 
@@ -101,22 +101,22 @@ def fit_conjugate(estimator, kept, rng, before=None):
     X = units.inner(kept.X)
     problem = problem_of(estimator, X, weight, units, "conjugate")
     model, m = Mixture(problem), n_particles(estimator, X.shape[1])
-    polish = _n_polish(estimator, len(X), m)
+    reweight = _n_polish(estimator, len(X), m)
     if before is not None:
         counts = _carried(before, model, m, X, weight, units)
     else:
-        n_starts = _STARTS if m == 1 < model.K and polish >= 4 * _ROUND else m
+        n_starts = _STARTS if m == 1 < model.K and reweight >= 4 * _ROUND else m
         counts = starts(model, X, weight, estimator.init_params, n_starts, rng)
-    run = _Run(estimator, model, X, weight, polish, m)
+    run = _Run(estimator, model, X, weight, reweight, m)
     run.go(counts, rng)
-    own = run.history, run.converged, run.doubts(), run.interrupted, rng
+    own = run.history, run.converged, run.convergence_warnings(), run.interrupted, rng
     own = float(weight.sum()), len(X), *own
     return Conjugate(model, units, problem, run.counts, trimmed(kept, n_kept(model.K)), *own)
 
 
 def _n_polish(estimator, n, m):
-    if estimator.max_polish != "auto":
-        return estimator.max_polish
+    if estimator.max_full_iter != "auto":
+        return estimator.max_full_iter
     return _TO_THE_END if m == 1 or n <= _FEW_ROWS else _POLISH
 
 
@@ -147,9 +147,9 @@ def _carried(before, model, m, X, weight, units):
 class _Run:
     """One fit, which Ctrl-C may end after any of its steps."""
 
-    def __init__(self, estimator, model, X, weight, polish, m):
+    def __init__(self, estimator, model, X, weight, reweight, m):
         self.estimator, self.model, self.X, self.weight = estimator, model, X, weight
-        self.polish, self.m = polish, m
+        self.reweight, self.m = reweight, m
         self.counts, self.history = None, []
         self.converged, self.interrupted = False, False
 
@@ -162,7 +162,7 @@ class _Run:
         rows = Rows(self.X, None, self.weight, size)
         # A pass in one batch is a step on all data: those that follow do better without it.
         # One component has nothing to share out, and such a step is exact.
-        stochastic = rows.n_batches > 1 and self.model.K > 1 or not self.polish
+        stochastic = rows.n_batches > 1 and self.model.K > 1 or not self.reweight
         passes = self.estimator.max_iter if stochastic else 0
         try:
             self._pass(rows, passes, rng)
@@ -191,8 +191,8 @@ class _Run:
         """Steps of size 1 until the bound settles, fewer and fewer particles taking part."""
         model, tol, last = self.model, self.estimator.tol * rows.total, -np.inf
         state = model.state(self.counts)
-        with progress(self.polish, self.estimator.verbose, "steps on all data") as bar:
-            for t in range(1, self.polish + 1):
+        with progress(self.reweight, self.estimator.verbose, "steps on all data") as bar:
+            for t in range(1, self.reweight + 1):
                 if t > 1 and t % _ROUND == 1 and len(state.bound) > self.m:
                     self._keep_best(state.bound, max(self.m, -(-len(state.bound) // 2)))
                     state = model.state(self.counts)
@@ -205,14 +205,14 @@ class _Run:
                     break
         if len(state.bound) > self.m:
             self._keep_best(state.bound, self.m)
-        if model.K == 1 and self.polish:  # one step is exact
+        if model.K == 1 and self.reweight:  # one step is exact
             self.converged = True
 
-    def doubts(self):
+    def convergence_warnings(self):
         """Reasons not to trust it, a list of str; the user has not asked for a few steps only."""
-        if self.converged or self.estimator.max_polish in ("auto", 0):
+        if self.converged or self.estimator.max_full_iter in ("auto", 0):
             return []
-        return [f"the bound still grew after {self.polish} steps on all data"]
+        return [f"the bound still grew after {self.reweight} steps on all data"]
 
     def _keep_best(self, bound, m):
         chosen = np.argsort(-bound, kind="stable")[:m]
@@ -282,7 +282,8 @@ def take_in(estimator, before, X, weight):
     history = [*before.history, (a, bound, score.max() / size, len(counts.entropy))]
     own = {"counts": counts, "kept": kept, "seen": seen, "history": history, "rng": rng}
     # With one component there is nothing to settle.
-    own |= {"converged": before.converged and model.K == 1, "doubts": [], "interrupted": False}
+    converged = before.converged and model.K == 1
+    own |= {"converged": converged, "convergence_warnings": [], "interrupted": False}
     return before._replace(model=model, problem=problem, **own)
 
 

@@ -11,9 +11,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from skpmd._base.options import LOOP_CONSTRAINTS, check_options
-from skpmd._base.results import forget
+from skpmd._base.results import reset
 from skpmd._base.rows import merged
-from skpmd._base.streaming import unharmed
+from skpmd._base.streaming import rollback_on_error
 from skpmd._base.utils import as_generator
 from skpmd.engine.loop import Options
 from skpmd.engine.mirror import Settings
@@ -32,7 +32,7 @@ from skpmd.mixture._summaries import (
     prior_attributes,
 )
 
-WEIGHTINGS = ("stacking", "mirror", "uniform")
+WEIGHTINGS = ("stacking", "posterior", "uniform")
 _SETTLED = (
     "n_components", "strategy", "covariance_type", "n_particles", "weight_concentration_prior_type",
     "weight_concentration_prior", "discount", "component_prior", "mean_prior",
@@ -63,7 +63,7 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, BaseEstimator):
     n_particles : int or "auto", default="auto"
         Particles; ``"auto"`` is 2000 draws, or 8 to 16 conjugate ones. Fewer than 100 draws are
         warned of, and 1 is refused.
-    weighting : {"stacking", "mirror", "uniform"}, default="stacking"
+    weighting : {"stacking", "posterior", "uniform"}, default="stacking"
         Where the conjugate strategy's weights for predictions come from: how well components
         predict rows that they have not learnt, the particles' lower bounds of the evidence, or
         nowhere. Stacking weights are not posterior weights. With ``"uniform"`` labels, too, are an
@@ -104,11 +104,11 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, BaseEstimator):
         other, with 2 or 20 steps of Lloyd's algorithm; from any rows, with 2 steps; or with shares
         at random. ``"mixed"`` is ``"k-means++"`` and ``"random_from_data"`` in turns.
     batch_size : int or "auto", default="auto"
-        Rows of a stochastic step. Of this, ``init_params``, ``max_iter``, ``max_polish``, ``tol``
-        and ``warm_start`` the strategy ``"parameters"`` makes no use.
+        Rows of a stochastic step. Of this, ``init_params``, ``max_iter``, ``max_full_iter``,
+        ``tol`` and ``warm_start`` the strategy ``"parameters"`` makes no use.
     max_iter : int, default=5
         Passes of stochastic steps through the data; may be 0.
-    max_polish : int or "auto", default="auto"
+    max_full_iter : int or "auto", default="auto"
         Steps on all data after them; ``"auto"`` is 3, and 100 for one particle or few rows.
     tol : float, default=1e-3
         Steps end when the lower bound gains no more than this for each row.
@@ -228,7 +228,7 @@ covariance_prior_, mean_scale_prior_
         "reg_covar": [Interval(Real, 0.0, None, closed="left")],
         "init_params": [StrOptions(set(INITS))],
         "max_iter": [Interval(Integral, 0, None, closed="left")],
-        "max_polish": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
+        "max_full_iter": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
         "tol": [Interval(Real, 0.0, None, closed="left")],
         "step_offset": [Interval(Real, 0, None, closed="left")],
         "warm_start": ["boolean"],
@@ -256,7 +256,7 @@ covariance_prior_, mean_scale_prior_
         init_params="mixed",
         batch_size="auto",
         max_iter=5,
-        max_polish="auto",
+        max_full_iter="auto",
         tol=1e-3,
         step_size=1.0,
         step_offset=1.0,
@@ -289,7 +289,7 @@ covariance_prior_, mean_scale_prior_
         self.init_params = init_params
         self.batch_size = batch_size
         self.max_iter = max_iter
-        self.max_polish = max_polish
+        self.max_full_iter = max_full_iter
         self.tol = tol
         self.step_size = step_size
         self.step_offset = step_offset
@@ -333,12 +333,12 @@ covariance_prior_, mean_scale_prior_
         Warns
         -----
         ConvergenceWarning
-            If a given ``max_polish`` ends the steps before the bound has settled; with
+            If a given ``max_full_iter`` ends the steps before the bound has settled; with
             ``strategy="parameters"`` of what stands against the posterior.
         """
-        with unharmed(self):
+        with rollback_on_error(self):
             before = getattr(self, "_conjugate", None) if self.warm_start else None
-            forget(self)
+            reset(self)
             self._points = None
             self._options()
             X, weight = self._read(X, sample_weight, reset=True)
@@ -378,7 +378,7 @@ covariance_prior_, mean_scale_prior_
         GaussianMixturePMD
             The estimator.
         """
-        with unharmed(self):
+        with rollback_on_error(self):
             first = getattr(self, "strategy_", None) is None
             self._options()
             if not first:
@@ -450,7 +450,10 @@ covariance_prior_, mean_scale_prior_
             "log_density": score + conjugate.units.log_jacobian,
             "n_particles": n_particles.astype(int),
         }
-        self._interrupted, self._doubts = conjugate.interrupted, conjugate.doubts
+        self._interrupted, self._convergence_warnings = (
+            conjugate.interrupted,
+            conjugate.convergence_warnings,
+        )
         self._set("conjugate", points, conjugate.units, conjugate.problem, conjugate.converged)
 
     def _learn_parameters(self, X, weight, rng, first):
@@ -475,7 +478,10 @@ covariance_prior_, mean_scale_prior_
         self._conjugate, self._state = None, fitted.state
         self._seen = seen + size
         self.history_ = fitted.history
-        self._interrupted, self._doubts = fitted.interrupted, list(fitted.doubts)
+        self._interrupted, self._convergence_warnings = (
+            fitted.interrupted,
+            list(fitted.convergence_warnings),
+        )
         evidence = fitted.log_evidence
         self._certificates = {"unavailable": "the particles have not all been weighed by all rows"}
         vars(self).pop("log_evidence_", None)  # of the rows before these
@@ -522,9 +528,9 @@ covariance_prior_, mean_scale_prior_
         """Warn the caller of doubts, or hand on his Ctrl-C."""
         if self._interrupted:
             raise KeyboardInterrupt
-        if self._doubts:
+        if self._convergence_warnings:
             warnings.warn(
-                f"{type(self).__name__}: {'; '.join(self._doubts)}.",
+                f"{type(self).__name__}: {'; '.join(self._convergence_warnings)}.",
                 ConvergenceWarning,
                 stacklevel=3,
             )

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
-class Particles(NamedTuple):
+class MixtureParticles(NamedTuple):
     """Particles that each are a whole mixture of Student or normal components.
 
     All in inner units: columns shifted and scaled by `skpmd.mixture._prior.Units`.
@@ -41,7 +41,7 @@ class Particles(NamedTuple):
 
 def chosen(particles, places):
     """Some of the particles, their weights as they were."""
-    return Particles(*(values[places] for values in particles[:-1]), particles.product)
+    return MixtureParticles(*(values[places] for values in particles[:-1]), particles.product)
 
 
 def in_units(particles, units, others):
@@ -58,7 +58,7 @@ class ParametersFit(NamedTuple):
 
     Attributes
     ----------
-    particles : Particles
+    particles : MixtureParticles
         Draws of the posterior, df = inf; inner units.
     log_evidence : float or None
         Log marginal likelihood of the rows in inner units (the estimator adds the Jacobian of the
@@ -71,17 +71,17 @@ class ParametersFit(NamedTuple):
         Whether the posterior was reached.
     interrupted : bool
         Whether Ctrl-C ended it; the particles are then those of the last complete step.
-    doubts : list of str
+    convergence_warnings : list of str
         Reasons not to trust it; the estimator warns of them.
     state : object
         What `partial_fit` needs to go on; the strategy's own.
     """
 
-    particles: Particles
+    particles: MixtureParticles
     log_evidence: float | None
     log_evidence_se: float | None
     history: dict
     converged: bool
     interrupted: bool = False
-    doubts: list = []
+    convergence_warnings: list = []
     state: Any = None

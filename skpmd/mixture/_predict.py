@@ -14,7 +14,7 @@ _NEGLIGIBLE = -20.0  # log weight of a particle below which labels do not ask it
 
 
 class MixturePredictions:
-    """Mixin of an estimator that holds `Particles`, made when they are asked for."""
+    """Mixin of an estimator that holds `MixtureParticles`, made when they are asked for."""
 
     # ------------------------------------------------------------------ densities and labels
     def score_samples(self, X):

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from skpmd.mixture._particles import Particles, chosen
+from skpmd.mixture._particles import MixtureParticles, chosen
 
 _NUMBERS = 1 << 20  # of matrix entries at once
 _FAR_APART = 1e-6  # share of the distance in what is maximised: it decides between disjoint ones
@@ -22,9 +22,9 @@ def orders(particles, before=None):
 
     Parameters
     ----------
-    particles : Particles
+    particles : MixtureParticles
         Log weights, log shares, locations and scales are used.
-    before : Particles or None
+    before : MixtureParticles or None
         Of the rows before, in the same units, with as many components.
 
     Returns
@@ -42,12 +42,12 @@ def orders(particles, before=None):
     if before is None:
         return order
     both = zip(chosen(before, [_best(before)])[:-1], chosen(particles, [best])[:-1], strict=True)
-    pair = Particles(*(np.concatenate(values) for values in both))
+    pair = MixtureParticles(*(np.concatenate(values) for values in both))
     return order[:, _assigned(_affinities(pair, 0, np.array([1]))[0])[0]]
 
 
 def aligned(particles, order):
-    """`Particles` with their components in the orders given."""
+    """`MixtureParticles` with their components in the orders given."""
     rows = np.arange(len(order))[:, None]
     fields = "log_shares", "log_predictive", "location", "scale_cholesky", "df"
     return particles._replace(**{name: getattr(particles, name)[rows, order] for name in fields})

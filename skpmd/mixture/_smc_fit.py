@@ -6,17 +6,17 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd._base.progress import progress
-from skpmd._base.results import doubts
+from skpmd._base.results import convergence_warnings
 from skpmd._base.rows import Rows, merged
 from skpmd._base.streaming import Stream, advance, coefficients
 from skpmd.engine.loop import Options
 from skpmd.engine.mirror import Settings
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import log_weights
-from skpmd.engine.smc import Stage, temper
+from skpmd.engine.smc import Stage, tempered_smc
 from skpmd.mixture._component_priors import Independent, NormalWishart
 from skpmd.mixture._model import MixtureParameters
-from skpmd.mixture._particles import ParametersFit, Particles
+from skpmd.mixture._particles import MixtureParticles, ParametersFit
 from skpmd.mixture._stick_breaking import Sticks
 
 N_PARTICLES = 2000
@@ -117,7 +117,7 @@ def partial_fit_parameters(estimator, problem, X, weight, rng, state=None):
         ),
     )
     rows, size = Batch(np.ascontiguousarray(X), None, weight), float(weight.sum())
-    fresh = state.stream.cloud is None  # the fit before was interrupted
+    fresh = state.stream.particles is None  # the fit before was interrupted
     if not fresh and (state.kept is None or len(state.kept.weight) + len(weight) > MOST_KEPT):
         return _followed(state, rows, options)
     if fresh:
@@ -181,7 +181,10 @@ def learn_anew(estimator, problem, X, weight, size, discount, state):
     ParametersFit
         The evidence is that of rows none of which have been forgotten.
     """
-    seen, known = state.stream.seen, state.stream.cloud is None or not np.isnan(state.log_evidence)
+    seen, known = (
+        state.stream.seen,
+        state.stream.particles is None or not np.isnan(state.log_evidence),
+    )
     model = parameters_model(problem, X, weight)
     stream = Stream(None, None, [], seen, state.stream.rng)
     first = ParametersState(model, stream, None, state.stages, 0.0 if known else np.nan, 0.0)
@@ -202,19 +205,21 @@ def _tempered(estimator, state, rows, a, size):
     """
     model, stream, total = state.model, state.stream, _joined(state.kept, rows, a)
     rng = copy.deepcopy(stream.rng)
-    if stream.cloud is None:
+    if stream.particles is None:
         way = {"reference": model.reference(total.X, total.weight)}
         before, n_learned = (state.log_evidence, 0.0), len(total.weight)
     else:
-        way = {"start": stream.cloud.theta, "before": [state.kept]}
+        way = {"start": stream.particles.theta, "before": [state.kept]}
         before, n_learned = (state.log_evidence, state.variance), state.n_learned
     m, least = _n_particles(estimator), estimator.ess_threshold
     with progress(100, estimator.verbose, "tempering, % of the way") as bar:
         report = _teller(bar)
-        found = temper(model, [total], m, rng, ess_threshold=least, report=report, **way)
-    if found.interrupted and stream.cloud is not None:
+        found = tempered_smc(model, [total], m, rng, ess_threshold=least, report=report, **way)
+    if found.interrupted and stream.particles is not None:
         raise KeyboardInterrupt  # the estimator stays as it was
-    stream = Stream(None if found.interrupted else found.cloud, None, [], stream.seen + size, rng)
+    stream = Stream(
+        None if found.interrupted else found.particles, None, [], stream.seen + size, rng
+    )
     after = ParametersState(
         model,
         stream,
@@ -224,7 +229,7 @@ def _tempered(estimator, state, rows, a, size):
         before[1] + found.log_evidence_se**2,
         0 if found.interrupted else n_learned,
     )
-    return _outcome(after, found.cloud, _doubts(found), found.interrupted)
+    return _outcome(after, found.particles, _convergence_warnings(found), found.interrupted)
 
 
 def _joined(kept, rows, a):
@@ -255,22 +260,24 @@ def _followed(state, rows, options):
     ess = stream.infos[-1].ess
     stage = Stage(1.0, ess, np.nan, 0, np.nan, np.nan)
     after = ParametersState(state.model, stream, None, [*state.stages, stage], np.nan, np.nan)
-    return _outcome(after, stream.cloud, doubts(stream.outcome(), stream=True), False)
+    return _outcome(
+        after, stream.particles, convergence_warnings(stream.outcome(), stream=True), False
+    )
 
 
-def _outcome(state, cloud, reasons, interrupted):
-    known, m = not np.isnan(state.log_evidence), len(cloud.theta)
+def _outcome(state, particles, reasons, interrupted):
+    known, m = not np.isnan(state.log_evidence), len(particles.theta)
     if m < _LEAST_PARTICLES:
         few = f"{m} particles are too few to tell a posterior or its evidence by: set n_particles"
         reasons = [*reasons, f"{few} to {_LEAST_PARTICLES} or more"]
     return ParametersFit(
-        particles_of(state.model, cloud),
+        particles_of(state.model, particles),
         state.log_evidence if known else None,
         float(np.sqrt(state.variance)) if known else None,
         _record(state.stages),
         converged=not interrupted and not reasons,
         interrupted=interrupted,
-        doubts=reasons,
+        convergence_warnings=reasons,
         state=state,
     )
 
@@ -289,16 +296,16 @@ def parameters_model(problem, X, weight):
     return MixtureParameters(sticks, independent, _axis(X, weight))
 
 
-def particles_of(model, cloud):
-    """`Particles` of a cloud of the model's."""
-    alive = np.isfinite(cloud.log_ratio)  # a redraw may have left the region of its labels
-    mixtures = model.mixtures(np.ascontiguousarray(cloud.theta[alive]))
+def particles_of(model, particles):
+    """`MixtureParticles` of a cloud of the model's."""
+    alive = np.isfinite(particles.log_ratio)  # a redraw may have left the region of its labels
+    mixtures = model.mixtures(np.ascontiguousarray(particles.theta[alive]))
     # Sigma = A A' with A = C^-T; of A' = Q R it is R' R, whatever the precision's condition.
     root = np.linalg.qr(np.linalg.inv(mixtures.factor), mode="r").swapaxes(-1, -2)
     sign = np.where(np.diagonal(root, axis1=-2, axis2=-1) < 0.0, -1.0, 1.0)
-    own = log_weights(cloud.log_ratio[alive])
+    own = log_weights(particles.log_ratio[alive])
     shares = mixtures.log_shares
-    return Particles(
+    return MixtureParticles(
         own,
         shares,
         own[:, None] + shares,
@@ -331,10 +338,10 @@ def _record(stages):
     return {**record, **columns}
 
 
-def _doubts(found):
+def _convergence_warnings(found):
     """Reasons not to trust tempered draws, a list of str."""
-    reasons, m = [], len(found.cloud.theta)
-    last, distinct = found.stages[-1], len(np.unique(found.cloud.theta[:, -1]))
+    reasons, m = [], len(found.particles.theta)
+    last, distinct = found.stages[-1], len(np.unique(found.particles.theta[:, -1]))
     if distinct < _LEAST_DISTINCT * m:
         reasons.append(f"only {distinct} of {m} particles are distinct: the cloud has collapsed")
     if not last.acceptance >= _LEAST_ACCEPTANCE:

@@ -4,7 +4,7 @@ import numpy as np
 
 from skpmd.engine.particles import log_sum_exp
 from skpmd.mixture._components import cholesky
-from skpmd.mixture._particles import Particles
+from skpmd.mixture._particles import MixtureParticles
 from skpmd.mixture._relabel import orders
 from skpmd.mixture._stacking import stacked
 from skpmd.posterior import Posterior
@@ -20,16 +20,16 @@ def conjugate_points(conjugate, weighting, before=None):
     ----------
     conjugate : Conjugate
         What has been learnt.
-    weighting : {"stacking", "mirror", "uniform"}
+    weighting : {"stacking", "posterior", "uniform"}
         Whether particles are weighed by their bounds of the evidence, or not at all.
-    before : Particles or None
+    before : MixtureParticles or None
         Of the rows before, in the same units: components go on with their places.
 
     Returns
     -------
     Conjugate
         The same with components in the order of the best particle's.
-    Particles
+    MixtureParticles
         In inner units.
     """
     model, m = conjugate.model, len(conjugate.counts.entropy)
@@ -50,7 +50,7 @@ def _points(model, state, log_weights):
     scale, shares = model.family.location_scale(state.normals), state.log_shares
     predictive = log_weights[:, None] + shares
     no_df = np.full(shares.shape, np.inf)
-    return Particles(log_weights, shares, predictive, state.normals.mean, scale, no_df)
+    return MixtureParticles(log_weights, shares, predictive, state.normals.mean, scale, no_df)
 
 
 def conjugate_particles(conjugate, points, weighting):
@@ -81,7 +81,7 @@ def conjugate_draws(conjugate, points, rng):
     shares = np.log(np.maximum(model.weights.draw(conjugate.counts.sizes[at], rng), 1e-300))
     location, scale = model.family.draw(state.normals, at, rng)
     equal, no_df = np.full(n, -np.log(n)), np.full(shares.shape, np.inf)
-    return Particles(equal, shares, equal[:, None] + shares, location, scale, no_df)
+    return MixtureParticles(equal, shares, equal[:, None] + shares, location, scale, no_df)
 
 
 def posterior_of(points, units, **certificates):

@@ -12,8 +12,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from skpmd._base.options import LOOP_CONSTRAINTS, check_options
 from skpmd._base.progress import bar_of_steps
-from skpmd._base.results import forget, set_results, warn_of_doubts
-from skpmd._base.streaming import Stream, unharmed
+from skpmd._base.results import reset, set_results, warn_of_convergence
+from skpmd._base.streaming import Stream, rollback_on_error
 from skpmd._base.utils import as_generator
 from skpmd.engine.loop import Options, run
 from skpmd.engine.mirror import Settings
@@ -26,7 +26,7 @@ from skpmd.sparse_gp._inducing import INITS
 from skpmd.sparse_gp._model import APPROXIMATIONS, MOST_JITTER
 from skpmd.sparse_gp._predict import GaussianProcessPredictions
 
-WEIGHTINGS = ("stacking", "uniform", "mirror")
+WEIGHTINGS = ("stacking", "uniform", "posterior")
 _SETTLED = (
     "kernel", "normalize_y", "approximation", "jitter", "likelihood", "df", "weighting",
     "n_particles",
@@ -92,23 +92,23 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         Degrees of freedom of Student noise.
     n_particles : int, default=1
         Sets of hyperparameters. One is the best found.
-    weighting : {"stacking", "uniform", "mirror"}, default="stacking"
-        Weights of several particles. ``"mirror"``: the posterior of the hyperparameters by mirror
-        steps from ``hyperprior``, with redraws and a certificate; for few rows, at n M^2 for each
-        particle and step. On more than some hundred rows such weights fall on one particle:
+    weighting : {"stacking", "uniform", "posterior"}, default="stacking"
+        Weights of several particles. ``"posterior"``: the posterior of the hyperparameters by
+        mirror steps from ``hyperprior``, with redraws and a certificate; for few rows, at n M^2 for
+        each particle and step. On more than some hundred rows such weights fall on one particle:
         ``"stacking"`` and ``"uniform"`` draw particles from the posterior given the subset, and
         weigh them by the predictions of their average, or alike. Those are no posterior weights.
     batch_size : int or "auto", default="auto"
         Rows held as a matrix of covariances at once, 2048 by default. It changes no result, except
-        with ``weighting="mirror"``.
+        with ``weighting="posterior"``.
     max_iter : int, default=20
-        Most passes, with Student noise; with ``weighting="mirror"`` the passes of mirror steps.
+        Most passes, with Student noise; with ``weighting="posterior"`` the passes of mirror steps.
     tol : float, default=1e-3
         Gain of the evidence bound per row below which passes end, in nats.
     step_size, step_offset, step_decay : float, default=1.0, "auto", 1.0
-        Steps of ``weighting="mirror"``: gamma_t = step_size / (step_offset + t^step_decay).
+        Steps of ``weighting="posterior"``: gamma_t = step_size / (step_offset + t^step_decay).
     rejuvenation, ess_threshold, bandwidth : default="ess", 0.5, "loo"
-        Redraws of ``weighting="mirror"``; see `ParticleMirrorDescent`.
+        Redraws of ``weighting="posterior"``; see `ParticleMirrorDescent`.
     total_samples : float or None, default=None
         For `partial_fit`: rows of a data set that may be passed over many times; None is a stream,
         in which each row counts once.
@@ -123,7 +123,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
     random_state : int, RandomState instance or None, default=None
         Seed; the same integer gives the same answer.
     verbose : int, default=0
-        1 shows progress of ``weighting="mirror"``.
+        1 shows progress of ``weighting="posterior"``.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         nats, for y as it is fitted (scaled with ``normalize_y=True``). ``"vfe"`` bounds that of the
         exact process from below; with Student noise it is a lower bound too.
     log_evidence_ : float
-        With ``weighting="mirror"``: the same, averaged over the prior of the hyperparameters.
+        With ``weighting="posterior"``: the same, averaged over the prior of the hyperparameters.
     n_iter_ : int
         Steps or passes.
     n_features_in_ : int
@@ -295,18 +295,18 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         -----
         ConvergenceWarning
             If a length scale ends at its lower bound or a noise at its upper one; with
-            ``weighting="mirror"`` of what ``diagnostics_`` holds against the posterior.
+            ``weighting="posterior"`` of what ``diagnostics_`` holds against the posterior.
         """
-        with unharmed(self):
+        with rollback_on_error(self):
             options = self._options()
-            forget(self)
+            reset(self)
             data = self._read(X, y, sample_weight, noise_variance)
-            if self.weighting == "mirror":
+            if self.weighting == "posterior":
                 rng = as_generator(self.random_state)
                 process, rows = begin(self, data, rng)
                 with bar_of_steps(options, rows, self.verbose) as report:
-                    outcome = run(process.model, rows, process.cloud, options, rng, report)
-                stream = Stream(outcome.cloud, None, outcome.infos, rows.total, rng)
+                    outcome = run(process.model, rows, process.particles, options, rng, report)
+                stream = Stream(outcome.particles, None, outcome.infos, rows.total, rng)
                 self._set(process.after(stream), outcome)
             else:
                 self._set(take_in(self, None, data, options))
@@ -347,13 +347,13 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
             As `fit`, where the kernel is learnt; and if predictions of the new rows are far off by
             their own standard deviations, so that the kernel does not suit them.
         """
-        with unharmed(self):
+        with rollback_on_error(self):
             options, before = self._options(), self._process if self._is_fitted else None
             if before is not None:
                 self._refuse_changes()
             data = self._read(X, y, sample_weight, noise_variance, reset=before is None)
             process = take_in(self, before, data, options)
-            self._set(process, process.stream.outcome() if self.weighting == "mirror" else None)
+            self._set(process, process.stream.outcome() if self.weighting == "posterior" else None)
             learns = before is None or process.n_learned > before.n_learned
             few = process.kept is not None and process.n_learned < self.n_subset
             self._warn_of_doubts(learnt=learns and not few)
@@ -387,7 +387,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
             total_samples=self.total_samples,
             forgetting=self.forgetting,
             settings=Settings(
-                rejuvenation=self.rejuvenation if self.weighting == "mirror" else "never",
+                rejuvenation=self.rejuvenation if self.weighting == "posterior" else "never",
                 ess_threshold=self.ess_threshold,
                 bandwidth=self.bandwidth,
             ),
@@ -406,13 +406,15 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
             raise ValueError(
                 f"The number of targets seen in `y` is {y.shape[1]}, n_targets={self.n_targets}."
             )
-        if self.likelihood == "student_t" and self.weighting == "mirror":
+        if self.likelihood == "student_t" and self.weighting == "posterior":
             raise ValueError(
-                "weighting='mirror' is for likelihood='gaussian', whose evidence is exact: set "
+                "weighting='posterior' is for likelihood='gaussian', whose evidence is exact: set "
                 "weighting='stacking'."
             )
-        if self.weighting == "mirror" and self.n_particles == 1:
-            raise ValueError("weighting='mirror' is for many particles: raise n_particles from 1.")
+        if self.weighting == "posterior" and self.n_particles == 1:
+            raise ValueError(
+                "weighting='posterior' is for many particles: raise n_particles from 1."
+            )
         positive = {"dtype": np.float64, "ensure_non_negative": True}
         weight = _check_sample_weight(sample_weight, X, **positive)
         own = np.zeros(len(y))
@@ -464,7 +466,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         # A copy: set_params may change a kernel where it stands.
         self._settled = {name: copy.deepcopy(getattr(self, name)) for name in _SETTLED}
         kernel = process.model.covariance.kernel
-        particles, names = np.exp(process.cloud.theta), parameter_names(kernel)
+        particles, names = np.exp(process.particles.theta), parameter_names(kernel)
         self.kernel_ = kernel.clone_with_theta(process.theta)
         self.inducing_ = process.model.inducing
         self.n_iter_ = len(process.stream.infos)
@@ -475,13 +477,13 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
             )
         else:
             set_results(
-                self, outcome, names=names, particles=particles, stream=not outcome.polished
+                self, outcome, names=names, coordinates=particles, stream=not outcome.reweighted
             )
 
     def _warn_of_doubts(self, learnt):
         """Of the certificate of a posterior, or of a kernel that was learnt just now."""
-        if self.weighting == "mirror":
-            warn_of_doubts(self, "raise n_particles or max_iter, or narrow hyperprior")
+        if self.weighting == "posterior":
+            warn_of_convergence(self, "raise n_particles or max_iter, or narrow hyperprior")
         elif learnt and self.optimizer is not None:
             warn_of_bounds(self.kernel_)
 
@@ -490,8 +492,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         """Of the best particle, under the approximation; made when it is asked for."""
         if not self._is_fitted:
             raise AttributeError("log_marginal_likelihood_value_ is there after fit.")
-        model, cloud = self._process.model, self._process.cloud
-        return float(model.log_partition(cloud.block).max())
+        model, particles = self._process.model, self._process.particles
+        return float(model.log_partition(particles.block).max())
 
     def _conditional(self, i):
         if i not in self._conditionals:

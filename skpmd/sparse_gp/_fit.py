@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skpmd._base.stacking import hold_out, stacked, updated
 from skpmd._base.streaming import Stream, advance
 from skpmd._base.utils import as_generator
-from skpmd.engine.particles import Cloud, draw_prior
+from skpmd.engine.particles import Particles, draw_prior
 from skpmd.sparse_gp._data import Sample, take
 from skpmd.sparse_gp._hyperparameters import (
     Data,
@@ -70,19 +70,19 @@ class Process(NamedTuple):
     kept: Data | None = None
 
     @property
-    def cloud(self):
+    def particles(self):
         """Particles."""
-        return self.stream.cloud
+        return self.stream.particles
 
     @property
     def best(self):
         """Place of the particle of the largest weight."""
-        weights = self.cloud.log_ratio if self.log_weights is None else self.log_weights
+        weights = self.particles.log_ratio if self.log_weights is None else self.log_weights
         return int(weights.argmax())
 
     def conditional(self, i):
         """q(u) of particle i, factored."""
-        return self.model.conditional(self.cloud.theta[i], self.cloud.block[i])
+        return self.model.conditional(self.particles.theta[i], self.particles.block[i])
 
     def after(self, stream, **changes):
         """The same with another stream."""
@@ -117,16 +117,16 @@ def begin(estimator, data, rng):
     theta, sample = learned_theta(estimator, covariance, whole, sample, rng)
     model = new_model(estimator, covariance, prior, whole, theta, rng)
     m = estimator.n_particles
-    if estimator.weighting == "mirror":
-        cloud, log_weights = draw_prior(model, m, rng), None
+    if estimator.weighting == "posterior":
+        particles, log_weights = draw_prior(model, m, rng), None
     else:
-        particles = theta[None]
+        positions = theta[None]
         if m > 1:
-            particles = draw_around(covariance, prior, theta, sample, m, rng)
+            positions = draw_around(covariance, prior, theta, sample, m, rng)
         zero = np.zeros(m)
-        cloud = Cloud(particles, zero, zero, zero, model.prior_block(particles))
+        particles = Particles(positions, zero, zero, zero, model.prior_block(positions))
         log_weights = np.full(m, -np.log(m))
-    stream = Stream(cloud, None, [], 0.0, rng)
+    stream = Stream(particles, None, [], 0.0, rng)
     alpha = float(estimator.alpha) if np.ndim(estimator.alpha) == 0 else 0.0
     own = model, units, sample, theta, stream, log_weights, alpha, len(whole.y)
     return Process(*own), rows
@@ -149,7 +149,7 @@ def take_in(estimator, process, data, options):
             total = process.stream.seen + rows.total
             process = following(process, rows.data.X, n_inducing(estimator, total))
     process = absorb(estimator, process, rows, options)
-    keeps = estimator.weighting != "mirror" and process.n_learned < _teaching(estimator, process)
+    keeps = estimator.weighting != "posterior" and process.n_learned < _teaching(estimator, process)
     return process._replace(kept=whole.merged() if keeps and whole is not None else None)
 
 
@@ -181,7 +181,7 @@ def _warn_of_surprise(process, rows):
     if not process.stream.seen or n < _LEAST_LOOKED_AT:
         return
     some, best = slice(None, None, -(-n // _LOOKED_AT)), process.best
-    theta, X, y = process.cloud.theta[best], batch.X[some], batch.y[some]
+    theta, X, y = process.particles.theta[best], batch.X[some], batch.y[some]
     mean, variance = process.model.predict(theta, process.conditional(best), X)
     variance = variance + process.model.covariance.noise(theta, X) + y[:, -1]
     middle = np.sqrt(np.median((y[:, :-1] - mean) ** 2 / variance[:, None]))
@@ -197,7 +197,7 @@ def _warn_of_surprise(process, rows):
 
 def absorb(estimator, process, rows, options):
     """Take rows in; with stacking predictions of them, or of some, are scored before."""
-    if estimator.weighting == "stacking" and len(process.cloud.theta) > 1:
+    if estimator.weighting == "stacking" and len(process.particles.theta) > 1:
         if process.stream.seen:
             scores = log_density(process, rows)
             weights = updated(process.log_weights, scores, rows.data.weight, process.scored)
@@ -223,10 +223,10 @@ def _passes(estimator, process, rows, options):
         stream = advance(process.stream, model, rows, options)
         infos = [*infos, stream.infos[-1]]
         after = process.after(stream._replace(infos=infos), model=model)
-        bound = model.log_partition(after.cloud.block).max()
+        bound = model.log_partition(after.particles.block).max()
         if conditionals is not None and bound - last < estimator.tol * rows.total:
             break
-        conditionals = [after.conditional(i) for i in range(len(after.cloud.theta))]
+        conditionals = [after.conditional(i) for i in range(len(after.particles.theta))]
         last = bound
     return after
 
@@ -236,18 +236,20 @@ def following(process, X, n):
 
     The particle of the largest weight says how far that is.
     """
-    model, cloud = process.model, process.cloud
-    inducing = follow(model, cloud.theta[process.best], X, max(n, model.n_inducing))
+    model, particles = process.model, process.particles
+    inducing = follow(model, particles.theta[process.best], X, max(n, model.n_inducing))
     if inducing is None:
         return process
-    model, block = model.onto(inducing, cloud.theta, cloud.block)
-    return process.after(process.stream._replace(cloud=cloud._replace(block=block)), model=model)
+    model, block = model.onto(inducing, particles.theta, particles.block)
+    return process.after(
+        process.stream._replace(particles=particles._replace(block=block)), model=model
+    )
 
 
 def log_density(process, rows):
     """Log predictive densities of rows under each particle, shape (m, n)."""
     out = []
-    for i, theta in enumerate(process.cloud.theta):
+    for i, theta in enumerate(process.particles.theta):
         conditional = process.conditional(i)
         out.append([_log_density(process.model, theta, conditional, one) for one in rows.whole()])
     return np.array([np.concatenate(parts) for parts in out])

@@ -246,7 +246,7 @@ def new_model(estimator, covariance, prior, sample, theta, rng):
             f"inducing_init has shape {inducing.shape}, X has {sample.X.shape[1]} features."
         )
     own = covariance, prior, inducing, estimator.approximation, estimator.jitter
-    options = {"block_weighs": estimator.weighting == "mirror", "n_jobs": estimator.n_jobs}
+    options = {"block_weighs": estimator.weighting == "posterior", "n_jobs": estimator.n_jobs}
     if estimator.likelihood == "student_t":
         return StudentSparseGP(*own, df=estimator.df, **options)
     return SparseGP(*own, sample.y.shape[1], **options)
@@ -266,7 +266,7 @@ def check_kernel(estimator, covariance, sample):
     noise = covariance.noise(theta, X)
     if estimator.likelihood == "student_t" and not noise.any():
         raise ValueError("likelihood='student_t' needs noise: add a WhiteKernel to the kernel.")
-    if estimator.weighting == "mirror" and not len(theta):
+    if estimator.weighting == "posterior" and not len(theta):
         raise ValueError(
-            "weighting='mirror' needs a kernel with free hyperparameters: set 'uniform'."
+            "weighting='posterior' needs a kernel with free hyperparameters: set 'uniform'."
         )

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skpmd.engine.importance import Reference, draw, log_density
+from skpmd.engine.importance import Proposal, draw, log_density
 from skpmd.engine.resampling import resample
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
 
@@ -93,7 +93,7 @@ def draw_around(covariance, prior, theta, sample, m, rng):
     """
     if not len(theta):
         return np.empty((m, 0))
-    reference = Reference(theta, _factor(covariance, theta, sample), _DF)
+    reference = Proposal(theta, _factor(covariance, theta, sample), _DF)
     draws = draw(reference, _DRAWS * m, rng)
     low, high = covariance.kernel.bounds.T
     draws = np.clip(draws, low, high)

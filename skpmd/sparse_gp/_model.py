@@ -111,7 +111,7 @@ class SparseGP(Model):
         M = self.n_inducing
         return np.zeros((len(theta), M * (M + self.n_targets) + 1))
 
-    def statistics(self, theta, batch):
+    def statistics(self, theta, block, batch):
         """What the rows add, shape (m, M^2 + M t + 1); of the precision its lower triangle."""
         out = self.prior_block(theta)
 

@@ -184,7 +184,7 @@ class GaussianProcessPredictions:
         """Mean (n, t), variances (n, t) or covariances (n, n, t), noise (n, t) of one particle."""
         if self._is_fitted:
             model, units = self._process.model, self._process.units
-            theta, covariance = self._process.cloud.theta[i], model.covariance
+            theta, covariance = self._process.particles.theta[i], model.covariance
             extra = self._process.alpha
             mean, spread = model.predict(theta, self._conditional(i), X, joint)
         else:

@@ -13,15 +13,15 @@ DEFECTS = [
     Defect(
         "a cloud on the move is redrawn from its kernels alone",
         "engine/mirror.py",
-        "redraw, wide = True, WIDE_SHARE",
-        "redraw, wide = True, 0.0",
+        "redraw, defensive = True, DEFENSIVE_SHARE",
+        "redraw, defensive = True, 0.0",
         "api/test_hard_cases.py",
     ),
     Defect(
         "the temperature is forgotten in the polish step",
         "engine/loop.py",
-        "polish(cloud, model, rows.whole(), power, options.settings, rng, m)",
-        "polish(cloud, model, rows.whole(), 1.0, options.settings, rng, m)",
+        "reweight(particles, model, rows.whole(), power, options.settings, rng, m)",
+        "reweight(particles, model, rows.whole(), 1.0, options.settings, rng, m)",
         "api/test_custom.py",
     ),
     Defect(

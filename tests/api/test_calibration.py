@@ -46,7 +46,7 @@ def sample_prior(rng, m):
 
 
 @pytest.mark.parametrize(
-    "log_likelihood, simulate, polish",
+    "log_likelihood, simulate, reweight",
     [
         (line_log_likelihood, line_data, True),
         (line_log_likelihood, line_data, False),
@@ -55,11 +55,11 @@ def sample_prior(rng, m):
     ids=["conjugate", "conjugate without polish", "bimodal"],
 )
 @pytest.mark.parametrize("replications", [200, pytest.param(2000, marks=pytest.mark.slow)])
-def test_ranks_are_uniform(log_likelihood, simulate, polish, replications):
+def test_ranks_are_uniform(log_likelihood, simulate, reweight, replications):
     rng = np.random.default_rng(20240611)
     ranks = []
     # Without polish, exact averaging over one pass ends at the posterior; nothing else does.
-    steps = {} if polish else {"step_schedule": "rows", "max_iter": 1}
+    steps = {} if reweight else {"step_schedule": "rows", "max_iter": 1}
     for seed in range(replications):
         theta = rng.standard_normal(2)
         X, y = simulate(theta, rng)
@@ -68,7 +68,7 @@ def test_ranks_are_uniform(log_likelihood, simulate, polish, replications):
             log_prior,
             sample_prior,
             n_particles=400,
-            polish=polish,
+            reweight=reweight,
             random_state=seed,
             **steps,
         )

@@ -39,7 +39,7 @@ ESTIMATORS = [
     BayesianLogisticRegressionPMD(prior="laplace", moves="never", n_particles=400),
     _FitOnly(class_weight="balanced", n_particles=400),
     BayesianLogisticRegressionPMD(proposal="prior", n_particles=100),
-    BayesianLogisticRegressionPMD(proposal="mirror", polish=False, n_particles=200),
+    BayesianLogisticRegressionPMD(proposal="mirror", reweight=False, n_particles=200),
     ParticleMirrorDescent(**NORMAL_MEAN, n_particles=200),
     SparseGPRegressorPMD(),
     SparseGPRegressorPMD(n_particles=3, likelihood="student_t"),
@@ -48,7 +48,7 @@ ESTIMATORS = [
         RBF(1.0, (1e-1, 1e1)) + WhiteKernel(1.0, (1e-2, 1e2)),
         n_inducing=8,
         n_particles=50,
-        weighting="mirror",
+        weighting="posterior",
         max_iter=1,
     ),  # fmt: skip
     GaussianMixturePMD(),
@@ -61,7 +61,7 @@ ESTIMATORS = [
         mean_precision_prior=1.0,
     ),
     LDATopicModelPMD(),
-    LDATopicModelPMD(3, assignment="collapsed", weighting="mirror", max_polish=1),
+    LDATopicModelPMD(3, assignment="collapsed", weighting="posterior", max_full_iter=1),
     _TransformOnly(2, vocabulary="growing", learn_priors=True, n_jobs=2),
 ]
 
@@ -92,7 +92,7 @@ def test_scikit_learn_check(estimator, check):
 
 def _is_redrawn(estimator):
     return "prior" == getattr(estimator, "proposal", None) or (
-        "mirror" == getattr(estimator, "weighting", None)
+        "posterior" == getattr(estimator, "weighting", None)
     )
 
 

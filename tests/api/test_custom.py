@@ -41,7 +41,7 @@ def check_exact(pmd, X):
     posterior = pmd.posterior_
     assert abs(posterior.mean()[0] - mean) < MEAN_TOLERANCE * sd
     assert abs(posterior.std()[0] / sd - 1) < SD_TOLERANCE
-    if pmd.polish:
+    if pmd.reweight:
         assert abs(pmd.log_evidence_ - evidence) < max(0.02, 4 * posterior.log_evidence_se)
 
 
@@ -53,7 +53,7 @@ def check_exact(pmd, X):
         {"batch_size": 7, "sampling": "replacement"},
         {"step_size": 0.2},
         {"step_offset": 0.0, "batch_size": 20},
-        {"step_schedule": "rows", "batch_size": 7, "polish": False, "max_iter": 1},
+        {"step_schedule": "rows", "batch_size": 7, "reweight": False, "max_iter": 1},
         {"step_schedule": "theorem6", "batch_size": 20},
         {"rejuvenation": "always"},
         {"rejuvenation": "never", "n_particles": 4000},
@@ -82,7 +82,7 @@ def test_conjugate_posterior(X, params):
 def test_vague_start_widens_the_posterior_as_theory_says(X):
     """n0 = batches per pass: after P full-batch passes q is q0^(1/(P+1)) posterior^(P/(P+1))."""
     pmd = ParticleMirrorDescent(
-        **NORMAL_MEAN, random_state=0, polish=False, n_particles=4000, max_iter=4
+        **NORMAL_MEAN, random_state=0, reweight=False, n_particles=4000, max_iter=4
     ).fit(X)
     # gamma_t = 1/(1+t): products of (1 - gamma) leave 1/5 on the prior and 4/5 on the likelihood
     precision = 0.2 + 0.8 * (1 + len(X))
@@ -95,7 +95,7 @@ def test_final_particles_without_polish_are_fixed_in_the_last_pass(X):
         **NORMAL_MEAN,
         n_particles=200,
         final_particles=3000,
-        polish=False,
+        reweight=False,
         max_iter=3,
         batch_size=30,
         random_state=0,
@@ -110,7 +110,7 @@ def test_growing_cloud_follows_its_schedule(X):
         n_particles=40,
         particle_growth=1.0,
         rejuvenation="always",
-        polish=False,
+        reweight=False,
         max_particles=150,
         random_state=0,
     ).fit(X)
@@ -168,12 +168,12 @@ def test_temperature_raises_the_likelihood_to_a_power(X):
 def test_evidence_of_an_earlier_fit_does_not_linger(X):
     pmd = ParticleMirrorDescent(**NORMAL_MEAN, random_state=0).fit(X)
     assert hasattr(pmd, "log_evidence_")
-    assert not hasattr(pmd.set_params(polish=False).fit(X), "log_evidence_")
+    assert not hasattr(pmd.set_params(reweight=False).fit(X), "log_evidence_")
 
 
 def test_averaged_iterate_has_no_certificate(X):
     posterior = (
-        ParticleMirrorDescent(**NORMAL_MEAN, average=True, polish=False, random_state=0)
+        ParticleMirrorDescent(**NORMAL_MEAN, average=True, reweight=False, random_state=0)
         .fit(X)
         .posterior_
     )
@@ -254,8 +254,8 @@ def test_a_collapsed_cloud_is_never_silent():
 
 def test_reaching_the_bound_on_splits_is_never_silent():
     X = np.random.default_rng(0).normal(4.0, 1.0, size=(3000, 1))
-    pmd = ParticleMirrorDescent(**NORMAL_MEAN, max_splits=0, random_state=0)
-    with pytest.warns(ConvergenceWarning, match="max_splits"):
+    pmd = ParticleMirrorDescent(**NORMAL_MEAN, max_substeps=0, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="max_substeps"):
         pmd.fit(X)
 
 

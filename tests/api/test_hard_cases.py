@@ -99,7 +99,7 @@ def test_a_high_threshold_leaves_room_for_the_wide_component():
     X = np.random.default_rng(0).normal(8.0, 1.0, size=(500, 1))
     pmd = ParticleMirrorDescent(**NORMAL_MEAN, ess_threshold=0.97, random_state=0).fit(X)
     assert abs(pmd.posterior_.mean()[0] - X.sum() / 501) < 0.2 * 501**-0.5
-    assert not pmd.history_["split_bound_hit"].any()
+    assert not pmd.history_["substep_bound_hit"].any()
 
 
 def test_a_collapsed_cloud_is_never_returned_silently():
@@ -237,8 +237,8 @@ def test_user_functions_see_rows_in_c_order():
 @pytest.mark.parametrize(
     "params, match",
     [
-        ({"average": True, "rejuvenation": "never"}, "average=True with polish=True"),
-        ({"final_particles": 50, "polish": False, "max_iter": 1}, "max_iter=1"),
+        ({"average": True, "rejuvenation": "never"}, "average=True with reweight=True"),
+        ({"final_particles": 50, "reweight": False, "max_iter": 1}, "max_iter=1"),
         ({"max_particles": 5000}, "set particle_growth"),
     ],
 )
@@ -249,8 +249,8 @@ def test_settings_that_contradict_each_other(params, match):
 
 def test_no_evidence_where_a_step_was_cut_short():
     X = np.random.default_rng(0).normal(60.0, 1.0, size=(200, 1))
-    pmd = ParticleMirrorDescent(**NORMAL_MEAN, max_splits=1, random_state=0)
-    with pytest.warns(ConvergenceWarning, match="max_splits"):
+    pmd = ParticleMirrorDescent(**NORMAL_MEAN, max_substeps=1, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="max_substeps"):
         pmd.fit(X)
     assert not hasattr(pmd, "log_evidence_")
     with pytest.raises(AttributeError, match="could not be taken whole"):

@@ -23,7 +23,7 @@ ROUTES = [
     {},
     {"moves": "always", "n_particles": 200},
     {"proposal": "prior", **FROM_PRIOR},
-    {"proposal": "laplace", "polish": False, "n_particles": 1000},
+    {"proposal": "laplace", "reweight": False, "n_particles": 1000},
     {"prior": "laplace", "prior_scale": 0.5},
     {"prior": "horseshoe", "moves": "never", **FROM_PRIOR},
 ]

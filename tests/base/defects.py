@@ -13,14 +13,14 @@ DEFECTS = [
     Defect(
         "a step forgets nothing of what redraws have lost",
         "engine/rejuvenation_error.py",
-        "return lost * (1.0 - a) ** 2",
-        "return lost",
+        "return error_terms * (1.0 - a) ** 2",
+        "return error_terms",
         "base/test_streaming.py",
     ),
     Defect(
         "an edge of q that a redraw forgets goes unnoticed",
         "engine/rejuvenation_error.py",
-        "np.where(_edges(before, start, end, moved, watched), gap, squared)",
+        "np.where(_edges(before, start, end, moved, monitored), gap, squared)",
         "squared",
         "base/test_streaming.py",
     ),

@@ -12,11 +12,11 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from skpmd import BayesianLogisticRegressionPMD, ParticleMirrorDescent
 from skpmd._base.streaming import coefficients
 from skpmd.engine import kde, rejuvenation_error
-from skpmd.engine.assumed_density import Sequel
+from skpmd.engine.assumed_density import AssumedDensityModel
 from skpmd.engine.loop import Options
 from skpmd.engine.model import Batch
-from skpmd.engine.particles import NOTHING, Cloud
-from skpmd.engine.variational import Gaussian, descend, laplace
+from skpmd.engine.particles import NO_ERROR, Particles
+from skpmd.engine.variational import Gaussian, laplace, variational_mirror_descent
 from skpmd.logistic._binary import LogisticModel
 from skpmd.logistic._priors import NormalPrior
 from skpmd.posterior import Posterior
@@ -60,7 +60,7 @@ def test_without_redraws_parts_are_one_reweighting_of_the_prior_draws():
     once = BayesianLogisticRegressionPMD(**params, random_state=0).fit(X, y)
     np.testing.assert_array_equal(posterior.particles, once.posterior_.particles)
     np.testing.assert_allclose(posterior.log_weights, once.posterior_.log_weights, atol=1e-11)
-    assert not model.history_["redraw_error"].any()
+    assert not model.history_["rejuvenation_error"].any()
 
 
 @pytest.mark.parametrize("proposal", ["auto", "laplace", "mirror"])
@@ -322,7 +322,7 @@ def test_ctrl_c_while_weighing_keeps_the_whole_rounds(monkeypatch):
 # ---------------------------------------------------------------------- the estimate of the loss
 def test_the_loss_is_the_expected_square_of_each_kind_of_error():
     """Redrawn at variance 2, now at 1: rho = 1/2."""
-    lost = rejuvenation_error.add(NOTHING, np.full(2, 2.0), c0=0.1, c1=[0.0, 0.4], c2=0.8)
+    lost = rejuvenation_error.add(NO_ERROR, np.full(2, 2.0), c0=0.1, c1=[0.0, 0.4], c2=0.8)
     expected = 0.5 * (0.1 + np.array([0.0, 0.4]) * 0.5 + 0.8 * 0.25)
     np.testing.assert_allclose(rejuvenation_error.squared_error(lost, np.ones(2)), expected)
     faded = rejuvenation_error.squared_error(rejuvenation_error.fade(lost, 0.5), np.ones(2))
@@ -348,13 +348,13 @@ def test_noise_of_a_redraw_is_what_repetition_shows():
         theta = rng.standard_normal((m, d))
         estimate = kde.fit(theta, np.zeros(m), bandwidth=1.0)
         lost = (
-            rejuvenation_error.of_redraw(NOTHING, theta, estimate, True, itself)
+            rejuvenation_error.of_redraw(NO_ERROR, theta, estimate, True, itself)
             / rejuvenation_error.HIGHER**2
         )
         estimates.append(rejuvenation_error.squared_error(lost, np.full(d, 0.5)).mean())
         # Data of precision I whose mean is drawn from what the normal expects, variance 2.
         data = np.sqrt(2.0) * rng.standard_normal(d)
-        precision = np.linalg.inv(estimate.cloud_factor @ estimate.cloud_factor.T)
+        precision = np.linalg.inv(estimate.covariance_factor @ estimate.covariance_factor.T)
         mean = np.linalg.solve(precision + np.eye(d), precision @ estimate.mean + data)
         squares.append(((mean - 0.5 * data) ** 2).mean() / 0.5)
     # First order in 1/m, third cumulants of noise counted in where positive: 30 %.
@@ -367,7 +367,7 @@ def test_lost_third_cumulants_are_what_later_data_show():
     theta = np.random.default_rng(0).gamma(shape, 1 / np.sqrt(shape), size=(40_000, 1))
     estimate = kde.fit(theta, np.zeros(40_000), bandwidth=1.0)
     lost = (
-        rejuvenation_error.of_redraw(NOTHING, theta, estimate, True, itself)
+        rejuvenation_error.of_redraw(NO_ERROR, theta, estimate, True, itself)
         / rejuvenation_error.HIGHER**2
     )
     grid = np.linspace(0.01, 16.0, 4000)
@@ -393,9 +393,9 @@ def test_a_sequel_has_yesterdays_posterior_as_its_prior():
     first = laplace(model, batches[:1], np.zeros(4))
     rng = np.random.default_rng(0)
     for a in (0.0, 0.3, 1.0):
-        sequel = Sequel(model, Gaussian(*first), a)
+        assumed_model = AssumedDensityModel(model, Gaussian(*first), a)
         mean, cov = rng.normal(size=4), 0.1 * np.eye(4)
-        got = sequel.gaussian_target(mean, cov, batches[1:], 0.7)
+        got = assumed_model.gaussian_target(mean, cov, batches[1:], 0.7)
         prior = model.gaussian_target(mean, cov, [], 1.0)
         data = model.gaussian_target(mean, cov, batches[1:], 0.7)
         precision = np.linalg.inv(first.chol @ first.chol.T)
@@ -403,9 +403,13 @@ def test_a_sequel_has_yesterdays_posterior_as_its_prior():
         np.testing.assert_allclose(got[0], gradient, rtol=1e-9)
         hessian = data[1] - (1 - a) * prior[1] + (1 - a) * precision
         np.testing.assert_allclose(got[1], hessian, rtol=1e-9)
-    sequel = Sequel(model, descend(model, batches[:1], first), 0.0)
-    second = descend(sequel, batches[1:], laplace(sequel, batches[1:], first.mean))
-    both = descend(model, batches, laplace(model, batches, np.zeros(4)))
+    assumed_model = AssumedDensityModel(
+        model, variational_mirror_descent(model, batches[:1], first), 0.0
+    )
+    second = variational_mirror_descent(
+        assumed_model, batches[1:], laplace(assumed_model, batches[1:], first.mean)
+    )
+    both = variational_mirror_descent(model, batches, laplace(model, batches, np.zeros(4)))
     sd = np.sqrt((both.chol**2).sum(axis=1))
     assert (np.abs(second.mean - both.mean) / sd).max() < 0.05
 
@@ -420,10 +424,10 @@ def test_what_is_watched_is_that_of_the_coordinates_rotated():
     def rotate(theta):
         return theta @ A
 
-    def both(theta, watched):
+    def both(theta, monitored):
         estimate = kde.fit(theta, np.zeros(500), bandwidth=1.0)
-        of_redraw = rejuvenation_error.of_redraw(NOTHING, theta, estimate, True, watched)
-        return of_redraw, rejuvenation_error.of_gain(NOTHING, theta, weights, gain, watched)
+        of_redraw = rejuvenation_error.of_redraw(NO_ERROR, theta, estimate, True, monitored)
+        return of_redraw, rejuvenation_error.of_gain(NO_ERROR, theta, weights, gain, monitored)
 
     for found, expected in zip(both(theta, rotate), both(rotate(theta), itself), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-8)
@@ -495,18 +499,18 @@ def test_old_particles_that_contradict_a_redraw_are_heard():
     """q and its redraw differ by half an sd; 400 old particles say so, with a noise of 0.05."""
     theta = np.random.default_rng(0).standard_normal((400, 2))
     even, none = np.zeros(400), np.empty((400, 0))
-    before = Cloud(theta, even, even, even, none)
-    lost = rejuvenation_error.of_conflict(NOTHING, before, before, before, itself)
+    before = Particles(theta, even, even, even, none)
+    lost = rejuvenation_error.of_conflict(NO_ERROR, before, before, before, itself)
     assert not lost.any()
     after = before._replace(theta=theta + [0.5, 0.0])
     squared = rejuvenation_error.squared_error(
-        rejuvenation_error.of_conflict(NOTHING, before, before, after, itself), np.ones(2)
+        rejuvenation_error.of_conflict(NO_ERROR, before, before, after, itself), np.ones(2)
     )
     # The square of the gap less nine times the sum of two variances of 1 / 400.
     np.testing.assert_allclose(squared, [0.25 / theta[:, 0].var() - 0.045, 0.0], rtol=0.1)
     far = before._replace(theta=theta + [6.0, 0.0])
     squared = rejuvenation_error.squared_error(
-        rejuvenation_error.of_conflict(NOTHING, before, far, far, itself), np.ones(2)
+        rejuvenation_error.of_conflict(NO_ERROR, before, far, far, itself), np.ones(2)
     )
     # Beyond 3.48 sds, which one of two normals passes with probability 0.001.
     np.testing.assert_allclose(squared, [2.52**2, 0.0], rtol=0.2)

@@ -50,7 +50,7 @@ def model(Z, approximation="fitc"):
 def cloud_of(Z, *thetas, approximation="fitc"):
     """Particles that know no rows."""
     found = [gp_one_pass_smc.Particle(model(Z, approximation), theta) for theta in thetas]
-    return gp_one_pass_smc.Cloud(found, np.zeros(len(found)))
+    return gp_one_pass_smc.Particles(found, np.zeros(len(found)))
 
 
 def last(generator):
@@ -58,10 +58,10 @@ def last(generator):
     return end
 
 
-def stream(X, y, cloud, **params):
+def stream(X, y, particles, **params):
     """The end of SMC whose particles know nothing at the start."""
     options = {"n_start": 0, "batch_size": 7, "seed": 0, "bandwidth": 0.0, **params}
-    return last(gp_one_pass_smc.gp_one_pass_smc(X, y, start=lambda *_: cloud, **options))
+    return last(gp_one_pass_smc.gp_one_pass_smc(X, y, start=lambda *_: particles, **options))
 
 
 def moments(process, X):
@@ -107,34 +107,34 @@ def test_subset_predicts_from_the_rows_it_names_and_no_others():
 @pytest.mark.parametrize("approximation", ["dtc", "fitc"])
 def test_smc_of_one_particle_is_the_conjugate_posterior(approximation):
     X, y, Xs = rows()
-    _, seen, cloud = stream(X, y, cloud_of(X[:9], KERNEL.theta, approximation=approximation))
+    _, seen, particles = stream(X, y, cloud_of(X[:9], KERNEL.theta, approximation=approximation))
     mean, variance, evidence = exact(KERNEL, X, y, X[:9], Xs, approximation)
     assert seen == 60
-    assert_close(moments(cloud, Xs), (mean, variance))
-    assert cloud.particles[0].log_evidence == pytest.approx(evidence, abs=TOLERANCE)
+    assert_close(moments(particles, Xs), (mean, variance))
+    assert particles.particles[0].log_evidence == pytest.approx(evidence, abs=TOLERANCE)
 
 
 def test_smc_weighs_particles_by_their_evidences():
     X, y, Xs = rows(20)
     thetas = KERNEL.theta, KERNEL.theta + [0.3, -0.2, 0.1]
-    _, _, cloud = stream(X, y, cloud_of(X[:9], *thetas))
+    _, _, particles = stream(X, y, cloud_of(X[:9], *thetas))
     ends = [exact(KERNEL.clone_with_theta(one), X, y, X[:9], Xs, "fitc") for one in thetas]
     ratio = np.exp(ends[0][2] - ends[1][2])
     assert 0.05 < ratio < 20.0  # both particles count
-    assert cloud.weights[0] / cloud.weights[1] == pytest.approx(ratio, rel=TOLERANCE)
-    mean = cloud.weights @ [end[0] for end in ends]
-    second = cloud.weights @ [end[0] ** 2 + end[1] for end in ends]
-    assert_close(moments(cloud, Xs), (mean, second - mean**2))
+    assert particles.weights[0] / particles.weights[1] == pytest.approx(ratio, rel=TOLERANCE)
+    mean = particles.weights @ [end[0] for end in ends]
+    second = particles.weights @ [end[0] ** 2 + end[1] for end in ends]
+    assert_close(moments(particles, Xs), (mean, second - mean**2))
 
 
 def test_smc_moves_keep_mean_covariance_and_what_is_known():
     rng = np.random.default_rng(0)
     X, y, Xs = rows(30)
     m, width = 400, 0.8
-    cloud = cloud_of(X[:3], *(KERNEL.theta + 0.1 * rng.standard_normal((m, 3))))
-    cloud = cloud.after(Batch(X, np.column_stack([y, 0.0 * y]), np.ones(30)))
-    theta, weights = np.array([one.theta for one in cloud.particles]), cloud.weights
-    moved = cloud.rejuvenated(width, rng)
+    particles = cloud_of(X[:3], *(KERNEL.theta + 0.1 * rng.standard_normal((m, 3))))
+    particles = particles.after(Batch(X, np.column_stack([y, 0.0 * y]), np.ones(30)))
+    theta, weights = np.array([one.theta for one in particles.particles]), particles.weights
+    moved = particles.rejuvenated(width, rng)
     after = np.array([one.theta for one in moved.particles])
     mean = weights @ theta
     spread = (weights[:, None] * (theta - mean)).T @ (theta - mean)
@@ -144,16 +144,16 @@ def test_smc_moves_keep_mean_covariance_and_what_is_known():
     assert (np.abs(after.var(axis=0) / sd**2 - 1.0) < 4.0 * np.sqrt(2.0 / m)).all()
     assert not moved.log_weights.any() and len(np.unique(after, axis=0)) == m
     # Those that stay where they are stay as they are.
-    for one in cloud.rejuvenated(1e-9, rng).particles[::40]:
-        parent = cloud.particles[np.abs(theta - one.theta).sum(axis=1).argmin()]
+    for one in particles.rejuvenated(1e-9, rng).particles[::40]:
+        parent = particles.particles[np.abs(theta - one.theta).sum(axis=1).argmin()]
         assert_close(one.predict(Xs), parent.predict(Xs))
 
 
 def test_smc_resamples_where_few_particles_are_effective():
     X, y, _ = rows()
     good, bad = KERNEL.theta, KERNEL.theta + [0.0, 0.0, 4.0]
-    _, _, cloud = stream(X, y, cloud_of(X[:9], good, bad, bad, bad), bandwidth=0.1)
-    assert all(abs(one.theta[2] - good[2]) < 1.0 for one in cloud.particles)
+    _, _, particles = stream(X, y, cloud_of(X[:9], good, bad, bad, bad), bandwidth=0.1)
+    assert all(abs(one.theta[2] - good[2]) < 1.0 for one in particles.particles)
 
 
 def test_smc_starts_from_what_its_subset_teaches():
@@ -161,9 +161,9 @@ def test_smc_starts_from_what_its_subset_teaches():
     estimator = SparseGPRegressorPMD(
         KERNEL, n_inducing=20, n_particles=3, normalize_y=False, jitter=1e-12, random_state=0
     )
-    cloud = gp_one_pass_smc.subset_start(estimator, X, y, np.random.default_rng(0))
-    assert len(cloud.particles) == 3
-    for one in cloud.particles:
+    particles = gp_one_pass_smc.subset_start(estimator, X, y, np.random.default_rng(0))
+    assert len(particles.particles) == 3
+    for one in particles.particles:
         kernel = KERNEL.clone_with_theta(one.theta)
         mean, variance, _ = exact(kernel, X, y, one.model.inducing, Xs, "fitc")
         assert_close(one.predict(Xs), (mean, np.sqrt(variance)))
@@ -177,10 +177,10 @@ def paper_steps(X, y, **params):
 
 def test_mirror_step_of_size_one_on_all_rows_is_the_posterior():
     X, y, Xs = rows()
-    [(_, seen, setting, cloud)] = paper_steps(X, y, steps=((1.0, 0.0),), batch_size=60)
-    Z = cloud.particles[0].model.inducing
+    [(_, seen, setting, particles)] = paper_steps(X, y, steps=((1.0, 0.0),), batch_size=60)
+    Z = particles.particles[0].model.inducing
     assert seen == 60 and setting == (1.0, 0.0, NOISE)
-    assert_close(moments(cloud, Xs), exact(KERNEL, X, y, Z, Xs, "dtc")[:2])
+    assert_close(moments(particles, Xs), exact(KERNEL, X, y, Z, Xs, "dtc")[:2])
 
 
 def test_mirror_steps_average_batches_by_their_sizes():
@@ -193,14 +193,14 @@ def test_mirror_steps_average_batches_by_their_sizes():
     order = order.permutation(60)
     weight = np.empty(60)
     weight[order[:30]], weight[order[30:]] = 2.0 * gamma[0] * (1.0 - gamma[1]), 2.0 * gamma[1]
-    for _, _, (_, _, noise), cloud in found:
-        Z = cloud.particles[0].model.inducing
+    for _, _, (_, _, noise), particles in found:
+        Z = particles.particles[0].model.inducing
         V = np.linalg.solve(np.linalg.cholesky(KERNEL.k1(Z)), KERNEL.k1(Z, X))
         precision = np.eye(9) + (V * weight / noise) @ V.T
         mean = KERNEL.k1(Xs, Z) @ np.linalg.solve(
             np.linalg.cholesky(KERNEL.k1(Z)).T, np.linalg.solve(precision, V @ (weight * y) / noise)
         )
-        np.testing.assert_allclose(moments(cloud, Xs)[0], mean, atol=1e-5)  # jitter of 1e-8
+        np.testing.assert_allclose(moments(particles, Xs)[0], mean, atol=1e-5)  # jitter of 1e-8
 
 
 def test_songs_are_split_as_published(tmp_path, monkeypatch):

@@ -34,36 +34,36 @@ DEFECTS = [
     Defect(
         "log pi is stale after a rejuvenation",
         "engine/rejuvenation.py",
-        "_log_densities(estimate, theta, n_wide / n)",
-        "_log_densities(estimate, cloud.theta[ancestors], n_wide / n)",
+        "_log_densities(estimate, theta, n_defensive / n)",
+        "_log_densities(estimate, particles.theta[ancestors], n_defensive / n)",
         "engine/test_mirror.py",
     ),
     Defect(
         "the log prior is stale after a rejuvenation",
         "engine/rejuvenation.py",
         "log_pi, model.log_prior(theta), block",
-        "log_pi, cloud.log_prior[ancestors], block",
+        "log_pi, particles.log_prior[ancestors], block",
         "engine/test_mirror.py",
     ),
     Defect(
         "r is kept over a rejuvenation",
         "engine/rejuvenation.py",
-        "Cloud(theta, log_q - log_pi",
-        "Cloud(theta, cloud.log_ratio[ancestors] + log_q - log_pi",
+        "Particles(theta, log_q - log_pi",
+        "Particles(theta, particles.log_ratio[ancestors] + log_q - log_pi",
         "engine/test_mirror.py",
     ),
     Defect(
         "draws of the wide component are weighed as if the kernels had made them",
         "engine/rejuvenation.py",
-        "(normal, _wide_component(estimate))",
+        "(normal, _defensive_component(estimate))",
         "(normal, normal)",
         "engine/test_mirror.py",
     ),
     Defect(
         "a split step takes the wide component into q",
         "engine/rejuvenation.py",
-        "Cloud(theta, log_q - log_pi",
-        "Cloud(theta, log_pi - log_pi",
+        "Particles(theta, log_q - log_pi",
+        "Particles(theta, log_pi - log_pi",
         "engine/test_mirror.py",
     ),
     Defect(
@@ -76,8 +76,8 @@ DEFECTS = [
     Defect(
         "a split step does not redraw",
         "engine/mirror.py",
-        "redraw, wide = True, WIDE_SHARE",
-        "redraw, wide = False, 0.0",
+        "redraw, defensive = True, DEFENSIVE_SHARE",
+        "redraw, defensive = False, 0.0",
         "engine/test_mirror.py",
     ),
     Defect(
@@ -90,8 +90,8 @@ DEFECTS = [
     Defect(
         "the block stays behind when its particle moves",
         "engine/rejuvenation.py",
-        "block = model.move_block(cloud.theta[ancestors], cloud.block[ancestors], theta)",
-        "block = cloud.block[ancestors]",
+        "block = model.move_block(particles.theta[ancestors], particles.block[ancestors], theta)",
+        "block = particles.block[ancestors]",
         "engine/test_mirror.py",
     ),
     Defect(
@@ -125,8 +125,8 @@ DEFECTS = [
     Defect(
         "the cubic of a redraw is fitted to the weights alone",
         "engine/cubic_surrogate.py",
-        "    log_q = cloud.log_ratio + cloud.log_pi\n    alive",
-        "    log_q = cloud.log_ratio\n    alive",
+        "    log_q = particles.log_ratio + particles.log_pi\n    alive",
+        "    log_q = particles.log_ratio\n    alive",
         "engine/test_cubic_surrogate.py",
     ),
     Defect(

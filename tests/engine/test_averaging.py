@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skpmd.engine.averaging import include
-from skpmd.engine.particles import Cloud, moments
+from skpmd.engine.particles import Particles, moments
 from skpmd.engine.resampling import SCHEMES
 
 GAMMAS = (1.0, 0.5, 0.7, 0.05)
@@ -13,7 +13,7 @@ SIZES = (20, 20, 30, 30)
 
 def cloud_of(theta, log_ratio):
     unknown = np.zeros(len(theta))
-    return Cloud(theta, log_ratio, unknown, unknown, np.empty((len(theta), 0)))
+    return Particles(theta, log_ratio, unknown, unknown, np.empty((len(theta), 0)))
 
 
 def weighted_clouds(sizes=SIZES):
@@ -25,8 +25,8 @@ def weighted_clouds(sizes=SIZES):
 
 def averaged(clouds, gammas, scheme, seed):
     rng, average = np.random.default_rng(seed), None
-    for cloud, gamma in zip(clouds, gammas, strict=True):
-        average = include(average, cloud, gamma, scheme, rng)
+    for particles, gamma in zip(clouds, gammas, strict=True):
+        average = include(average, particles, gamma, scheme, rng)
     return average
 
 
@@ -34,7 +34,7 @@ def averaged(clouds, gammas, scheme, seed):
 @pytest.mark.parametrize("sizes", [(25, 25, 25, 25), SIZES, (20, 10, 20, 10)])
 def test_expectation_is_the_weighted_average_of_the_iterates(scheme, sizes):
     clouds = weighted_clouds(sizes)
-    means = np.array([moments(cloud.theta, cloud.log_ratio)[0] for cloud in clouds])
+    means = np.array([moments(particles.theta, particles.log_ratio)[0] for particles in clouds])
     expected = np.array(GAMMAS) @ means / sum(GAMMAS)
     found = np.array([averaged(clouds, GAMMAS, scheme, s).theta.mean(axis=0) for s in range(1500)])
     # The answers of 1500 seeds are independent; the tolerance is 4.5 of their standard errors.
@@ -58,8 +58,8 @@ def test_shares_of_the_iterates_are_their_step_sizes():
 
 def test_the_average_is_as_large_as_the_latest_cloud():
     rng, average = np.random.default_rng(0), None
-    for size, cloud in zip(SIZES, weighted_clouds(), strict=True):
-        average = include(average, cloud, 0.3, "systematic", rng)
+    for size, particles in zip(SIZES, weighted_clouds(), strict=True):
+        average = include(average, particles, 0.3, "systematic", rng)
         assert average.theta.shape == (size, 2)
 
 
@@ -68,17 +68,17 @@ def test_step_sizes_add_up():
 
 
 def test_the_first_iterate_is_taken_whole():
-    cloud = weighted_clouds()[0]
-    dead = cloud._replace(log_ratio=np.where(np.arange(20) % 2, -np.inf, 0.0))
+    particles = weighted_clouds()[0]
+    dead = particles._replace(log_ratio=np.where(np.arange(20) % 2, -np.inf, 0.0))
     average = include(None, dead, 0.01, "systematic", np.random.default_rng(0))
     assert average.total == 0.01
-    np.testing.assert_array_equal(np.unique(average.theta[:, 0]), np.sort(cloud.theta[::2, 0]))
+    np.testing.assert_array_equal(np.unique(average.theta[:, 0]), np.sort(particles.theta[::2, 0]))
 
 
 def test_slots_are_particles_of_some_iterate():
     clouds = weighted_clouds()
     average = averaged(clouds, GAMMAS, "systematic", 0)
-    known = np.concatenate([cloud.theta for cloud in clouds])
+    known = np.concatenate([particles.theta for particles in clouds])
     assert np.isin(average.theta[:, 0], known[:, 0]).all()
 
 

@@ -7,7 +7,7 @@ from scipy.stats import multivariate_normal, norm
 
 from skpmd.engine import kde
 from skpmd.engine.particles import effective_sample_size, moments
-from tests.tools.exact_models import skewed_cloud, two_modes
+from tests.tools.exact_models import skewed_particles, two_modes
 
 
 def kernel_covariance(estimate):
@@ -26,7 +26,7 @@ def total_variation(estimate, density):
 @pytest.mark.parametrize("d", [1, 4])
 @pytest.mark.parametrize("factor, smoothness", [(1.0, 1.0), (0.5, 0.5), (1.3, 2.0)])
 def test_theorem_rule(d, factor, smoothness):
-    theta, log_ratio = skewed_cloud(90, d)
+    theta, log_ratio = skewed_particles(90, d)
     estimate = kde.fit(theta, log_ratio, bandwidth="theorem", factor=factor, smoothness=smoothness)
     expected = factor * 90 ** (-1.0 / (d + 2.0 * smoothness))
     assert estimate.bandwidth == pytest.approx(expected, rel=1e-10)
@@ -35,7 +35,7 @@ def test_theorem_rule(d, factor, smoothness):
 @pytest.mark.parametrize("d", [1, 4])
 @pytest.mark.parametrize("factor", [1.0, 0.6])
 def test_scott_and_silverman_rules_count_effective_particles(d, factor):
-    theta, log_ratio = skewed_cloud(90, d)
+    theta, log_ratio = skewed_particles(90, d)
     ess = effective_sample_size(log_ratio)
     scott = kde.fit(theta, log_ratio, bandwidth="scott", factor=factor).bandwidth
     silverman = kde.fit(theta, log_ratio, bandwidth="silverman", factor=factor).bandwidth
@@ -45,7 +45,7 @@ def test_scott_and_silverman_rules_count_effective_particles(d, factor):
 
 @pytest.mark.parametrize("factor", [1.0, 2.0])
 def test_median_rule(factor):
-    theta, _ = skewed_cloud(79, 3)
+    theta, _ = skewed_particles(79, 3)
     mean, cov = moments(theta, np.zeros(79))
     white = np.linalg.solve(np.linalg.cholesky(cov), (theta - mean).T).T
     estimate = kde.fit(theta, np.zeros(79), bandwidth="median", factor=factor)
@@ -87,12 +87,12 @@ def whitened_kernel(estimate, theta, log_ratio):
 
 
 @pytest.mark.parametrize("shrinkage", [True, False])
-@pytest.mark.parametrize("cloud", ["skewed", "two modes", "spread weights"])
-def test_chosen_kernel_scores_at_least_as_well_as_any_round_one(cloud, shrinkage):
-    theta, log_ratio = skewed_cloud(150, 2)
-    if cloud == "two modes":
+@pytest.mark.parametrize("particles", ["skewed", "two modes", "spread weights"])
+def test_chosen_kernel_scores_at_least_as_well_as_any_round_one(particles, shrinkage):
+    theta, log_ratio = skewed_particles(150, 2)
+    if particles == "two modes":
         theta, log_ratio = two_modes(150)[0], np.zeros(150)
-    elif cloud == "spread weights":
+    elif particles == "spread weights":
         log_ratio = 2.0 * log_ratio
     estimate = kde.fit(theta, log_ratio, bandwidth="loo", shrinkage=shrinkage)
     chosen = whitened_kernel(estimate, theta, log_ratio)
@@ -134,6 +134,6 @@ def test_large_clouds_are_scored_on_a_part():
 
 
 def test_choosing_spends_no_randomness():
-    theta, log_ratio = skewed_cloud(300, 2)
+    theta, log_ratio = skewed_particles(300, 2)
     first, second = kde.fit(theta, log_ratio), kde.fit(theta, log_ratio)
     np.testing.assert_array_equal(first.factor, second.factor)

@@ -5,7 +5,7 @@ import pytest
 
 from skpmd import BayesianLogisticRegressionPMD
 from skpmd.engine import cubic_surrogate
-from skpmd.engine.particles import NOTHING, Cloud
+from skpmd.engine.particles import NO_ERROR, Particles
 from skpmd.engine.variational import Gaussian
 
 
@@ -13,7 +13,7 @@ def cloud_of(log_q, d=3, m=2000, seed=0):
     """Normal draws weighted to a log density; log pi up to its constant."""
     theta = 1.0 + 2.0 * np.random.default_rng(seed).standard_normal((m, d))
     log_pi = -0.5 * (((theta - 1.0) / 2.0) ** 2).sum(axis=1)
-    return Cloud(theta, log_q(theta) - log_pi, log_pi, np.zeros(m), np.empty((m, 0)))
+    return Particles(theta, log_q(theta) - log_pi, log_pi, np.zeros(m), np.empty((m, 0)))
 
 
 def cubic_density(theta):
@@ -24,9 +24,9 @@ def cubic_density(theta):
 GAUSSIAN = Gaussian(np.array([1.0, 1.0, 3.0]), np.linalg.cholesky(np.eye(3) + 0.3))
 
 
-def fitted(cloud):
+def fitted(particles):
     """Of a step that goes nowhere."""
-    return cubic_surrogate.fit(cloud, cloud, GAUSSIAN)
+    return cubic_surrogate.fit(particles, particles, GAUSSIAN)
 
 
 def test_a_cubic_is_reproduced():
@@ -36,11 +36,11 @@ def test_a_cubic_is_reproduced():
 
 
 def test_particles_outside_the_support_do_not_count():
-    cloud = cloud_of(cubic_density)
-    log_ratio = np.where(cloud.theta[:, 0] > 4.0, -np.inf, cloud.log_ratio)
-    cubic = fitted(cloud._replace(log_ratio=log_ratio))
+    particles = cloud_of(cubic_density)
+    log_ratio = np.where(particles.theta[:, 0] > 4.0, -np.inf, particles.log_ratio)
+    cubic = fitted(particles._replace(log_ratio=log_ratio))
     np.testing.assert_allclose(
-        cubic_surrogate.value(cubic, cloud.theta), cubic_density(cloud.theta)
+        cubic_surrogate.value(cubic, particles.theta), cubic_density(particles.theta)
     )
 
 
@@ -52,14 +52,14 @@ def test_nothing_is_fitted_to_too_few_particles_or_to_an_unknown_density():
 
     assert fitted(cloud_of(as_drawn, m=159)) is None
     assert fitted(cloud_of(as_drawn, m=160)) is not None
-    cloud = cloud_of(cubic_density)
-    assert fitted(cloud._replace(log_pi=np.full(2000, np.nan))) is None
+    particles = cloud_of(cubic_density)
+    assert fitted(particles._replace(log_pi=np.full(2000, np.nan))) is None
 
 
 def test_a_step_beyond_the_particles_is_left_to_the_gaussian():
-    cloud = cloud_of(cubic_density)
-    far = cloud._replace(log_ratio=cloud.log_ratio + 20.0 * cloud.theta[:, 0])
-    assert cubic_surrogate.fit(cloud, far, GAUSSIAN) is None
+    particles = cloud_of(cubic_density)
+    far = particles._replace(log_ratio=particles.log_ratio + 20.0 * particles.theta[:, 0])
+    assert cubic_surrogate.fit(particles, far, GAUSSIAN) is None
 
 
 def test_what_no_cubic_follows_is_left_to_the_gaussian():
@@ -76,23 +76,23 @@ def itself(theta):
 def test_a_cubic_loses_nothing_and_a_quartic_what_it_moves_the_mean_by():
     after = cloud_of(cubic_density)
     cubic = fitted(after)
-    assert cubic_surrogate.lost_by(cubic, after, after, NOTHING, itself).max() < 1e-12
+    assert cubic_surrogate.error_terms_of(cubic, after, after, NO_ERROR, itself).max() < 1e-12
 
     def quartic(theta):
         return cubic_density(theta) - 0.003 * (theta[:, 0] - 0.5) ** 4
 
-    cloud = cloud_of(quartic, m=50_000)
-    cubic = fitted(cloud)
+    particles = cloud_of(quartic, m=50_000)
+    cubic = fitted(particles)
     # Where the step goes: q to the power 2, twice as narrow.
-    after = cloud._replace(log_ratio=2.0 * cloud.log_ratio + cloud.log_pi)
+    after = particles._replace(log_ratio=2.0 * particles.log_ratio + particles.log_pi)
     w = np.exp(after.log_ratio - after.log_ratio.max())
     w /= w.sum()
-    gain = cubic_surrogate.value(cubic, cloud.theta) - quartic(cloud.theta)
+    gain = cubic_surrogate.value(cubic, particles.theta) - quartic(particles.theta)
     moved = w * np.exp(gain - w @ gain)
     moved /= moved.sum()
-    mean, sd = w @ cloud.theta, np.sqrt(w @ (cloud.theta - w @ cloud.theta) ** 2)
-    error = ((moved @ cloud.theta - mean) / sd) ** 2
-    lost = cubic_surrogate.lost_by(cubic, cloud, after, NOTHING, itself)
+    mean, sd = w @ particles.theta, np.sqrt(w @ (particles.theta - w @ particles.theta) ** 2)
+    error = ((moved @ particles.theta - mean) / sd) ** 2
+    lost = cubic_surrogate.error_terms_of(cubic, particles, after, NO_ERROR, itself)
     # At the variance at which it was taken, the estimate is the error of the mean and more.
     squared = (lost * (sd**2)[:, None] ** [1, 2, 3]).sum(axis=1)
     assert (squared > 0.9 * error).all()

@@ -7,13 +7,13 @@ from scipy.stats import kstest, multivariate_normal
 from skpmd.engine import sinh_arcsinh
 from skpmd.engine.diagnostics import log_evidence
 from skpmd.engine.importance import (
-    Reference,
+    Proposal,
     _even_counts,
+    adaptive_importance_sampling,
     disagreement,
     draw,
     draw_mixture,
     log_density,
-    weigh,
 )
 from skpmd.engine.particles import moments
 
@@ -24,7 +24,7 @@ def skewed_reference(d, df=np.inf, epsilon=0.7, scale=1.2):
     """A reference that leans along its last axis."""
     centre, spread, _ = sinh_arcsinh._sinh_arcsinh_moments(np.array([epsilon]))
     mean = np.array([0.5, -1.0])[:d]
-    return Reference(
+    return Proposal(
         mean,
         FACTOR[:d, :d],
         df,
@@ -37,12 +37,12 @@ def skewed_reference(d, df=np.inf, epsilon=0.7, scale=1.2):
 
 
 def normal_reference(mean, sd):
-    return Reference(np.atleast_1d(float(mean)), np.atleast_2d(float(sd)))
+    return Proposal(np.atleast_1d(float(mean)), np.atleast_2d(float(sd)))
 
 
 REFERENCES = {
-    "normal": lambda d: Reference(np.array([0.5, -1.0])[:d], FACTOR[:d, :d]),
-    "Student": lambda d: Reference(np.array([0.5, -1.0])[:d], FACTOR[:d, :d], 5.0),
+    "normal": lambda d: Proposal(np.array([0.5, -1.0])[:d], FACTOR[:d, :d]),
+    "Student": lambda d: Proposal(np.array([0.5, -1.0])[:d], FACTOR[:d, :d], 5.0),
     "skewed": skewed_reference,
     "skewed to the left": lambda d: skewed_reference(d, epsilon=-1.1),
     "skewed Student": lambda d: skewed_reference(d, df=5.0),
@@ -157,11 +157,11 @@ def test_counts_are_even_and_follow_the_shares(n, shares):
 
 
 def test_a_mixtures_density_is_that_of_its_draws():
-    references = [REFERENCES["normal"](2), REFERENCES["skewed Student"](2)]
-    theta, log_pi = draw_mixture(references, (0.7, 0.3), 1000, np.random.default_rng(0))
+    proposal_components = [REFERENCES["normal"](2), REFERENCES["skewed Student"](2)]
+    theta, log_pi = draw_mixture(proposal_components, (0.7, 0.3), 1000, np.random.default_rng(0))
     expected = np.log(
-        0.7 * np.exp(log_density(references[0], theta))
-        + 0.3 * np.exp(log_density(references[1], theta))
+        0.7 * np.exp(log_density(proposal_components[0], theta))
+        + 0.3 * np.exp(log_density(proposal_components[1], theta))
     )
     assert theta.shape == (1000, 2)
     np.testing.assert_allclose(log_pi, expected, rtol=1e-10)
@@ -170,18 +170,22 @@ def test_a_mixtures_density_is_that_of_its_draws():
 def test_draws_of_a_mixture_weighted_to_another_density_average_to_one():
     # Components are 3 sds apart, so a density that forgot a component or a share would show.
     # Tolerance: 4.5 standard errors over 200 independent mixtures.
-    references = [normal_reference(0.0, 1.0), normal_reference(4.0, 0.5)]
+    proposal_components = [normal_reference(0.0, 1.0), normal_reference(4.0, 0.5)]
     other, means = multivariate_normal([2.0], [[2.0]]), []
     for seed in range(200):
-        theta, log_pi = draw_mixture(references, (0.75, 0.25), 400, np.random.default_rng(seed))
+        theta, log_pi = draw_mixture(
+            proposal_components, (0.75, 0.25), 400, np.random.default_rng(seed)
+        )
         means.append(np.exp(other.logpdf(theta) - log_pi).mean())
     assert abs(np.mean(means) - 1.0) < 4.5 * np.std(means) / np.sqrt(200)
 
 
 def test_a_component_without_a_draw_has_no_share():
-    references = [normal_reference(0.0, 1.0), normal_reference(4.0, 0.5)]
-    theta, log_pi = draw_mixture(references, (0.9999, 0.0001), 100, np.random.default_rng(0))
-    np.testing.assert_allclose(log_pi, log_density(references[0], theta), rtol=1e-13)
+    proposal_components = [normal_reference(0.0, 1.0), normal_reference(4.0, 0.5)]
+    theta, log_pi = draw_mixture(
+        proposal_components, (0.9999, 0.0001), 100, np.random.default_rng(0)
+    )
+    np.testing.assert_allclose(log_pi, log_density(proposal_components[0], theta), rtol=1e-13)
 
 
 # ----------------------------------------------------------------------------- weighing
@@ -200,13 +204,15 @@ class NormalPosterior:
         posterior = multivariate_normal(self.mean, self.cov).logpdf(theta)
         return self.log_z + posterior - self.log_prior(theta)
 
-    def references(self):
+    def proposal_components(self):
         wide = np.linalg.cholesky(1.5 * self.cov)
-        return [Reference(self.mean + 0.2, wide), Reference(self.mean - 0.1, wide, 5.0)]
+        return [Proposal(self.mean + 0.2, wide), Proposal(self.mean - 0.1, wide, 5.0)]
 
-    def weigh(self, references=None, n=2000, max_rounds=3, target=np.inf, seed=0):
-        return weigh(
-            references or self.references(),
+    def adaptive_importance_sampling(
+        self, proposal_components=None, n=2000, max_rounds=3, target=np.inf, seed=0
+    ):
+        return adaptive_importance_sampling(
+            proposal_components or self.proposal_components(),
             (0.8, 0.2),
             self.log_prior,
             self.log_likelihood,
@@ -222,9 +228,9 @@ def test_weighing_finds_the_posterior():
     # bias far below their standard errors.
     problem, found = NormalPosterior(), []
     for seed in range(40):
-        weighing = problem.weigh(n=1000, seed=seed)
-        value, error = log_evidence(weighing.cloud.log_ratio, weighing.pair)
-        mean, cov = moments(weighing.cloud.theta, weighing.cloud.log_ratio)
+        weighing = problem.adaptive_importance_sampling(n=1000, seed=seed)
+        value, error = log_evidence(weighing.particles.log_ratio, weighing.pair)
+        mean, cov = moments(weighing.particles.theta, weighing.particles.log_ratio)
         found.append([np.exp(value - problem.log_z), *mean, *cov.ravel(), error])
     found = np.array(found)
     expected = np.array([1.0, *problem.mean, *problem.cov.ravel()])
@@ -236,52 +242,57 @@ def test_weighing_finds_the_posterior():
 
 def test_a_perfect_reference_has_no_spread():
     problem = NormalPosterior()
-    perfect = Reference(problem.mean, np.linalg.cholesky(problem.cov))
-    weighing = problem.weigh([perfect, perfect], n=100, target=100.0)
-    np.testing.assert_allclose(weighing.cloud.log_ratio, problem.log_z, rtol=1e-12)
+    perfect = Proposal(problem.mean, np.linalg.cholesky(problem.cov))
+    weighing = problem.adaptive_importance_sampling([perfect, perfect], n=100, target=100.0)
+    np.testing.assert_allclose(weighing.particles.log_ratio, problem.log_z, rtol=1e-12)
     assert weighing.rounds == [pytest.approx(100.0)]
 
 
 def test_the_ratio_is_against_the_mixture_of_all_rounds():
     problem = NormalPosterior()
-    references = problem.references()
-    weighing = problem.weigh(references, n=500)
-    cloud = weighing.cloud
-    share = np.bincount(weighing.source, minlength=2) / len(cloud.theta)
+    proposal_components = problem.proposal_components()
+    weighing = problem.adaptive_importance_sampling(proposal_components, n=500)
+    particles = weighing.particles
+    share = np.bincount(weighing.source, minlength=2) / len(particles.theta)
     mixture = np.log(
-        sum(s * np.exp(log_density(r, cloud.theta)) for s, r in zip(share, references, strict=True))
+        sum(
+            s * np.exp(log_density(r, particles.theta))
+            for s, r in zip(share, proposal_components, strict=True)
+        )
     )
-    joint = problem.log_prior(cloud.theta) + problem.log_likelihood(cloud.theta)
-    np.testing.assert_allclose(cloud.log_pi, mixture, rtol=1e-10)
-    np.testing.assert_allclose(cloud.log_ratio, joint - mixture, rtol=1e-10)
-    np.testing.assert_allclose(cloud.log_prior, problem.log_prior(cloud.theta), rtol=1e-12)
+    joint = problem.log_prior(particles.theta) + problem.log_likelihood(particles.theta)
+    np.testing.assert_allclose(particles.log_pi, mixture, rtol=1e-10)
+    np.testing.assert_allclose(particles.log_ratio, joint - mixture, rtol=1e-10)
+    np.testing.assert_allclose(particles.log_prior, problem.log_prior(particles.theta), rtol=1e-12)
 
 
 @pytest.mark.parametrize("target, expected", [(1.0, 1), (np.inf, 4)])
 def test_rounds_stop_at_the_target(target, expected):
-    weighing = NormalPosterior().weigh(n=300, max_rounds=4, target=target)
+    weighing = NormalPosterior().adaptive_importance_sampling(n=300, max_rounds=4, target=target)
     assert len(weighing.rounds) == expected
-    assert len(weighing.cloud.theta) == 300 * expected
+    assert len(weighing.particles.theta) == 300 * expected
     assert len(weighing.pair) == len(weighing.source) == 300 * expected
     np.testing.assert_array_equal(np.bincount(weighing.pair), np.full(150 * expected, 2))
 
 
 def test_rounds_stop_at_the_first_that_reaches_the_target():
-    rounds = NormalPosterior().weigh(n=300, max_rounds=10, target=500.0).rounds
+    rounds = (
+        NormalPosterior().adaptive_importance_sampling(n=300, max_rounds=10, target=500.0).rounds
+    )
     assert 1 < len(rounds) < 10
     assert rounds[-1] >= 500.0 and (np.array(rounds[:-1]) < 500.0).all()
 
 
 def test_pairs_come_from_one_reference():
-    weighing = NormalPosterior().weigh(n=302)
+    weighing = NormalPosterior().adaptive_importance_sampling(n=302)
     np.testing.assert_array_equal(weighing.source[::2], weighing.source[1::2])
 
 
 def test_a_better_reference_gets_a_larger_share():
     problem = NormalPosterior()
-    good = Reference(problem.mean, np.linalg.cholesky(problem.cov))
-    bad = Reference(problem.mean + 5.0, np.linalg.cholesky(problem.cov))
-    source = problem.weigh([bad, good], n=1000, max_rounds=4).source
+    good = Proposal(problem.mean, np.linalg.cholesky(problem.cov))
+    bad = Proposal(problem.mean + 5.0, np.linalg.cholesky(problem.cov))
+    source = problem.adaptive_importance_sampling([bad, good], n=1000, max_rounds=4).source
     shares = [np.mean(part == 1) for part in np.split(source, 4)]
     assert shares[0] == 0.2 and shares[-1] > 0.9
     assert min(1.0 - np.array(shares)) >= 0.04  # no reference is ever dropped
@@ -291,22 +302,22 @@ def test_right_references_agree():
     # Each gap is a few standard errors at most; the largest of four and of ten seeds.
     worst = []
     for seed in range(10):
-        weighing = NormalPosterior().weigh(seed=seed)
-        worst.append(disagreement(weighing, NormalPosterior().references())[0])
+        weighing = NormalPosterior().adaptive_importance_sampling(seed=seed)
+        worst.append(disagreement(weighing, NormalPosterior().proposal_components())[0])
     assert 0.0 < max(worst) < 4.5
 
 
 def test_a_reference_that_knows_one_mode_only_disagrees():
     # The posterior has two modes. One reference sits in one of them: alone, its weights are
     # perfect and its mean is wrong by a posterior sd, at about sqrt(n) standard errors.
-    references = [normal_reference(0.0, 5.0), normal_reference(4.0, 1.0)]
+    proposal_components = [normal_reference(0.0, 5.0), normal_reference(4.0, 1.0)]
     left, right = (multivariate_normal([centre], [[1.0]]) for centre in (-4.0, 4.0))
 
     def log_likelihood(theta):
         return np.logaddexp(left.logpdf(theta), right.logpdf(theta)) - np.log(2)
 
-    weighing = weigh(
-        references,
+    weighing = adaptive_importance_sampling(
+        proposal_components,
         (0.5, 0.5),
         lambda theta: np.zeros(len(theta)),
         log_likelihood,
@@ -315,20 +326,20 @@ def test_a_reference_that_knows_one_mode_only_disagrees():
         np.inf,
         np.random.default_rng(0),
     )
-    assert disagreement(weighing, references)[0] > 10.0
+    assert disagreement(weighing, proposal_components)[0] > 10.0
 
 
 def test_draws_of_a_wrong_place_disagree():
     problem = NormalPosterior()
-    weighing = problem.weigh()
+    weighing = problem.adaptive_importance_sampling()
     own = weighing.source == 1
-    weighing.cloud.theta[own] += [0.3, 0.0]
-    assert disagreement(weighing, problem.references())[0] > 6.0
+    weighing.particles.theta[own] += [0.3, 0.0]
+    assert disagreement(weighing, problem.proposal_components())[0] > 6.0
 
 
 def test_a_reference_with_few_effective_draws_has_no_say():
     problem = NormalPosterior()
-    far = Reference(problem.mean + 6.0, np.linalg.cholesky(problem.cov))
-    references = [*problem.references()[:1], far]
-    weighing = problem.weigh(references)
-    assert disagreement(weighing, references)[0] < 4.5
+    far = Proposal(problem.mean + 6.0, np.linalg.cholesky(problem.cov))
+    proposal_components = [*problem.proposal_components()[:1], far]
+    weighing = problem.adaptive_importance_sampling(proposal_components)
+    assert disagreement(weighing, proposal_components)[0] < 4.5

@@ -9,7 +9,7 @@ from skpmd.engine import kde
 from skpmd.engine.bandwidth import BANDWIDTH_RULES
 from skpmd.engine.kde import KERNELS
 from skpmd.engine.particles import moments
-from tests.tools.exact_models import skewed_cloud
+from tests.tools.exact_models import skewed_particles
 
 every_kernel = pytest.mark.parametrize("kernel", KERNELS)
 
@@ -48,7 +48,7 @@ def grid_2d(low, high, n):
 @pytest.mark.parametrize("bandwidth", [0.01, 0.3, 0.8, 1.0, *BANDWIDTH_RULES])
 @pytest.mark.parametrize("d", [1, 3])
 def test_shrinkage_keeps_mean_and_covariance(kernel, bandwidth, d):
-    theta, log_ratio = skewed_cloud(150, d)
+    theta, log_ratio = skewed_particles(150, d)
     estimate = kde.fit(theta, log_ratio, bandwidth=bandwidth, kernel=kernel)
     mean, cov = moments(theta, log_ratio)
     found_mean, found_cov = total_moments(estimate)
@@ -59,7 +59,7 @@ def test_shrinkage_keeps_mean_and_covariance(kernel, bandwidth, d):
 @every_kernel
 @pytest.mark.parametrize("bandwidth", [0.01, 0.3, 1.0, 1.7, *BANDWIDTH_RULES])
 def test_without_shrinkage_the_estimate_is_wider_by_the_kernel(kernel, bandwidth):
-    theta, log_ratio = skewed_cloud(150, 3)
+    theta, log_ratio = skewed_particles(150, 3)
     estimate = kde.fit(theta, log_ratio, bandwidth=bandwidth, kernel=kernel, shrinkage=False)
     mean, cov = moments(theta, log_ratio)
     found_mean, found_cov = total_moments(estimate)
@@ -71,7 +71,7 @@ def test_without_shrinkage_the_estimate_is_wider_by_the_kernel(kernel, bandwidth
 @pytest.mark.parametrize("bandwidth", [0.05, 0.6, 1.0])
 @pytest.mark.parametrize("shrinkage", [True, False])
 def test_a_number_is_the_kernels_width_relative_to_the_cloud(bandwidth, shrinkage):
-    theta, log_ratio = skewed_cloud(60, 2)
+    theta, log_ratio = skewed_particles(60, 2)
     estimate = kde.fit(theta, log_ratio, bandwidth=bandwidth, shrinkage=shrinkage)
     cov = moments(theta, log_ratio)[1]
     np.testing.assert_allclose(kernel_covariance(estimate), bandwidth**2 * cov, rtol=1e-10)
@@ -85,7 +85,7 @@ def test_draws_have_the_moments_of_the_formula(kernel, bandwidth, shrinkage):
     # 200000 nearly independent draws; a kurtosis up to 15 makes the standard error of a variance
     # at most sqrt(14 / 200000) = 0.0084 of it. Four of these, and 4.5 / sqrt(200000) = 0.01 sd for
     # the mean.
-    theta, log_ratio = skewed_cloud(150, 2)
+    theta, log_ratio = skewed_particles(150, 2)
     estimate = kde.fit(theta, log_ratio, bandwidth=bandwidth, kernel=kernel, shrinkage=shrinkage)
     draws, _ = kde.sample(estimate, 200_000, "systematic", np.random.default_rng(1))
     mean, cov = total_moments(estimate)
@@ -100,7 +100,7 @@ def test_draws_have_the_moments_of_the_formula(kernel, bandwidth, shrinkage):
 @pytest.mark.parametrize("bandwidth", [0.1, 0.5, 1.0, "loo"])
 def test_density_integrates_to_one_on_a_line(kernel, bandwidth, shrinkage):
     # The trapezoid rule on 20001 points; a compact kernel has kinks, hence 1e-5 and not rounding.
-    theta, log_ratio = skewed_cloud(40, 1)
+    theta, log_ratio = skewed_particles(40, 1)
     estimate = kde.fit(theta, log_ratio, bandwidth=bandwidth, kernel=kernel, shrinkage=shrinkage)
     grid = grid_1d(estimate, 20_001)
     density = np.exp(kde.log_density(estimate, grid[:, None]))
@@ -117,7 +117,7 @@ def test_density_integrates_to_one_on_a_line(kernel, bandwidth, shrinkage):
 def test_density_integrates_to_one_in_the_plane(kernel, shrinkage):
     # Cells are 1/60 of the cloud's extent, a quarter of a kernel's width; the kinks of the
     # compact kernel leave an error of the order of 1e-3.
-    theta, log_ratio = skewed_cloud(30, 2)
+    theta, log_ratio = skewed_particles(30, 2)
     estimate = kde.fit(theta, log_ratio, bandwidth=0.5, kernel=kernel, shrinkage=shrinkage)
     mean, cov = total_moments(estimate)
     reach = np.abs(centres_of(estimate) - mean).max(axis=0) + 7.0 * np.sqrt(
@@ -130,7 +130,7 @@ def test_density_integrates_to_one_in_the_plane(kernel, shrinkage):
 @pytest.mark.parametrize("bandwidth", [0.1, 0.6, 1.0, "loo"])
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_gaussian_kernels_equal_a_double_loop(bandwidth, d):
-    theta, log_ratio = skewed_cloud(40, d)
+    theta, log_ratio = skewed_particles(40, d)
     estimate = kde.fit(theta, log_ratio, bandwidth=bandwidth)
     points = theta[:15] + 0.1
     w = np.exp(log_ratio - np.logaddexp.reduce(log_ratio))
@@ -147,7 +147,7 @@ def test_gaussian_kernels_equal_a_double_loop(bandwidth, d):
 
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_compact_kernels_equal_a_double_loop(d):
-    theta, log_ratio = skewed_cloud(40, d)
+    theta, log_ratio = skewed_particles(40, d)
     estimate = kde.fit(theta, log_ratio, bandwidth=0.6, kernel="epanechnikov")
     points = centres_of(estimate)[:15] + 0.01
     cov = kernel_covariance(estimate)
@@ -165,7 +165,7 @@ def test_compact_kernels_equal_a_double_loop(d):
 
 @pytest.mark.parametrize("shrinkage", [True, False])
 def test_a_compact_kernel_has_no_density_outside_its_support(shrinkage):
-    theta, log_ratio = skewed_cloud(50, 2)
+    theta, log_ratio = skewed_particles(50, 2)
     estimate = kde.fit(theta, log_ratio, bandwidth=0.3, kernel="epanechnikov", shrinkage=shrinkage)
     far = estimate.mean + 1e3 * np.eye(2)
     np.testing.assert_array_equal(kde.log_density(estimate, far), [-np.inf, -np.inf])
@@ -183,7 +183,7 @@ def test_a_compact_kernel_ends_at_the_radius_that_gives_its_covariance():
 
 @pytest.mark.parametrize("d", [1, 4])
 def test_the_widest_kernel_is_one_gaussian(d):
-    theta, log_ratio = skewed_cloud(80, d)
+    theta, log_ratio = skewed_particles(80, d)
     estimate = kde.fit(theta, log_ratio, bandwidth=1.0)
     mean, cov = moments(theta, log_ratio)
     points = theta[:20]
@@ -192,7 +192,7 @@ def test_the_widest_kernel_is_one_gaussian(d):
 
 
 def test_long_tables_are_evaluated_in_pieces():
-    theta, log_ratio = skewed_cloud(3000, 1)
+    theta, log_ratio = skewed_particles(3000, 1)
     estimate = kde.fit(theta, log_ratio, bandwidth=0.2)
     points = np.linspace(0.0, 20.0, 250)[:, None]
     alone = [kde.log_density(estimate, point[None])[0] for point in points[::10]]
@@ -204,7 +204,7 @@ def test_long_tables_are_evaluated_in_pieces():
 @pytest.mark.parametrize("bandwidth", [0.15, 0.6, 1.0])
 def test_draws_follow_the_density(kernel, bandwidth):
     # Kolmogorov-Smirnov on independent draws against the integrated density; p > 0.001.
-    theta, log_ratio = skewed_cloud(40, 1)
+    theta, log_ratio = skewed_particles(40, 1)
     estimate = kde.fit(theta, log_ratio, bandwidth=bandwidth, kernel=kernel)
     draws, _ = kde.sample(estimate, 20_000, "multinomial", np.random.default_rng(0))
     grid = grid_1d(estimate, 20_001)
@@ -215,7 +215,7 @@ def test_draws_follow_the_density(kernel, bandwidth):
 @every_kernel
 def test_entropy_of_draws_is_that_of_the_density(kernel):
     # E[log q] by draws and by the grid; 4.5 standard errors of the former and 1e-3 of the latter.
-    theta, log_ratio = skewed_cloud(40, 2)
+    theta, log_ratio = skewed_particles(40, 2)
     estimate = kde.fit(theta, log_ratio, bandwidth=0.6, kernel=kernel)
     draws, _ = kde.sample(estimate, 40_000, "multinomial", np.random.default_rng(0))
     values = kde.log_density(estimate, draws)
@@ -231,7 +231,7 @@ def test_entropy_of_draws_is_that_of_the_density(kernel):
 @pytest.mark.parametrize("d", [1, 3, 20])
 def test_compact_noise_is_uniform_in_direction_and_right_in_radius(d):
     # With density proportional to 1 - s on s = radius^2 / R^2 in d dimensions, s ~ Beta(d/2, 2).
-    theta, log_ratio = skewed_cloud(60, d)
+    theta, log_ratio = skewed_particles(60, d)
     estimate = kde.fit(theta, log_ratio, bandwidth=1.0, kernel="epanechnikov")
     draws, _ = kde.sample(estimate, 20_000, "systematic", np.random.default_rng(0))
     noise = np.linalg.solve(estimate.factor, (draws - estimate.mean).T).T
@@ -243,7 +243,7 @@ def test_compact_noise_is_uniform_in_direction_and_right_in_radius(d):
 
 
 def test_ancestors_are_the_centres_of_the_draws():
-    theta, log_ratio = skewed_cloud(50, 2)
+    theta, log_ratio = skewed_particles(50, 2)
     estimate = kde.fit(theta, log_ratio, bandwidth=1e-3)
     draws, ancestors = kde.sample(estimate, 500, "systematic", np.random.default_rng(0))
     offset = np.linalg.solve(estimate.factor, (draws - centres_of(estimate)[ancestors]).T)
@@ -255,12 +255,12 @@ def test_ancestors_are_the_centres_of_the_draws():
 # ----------------------------------------------------------------------------- weights
 @pytest.mark.parametrize("bandwidth", [0.3, 1.0, "theorem", "loo"])
 def test_dead_particles_are_ignored(bandwidth):
-    theta, log_ratio = skewed_cloud(60, 2)
+    theta, log_ratio = skewed_particles(60, 2)
     dead = np.append(log_ratio, [-np.inf] * 3)
-    cloud = np.append(theta, [[1e6, 0.0], [np.nan, 1.0], [3.0, 3.0]], axis=0)
-    order = np.random.default_rng(0).permutation(len(cloud))
+    particles = np.append(theta, [[1e6, 0.0], [np.nan, 1.0], [3.0, 3.0]], axis=0)
+    order = np.random.default_rng(0).permutation(len(particles))
     kept = order[order < len(theta)]
-    estimate = kde.fit(cloud[order], dead[order], bandwidth=bandwidth)
+    estimate = kde.fit(particles[order], dead[order], bandwidth=bandwidth)
     expected = kde.fit(theta[kept], log_ratio[kept], bandwidth=bandwidth)
     points = theta[:10]
     np.testing.assert_array_equal(
@@ -272,7 +272,7 @@ def test_dead_particles_are_ignored(bandwidth):
 @pytest.mark.parametrize("shrinkage", [True, False])
 @pytest.mark.parametrize("bandwidth", [0.2, 0.7, 1.0])
 def test_a_weight_is_as_many_copies(kernel, shrinkage, bandwidth):
-    theta, _ = skewed_cloud(30, 2)
+    theta, _ = skewed_particles(30, 2)
     copies = np.random.default_rng(0).integers(1, 5, 30)
     options = {"bandwidth": bandwidth, "kernel": kernel, "shrinkage": shrinkage}
     weighted = kde.fit(theta, np.log(copies), **options)
@@ -284,7 +284,7 @@ def test_a_weight_is_as_many_copies(kernel, shrinkage, bandwidth):
 
 
 def test_a_constant_in_the_log_ratio_changes_nothing():
-    theta, log_ratio = skewed_cloud(60, 2)
+    theta, log_ratio = skewed_particles(60, 2)
     first, second = kde.fit(theta, log_ratio), kde.fit(theta, log_ratio + 1000.0)
     np.testing.assert_allclose(
         kde.log_density(first, theta), kde.log_density(second, theta), atol=1e-6
@@ -293,7 +293,7 @@ def test_a_constant_in_the_log_ratio_changes_nothing():
 
 def test_the_estimate_follows_an_affine_map():
     # log q moves by minus the log determinant of the map.
-    theta, log_ratio = skewed_cloud(60, 2)
+    theta, log_ratio = skewed_particles(60, 2)
     A, shift = np.array([[2.0, 0.5], [-1.0, 30.0]]), np.array([1e3, -2.0])
     for bandwidth in (0.4, "scott", "median"):
         first = kde.fit(theta, log_ratio, bandwidth=bandwidth)
@@ -322,7 +322,7 @@ def test_fewer_particles_than_dimensions(kernel, bandwidth, m):
 
 
 def test_axes_of_very_different_scale():
-    theta, log_ratio = skewed_cloud(200, 3)
+    theta, log_ratio = skewed_particles(200, 3)
     scale = np.array([1e-6, 1.0, 1e7])
     estimate = kde.fit(theta * scale, log_ratio, bandwidth=0.4)
     plain = kde.fit(theta, log_ratio, bandwidth=0.4)

@@ -8,9 +8,9 @@ from scipy.stats import norm
 
 from skpmd.engine.mirror import Settings, log_likelihood, remainder, step
 from skpmd.engine.model import Batch
-from skpmd.engine.particles import Cloud, draw_prior, effective_sample_size, moments, weights
+from skpmd.engine.particles import Particles, draw_prior, effective_sample_size, moments, weights
 from skpmd.engine.rejuvenation import rejuvenate
-from skpmd.engine.reweight import polish
+from skpmd.engine.reweight import reweight
 from tests.tools.exact_models import HeavyTailedMean, NoiseScale, NormalMean
 
 NEVER = Settings(rejuvenation="never")
@@ -27,34 +27,36 @@ def data():
 
 
 @pytest.fixture
-def cloud():
+def particles():
     """A cloud with a past: drawn from N(0.2, 0.8^2), carrying uneven log ratios."""
     rng = np.random.default_rng(6)
     theta = 0.2 + 0.8 * rng.standard_normal((300, 1))
     log_pi = norm.logpdf(theta[:, 0], 0.2, 0.8)
     model = NormalMean()
-    return Cloud(theta, rng.normal(size=300), log_pi, model.log_prior(theta), np.empty((300, 0)))
+    return Particles(
+        theta, rng.normal(size=300), log_pi, model.log_prior(theta), np.empty((300, 0))
+    )
 
 
 @pytest.mark.parametrize("a, b", [(0.3, 4.0), (0.0, 1.0), (1.0, 1.0), (0.05, 0.0)])
-def test_step_is_the_linear_form(cloud, data, a, b):
+def test_step_is_the_linear_form(particles, data, a, b):
     model, batch = NormalMean(), batch_of(data)
-    after, info = step(cloud, model, (batch,), a, b, NEVER, np.random.default_rng(0))
-    likelihood = norm.logpdf(data[None, :], cloud.theta).sum(axis=1)
-    drift = cloud.log_prior - cloud.log_pi - cloud.log_ratio
-    np.testing.assert_allclose(after.log_ratio, cloud.log_ratio + a * drift + b * likelihood)
+    after, info = step(particles, model, (batch,), a, b, NEVER, np.random.default_rng(0))
+    likelihood = norm.logpdf(data[None, :], particles.theta).sum(axis=1)
+    drift = particles.log_prior - particles.log_pi - particles.log_ratio
+    np.testing.assert_allclose(after.log_ratio, particles.log_ratio + a * drift + b * likelihood)
     assert (info.a, info.b, info.fraction, info.splits) == (a, b, 1.0, 0)
     assert info.ess == effective_sample_size(after.log_ratio)
 
 
-def test_weight_is_repetition_and_batches_add_up(cloud, data):
+def test_weight_is_repetition_and_batches_add_up(particles, data):
     model, rng = NormalMean(), np.random.default_rng(0)
     times = np.arange(40) % 3
     repeated = batch_of(np.repeat(data, times))
-    whole, _ = step(cloud, model, (repeated,), 0.5, 2.0, NEVER, rng)
-    weighted, _ = step(cloud, model, (batch_of(data, times),), 0.5, 2.0, NEVER, rng)
+    whole, _ = step(particles, model, (repeated,), 0.5, 2.0, NEVER, rng)
+    weighted, _ = step(particles, model, (batch_of(data, times),), 0.5, 2.0, NEVER, rng)
     pieces = [batch_of(data[:13], times[:13]), batch_of(data[13:], times[13:])]
-    added, _ = step(cloud, model, pieces, 0.5, 2.0, NEVER, rng)
+    added, _ = step(particles, model, pieces, 0.5, 2.0, NEVER, rng)
     np.testing.assert_allclose(weighted.log_ratio, whole.log_ratio, rtol=1e-12)
     np.testing.assert_allclose(added.log_ratio, whole.log_ratio, rtol=1e-12)
 
@@ -62,24 +64,24 @@ def test_weight_is_repetition_and_batches_add_up(cloud, data):
 def test_exact_averaging_ends_at_the_posterior(data):
     """gamma = rows / rows so far, s = N / rows: after one pass of unequal batches q is Bayes'."""
     model, rng = NormalMean(), np.random.default_rng(0)
-    cloud = draw_prior(model, 200, rng)
+    particles = draw_prior(model, 200, rng)
     seen = 0
     for part in np.split(data, [3, 10, 11, 30]):
         seen += len(part)
         gamma = len(part) / seen
-        cloud, _ = step(
-            cloud, model, (batch_of(part),), gamma, gamma * len(data) / len(part), NEVER, rng
+        particles, _ = step(
+            particles, model, (batch_of(part),), gamma, gamma * len(data) / len(part), NEVER, rng
         )
-    expected = norm.logpdf(data[None, :], cloud.theta).sum(axis=1)  # pi is the prior
-    np.testing.assert_allclose(cloud.log_ratio, expected, rtol=1e-10)
+    expected = norm.logpdf(data[None, :], particles.theta).sum(axis=1)  # pi is the prior
+    np.testing.assert_allclose(particles.log_ratio, expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize("a, b", [(0.3, 4.0), (0.0, 1.0), (1.0, 1.0), (1.0, 0.5)])
 @pytest.mark.parametrize("fraction", [1e-6, 0.25, 0.9])
-def test_fraction_and_remainder_compose_to_the_whole_step(cloud, data, a, b, fraction):
+def test_fraction_and_remainder_compose_to_the_whole_step(particles, data, a, b, fraction):
     model, batch, rng = NormalMean(), (batch_of(data),), np.random.default_rng(0)
-    whole, _ = step(cloud, model, batch, a, b, NEVER, rng)
-    first, _ = step(cloud, model, batch, fraction * a, fraction * b, NEVER, rng)
+    whole, _ = step(particles, model, batch, a, b, NEVER, rng)
+    first, _ = step(particles, model, batch, fraction * a, fraction * b, NEVER, rng)
     rest_a, rest_b = remainder(a, b, fraction)
     both, _ = step(first, model, batch, rest_a, rest_b, NEVER, rng)
     np.testing.assert_allclose(both.log_ratio, whole.log_ratio, rtol=1e-9, atol=1e-9)
@@ -92,10 +94,10 @@ def test_guard_stops_at_the_first_crossing():
     model = NormalMean()
     data = np.random.default_rng(1).normal(2.5, 1.0, size=400)
     rng = np.random.default_rng(2)
-    cloud = draw_prior(model, 1000, rng)
-    _, info = step(cloud, model, (batch_of(data),), 1.0, 1.0, Settings(), rng)
+    particles = draw_prior(model, 1000, rng)
+    _, info = step(particles, model, (batch_of(data),), 1.0, 1.0, Settings(), rng)
     assert info.splits >= 1 and 0 < info.fraction < 1
-    likelihood = norm.logpdf(data[None, :], cloud.theta).sum(axis=1)
+    likelihood = norm.logpdf(data[None, :], particles.theta).sum(axis=1)
     at = [effective_sample_size(info.fraction * f * likelihood) for f in (0.5, 0.9, 0.99, 1.0)]
     assert min(at) >= 500 - 1e-6
     np.testing.assert_allclose(at[-1], 500, rtol=1e-3)
@@ -108,15 +110,15 @@ def test_ess_need_not_be_monotone():
     log_ratio = np.zeros(m)
     log_ratio[: m // 2] = 2.0  # q is on this half; the step takes all weight to the other
     flat = np.zeros(m)
-    cloud = Cloud(rng.standard_normal((m, 1)), log_ratio, flat, flat, np.empty((m, 0)))
+    particles = Particles(rng.standard_normal((m, 1)), log_ratio, flat, flat, np.empty((m, 0)))
 
     class Swap(NormalMean):
         def log_likelihood(self, theta, batch):
             return np.where(np.arange(len(theta)) < m // 2, -60.0, 0.0)
 
-    settings = Settings(ess_threshold=0.6, max_splits=1)
+    settings = Settings(ess_threshold=0.6, max_substeps=1)
     assert effective_sample_size(log_ratio) > 0.6 * m
-    _, info = step(cloud, Swap(), (batch_of([0.0]),), 0.0, 1.0, settings, rng)
+    _, info = step(particles, Swap(), (batch_of([0.0]),), 0.0, 1.0, settings, rng)
     # Even weights at f = 2 / 60; mirrored to the other half at f = 4 / 60; 0.6 m at 4.29 / 60.
     assert info.fraction == pytest.approx(4.29 / 60, abs=1e-4)
 
@@ -124,9 +126,9 @@ def test_ess_need_not_be_monotone():
 def test_bound_on_splits_is_reported_and_the_step_is_whole():
     model, rng = NormalMean(), np.random.default_rng(3)
     data = np.random.default_rng(1).normal(3.0, 1.0, size=2000)
-    cloud = draw_prior(model, 500, rng)
-    _, info = step(cloud, model, (batch_of(data),), 1.0, 1.0, Settings(max_splits=1), rng)
-    assert info.splits == 1 and info.split_bound_hit
+    particles = draw_prior(model, 500, rng)
+    _, info = step(particles, model, (batch_of(data),), 1.0, 1.0, Settings(max_substeps=1), rng)
+    assert info.splits == 1 and info.substep_bound_hit
 
 
 def test_a_guarded_peaked_step_is_exact_where_an_unguarded_one_collapses():
@@ -138,10 +140,10 @@ def test_a_guarded_peaked_step_is_exact_where_an_unguarded_one_collapses():
     data = np.random.default_rng(1).normal(2.5, 1.0, size=400)
     mean, sd = data.sum() / 401, 401**-0.5
     rng = np.random.default_rng(4)
-    cloud = draw_prior(model, 1500, rng)
-    unguarded, _ = step(cloud, model, (batch_of(data),), 1.0, 1.0, NEVER, rng)
+    particles = draw_prior(model, 1500, rng)
+    unguarded, _ = step(particles, model, (batch_of(data),), 1.0, 1.0, NEVER, rng)
     assert effective_sample_size(unguarded.log_ratio) < 10
-    guarded, info = step(cloud, model, (batch_of(data),), 1.0, 1.0, Settings(), rng)
+    guarded, info = step(particles, model, (batch_of(data),), 1.0, 1.0, Settings(), rng)
     found, cov = moments(guarded.theta, guarded.log_ratio)
     assert info.ess > 750
     assert abs(found[0] - mean) < 0.13 * sd
@@ -157,14 +159,14 @@ def exact_log_evidence(x):
     return -0.5 * (n * np.log(2 * np.pi) + np.log(n + 1) + quadratic)
 
 
-def test_rejuvenation_makes_a_fresh_cloud_of_the_same_density(cloud):
+def test_rejuvenation_makes_a_fresh_cloud_of_the_same_density(particles):
     model, rng = HeavyTailedMean(), np.random.default_rng(7)
-    cloud = cloud._replace(log_prior=model.log_prior(cloud.theta))
-    fresh, bandwidth = rejuvenate(cloud, model, Settings(), rng, n_particles=20000)
+    particles = particles._replace(log_prior=model.log_prior(particles.theta))
+    fresh, bandwidth = rejuvenate(particles, model, Settings(), rng, n_particles=20000)
     assert len(fresh.theta) == 20000 and 0 < bandwidth <= 1
     assert not fresh.log_ratio.any()
     np.testing.assert_allclose(fresh.log_prior, model.log_prior(fresh.theta))
-    mean, cov = moments(cloud.theta, cloud.log_ratio)
+    mean, cov = moments(particles.theta, particles.log_ratio)
     found, found_cov = moments(fresh.theta, fresh.log_ratio)
     # 20,000 draws: sd of the mean 0.007 sd, of the variance 0.01 relative; 4 of each.
     assert abs(found[0] - mean[0]) < 0.03 * np.sqrt(cov[0, 0])
@@ -179,12 +181,12 @@ def test_rejuvenation_makes_a_fresh_cloud_of_the_same_density(cloud):
 
 @pytest.mark.parametrize("kernel", ["gaussian", "epanechnikov"])
 @pytest.mark.parametrize("wide", [0.1, 0.5])
-def test_a_wide_component_leaves_q_as_it_is(cloud, wide, kernel):
+def test_a_wide_component_leaves_q_as_it_is(particles, wide, kernel):
     """Draws reach further out; mean and covariance of q, and the density drawn from, are exact."""
     model, rng = HeavyTailedMean(), np.random.default_rng(9)
     settings = Settings(kernel=kernel, bandwidth=0.2)
-    fresh, _ = rejuvenate(cloud, model, settings, rng, 40_000, wide)
-    mean, cov = moments(cloud.theta, cloud.log_ratio)
+    fresh, _ = rejuvenate(particles, model, settings, rng, 40_000, wide)
+    mean, cov = moments(particles.theta, particles.log_ratio)
     sd = np.sqrt(cov[0, 0])
     reach = np.abs(fresh.theta[:, 0] - mean[0]) / sd
     # Student, 5 degrees of freedom, scale 3: 18.2 % lie beyond 4.63 cloud sds; 4 sds of the share.
@@ -201,42 +203,50 @@ def test_a_wide_component_leaves_q_as_it_is(cloud, wide, kernel):
 def test_always_redraws_before_each_step_but_not_a_fresh_cloud(data):
     model, rng = NormalMean(), np.random.default_rng(8)
     settings = Settings(rejuvenation="always", ess_threshold=0.0)
-    cloud = draw_prior(model, 400, rng)
-    cloud, first = step(cloud, model, (batch_of(data),), 0.2, 0.2, settings, rng)
-    cloud, second = step(cloud, model, (batch_of(data),), 0.2, 0.2, settings, rng)
+    particles = draw_prior(model, 400, rng)
+    particles, first = step(particles, model, (batch_of(data),), 0.2, 0.2, settings, rng)
+    particles, second = step(particles, model, (batch_of(data),), 0.2, 0.2, settings, rng)
     assert (first.rejuvenations, second.rejuvenations) == (0, 1)
     assert np.isnan(first.bandwidth) and second.bandwidth > 0
 
 
 def test_never_leaves_the_particles_where_they_are(data):
     model, rng = NormalMean(), np.random.default_rng(8)
-    cloud = draw_prior(model, 100, rng)
-    after, info = step(cloud, model, (batch_of(np.repeat(data, 50)),), 1.0, 1.0, NEVER, rng)
-    assert after.theta is cloud.theta and info.rejuvenations == 0
+    particles = draw_prior(model, 100, rng)
+    after, info = step(particles, model, (batch_of(np.repeat(data, 50)),), 1.0, 1.0, NEVER, rng)
+    assert after.theta is particles.theta and info.rejuvenations == 0
 
 
-def test_a_dead_particle_lives_again_after_a_whole_step_with_a_one(cloud, data):
+def test_a_dead_particle_lives_again_after_a_whole_step_with_a_one(particles, data):
     model, batch, rng = NormalMean(), (batch_of(data),), np.random.default_rng(0)
-    log_ratio = cloud.log_ratio.copy()
+    log_ratio = particles.log_ratio.copy()
     log_ratio[:5] = -np.inf
-    dead = cloud._replace(log_ratio=log_ratio)
+    dead = particles._replace(log_ratio=log_ratio)
     stochastic, _ = step(dead, model, batch, 0.5, 0.5, NEVER, rng)
     assert (stochastic.log_ratio[:5] == -np.inf).all() and np.isfinite(
         stochastic.log_ratio[5:]
     ).all()
     whole, _ = step(dead, model, batch, 1.0, 1.0, NEVER, rng)
-    expected = cloud.log_prior - cloud.log_pi + log_likelihood(model, cloud.theta, batch)
+    expected = (
+        particles.log_prior - particles.log_pi + log_likelihood(model, particles.theta, batch)
+    )
     np.testing.assert_allclose(whole.log_ratio, expected)
 
 
-def test_no_particle_in_the_support_is_an_error(cloud):
+def test_no_particle_in_the_support_is_an_error(particles):
     class Impossible(NormalMean):
         def log_likelihood(self, theta, batch):
             return np.full(len(theta), -np.inf)
 
     with pytest.raises(FloatingPointError, match="zero posterior density"):
         step(
-            cloud, Impossible(), (batch_of([0.0]),), 0.5, 0.5, Settings(), np.random.default_rng(0)
+            particles,
+            Impossible(),
+            (batch_of([0.0]),),
+            0.5,
+            0.5,
+            Settings(),
+            np.random.default_rng(0),
         )
 
 
@@ -244,14 +254,14 @@ def test_polish_forgets_where_the_steps_were(data):
     """The certificate and the answer of a polish step hold from a q that is off the posterior."""
     model, rng = NormalMean(), np.random.default_rng(9)
     off = draw_prior(model, 2000, rng)
-    cloud, infos = polish(
+    particles, infos = reweight(
         off, model, [batch_of(data[:25]), batch_of(data[25:])], 1.0, Settings(), rng
     )
-    mean, cov = moments(cloud.theta, cloud.log_ratio)
+    mean, cov = moments(particles.theta, particles.log_ratio)
     assert infos[-1].ess > 1000
     assert abs(mean[0] - data.sum() / 41) < 4 / np.sqrt(1000 * 41)
     np.testing.assert_allclose(cov[0, 0], 1 / 41, rtol=4 * np.sqrt(2 / 1000))
-    evidence = logsumexp(cloud.log_ratio) - np.log(len(cloud.theta))
+    evidence = logsumexp(particles.log_ratio) - np.log(len(particles.theta))
     assert abs(evidence - exact_log_evidence(data)) < 0.1
 
 
@@ -280,24 +290,28 @@ def test_block_gain_is_the_integral_over_the_conjugate_parameter(a, b):
     batch = batch_of(rng.normal(0.5, 1.2, size=7), rng.integers(1, 3, size=7))
     before = draw_prior(model, 6, rng)
     # A past: one stochastic step, so that q(zeta | xi) is no longer the prior.
-    cloud, _ = step(before, model, (batch_of([0.4, 1.0]),), 0.5, 0.8, NEVER, rng)
-    densities = [model.density(block) for block in cloud.block]
-    after, _ = step(cloud, model, (batch,), a, b, NEVER, rng)
-    gain = brute_force(model, cloud.theta, densities, batch, a, b)
-    drift = a * (cloud.log_prior - cloud.log_pi - cloud.log_ratio)
-    np.testing.assert_allclose(after.log_ratio - cloud.log_ratio, drift + gain, atol=1e-6)
-    prior = model.prior_block(cloud.theta)
-    moved = (1 - a) * cloud.block + a * prior + b * model.statistics(cloud.theta, batch)
+    particles, _ = step(before, model, (batch_of([0.4, 1.0]),), 0.5, 0.8, NEVER, rng)
+    densities = [model.density(block) for block in particles.block]
+    after, _ = step(particles, model, (batch,), a, b, NEVER, rng)
+    gain = brute_force(model, particles.theta, densities, batch, a, b)
+    drift = a * (particles.log_prior - particles.log_pi - particles.log_ratio)
+    np.testing.assert_allclose(after.log_ratio - particles.log_ratio, drift + gain, atol=1e-6)
+    prior = model.prior_block(particles.theta)
+    moved = (
+        (1 - a) * particles.block
+        + a * prior
+        + b * model.statistics(particles.theta, particles.block, batch)
+    )
     np.testing.assert_allclose(after.block, moved)
 
 
 def test_block_fraction_and_remainder_compose(data):
     """Split steps of a model with a block re-evaluate the path; together they are the whole."""
     model, rng = NoiseScale(), np.random.default_rng(11)
-    cloud = draw_prior(model, 50, rng)
+    particles = draw_prior(model, 50, rng)
     batch = (batch_of(data),)
-    whole, _ = step(cloud, model, batch, 0.4, 2.0, NEVER, rng)
-    first, _ = step(cloud, model, batch, 0.3 * 0.4, 0.3 * 2.0, NEVER, rng)
+    whole, _ = step(particles, model, batch, 0.4, 2.0, NEVER, rng)
+    first, _ = step(particles, model, batch, 0.3 * 0.4, 0.3 * 2.0, NEVER, rng)
     both, _ = step(first, model, batch, *remainder(0.4, 2.0, 0.3), NEVER, rng)
     np.testing.assert_allclose(both.block, whole.block)
     np.testing.assert_allclose(both.log_ratio, whole.log_ratio, atol=1e-9)
@@ -309,10 +323,10 @@ def test_block_model_finds_the_marginal_posterior_of_the_noise_scale(data):
     Tolerance: 4 Monte Carlo sds at 1000 effective particles: 0.13 sd, and 0.1 nats of evidence.
     """
     model, rng = NoiseScale(), np.random.default_rng(12)
-    cloud = draw_prior(model, 2000, rng)
+    particles = draw_prior(model, 2000, rng)
     for _ in range(3):
-        cloud, _ = step(cloud, model, (batch_of(data),), 0.3, 0.3, Settings(), rng)
-    cloud, infos = polish(cloud, model, (batch_of(data),), 1.0, Settings(), rng)
+        particles, _ = step(particles, model, (batch_of(data),), 0.3, 0.3, Settings(), rng)
+    particles, infos = reweight(particles, model, (batch_of(data),), 1.0, Settings(), rng)
     assert infos[-1].ess > 1000
     grid = np.linspace(-3, 3, 2001)
     theta = grid[:, None]
@@ -321,21 +335,21 @@ def test_block_model_finds_the_marginal_posterior_of_the_noise_scale(data):
     density = np.exp(log_joint - logsumexp(log_joint))
     mean = density @ grid
     sd = np.sqrt(density @ (grid - mean) ** 2)
-    found, cov = moments(cloud.theta, cloud.log_ratio)
+    found, cov = moments(particles.theta, particles.log_ratio)
     assert abs(found[0] - mean) < 0.13 * sd
     assert abs(np.sqrt(cov[0, 0]) / sd - 1) < 0.1
-    assert abs(logsumexp(cloud.log_ratio) - np.log(2000) - log_evidence) < 0.1
+    assert abs(logsumexp(particles.log_ratio) - np.log(2000) - log_evidence) < 0.1
     # Each particle's block is the conjugate posterior of zeta at its own xi.
-    precision = np.exp(-2 * cloud.theta[:, 0]) * len(data) + model.prior_sd**-2.0
-    np.testing.assert_allclose(-2 * cloud.block[:, 1], precision)
-    np.testing.assert_allclose(weights(cloud.log_ratio).sum(), 1.0)
+    precision = np.exp(-2 * particles.theta[:, 0]) * len(data) + model.prior_sd**-2.0
+    np.testing.assert_allclose(-2 * particles.block[:, 1], precision)
+    np.testing.assert_allclose(weights(particles.log_ratio).sum(), 1.0)
 
 
 @pytest.mark.parametrize("wide", [0.0, 0.3])
 def test_the_block_follows_its_particle(data, wide):
     """Whichever ancestor it comes from, a block is the conjugate one at the new position."""
     model, rng, batch = NoiseScale(), np.random.default_rng(13), batch_of(data)
-    cloud, _ = step(draw_prior(model, 200, rng), model, (batch,), 0.0, 1.0, NEVER, rng)
-    fresh, _ = rejuvenate(cloud, model, Settings(), rng, 150, wide)
-    expected = model.prior_block(fresh.theta) + model.statistics(fresh.theta, batch)
+    particles, _ = step(draw_prior(model, 200, rng), model, (batch,), 0.0, 1.0, NEVER, rng)
+    fresh, _ = rejuvenate(particles, model, Settings(), rng, 150, wide)
+    expected = model.prior_block(fresh.theta) + model.statistics(fresh.theta, fresh.block, batch)
     np.testing.assert_allclose(fresh.block, expected)

@@ -75,20 +75,20 @@ def test_three_methods_make_a_model():
     start = draw_prior(Poisson(), 3000, rng)
     outcome = run(Poisson(), rows, start, Options(n_particles=3000), rng)
     mean, variance, log_z = exact_poisson()
-    found_mean, found_cov = moments(outcome.cloud.theta, outcome.cloud.log_ratio)
+    found_mean, found_cov = moments(outcome.particles.theta, outcome.particles.log_ratio)
     assert abs(found_mean[0] - mean) < 0.1 * np.sqrt(variance)
     assert found_cov[0, 0] == pytest.approx(variance, rel=0.14)
-    assert log_evidence(outcome.cloud.log_ratio)[0] == pytest.approx(log_z, abs=0.1)
+    assert log_evidence(outcome.particles.log_ratio)[0] == pytest.approx(log_z, abs=0.1)
 
 
 def test_one_whole_step_from_the_prior_is_bayes_rule():
     rows, rng = poisson_rows(40), np.random.default_rng(0)
     start = draw_prior(Poisson(), 500, rng)
     settings = Settings(rejuvenation="never")
-    cloud, info = step(start, Poisson(), rows.whole(), 1.0, 1.0, settings, rng)
+    particles, info = step(start, Poisson(), rows.whole(), 1.0, 1.0, settings, rng)
     expected = Poisson().log_likelihood(start.theta, rows.data)
-    np.testing.assert_allclose(cloud.log_ratio, expected, rtol=1e-12)
-    np.testing.assert_array_equal(cloud.theta, start.theta)
+    np.testing.assert_allclose(particles.log_ratio, expected, rtol=1e-12)
+    np.testing.assert_array_equal(particles.theta, start.theta)
     assert (info.a, info.b, info.fraction, info.rejuvenations) == (1.0, 1.0, 1.0, 0)
 
 

@@ -8,7 +8,7 @@ from skpmd._base.options import LOOP_CONSTRAINTS, check_options
 from skpmd.engine.loop import Options
 from skpmd.engine.mirror import Settings
 from skpmd.engine.model import Batch, Model
-from skpmd.engine.particles import Cloud, draw_prior
+from skpmd.engine.particles import Particles, draw_prior
 from skpmd.engine.schedules import StepSchedule, n_particles_at, step_size, theorem6_constant
 from tests.tools.exact_models import (
     NORMAL_MEAN,
@@ -106,22 +106,23 @@ def test_theorem6_rule_is_the_smaller_of_two_bounds(smoothness, m, d):
 
 
 def test_theorem6_constant_is_that_of_its_definition():
-    cloud = draw_prior(NormalMean(), 50, np.random.default_rng(0))
+    particles = draw_prior(NormalMean(), 50, np.random.default_rng(0))
     batch = normal_batch()
-    likelihood = normal_log_likelihood(cloud.theta, batch.X, None)
+    likelihood = normal_log_likelihood(particles.theta, batch.X, None)
     # q = prior: the gradient is minus the scaled log-likelihood, 1 / Delta the density's range.
-    low, high = np.quantile([cloud.log_prior, likelihood], [0.05, 0.95], axis=1)
+    low, high = np.quantile([particles.log_prior, likelihood], [0.05, 0.95], axis=1)
     spread = high - low  # of the central 90 %
     expected = np.exp(spread[0]) / (0.5 * 3.0 * spread[1])
-    constant = theorem6_constant(cloud, NormalMean(), [batch], 3.0)
+    constant = theorem6_constant(particles, NormalMean(), [batch], 3.0)
     assert constant == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("added", [-1000.0, 7.0, 1e5])
 def test_theorem6_constant_ignores_constants_in_the_likelihood(added):
-    cloud = draw_prior(NormalMean(), 50, np.random.default_rng(0))
+    particles = draw_prior(NormalMean(), 50, np.random.default_rng(0))
     constant, moved = (
-        theorem6_constant(cloud, NormalMean(value), [normal_batch()], 1.0) for value in (0, added)
+        theorem6_constant(particles, NormalMean(value), [normal_batch()], 1.0)
+        for value in (0, added)
     )
     assert 0.0 < constant < np.inf
     # Adding 1e5 costs up to 1e5 * 2^-52 = 2e-11 absolutely in a range of a few hundred.
@@ -132,17 +133,17 @@ def test_theorem6_constant_of_impossible_particles():
     theta = np.linspace(-1.0, 1.0, 5)[:, None]
     log_prior = normal_log_prior(theta)
     some = np.where(np.arange(5) < 2, -np.inf, 0.0)
-    cloud = Cloud(theta, some, log_prior, log_prior, np.empty((5, 0)))
-    assert 0.0 < theorem6_constant(cloud, NormalMean(), [normal_batch()], 1.0) < np.inf
-    nowhere = cloud._replace(log_ratio=np.full(5, -np.inf))
+    particles = Particles(theta, some, log_prior, log_prior, np.empty((5, 0)))
+    assert 0.0 < theorem6_constant(particles, NormalMean(), [normal_batch()], 1.0) < np.inf
+    nowhere = particles._replace(log_ratio=np.full(5, -np.inf))
     assert theorem6_constant(nowhere, NormalMean(), [normal_batch()], 1.0) == np.inf
 
 
 def test_theorem6_constant_of_a_flat_likelihood_is_finite():
     theta = np.zeros((5, 1))
     log_prior = normal_log_prior(theta)
-    cloud = Cloud(theta, np.zeros(5), log_prior, log_prior, np.empty((5, 0)))
-    assert 0.0 < theorem6_constant(cloud, NormalMean(), [normal_batch()], 1.0) < np.inf
+    particles = Particles(theta, np.zeros(5), log_prior, log_prior, np.empty((5, 0)))
+    assert 0.0 < theorem6_constant(particles, NormalMean(), [normal_batch()], 1.0) < np.inf
 
 
 def test_constant_number_of_particles():

@@ -5,9 +5,9 @@ import pytest
 from scipy.stats import t as student
 
 from skpmd.engine import sinh_arcsinh
-from skpmd.engine.importance import AXIS_DF, Reference, log_density
+from skpmd.engine.importance import AXIS_DF, Proposal, log_density
 from skpmd.engine.model import Batch
-from skpmd.engine.variational import Gaussian, descend, laplace
+from skpmd.engine.variational import Gaussian, laplace, variational_mirror_descent
 from skpmd.logistic._binary import LogisticModel
 from skpmd.logistic._priors import NormalPrior
 from tests.engine.test_importance import FACTOR, STRETCHED, STRETCHED_WEIGHT, skewed_reference
@@ -30,7 +30,7 @@ def logistic_problem(n=60, d=3, seed=0):
 def skewed_logistic(**problem):
     model, batches, log_joint = logistic_problem(**problem)
     d = len(model.prior.scale)
-    gaussian = descend(model, batches, laplace(model, batches, np.zeros(d)))
+    gaussian = variational_mirror_descent(model, batches, laplace(model, batches, np.zeros(d)))
     return gaussian, sinh_arcsinh.skewed(gaussian, model, log_joint, batches)
 
 
@@ -68,7 +68,7 @@ def test_leaning_covers_a_skewed_posterior_better():
         return np.exp(log_p) @ (log_p - log_density(candidate, grid[:, None])) * cell
 
     assert len(reference.axes) == 1
-    plain = divergence(Reference(gaussian.mean, gaussian.chol))
+    plain = divergence(Proposal(gaussian.mean, gaussian.chol))
     assert 0.0 <= divergence(reference) < 0.25 * plain
 
 

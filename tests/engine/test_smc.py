@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import kstest, multivariate_normal, norm
 
 from skpmd.engine.model import Batch
-from skpmd.engine.smc import temper
+from skpmd.engine.smc import tempered_smc
 from tests.tools.exact_models import NormalMean
 
 
@@ -67,14 +67,18 @@ def x():
 
 
 def test_from_the_prior_to_the_posterior(x):
-    found = temper(Mean(), [batch_of(x[:100]), batch_of(x[100:])], 4000, np.random.default_rng(0))
+    found = tempered_smc(
+        Mean(), [batch_of(x[:100]), batch_of(x[100:])], 4000, np.random.default_rng(0)
+    )
     evidence, mean, sd = exact(x)
     assert found.log_evidence == pytest.approx(evidence, abs=4 * found.log_evidence_se)
     assert 0.02 < found.log_evidence_se < 0.1
-    theta = found.cloud.theta[:, 0]
+    theta = found.particles.theta[:, 0]
     assert abs(theta.mean() - mean) < 0.06 * sd and abs(theta.std() / sd - 1.0) < 0.05
-    assert not found.cloud.log_ratio.any() and np.isnan(found.cloud.log_pi).all()
-    np.testing.assert_array_equal(found.cloud.log_prior, Mean().log_prior(found.cloud.theta))
+    assert not found.particles.log_ratio.any() and np.isnan(found.particles.log_pi).all()
+    np.testing.assert_array_equal(
+        found.particles.log_prior, Mean().log_prior(found.particles.theta)
+    )
     powers = [stage.power for stage in found.stages]
     assert powers == sorted(powers) and powers[-1] == 1.0 and not found.interrupted
     assert sum(stage.log_increment for stage in found.stages) == pytest.approx(found.log_evidence)
@@ -83,7 +87,9 @@ def test_from_the_prior_to_the_posterior(x):
 
 
 def test_evidence_is_right_on_average_and_its_error_honest(x):
-    found = [temper(Mean(), [batch_of(x)], 300, np.random.default_rng(seed)) for seed in range(60)]
+    found = [
+        tempered_smc(Mean(), [batch_of(x)], 300, np.random.default_rng(seed)) for seed in range(60)
+    ]
     off = np.array([one.log_evidence for one in found]) - exact(x)[0]
     error = np.mean([one.log_evidence_se for one in found])
     assert abs(off.mean()) < 4 * off.std() / np.sqrt(60) + 0.5 * error**2
@@ -95,10 +101,10 @@ def test_moves_leave_the_posterior_as_it_is(x):
     _, mean, sd = exact(x[:5])
     rng, batch = np.random.default_rng(2), batch_of(x[:5])
     start = mean + sd * rng.standard_normal((20_000, 1))
-    found = temper(Mean(), [batch], 20_000, rng, start=start, before=[batch])
+    found = tempered_smc(Mean(), [batch], 20_000, rng, start=start, before=[batch])
     (stage,) = found.stages
     assert stage.moves >= 5 and stage.acceptance < 0.9 and found.log_evidence == 0.0
-    moved = found.cloud.theta[:, 0]
+    moved = found.particles.theta[:, 0]
     assert (moved != np.sort(start[:, 0])).mean() > 0.9
     assert kstest(moved, norm(mean, sd).cdf).pvalue > 0.01
 
@@ -109,36 +115,40 @@ def test_from_one_posterior_to_another(x):
     evidence, mean, sd = exact(before)
     start = mean + sd * np.random.default_rng(3).standard_normal((4000, 1))
     rng = np.random.default_rng(4)
-    found = temper(Mean(), [batch_of(after)], 4000, rng, start=start, before=[batch_of(before)])
+    found = tempered_smc(
+        Mean(), [batch_of(after)], 4000, rng, start=start, before=[batch_of(before)]
+    )
     expected, mean, sd = exact(after)
     assert found.log_evidence == pytest.approx(expected - evidence, abs=0.1)
-    assert abs(found.cloud.theta.mean() - mean) < 0.06 * sd
-    fewer = temper(Mean(), [], 3000, rng, start=start, before=[batch_of(before)])
-    assert fewer.cloud.theta.shape == (3000, 1)
-    assert abs(fewer.cloud.theta.mean()) < 0.1 and fewer.cloud.theta.std() == pytest.approx(
+    assert abs(found.particles.theta.mean() - mean) < 0.06 * sd
+    fewer = tempered_smc(Mean(), [], 3000, rng, start=start, before=[batch_of(before)])
+    assert fewer.particles.theta.shape == (3000, 1)
+    assert abs(fewer.particles.theta.mean()) < 0.1 and fewer.particles.theta.std() == pytest.approx(
         1, abs=0.1
     )
 
 
 def test_a_symmetric_posterior_in_one_of_its_regions(x):
     rows = 0.5 * x[:50]
-    found = temper(Square(), [batch_of(rows)], 3000, np.random.default_rng(5))
+    found = tempered_smc(Square(), [batch_of(rows)], 3000, np.random.default_rng(5))
     grid = np.linspace(0, 4, 4001)[:, None]
     model = Square()
     log_joint = model.log_prior(grid) + model.log_likelihood(grid, batch_of(rows))
     joint = np.exp(log_joint - log_joint.max())
     evidence = log_joint.max() + np.log(joint.sum() * 0.001)
     assert found.log_evidence == pytest.approx(evidence, abs=4 * found.log_evidence_se)
-    assert (found.cloud.theta >= 0).all()
+    assert (found.particles.theta >= 0).all()
     mean = (grid[:, 0] * joint).sum() / joint.sum()
-    assert found.cloud.theta.mean() == pytest.approx(mean, abs=0.01)
+    assert found.particles.theta.mean() == pytest.approx(mean, abs=0.01)
 
 
 def test_same_generator_same_answer_and_threshold(x):
-    one, two = (temper(Mean(), [batch_of(x)], 100, np.random.default_rng(6)) for _ in range(2))
-    np.testing.assert_array_equal(one.cloud.theta, two.cloud.theta)
+    one, two = (
+        tempered_smc(Mean(), [batch_of(x)], 100, np.random.default_rng(6)) for _ in range(2)
+    )
+    np.testing.assert_array_equal(one.particles.theta, two.particles.theta)
     fine, whole = (
-        temper(Mean(), [batch_of(x)], 100, np.random.default_rng(6), ess_threshold=threshold)
+        tempered_smc(Mean(), [batch_of(x)], 100, np.random.default_rng(6), ess_threshold=threshold)
         for threshold in (0.9, 0.0)
     )
     assert len(fine.stages) > len(one.stages) and len(whole.stages) == 1
@@ -152,7 +162,7 @@ def test_interrupted(x):
         if len(told) == 3:
             raise KeyboardInterrupt
 
-    found = temper(Mean(), [batch_of(x)], 100, np.random.default_rng(0), report=report)
+    found = tempered_smc(Mean(), [batch_of(x)], 100, np.random.default_rng(0), report=report)
     assert found.interrupted and found.stages == told and len(told) == 3
 
     def at_once(theta, batch):
@@ -161,4 +171,4 @@ def test_interrupted(x):
     model = Mean()
     model.log_likelihood = at_once
     with pytest.raises(KeyboardInterrupt):
-        temper(model, [batch_of(x)], 100, np.random.default_rng(0))
+        tempered_smc(model, [batch_of(x)], 100, np.random.default_rng(0))

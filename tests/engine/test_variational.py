@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from skpmd.engine.model import Batch, Model
-from skpmd.engine.variational import Gaussian, descend, laplace
+from skpmd.engine.variational import Gaussian, laplace, variational_mirror_descent
 from skpmd.logistic._binary import LogisticModel
 from skpmd.logistic._priors import NormalPrior
 
@@ -85,8 +85,8 @@ class SlopeProblem:
     def laplace(self, **options):
         return laplace(self.model, self.batches, np.zeros(1), **options)
 
-    def descend(self, **options):
-        return descend(self.model, self.batches, self.laplace(), **options)
+    def variational_mirror_descent(self, **options):
+        return variational_mirror_descent(self.model, self.batches, self.laplace(), **options)
 
 
 # ----------------------------------------------------------------------------- Laplace
@@ -195,7 +195,7 @@ def test_a_gaussian_posterior_is_found_exactly(b):
     np.testing.assert_allclose(mode.chol @ mode.chol.T, cov, rtol=1e-9, atol=1e-12)
     far = Gaussian(np.full(4, 3.0), 10.0 * np.eye(4))
     for start in (mode, far):
-        q = descend(LinearModel(), linear_batches(), start, b, max_iter=100)
+        q = variational_mirror_descent(LinearModel(), linear_batches(), start, b, max_iter=100)
         np.testing.assert_allclose(q.mean, mean, atol=1e-10)
         np.testing.assert_allclose(q.chol @ q.chol.T, cov, rtol=1e-9, atol=1e-12)
 
@@ -205,7 +205,7 @@ def test_fixed_point_by_quadrature(b):
     # E_q[grad] = 0 and precision = E_q[-Hessian]. Logits here have sds up to 2, where the 16
     # Gauss-Hermite nodes of the model are good to 1e-4; the line's grid is good to rounding.
     problem = SlopeProblem()
-    q = problem.descend(b=b, max_iter=200, tol=1e-10)
+    q = problem.variational_mirror_descent(b=b, max_iter=200, tol=1e-10)
     mean, sd = q.mean[0], q.chol[0, 0]
     mass = norm.pdf(problem.grid, mean, sd) * problem.cell
     assert mass @ problem.gradient(b) * sd == pytest.approx(0.0, abs=1e-4)
@@ -215,7 +215,10 @@ def test_fixed_point_by_quadrature(b):
 def test_default_tolerance_is_near_the_fixed_point():
     # tol = 1e-3 sds on the last move.
     problem = SlopeProblem()
-    loose, tight = problem.descend(), problem.descend(max_iter=200, tol=1e-10)
+    loose, tight = (
+        problem.variational_mirror_descent(),
+        problem.variational_mirror_descent(max_iter=200, tol=1e-10),
+    )
     assert abs(loose.mean[0] - tight.mean[0]) < 2e-3 * tight.chol[0, 0]
     assert loose.chol[0, 0] == pytest.approx(tight.chol[0, 0], rel=5e-3)
 
@@ -223,7 +226,7 @@ def test_default_tolerance_is_near_the_fixed_point():
 @pytest.mark.parametrize("n", [4, 8, 20])
 def test_the_divergence_is_least_and_below_that_of_laplace(n):
     problem = SlopeProblem(n)
-    q, mode = problem.descend(max_iter=200, tol=1e-8), problem.laplace()
+    q, mode = problem.variational_mirror_descent(max_iter=200, tol=1e-8), problem.laplace()
     mean, sd = q.mean[0], q.chol[0, 0]
     best = problem.divergence(mean, sd)
     assert 0.0 < best < 0.9 * problem.divergence(mode.mean[0], mode.chol[0, 0])
@@ -238,7 +241,7 @@ def test_mirror_descent_in_many_dimensions_is_stationary():
     model = LogisticModel(NormalPrior(np.ones(X.shape[1] + 1)), fit_intercept=True)
     batches = [Batch(X, 2.0 * y - 1.0, np.ones(len(y)))]
     mode = laplace(model, batches, np.zeros(X.shape[1] + 1))
-    q = descend(model, batches, mode)
+    q = variational_mirror_descent(model, batches, mode)
     cov = q.chol @ q.chol.T
     gradient, precision = model.gaussian_target(q.mean, cov, batches)
     # The default tolerance is 1e-3 sds on the last move; the whole residual then is below 5e-3.

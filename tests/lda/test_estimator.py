@@ -15,7 +15,7 @@ from sklearn.exceptions import NotFittedError
 from skpmd import LDATopicModelPMD
 
 ASSIGNMENTS = ["sampled", "soft", "collapsed"]
-WEIGHTINGS = ["stacking", "mirror", "uniform"]
+WEIGHTINGS = ["stacking", "posterior", "uniform"]
 
 
 def model(n_components=3, **params):
@@ -54,7 +54,7 @@ def assert_equal(one, other):
 def test_one_topic_is_conjugate(assignment, weighting, eta):
     eta = np.linspace(0.1, 2.0, 24) if eta == "of words" else eta
     params = {"assignment": assignment, "weighting": weighting, "topic_word_prior": eta}
-    fitted = model(1, max_polish=1, n_particles=2, **params).fit(X)
+    fitted = model(1, max_full_iter=1, n_particles=2, **params).fit(X)
     prior = np.broadcast_to(1.0 if eta is None else eta, 24)
     pseudo = prior + X.sum(axis=0)
     np.testing.assert_allclose(fitted.components_, pseudo[None], rtol=1e-5)
@@ -96,8 +96,8 @@ def test_a_word_that_never_occurs_and_a_document_without_words_have_the_prior():
     fitted = model(doc_topic_prior=alpha, topic_word_prior=0.25, n_particles=1).fit(wide)
     np.testing.assert_allclose(fitted.components_[:, -1], 0.25, atol=0.2)  # a fading guess
     np.testing.assert_allclose(fitted.transform(wide[5:6])[0], np.array(alpha) / 0.6, rtol=1e-6)
-    polished = model(topic_word_prior=0.25, max_polish=1).fit(wide)
-    np.testing.assert_allclose(polished.components_[:, -1], 0.25, rtol=1e-6)
+    reweighted = model(topic_word_prior=0.25, max_full_iter=1).fit(wide)
+    np.testing.assert_allclose(reweighted.components_[:, -1], 0.25, rtol=1e-6)
     nothing = model().fit(np.zeros((4, 6)))
     np.testing.assert_allclose(nothing.components_, 1 / 3, rtol=1e-5)
     np.testing.assert_allclose(nothing.transform(np.zeros((2, 6))), 1 / 3)
@@ -188,7 +188,7 @@ def test_counts_need_not_be_whole():
 @pytest.mark.parametrize("assignment", ASSIGNMENTS)
 @pytest.mark.parametrize("n_particles", [1, 3])
 def test_threads_do_not_change_the_answer(assignment, n_particles):
-    params = {"assignment": assignment, "n_particles": n_particles, "max_polish": 1}
+    params = {"assignment": assignment, "n_particles": n_particles, "max_full_iter": 1}
     one, two = (model(n_jobs=n, **params).fit(X) for n in (1, 2))
     assert_equal(one, two)
     np.testing.assert_array_equal(one.score_samples(X), two.score_samples(X))
@@ -269,7 +269,7 @@ def test_weights_are_normalised(weighting):
 
 
 def test_mirror_weights_are_those_of_the_bounds():
-    fitted = model(2, weighting="mirror", max_polish=1).fit(X[:6])
+    fitted = model(2, weighting="posterior", max_full_iter=1).fit(X[:6])
     learned = fitted._learned
     bounds = learned.model.bound(learned.counts)
     expected = np.exp(bounds - np.logaddexp.reduce(bounds))
@@ -296,7 +296,7 @@ def test_perplexity_ends_the_passes_and_is_kept(capsys):
 
 
 def test_the_bound_of_a_fit_is_that_of_its_end():
-    for params in ({"evaluate_every": 2, "max_polish": 1}, {"evaluate_every": 10}):
+    for params in ({"evaluate_every": 2, "max_full_iter": 1}, {"evaluate_every": 10}):
         fitted = model(perp_tol=0.0, **params).fit(X)
         assert fitted.bound_ == fitted.perplexity(X)
     fitted.partial_fit(X)
@@ -306,7 +306,7 @@ def test_the_bound_of_a_fit_is_that_of_its_end():
 
 
 def test_passes_and_polish_may_be_left_out():
-    none = model(max_iter=0, max_polish=2).fit(X)
+    none = model(max_iter=0, max_full_iter=2).fit(X)
     assert none.n_batch_iter_ == 2
     assert none.components_.sum() == pytest.approx(X.sum() + 24.0, rel=1e-5)
 
@@ -396,7 +396,7 @@ def test_another_vocabulary_is_refused():
         ({"assignment": "mean"}, "'assignment' parameter"),
         ({"weighting": "likelihood"}, "'weighting' parameter"),
         ({"vocabulary": "open"}, "'vocabulary' parameter"),
-        ({"n_sweeps": 0}, "'n_sweeps' parameter"),
+        ({"n_local_iter": 0}, "'n_sweeps' parameter"),
         ({"step_offset": "auto"}, "'step_offset' parameter"),
         ({"max_iter": -1}, "'max_iter' parameter"),
     ],
@@ -431,6 +431,6 @@ def test_attributes_are_those_of_the_docstring(learn_priors):
 def test_evidence_is_there_where_it_means_something():
     assert not hasattr(model().fit(X), "log_evidence_")
     assert not hasattr(model(1).fit(X), "log_evidence_")
-    assert not hasattr(model(max_polish=1).fit(X), "lower_bound_")
-    with pytest.raises(AttributeError, match="max_polish=1"):
+    assert not hasattr(model(max_full_iter=1).fit(X), "lower_bound_")
+    with pytest.raises(AttributeError, match="max_full_iter=1"):
         _ = model(1).fit(X).log_evidence_

@@ -131,7 +131,7 @@ def test_sampled_shares_are_a_gibbs_chains_conditional_probabilities(K):
         np.testing.assert_allclose(total, expected.sum(axis=0), rtol=2e-4, atol=1e-6)
 
 
-def _gibbs(c, phi, alpha, n_sweeps, n_burn, uniforms):
+def _gibbs(c, phi, alpha, n_local_iter, n_burn, uniforms):
     """From two steps of expectation-maximisation on."""
     mass = alpha + c.sum() / len(alpha)
     for _ in range(2):
@@ -145,14 +145,14 @@ def _gibbs(c, phi, alpha, n_sweeps, n_burn, uniforms):
     z = [drawn(phi[j] * mass) for j in tokens]
     mass, shares = alpha.copy(), np.zeros_like(phi)
     np.add.at(mass, z, each)
-    for sweep in range(n_sweeps):
+    for sweep in range(n_local_iter):
         for i, j in enumerate(tokens):
             mass[z[i]] -= each[i]
             p = phi[j] * mass
             z[i] = drawn(p)
             mass[z[i]] += each[i]
             if sweep >= n_burn:
-                shares[j] += each[i] * p / p.sum() / (n_sweeps - n_burn)
+                shares[j] += each[i] * p / p.sum() / (n_local_iter - n_burn)
     return shares
 
 

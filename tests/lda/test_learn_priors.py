@@ -245,7 +245,7 @@ def test_stream_learns_as_fit_does_and_grows():
 def test_resampled_particles_take_their_priors_along():
     X, *_ = corpus(600, 60, 4, 25, 0.2, 0.1)
     model = LDATopicModelPMD(
-        4, learn_priors=True, weighting="mirror", n_particles=4, random_state=0
+        4, learn_priors=True, weighting="posterior", n_particles=4, random_state=0
     ).fit(X)
     learned = model._learned
     np.testing.assert_allclose(learned.model.eta_scale, learned.priors.eta_scale())

@@ -199,7 +199,7 @@ def test_results_are_averages_over_aligned_particles(learnt):
 
 
 def test_mirror_weights_are_those_of_the_bounds(corpus):
-    own = {"weighting": "mirror", "max_polish": 1, "n_particles": 3, "random_state": 0}
+    own = {"weighting": "posterior", "max_full_iter": 1, "n_particles": 3, "random_state": 0}
     estimator = LDATopicModelPMD(4, doc_topic_prior=0.3, **own).fit(corpus)
     learned = estimator._learned
     expected = learned.model.bound(learned.counts)
@@ -271,7 +271,7 @@ def test_top_words_without_pandas(learnt, monkeypatch):
 # ---------------------------------------------------------------------- evidence
 def test_evidence_of_one_topic_is_that_of_a_dirichlet_multinomial(corpus):
     estimator = LDATopicModelPMD(
-        1, topic_word_prior=0.2, n_particles=2, max_polish=1, random_state=0
+        1, topic_word_prior=0.2, n_particles=2, max_full_iter=1, random_state=0
     ).fit(corpus)
     words = corpus.sum(axis=0)
     expected = (gammaln(0.2 + words) - gammaln(0.2)).sum()
@@ -283,24 +283,24 @@ def test_evidence_of_one_topic_is_that_of_a_dirichlet_multinomial(corpus):
 def test_evidence_says_why_it_is_not_there(learnt, corpus):
     with pytest.raises(AttributeError, match="several topics"):
         _ = learnt.log_evidence_
-    with pytest.raises(AttributeError, match="weighting='mirror'"):
+    with pytest.raises(AttributeError, match="weighting='posterior'"):
         _ = learnt.lower_bound_
-    for name, params in (("log_evidence_", {}), ("lower_bound_", {"weighting": "mirror"})):
+    for name, params in (("log_evidence_", {}), ("lower_bound_", {"weighting": "posterior"})):
         stochastic = LDATopicModelPMD(1, n_particles=1, random_state=0, **params).fit(corpus)
-        with pytest.raises(AttributeError, match="max_polish=1"):
+        with pytest.raises(AttributeError, match="max_full_iter=1"):
             getattr(stochastic, name)
 
 
 @pytest.mark.parametrize("name", ["log_evidence_", "lower_bound_"])
 def test_evidence_is_not_there_where_priors_are_learnt(corpus, name):
-    own = {"weighting": "mirror", "max_polish": 1, "random_state": 0, "n_particles": 1}
+    own = {"weighting": "posterior", "max_full_iter": 1, "random_state": 0, "n_particles": 1}
     learning = LDATopicModelPMD(1, learn_priors=True, max_iter=10, **own).fit(corpus)
     with pytest.raises(AttributeError, match="set learn_priors=False"):
         getattr(learning, name)
 
 
 def test_the_lower_bound_is_below_the_evidence(corpus):
-    own = {"weighting": "mirror", "max_polish": 1, "random_state": 0, "n_particles": 2}
+    own = {"weighting": "posterior", "max_full_iter": 1, "random_state": 0, "n_particles": 2}
     one = LDATopicModelPMD(1, topic_word_prior=0.2, **own).fit(corpus)
     np.testing.assert_allclose(one.lower_bound_, one.log_evidence_, rtol=1e-5)
     several = LDATopicModelPMD(4, topic_word_prior=0.2, doc_topic_prior=0.3, **own).fit(corpus)

@@ -74,7 +74,7 @@ def test_parts_are_one_pass_of_fit(assignment, weighting):
     whole = stream(max_iter=1, shuffle=False, **params).fit(X)
     for size in (20, 60):
         one = taken_in(stream(total_samples=120, **params), parts(X, size))
-        if weighting == "mirror":  # which resamples at the end of a call
+        if weighting == "posterior":  # which resamples at the end of a call
             np.testing.assert_allclose(one.components_.sum(), whole.components_.sum(), rtol=1e-4)
         else:
             assert_equal(one, whole)
@@ -185,7 +185,7 @@ def test_a_guess_that_comes_late_fades_from_then_on():
     assert fitted._learned.priors.guess == pytest.approx(left)
 
 
-@pytest.mark.parametrize("params", [{}, {"learn_priors": True}, {"weighting": "mirror"}])
+@pytest.mark.parametrize("params", [{}, {"learn_priors": True}, {"weighting": "posterior"}])
 def test_a_stream_leaves_documents_without_words_out(params):
     counts = X.copy()
     counts[:, 0] += 250  # long ones, for assignment="auto"
@@ -207,7 +207,7 @@ def test_a_stream_leaves_documents_without_words_out(params):
 
 # ---------------------------------------------------------------------- weights
 def test_mirror_weights_are_the_same_with_resampling_and_without(monkeypatch):
-    params = {"weighting": "mirror", "assignment": "soft", "random_state": 3, "step_offset": 3.0}
+    params = {"weighting": "posterior", "assignment": "soft", "random_state": 3, "step_offset": 3.0}
     params |= {"n_particles": 200, "max_iter": 60}
     mean, true, taken = [], _fit.resample, []
     monkeypatch.setattr(_fit, "resample", lambda *a: taken.append(0) or true(*a))
@@ -220,11 +220,11 @@ def test_mirror_weights_are_the_same_with_resampling_and_without(monkeypatch):
 
 
 def test_steps_on_all_documents_do_not_weigh_resampled_particles_again(monkeypatch):
-    params = {"weighting": "mirror", "n_particles": 20}
+    params = {"weighting": "posterior", "n_particles": 20}
     weighed = model(**params).fit(X)._learned
     assert weighed.base.any()  # there was a resampling
-    polished = model(max_polish=1, **params).fit(X)._learned
-    np.testing.assert_array_equal(polished.base, weighed.base)
+    reweighted = model(max_full_iter=1, **params).fit(X)._learned
+    np.testing.assert_array_equal(reweighted.base, weighed.base)
 
 
 # ---------------------------------------------------------------------- growing vocabularies
@@ -304,7 +304,7 @@ def test_a_prior_of_each_word_does_not_grow_along(prior):
     "params", [{}, {"step_offset": 0.0, "step_decay": 0.0}, {"learn_priors": True}]
 )
 @pytest.mark.parametrize("n_jobs", [1, 2])
-@pytest.mark.parametrize("weighting", ["stacking", "mirror"])
+@pytest.mark.parametrize("weighting", ["stacking", "posterior"])
 def test_an_interrupted_part_changes_nothing(
     monkeypatch, owner, name, at, params, n_jobs, weighting
 ):
@@ -399,7 +399,7 @@ def test_a_step_that_is_interrupted_is_not_recorded(monkeypatch):
 
 
 def test_polish_that_is_interrupted_keeps_the_passes(monkeypatch):
-    fitted = stream(max_iter=2, max_polish=3)
+    fitted = stream(max_iter=2, max_full_iter=3)
     interrupt(monkeypatch, _fit, "_polished", 1)
     with pytest.raises(KeyboardInterrupt):
         fitted.fit(X)
@@ -422,7 +422,7 @@ def test_a_stream_keeps_nothing_of_its_documents():
 
 def test_steps_on_all_documents_need_the_particles_once_more(monkeypatch):
     wide = sparse.hstack([X, sparse.csr_matrix((120, 50_000))]).tocsr()
-    fitted, true, peaks = model(4, max_iter=1, max_polish=1), _fit._polished, []
+    fitted, true, peaks = model(4, max_iter=1, max_full_iter=1), _fit._polished, []
 
     def measured(*args):
         tracemalloc.start()

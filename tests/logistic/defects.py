@@ -6,8 +6,8 @@ DEFECTS = [
     Defect(
         "a redraw of a stream starts from the prior",
         "logistic/_streaming.py",
-        "sequel = model if track is None else Sequel(model, track.gaussian, a, cubic)",
-        "sequel = model",
+        "model if assumed is None else AssumedDensityModel(model, assumed.gaussian, a, cubic)",
+        "model",
         "base/test_streaming.py",
     ),
     Defect(

@@ -83,14 +83,14 @@ def test_posterior_is_that_of_the_grid(small, params, seed):
 
 
 def test_steps_from_a_reference_stay_at_the_posterior(small):
-    """polish=False from the mixture of references: q0 is near the posterior and full-batch steps
+    """reweight=False from the mixture of references: q0 is near the posterior and full-batch steps
     move it there; nothing is weighed at the end."""
     X, y = small
     grid = Grid(X, y)
-    model = BayesianLogisticRegressionPMD(polish=False, random_state=0, **PRIOR).fit(X, y)
+    model = BayesianLogisticRegressionPMD(reweight=False, random_state=0, **PRIOR).fit(X, y)
     assert np.abs((model.posterior_.mean() - grid.mean) / grid.std).max() < 0.15
     assert len(model.history_["step"]) == model.n_iter_ == 5
-    with pytest.raises(AttributeError, match="polish=True"):
+    with pytest.raises(AttributeError, match="reweight=True"):
         _ = model.posterior_.log_evidence
 
 
@@ -109,7 +109,7 @@ def test_default_fit_in_31_dimensions_is_certified(fitted):
     posterior = fitted.posterior_
     assert posterior.ess > 2000 and posterior.pareto_k < 0.7
     assert fitted.diagnostics_["disagreement"] < 6
-    assert fitted.diagnostics_["path"] == "references: auto"
+    assert fitted.diagnostics_["method"] == "references: auto"
     assert fitted.diagnostics_["warnings"] == []
     assert posterior.names[-1] == "intercept" and len(posterior.names) == 31
 
@@ -229,7 +229,7 @@ def test_grid_search_over_step_sizes_in_a_pipeline(cancer):
         StandardScaler(),
         BayesianLogisticRegressionPMD(
             proposal="prior",
-            polish=False,
+            reweight=False,
             n_particles=300,
             batch_size=50,
             max_iter=2,
@@ -259,7 +259,7 @@ def test_a_warm_start_goes_on_from_the_last_fit():
     X, y = load_breast_cancer(return_X_y=True)
     X = (X[:, :3] - X[:, :3].mean(axis=0)) / X[:, :3].std(axis=0)
     exact = BayesianLogisticRegressionPMD(random_state=0).fit(X, y).posterior_.mean()
-    parameters = {"proposal": "prior", "polish": False, "n_particles": 1000, "random_state": 0}
+    parameters = {"proposal": "prior", "reweight": False, "n_particles": 1000, "random_state": 0}
 
     def error(model):
         return np.abs(model.posterior_.mean() - exact).max()
@@ -275,7 +275,7 @@ def test_a_warm_start_goes_on_from_the_last_fit():
         model.fit(X[:, :2], y)
 
 
-@pytest.mark.parametrize("params", [{"proposal": "prior"}, {"polish": False}])
+@pytest.mark.parametrize("params", [{"proposal": "prior"}, {"reweight": False}])
 def test_moves_and_stochastic_steps_exclude_each_other(cancer, params):
     model = BayesianLogisticRegressionPMD(moves="always", **params)
     with pytest.raises(ValueError, match="moves='always' is not for"):

@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skpmd import BayesianLogisticRegressionPMD, GaussianPosterior
 from skpmd.engine import mean_field
-from skpmd.engine.mean_field import DiagonalTarget, descend_diagonal
+from skpmd.engine.mean_field import DiagonalTarget, mean_field_mirror_descent
 from skpmd.engine.model import Batch
 from skpmd.logistic._binary import LogisticModel
 from skpmd.logistic._mean_field import diagonal_target
@@ -39,7 +39,7 @@ def table(n=60, p=4, K=2, seed=0):
 
 
 def fixed_point(model, batches, d, b=1.0):
-    return descend_diagonal(
+    return mean_field_mirror_descent(
         lambda mean, variance: diagonal_target(model, mean, variance, batches, b), d, tol=1e-8
     )
 
@@ -54,7 +54,7 @@ def test_on_a_normal_posterior_the_mean_is_exact_and_the_variance_conditional():
         gradient = moment - precision @ mean
         return DiagonalTarget(gradient, np.diag(precision), lambda u: precision @ u)
 
-    found = descend_diagonal(target, 30)
+    found = mean_field_mirror_descent(target, 30)
     gap = found.mean - np.linalg.solve(precision, moment)
     # Steps end below 0.02 posterior sds together; conjugate gradients leave a tenth of a step.
     assert np.sqrt(gap @ precision @ gap) < 0.03
@@ -215,7 +215,7 @@ def test_no_matrix_of_all_coordinates_is_made():
     model.predict_proba(X)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert model.diagnostics_["path"] == "diagonal mirror"
+    assert model.diagnostics_["method"] == "diagonal mirror"
     # The data take 0.4 MB, a vector of coordinates 0.2 MB, a table of predictions 8 MB.
     assert peak < 60e6
 
@@ -226,11 +226,11 @@ def test_the_number_of_coordinates_decides_unless_particles_are_asked_for():
     model = BayesianLogisticRegressionPMD().fit(wide, y)
     assert isinstance(model.posterior_, GaussianPosterior)
     few = BayesianLogisticRegressionPMD(n_particles=100).fit(X, y)
-    assert few.diagnostics_["path"] == "references: auto"
+    assert few.diagnostics_["method"] == "references: auto"
     with pytest.raises(ValueError, match="takes no data in parts"):
         model.partial_fit(wide, y)
     assert not hasattr(BayesianLogisticRegressionPMD(covariance_type="diag"), "partial_fit")
-    asking = ({"proposal": "laplace"}, {"polish": False}, {"moves": "always"})
+    asking = ({"proposal": "laplace"}, {"reweight": False}, {"moves": "always"})
     for params in (*asking, {"prior": "horseshoe"}, {"prior_scale": "evidence"}):
         with pytest.raises(ValueError, match="set one or the other"):
             BayesianLogisticRegressionPMD(covariance_type="diag", **params).fit(X, y)

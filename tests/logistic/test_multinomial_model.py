@@ -9,10 +9,10 @@ from sklearn.datasets import load_iris
 from skpmd.engine.diagnostics import log_evidence
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import moments
-from skpmd.engine.variational import descend, laplace
+from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.logistic._binary import LogisticModel
 from skpmd.logistic._design import normal_nodes
-from skpmd.logistic._importance import references, weigh_references
+from skpmd.logistic._importance import importance_sample, proposal_components
 from skpmd.logistic._multinomial import SoftmaxModel
 from skpmd.logistic._priors import NormalPrior
 from skpmd.logistic._softmax_kernels import add_log_softmax, expected_softmax
@@ -397,9 +397,9 @@ def test_skewness_is_the_third_derivative_at_a_narrow_gaussian():
 # ----------------------------------------------------------------------------- posteriors
 def posterior(model, batches, n=8000, seed=0):
     """Outcome of the weighed references, as an estimator runs them."""
-    components, shares = references(model, batches, "auto", len(model.prior.scale), 1.0)
+    components, shares = proposal_components(model, batches, "auto", len(model.prior.scale), 1.0)
     rng = np.random.default_rng(seed)
-    return weigh_references(model, batches, components, shares, n, 1.0, rng)
+    return importance_sample(model, batches, components, shares, n, 1.0, rng)
 
 
 @pytest.mark.parametrize("scale", [0.5, 2.0])
@@ -411,19 +411,19 @@ def test_the_posterior_of_two_classes_is_that_of_the_logistic_model(scale):
     wide = posterior(SoftmaxModel(NormalPrior(np.full(2 * p, scale)), True, 2), [batch])
     logistic = LogisticModel(NormalPrior(np.full(p, scale * np.sqrt(2))), fit_intercept=True)
     narrow = posterior(logistic, [batch._replace(y=2.0 * batch.y - 1.0)])
-    theta = wide.cloud.theta
+    theta = wide.particles.theta
     for points in (wide, narrow):
-        assert points.infos[-1].ess > 0.8 * len(points.cloud.theta)
-    mean, cov = moments(theta[:, p:] - theta[:, :p], wide.cloud.log_ratio)
-    expected, expected_cov = moments(narrow.cloud.theta, narrow.cloud.log_ratio)
+        assert points.infos[-1].ess > 0.8 * len(points.particles.theta)
+    mean, cov = moments(theta[:, p:] - theta[:, :p], wide.particles.log_ratio)
+    expected, expected_cov = moments(narrow.particles.theta, narrow.particles.log_ratio)
     sd = np.sqrt(np.diag(expected_cov))
     np.testing.assert_allclose((mean - expected) / sd, 0.0, atol=0.06)
     np.testing.assert_allclose(np.sqrt(np.diag(cov)) / sd, 1.0, atol=0.05)
-    mean, cov = moments(theta[:, p:] + theta[:, :p], wide.cloud.log_ratio)
+    mean, cov = moments(theta[:, p:] + theta[:, :p], wide.particles.log_ratio)
     sd = scale * np.sqrt(2)
     np.testing.assert_allclose(mean / sd, 0.0, atol=0.06)
     np.testing.assert_allclose(np.sqrt(np.diag(cov)) / sd, 1.0, atol=0.05)
-    evidence = [log_evidence(points.cloud.log_ratio)[0] for points in (wide, narrow)]
+    evidence = [log_evidence(points.particles.log_ratio)[0] for points in (wide, narrow)]
     assert evidence[0] == pytest.approx(evidence[1], abs=0.03)
 
 
@@ -455,8 +455,8 @@ def iris(dtype=np.float64):
 def test_the_posterior_of_iris_is_that_of_a_long_chain(dtype):
     # 7200 effective draws: errors of 0.012 sds in the means and 1 % in the sds; four times that.
     outcome = posterior(*iris(dtype))
-    assert outcome.infos[-1].ess > 0.8 * len(outcome.cloud.theta)
-    mean, cov = moments(outcome.cloud.theta, outcome.cloud.log_ratio)
+    assert outcome.infos[-1].ess > 0.8 * len(outcome.particles.theta)
+    mean, cov = moments(outcome.particles.theta, outcome.particles.log_ratio)
     np.testing.assert_allclose((mean.reshape(3, 5) - IRIS_MEAN) / IRIS_SD, 0.0, atol=0.05)
     np.testing.assert_allclose(np.sqrt(np.diag(cov)).reshape(3, 5) / IRIS_SD, 1.0, atol=0.04)
 
@@ -465,7 +465,7 @@ def test_gaussian_mirror_descent_is_nearer_to_iris_than_laplace():
     # Means within 0.05 sds, the mode off by up to 0.16.
     model, batches = iris()
     mode = laplace(model, batches, np.zeros(15))
-    q = descend(model, batches, mode)
+    q = variational_mirror_descent(model, batches, mode)
     gaps = [np.abs(found.mean.reshape(3, 5) - IRIS_MEAN) / IRIS_SD for found in (q, mode)]
     assert gaps[0].max() < 0.05 < 0.1 < gaps[1].max()
 
@@ -475,6 +475,6 @@ def test_what_all_classes_share_is_not_watched():
     model = SoftmaxModel(NormalPrior(np.ones(12)), True, 3)
     rng = np.random.default_rng(0)
     theta, shared = rng.normal(size=(5, 12)), np.tile(rng.normal(size=(5, 4)), 3)
-    np.testing.assert_allclose(model.watched(theta + shared), model.watched(theta), atol=1e-12)
-    found, rows = model.watched(theta).reshape(5, 3, 4), theta.reshape(5, 3, 4)
+    np.testing.assert_allclose(model.monitored(theta + shared), model.monitored(theta), atol=1e-12)
+    found, rows = model.monitored(theta).reshape(5, 3, 4), theta.reshape(5, 3, 4)
     np.testing.assert_allclose(found[:, 0] - found[:, 1], rows[:, 0] - rows[:, 1], atol=1e-12)

@@ -18,10 +18,10 @@ from skpmd import BayesianLogisticRegressionPMD
 from skpmd.engine.diagnostics import log_evidence
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import moments, weights
-from skpmd.engine.variational import descend, laplace
+from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.logistic._binary import LogisticModel
 from skpmd.logistic._horseshoe import HorseshoePrior
-from skpmd.logistic._importance import references, weigh_references
+from skpmd.logistic._importance import importance_sample, proposal_components
 from skpmd.logistic._make_model import linear_model, missing_means
 from skpmd.logistic._priors import LaplacePrior, NormalPrior, ProductPrior, StudentTPrior
 
@@ -394,7 +394,7 @@ def test_the_gaussians_are_of_use_where_the_mode_is_on_the_kink(kind, n):
     # does and are about as wide: 0.25 sds and 30 % are what the kink and the tails leave.
     problem = Slope(kind, n)
     mode = laplace(problem.model, problem.batches, np.zeros(1))
-    for q in (mode, descend(problem.model, problem.batches, mode)):
+    for q in (mode, variational_mirror_descent(problem.model, problem.batches, mode)):
         assert abs(q.mean[0] - problem.mean) < 0.25 * problem.sd
         assert q.chol[0, 0] == pytest.approx(problem.sd, rel=0.3)
 
@@ -438,16 +438,16 @@ def test_collinear_columns_leave_a_proper_gaussian(kind):
     batches = [Batch(np.stack([x, x], axis=1), np.ones(40), np.ones(40))]
     model = LogisticModel(make(kind, np.full(2, 0.01))[0], fit_intercept=False)
     mode = laplace(model, batches, np.full(2, 5.0))
-    q = descend(model, batches, mode)
+    q = variational_mirror_descent(model, batches, mode)
     assert np.isfinite(q.chol).all() and (np.diag(q.chol) > 0.0).all()
 
 
 def weighed(problem, seed=0):
     """Cloud and antithetic pairs of 4000 draws a round from the references."""
-    pilot = references(problem.model, problem.batches, "auto", 1, 1.0)
+    pilot = proposal_components(problem.model, problem.batches, "auto", 1, 1.0)
     rng = np.random.default_rng(seed)
-    outcome = weigh_references(problem.model, problem.batches, *pilot, 4000, 1.0, rng)
-    return outcome.cloud, outcome.pair
+    outcome = importance_sample(problem.model, problem.batches, *pilot, 4000, 1.0, rng)
+    return outcome.particles, outcome.pair
 
 
 @pytest.mark.parametrize(
@@ -460,11 +460,11 @@ def test_weighted_references_give_the_exact_posterior(kind, n, flip):
     # Without their wide reference, separable classes (the last case) under a Student prior came
     # out with an sd 20 % too small.
     problem = Slope(kind, n, flip)
-    cloud, pair = weighed(problem)
-    mean, cov = moments(cloud.theta, cloud.log_ratio)
+    particles, pair = weighed(problem)
+    mean, cov = moments(particles.theta, particles.log_ratio)
     assert abs(mean[0] - problem.mean) < 0.1 * problem.sd
     assert np.sqrt(cov[0, 0]) == pytest.approx(problem.sd, rel=0.1)
-    found, _ = log_evidence(cloud.log_ratio, pair)
+    found, _ = log_evidence(particles.log_ratio, pair)
     assert found == pytest.approx(problem.log_evidence, abs=0.03)
 
 
@@ -472,13 +472,13 @@ def test_separable_classes_under_a_cauchy_prior():
     # The posterior's tail is the prior's, theta^-2: it has no mean. Its evidence and quantiles it
     # has; 4.5 standard errors of the probability below an exact quantile are 0.04 at most.
     problem = Slope("cauchy", 6, flip=False)
-    cloud, pair = weighed(problem)
-    found, _ = log_evidence(cloud.log_ratio, pair)
+    particles, pair = weighed(problem)
+    found, _ = log_evidence(particles.log_ratio, pair)
     assert found == pytest.approx(problem.log_evidence, abs=0.05)
     below = np.cumsum(problem.mass)
     for level in (0.05, 0.5, 0.95):
         edge = np.interp(level, below, problem.grid)
-        mass = weights(cloud.log_ratio)[cloud.theta[:, 0] < edge].sum()
+        mass = weights(particles.log_ratio)[particles.theta[:, 0] < edge].sum()
         assert mass == pytest.approx(level, abs=0.04)
 
 

@@ -66,7 +66,7 @@ def test_many_particles_predict_better_than_one_and_than_maximum_likelihood():
     averaged = (logsumexp(theirs, axis=0) - np.log(8)).mean()
     stacked = mixture(20).fit(X).score(held_out)
     uniform = mixture(20, weighting="uniform").fit(X).score(held_out)
-    mirror = mixture(20, weighting="mirror").fit(X).score(held_out)
+    mirror = mixture(20, weighting="posterior").fit(X).score(held_out)
     one = mixture(20, n_particles=1).fit(X).score(held_out)
     assert stacked > averaged + 0.01
     assert stacked > uniform > max(mirror, one) - 0.01
@@ -188,7 +188,7 @@ def test_one_component_is_the_exact_posterior():
     own = {
         "mean_prior": X.mean(axis=0), "covariance_prior": fitted.covariance_prior_, "reg_covar": 0,
     }  # fmt: skip
-    stream.set_params(**own, max_polish=3, max_iter=0).fit(X[:10])
+    stream.set_params(**own, max_full_iter=3, max_iter=0).fit(X[:10])
     start = stream.lower_bound_
     for row in X[10:]:
         log_density += stream.score(row[None])
@@ -201,7 +201,7 @@ def test_one_component_is_the_exact_posterior():
 def test_parts_are_near_one_pass():
     X, held_out = rings(4000), rings(1000, seed=1)
     whole = mixture(8).fit(X).score(held_out)
-    one_pass = mixture(8, max_iter=1, max_polish=0).fit(X).score(held_out)
+    one_pass = mixture(8, max_iter=1, max_full_iter=0).fit(X).score(held_out)
     stream = mixture(8)
     for part in np.array_split(X, 20):
         stream.partial_fit(part)
@@ -308,7 +308,7 @@ def test_ctrl_c_keeps_the_last_complete_step(monkeypatch):
 @pytest.mark.parametrize("init", ["mixed", "k-means++", "kmeans", "random_from_data", "random"])
 def test_starts(init):
     X, y = blobs()
-    fitted = mixture(init_params=init, max_polish=200, n_particles=4).fit(X)
+    fitted = mixture(init_params=init, max_full_iter=200, n_particles=4).fit(X)
     assert adjusted_rand_score(y, fitted.predict(X)) > (0.9 if init != "random" else -1.0)
 
 
@@ -320,12 +320,12 @@ def test_the_bound_grows_and_steps_end():
     assert fitted.lower_bound_ == pytest.approx(600 * bound[-1])
     assert fitted.history_["n_particles"][-1] == 1 and fitted.n_iter_ == len(bound)
     with pytest.warns(ConvergenceWarning, match="still grew after 2 steps"):
-        mixture(n_particles=1, max_polish=2, max_iter=0, tol=0.0).fit(X)
+        mixture(n_particles=1, max_full_iter=2, max_iter=0, tol=0.0).fit(X)
 
 
 def test_warm_start_goes_on():
     X, _ = blobs()
-    fitted = mixture(warm_start=True, max_iter=0, max_polish=2, tol=1e-9)
+    fitted = mixture(warm_start=True, max_iter=0, max_full_iter=2, tol=1e-9)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         first = fitted.fit(X).lower_bound_

@@ -46,7 +46,7 @@ def test_equal_weights_have_a_best_particle_too(X):
         GaussianMixturePMD(
             6, strategy="conjugate", n_particles=6, weighting=one, max_iter=1, random_state=1
         ).fit(X)
-        for one in ("uniform", "mirror")
+        for one in ("uniform", "posterior")
     )
     bounds = equal._conjugate.model.state(equal._conjugate.counts).bound
     assert bounds.argmax() > 0  # or the first one were the best by chance

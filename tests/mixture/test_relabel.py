@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skpmd.mixture._particles import Particles
+from skpmd.mixture._particles import MixtureParticles
 from skpmd.mixture._relabel import aligned, orders
 
 
@@ -15,7 +15,9 @@ def particles_of(means, sds, shares=None, log_weights=None):
     own = np.full(m, -np.log(m)) if log_weights is None else np.asarray(log_weights)
     log_shares = np.log(shares)
     scale = sds[..., None, None] * np.eye(p)
-    return Particles(own, log_shares, own[:, None] + log_shares, means, scale, np.full((m, K), 3.0))
+    return MixtureParticles(
+        own, log_shares, own[:, None] + log_shares, means, scale, np.full((m, K), 3.0)
+    )
 
 
 def test_permuted_copies_are_put_back():

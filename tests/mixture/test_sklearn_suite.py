@@ -49,7 +49,7 @@ class GaussianMixture(GaussianMixturePMD):
             tol=tol,
             reg_covar=reg_covar,
             max_iter=max_iter,
-            max_polish=max_iter,
+            max_full_iter=max_iter,
             batch_size=100_000,
             init_params=init_params,
             random_state=random_state,

@@ -285,7 +285,9 @@ def test_evidence_and_mean_of_one_component(kind):
     problem = problem_of(kind, 1, 2)
     found = fit_parameters(asked(n_particles=2000), problem, X, weight, np.random.default_rng(0))
     assert found.log_evidence == pytest.approx(closed_form(problem, X, weight), abs=0.15)
-    assert 0.02 < found.log_evidence_se < 0.15 and found.converged and not found.doubts
+    assert (
+        0.02 < found.log_evidence_se < 0.15 and found.converged and not found.convergence_warnings
+    )
     mean = found.particles.location[:, 0].mean(axis=0)
     exact = (weight @ X + 0.2 * problem.mean) / (weight.sum() + 0.2)
     sd = found.particles.location[:, 0].std(axis=0)
@@ -500,7 +502,7 @@ def test_interrupted_at_the_last_whole_stage(two_groups, monkeypatch):
     monkeypatch.setattr(MixtureParameters, "local", local)
     fit = in_parts(two_groups, 1)
     assert fit.interrupted and not fit.converged and fit.log_evidence is None
-    assert "interrupted" in fit.doubts[-1]
+    assert "interrupted" in fit.convergence_warnings[-1]
     assert 0.0 < fit.history["likelihood_power"][-1] < 1.0
     assert np.isfinite(fit.particles.location).all()
     # The next part takes it up with all rows, and begins anew.

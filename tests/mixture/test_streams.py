@@ -67,7 +67,7 @@ def test_an_interrupted_part_changes_nothing(monkeypatch, strategy):
 
 
 def test_a_warning_that_is_an_error_changes_nothing():
-    stream = mixture(max_polish=2, max_iter=0, tol=0.0)
+    stream = mixture(max_full_iter=2, max_iter=0, tol=0.0)
     before = vars(stream).copy()
     with pytest.raises(ConvergenceWarning), warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -77,7 +77,7 @@ def test_a_warning_that_is_an_error_changes_nothing():
 
 def test_a_warning_is_of_its_own_call_and_settled_is_said_of_what_has():
     X = blobs(1200)
-    stream = mixture(max_polish=2, max_iter=0, tol=0.0, batch_size=100)
+    stream = mixture(max_full_iter=2, max_iter=0, tol=0.0, batch_size=100)
     with pytest.warns(ConvergenceWarning, match="still grew after 2 steps"):
         stream.partial_fit(X[:1000])
     stream.partial_fit(X[1000:])  # shared out once: warnings are errors here
@@ -90,13 +90,13 @@ def test_a_warning_is_of_its_own_call_and_settled_is_said_of_what_has():
 
 def test_one_exact_step_is_enough():
     X = blobs()
-    one = mixture(1, max_polish=1).fit(X)
+    one = mixture(1, max_full_iter=1).fit(X)
     assert one.converged_
     np.testing.assert_array_equal(one.means_, mixture(1).fit(X).means_)
-    fixed = mixture(1, max_polish=2, tol=0.0, n_particles=1).fit(np.repeat(X[:1], 5, axis=0))
+    fixed = mixture(1, max_full_iter=2, tol=0.0, n_particles=1).fit(np.repeat(X[:1], 5, axis=0))
     assert fixed.converged_
     far = np.concatenate([X[:100] - 500.0, X[100:] + 500.0])  # shares of 0 and 1, which stay
-    assert mixture(2, max_polish=9, max_iter=0, tol=0.0, n_particles=1).fit(far).converged_
+    assert mixture(2, max_full_iter=9, max_iter=0, tol=0.0, n_particles=1).fit(far).converged_
 
 
 # ---------------------------------------------------------------------- warm starts
@@ -125,7 +125,7 @@ def test_a_warm_start_knows_where_the_components_were():
     X = blobs()
     warm = mixture(n_particles=1, warm_start=True, max_iter=0).fit(X)
     before = warm.means_
-    warm.set_params(max_polish=1)
+    warm.set_params(max_full_iter=1)
     with pytest.warns(ConvergenceWarning):
         warm.fit(np.vstack([X, [[100.0, 100.0]]]))
     distances = np.linalg.norm(warm.means_[:, None] - before, axis=-1)

@@ -131,7 +131,7 @@ def test_inducing_inputs_of_a_posterior_follow_its_best_particle(seed):
     order = np.argsort(X[:, 0])
     X, y = X[order], y[order]
     gp = SparseGPRegressorPMD(
-        WAVE, weighting="mirror", n_particles=60, normalize_y=False, random_state=seed
+        WAVE, weighting="posterior", n_particles=60, normalize_y=False, random_state=seed
     )
     with pytest.warns(ConvergenceWarning):  # few particles, drawn from the prior
         gp.partial_fit(X[:3], y[:3]).partial_fit(X[3:], y[3:])
@@ -177,7 +177,7 @@ def test_a_wrong_number_of_length_scales_is_refused(method):
 @pytest.mark.parametrize(
     ("params", "fit", "message"),
     [
-        ({"weighting": "mirror"}, {}, "raise n_particles"),
+        ({"weighting": "posterior"}, {}, "raise n_particles"),
         ({"kernel": RBF(), "hyperprior": [stats.norm(1.0, 0.7)]}, {}, "mass below 0"),
         ({}, {"noise_variance": 0.1}, "noise_variance must have a variance"),
     ],
@@ -191,7 +191,7 @@ def test_bad_input_is_refused_by_name(params, fit, message):
 def test_an_interrupted_posterior_is_kept(monkeypatch):
     X, y = wave(30)
     gp = SparseGPRegressorPMD(
-        WAVE, weighting="mirror", n_particles=50, batch_size=5, normalize_y=False, random_state=0
+        WAVE, weighting="posterior", n_particles=50, batch_size=5, normalize_y=False, random_state=0
     )
     calls = []
     statistics = type(gp.fit(X, y)._process.model).statistics

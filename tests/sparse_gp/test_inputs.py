@@ -15,7 +15,7 @@ from skpmd import SparseGPRegressorPMD
 from skpmd.metrics import log_predictive_density_scorer, neg_crps_scorer
 
 KERNEL = ConstantKernel(1.0) * RBF(1.0) + WhiteKernel(0.1)
-MIRROR = {"weighting": "mirror", "n_particles": 9}
+MIRROR = {"weighting": "posterior", "n_particles": 9}
 
 
 def problem(n=80, seed=0):
@@ -157,7 +157,7 @@ def test_grid_search_and_scores_in_a_pipeline():
         ({"alpha": np.ones(3)}, {}, "alpha must be a scalar or an array"),
         ({"n_targets": 2}, {}, "number of targets"),
         ({"inducing_init": np.zeros((4, 5))}, {}, "inducing_init has shape"),
-        ({"likelihood": "student_t", "weighting": "mirror"}, {}, "weighting='mirror'"),
+        ({"likelihood": "student_t", "weighting": "posterior"}, {}, "weighting='posterior'"),
         ({"likelihood": "student_t", "df": 2.0}, {}, "'df' parameter"),
         ({"jitter": 0.5}, {}, "'jitter' parameter"),
         ({}, {"sample_weight": -np.ones(80)}, "Negative values"),

@@ -67,7 +67,7 @@ def test_mirror_weights_are_the_posterior_of_the_hyperparameters(given):
 
     mean, std, evidence = on_a_grid(X, y, log_prior)
     gp = SparseGPRegressorPMD(
-        KERNEL, weighting="mirror", n_particles=1000, hyperprior=hyperprior, max_iter=5,
+        KERNEL, weighting="posterior", n_particles=1000, hyperprior=hyperprior, max_iter=5,
         optimizer=None, normalize_y=False, random_state=0,
     ).fit(X, y)  # fmt: skip
     posterior = gp.posterior_
@@ -111,15 +111,16 @@ def test_particles_that_predict_better_weigh_more():
         _ = gp.posterior_.log_evidence
 
 
-@pytest.mark.parametrize("weighting", ["stacking", "uniform", "mirror"])
+@pytest.mark.parametrize("weighting", ["stacking", "uniform", "posterior"])
 def test_streams_of_particles(weighting):
     X, y = problem(120)
     gp = SparseGPRegressorPMD(
-        KERNEL, n_particles=200 if weighting == "mirror" else 3, weighting=weighting,
+        KERNEL, n_particles=200 if weighting == "posterior" else 3, weighting=weighting,
         normalize_y=False, inducing_init=np.linspace(0.0, 5.0, 12)[:, None], n_subset=40,
-        rejuvenation="never" if weighting == "mirror" else "ess", ess_threshold=0.0, random_state=0,
+        rejuvenation="never" if weighting == "posterior" else "ess", ess_threshold=0.0,
+        random_state=0,
     )  # fmt: skip
-    with pytest.warns(UserWarning) if weighting == "mirror" else _nothing():
+    with pytest.warns(UserWarning) if weighting == "posterior" else _nothing():
         for rows in np.array_split(np.arange(120), 3):
             gp.partial_fit(X[rows], y[rows])
     assert gp.n_iter_ == (4 if weighting == "stacking" else 3)
@@ -145,18 +146,18 @@ def test_the_same_seed_gives_the_same_answer():
         np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
 
 
-@pytest.mark.parametrize("weighting", ["stacking", "mirror"])
+@pytest.mark.parametrize("weighting", ["stacking", "posterior"])
 def test_jobs_change_nothing(weighting):
     X, y = problem(100)
     found = [
         SparseGPRegressorPMD(
-            KERNEL, n_particles=20 if weighting == "mirror" else 3, weighting=weighting,
+            KERNEL, n_particles=20 if weighting == "posterior" else 3, weighting=weighting,
             max_iter=2, n_jobs=n_jobs, rejuvenation="never", ess_threshold=0.0, n_subset=50,
             n_restarts_optimizer=2, batch_size=30, random_state=0,
         )
         for n_jobs in (None, 3)
     ]  # fmt: skip
-    with pytest.warns(UserWarning) if weighting == "mirror" else _nothing():
+    with pytest.warns(UserWarning) if weighting == "posterior" else _nothing():
         one, other = (gp.fit(X, y).predict(X, return_std=True) for gp in found)
     np.testing.assert_array_equal(one, other)
 

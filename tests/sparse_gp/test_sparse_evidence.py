@@ -38,7 +38,7 @@ def test_value_and_gradient(kernel, approximation):
 
     value, gradient = evidence(theta)
     model = SparseGP(covariance, None, Z, approximation, 1e-10, 2)
-    block = model.statistics(theta[None], Batch(X, np.column_stack([y, own]), w))
+    block = model.statistics(theta[None], None, Batch(X, np.column_stack([y, own]), w))
     np.testing.assert_allclose(value, model.log_partition(block)[0], rtol=1e-10)
     steps = 1e-5 * np.eye(len(theta))
     numeric = [(evidence(theta + e)[0] - evidence(theta - e)[0]) / 2e-5 for e in steps]
@@ -68,12 +68,12 @@ def test_rows_weighed_by_their_errors_as_the_student_model_weighs_them():
     model = StudentSparseGP(covariance, None, Z, "vfe", 1e-10, df=4.0)
     batch = Batch(X, np.column_stack([y, own]), own + 1)
     plain = SparseGP(covariance, None, Z, "vfe", 1e-10)
-    block = plain.statistics(theta[None], batch)
+    block = plain.statistics(theta[None], None, batch)
     for _ in range(3):
         model = model.weighing([model.conditional(theta, block[0])])
-        block = model.statistics(theta[None], batch)
+        block = model.statistics(theta[None], None, batch)
     precision = plain.statistics(
-        theta[None], batch._replace(y=np.column_stack([y, 0.05 * (sample.spread - 1.0)]))
+        theta[None], None, batch._replace(y=np.column_stack([y, 0.05 * (sample.spread - 1.0)]))
     )
     np.testing.assert_allclose(block[0, :-1], precision[0, :-1], rtol=1e-9, atol=1e-9)
 

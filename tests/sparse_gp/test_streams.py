@@ -26,7 +26,7 @@ def learnt(Z, approximation="fitc", kernel=KERNEL):
     model = SparseGP(KernelCovariance(kernel), None, Z, approximation, 1e-10)
     batch = Batch(X, np.column_stack([y, np.zeros(len(y))]), np.ones(len(y)))
     theta = kernel.theta[None]
-    return model, theta, model.statistics(theta, batch)
+    return model, theta, model.statistics(theta, None, batch)
 
 
 @pytest.mark.parametrize("approximation", ["dtc", "fitc", "vfe"])

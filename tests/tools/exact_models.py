@@ -78,7 +78,7 @@ class NoiseScale(Model):
     def prior_block(self, theta):
         return np.tile([0.0, -0.5 * self.prior_sd**-2.0], (len(theta), 1))
 
-    def statistics(self, theta, batch):
+    def statistics(self, theta, block, batch):
         precision = np.exp(-2 * theta[:, 0])
         total, n = batch.weight @ batch.X[:, 0], batch.weight.sum()
         return np.column_stack([precision * total, -0.5 * precision * n])
@@ -109,7 +109,7 @@ class NoiseScale(Model):
         )
 
 
-def skewed_cloud(m, d, seed=0):
+def skewed_particles(m, d, seed=0):
     """A correlated cloud with a tail on the first axis and uneven weights."""
     rng = np.random.default_rng(seed)
     theta = rng.standard_normal((m, d)) @ rng.standard_normal((d, d))

@@ -42,7 +42,7 @@ class Particle:
     def take_in(self, batch):
         """Add the rows of a batch; return their log predictive likelihood."""
         before = self.log_evidence
-        self.block += self.model.statistics(self.theta[None], batch)
+        self.block += self.model.statistics(self.theta[None], self.block, batch)
         self.log_evidence = self._log_evidence()
         return self.log_evidence - before
 
@@ -65,7 +65,7 @@ class Particle:
         return float(self.model.log_partition(self.block)[0])
 
 
-class Cloud(NamedTuple):
+class Particles(NamedTuple):
     """Weighted particles (a list, and their log weights) with the predictions of an estimator."""
 
     particles: list
@@ -99,7 +99,7 @@ class Cloud(NamedTuple):
         moved = mean + np.sqrt(1.0 - bandwidth**2) * centred[ancestors] + bandwidth * spread
         moved = np.clip(moved, *self.particles[0].model.covariance.kernel.bounds.T)
         particles = [self.particles[a].moved(one) for a, one in zip(ancestors, moved, strict=True)]
-        return Cloud(particles, np.zeros(len(particles)))
+        return Particles(particles, np.zeros(len(particles)))
 
 
 def subset_start(estimator, X, y, rng):
@@ -110,22 +110,24 @@ def subset_start(estimator, X, y, rng):
     """
     zero = np.zeros(len(y))
     process, rows = begin(estimator, Data(X, y[:, None], zero, zero, zero + 1.0), rng)
-    cloud = Cloud([Particle(process.model, theta) for theta in process.cloud.theta], zero[:0])
+    particles = Particles(
+        [Particle(process.model, theta) for theta in process.particles.theta], zero[:0]
+    )
     for batch in rows.whole():
-        for particle in cloud.particles:
+        for particle in particles.particles:
             particle.take_in(batch)
-    return cloud._replace(log_weights=np.zeros(len(cloud.particles)))
+    return particles._replace(log_weights=np.zeros(len(particles.particles)))
 
 
 def gp_one_pass_smc(X, y, *, start, n_start, batch_size, seed, bandwidth=0.1, checkpoints=()):
-    """Yield (CPU seconds, rows, `Cloud`) at checkpoints and at the end.
+    """Yield (CPU seconds, rows, `Particles`) at checkpoints and at the end.
 
     Parameters
     ----------
     X, y : arrays (n, p) and (n,)
         The training part, standardised; it is read once, in this order.
     start : callable
-        ``start(X, y, rng)`` returns the `Cloud` that knows the rows it is given.
+        ``start(X, y, rng)`` returns the `Particles` that knows the rows it is given.
     n_start : int
         How many rows that is.
     batch_size : int
@@ -140,13 +142,13 @@ def gp_one_pass_smc(X, y, *, start, n_start, batch_size, seed, bandwidth=0.1, ch
     rng, clock = np.random.default_rng(seed), Clock()
     waiting = sorted({*checkpoints, len(y)})
     with clock:
-        cloud, seen = start(X[:n_start], y[:n_start], rng), n_start
+        particles, seen = start(X[:n_start], y[:n_start], rng), n_start
     rows = np.column_stack([y, np.zeros(len(y))])[n_start:]
     for batch in Rows(X[n_start:], rows, None, batch_size).whole():
         with clock:
-            cloud, seen = cloud.after(batch), seen + len(batch.weight)
-            if bandwidth and 1.0 / (cloud.weights**2).sum() < 0.5 * len(cloud.particles):
-                cloud = cloud.rejuvenated(bandwidth, rng)
+            particles, seen = particles.after(batch), seen + len(batch.weight)
+            if bandwidth and 1.0 / (particles.weights**2).sum() < 0.5 * len(particles.particles):
+                particles = particles.rejuvenated(bandwidth, rng)
         if seen >= waiting[0]:
-            yield clock.cpu, seen, cloud
+            yield clock.cpu, seen, particles
             waiting = [one for one in waiting if one > seen]

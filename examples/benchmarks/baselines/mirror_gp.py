@@ -15,7 +15,7 @@ from skpmd._base.rows import Rows
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._model import SparseGP
 
-from .gp_one_pass_smc import Cloud, Particle
+from .gp_one_pass_smc import Particle, Particles
 from .problem import Clock
 
 JITTER = 1e-8
@@ -24,7 +24,7 @@ JITTER = 1e-8
 def mirror_gp(
     X, y, kernel, *, n_inducing, steps, noises, batch_size, passes, seed, checkpoints=()
 ):  # fmt: skip
-    """Yield (CPU seconds, rows, (eta, n0, noise), `Cloud` of one particle).
+    """Yield (CPU seconds, rows, (eta, n0, noise), `Particles` of one particle).
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def mirror_gp(
         rows = Rows(X, np.column_stack([y, np.zeros(len(y))]), None, batch_size)
     for batch in (one for _ in range(passes) for one in rows.one_pass("epoch", rng)):
         with reading:  # at a noise of 1
-            added = model.statistics(np.zeros((1, 1)), batch)
+            added = model.statistics(np.zeros((1, 1)), None, batch)
             added *= len(y) / len(batch.y)
             seen, t = seen + len(batch.y), t + 1
         for block, clock, (eta, n0) in zip(blocks, moving, steps, strict=True):
@@ -70,5 +70,5 @@ def mirror_gp(
                         reading.cpu + clock.cpu,
                         seen,
                         (*step, noise),
-                        Cloud([particle], np.zeros(1)),
+                        Particles([particle], np.zeros(1)),
                     )

@@ -22,7 +22,7 @@ CAREFUL = {"target_accept": 0.95, "adapt_mass": True}
 
 
 @dataclass(frozen=True)
-class Reference:
+class Proposal:
     """Moments of the posterior and how well they are known.
 
     ``ess`` and ``ess_second_moment`` are per coordinate; ``test_log_loss`` is that of the
@@ -101,7 +101,7 @@ def reference(
     if data.X_test is not None and transform is None:
         loss = log_loss(mean_probability(flat, data.X_test), data.y_test)
     quantiles = np.quantile(flat, LEVELS, axis=0)
-    return Reference(
+    return Proposal(
         mean=mean,
         sd=flat.std(axis=0),
         ess=ess,
@@ -166,7 +166,7 @@ def cached_reference(
     expected = fingerprint(data.X, data.y)
     if path.exists():
         with np.load(path) as archive:
-            kept = Reference(**{key: archive[key][()] for key in archive.files})
+            kept = Proposal(**{key: archive[key][()] for key in archive.files})
         same = kept.fingerprint.shape == expected.shape
         if same and np.allclose(kept.fingerprint, expected, rtol=1e-6, atol=1e-8):
             if min(kept.ess.min(), kept.ess_second_moment.min()) >= min_ess:

@@ -70,7 +70,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Reference:
+class Proposal:
     """What is kept of runs: the evidence of each, and the predictive density on a grid."""
 
     log_evidence: np.ndarray
@@ -102,7 +102,7 @@ def reference(x, K, prior, grid, **options):
     """Make a reference."""
     made = run(x, K, prior, **options)
     case = _case(x, K, prior, grid, **options)
-    return Reference(made.log_evidence, grid, made.density(grid), made.cpu, case)
+    return Proposal(made.log_evidence, grid, made.density(grid), made.cpu, case)
 
 
 def cached_reference(path, x, K, prior, grid, **options):
@@ -110,7 +110,7 @@ def cached_reference(path, x, K, prior, grid, **options):
     path = Path(path)
     if path.exists():
         with np.load(path) as archive:
-            kept = Reference(**{key: archive[key][()] for key in archive.files})
+            kept = Proposal(**{key: archive[key][()] for key in archive.files})
         if str(kept.case) == _case(x, K, prior, grid, **options):
             return kept
     made = reference(x, K, prior, grid, **options)
