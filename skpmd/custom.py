@@ -1,9 +1,10 @@
 """ParticleMirrorDescent: the posterior of a user's own model, from values alone."""
 
 import inspect
+from typing import NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import _fit_context
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_array,
@@ -11,17 +12,12 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from skpmd._base.estimator import result
 from skpmd._base.options import LOOP_CONSTRAINTS, check_options
 from skpmd._base.progress import bar_of_steps
-from skpmd._base.results import reset, set_results, warn_of_convergence
+from skpmd._base.results import ParticleResults, Results, results_of
 from skpmd._base.rows import Rows
-from skpmd._base.streaming import (
-    Stream,
-    advance,
-    check_coordinates,
-    first_stream,
-    rollback_on_error,
-)
+from skpmd._base.streaming import Stream, advance, check_coordinates, first_stream
 from skpmd._base.utils import as_generator
 from skpmd.engine.loop import Options, run
 from skpmd.engine.mirror import Settings
@@ -29,7 +25,25 @@ from skpmd.engine.model import Model
 from skpmd.engine.particles import draw_prior
 
 
-class ParticleMirrorDescent(BaseEstimator):
+class CustomState(NamedTuple):
+    """What the estimator has learnt.
+
+    Attributes
+    ----------
+    stream : Stream
+        What it needs to go on.
+    results : Results
+        What it shows.
+    n_iter : int
+        Passes; after `partial_fit`, steps.
+    """
+
+    stream: Stream
+    results: Results
+    n_iter: int
+
+
+class ParticleMirrorDescent(ParticleResults):
     """Posterior of a user's own model by particle mirror descent.
 
     Only values of the log-likelihood and the log prior are needed, no gradients, and neither
@@ -277,17 +291,17 @@ class ParticleMirrorDescent(BaseEstimator):
             The fitted estimator.
         """
         options = self._options()
-        reset(self)
+        self._reset()
         model, rows = self._read(X, y, sample_weight, reset=True)
         rng = as_generator(self.random_state)
         start = draw_prior(model, self.n_particles, rng)
         with bar_of_steps(options, rows, self.verbose) as report:
             outcome = run(model, rows, start, options, rng, report)
-        set_results(self, outcome)
-        self._stream = Stream(outcome.particles, None, outcome.infos, rows.total, rng)
-        self.n_iter_ = self.max_iter
-        warn_of_convergence(
-            self, "raise n_particles, max_iter or max_splits, lower step_size, or widen the prior"
+        stream = Stream(outcome.particles, None, outcome.infos, rows.total, rng)
+        results = results_of(outcome, temperature=self.temperature)
+        self._set_state(CustomState(stream, results, self.max_iter))
+        self._warn_or_interrupt(
+            "raise n_particles, max_iter or max_substeps, lower step_size, or widen the prior"
         )
         return self
 
@@ -315,17 +329,23 @@ class ParticleMirrorDescent(BaseEstimator):
         ParticleMirrorDescent
             The estimator.
         """
-        with rollback_on_error(self):
-            options = self._options()
-            first = getattr(self, "_stream", None) is None
-            model, rows = self._read(X, y, sample_weight, reset=first)
-            stream = getattr(self, "_stream", None) or first_stream(self.random_state)
+        with self._rollback_on_error():
+            options, before = self._options(), getattr(self, "_state", None)
+            if before is None:
+                self._reset()
+            model, rows = self._read(X, y, sample_weight, reset=before is None)
+            stream = first_stream(self.random_state) if before is None else before.stream
             check_coordinates(stream, model)
-            stream = self._stream = advance(stream, model, rows, options)
-            set_results(self, stream.outcome(), stream=True, method="stream from prior")
-            self.n_iter_ = len(stream.infos)
-            warn_of_convergence(self, "raise n_particles, or give the rows in larger parts")
+            stream = advance(stream, model, rows, options)
+            results = results_of(stream.outcome(), stream=True, method="stream from prior")
+            self._set_state(CustomState(stream, results, len(stream.infos)))
+            self._warn_or_interrupt("raise n_particles, or give the rows in larger parts")
         return self
+
+    @result
+    def n_iter_(self):
+        """Passes; after `partial_fit`, steps."""
+        return self._state.n_iter
 
     def _options(self):
         """Options of the loop."""

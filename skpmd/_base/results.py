@@ -1,10 +1,10 @@
 """What a fit leaves on an estimator: the posterior, its certificate, the record, the warnings."""
 
-import warnings
+from typing import NamedTuple
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
+from skpmd._base.estimator import ParticleEstimator, result
 from skpmd.engine.diagnostics import MOST_K, heavy_tail, log_evidence, pareto_k
 from skpmd.engine.particles import effective_sample_size
 from skpmd.posterior import Posterior
@@ -17,75 +17,111 @@ _MOST_R_HAT = 1.05
 _LEAST_DRAWS = 100.0  # effective, of the worst mean or variance: a mean errs by a tenth of its sd
 
 
-def reset(estimator):
-    """Drop what an earlier fit left: a fit that fails must not look like a fitted one."""
-    for name in [name for name in vars(estimator) if name.endswith("_") and name[0] != "_"]:
-        delattr(estimator, name)
-    estimator._stream = None
+class Results(NamedTuple):
+    """What an estimator shows of a fit.
+
+    Attributes
+    ----------
+    posterior : Posterior
+        The weighted particles, with their diagnostics.
+    history : dict of str to ndarray
+        A record of the steps.
+    diagnostics : dict
+        How far to trust the posterior; ``"warnings"`` lists what speaks against it.
+    log_evidence : float or None
+        Log marginal likelihood, where it is known.
+    """
+
+    posterior: Posterior
+    history: dict
+    diagnostics: dict
+    log_evidence: float | None = None
 
 
-def set_results(estimator, outcome, *, names=None, coordinates=None, stream=False, **diagnostics):
-    """Set posterior, evidence, history and diagnostics.
+def results_of(
+    outcome, *, temperature=1.0, names=None, coordinates=None, stream=False, **diagnostics
+):
+    """Posterior, evidence, history and diagnostics of an outcome.
 
     Parameters
     ----------
-    estimator : estimator
-        Has ``temperature``; receives ``posterior_``, ``history_``, ``diagnostics_`` and, where it
-        is known, ``log_evidence_``.
     outcome : Outcome
-        Of any way to a posterior.
+        Of any inference method.
+    temperature : float
+        1 / power of the likelihood; the evidence is known at 1 only.
     names : list of str, optional
         Names of the coordinates.
     coordinates : ndarray of shape (m, d), optional
-        The cloud as the user wants to see it; default: as it is.
+        The particles as the user wants to see them; default: as they are.
     stream : bool
-        Whether data were given in parts: no evidence then, and the error that redraws have left in
-        the means is a reason to warn.
+        Whether data were given in parts: no evidence then, and the error that rejuvenations have
+        left in the means is a reason to warn.
     **diagnostics
-        Further entries of ``diagnostics_``.
+        Further entries of ``diagnostics``.
+
+    Returns
+    -------
+    Results
+        To be shown by the estimator's attributes.
     """
     particles, chains = outcome.particles, outcome.chains
-    missing = _why_no_evidence(estimator, outcome, stream)
+    missing = _why_no_evidence(outcome, temperature, stream)
     evidence, error = (None, None) if missing else log_evidence(particles.log_ratio, outcome.pair)
     k = _pareto_k(particles)
+    r_hat = None if chains is None else chains.r_hat
     posterior = Posterior(
         particles.theta if coordinates is None else coordinates,
         particles.log_ratio,
         names=names,
         ess=None if chains is None else chains.ess,
         pareto_k=k,
-        r_hat=None if chains is None else chains.r_hat,
+        r_hat=r_hat,
         log_evidence=evidence,
         log_evidence_se=error,
         unavailable=missing,
     )
-    estimator.posterior_ = posterior
-    estimator.history_ = _history(outcome.infos)
-    estimator.diagnostics_ = {
+    diagnostics = {
         "ess": posterior.ess,
         "pareto_k": k,
-        "r_hat": None if chains is None else chains.r_hat,
+        "r_hat": r_hat,
         "disagreement": outcome.disagreement,
         "mean_error": outcome.mean_error,
         "interrupted": outcome.interrupted,
         **diagnostics,
         "warnings": convergence_warnings(outcome, stream),
     }
-    vars(estimator).pop("log_evidence_", None)  # of the data before these
-    if evidence is not None:
-        estimator.log_evidence_ = evidence
+    return Results(posterior, _history(outcome.infos), diagnostics, evidence)
 
 
-def warn_of_convergence(estimator, remedy):
-    """Warn the caller of what ``diagnostics_`` holds against the result, or hand on his Ctrl-C."""
-    if estimator.diagnostics_["interrupted"]:
-        raise KeyboardInterrupt
-    reasons = estimator.diagnostics_["warnings"]
-    if reasons:
-        name = type(estimator).__name__
-        message = f"{name}: {'; '.join(reasons)}. Do not trust this posterior; {remedy}."
-        # The frames above: fit or partial_fit, scikit-learn's wrapper of it, the caller.
-        warnings.warn(message, ConvergenceWarning, stacklevel=4)
+class ParticleResults(ParticleEstimator):
+    """Base of estimators whose ``_state`` has ``results``, a `Results`."""
+
+    @result
+    def posterior_(self):
+        """Posterior, the weighted particles with their diagnostics."""
+        return self._state.results.posterior
+
+    @result
+    def history_(self):
+        """Record of the steps, a dict of ndarray."""
+        return self._state.results.history
+
+    @result
+    def diagnostics_(self):
+        """How far to trust the posterior, a dict."""
+        return self._state.results.diagnostics
+
+    @result
+    def log_evidence_(self):
+        """Log marginal likelihood in nats; raises AttributeError where it is not known."""
+        if self._state.results.log_evidence is None:
+            return self.posterior_.log_evidence  # raises, and says why
+        return self._state.results.log_evidence
+
+    def _warn_or_interrupt(self, remedy):
+        """Warn the user of what ``diagnostics_`` holds against the result, or hand on Ctrl-C."""
+        told = self.diagnostics_
+        self._conclude(told["warnings"], remedy, told["interrupted"])
 
 
 def _pareto_k(particles):
@@ -93,14 +129,14 @@ def _pareto_k(particles):
     return None if np.isnan(particles.log_pi).any() else pareto_k(particles.log_ratio)
 
 
-def _why_no_evidence(estimator, outcome, stream):
+def _why_no_evidence(outcome, temperature, stream):
     if stream:
         return "it needs all data in one fit"
     if outcome.chains is not None:
         return "the particles were moved along gradients, and are not weighted draws"
     if np.isnan(outcome.particles.log_pi).any():
         return "the particles are an average of iterates, not weighted draws"
-    if not outcome.reweighted or getattr(estimator, "temperature", 1.0) != 1.0:
+    if not outcome.reweighted or temperature != 1.0:
         return "it needs reweight=True and temperature=1"
     if _bound_hit(outcome):
         return "a step could not be taken whole, see the warning"

@@ -1,7 +1,6 @@
-"""Data in parts: one step of a stream, the state it carries, and what a failed call must undo."""
+"""Data in parts: one step of a stream, and the state it carries."""
 
 import copy
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -115,20 +114,3 @@ def check_coordinates(stream, model):
             f"The stream has {d} coordinates, the parameters now ask for {model.n_coordinates}: do "
             "not change fit_intercept or prior between calls."
         )
-
-
-@contextmanager
-def rollback_on_error(estimator):
-    """Leave an estimator, and a generator that it was given, as they were if anything fails."""
-    before, generator = vars(estimator).copy(), estimator.random_state
-    position = copy.deepcopy(generator)
-    try:
-        yield
-    except BaseException:
-        vars(estimator).clear()
-        vars(estimator).update(before)
-        if isinstance(generator, np.random.Generator):
-            generator.bit_generator.state = position.bit_generator.state
-        elif isinstance(generator, np.random.RandomState):
-            generator.set_state(position.get_state())
-        raise

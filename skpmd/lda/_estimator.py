@@ -10,9 +10,8 @@ from sklearn.base import (
 )
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from skpmd._base._legacy import reset, rollback_on_error
 from skpmd._base.options import LOOP_CONSTRAINTS
-from skpmd._base.results import reset
-from skpmd._base.streaming import rollback_on_error
 from skpmd._base.threads import workers
 from skpmd._base.utils import as_generator
 from skpmd.lda._calls import TopicCalls

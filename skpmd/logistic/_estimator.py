@@ -11,17 +11,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _check_partial_fit_first_call
 from sklearn.utils.validation import _check_feature_names_in
 
+from skpmd._base._legacy import reset, rollback_on_error, set_results, warn_of_convergence
 from skpmd._base.options import LOOP_CONSTRAINTS, check_options
-from skpmd._base.results import reset, set_results, warn_of_convergence
 from skpmd._base.rows import Rows
-from skpmd._base.streaming import (
-    Stream,
-    advance,
-    check_coordinates,
-    first_stream,
-    kernel_step,
-    rollback_on_error,
-)
+from skpmd._base.streaming import Stream, advance, check_coordinates, first_stream, kernel_step
 from skpmd._base.utils import as_generator
 from skpmd.engine.loop import Options
 from skpmd.engine.mirror import Settings

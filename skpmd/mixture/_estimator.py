@@ -10,10 +10,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from skpmd._base._legacy import reset, rollback_on_error
 from skpmd._base.options import LOOP_CONSTRAINTS, check_options
-from skpmd._base.results import reset
 from skpmd._base.rows import merged
-from skpmd._base.streaming import rollback_on_error
 from skpmd._base.utils import as_generator
 from skpmd.engine.loop import Options
 from skpmd.engine.mirror import Settings

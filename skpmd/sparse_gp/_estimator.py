@@ -10,10 +10,10 @@ from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from skpmd._base._legacy import reset, rollback_on_error, set_results, warn_of_convergence
 from skpmd._base.options import LOOP_CONSTRAINTS, check_options
 from skpmd._base.progress import bar_of_steps
-from skpmd._base.results import reset, set_results, warn_of_convergence
-from skpmd._base.streaming import Stream, rollback_on_error
+from skpmd._base.streaming import Stream
 from skpmd._base.utils import as_generator
 from skpmd.engine.loop import Options, run
 from skpmd.engine.mirror import Settings

@@ -89,7 +89,7 @@ def test_the_wide_component_outlives_a_redraw_before_every_step():
             max_iter=20,
             random_state=seed,
         ).fit(np.zeros((5, 1)))
-        assert pmd.history_["rejuvenations"][-1] == pmd.history_["splits"][-1] + 1
+        assert pmd.history_["rejuvenations"][-1] == pmd.history_["substeps"][-1] + 1
         found.append(np.log(pmd.posterior_.quantile(0.995)[0]))
     # 5.84; four clouds of 1000 particles: 6 % standard error of the quantile, three of them.
     assert abs(np.mean(found) - np.log(student(3).ppf(0.995))) < 0.18

@@ -45,7 +45,7 @@ def test_step_is_the_linear_form(particles, data, a, b):
     likelihood = norm.logpdf(data[None, :], particles.theta).sum(axis=1)
     drift = particles.log_prior - particles.log_pi - particles.log_ratio
     np.testing.assert_allclose(after.log_ratio, particles.log_ratio + a * drift + b * likelihood)
-    assert (info.a, info.b, info.fraction, info.splits) == (a, b, 1.0, 0)
+    assert (info.a, info.b, info.fraction, info.substeps) == (a, b, 1.0, 0)
     assert info.ess == effective_sample_size(after.log_ratio)
 
 
@@ -96,7 +96,7 @@ def test_guard_stops_at_the_first_crossing():
     rng = np.random.default_rng(2)
     particles = draw_prior(model, 1000, rng)
     _, info = step(particles, model, (batch_of(data),), 1.0, 1.0, Settings(), rng)
-    assert info.splits >= 1 and 0 < info.fraction < 1
+    assert info.substeps >= 1 and 0 < info.fraction < 1
     likelihood = norm.logpdf(data[None, :], particles.theta).sum(axis=1)
     at = [effective_sample_size(info.fraction * f * likelihood) for f in (0.5, 0.9, 0.99, 1.0)]
     assert min(at) >= 500 - 1e-6
@@ -128,7 +128,7 @@ def test_bound_on_splits_is_reported_and_the_step_is_whole():
     data = np.random.default_rng(1).normal(3.0, 1.0, size=2000)
     particles = draw_prior(model, 500, rng)
     _, info = step(particles, model, (batch_of(data),), 1.0, 1.0, Settings(max_substeps=1), rng)
-    assert info.splits == 1 and info.substep_bound_hit
+    assert info.substeps == 1 and info.substep_bound_hit
 
 
 def test_a_guarded_peaked_step_is_exact_where_an_unguarded_one_collapses():

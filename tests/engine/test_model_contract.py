@@ -94,9 +94,9 @@ def test_one_whole_step_from_the_prior_is_bayes_rule():
 
 @pytest.mark.parametrize("method", ["sample_prior", "log_prior", "log_likelihood", "statistics"])
 def test_a_model_without_a_method_says_so(method):
-    arguments = {"log_prior": (None,), "sample_prior": (None, 3)}.get(method, (None, None))
+    arguments = {"log_prior": 1, "statistics": 3}.get(method, 2)
     with pytest.raises(NotImplementedError):
-        getattr(Model(), method)(*arguments)
+        getattr(Model(), method)(*[None] * arguments)
 
 
 def test_a_plain_model_has_an_empty_block():

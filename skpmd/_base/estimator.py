@@ -1,0 +1,116 @@
+"""What every estimator does with its own attributes: state, results, rollback, frozen parameters.
+
+An estimator keeps all that it has learnt in one record, ``_state``; its fitted attributes are
+properties made of that record. Nobody else sets attributes of an estimator.
+"""
+
+import copy
+from contextlib import contextmanager
+from functools import wraps
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from skpmd._base.warn import warn
+
+
+def result(method):
+    """Property of a fitted estimator, made once for each state, when it is first asked for.
+
+    The value is kept apart from the estimator's own attributes, which predictions must not change,
+    and is left out of pickles.
+    """
+    name = method.__name__
+
+    @wraps(method)
+    def get(self):
+        if getattr(self, "_state", None) is None:
+            raise AttributeError(f"{name} is there after fit or partial_fit.")
+        if name not in self._cache:
+            self._cache[name] = method(self)
+        return self._cache[name]
+
+    return property(get)
+
+
+class ParticleEstimator(BaseEstimator):
+    """Base of all estimators.
+
+    Attributes
+    ----------
+    _frozen_parameters : tuple of str
+        Parameters that may not change between calls of ``partial_fit``.
+    """
+
+    _frozen_parameters = ()
+
+    def __sklearn_is_fitted__(self):
+        """Whether there is a state."""
+        return getattr(self, "_state", None) is not None
+
+    def __getstate__(self):
+        """What is pickled: not what can be made again."""
+        state = dict(super().__getstate__())
+        return {**state, "_cache": {}} if "_cache" in state else state
+
+    def _reset(self):
+        """Drop what an earlier fit left: a fit that fails must not look like a fitted one."""
+        for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
+            delattr(self, name)
+        self._state, self._cache, self._frozen = None, {}, {}
+
+    def _set_state(self, state):
+        """Take over a new state; results are made anew when they are asked for."""
+        self._state, self._cache = state, {}
+
+    @contextmanager
+    def _rollback_on_error(self):
+        """Leave the estimator, and a generator given to it, as they were if anything fails."""
+        before, generator = vars(self).copy(), self.random_state
+        position = copy.deepcopy(generator)
+        try:
+            yield
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            if isinstance(generator, np.random.Generator):
+                generator.bit_generator.state = position.bit_generator.state
+            elif isinstance(generator, np.random.RandomState):
+                generator.set_state(position.get_state())
+            raise
+
+    def _freeze(self, *, but=()):
+        """Remember the parameters that a stream is made with; arrays are copied once."""
+        known = getattr(self, "_frozen", {})
+        new = [name for name in self._frozen_parameters if name not in known and name not in but]
+        self._frozen = {**known, **{name: copy.deepcopy(getattr(self, name)) for name in new}}
+
+    def _check_frozen(self):
+        """Raise if a parameter is not what the stream so far has been made with."""
+        for name, before in getattr(self, "_frozen", {}).items():
+            now = getattr(self, name)
+            if not np.array_equal(now, before):
+                was, is_ = (repr(v) if np.ndim(v) == 0 else "an array" for v in (before, now))
+                other = " of other values" if was == is_ else ""
+                raise ValueError(
+                    f"{name} was {was} in the calls before and is {is_}{other}: set it back, or "
+                    "call fit."
+                )
+
+    def _conclude(self, reasons=(), remedy="", interrupted=False):
+        """Hand on the user's Ctrl-C, or warn of what speaks against the result.
+
+        Parameters
+        ----------
+        reasons : sequence of str
+            What speaks against it.
+        remedy : str
+            What to do about it.
+        interrupted : bool
+            Whether Ctrl-C ended the fit.
+        """
+        if interrupted:
+            raise KeyboardInterrupt
+        if reasons:
+            advice = f" Do not trust this posterior; {remedy}." if remedy else ""
+            warn(f"{type(self).__name__}: {'; '.join(reasons)}.{advice}")
