@@ -1,13 +1,13 @@
 """Run one study.
 
-``python -m examples.benchmarks NAME [--data DIR] [--quick] [--out DIR] [--jobs N]``.
+``python -m examples.benchmarks NAME [--data DIR] [--quick] [--out DIR] [--jobs N] [--draw]``.
 """
 
 import argparse
 import sys
 from pathlib import Path
 
-from . import study as studies
+from .harness import study as studies
 
 
 def main(argv=None):
@@ -21,11 +21,14 @@ def main(argv=None):
     parser.add_argument(
         "--out",
         type=Path,
-        default=studies.FOLDER / "results",
+        default=studies.RESULTS,
         help="where the JSON and the PNG go (default: examples/benchmarks/results)",
     )
     parser.add_argument(
         "--jobs", type=int, default=1, help="cases side by side, where a study has any (default: 1)"
+    )
+    parser.add_argument(
+        "--draw", action="store_true", help="draw the results that are there, measure nothing"
     )
     options = parser.parse_args(argv)
     known = studies.discover()
@@ -35,15 +38,25 @@ def main(argv=None):
         return 0
     if options.name not in known:
         parser.error(f"no study {options.name!r}; there are: {', '.join(known)}")
-    return run(options)
-
-
-def run(options):
-    """Measure, print, write the JSON and draw the picture."""
     config = studies.Config(options.data, options.quick, options.out, options.jobs)
-    config.out.mkdir(parents=True, exist_ok=True)
+    return draw(options.name, config) if options.draw else run(options.name, config)
+
+
+def draw(name, config):
+    """Draw the picture of a study's JSON beside it."""
+    path = config.out / f"{studies.stem(name, config)}.json"
+    if not path.exists():
+        sys.exit(f"There is no {path.name} in the output folder: run the study first.")
+    studies.draw(path, path.with_suffix(".png"))
+    print(f"Drew {path.stem}.png")
+    return 0
+
+
+def run(name, config):
+    """Measure, print, write the JSON and draw the picture from it."""
+    config.cache.mkdir(parents=True, exist_ok=True)
     try:
-        study = studies.load(options.name)
+        study = studies.load(name)
         studies.pyplot()
         rows = study.run(config)
     except ImportError as error:
@@ -52,8 +65,8 @@ def run(options):
     print(studies.table(rows), end="\n\n")
     for gate in gates:
         print(gate)
-    path = studies.write(options.name, config, rows, gates)
-    study.plot(rows, path.with_suffix(".png"))
+    path = studies.write(name, config, rows, gates)
+    studies.draw(path, path.with_suffix(".png"))
     print(f"\nWrote {path.name} and {path.stem}.png")
     return 0 if all(gate.met for gate in gates) else 1
 

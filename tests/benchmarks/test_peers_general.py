@@ -5,11 +5,11 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, norm
 
-pytest.importorskip("examples.benchmarks.baselines", reason="examples are not installed")
+pytest.importorskip("examples.benchmarks.peers", reason="examples are not installed")
 
-from examples.benchmarks.baselines import one_pass_smc as smc
-from examples.benchmarks.baselines import problem as parts
-from examples.benchmarks.baselines.tied_gibbs import tied_gibbs
+from examples.benchmarks.peers import one_pass_smc as smc
+from examples.benchmarks.peers import problem as parts
+from examples.benchmarks.peers.tied_gibbs import tied_gibbs
 
 # Rows x ~ N(theta, A^-1), theta ~ N(0, I): the posterior is N(MEAN, COV).
 A = np.array([[1.0, 0.6], [0.6, 1.5]])
@@ -135,7 +135,7 @@ def test_sgld_on_a_gaussian():
     # Without the noise of batches the draws are an autoregression with covariance
     # P^-1 (I - eps P / 2)^-1, P the posterior's precision. 20,000 draws that forget in some
     # 1 / (eps 25) = 8 steps: an error of sqrt(2 * 8 / 20,000) = 0.03 sd.
-    sgld = pytest.importorskip("examples.benchmarks.baselines.sgld", exc_type=ImportError).sgld
+    sgld = pytest.importorskip("examples.benchmarks.peers.sgld", exc_type=ImportError).sgld
     eps, P = 0.005, np.linalg.inv(COV)
     _, mean, cov = last(
         sgld(
@@ -149,7 +149,7 @@ def test_sgld_on_a_gaussian():
 
 
 def test_sgld_weighs_draws_by_their_steps():
-    sgld = pytest.importorskip("examples.benchmarks.baselines.sgld", exc_type=ImportError).sgld
+    sgld = pytest.importorskip("examples.benchmarks.peers.sgld", exc_type=ImportError).sgld
     found, *_ = last(
         sgld(
             GAUSSIAN, ALIKE, None, n_particles=1000, seed=0, batch_size=10, passes=125,
@@ -162,7 +162,7 @@ def test_sgld_weighs_draws_by_their_steps():
 
 def test_npv_with_one_component():
     # The bound's maximum: the mode, and sd^2 = d / trace of the precision.
-    npv = pytest.importorskip("examples.benchmarks.baselines.npv", exc_type=ImportError).npv
+    npv = pytest.importorskip("examples.benchmarks.peers.npv", exc_type=ImportError).npv
     found, mean, cov = last(
         npv(
             GAUSSIAN, ALIKE, None, n_particles=1, seed=0, batch_size=10, passes=1000,
@@ -178,7 +178,7 @@ def test_npv_with_one_component():
 
 
 def test_npv_bound():
-    npv = pytest.importorskip("examples.benchmarks.baselines.npv", exc_type=ImportError)
+    npv = pytest.importorskip("examples.benchmarks.peers.npv", exc_type=ImportError)
     mu, sd = np.array([[0.1, 0.2], [1.0, -1.0], [0.5, 0.0]]), np.array([0.3, 0.5, 1.2])
 
     def log_joint(theta):
@@ -202,7 +202,7 @@ def test_npv_bound():
 def test_particles_smc_on_a_gaussian(method, waste_free):
     # 3000 particles: 1 / sqrt(3000) = 0.02 sd, some twice that where chains are kept whole.
     pytest.importorskip("particles")
-    from examples.benchmarks.baselines import particles_smc
+    from examples.benchmarks.peers import particles_smc
 
     state = np.random.get_state()[1].copy()
     found, mean, cov = last(
@@ -242,7 +242,7 @@ def test_tied_gibbs_on_a_grid():
 @pytest.mark.parametrize("family", ["full", "diagonal"])
 def test_svi_on_a_gaussian(family):
     # The diagonal family's optimum has the conditional variances. Adam's steps end at 1e-4.
-    module = pytest.importorskip("examples.benchmarks.baselines.svi", exc_type=ImportError)
+    module = pytest.importorskip("examples.benchmarks.peers.svi", exc_type=ImportError)
     found, mean, cov = last(
         module.svi(
             GAUSSIAN, ALIKE, None, n_particles=100, seed=0, batch_size=10, passes=2500,
@@ -259,7 +259,7 @@ def test_svi_on_a_gaussian(family):
 @pytest.mark.slow  # likewise
 def test_prior_nuts_on_a_gaussian():
     # 4000 draws, nearly independent: 0.02 sd.
-    module = pytest.importorskip("examples.benchmarks.baselines.prior_nuts", exc_type=ImportError)
+    module = pytest.importorskip("examples.benchmarks.peers.prior_nuts", exc_type=ImportError)
     _, mean, cov = last(
         module.prior_nuts(GAUSSIAN, X, None, n_particles=4000, seed=0, n_steps=1000, n_warmup=100)
     )

@@ -8,8 +8,8 @@ pytest.importorskip("examples.benchmarks", reason="the checkout's examples")
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-from examples.benchmarks import datasets
-from examples.benchmarks.baselines import gp_one_pass_smc, mirror_gp, subset_gp
+from examples.benchmarks.harness import datasets
+from examples.benchmarks.peers import gp_one_pass_smc, mirror_gp, subset_gp
 from skpmd.engine.model import Batch
 from skpmd.sparse_gp import SparseGPRegressorPMD
 from skpmd.sparse_gp._covariance import KernelCovariance

@@ -9,8 +9,8 @@ from scipy.special import log_expit, logsumexp
 
 pytest.importorskip("examples.benchmarks", reason="the examples are not part of the package")
 
-from examples.benchmarks.baselines import jaakkola_jordan as jj
-from examples.benchmarks.baselines import polya_gamma
+from examples.benchmarks.peers import jaakkola_jordan as jj
+from examples.benchmarks.peers import polya_gamma
 
 
 def table(n=30, seed=0):

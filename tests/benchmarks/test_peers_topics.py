@@ -9,8 +9,8 @@ from scipy.special import gammaln, softmax
 from scipy.stats import chisquare
 
 pytest.importorskip("examples.benchmarks", reason="the benchmarks are not here")
-from examples.benchmarks.baselines import canini_smc, sgrld
-from examples.benchmarks.baselines.token_draws import drawn, listed
+from examples.benchmarks.peers import canini_smc, sgrld
+from examples.benchmarks.peers.tokens import drawn, listed
 
 ALPHA, ETA, K = 0.4, 0.3, 2
 # Two and three tokens, of three words.

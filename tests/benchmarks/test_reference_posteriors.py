@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 pytest.importorskip("examples.benchmarks", reason="examples are not installed")
-from examples.benchmarks import reference_posteriors as models  # noqa: E402
-from examples.benchmarks import reference_priors as priors  # noqa: E402
+from examples.benchmarks.paper import reference_posteriors as models  # noqa: E402
+from examples.benchmarks.paper import reference_priors as priors  # noqa: E402
 
 RNG = np.random.default_rng(0)
 ONES = np.ones(40)

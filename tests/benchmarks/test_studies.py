@@ -6,8 +6,10 @@ import sys
 
 import pytest
 
-studies = pytest.importorskip("examples.benchmarks.study", reason="examples are not installed")
-from examples.benchmarks import verdicts  # noqa: E402
+studies = pytest.importorskip(
+    "examples.benchmarks.harness.study", reason="examples are not installed"
+)
+from examples.benchmarks.harness import verdicts  # noqa: E402
 
 
 def test_every_module_with_three_functions_is_a_study_with_a_summary():

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
 
-pytest.importorskip("examples.benchmarks.baselines", reason="examples are not installed")
+pytest.importorskip("examples.benchmarks.peers", reason="examples are not installed")
 
-from examples.benchmarks import ablation, ablation_problems
-from examples.benchmarks import theory_densities as densities
-from examples.benchmarks.theory import gates, slopes
-from examples.benchmarks.theory_slopes import fitted
+from examples.benchmarks.paper import ablation, ablation_problems
+from examples.benchmarks.paper import theory_densities as densities
+from examples.benchmarks.paper.theory import gates, slopes
+from examples.benchmarks.paper.theory_slopes import fitted
 from skpmd.engine import kde
 
 LINE = np.linspace(-8.0, 8.0, 8001)

@@ -1,0 +1,185 @@
+"""Runs of the study ``paper_lda``: points of each method on one split, and what is kept of them."""
+
+import numpy as np
+
+from ..harness.cache import CachedRuns
+from ..harness.timing import cpu_clock
+from ..lda.topic_cases import PRIORS, fitted, known, ours, particles, warm_up
+from ..lda.topic_completion import BURN_IN, KEPT, Completion, perplexity
+from ..peers.canini_smc import one_particle_smc
+from ..peers.sgrld import sgrld
+from ..peers.topic_libraries import gensim_passes, sklearn_passes, tomotopy_sweeps
+
+SEEDS, PASSES = (20, 21, 22), 5  # splits that nothing was developed on
+N_TOPICS, QUICK_TOPICS = 100, 10
+OURS = {"pmd": {}, "pmd one particle": {"n_particles": 1, "batch_size": 100}}
+SAMPLED = ("tomotopy", "sgrld")  # whose samples are averaged, too
+SWEEPS = (10, *range(25, 2001, 25))
+GRIDS = {
+    "sklearn": (
+        {"batch_size": 100, "learning_offset": 10.0, "learning_decay": 0.7},
+        {"batch_size": 100, "learning_offset": 100.0, "learning_decay": 0.9},
+        {"batch_size": 1000, "learning_offset": 10.0, "learning_decay": 0.7},
+        {"batch_size": 1000, "learning_offset": 1.0, "learning_decay": 0.5},
+    ),
+    "gensim": (
+        {"chunksize": 100, "offset": 10.0, "decay": 0.7},
+        {"chunksize": 1000, "offset": 10.0, "decay": 0.7},
+        {"chunksize": 2000, "offset": 1.0, "decay": 0.5},
+    ),
+    "tomotopy": ({"optim_interval": 0},),
+    "sgrld": tuple(
+        {"batch_size": 100, "step": step, "offset": offset, "decay": decay}
+        for step, offset, decay in (
+            (0.1, 100.0, 0.6), (0.1, 100.0, 0.9), (0.3, 10.0, 0.9), (1.0, 3.0, 1.0),
+        )
+    ),
+    "smc": (
+        {"first": 0.0, "sweeps": 0, "past": 16},
+        {"first": 0.1, "sweeps": 100, "past": 16},
+        {"first": 0.1, "sweeps": 100, "past": 64},
+    ),
+}  # fmt: skip
+FEWER = {"newsgroups20": {"sklearn": (0, 2), "gensim": (0, 1), "sgrld": (1, 2, 3), "smc": (1, 2)}}
+BUDGETS = {"wiki_vital": 30.0, "newsgroups20": 60.0, "generated": 1.0}  # of tomotopy, CPU seconds
+
+
+def n_topics(config):
+    """Of all models."""
+    return QUICK_TOPICS if config.quick else N_TOPICS
+
+
+def seeds(config):
+    """Of the splits."""
+    return SEEDS[: 1 if config.quick else None]
+
+
+def grid(name):
+    """Settings of the other methods; on the larger corpus not those far behind on the smaller."""
+    kept = FEWER.get(name, {})
+    return {
+        method: [ways[i] for i in kept.get(method, range(len(ways)))]
+        for method, ways in GRIDS.items()
+    }
+
+
+def stops(n, batch):
+    """Documents visited at the points of a curve: whole batches in the first pass, then passes."""
+    early = [max(1, round(n * part / batch)) * batch for part in (0.125, 0.25, 0.5)]
+    return [stop for stop in early if stop < n] + [n * (one + 1) for one in range(PASSES)]
+
+
+def label(setting):
+    """A setting in the rows."""
+    return " ".join(f"{value:g}" for value in setting.values()) or "defaults"
+
+
+def row(method, setting, seed, documents, cpu, score):
+    """A point of a curve."""
+    case = {"method": method, "setting": label(setting), "seed": seed, "documents": int(documents)}
+    return {**case, "cpu": cpu, "perplexity": score}
+
+
+# ---------------------------------------------------------------------- ours
+def own_points(config, name, seed):
+    """Curves of our fits, each with `fit` at its end; and the model of one particle."""
+    learn, test = known(config, name, seed)
+    judge, rows, K = Completion(test, seed), [], n_topics(config)
+    warm_up(PRIORS[0])
+    for method, options in OURS.items():
+        for documents, (found, weights) in _streamed(learn, K, seed, options):
+            score = perplexity([judge.probabilities(topics) for topics in found], weights)
+            rows.append(row(method, options, seed, documents, found[0].cpu, score))
+        model = ours(PRIORS[0], K, seed, **options)
+        found, weights = fitted(model, learn)
+        score = perplexity([judge.probabilities(topics) for topics in found], weights)
+        rows.append(row(method, options, seed, PASSES * learn.shape[0], found[0].cpu, score))
+    print(f"ours, {name}, split {seed}: {rows[-1]['perplexity']:.1f}", flush=True)
+    return rows, model
+
+
+def _streamed(learn, K, seed, options):
+    """The fit in parts, up to the pass before its last: (documents, particles and weights)."""
+    n, rng = learn.shape[0], np.random.default_rng(seed)
+    model = ours(PRIORS[0], K, seed, total_samples=n, **options)
+    order, cpu, before = rng.permutation(n), 0.0, 0
+    for stop in stops(n, options.get("batch_size", 64))[:-1]:
+        part = learn[order[before % n : (stop - 1) % n + 1]]
+        with cpu_clock() as clock:
+            model.partial_fit(part)
+        cpu, before = cpu + clock.cpu, stop
+        yield stop, particles(model, cpu)
+        if stop % n == 0:
+            order = rng.permutation(n)
+
+
+# ---------------------------------------------------------------------- others
+def peers(config, name, budget):
+    """Rows of the other methods on all splits; what the file has is not made again.
+
+    On the first split each method runs with all of its settings, on the others with those that were
+    best there within ``budget`` CPU seconds, ours, and within ten times as many.
+    """
+    ways = grid(name)
+    protocol = {
+        "settings": ways, "priors": PRIORS[0], "passes": PASSES, "topics": n_topics(config),
+        "judge": [BURN_IN, KEPT], "budget": BUDGETS[name], "splits": SEEDS,
+    }  # fmt: skip
+    kept = CachedRuns(config, f"paper_lda-{name}", protocol)
+    rows, choices = kept.content["rows"], kept.content["choices"]
+    for seed in seeds(config):
+        for method in ways:
+            done = {
+                one["setting"] for one in rows if (one["method"], one["seed"]) == (method, seed)
+            }
+            for setting in choices.get(method, ways[method]):
+                if label(setting) not in done:
+                    rows += _points(config, name, seed, method, setting)
+            if method not in choices:
+                choices[method] = _best(rows, method, ways[method], budget)
+            kept.save()
+    return rows
+
+
+def _points(config, name, seed, method, setting):
+    """Points of one run; of some methods also with the samples of its latter half averaged."""
+    learn, test = known(config, name, seed)
+    judge, n, tables, rows = Completion(test, seed), learn.shape[0], [], []
+    points = list(_run(config, name, seed, method, setting, learn))
+    per_step = 1 if method in ("sgrld", "smc") else n
+    for topics in points:
+        tables.append(judge.probabilities(topics))
+        place = seed, topics.step * per_step, topics.cpu
+        rows.append(row(method, setting, *place, perplexity(tables[-1:])))
+        if method in SAMPLED:
+            late = [t for t, p in zip(tables, points, strict=False) if 2 * p.step > topics.step]
+            rows.append(row(f"{method} samples", setting, *place, perplexity(late)))
+    end = rows[-1]
+    print(f"{name}, split {seed}: {method} {end['setting']}: {end['perplexity']:.1f} / "
+          f"{end['cpu']:.1f} s", flush=True)  # fmt: skip
+    return rows
+
+
+def _run(config, name, seed, method, setting, learn):
+    case = learn, n_topics(config), {**PRIORS[0], **setting}, seed
+    n = learn.shape[0]
+    if method == "sklearn":
+        return sklearn_passes(*case, PASSES)
+    if method == "gensim":
+        return gensim_passes(*case, PASSES)
+    if method == "tomotopy":
+        return tomotopy_sweeps(*case, SWEEPS, BUDGETS[name])
+    if method == "sgrld":
+        halves = [n * half // 2 for half in range(3, 2 * PASSES + 1)]
+        return sgrld(*case, [stop for stop in stops(n, 100) if stop <= n] + halves)
+    return one_particle_smc(*case, [stop for stop in stops(n, 1) if stop <= n])
+
+
+def _best(rows, method, ways, budget):
+    """The settings that were best within our CPU seconds, and within ten times as many."""
+    own = [one for one in rows if one["method"].startswith(method)]
+    leaders = set()
+    for limit in (budget, 10.0 * budget):
+        within = [one for one in own if one["cpu"] <= limit] or own
+        leaders.add(min(within, key=lambda one: one["perplexity"])["setting"])
+    return [way for way in ways if label(way) in leaders]

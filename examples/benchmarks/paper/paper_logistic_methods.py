@@ -1,0 +1,165 @@
+"""The methods of `paper_logistic`, each with its settings.
+
+A setting is a function ``(seed, max_cpu) -> iterator of Snapshot``.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from skpmd.engine.model import Batch
+from skpmd.logistic._binary import LogisticModel
+from skpmd.logistic._priors import NormalPrior
+
+from ..peers.jaakkola_jordan import jaakkola_jordan
+from ..peers.jax_setup import jax, jnp
+from ..peers.npv import npv
+from ..peers.one_pass_smc import one_pass_smc
+from ..peers.prior_nuts import prior_nuts
+from ..peers.problem import Problem
+from ..peers.sgld import sgld
+from ..peers.svi import svi
+from . import paper_logistic_runs as runs
+
+BATCH = 100
+MEMORY = 4000  # particles, or draws kept: those of our defaults
+PLENTY = {"passes": 4000, "n_snapshots": 32}  # time runs out before
+JJ_STEPS = {  # of the natural gradient, t = 1, 2, ...; the first is the paper's
+    "1 / (100 + sqrt t)": lambda t: 1.0 / (100.0 + np.sqrt(t)),
+    "(10 + t)^-0.51": lambda t: (10.0 + t) ** -0.51,
+}
+
+
+def others(data):
+    """Return {method: {setting: function}}, of each method the likeliest setting first.
+
+    What stands before a comma is the family, of which there is one verdict.
+    """
+    whole = problem(data.X.shape[1] + 1)
+    white = runs.Whitened(data, whole)
+
+    def general(method, settings, **fixed):
+        """Settings of a peer that takes any problem."""
+        options = {"n_particles": MEMORY, "batch_size": BATCH, **fixed}
+        return {
+            name: partial(_started, method, whole, data, {**options, **own})
+            for name, own in settings.items()
+        }
+
+    def of_particles():
+        """Settings of the two of the package ``particles``, which may be missing."""
+        try:
+            from ..peers.particles_smc import ibis, tempered
+        except ImportError as error:
+            print(f"IBIS and tempered SMC are left out. {error}", flush=True)
+            return {}
+        chains = {f"chains of {length}": {"len_chain": length} for length in (10, 50)}
+        separate = {f"{MEMORY} chains of 5": {"len_chain": 5, "waste_free": False}}
+        from_laplace = {
+            name: partial(white.of, tempered, {"n_particles": MEMORY, **own})
+            for name, own in {**chains, **separate}.items()
+        }
+        return {
+            # A batch of 100 leaves so few particles that their covariance is singular.
+            "IBIS": general(ibis, chains, batch_size=10, n_snapshots=20),
+            "tempered SMC": general(tempered, chains),
+            "tempered SMC, from Laplace": from_laplace,
+        }
+
+    kept = {"n_particles": MEMORY, "batch_size": BATCH}
+    widths = {f"width {h:g}": {"bandwidth": h, "n_snapshots": 20} for h in (0.1, 0.23)}
+    return {
+        "Laplace": {"scikit-learn": partial(runs.laplace_of_sklearn, data, MEMORY)},
+        "JJ SVI": _jj_settings(data),
+        "SVI, full": general(svi, _svi_rates()),
+        "SVI, diagonal": general(svi, _svi_rates(), family="diagonal"),
+        "SGLD": general(sgld, _sgld_steps(len(data.y))),
+        "SGLD, whitened": {
+            f"step {size:g}, decay {decay:g}": partial(
+                white.of, sgld, {**kept, "burn_in": 500, **_constant(size, decay)}
+            )
+            for size, decay in ((0.01, 0.33), (0.01, 0.0), (0.003, 0.0))
+        },
+        "SGD NPV": {
+            f"components: {count}": general(npv, {"": _rate(0.03, 0.5)}, n_particles=count)[""]
+            for count in (5, 20)
+        },
+        "one-pass SMC": general(one_pass_smc, widths),
+        **of_particles(),
+        "Gibbs": {"Polya-Gamma": partial(runs.gibbs, data)},
+        "NUTS": {f"chains: {count}": partial(_from_prior, whole, data, count) for count in (1, 4)},
+        "NUTS, whitened": {f"chains: {count}": partial(white.nuts, count) for count in (1, 4)},
+    }
+
+
+def ours(data):
+    """Return the settings of the particles, the defaults first."""
+    stream = {"n_particles": 1000, "total_samples": len(data.y)}
+    algorithm = {"proposal": "prior", "reweight": False, "batch_size": BATCH, "n_particles": 1000}
+    return {
+        "defaults": partial(runs.fit, data, {}),
+        "1000 particles": partial(runs.fit, data, {"n_particles": 1000}),
+        "16000 particles": partial(runs.fit, data, {"n_particles": 16_000}),
+        "partial_fit, batches of 100": partial(runs.stream, data, stream, BATCH),
+        "partial_fit, batches of 1000": partial(runs.stream, data, stream, 10 * BATCH),
+        "steps from the prior": partial(runs.fit, data, algorithm),
+    }
+
+
+def _jj_settings(data):
+    def setting(batch_size, rho):
+        options = {"n_particles": MEMORY, "batch_size": batch_size, "rho": rho, **PLENTY}
+        return lambda seed, max_cpu: jaakkola_jordan(
+            data.X, data.y, seed=seed, max_cpu=max_cpu, **options
+        )
+
+    settings = {f"step {name}": setting(BATCH, rho) for name, rho in JJ_STEPS.items()}
+    return {**settings, "all rows, step 1": setting(len(data.y), lambda t: 1.0)}
+
+
+def _svi_rates():
+    pairs = ((0.03, 0.5), (0.01, 0.5), (0.1, 1.0))
+    return {f"rate {rate:g}, decay {decay:g}": _rate(rate, decay) for rate, decay in pairs}
+
+
+def _rate(learning_rate, decay):
+    return {"learning_rate": learning_rate, "decay": decay, **PLENTY}
+
+
+def _constant(step_size, decay=0.0):
+    return {"step_size": step_size, "decay": decay, **PLENTY}
+
+
+def _sgld_steps(n):
+    """Even steps; and the paper's 1 / (100 + sqrt t), on the mean rather than the sum over rows."""
+    sizes = {f"step {size:g} / n": _constant(size / n) for size in (1.0, 0.3, 3.0)}
+    return {**sizes, "the paper's steps / n": {**_constant(0.01 / n, 0.5), "offset": 1e4}}
+
+
+def problem(d):
+    """Return logistic regression under N(0, I), intercept last; NumPy's side is our own kernel."""
+    model = LogisticModel(NormalPrior(np.ones(d)), fit_intercept=True)
+
+    def log_likelihood(theta, X, y):
+        return model.log_likelihood(theta, Batch(X, 2.0 * y - 1.0, np.ones(len(y))))
+
+    return Problem(
+        d, log_likelihood, model.log_prior, model.sample_prior, _log_likelihood, _log_prior
+    )
+
+
+def _log_likelihood(theta, X, y):
+    return jax.nn.log_sigmoid((2.0 * y - 1.0) * (X @ theta[:-1] + theta[-1])).sum()
+
+
+def _log_prior(theta):
+    return -0.5 * (theta @ theta + len(theta) * jnp.log(2.0 * jnp.pi))
+
+
+def _started(method, target_problem, data, options, seed, max_cpu):
+    return method(target_problem, data.X, data.y, seed=seed, max_cpu=max_cpu, **options)
+
+
+def _from_prior(target_problem, data, n_chains, seed, max_cpu):
+    options = {"n_steps": 20_000, "n_snapshots": 40, "n_chains": n_chains, "n_particles": MEMORY}
+    return prior_nuts(target_problem, data.X, data.y, seed=seed, max_cpu=max_cpu, **options)

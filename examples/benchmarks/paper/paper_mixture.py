@@ -1,0 +1,293 @@
+"""The paper's tied mixture beside other methods: total variation against rows read and CPU.
+
+Section 6 and appendix H.1 of the paper (figures 1 and 3): 1000 rows of N(theta1, 2.5^2) / 2 +
+N(theta1 + theta2, 2.5^2) / 2 at theta = (1, -2), prior N(0, I), two modes; ten runs, each with data
+of its own; 1500 particles, draws or components for every method, all started from the prior,
+batches of 10 rows for those that take batches:
+
+* ``pmd``: ParticleMirrorDescent as it comes, but for the 1500 particles; the curve is that of one
+  to five passes, of which five are the default. ``pmd stream``: `partial_fit` of 10 rows a call,
+  each read once but for splits.
+* ``one-pass SMC``, setting: the bandwidth; ``IBIS`` and ``tempered SMC`` of the package particles,
+  waste-free or standard with 4 or 9 moves.
+* ``SGLD`` (blackjax), burn-in of 1000 steps, ``chains x step size``, one chain as in the paper or
+  ten; ``Gibbs``, burn-in of 50 scans, one chain as in the paper, ten or a hundred; ``NUTS``
+  (NumPyro), four chains.
+* ``SVI`` (NumPyro), a Gaussian of full or diagonal covariance and a learning rate; ``SGD NPV`` with
+  1500 components (the paper's memory) or fewer (more steps in the same time), and a learning rate.
+* ``exact draws`` (a row of kind ``floor``): 1500 independent draws from the grid, made a density as
+  those of the peers are. What comes near it is limited by memory and the density estimate alone.
+
+``tv`` is the total variation to the exact posterior on a grid, ``kl`` is KL(exact, estimate), which
+is the paper's ``cross_entropy`` less the entropy of the exact posterior. Draws and particles of
+peers become densities by the best of three ways, judged by ``tv`` on each: this library's kernel
+density estimate (leave-one-out), the paper's with 0.1 times the median distance, and one Gaussian.
+Ours is `Posterior.log_density`.
+
+``rows`` counts rows read, once where they are read for several particles or chains at once. Peers
+run to ten times our CPU seconds or to their own end. ``curve`` rows are means over runs at the last
+answer up to 0.1, 0.3, 1, 3 and 10 times our CPU seconds. ``verdict`` rows compare at equal CPU as
+`verdicts` says, a peer's best setting and answer taken in each run. Contours in the picture are of
+averages over runs, ours with its defaults, peers at their ends in each run's best setting (two
+modes there need not be two in any one run); they are in a NumPy archive of the cache.
+
+``--jobs N``: runs side by side.
+"""
+
+import warnings
+from collections import defaultdict
+from contextlib import contextmanager
+from functools import partial
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
+
+from skpmd import ParticleMirrorDescent
+from skpmd.engine import kde
+
+from ..harness.study import pyplot, stem
+from ..harness.timing import cpu_clock
+from ..harness.verdicts import Answer, verdict_gates, verdicts
+from ..mixture import mixture
+from ..peers.problem import Snapshot
+from .mixture_peers import BATCH, peers, problem
+
+SEEDS, PASSES = 10, 5
+SHARES = (0.1, 0.3, 1.0, 3.0, 10.0)  # of our CPU seconds, at which peers are judged
+SUPPORT = 1e-9  # of the exact density's peak: what is below has a mass of 1e-9
+SHOWN = np.linspace(-3.5, 3.5, 71)  # axis of the pictures
+
+
+def run(config):
+    """All runs, their means and the verdicts; the picture's densities go to an archive."""
+    seeds = range(1 if config.quick else SEEDS)
+    work = Parallel(n_jobs=config.jobs)
+    found = work(delayed(one_run)(config.quick, seed) for seed in seeds)
+    points = [point for measured, _ in found for point in measured]
+    densities = defaultdict(list)
+    for _, shown in found:
+        for method, density in shown.items():
+            densities[method].append(density)
+    averages = {method: np.mean(kept, axis=0) for method, kept in densities.items()}
+    path = _archive(config.cache, stem("paper_mixture", config))
+    np.savez_compressed(path, **{k: v.astype(np.float16) for k, v in averages.items()})
+    return curves(points) + compared(points)
+
+
+def one_run(quick, seed):
+    """Points of all methods' curves, and {method: density on the pictures' grid}."""
+    n_rows, size = (300, 300) if quick else (1000, mixture.N_PARTICLES)
+    X = mixture.data(n_rows, seed)
+    judge = Judge(X)
+    points, shown = [], {"exact": judge.exact}
+    with quiet_clock():  # compiles
+        ours(size, seed)[0].fit(X)
+
+    def add(method, setting, place, cpu, rows, density):
+        case = {"method": method, "setting": setting, "place": place, "seed": seed}
+        points.append({**case, "cpu": cpu, "rows": rows, **judge.distances(density)})
+
+    for place, (cpu, rows, density) in enumerate(passes(X, size, seed)):
+        add("pmd", "1 to 5 passes", place, cpu, rows, density)
+    own, shown["pmd"] = cpu, judge.picture(density)
+    add("exact draws", "", 0, np.nan, 0, judge.best(judge.draws(size, seed)))
+    for place, (cpu, rows, density) in enumerate(stream(X, size, seed)):
+        add("pmd stream", "once", place, cpu, rows, density)
+    for method, kinds in peers(quick).items():
+        best = np.inf
+        for setting, (peer, options) in kinds.items():
+            budget = {"n_particles": size, "seed": seed, "max_cpu": SHARES[-1] * own}
+            snapshots = peer(problem(), X, None, **{**budget, **options})
+            with threadpool_limits(1):
+                answers = judged(list(snapshots), own, judge)
+            for place, snapshot, density in answers:
+                add(method, setting, place, snapshot.cpu, snapshot.rows, density)
+            if answers and points[-1]["tv"] < best:
+                best, shown[method] = points[-1]["tv"], judge.picture(density)
+    return points, shown
+
+
+def judged(snapshots, cpu, judge):
+    """For each share of the budget: (place, last snapshot within it, its best log density)."""
+    answers = []
+    for place, share in enumerate(SHARES):
+        within = [snapshot for snapshot in snapshots if snapshot.cpu <= share * cpu]
+        if within and answers and within[-1] is answers[-1][1]:
+            answers.append((place, *answers[-1][1:]))
+        elif within:
+            answers.append((place, within[-1], judge.best(within[-1])))
+    return answers
+
+
+@contextmanager
+def quiet_clock():
+    """A CPU clock, without the warnings of short fits and of streams."""
+    with warnings.catch_warnings(), cpu_clock() as clock:
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield clock
+
+
+def passes(X, size, seed):
+    """Yield (CPU, rows read, log density) of fits of one pass, two, and so on to the default."""
+    for max_iter in range(1, PASSES + 1):
+        model, read = ours(size, seed)
+        with quiet_clock() as clock:
+            model.set_params(max_iter=max_iter).fit(X)
+        yield clock.cpu, sum(read), model.posterior_.log_density
+
+
+def stream(X, size, seed):
+    """Yield the same of a stream of batches, at points evenly spaced in the logarithm."""
+    model, read = ours(size, seed)
+    cpu, ends = 0.0, range(BATCH, len(X) + 1, BATCH)
+    shown = set(np.geomspace(1, len(ends), len(SHARES)).round())
+    for step, end in enumerate(ends, start=1):
+        with quiet_clock() as clock:
+            model.partial_fit(X[end - BATCH : end])
+        cpu += clock.cpu
+        if step in shown:
+            yield cpu, sum(read), model.posterior_.log_density
+
+
+def ours(size, seed):
+    """Return the estimator with its defaults, and a list that takes the rows of each reading."""
+    read = []
+
+    def log_likelihood(theta, X, y):
+        read.append(len(X))
+        return mixture.log_likelihood(theta, X, y)
+
+    prior = mixture.log_prior, mixture.sample_prior
+    return ParticleMirrorDescent(log_likelihood, *prior, n_particles=size, random_state=seed), read
+
+
+class Judge:
+    """The exact posterior where it is not negligible, and distances to it."""
+
+    def __init__(self, X):
+        grid = mixture.Grid(X, 161)
+        kept = grid.density > SUPPORT * grid.density.max()
+        self.points, self.cell = grid.points[kept], grid.cell
+        self.log_density, self.density = grid.log_density[kept], grid.density[kept]
+        self.grid = grid
+        self.entropy = -(self.density @ self.log_density) * self.cell
+        self.shown = np.stack(np.meshgrid(SHOWN, SHOWN, indexing="ij"), axis=-1).reshape(-1, 2)
+        log_joint = mixture.log_prior(self.shown) + mixture.log_likelihood(self.shown, X, None)
+        self.exact = np.exp(log_joint - grid.log_evidence)
+
+    def distances(self, log_density):
+        """Total variation, divergence and cross entropy of a normalised density."""
+        found = log_density(self.points)
+        shared = np.minimum(self.density, np.exp(found)).sum() * self.cell
+        # Where an estimate vanishes the divergence is infinite; the floor keeps it printable.
+        cross = -(self.density @ np.maximum(found, -700.0)) * self.cell
+        return {"tv": 1.0 - shared, "kl": cross - self.entropy, "cross_entropy": cross}
+
+    def best(self, snapshot):
+        """The log density of a snapshot, or the best of three estimates from its particles."""
+        if snapshot.log_density is not None:
+            return snapshot.log_density
+        particles = snapshot.particles, snapshot.log_weights
+        estimates = [
+            kde.fit(*particles, bandwidth="loo"),
+            kde.fit(*particles, bandwidth="median", shrinkage=False),
+            kde.fit(*particles, bandwidth=1.0),  # one Gaussian
+        ]
+        densities = [partial(kde.log_density, estimate) for estimate in estimates]
+        return min(densities, key=lambda density: self.distances(density)["tv"])
+
+    def draws(self, size, seed):
+        """Exact draws as a snapshot."""
+        draws = self.grid.draw(size, np.random.default_rng(seed))
+        return Snapshot(np.nan, 0, draws, np.zeros(size))
+
+    def picture(self, log_density):
+        """Density on the pictures' grid."""
+        return np.exp(log_density(self.shown))
+
+
+def curves(points):
+    """Means over runs, a row for each setting and place; places where nothing is new left out."""
+    groups = defaultdict(list)
+    for point in points:
+        groups[point["method"], point["setting"], point["place"]].append(point)
+    rows = []
+    for (method, setting, _), group in groups.items():
+        kind = "floor" if method == "exact draws" else "curve"
+        row = {"kind": kind, "method": method, "setting": setting, "runs": len(group)}
+        for key in ("rows", "cpu", "tv", "kl", "cross_entropy"):
+            row[key] = float(np.mean([point[key] for point in group]))
+        row["tv_sd"] = float(np.std([point["tv"] for point in group]))
+        if not rows or rows[-1] != row:
+            rows.append(row)
+    return rows
+
+
+def compared(points):
+    """Verdicts on all peers, by total variation at equal CPU."""
+    own, others = {}, defaultdict(lambda: defaultdict(list))
+    for point in points:
+        answer = Answer(point["cpu"], point["tv"])
+        if point["method"] == "pmd":
+            own[point["seed"]] = answer  # the last one is that of the defaults
+        elif point["method"] not in ("pmd stream", "exact draws"):
+            others[point["method"]][point["seed"]].append(answer)
+    return verdicts(own, others)
+
+
+def gates(rows):
+    """Level with most methods, far behind none."""
+    return verdict_gates(rows)
+
+
+def shown(results):
+    """The densities that the picture shows, from the archive beside the results."""
+    with np.load(_archive(results.parent / "cache", results.stem)) as archive:
+        return {"averages": {name: archive[name].astype(float) for name in archive.files}}
+
+
+def _archive(cache, name):
+    return cache / f"{name}-densities.npz"
+
+
+def plot(rows, averages):
+    """Contours of the averages over runs; total variation and divergence."""
+    plt = pyplot()
+    figure = plt.figure(figsize=(11, 8.5), layout="constrained")
+    top, bottom = figure.subfigures(2, 1, height_ratios=(3, 2))
+    axes = top.subplots(2, -(-len(averages) // 2), sharex=True, sharey=True)
+    levels = averages["exact"].max() * np.array([0.03, 0.1, 0.3, 0.6, 0.9])
+    for axis, (method, density) in zip(axes.flat, averages.items(), strict=False):
+        table = density.reshape(len(SHOWN), -1).T
+        axis.contour(SHOWN, SHOWN, table, levels=levels, cmap="viridis", linewidths=1.0)
+        axis.set(title=method, aspect="equal")
+    kept = [row for row in rows if row["kind"] == "curve"]
+    axes = bottom.subplots(1, 3)
+    panels = (("rows", "tv"), ("cpu", "tv"), ("rows", "kl"))
+    labels = {
+        "rows": "rows read",
+        "cpu": "CPU seconds",
+        "tv": "total variation",
+        "kl": "KL(exact, estimate) / nats",
+    }
+    for axis, (x, y) in zip(axes, panels, strict=True):
+        for k, method in enumerate(dict.fromkeys(row["method"] for row in kept)):
+            line = _best_setting([row for row in kept if row["method"] == method])
+            values = [row[x] for row in line], [row[y] for row in line]
+            axis.plot(*values, ".-", color=f"C{k}", label=method, lw=2.5 if k == 0 else 1.0)
+        (floor,) = (row[y] for row in rows if row["kind"] == "floor")
+        axis.axhline(floor, color="grey", lw=0.8, label="exact draws")
+        axis.set(xlabel=labels[x], ylabel=labels[y], xscale="log", yscale="log")
+        axis.grid(alpha=0.3)
+    bottom.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", fontsize=8)
+    return figure
+
+
+def _best_setting(rows):
+    """The curve of the setting that ends with the least total variation."""
+    lines = defaultdict(list)
+    for row in rows:
+        lines[row["setting"]].append(row)
+    return min(lines.values(), key=lambda line: line[-1]["tv"])

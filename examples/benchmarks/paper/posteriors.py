@@ -1,0 +1,131 @@
+"""Errors of posteriors beside long runs, of PMD and of its peers, on every reference posterior.
+
+The truth is posteriordb's reference draws (10,000 each, so that its own errors are about 0.01 sd)
+and, for logistic regression, our own long runs of NUTS. The models are those of
+`reference_posteriors`; all methods get the same functions.
+
+* ``pmd``: `ParticleMirrorDescent` with 4000 particles, else its defaults, from the prior (a wide
+  one in orthogonal coordinates, where the model's is flat) and by values only;
+  `BayesianLogisticRegressionPMD` with its defaults for logistic regression.
+* ``smc``: tempered SMC of the package ``particles`` (waste-free, random walk Metropolis, its
+  defaults) with 4000 particles, from the prior and by values only; ``smc, x10``: with ten times as
+  many.
+* ``nuts``: NumPyro's, eight chains of 500 draws after 200 of warm-up, and
+* ``svi``: NumPyro's, a Gaussian with a full covariance by 4000 steps of Adam, 4 draws each. Both
+  have gradients, and move in coordinates that the Laplace approximation whitens.
+
+One row for each posterior and method: errors of means, in posterior sds, and of sds, relative, are
+the largest of three seeds over all coordinates (``mean_mean_error``: the mean over coordinates and
+seeds); ``max_unwarned`` is the largest error of a mean among the fits that did not warn; ``k_hat``
+is the largest; ``cpu`` is the mean, without compilation and, for the two with gradients, without
+the search for the mode; ``answers`` counts the seeds that were done (SMC is stopped after 30 CPU
+seconds); ``warned`` counts warnings: ours, and for NUTS a divergence or R-hat above 1.01.
+
+``--quick``: a generated regression under a flat prior, with exact moments; one seed.
+"""
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from ..harness import datasets
+from ..harness.study import Gate, pyplot
+from ..peers.references import cached_reference
+from . import reference_posteriors
+
+SEEDS = 3
+LOGISTIC = ("keel_pima", "keel_wdbc", "keel_german", "keel_spambase")
+SMALL, ERROR, UNWARNED, K_HAT, SHARE = 30, 0.1, 0.25, 0.7, 0.9
+
+
+def run(config):
+    """Every method on every posterior."""
+    rows, seeds = [], range(1 if config.quick else SEEDS)
+    for reference in _references(config):
+        with threadpool_limits(1):
+            rows += _measured(reference, seeds)
+        print(f"{reference.name} done", flush=True)
+    return rows
+
+
+def _measured(reference, seeds):
+    """Rows of one posterior."""
+    from .posteriors_methods import answers
+
+    found = answers(reference, seeds)
+    return [_row(reference, method, own) for method, own in found.items()]
+
+
+def _references(config):
+    if config.quick:
+        yield next(reference_posteriors.generated())
+        return
+    for name in reference_posteriors.MODELS:
+        yield reference_posteriors.load(name, config.data)
+    for name in LOGISTIC:
+        data = datasets.load(name, config.data)
+        truth = cached_reference(data, config.cache)
+        yield reference_posteriors.logistic(data, truth)
+
+
+def _row(reference, method, answers):
+    """One line of the table; the worst of the seeds, as the docstring says."""
+    row = {"data": reference.name, "d": reference.problem.d, "method": method}
+    found = [answer for answer in answers if answer is not None]
+    row["answers"] = len(found)
+    if not found:
+        return row
+    means, sds, cpu, k_hats, warned = zip(*found, strict=True)
+    error = np.abs(np.array(means) - reference.mean) / reference.sd
+    silent = error[~np.array(warned)]
+    known = [k_hat for k_hat in k_hats if k_hat is not None]
+    return {
+        **row,
+        "max_mean_error": float(error.max()),
+        "mean_mean_error": float(error.mean()),
+        "max_sd_error": float(np.abs(np.array(sds) / reference.sd - 1.0).max()),
+        "max_unwarned": float(silent.max()) if len(silent) else None,
+        "k_hat": float(max(known)) if known else None,
+        "cpu": float(np.mean(cpu)),
+        "warned": int(sum(warned)),
+    }
+
+
+def gates(rows):
+    """Of ours: k-hat and errors where the dimension is small, and no silent error anywhere."""
+    own = [row for row in rows if row["method"] == "pmd"]
+    small = [row for row in own if row["d"] <= SMALL]
+    silent = [row["max_unwarned"] for row in own if row["max_unwarned"] is not None]
+    certified = np.mean([row["k_hat"] is not None and row["k_hat"] < K_HAT for row in small])
+    return [
+        Gate(f"share of posteriors with k-hat < {K_HAT}, d <= {SMALL}", certified, SHARE, ">="),
+        Gate(f"max mean error, sd, d <= {SMALL}", _worst(small, "max_mean_error"), ERROR),
+        Gate(f"max sd error, d <= {SMALL}", _worst(small, "max_sd_error"), ERROR),
+        Gate("max mean error without a warning, sd", max(silent, default=0.0), UNWARNED),
+    ]
+
+
+def _worst(rows, key):
+    return max(row[key] for row in rows)
+
+
+def plot(rows):
+    """Errors of means against CPU seconds, by method; and errors by posterior."""
+    plt = pyplot()
+    answered = [row for row in rows if row["answers"]]
+    names = list(dict.fromkeys(row["data"] for row in answered))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5.5), layout="constrained")
+    for color, method in enumerate(dict.fromkeys(row["method"] for row in answered)):
+        own = [row for row in answered if row["method"] == method]
+        error = [row["max_mean_error"] for row in own]
+        style = {"color": f"C{color}", "label": method, "alpha": 0.7}
+        left.plot(error, [names.index(row["data"]) for row in own], "o", **style)
+        right.plot([row["cpu"] for row in own], error, "o", **style)
+    left.axvline(ERROR, color="grey", linewidth=0.8)
+    right.axhline(ERROR, color="grey", linewidth=0.8)
+    left.set_yticks(range(len(names)), [name.split("-")[-1] for name in names], fontsize=8)
+    left.invert_yaxis()
+    left.set(xscale="log", xlabel="max error of posterior means, sd")
+    right.set(xscale="log", yscale="log", xlabel="CPU seconds")
+    right.set(ylabel="max error of posterior means, sd")
+    left.legend()
+    return figure
