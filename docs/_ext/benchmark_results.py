@@ -1,14 +1,17 @@
 """The directive ``benchmark-results``: committed benchmark results as tables and pictures.
 
 Each ``NAME.json`` of ``examples/benchmarks/results`` becomes a section with the docstring of the
-study's module, the command that made it, its rows and targets as tables, and ``NAME.png``. The
-directive's content names studies, one on a line; without any it shows what no directive before it
-has shown. Nothing is measured here.
+study's module, the command that made it, its rows and targets as tables, and its picture, which is
+drawn from the JSON into the folder of doctrees. The directive's content names studies, one on a
+line; without any it shows what no directive before it has shown. Nothing is measured here, and no
+package that skpmd is compared with is imported.
+
+A source distribution comes without results. There the directive leaves a note in place of them.
 """
 
-import ast
 import json
 import os
+import sys
 from pathlib import Path
 
 from docutils import nodes
@@ -16,7 +19,17 @@ from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
 from sphinx.util.nodes import nested_parse_with_titles
 
-RESULTS = Path(__file__).resolve().parents[2] / "examples" / "benchmarks" / "results"
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+from examples.benchmarks.harness import study as studies  # noqa: E402
+
+RESULTS = studies.RESULTS
+NO_RESULTS = [
+    ".. note::",
+    "",
+    "   The results of the benchmarks are in the repository, not in the source distribution that",
+    "   this page was built from.",
+]
 
 
 def format_cell(value):
@@ -53,23 +66,26 @@ def quote(cell):
     return '"' + cell.replace('"', '""') + '"'
 
 
-def description(name):
-    """Docstring of a study's module as lines: what is measured, and what its columns mean."""
-    tree = ast.parse((RESULTS.parent / f"{name}.py").read_text(encoding="utf-8"))
-    return (ast.get_docstring(tree) or "").splitlines()
+def drawn(path, folder):
+    """The picture of a JSON file, drawn where it is missing or older than what it is made of."""
+    picture = folder / f"{path.stem}.png"
+    sources = [path, *(path.parent / "cache").glob(f"{path.stem}-*"), *studies.FOLDER.rglob("*.py")]
+    newest = max(source.stat().st_mtime for source in sources)
+    if not picture.exists() or picture.stat().st_mtime < newest:
+        folder.mkdir(parents=True, exist_ok=True)
+        studies.draw(path, picture)
+    return picture
 
 
-def study_lines(path, folder):
-    """One study as lines of reStructuredText; picture paths are relative to `folder`."""
+def study_lines(path, picture):
+    """One study as lines of reStructuredText; `picture` is relative to the page."""
     study = json.loads(path.read_text(encoding="utf-8"))
     used = [f"{name} {version}" for name, version in study["versions"].items() if version]
-    lines = [path.stem, "~" * len(path.stem), "", *description(path.stem), ""]
+    text = studies.description(path.stem).splitlines()
+    lines = [path.stem, "~" * len(path.stem), "", *text, ""]
     lines += [".. code-block:: console", "", f"   $ {study['command']}", ""]
     lines += table_lines(study["rows"])
-    picture = path.with_suffix(".png")
-    if picture.exists():
-        shown = Path(os.path.relpath(picture, folder)).as_posix()
-        lines += [f".. image:: {shown}", f"   :alt: Benchmark {path.stem}", ""]
+    lines += [f".. image:: {picture}", f"   :alt: Benchmark {path.stem}", ""]
     if study["gates"]:
         lines += ["The targets that the study is held against:", "", *table_lines(study["gates"])]
     return [*lines, f"Made with {', '.join(used)}.", ""]
@@ -81,21 +97,28 @@ class BenchmarkResults(Directive):
     has_content = True
 
     def run(self):
-        """Return the sections, or one sentence if no result is there yet."""
+        """Return the sections, or a note where there are no results."""
         environment = self.state.document.settings.env
         environment.note_reread()  # results come and go beside it
-        folder = Path(environment.doc2path(environment.docname)).parent
+        page = Path(environment.doc2path(environment.docname)).parent
+        pictures = Path(environment.doctreedir) / "benchmark_pictures"
         shown = environment.temp_data.setdefault("benchmark-results", set())
         known = sorted(p.stem for p in RESULTS.glob("*.json") if not p.stem.endswith("-quick"))
+        if not known:
+            return self.parsed(NO_RESULTS)
         names = list(self.content) or [name for name in known if name not in shown]
         shown.update(names)
         lines = []
         for name in names:
             if name not in known:
                 raise self.error(f"There is no result of a study {name!r}.")
-            lines += study_lines(RESULTS / f"{name}.json", folder)
-        if not lines:
-            lines = ["No result is committed yet."]
+            path = RESULTS / f"{name}.json"
+            picture = os.path.relpath(drawn(path, pictures), page)
+            lines += study_lines(path, Path(picture).as_posix())
+        return self.parsed(lines)
+
+    def parsed(self, lines):
+        """Nodes of lines of reStructuredText, which may have titles."""
         container = nodes.section()
         container.document = self.state.document
         nested_parse_with_titles(
