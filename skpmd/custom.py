@@ -17,7 +17,7 @@ from skpmd._base.options import LOOP_CONSTRAINTS, check_options
 from skpmd._base.progress import bar_of_steps
 from skpmd._base.results import ParticleResults, Results, results_of
 from skpmd._base.rows import Rows
-from skpmd._base.streaming import Stream, advance, check_coordinates, first_stream
+from skpmd._base.streaming import Stream, advance, check_coordinates, first_stream, stream_after
 from skpmd._base.utils import as_generator
 from skpmd.engine.loop import Options, run
 from skpmd.engine.mirror import Settings
@@ -297,7 +297,7 @@ class ParticleMirrorDescent(ParticleResults):
         start = draw_prior(model, self.n_particles, rng)
         with bar_of_steps(options, rows, self.verbose) as report:
             outcome = run(model, rows, start, options, rng, report)
-        stream = Stream(outcome.particles, None, outcome.infos, rows.total, rng)
+        stream = stream_after(outcome, rows.total, rng)
         results = results_of(outcome, temperature=self.temperature)
         self._set_state(CustomState(stream, results, self.max_iter))
         self._warn_or_interrupt(

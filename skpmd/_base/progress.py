@@ -2,6 +2,8 @@
 
 from contextlib import contextmanager
 
+from skpmd.engine.loop import n_steps
+
 
 class _Silent:
     def update(self, n, text):
@@ -48,6 +50,6 @@ def describe(info):
 
 @contextmanager
 def bar_of_steps(options, rows, verbose):
-    """Context that yields what `run` reports its stochastic steps to."""
-    with progress(options.max_iter * rows.n_batches, verbose) as bar:
+    """Context that yields what `run` reports its steps to."""
+    with progress(n_steps(options, rows), verbose) as bar:
         yield lambda info: bar.update(1, describe(info))

@@ -6,6 +6,7 @@ import numpy as np
 
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd.engine.diagnostics import MOST_K, heavy_tail, log_evidence, pareto_k
+from skpmd.engine.mirror import StepInfo
 from skpmd.engine.particles import effective_sample_size
 from skpmd.posterior import Posterior
 
@@ -90,7 +91,7 @@ def results_of(
         **diagnostics,
         "warnings": convergence_warnings(outcome, stream),
     }
-    return Results(posterior, _history(outcome.infos), diagnostics, evidence)
+    return Results(posterior, history_of(outcome.infos), diagnostics, evidence)
 
 
 class ParticleResults(ParticleEstimator):
@@ -147,13 +148,18 @@ def _bound_hit(outcome):
     return any(info.substep_bound_hit for info in outcome.infos)
 
 
-def _history(infos):
-    """Record of the steps as a dict of arrays, one entry per step; ready for a DataFrame."""
+def history_of(infos):
+    """Record of the steps as a dict of arrays, one entry per step; ready for a DataFrame.
+
+    What only some steps have recorded is nan elsewhere.
+    """
     renamed = {"a": "step_size", "b": "likelihood_power"}
     columns = {
         renamed.get(name, name): np.array([getattr(info, name) for info in infos])
-        for name in infos[0]._fields
+        for name in StepInfo._fields[:-1]
     }
+    for name in dict.fromkeys(name for info in infos for name in info.extra):
+        columns[name] = np.array([info.extra.get(name, np.nan) for info in infos])
     return {"step": np.arange(1, len(infos) + 1), **columns}
 
 
@@ -162,7 +168,7 @@ def convergence_warnings(outcome, stream=False):
     reasons = _of_weights(outcome) if outcome.chains is None else _of_chains(outcome.chains)
     if stream:
         error = outcome.mean_error
-        if error > _MOST_ERROR:
+        if error is not None and error > _MOST_ERROR:
             reasons.append(
                 f"posterior means may be off by {error:.2f} standard deviations, by redraws of the "
                 "particles or because few are effective"

@@ -10,6 +10,7 @@ from skpmd.engine import mirror
 from skpmd.engine.assumed_density import AssumedDensity
 from skpmd.engine.loop import Outcome
 from skpmd.engine.particles import Particles, draw_prior
+from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
 
 
 class Stream(NamedTuple):
@@ -27,6 +28,8 @@ class Stream(NamedTuple):
         Weighted rows so far.
     rng : numpy.random.Generator
         Source of all randomness.
+    error_terms : ndarray of shape (r, 3) or (1, 3)
+        Account of what rejuvenations have lost; see `skpmd.engine.rejuvenation_error`.
     """
 
     particles: Particles | None
@@ -34,10 +37,11 @@ class Stream(NamedTuple):
     infos: list
     seen: float
     rng: np.random.Generator
+    error_terms: np.ndarray = NO_ERROR
 
     def outcome(self):
         """What it has come to."""
-        return Outcome(self.particles, self.infos, reweighted=False)
+        return Outcome(self.particles, self.infos)
 
 
 def coefficients(options, seen, size):
@@ -58,16 +62,18 @@ def coefficients(options, seen, size):
 
 
 def kernel_step(stream, model, batches, a, b, options, rng):
-    """Values of the likelihood alone: the step with its guard, as in ``fit``."""
+    """Values of the likelihood alone: the ESS-controlled step, as in ``fit``."""
     particles = stream.particles
     if particles is None:
         particles = draw_prior(model, options.n_particles, rng)
     # A mirror step asks for pi, which an averaged iterate does not know.
     unknown = a > 0.0 and bool(np.isnan(particles.log_pi).any())
-    moved = mirror.step(
-        particles, model, batches, a, b, options.settings, rng, rejuvenate_first=unknown
-    )
-    return moved[0], None, moved[1]
+    observer = RejuvenationErrors(model.monitored, stream.error_terms)
+    particles, info = mirror.step(
+        particles, model, batches, a, b, options.settings, rng,
+        rejuvenate_first=unknown, observer=observer,
+    )  # fmt: skip
+    return stream._replace(particles=particles, error_terms=observer.terms), info
 
 
 def advance(stream, model, rows, options, step=kernel_step):
@@ -85,8 +91,8 @@ def advance(stream, model, rows, options, step=kernel_step):
     options : Options
         Parameters of the estimator.
     step : callable
-        ``step(stream, model, batches, a, b, options, rng) -> (particles, assumed, info)``: how the
-        cloud takes the step, and where it is redrawn from.
+        ``step(stream, model, batches, a, b, options, rng) -> (stream, info)``: how the particles
+        take the step, and how they are rejuvenated.
 
     Returns
     -------
@@ -95,13 +101,19 @@ def advance(stream, model, rows, options, step=kernel_step):
     """
     rng = copy.deepcopy(stream.rng)
     a, b = coefficients(options, stream.seen, rows.total)
-    particles, assumed, info = step(stream, model, rows.whole(), a, b, options, rng)
-    return Stream(particles, assumed, [*stream.infos, info], stream.seen + rows.total, rng)
+    after, info = step(stream, model, rows.whole(), a, b, options, rng)
+    return after._replace(infos=[*stream.infos, info], seen=stream.seen + rows.total, rng=rng)
 
 
 def first_stream(random_state):
     """A stream before its first rows."""
     return Stream(None, None, [], 0.0, as_generator(random_state))
+
+
+def stream_after(outcome, seen, rng):
+    """The stream that goes on from a fit of so many weighted rows."""
+    error_terms = NO_ERROR if outcome.error_terms is None else outcome.error_terms
+    return Stream(outcome.particles, None, outcome.infos, seen, rng, error_terms)
 
 
 def check_coordinates(stream, model):

@@ -6,7 +6,7 @@ import numpy as np
 
 from skpmd.engine import cubic_surrogate, kde, rejuvenation_error
 from skpmd.engine.importance import Proposal, log_density
-from skpmd.engine.particles import NO_ERROR
+from skpmd.engine.model import Model
 from skpmd.engine.variational import Gaussian, laplace, variational_mirror_descent
 
 
@@ -28,7 +28,7 @@ class AssumedDensity(NamedTuple):
     error_terms: np.ndarray
 
 
-class AssumedDensityModel:
+class AssumedDensityModel(Model):
     """A model with the prior q^(1 - a) p^a, where q is a Gaussian and p the prior of the model.
 
     Its posterior is the outcome of a step of coefficient a from q.
@@ -72,11 +72,11 @@ class AssumedDensityModel:
         return gradient, hessian + keep * (self._precision - prior_hessian)
 
 
-def project(particles, monitored):
+def project(particles, error_terms, monitored):
     """The Gaussian with the moments of a cloud, and what is lost if it takes the cloud's place."""
     estimate = kde.fit(particles.theta, particles.log_ratio, bandwidth=1.0)
-    error_terms = rejuvenation_error.of_redraw(
-        particles.error_terms, particles.theta[estimate.source], estimate, True, monitored
+    error_terms = rejuvenation_error.of_rejuvenation(
+        error_terms, particles.theta[estimate.source], estimate, True, monitored
     )
     return AssumedDensity(Gaussian(estimate.mean, estimate.covariance_factor), error_terms)
 
@@ -114,7 +114,7 @@ def filter_step(assumed, model, batches, a, b, rng):
     AssumedDensity
         After the step.
     """
-    start, error_terms = np.zeros(len(model.prior.scale)), NO_ERROR
+    start, error_terms = np.zeros(len(model.prior.scale)), rejuvenation_error.NO_ERROR
     if assumed is not None:
         start, error_terms = assumed.gaussian.mean, rejuvenation_error.fade(assumed.error_terms, a)
         model = AssumedDensityModel(model, assumed.gaussian, a)

@@ -1,4 +1,4 @@
-"""The averaged iterate of Theorem 2(b), kept as one cloud."""
+"""The averaged iterate of Theorem 2(b), kept in the memory of one set of particles."""
 
 from typing import NamedTuple
 
@@ -28,14 +28,14 @@ def include(average, particles, gamma, scheme, rng):
 
     Each slot is replaced by a draw from q_t with probability gamma_t / sum of gamma so far
     (the number of replaced slots is fixed by systematic rounding), so every slot is at all times
-    a draw from the weighted average of the iterates: a reservoir, in the memory of one cloud.
+    a draw from the weighted average of the iterates: a reservoir, in the memory of one set.
     """
     w = weights(particles.log_ratio)
     m = len(particles.theta)
     if average is None:
         return Average(particles.theta[resample(scheme, w, m, rng)], gamma)
     theta, total = average.theta, average.total + gamma
-    if len(theta) != m:  # a growing cloud: the average grows with it
+    if len(theta) != m:  # Where the particles grow in number the average grows with them.
         theta = theta[rng.integers(len(theta), size=m)]
     n = int(np.floor(m * gamma / total + rng.random()))
     if n:

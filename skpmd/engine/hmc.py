@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from skpmd.engine import metropolis
 from skpmd.engine.convergence import effective_draws, split_r_hat
 
 N_CHAINS = 32
@@ -38,8 +39,6 @@ class Chains(NamedTuple):
         Mean acceptance probability after the warm-up.
     n_gradients : int
         Gradients taken per chain, warm-up included.
-    interrupted : bool
-        Whether Ctrl-C ended them.
     """
 
     draws: np.ndarray
@@ -47,11 +46,6 @@ class Chains(NamedTuple):
     ess: float
     accept: float
     n_gradients: int
-    interrupted: bool
-
-
-def _silent(iterations, text):
-    pass
 
 
 class _State(NamedTuple):
@@ -64,7 +58,7 @@ class _State(NamedTuple):
 
 def hamiltonian(
     log_joint_gradient, start, mean, chol, rng, *, target_ess, jump=None, shown=None,
-    max_iter=MAX_ITER, report=_silent,
+    max_iter=MAX_ITER,
 ):  # fmt: skip
     """Move chains by Hamiltonian Monte Carlo until R-hat and effective draws are good.
 
@@ -92,13 +86,11 @@ def hamiltonian(
         theta of shape (n, d) -> (n, k): what users see, where that is not theta itself.
     max_iter : int
         Bound on the iterations after the warm-up.
-    report : callable
-        Told of progress: ``report(iterations, text)``.
 
-    Returns
-    -------
+    Yields
+    ------
     Chains
-        Draws and certificate; judge ``r_hat`` before use.
+        Draws and diagnostics so far, after each look at them; judge ``r_hat`` before use.
     """
     chains = _Whitened(log_joint_gradient, mean, chol, jump)
     state, log_step = chains.at(start), np.log(_FIRST_STEP * len(mean) ** -0.25)
@@ -107,25 +99,17 @@ def hamiltonian(
         state, log_step, zs, _, taken = _advance(chains, state, log_step, length, rng, adapt=True)
         n_gradients += taken
         chains, state = chains.rewhitened(zs[:, length // 2 :], state)
-        report(length, "warm-up")
-    found, thetas, accepts, length = None, [], [], _CHUNK
+    thetas, accepts, length = [], [], _CHUNK
     while length:
-        try:
-            state, _, zs, accept, taken = _advance(chains, state, log_step, length, rng)
-        except KeyboardInterrupt:
-            if found is None:
-                raise
-            return found._replace(interrupted=True)
+        state, _, zs, accept, taken = _advance(chains, state, log_step, length, rng)
         n_gradients += taken
         thetas.append(chains.position(zs))
         accepts.append(accept)
         draws = np.concatenate(thetas, axis=1)
         r_hat, ess = _certificate(draws, shown)
-        found = Chains(draws, r_hat, ess, float(np.mean(accepts)), n_gradients, False)
-        report(length, f"r_hat={r_hat:.3f}, ess={ess:.0f}")
+        yield Chains(draws, r_hat, ess, float(np.mean(accepts)), n_gradients)
         done = r_hat < _GOOD_R_HAT and ess >= target_ess
         length = 0 if done else min(max(_CHUNK, len(draws[0]) // 4), max_iter - len(draws[0]))
-    return found
 
 
 def _certificate(draws, shown):
@@ -196,7 +180,7 @@ def _advance(chains, state, log_step, n, rng, adapt=False):
         taken += leaps
         if adapt:
             # At a hard edge no step is short enough for the acceptance asked for: hence a bound.
-            log_step += (accept - _ACCEPT) * (t + 1.0) ** -0.6
+            log_step = metropolis.adapted(log_step, accept, _ACCEPT, t)
             log_step = max(log_step, np.log(_LENGTH / _MOST_LEAPS))
     return state, log_step, np.stack(zs, axis=1), np.mean(accepts), taken
 
@@ -214,13 +198,7 @@ def _iterate(chains, state, step, leaps, rng):
     return _decide(state, new, log_accept, rng)
 
 
-def _decide(state, new, log_accept, rng):
+def _decide(state, new, log_ratio, rng):
     """Metropolis decision of each chain: its state, and the mean acceptance probability."""
-    probability = np.exp(np.minimum(0.0, np.where(np.isnan(log_accept), -np.inf, log_accept)))
-    taken = rng.random(len(probability)) < probability
-    kept = _State(
-        np.where(taken[:, None], new.z, state.z),
-        np.where(taken, new.value, state.value),
-        np.where(taken[:, None], new.gradient, state.gradient),
-    )
-    return kept, probability.mean()
+    taken, probability = metropolis.accept(log_ratio, rng)
+    return _State(*metropolis.select(taken, new, state)), probability

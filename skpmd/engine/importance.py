@@ -1,6 +1,6 @@
-"""Importance sampling from several references at once: the polish step with a chosen pi.
+"""Importance proposals: several densities that particles are drawn from at once.
 
-References (Laplace, Gaussian mirror, skewed versions of both, Student tails) are mixed, never
+Proposals (Laplace, Gaussian mirror, skewed versions of both, Student tails) are mixed, never
 chosen between: all draws of all rounds are weighted by the one mixture they came from
 (deterministic mixture weights, Owen and Zhou 2000; adaptive rounds, Cornuet et al. 2012). That
 mixture is pi, and the step on it has a = b = 1, so log-mean-exp of r estimates the log evidence.
@@ -12,12 +12,17 @@ import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 from scipy.special import gammaln
 
-from skpmd.engine.particles import Particles, effective_sample_size, moments, weights
+from skpmd.engine.particles import (
+    Particles,
+    Rejuvenated,
+    effective_sample_size,
+    moments,
+    weights,
+)
 
-AXIS_DF = 25.0  # Student tails along skewed axes
-_HOPELESS = 0.01  # effective share of the draws, after two rounds, at which no further one is drawn
-_RESOLUTION = 0.005  # posterior sds, least standard error of a disagreement
-_FLOOR = 0.05  # least share of any reference: what bounds the weights where others are thin
+AXIS_DF = 25.0  # Degrees of freedom of the Student tails along skewed axes.
+_RESOLUTION = 0.005  # A disagreement has no smaller standard error, in posterior sds.
+_MIN_SHARE = 0.05  # This share of each proposal bounds the weights where others are thin.
 
 
 class Proposal(NamedTuple):
@@ -40,7 +45,7 @@ class Proposal(NamedTuple):
     df : float
         Degrees of freedom of the multivariate Student tails along all other axes; inf for normal.
     axes : ndarray of shape (s,), int
-        Columns of ``factor`` along which the reference is skewed.
+        Columns of ``factor`` along which the proposal is skewed.
     epsilon, scale, centre, spread : ndarray of shape (s,)
         The map of each of them.
     """
@@ -55,8 +60,8 @@ class Proposal(NamedTuple):
     spread: np.ndarray = np.empty(0)
 
 
-class ImportanceSample(NamedTuple):
-    """Outcome of `adaptive_importance_sampling`.
+class PooledDraws(NamedTuple):
+    """Draws of all rounds, weighed by the mixture over all of them.
 
     Attributes
     ----------
@@ -65,48 +70,113 @@ class ImportanceSample(NamedTuple):
     pair : ndarray of shape (m,), int
         Label of each draw's antithetic pair.
     source : ndarray of shape (m,), int
-        Index of the reference that each draw came from.
-    rounds : list of float
-        Effective sample size after each round.
-    interrupted : bool
-        Whether Ctrl-C ended it; the rounds before are whole.
+        Index of the proposal that each draw came from.
+    table : ndarray of shape (m, K)
+        Log density of each draw under each proposal.
+    counts : ndarray of shape (K,)
+        Draws from each proposal.
+    ess : float
+        Effective sample size.
     """
 
     particles: Particles
     pair: np.ndarray
     source: np.ndarray
-    rounds: list
-    interrupted: bool
+    table: np.ndarray
+    counts: np.ndarray
+    ess: float
 
 
-def draw(reference, n, rng):
+class ProposalDraws:
+    """Strategy of rejuvenation: particles drawn from a mixture of proposals, which becomes pi.
+
+    Parameters
+    ----------
+    proposals : list of Proposal
+        Components of the mixture.
+    counts : ndarray of shape (K,)
+        How many draws to take from each, even numbers.
+
+    Attributes
+    ----------
+    table : ndarray of shape (m, K)
+        Log densities of the draws under each proposal.
+    """
+
+    def __init__(self, proposals, counts):
+        self.proposals, self.counts, self.table = proposals, counts, None
+
+    def __call__(self, particles, model, settings, rng, **_):
+        """Fresh draws, r = 0; what the particles were before does not matter."""
+        theta = _draw_each(self.proposals, self.counts, rng)
+        self.table = _log_densities(self.proposals, theta)
+        log_pi, m = _log_mixture(self.table, self.counts), len(theta)
+        no_block = np.empty((m, 0))
+        return Rejuvenated(Particles(theta, np.zeros(m), log_pi, model.log_prior(theta), no_block))
+
+
+def pooled(before, particles, strategy):
+    """All draws so far and those of one more round, weighed by the mixture over all rounds.
+
+    Parameters
+    ----------
+    before : PooledDraws or None
+        Of the rounds before.
+    particles : Particles
+        Draws of this round, weighed by the posterior.
+    strategy : ProposalDraws
+        Where they came from.
+
+    Returns
+    -------
+    PooledDraws
+        The weights of all of them.
+    """
+    source = np.repeat(np.arange(len(strategy.counts)), strategy.counts)
+    table, counts, all_draws = strategy.table, strategy.counts, particles
+    if before is not None:
+        table = np.concatenate([before.table, table])
+        counts = before.counts + counts
+        source = np.concatenate([before.source, source])
+        log_joint = [one.log_ratio + one.log_pi for one in (before.particles, particles)]
+        parts = zip(before.particles, particles, strict=True)
+        all_draws = Particles(*(np.concatenate(part) for part in parts))
+        log_pi = _log_mixture(table, counts)
+        log_ratio = np.concatenate(log_joint) - log_pi
+        all_draws = all_draws._replace(log_ratio=log_ratio, log_pi=log_pi)
+    pair = np.arange(len(source)) // 2
+    ess = effective_sample_size(all_draws.log_ratio)
+    return PooledDraws(all_draws, pair, source, table, counts, ess)
+
+
+def draw(proposal, n, rng):
     """Draw n points (n even) as antithetic pairs z, -z; pairs are neighbours."""
-    d = len(reference.mean)
+    d = len(proposal.mean)
     z = rng.standard_normal((n // 2, d))
-    if np.isfinite(reference.df):
-        z /= np.sqrt(rng.chisquare(reference.df, n // 2) / reference.df)[:, None]
-    axes = reference.axes
+    if np.isfinite(proposal.df):
+        z /= np.sqrt(rng.chisquare(proposal.df, n // 2) / proposal.df)[:, None]
+    axes = proposal.axes
     z[:, axes] = rng.standard_t(AXIS_DF, size=(n // 2, len(axes)))
     z = np.stack([z, -z], axis=1).reshape(n, d)
-    skewed = np.sinh(np.arcsinh(z[:, axes]) + reference.epsilon)
-    z[:, axes] = reference.scale * (skewed - reference.centre) / reference.spread
-    return reference.mean + z @ reference.factor.T
+    skewed = np.sinh(np.arcsinh(z[:, axes]) + proposal.epsilon)
+    z[:, axes] = proposal.scale * (skewed - proposal.centre) / proposal.spread
+    return proposal.mean + z @ proposal.factor.T
 
 
-def log_density(reference, theta):
-    """Log density of a reference at each row of theta, shape (n,)."""
-    lu = lu_factor(reference.factor)
-    z = lu_solve(lu, (theta - reference.mean).T).T
-    axes = reference.axes
-    raw = z[:, axes] / reference.scale * reference.spread + reference.centre
-    skewed = np.sinh(np.arcsinh(raw) - reference.epsilon)
+def log_density(proposal, theta):
+    """Log density of a proposal at each row of theta, shape (n,)."""
+    lu = lu_factor(proposal.factor)
+    z = lu_solve(lu, (theta - proposal.mean).T).T
+    axes = proposal.axes
+    raw = z[:, axes] / proposal.scale * proposal.spread + proposal.centre
+    skewed = np.sinh(np.arcsinh(raw) - proposal.epsilon)
     log_jacobian = 0.5 * (np.log1p(skewed**2) - np.log1p(raw**2)).sum(axis=1)
-    log_jacobian += np.log(reference.spread / reference.scale).sum()
+    log_jacobian += np.log(proposal.spread / proposal.scale).sum()
     log_jacobian -= np.log(np.abs(np.diag(lu[0]))).sum()
     rest = np.delete(z, axes, axis=1)
     squared = np.einsum("ij,ij->i", rest, rest)
     log_axes = _log_student(skewed**2, 1, AXIS_DF).sum(axis=1)
-    return log_jacobian + log_axes + _log_student(squared, rest.shape[1], reference.df)
+    return log_jacobian + log_axes + _log_student(squared, rest.shape[1], proposal.df)
 
 
 def _log_student(squared, d, df):
@@ -117,88 +187,12 @@ def _log_student(squared, d, df):
     return normaliser - 0.5 * (df + d) * np.log1p(squared / df)
 
 
-def draw_mixture(references, shares, n, rng):
-    """n draws from a mixture of references with its log density: (theta, log density)."""
-    counts = _even_counts(np.asarray(shares, dtype=float), n)
-    theta = _draw_each(references, counts, rng)
-    return theta, _log_mixture(_log_densities(references, theta), counts)
+def _draw_each(proposals, counts, rng):
+    return np.concatenate([draw(ref, k, rng) for ref, k in zip(proposals, counts, strict=True)])
 
 
-def _draw_each(references, counts, rng):
-    return np.concatenate([draw(ref, k, rng) for ref, k in zip(references, counts, strict=True)])
-
-
-def adaptive_importance_sampling(
-    references, shares, log_prior, log_likelihood, n, max_rounds, target, rng, least=0.0
-):
-    """Draw from a mixture of references and weigh by the posterior, in adaptive rounds.
-
-    Parameters
-    ----------
-    references : list of Proposal
-        Components of the mixture.
-    shares : ndarray of shape (len(references),)
-        Their shares in the first round.
-    log_prior, log_likelihood : callable
-        theta of shape (m, d) -> (m,); the likelihood on all data, with its power.
-    n : int
-        Draws per round.
-    max_rounds : int
-        Bound on rounds.
-    target : float
-        Rounds stop when the effective sample size reaches this, or after two rounds if less than
-        1 % of the draws are effective.
-    rng : numpy.random.Generator
-        Source of the draws.
-    least : float
-        Effective sample size of the first round below which there is no second.
-
-    Returns
-    -------
-    ImportanceSample
-        The weighted cloud and how it came about.
-    """
-    shares = np.asarray(shares, dtype=float)
-    drawn, counts = [], np.zeros(len(references))
-    rounds, particles, interrupted = [], None, False
-    while True:
-        try:
-            take = _even_counts(shares, n)
-            theta = _draw_each(references, take, rng)
-            source = np.repeat(np.arange(len(references)), take)
-            ahead = [*drawn, (theta, log_prior(theta), log_likelihood(theta), source)]
-            weighed = _weighted_cloud(ahead, references, counts + take)
-        except KeyboardInterrupt:
-            if particles is None:
-                raise
-            interrupted = True
-            break
-        drawn, counts, (particles, table) = ahead, counts + take, weighed
-        rounds.append(effective_sample_size(particles.log_ratio))
-        hopeless = rounds[0] < least
-        hopeless |= len(rounds) > 1 and rounds[-1] < _HOPELESS * len(particles.theta)
-        if rounds[-1] >= target or len(rounds) == max_rounds or hopeless:
-            break
-        shares = _adapt(particles, table, counts)
-    pair = np.arange(len(particles.theta)) // 2
-    return ImportanceSample(
-        particles, pair, np.concatenate([part[3] for part in drawn]), rounds, interrupted
-    )
-
-
-def _weighted_cloud(drawn, references, counts):
-    """All draws so far weighted by the mixture of all rounds, and log densities (m, K)."""
-    theta, prior, likelihood, _ = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
-    table = _log_densities(references, theta)
-    log_pi = _log_mixture(table, counts)
-    particles = Particles(
-        theta, prior + likelihood - log_pi, log_pi, prior, np.empty((len(theta), 0))
-    )
-    return particles, table
-
-
-def _log_densities(references, theta):
-    return np.stack([log_density(reference, theta) for reference in references], axis=1)
+def _log_densities(proposals, theta):
+    return np.stack([log_density(proposal, theta) for proposal in proposals], axis=1)
 
 
 def _log_mixture(table, counts):
@@ -206,20 +200,21 @@ def _log_mixture(table, counts):
         return np.logaddexp.reduce(table + np.log(counts / counts.sum()), axis=1)
 
 
-def _adapt(particles, table, counts):
-    """Shares of the next round: one EM step on the mixture's fit to the cloud.
+def adapted(draws):
+    """Shares of the next round: one EM step on the mixture's fit to the weighted draws.
 
     Population Monte Carlo (Cappé et al. 2008). Only the shares move: refitting a mean and a
-    covariance to the cloud and weighing the same cloud by them biases the evidence (by 0.1 nats at
+    covariance to the draws and weighing the same draws by them biases the evidence (by 0.1 nats at
     d = 58 and 2000 effective draws), the shares do not.
     """
+    particles, counts = draws.particles, draws.counts
     w = weights(particles.log_ratio)
-    shares = w @ np.exp(table - particles.log_pi[:, None]) * counts / counts.sum()
-    shares = np.maximum(shares / shares.sum(), _FLOOR)
+    shares = w @ np.exp(draws.table - particles.log_pi[:, None]) * counts / counts.sum()
+    shares = np.maximum(shares / shares.sum(), _MIN_SHARE)
     return shares / shares.sum()
 
 
-def _even_counts(shares, n):
+def even_counts(shares, n):
     """Even numbers of draws by largest remainders, summing to n rounded up to even."""
     pairs = shares * ((n + 1) // 2)
     counts = np.floor(pairs).astype(int)
@@ -228,38 +223,36 @@ def _even_counts(shares, n):
     return 2 * counts
 
 
-def disagreement(weighing, references, min_ess=50.0):
-    """Largest gap between a reference's own posterior means and the mixture's.
+def disagreement(draws, min_ess=50.0):
+    """Largest gap between a proposal's own posterior means and the mixture's.
 
-    Each reference with an effective sample size of at least ``min_ess`` by its own density is
+    Each proposal with an effective sample size of at least ``min_ess`` by its own density is
     held against the whole.
 
     Returns
     -------
     worst : float
-        Largest gap over references and coordinates, in standard errors; those of both estimates
+        Largest gap over proposals and coordinates, in standard errors; those of both estimates
         come from the sums over antithetic pairs, which are independent.
     judged : int
-        References that had the effective sample size to be held against the whole.
+        Proposals that had the effective sample size to be held against the whole.
     """
-    particles = weighing.particles
+    particles = draws.particles
     log_joint = particles.log_ratio + particles.log_pi
-    mean, variance = _mean_and_error(particles.theta, particles.log_ratio, weighing.pair)
+    mean, variance = _mean_and_error(particles.theta, particles.log_ratio, draws.pair)
     # Pairs cancel on a symmetric posterior, and what is left is rounding: a gap of a few hundredths
     # of a posterior sd is no disagreement.
     floor = _RESOLUTION**2 * np.diag(moments(particles.theta, particles.log_ratio)[1])
     worst, judged = 0.0, 0
-    for k, reference in enumerate(references):
-        own = weighing.source == k
+    for k in range(draws.table.shape[1]):
+        own = draws.source == k
         if not own.any():
             continue
-        log_ratio = log_joint[own] - log_density(reference, particles.theta[own])
+        log_ratio = log_joint[own] - draws.table[own, k]
         if effective_sample_size(log_ratio) < min_ess:
             continue
         judged += 1
-        own_mean, own_variance = _mean_and_error(
-            particles.theta[own], log_ratio, weighing.pair[own]
-        )
+        own_mean, own_variance = _mean_and_error(particles.theta[own], log_ratio, draws.pair[own])
         gap = np.abs(own_mean - mean) / np.sqrt(own_variance + variance + floor)
         worst = max(worst, float(gap.max()))
     return worst, judged

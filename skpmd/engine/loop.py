@@ -1,16 +1,21 @@
-"""The one loop of stochastic mirror steps that stands behind every estimator's fit."""
+"""The one loop behind every estimator's fit: stochastic steps, then a finish on all data.
 
-from typing import NamedTuple
+Every inference method is a generator of complete states, each an `Outcome` with the records of the
+steps since the state before. `drive` runs them, and nobody else: here live Ctrl-C, the history and
+the report of progress.
+"""
+
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from skpmd.engine import schedules
+from skpmd.engine import mirror, schedules
 from skpmd.engine.averaging import include
-from skpmd.engine.hmc import Chains
-from skpmd.engine.mirror import Settings, step
-from skpmd.engine.particles import Particles
-from skpmd.engine.rejuvenation import rejuvenate
-from skpmd.engine.reweight import reweight
+from skpmd.engine.mirror import Settings
+from skpmd.engine.particles import Particles, equally_weighted
+from skpmd.engine.rejuvenation import rejuvenate_by_kernels
+from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
+from skpmd.engine.reweight import MAX_ROUNDS, reweighting
 
 
 class Options(NamedTuple):
@@ -34,55 +39,120 @@ class Options(NamedTuple):
     temperature: float = 1.0
     settings: Settings = Settings()
 
+    @property
+    def power(self):
+        """Power of the likelihood."""
+        return 1.0 / self.temperature
+
+
+class FullBatch(NamedTuple):
+    """Full-batch iterations: steps on all data until they have converged.
+
+    Attributes
+    ----------
+    max_iter : int
+        Bound on the iterations.
+    until : callable
+        ``until(particles, t) -> (particles, converged)`` after iteration t = 1, 2, ...; it may
+        drop particles.
+    """
+
+    max_iter: int
+    until: Any
+
 
 class Outcome(NamedTuple):
-    """What a fit leaves behind.
+    """A complete state of an inference method.
 
     Attributes
     ----------
     particles : Particles
         q.
     infos : list of StepInfo
-        A record of each step.
+        A record of each step: of all steps once `drive` has returned, of the new ones before.
     reweighted : bool
-        Whether the cloud was weighed by the posterior on all data.
+        Whether the particles have been weighed by the posterior on all data.
     interrupted : bool
-        Whether Ctrl-C ended it; the cloud is then that of the last complete step.
+        Whether Ctrl-C ended it; the particles are then those of the last complete state.
+    converged : bool
+        Whether full-batch iterations have converged.
     chains : Chains or None
         Of Hamiltonian moves, where the particles come from them.
     pair : ndarray of shape (m,), int, or None
         Antithetic pairs of weighted draws.
     disagreement : float or None
-        Of references on the posterior mean, in standard errors.
+        Of importance proposals on the posterior mean, in standard errors.
+    log_evidence, log_evidence_se : float or None
+        Log marginal likelihood and its standard error, where the method adds it up by itself.
+    error_terms : ndarray or None
+        Account of what rejuvenations have lost; see `skpmd.engine.rejuvenation_error`.
     """
 
     particles: Particles
     infos: list
-    reweighted: bool
+    reweighted: bool = False
     interrupted: bool = False
-    chains: Chains | None = None
+    converged: bool = False
+    chains: Any = None
     pair: np.ndarray | None = None
     disagreement: float | None = None
+    log_evidence: float | None = None
+    log_evidence_se: float | None = None
+    error_terms: np.ndarray | None = None
 
     @property
     def mean_error(self):
-        """Estimated error of the means by redraws and few particles; None once polished."""
-        return None if self.reweighted else self.infos[-1].mean_error
+        """Bound on the error of the means by rejuvenations; None where nobody kept account."""
+        if self.reweighted or not self.infos or np.isnan(self.infos[-1].mean_error):
+            return None
+        return self.infos[-1].mean_error
 
 
-def _silent(info):
-    pass
+def silent(info):
+    """Report to nobody."""
 
 
-def run(model, rows, start, options, rng, report=_silent):
-    """Stochastic mirror steps over passes through the data, then the polish step.
+def drive(outcomes, report=silent):
+    """Run an inference method to its end, or to Ctrl-C.
+
+    Parameters
+    ----------
+    outcomes : iterator of Outcome
+        Complete states; ``infos`` are those of the steps since the one before.
+    report : callable
+        Receives each new `StepInfo`.
+
+    Returns
+    -------
+    Outcome
+        The last complete state, with the records of all steps.
+    """
+    last, infos = None, []
+    try:
+        for outcome in outcomes:
+            last = outcome
+            infos += outcome.infos
+            for info in outcome.infos:
+                report(info)
+    except KeyboardInterrupt:
+        if last is None:
+            raise
+        return last._replace(infos=infos, interrupted=True)
+    return last._replace(infos=infos)
+
+
+def run(
+    model, rows, start, options, rng, report=silent, *,
+    step_sizes=None, after_pass=None, full_batch=None, error_terms=NO_ERROR,
+):  # fmt: skip
+    """Stochastic mirror steps over passes through the data, then a finish on all of them.
 
     Parameters
     ----------
     model : Model
         See `skpmd.engine.model`.
     rows : Rows
-        The data.
+        The data: ``total``, ``n_batches``, ``one_pass(sampling, rng)`` and ``whole()``.
     start : Particles
         q before the first step, r = 0.
     options : Options
@@ -90,72 +160,134 @@ def run(model, rows, start, options, rng, report=_silent):
     rng : numpy.random.Generator
         Source of all randomness.
     report : callable
-        Told of each stochastic step, a `StepInfo`.
+        Receives the `StepInfo` of each step.
+    step_sizes : callable, optional
+        ``step_sizes(t, size, seen, m, d) -> (a, b)``: coefficients of step t on a batch of that
+        many weighted rows, ``seen`` of them so far; default: the schedule of the options.
+    after_pass : callable, optional
+        ``after_pass(particles, iteration, rng) -> (particles, stop)`` after each pass.
+    full_batch : FullBatch, optional
+        Iterations on all data after the passes, in place of the reweighting that the options ask
+        for.
+    error_terms : ndarray of shape (r, 3) or (1, 3)
+        What rejuvenations had lost before the start, where that is not the prior.
 
     Returns
     -------
     Outcome
-        Final cloud and record.
+        Final particles and the record of all steps.
     """
-    if options.average and start.block.shape[1]:
-        raise ValueError("average=True is not available for models with a closed-form block.")
-    particles, average, infos = start, None, []
-    try:
-        for done in _steps(model, rows, start, options, rng):
-            particles, average, info = done
-            report(info)
-            infos.append(info)
-        if average is not None:
-            particles = _as_cloud(average, particles, model)
-        if not options.reweight:
-            return Outcome(particles, infos, reweighted=False)
+    if options.average and model.has_block:
+        raise ValueError("average=True is not available for models with a conjugate block.")
+    # A fit that ends reweighted does not ask what rejuvenations have lost on the way.
+    accounts = not options.reweight and full_batch is None
+    observer = RejuvenationErrors(model.monitored, error_terms) if accounts else None
+    sizes = step_sizes or _scheduled(model, rows, start, options)
+    states = _fit(model, rows, start, options, rng, sizes, after_pass, full_batch, observer)
+    return drive(states, report)
+
+
+def n_steps(options, rows, full_batch=None):
+    """How many steps `run` takes, at most."""
+    last = options.reweight * (1 + MAX_ROUNDS) if full_batch is None else full_batch.max_iter
+    return options.max_iter * rows.n_batches + last
+
+
+def _fit(model, rows, start, options, rng, step_sizes, after_pass, full_batch, observer):
+    """The states of a fit."""
+    outcome = Outcome(start, [])
+    passes = _stochastic(model, rows, start, options, rng, step_sizes, after_pass, observer)
+    for outcome in passes:
+        yield outcome
+    particles, power = outcome.particles, options.power
+    if full_batch is not None:
+        yield from full_batch_iterations(
+            particles, model, rows.whole(), 1.0, power, options.settings, rng, full_batch
+        )
+    elif options.reweight:
         m = options.final_particles or len(particles.theta)
-        power = 1.0 / options.temperature
-        reweighted, last = reweight(particles, model, rows.whole(), power, options.settings, rng, m)
-        return Outcome(reweighted, infos + last, reweighted=True)
-    except KeyboardInterrupt:
-        if not infos:
-            raise
-        return Outcome(particles, infos, reweighted=False, interrupted=True)
+        rounds = reweighting(particles, model, rows.whole(), power, options.settings, rng, m)
+        for particles, info in rounds:
+            yield Outcome(particles, [info], reweighted=True)
 
 
-def _steps(model, rows, start, options, rng):
-    """Stochastic mirror steps one by one: (cloud, average or None, StepInfo) after each."""
+def _stochastic(model, rows, start, options, rng, step_sizes, after_pass, observer):
+    """The states after stochastic mirror steps; the last one is the averaged iterate, if asked."""
     particles, average, settings = start, None, options.settings
-    schedule = _schedule(model, rows, start, options)
-    power = 1.0 / options.temperature
     d = particles.theta.shape[1]
-    t, seen, redrawn = 0, 0.0, 0
+    t, seen, fresh = 0, 0.0, 0
     for iteration in range(options.max_iter):
         last_pass = iteration == options.max_iter - 1
         if last_pass and options.final_particles and not options.reweight:
             # Section 3.3: kernel density estimates first, then many fixed particles.
-            particles, _ = rejuvenate(particles, model, settings, rng, options.final_particles)
-            settings, redrawn = settings._replace(rejuvenation="never"), 1
+            m = options.final_particles
+            particles = rejuvenate_by_kernels(
+                particles, model, settings, rng, n_particles=m, observer=observer
+            ).particles
+            settings, fresh = settings._replace(rejuvenation="never"), 1
         for batch in rows.one_pass(options.sampling, rng):
             t += 1
             size = batch.weight.sum()
             seen += size
+            a, b = step_sizes(t, size, seen, len(particles.theta), d)
             m = _n_particles(options, t, d)
-            gamma = schedules.step_size(schedule, t, size, seen, len(particles.theta), d)
-            b = power * gamma * rows.total / size
-            particles, info = step(particles, model, (batch,), gamma, b, settings, rng, m)
-            info = info._replace(rejuvenations=info.rejuvenations + redrawn)
-            redrawn = 0
+            particles, info = mirror.step(
+                particles, model, (batch,), a, b, settings, rng, m, observer=observer
+            )
+            info = info._replace(rejuvenations=info.rejuvenations + fresh)
+            fresh = 0
             if options.average:
-                average = include(average, particles, gamma, settings.resampling, rng)
-            yield particles, average, info
+                average = include(average, particles, a, settings.resampling, rng)
+            yield Outcome(particles, [info], error_terms=observer and observer.terms)
+        if after_pass is not None:
+            particles, stop = after_pass(particles, iteration, rng)
+            yield Outcome(particles, [])
+            if stop:
+                break
+    if average is not None:
+        averaged = equally_weighted(model, average.theta)
+        yield Outcome(averaged, [], error_terms=observer and observer.terms)
 
 
-def _schedule(model, rows, start, options):
+def full_batch_iterations(base, model, batches, a, b, settings, rng, full_batch):
+    """Steps of coefficients (a, b) from one base, local variables under the iterate before.
+
+    At a = 1 the base is forgotten, and each iterate follows from the one before. In a stream
+    (a < 1) every iterate is the base and the new rows.
+
+    Parameters
+    ----------
+    base : Particles
+        q before.
+    model, batches, a, b, settings, rng
+        As of `skpmd.engine.mirror.step`.
+    full_batch : FullBatch
+        When to stop.
+
+    Yields
+    ------
+    Outcome
+        After each iteration.
+    """
+    last = base
+    for t in range(1, full_batch.max_iter + 1):
+        start, current = (last, None) if a == 1.0 else (base, last.block)
+        last, info = mirror.step(start, model, batches, a, b, settings, rng, current=current)
+        last, converged = full_batch.until(last, t)
+        yield Outcome(last, [info], converged=converged)
+        if converged:
+            break
+
+
+def _scheduled(model, rows, start, options):
+    """Coefficients by the schedule of step sizes that the options name."""
     offset = rows.n_batches if options.step_offset == "auto" else options.step_offset
     constant = options.step_constant
     if constant == "auto":
         constant = np.inf
         if options.step_schedule == "theorem6":
-            power = 1.0 / options.temperature
-            constant = schedules.theorem6_constant(start, model, rows.whole(), power)
-    return schedules.StepSchedule(
+            constant = schedules.theorem6_constant(start, model, rows.whole(), options.power)
+    schedule = schedules.StepSchedule(
         options.step_schedule,
         options.step_size,
         offset,
@@ -164,17 +296,15 @@ def _schedule(model, rows, start, options):
         options.settings.smoothness,
     )
 
+    def step_sizes(t, size, seen, m, d):
+        gamma = schedules.step_size(schedule, t, size, seen, m, d)
+        return gamma, options.power * gamma * rows.total / size
+
+    return step_sizes
+
 
 def _n_particles(options, t, d):
     ceiling = options.max_particles or 10 * options.n_particles
     return schedules.n_particles_at(
         t, options.n_particles, options.particle_growth, ceiling, d, options.settings.smoothness
     )
-
-
-def _as_cloud(average, particles, model):
-    """The averaged iterate as a cloud of equal weights; its density is not known (nan)."""
-    m = len(average.theta)
-    block = model.prior_block(average.theta)
-    unknown = np.full(m, np.nan)
-    return Particles(average.theta, np.zeros(m), unknown, unknown, block)

@@ -1,4 +1,4 @@
-"""One mirror descent step on a cloud, in full or split by the effective sample size.
+"""One mirror descent step of the particles, in full or split by the effective sample size.
 
 The stochastic mirror step of Dai et al. 2016 (eq. 2), q+ = q^(1-gamma) p^gamma L^(gamma s), the
 sequential Bayes rule, forgetting and the final reweighting on all data are one linear form with
@@ -6,18 +6,18 @@ two coefficients in terms of the log ratio r = log q - log pi:
 
     r+ = (1 - a) r + a (log p - log pi) + b * log-likelihood of the batch
 
-A mirror step has (a, b) = (gamma, gamma N / B), a stream (0, 1), a polish step (1, 1).
+A mirror step has (a, b) = (gamma, gamma N / B), a stream (0, 1), reweighting on all data (1, 1).
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from skpmd.engine import rejuvenation_error
+from skpmd.engine.model import linear_form
 from skpmd.engine.particles import effective_sample_size, weights
-from skpmd.engine.rejuvenation import DEFENSIVE_SHARE, rejuvenate
+from skpmd.engine.rejuvenation import DEFENSIVE_SHARE, rejuvenate_by_kernels
 
-_ROOM = 0.95  # a segment may always go down to this share of the ESS it starts with
+_MIN_KEPT = 0.95  # A segment may always go down to this share of the ESS that it starts with.
 
 
 class Settings(NamedTuple):
@@ -42,25 +42,26 @@ class StepInfo(NamedTuple):
     a, b : float
         The coefficients asked for.
     fraction : float
-        f of the first segment: 1 unless the guard split the step.
+        f of the first segment: 1 unless the effective sample size split the step.
     substeps : int
-        How often the guard split the step.
+        How often the step was split.
     substep_bound_hit : bool
-        Whether the bound on splits was reached and the rest was taken in one go.
+        Whether the bound on substeps was reached and the rest was taken in one go.
     rejuvenations : int
-        How often the cloud was redrawn.
+        How often the particles were drawn anew.
     bandwidth : float
-        h of the last rejuvenation in the step, nan without one.
+        h of the last kernel density estimate in the step, nan without one.
     ess : float
         Effective sample size after the step.
     n_particles : int
-        Size of the cloud after the step.
+        Number of particles after the step.
     rejuvenation_error : float
-        Bound on the error that redraws so far have left in the means, in standard deviations of q
-        (`skpmd.engine.rejuvenation_error`).
+        Bound on the error that rejuvenations so far have left in the means, in standard deviations
+        of q (`skpmd.engine.rejuvenation_error`); nan where no observer keeps account of it.
     mean_error : float
-        The same with the Monte Carlo error of the particles as they are; nan for draws from
-        references, which `skpmd.logistic._importance` weighs by all data.
+        The same with the Monte Carlo error of the particles as they are.
+    extra : dict of str to float
+        What the model or the rejuvenation records of the step.
     """
 
     a: float
@@ -72,11 +73,12 @@ class StepInfo(NamedTuple):
     bandwidth: float
     ess: float
     n_particles: int
-    rejuvenation_error: float = 0.0
+    rejuvenation_error: float = np.nan
     mean_error: float = np.nan
+    extra: dict = {}
 
 
-def step(particles, model, batches, a, b, settings, rng, n_particles=None, rejuvenate_first=False):
+def step(particles, model, batches, a, b, settings, rng, n_particles=None, **options):
     """Move q by one step of coefficients (a, b) on some data.
 
     Parameters
@@ -90,13 +92,13 @@ def step(particles, model, batches, a, b, settings, rng, n_particles=None, rejuv
     a, b : float
         Coefficients on the prior part and on the batch's log-likelihood.
     settings : Settings
-        Guard and rejuvenation.
+        When the step is split and the particles are rejuvenated, and how.
     rng : numpy.random.Generator
         Source of all randomness.
     n_particles : int, optional
-        Size of the cloud from the next rejuvenation on; default: as it is.
-    rejuvenate_first : bool
-        Whether to redraw the cloud first in any case, with the wide component.
+        Number of particles from the next rejuvenation on; default: as it is.
+    **options
+        See `segments`.
 
     Returns
     -------
@@ -105,19 +107,54 @@ def step(particles, model, batches, a, b, settings, rng, n_particles=None, rejuv
     info : StepInfo
         What happened.
     """
-    asked, first = (a, b), None
+    *_, last = segments(particles, model, batches, a, b, settings, rng, n_particles, **options)
+    return last
+
+
+def segments(
+    particles, model, batches, a, b, settings, rng, n_particles=None, *,
+    rejuvenate=rejuvenate_by_kernels, rejuvenate_first=False, current=None, observer=None,
+):  # fmt: skip
+    """The segments of a step one by one, as far each as the effective sample size lets it go.
+
+    Parameters
+    ----------
+    particles, model, batches, a, b, settings, rng, n_particles
+        As of `step`.
+    rejuvenate : callable
+        Strategy of rejuvenation: draws from the kernel density estimate of q
+        (`skpmd.engine.rejuvenation.rejuvenate_by_kernels`), draws from proposals fitted to the
+        outcome (`skpmd.engine.importance.ProposalDraws`), both before a segment, or moves by Markov
+        chains that leave q as it is (`skpmd.engine.smc.MarkovMoves`), which follow each segment.
+    rejuvenate_first : bool
+        Whether to rejuvenate first in any case, with the defensive component.
+    current : object, optional
+        Block under which local variables of the rows are taken; default: the particles' own.
+    observer : RejuvenationErrors, optional
+        Keeps account of what rejuvenations lose.
+
+    Yields
+    ------
+    particles : Particles
+        q after the segment; the last has taken the whole step.
+    info : StepInfo
+        What has happened in the step so far.
+    """
+    asked, first, known, done = (a, b), None, None, 0.0
     substeps = rejuvenations = 0
     bandwidth, bound_hit = np.nan, False
-    redraw, defensive = (
-        (True, DEFENSIVE_SHARE) if rejuvenate_first else (_wants_redraw(particles, settings), 0.0)
-    )
-    while True:
-        if redraw:
-            particles, bandwidth = rejuvenate(
-                particles, model, settings, rng, n_particles, defensive
-            )
+    follows = getattr(rejuvenate, "follows", False)
+    due = rejuvenate_first or _is_due(particles, settings)
+    defensive, fraction = DEFENSIVE_SHARE if rejuvenate_first else 0.0, 0.0
+    while fraction < 1.0:
+        if due:
+            fresh = rejuvenate(
+                particles, model, settings, rng,
+                n_particles=n_particles, defensive=defensive, observer=observer,
+            )  # fmt: skip
+            particles, bandwidth, known = fresh.particles, fresh.bandwidth, fresh.log_likelihood
             rejuvenations += 1
-        path = _path(particles, model, batches, a, b)
+        path, statistics = _path(particles, model, batches, a, b, current, known)
         fraction = 1.0
         if settings.rejuvenation != "never":
             fraction = largest_fraction(path, settings.ess_threshold)
@@ -125,24 +162,33 @@ def step(particles, model, batches, a, b, settings, rng, n_particles=None, rejuv
             fraction, bound_hit = 1.0, True
         first = fraction if first is None else first
         log_ratio, block = path(fraction)
-        error_terms = rejuvenation_error.fade(particles.error_terms, fraction * a)
-        particles = particles._replace(log_ratio=log_ratio, block=block, error_terms=error_terms)
-        if fraction == 1.0:
-            break
-        a, b = remainder(a, b, fraction)
-        substeps += 1
-        redraw, defensive = True, DEFENSIVE_SHARE
-    ess = effective_sample_size(particles.log_ratio)
-    errors, m = rejuvenation_error.of_cloud(particles, model.monitored), len(particles.theta)
-    info = StepInfo(*asked, first, substeps, bound_hit, rejuvenations, bandwidth, ess, m, *errors)
-    return particles, info
+        particles = particles._replace(log_ratio=log_ratio, block=block)
+        ess, extra = effective_sample_size(log_ratio), {}
+        if observer is not None:
+            observer.segment(fraction * a)
+        if fraction < 1.0:
+            a, b = remainder(a, b, fraction)
+            substeps += 1
+            due, defensive, known = not follows, DEFENSIVE_SHARE, None
+        done += fraction * (1.0 - done)
+        if follows:
+            fresh = rejuvenate(particles, model, settings, rng, n_particles=n_particles, done=done)
+            particles, known, extra = fresh.particles, fresh.log_likelihood, fresh.record
+            rejuvenations += 1
+        elif model.has_block:
+            extra = model.record(block, statistics)
+        errors = (np.nan, np.nan) if observer is None else observer.errors(particles)
+        yield particles, StepInfo(
+            *asked, first, substeps, bound_hit, rejuvenations, bandwidth, ess, len(particles.theta),
+            *errors, extra,
+        )  # fmt: skip
 
 
 def remainder(a, b, fraction):
     """Coefficients of what is left of a step (a, b) after taking a fraction f < 1 of it.
 
     Taking (f a, f b) and then the remainder equals the whole step: the factors (1 - a) multiply,
-    so a' = a (1 - f) / (1 - f a) and b' = b (1 - f) / (1 - f a). A polish step (a = 1) stays whole.
+    so a' = a (1 - f) / (1 - f a) and b' = b (1 - f) / (1 - f a). A step of a = 1 stays whole.
     """
     shrink = (1.0 - fraction) / (1.0 - fraction * a)
     return a * shrink, b * shrink
@@ -153,58 +199,69 @@ def log_likelihood(model, theta, batches):
     return sum(model.log_likelihood(theta, batch) for batch in batches)
 
 
-def _wants_redraw(particles, settings):
+def _is_due(particles, settings):
     if settings.rejuvenation == "always":
-        return bool(particles.log_ratio.any())  # a cloud at r = 0 is already a fresh draw
+        return bool(particles.log_ratio.any())  # Particles at r = 0 are fresh draws already.
     if settings.rejuvenation == "never":
         return False
-    return effective_sample_size(particles.log_ratio) < settings.ess_threshold * len(
-        particles.theta
-    )
+    enough = settings.ess_threshold * len(particles.theta)
+    return effective_sample_size(particles.log_ratio) < enough
 
 
-def _path(particles, model, batches, a, b):
-    """The step as a path f -> (log ratio, block) for f in (0, 1], data visited once.
+def _path(particles, model, batches, a, b, current, known):
+    """The step as a path f -> (log ratio, block) for f in (0, 1], and the rows' statistics.
 
-    With a closed-form block of natural parameters eta the integral over zeta adds
-    A(eta+) - (1 - a) A(eta) - a A(eta_prior), A the log-partition function; it is not linear in
-    f, so it is evaluated anew at each f.
+    Data are visited once. With a conjugate block of natural parameters eta the integral over zeta
+    adds A(eta+) - (1 - a) A(eta) - a A(eta_prior), A the log-partition function; it is not linear
+    in f, so it is evaluated anew at each f. ``known`` is the log-likelihood, where a rejuvenation
+    has taken it already.
     """
-    inside = particles.log_prior > -np.inf
-    likelihood = _where(
-        inside, lambda theta: log_likelihood(model, theta, batches), particles.theta
-    )
-    drift = b * likelihood
-    if a:  # a stream does not ask what pi is, nor what the prior is off its support
-        drift = drift + a * (particles.log_prior - particles.log_pi)
-    if np.isnan(drift).any() or (drift == np.inf).any():
+    theta, old = particles.theta, particles.log_ratio
+    if known is None:
+        inside = particles.log_prior > -np.inf
+        known = _where(inside, lambda some: log_likelihood(model, some, batches), theta)
+    # A stream does not ask what pi is, nor what the prior is off its support.
+    prior = particles.log_prior - particles.log_pi if a else 0.0
+
+    def log_ratio(f):
+        return linear_form(old, prior, known, f * a, f * b)
+
+    _check_values(log_ratio(1.0))
+    if not model.has_block:
+        return lambda f: (log_ratio(f), particles.block), None
+    block = particles.block if current is None else current
+    parts = [model.statistics(theta, block, batch) for batch in batches]
+    statistics = parts[0]
+    for part in parts[1:]:
+        statistics = model.add_statistics(statistics, part)
+
+    def moved(f):
+        return model.update_block(theta, particles.block, f * a, f * b, statistics)
+
+    if not model.block_weighs:
+        return lambda f: (log_ratio(f), moved(f)), statistics
+    before = model.log_partition(particles.block)
+    at_prior = model.log_partition(model.prior_block(theta)) if a else 0.0
+
+    def path(f):
+        new = moved(f)
+        gain = model.log_partition(new) - (1.0 - f * a) * before - f * a * at_prior
+        return log_ratio(f) + gain, new
+
+    return path, statistics
+
+
+def _check_values(log_ratio):
+    if np.isnan(log_ratio).any() or (log_ratio == np.inf).any():
         raise FloatingPointError(
             "log_likelihood or log_prior returned nan or +inf for some particles; "
             "return -inf where a parameter is impossible."
         )
-    if not np.isfinite(_mix(particles.log_ratio, drift, 1.0, a)).any():
+    if not np.isfinite(log_ratio).any():
         raise FloatingPointError(
             "Every particle has zero posterior density: sample_prior draws outside the support "
             "of the likelihood, or n_particles is too small to find it."
         )
-    if not particles.block.shape[1]:
-        return lambda f: (_mix(particles.log_ratio, drift, f, a), particles.block)
-    prior = model.prior_block(particles.theta)
-    statistics = sum(model.statistics(particles.theta, particles.block, batch) for batch in batches)
-
-    def moved(f):
-        return (1.0 - f * a) * particles.block + f * (a * prior + b * statistics)
-
-    if not model.block_weighs:
-        return lambda f: (_mix(particles.log_ratio, drift, f, a), moved(f))
-    partition, partition_prior = model.log_partition(particles.block), model.log_partition(prior)
-
-    def path(f):
-        block = moved(f)
-        gain = model.log_partition(block) - (1.0 - f * a) * partition - f * a * partition_prior
-        return _mix(particles.log_ratio, drift, f, a) + gain, block
-
-    return path
 
 
 def _where(inside, function, theta):
@@ -217,12 +274,6 @@ def _where(inside, function, theta):
     return values
 
 
-def _mix(log_ratio, drift, f, a):
-    keep = 1.0 - f * a
-    # At a whole step of a = 1 the past is forgotten even where it was -inf (0 * inf is nan).
-    return keep * log_ratio + f * drift if keep > 0.0 else f * drift
-
-
 def largest_fraction(path, threshold):
     """Largest f in (0, 1] such that the effective sample size along the path stays above a share.
 
@@ -231,8 +282,8 @@ def largest_fraction(path, threshold):
     """
     probe, alive, start = _first_probe(path)
     # What no split mends does not count: particles outside the support, and what a fresh draw with
-    # a wide component lacks from the start.
-    ess_floor = min(threshold * alive, _ROOM * start)
+    # a defensive component lacks from the start.
+    ess_floor = min(threshold * alive, _MIN_KEPT * start)
 
     def enough(f):
         return effective_sample_size(path(f)[0]) >= ess_floor

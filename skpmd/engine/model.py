@@ -19,9 +19,11 @@ transforms and puts their Jacobians into the log prior. Three methods make a mod
 
 Everything else is optional and used where it is offered:
 
-* the closed-form block: parameters zeta whose conditional given theta stays in an exponential
+* the conjugate block: parameters zeta whose conditional given theta stays in an exponential
   family are integrated out, and each particle keeps the natural parameters of q(zeta | theta)
-  (section 3.1 and appendix F of the paper). Override the five block methods together;
+  (section 3.1 and appendix F of the paper). Override `prior_block`, `statistics`,
+  `log_partition` and `move_block` together, and `add_statistics`, `update_block` and
+  `select_block` where a block is no array;
 * ``log_joint_gradient(theta, batches, b=1.0)`` returns the log joint density of each particle with
   the likelihood to the power b, shape (m,), and its gradient, shape (m, d): `skpmd.engine.hmc`
   then moves particles along it where weights fail;
@@ -64,7 +66,7 @@ class Model:
     n_coordinates : int or None
         Length of theta, where it is known before a draw.
     block_weighs : bool
-        Whether particles are weighed by the integral over their closed-form block. Where weights
+        Whether particles are weighed by the integral over their conjugate block. Where weights
         have another source its log-partition function, which may cost as much as a batch, is left
         alone.
     """
@@ -82,7 +84,7 @@ class Model:
     def log_likelihood(self, theta, batch):
         """Weighted sum over the batch's rows of log p(x_n | theta); shape (m,).
 
-        Additive over batches. With a closed-form block this is the part that zeta does not
+        Additive over batches. With a conjugate block this is the part that zeta does not
         touch: sum of log h(x_n; theta) in p(x | zeta, theta) = h exp(zeta . t(x; theta)).
         """
         raise NotImplementedError
@@ -95,7 +97,12 @@ class Model:
         """
         return theta
 
-    # ------------------------------------------------------------------ the closed-form block
+    # ------------------------------------------------------------------ the conjugate block
+    @property
+    def has_block(self):
+        """Whether there is a block: whether the model has statistics."""
+        return type(self).statistics is not Model.statistics
+
     def prior_block(self, theta):
         """Natural parameters of p(zeta | theta), shape (m, k); k = 0 means no block."""
         return np.empty((len(theta), 0))
@@ -108,6 +115,18 @@ class Model:
         """
         raise NotImplementedError
 
+    def add_statistics(self, one, other):
+        """Statistics of two batches together."""
+        return one + other
+
+    def update_block(self, theta, block, a, b, statistics):
+        """Natural parameters after a step: (1 - a) block + a prior + b statistics.
+
+        A model whose block is no array, or too large to be copied, says here what that means.
+        """
+        prior = self.prior_block(theta) if a else 0.0
+        return linear_form(block, prior, statistics, a, b)
+
     def log_partition(self, block):
         """Log-partition function A of the conjugate family, shape (m,)."""
         raise NotImplementedError
@@ -119,3 +138,31 @@ class Model:
         here what becomes of them: carry them over, rescale them, or count them anew.
         """
         return np.empty((len(moved), 0))
+
+    def select_block(self, block, ancestors):
+        """Block of some of the particles."""
+        return block[ancestors]
+
+    def record(self, block, statistics):
+        """What the history keeps of a step beside the engine's own record: dict of str to float.
+
+        Parameters
+        ----------
+        block : ndarray of shape (m, k)
+            After the step.
+        statistics : ndarray of shape (m, k)
+            Of the step's rows.
+        """
+        return {}
+
+
+def linear_form(old, prior, data, a, b):
+    """One step in natural parameters: (1 - a) old + a prior + b data.
+
+    A mirror step has (a, b) = (gamma, gamma N / B), a stream (0, 1), reweighting on all data
+    (1, 1). At a whole step of a = 1 the past is forgotten even where it was -inf (0 * inf is nan).
+    """
+    new = b * data
+    if a:
+        new = new + a * prior
+    return (1.0 - a) * old + new if a < 1.0 else new

@@ -1,19 +1,17 @@
-"""The cloud: particles drawn from a known density, and the log ratio they carry."""
+"""Particles drawn from a known density, and the log ratio they carry."""
 
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-NO_ERROR = np.zeros((1, 3))  # lost so far, whatever is watched
-
 
 class Particles(NamedTuple):
     """Particles of one density q, held by importance ratios to the density they came from.
 
-    The particles were drawn from a density pi (the prior, a reference or the kernel density
+    The particles were drawn from a density pi (the prior, a proposal or the kernel density
     estimate of the last rejuvenation), and q is known up to a constant through
-    ``log_ratio = log q - log pi``. The ratio is never renormalised: after a polish step its
+    ``log_ratio = log q - log pi``. The ratio is never renormalised: after reweighting its
     log mean exponential is the log evidence.
 
     Attributes
@@ -27,9 +25,8 @@ class Particles(NamedTuple):
     log_prior : ndarray of shape (m,)
         Log prior density at each particle, evaluated once per position.
     block : ndarray of shape (m, k)
-        Natural parameters of q(zeta | xi), one row per particle; k = 0 for a plain model.
-    error_terms : ndarray of shape (r, 3) or (1, 3)
-        What redraws have cost; see `skpmd.engine.rejuvenation_error`.
+        Natural parameters of q(zeta | xi), one row per particle; k = 0 for a plain model. A
+        model may have any other object in its place.
     """
 
     theta: np.ndarray
@@ -37,11 +34,35 @@ class Particles(NamedTuple):
     log_pi: np.ndarray
     log_prior: np.ndarray
     block: np.ndarray
-    error_terms: np.ndarray = NO_ERROR
+
+
+class Rejuvenated(NamedTuple):
+    """What a strategy of rejuvenation hands back to the step.
+
+    A strategy is a callable ``(particles, model, settings, rng, *, n_particles, defensive,
+    observer)``; one with the attribute ``follows`` is called after each segment instead, with
+    ``done``, the share of the step that has been taken.
+
+    Attributes
+    ----------
+    particles : Particles
+        Fresh particles of q.
+    bandwidth : float
+        Of a kernel density estimate, nan of other strategies.
+    log_likelihood : ndarray of shape (m,) or None
+        That of the step's rows at the fresh particles, where it has been taken already.
+    record : dict of str to float
+        What the history keeps of it.
+    """
+
+    particles: Particles
+    bandwidth: float = np.nan
+    log_likelihood: np.ndarray | None = None
+    record: dict = {}
 
 
 def draw_prior(model, n_particles, rng):
-    """Start a cloud at q = prior: positions from the prior, pi = prior, r = 0."""
+    """Particles at q = prior: positions from the prior, pi = prior, r = 0."""
     theta = np.ascontiguousarray(model.sample_prior(rng, n_particles), dtype=np.float64)
     log_prior = model.log_prior(theta)
     if not np.isfinite(log_prior).all():
@@ -71,7 +92,7 @@ def weights(log_ratio):
 
 
 def moments(theta, log_ratio):
-    """Weighted mean of shape (d,) and covariance of shape (d, d) of a cloud."""
+    """Weighted mean of shape (d,) and covariance of shape (d, d) of weighted particles."""
     w = weights(log_ratio)
     mean = w @ theta
     centred = theta - mean
@@ -107,3 +128,10 @@ def effective_sample_size(log_ratio):
         first += weight
         second += weight * weight
     return first * first / second
+
+
+def equally_weighted(model, theta):
+    """Particles of one weight, whose density is not known: moved by Markov chains, or averaged."""
+    m = len(theta)
+    unknown, block = np.full(m, np.nan), np.empty((m, 0))
+    return Particles(theta, np.zeros(m), unknown, model.log_prior(theta), block)

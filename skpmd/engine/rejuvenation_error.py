@@ -1,6 +1,6 @@
-"""What redraws have cost: a running estimate of the error that they left in the means.
+"""What rejuvenations have cost: a running estimate of the error that they left in the means.
 
-A redraw replaces q by a density g with nearly the same moments. In coordinates in which q is
+A rejuvenation replaces q by a density g with nearly the same moments. In coordinates in which q is
 standard, log g - log q is, to third order, a linear form with the noise of the mean, a quadratic
 form with the noise of the covariance, and a cubic form with the third cumulants T that g has lost.
 Later steps move the mean by m and shrink the variance to rho, and the three then push the mean by
@@ -13,8 +13,9 @@ Where the data obey the model, m has variance 1 - rho, and the expected square f
     rho ( c0 + c1 (1 - rho) + c2 (1 - rho)^2 ),  c0 = 1 / ESS,  c1 = (d + 1) / ESS,
                                                  c2 = sum_jk T_ijk^2 / 2.
 
-It is a polynomial in the present variance, so that the sum over all redraws is three numbers for
-each coordinate. A step with coefficient a multiplies the past, and with it these errors, by 1 - a.
+It is a polynomial in the present variance, so that the sum over all rejuvenations is three numbers
+for each coordinate. A step with coefficient a multiplies the past, and with it these errors, by
+1 - a.
 
 Coordinates here are what ``model.monitored`` makes of theta, linearly.
 """
@@ -25,6 +26,7 @@ from scipy.special import ndtr, ndtri
 
 from skpmd.engine.particles import effective_sample_size, weights
 
+NO_ERROR = np.zeros((1, 3))  # This is the account before the first rejuvenation.
 _MAX_SCORED = 1000  # particles that third cumulants are averaged over, against all
 _LEAST_VARIANCE, _MOST = 1e-90, 1e6  # of a cloud that has collapsed; their powers are numbers
 _TAIL = 0.05  # probability that the largest error exceeds the estimate
@@ -81,17 +83,44 @@ def largest(squared):
     return float(high)
 
 
-def of_cloud(particles, monitored):
-    """Estimates of the largest error of a mean, in sds: from redraws alone, and with the cloud's.
+class RejuvenationErrors:
+    """Observer of steps that keeps account of what rejuvenations lose.
+
+    Parameters
+    ----------
+    monitored : callable
+        That of the model.
+    terms : ndarray of shape (r, 3) or (1, 3)
+        Coefficients so far, of the polynomial above.
+    """
+
+    def __init__(self, monitored, terms=NO_ERROR):
+        self.monitored, self.terms = monitored, terms
+
+    def segment(self, a):
+        """Take note of a segment of coefficient a."""
+        self.terms = fade(self.terms, a)
+
+    def rejuvenated(self, theta, estimate, shrinkage):
+        """Take note of draws from the density estimate of particles theta."""
+        self.terms = of_rejuvenation(self.terms, theta, estimate, shrinkage, self.monitored)
+
+    def errors(self, particles):
+        """Estimates of the largest error of a mean, in sds; see `errors_of`."""
+        return errors_of(self.terms, particles, self.monitored)
+
+
+def errors_of(terms, particles, monitored):
+    """Estimates of the largest error of a mean, in sds: of rejuvenations, and with the particles'.
 
     The second adds the Monte Carlo error of the particles as they stand.
     """
-    squared = squared_error(particles.error_terms, _moments(particles, monitored)[1])
+    squared = squared_error(terms, _moments(particles, monitored)[1])
     noise = 1.0 / effective_sample_size(particles.log_ratio)
     return largest(squared), largest(squared + noise)
 
 
-def of_redraw(error_terms, theta, estimate, shrinkage, monitored):
+def of_rejuvenation(error_terms, theta, estimate, shrinkage, monitored):
     """Coefficients after a redraw of particles (with a weight) from their density estimate.
 
     Kernels of width h keep (1 - h^2)^(3/2) of the third cumulants; without shrinkage they keep all,

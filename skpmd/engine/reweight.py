@@ -1,24 +1,29 @@
-"""The polish step: one exact reweighting on all data (a = b = 1), redrawn first where needed."""
+"""Importance reweighting on all data: steps of a = b = 1 from densities known exactly.
+
+Minibatch noise, the trace of the first density and the kernel's smoothing are all removed by the
+weights; what is left is Monte Carlo error, which ESS and k-hat certify.
+"""
 
 import numpy as np
 
+from skpmd.engine import mirror
 from skpmd.engine.diagnostics import heavy_tail, pareto_k
-from skpmd.engine.mirror import step
+from skpmd.engine.importance import ProposalDraws, adapted, disagreement, even_counts, pooled
 
-_FINE_SHARE = 0.9  # of the cloud effective where it stands: no redraw can do much better
-_GOOD_SHARE = 0.5  # effective after a redraw: no further round
-_MAX_ROUNDS = 3
+_GOOD_IN_PLACE = 0.9  # With this share effective where it stands no draw can do much better.
+_GOOD_SHARE = 0.5  # With this share effective after fresh draws there is no further round.
+MAX_ROUNDS = 3
+_HOPELESS = 0.01  # After two rounds of proposals with a smaller share effective there is no third.
 
 
-def reweight(particles, model, batches, b, settings, rng, n_particles=None):
-    """Weigh a cloud by the posterior itself, from a density known exactly.
+def reweighting(particles, model, batches, b, settings, rng, n_particles=None):
+    """Weigh particles by the posterior itself, drawn anew first where needed.
 
-    Minibatch noise, the trace of the first density and the kernel's smoothing are all removed by
-    the weights; what is left is Monte Carlo error, which ESS and k-hat certify. Particles that
-    already stand well are weighed where they are (weak data: draws from the prior). Otherwise they
-    are redrawn first, from the kernel density estimate and a wide component. A round with a poor
-    certificate is followed by another from the better density that it found, three at most, unless
-    it could not be taken whole; the round with the largest effective sample size is kept.
+    Particles that already stand well are weighed where they are (weak data: draws from the prior).
+    Otherwise they are drawn anew first, from the kernel density estimate and a defensive component.
+    A round with poor diagnostics is followed by another from the better density that it found,
+    three at most, unless it could not be taken whole; the round with the largest effective sample
+    size is kept.
 
     The kernel is Gaussian whatever the settings say: under a compact one pi is zero where the
     posterior is not, and no weight can show it.
@@ -32,37 +37,39 @@ def reweight(particles, model, batches, b, settings, rng, n_particles=None):
     b : float
         Power of the likelihood, 1 / temperature.
     n_particles : int, optional
-        Size of the cloud to return; default: as it is.
+        Number of particles to return; default: as it is.
 
-    Returns
-    -------
+    Yields
+    ------
     particles : Particles
-        r = log joint - log pi exactly.
-    infos : list of StepInfo
-        One for each weighing, the one that is kept last.
+        The best round so far: r = log joint - log pi exactly.
+    info : StepInfo
+        Of the round.
     """
     n_particles = len(particles.theta) if n_particles is None else n_particles
-    in_place = settings.rejuvenation == "never" or _known(particles, settings, n_particles)
+    in_place = settings.rejuvenation == "never" or _is_known(particles, settings, n_particles)
     settings = settings._replace(kernel="gaussian")
-    kept, infos = None, []
+    best, best_ess = None, -np.inf
     if in_place:
-        kept = step(particles, model, batches, 1.0, b, settings._replace(rejuvenation="never"), rng)
-        infos.append(kept[1])
-        if settings.rejuvenation == "never" or _certified(*kept, _FINE_SHARE):
-            return kept[0], infos
-    for _ in range(_MAX_ROUNDS):
-        particles, info = step(particles, model, batches, 1.0, b, settings, rng, n_particles, True)
-        infos.append(info)
-        if kept is None or info.ess > kept[1].ess:
-            kept = particles, info
-        if info.substep_bound_hit or _certified(particles, info, _GOOD_SHARE):
-            break
-    infos.sort(key=lambda info: info is kept[1])
-    return kept[0], infos
+        still = settings._replace(rejuvenation="never")
+        best, info = mirror.step(particles, model, batches, 1.0, b, still, rng)
+        best_ess = info.ess
+        yield best, info
+        if settings.rejuvenation == "never" or _is_certified(best, info, _GOOD_IN_PLACE):
+            return
+    for _ in range(MAX_ROUNDS):
+        particles, info = mirror.step(
+            particles, model, batches, 1.0, b, settings, rng, n_particles, rejuvenate_first=True
+        )
+        if info.ess > best_ess:
+            best, best_ess = particles, info.ess
+        yield best, info
+        if info.substep_bound_hit or _is_certified(particles, info, _GOOD_SHARE):
+            return
 
 
-def _known(particles, settings, n_particles):
-    """Whether a cloud of the right size has a pi to be weighed against, positive everywhere."""
+def _is_known(particles, settings, n_particles):
+    """Whether enough particles have a pi to be weighed against, positive everywhere."""
     return (
         len(particles.theta) == n_particles
         and settings.rejuvenation == "ess"
@@ -71,6 +78,65 @@ def _known(particles, settings, n_particles):
     )
 
 
-def _certified(particles, info, share):
+def _is_certified(particles, info, share):
     heavy = heavy_tail(particles.log_ratio, pareto_k(particles.log_ratio))
     return info.ess >= share * info.n_particles and not heavy
+
+
+def proposal_rounds(
+    model, batches, proposals, shares, b, rng, *, n, max_rounds, target_ess, min_first_ess=0.0
+):  # fmt: skip
+    """Draw from a mixture of proposals and weigh by the posterior, in adaptive rounds.
+
+    Each round is a step of a = b = 1 on fresh draws; the draws of all rounds are weighed by the one
+    mixture that they came from (see `skpmd.engine.importance`).
+
+    Parameters
+    ----------
+    model, batches, rng
+        As in `skpmd.engine.mirror.step`.
+    proposals : list of Proposal
+        Components of the mixture.
+    shares : ndarray of shape (len(proposals),)
+        Their shares in the first round.
+    b : float
+        Power of the likelihood.
+    n : int
+        Draws per round.
+    max_rounds : int
+        Bound on the rounds.
+    target_ess : float
+        Rounds end when the effective sample size reaches this, or after two rounds if less than
+        1 % of the draws are effective.
+    min_first_ess : float
+        Effective sample size of the first round below which there is no second.
+
+    Yields
+    ------
+    draws : PooledDraws
+        All draws so far, with their weights.
+    info : StepInfo
+        Of the round.
+    disagreement : float or None
+        Of the proposals on the posterior mean (`skpmd.engine.importance.disagreement`), after the
+        last round.
+    """
+    still = mirror.Settings(rejuvenation="never")
+    shares, draws, t = np.asarray(shares, dtype=float), None, 0
+    done = False
+    while not done:
+        t += 1
+        strategy = ProposalDraws(proposals, even_counts(shares, n))
+        before = None if draws is None else draws.particles
+        particles, info = mirror.step(
+            before, model, batches, 1.0, b, still, rng,
+            rejuvenate=strategy, rejuvenate_first=True,
+        )  # fmt: skip
+        draws = pooled(draws, particles, strategy)
+        info = info._replace(ess=draws.ess, n_particles=len(draws.particles.theta), rejuvenations=0)
+        hopeless = t == 1 and draws.ess < min_first_ess
+        hopeless |= t > 1 and draws.ess < _HOPELESS * info.n_particles
+        done = draws.ess >= target_ess or t == max_rounds or hopeless
+        yield draws, info, disagreement(draws)[0] if done else None
+        if not done:
+            shares = adapted(draws)

@@ -1,87 +1,41 @@
-"""From a known density to the posterior by powers of their ratio, with Metropolis moves in between.
+"""Adaptive tempered sequential Monte Carlo: the ESS-controlled step with moves by Markov chains.
 
-A mirror step from q0 leads to q0^(1 - gamma) posterior^gamma; a path of them, each as far as the
-guard of `skpmd.engine.mirror` allows, leads to the posterior. Where a posterior has several modes,
-ridges or scales that differ from place to place, no kernel density estimate is good enough to draw
-from. If all data are at hand, particles can be resampled after each step and moved by a Markov
-chain that leaves the density of that power as it is (sequential Monte Carlo samplers; Del Moral,
-Doucet and Jasra 2006). The product of the increments estimates the evidence.
+Powers of the likelihood lead from a density that can be drawn from to the posterior: a step of
+a = b = 1 does that, and is split where the effective sample size says so (`skpmd.engine.mirror`).
+Where the posterior is not near normal no density estimate of a few hundred particles is good enough
+to draw from. If all data are at hand, particles can be resampled after each segment and moved by a
+Markov chain that leaves the density of that power as it is (sequential Monte Carlo samplers; Del
+Moral, Doucet and Jasra 2006). The product of the increments estimates the evidence.
 """
 
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import spearmanr
 
-from skpmd.engine.mirror import largest_fraction, log_likelihood
-from skpmd.engine.particles import Particles, effective_sample_size, log_sum_exp, weights
+from skpmd.engine import metropolis, mirror
+from skpmd.engine.loop import Outcome
+from skpmd.engine.mirror import log_likelihood
+from skpmd.engine.particles import (
+    Particles,
+    Rejuvenated,
+    equally_weighted,
+    log_sum_exp,
+    weights,
+)
 from skpmd.engine.resampling import resample
 
-_ACCEPT = 0.6  # acceptance that the step size is adapted to (Roberts and Rosenthal 1998)
-_FIRST_STEP = 1.0  # times d^(-1/6)
-_SPREAD = 0.5  # of the log step from one move to the next
-_FORGOTTEN = 0.1  # correlation with the start of a stage at which its moves end
-_LEAST_MOVES, _MOST_MOVES = 5, 60
-_MOST_STAGES = 1000
+_ACCEPT = 0.6  # The step size is adapted to this acceptance (Roberts and Rosenthal 1998).
+_FIRST_STEP = 1.0  # The first step size is this times d^(-1/6).
+_SPREAD = 0.5  # The log step size varies by this from one move to the next.
+_FORGOTTEN = 0.1  # Moves end at this correlation with where they started.
+_MIN_MOVES, _MAX_MOVES = 5, 60  # Each particle makes so many moves after a segment.
+_MAX_STAGES = 1000
 
 
-class Stage(NamedTuple):
-    """A record of one power of the likelihood.
-
-    Attributes
-    ----------
-    power : float
-        Of the likelihood, 1 at the end.
-    ess : float
-        Effective sample size before resampling.
-    log_increment : float
-        Of the log evidence.
-    moves : int
-        Moves of each particle.
-    acceptance : float
-        Their mean acceptance probability.
-    correlation : float
-        Of the ranks of the log densities before and after the moves.
-    """
-
-    power: float
-    ess: float
-    log_increment: float
-    moves: int
-    acceptance: float
-    correlation: float
-
-
-class TemperedSMC(NamedTuple):
-    """What `tempered_smc` leaves behind.
-
-    Attributes
-    ----------
-    particles : Particles
-        Equally weighted draws; their density is not known (``log_pi`` is nan).
-    log_evidence : float
-        Log marginal likelihood.
-    log_evidence_se : float
-        Its standard error, from the weights of each stage as if stages were independent.
-    stages : list of Stage
-        Record.
-    interrupted : bool
-        Whether Ctrl-C ended it; the cloud is then that of the last complete stage.
-    """
-
-    particles: Particles
-    log_evidence: float
-    log_evidence_se: float
-    stages: list
-    interrupted: bool = False
-
-
-def _silent(stage):
-    pass
-
-
-def tempered_smc(
+def tempering(
     model, batches, n_particles, rng, *, reference=None, start=None, before=(),
-    ess_threshold=0.5, scheme="systematic", report=_silent,
+    ess_threshold=0.5, scheme="systematic",
 ):  # fmt: skip
     """Draws of a posterior and its evidence, from the prior on or from draws of another posterior.
 
@@ -90,10 +44,10 @@ def tempered_smc(
     model : Model
         Offers ``local(theta, batches)``: the log joint density given all batches, shape (m,), its
         gradient (m, d), and the root F of a curvature F F' at each particle, (m, d) where it is
-        diagonal, else (m, d, d), lower triangular. It may offer ``shuffled(theta, rng)`` and
-        ``enter(theta)`` where a posterior has symmetries and particles keep to one of several equal
-        regions: the first spreads them over all, moves take place anywhere, and the second takes
-        them back. Neither changes the measure.
+        diagonal, else (m, d, d), lower triangular. It may offer ``permute_labels(theta, rng)`` and
+        ``to_ordered(theta)`` where a posterior has symmetries and particles keep to one of several
+        equal regions: the first spreads them over all, moves take place anywhere, and the second
+        takes them back. Neither changes the measure.
     batches : sequence of Batch
         All data.
     n_particles : int
@@ -109,45 +63,87 @@ def tempered_smc(
     before : sequence of Batch
         Data of the start, to be left behind where ``batches`` do not hold them too.
     ess_threshold : float
-        Share of the particles that stays effective in a step of the power.
+        Share of the particles that stays effective in a segment.
     scheme : str
         Of `skpmd.engine.resampling`.
-    report : callable
-        Told of each stage.
 
-    Returns
-    -------
-    TemperedSMC
-        The posterior; the evidence is relative to the start's.
+    Yields
+    ------
+    Outcome
+        Equally weighted draws after each segment (their density is not known: ``log_pi`` is nan),
+        and the evidence so far relative to that of the start, with its standard error as if
+        segments were independent. The ``extra`` of a record holds the ``power`` of the likelihood,
+        ``log_increment`` of the log evidence, and ``n_moves``, ``acceptance`` and ``correlation``
+        of the moves.
     """
     first = model if reference is None else reference
     theta = first.sample_prior(rng, n_particles) if start is None else start
     theta = np.ascontiguousarray(theta, dtype=np.float64)
-    gain = _gain(model, theta, batches, before, reference)
-    power, total, variance, stages = 0.0, 0.0, 0.0, []
-    log_step = np.log(_FIRST_STEP * theta.shape[1] ** (-1.0 / 6.0))
-    try:
-        while power < 1.0 and len(stages) < _MOST_STAGES:
-            nearer = _next_power(power, gain, ess_threshold)
-            ratio = (nearer - power) * gain
-            increment, ess = log_sum_exp(ratio) - np.log(len(theta)), effective_sample_size(ratio)
-            kept = resample(scheme, weights(ratio), n_particles, rng)
-            target = _scaled(before, 1.0 - nearer) + _scaled(batches, nearer)
-            now = model if reference is None else model.between(reference, nearer)
-            moved, log_step, record = _moves(now, target, theta[kept], log_step, rng)
-            moved_gain = _gain(model, moved, batches, before, reference)
-            # From here on nothing takes time: Ctrl-C leaves the last whole stage.
-            variance += (len(theta) / ess - 1.0) / len(theta)
-            theta, gain, power, total = moved, moved_gain, nearer, total + increment
-            stages.append(Stage(power, ess, increment, *record))
-            report(stages[-1])
-    except KeyboardInterrupt:
-        if not stages:
-            raise
-    m = len(theta)
-    unknown, no_block = np.full(m, np.nan), np.empty((m, 0))
-    particles = Particles(theta, np.zeros(m), unknown, model.log_prior(theta), no_block)
-    return TemperedSMC(particles, total, float(np.sqrt(variance)), stages, power < 1.0)
+    moves = MarkovMoves(first, batches, before, scheme)
+    log_pi = moves.log_start(theta)
+    particles = Particles(
+        theta, np.zeros(len(theta)), log_pi, model.log_prior(theta), np.empty((len(theta), 0))
+    )
+    settings = mirror.Settings(ess_threshold=ess_threshold, max_substeps=_MAX_STAGES)
+    total, variance = 0.0, 0.0
+    segments = mirror.segments(
+        particles, model, batches, 1.0, 1.0, settings, rng, n_particles, rejuvenate=moves
+    )
+    for particles, info in segments:
+        total += info.extra["log_increment"]
+        variance += (moves.n_before / info.ess - 1.0) / moves.n_before
+        yield Outcome(
+            equally_weighted(model, particles.theta),
+            [info],
+            converged=info.extra["power"] == 1.0,
+            log_evidence=float(total),
+            log_evidence_se=float(np.sqrt(variance)),
+        )
+
+
+class MarkovMoves:
+    """Strategy of rejuvenation: resampled particles, moved by a chain that leaves q as it is.
+
+    Parameters
+    ----------
+    first : Model
+        Its prior is where the step starts from.
+    batches, before : sequence of Batch
+        Data at the end of the step and at its start.
+    scheme : str
+        Of `skpmd.engine.resampling`.
+    """
+
+    follows = True
+
+    def __init__(self, first, batches, before, scheme):
+        self.first, self.batches, self.before, self.scheme = first, batches, before, scheme
+        self._log_step, self.n_before = None, 0
+
+    def log_start(self, theta):
+        """Log density that the step starts from, up to the evidence of its data."""
+        value = self.first.log_prior(theta)
+        return value + log_likelihood(self.first, theta, self.before) if self.before else value
+
+    def __call__(self, particles, model, settings, rng, *, n_particles, done):
+        """Resampled and moved particles of q, r = 0."""
+        m = self.n_before = len(particles.theta)
+        increment = log_sum_exp(particles.log_ratio) - np.log(m)
+        if self._log_step is None:
+            self._log_step = np.log(_FIRST_STEP * particles.theta.shape[1] ** (-1.0 / 6.0))
+        kept = resample(self.scheme, weights(particles.log_ratio), n_particles, rng)
+        target = _scaled(self.before, 1.0 - done) + _scaled(self.batches, done)
+        now = model if model is self.first else model.between(self.first, done)
+        theta = particles.theta[kept]
+        theta, self._log_step, record = _moved(now, target, theta, self._log_step, rng)
+        log_prior = model.log_prior(theta)
+        known = log_likelihood(model, theta, self.batches)
+        log_pi = done * (log_prior + known)
+        if done < 1.0:
+            log_pi = log_pi + (1.0 - done) * self.log_start(theta)
+        fresh = Particles(theta, np.zeros(len(theta)), log_pi, log_prior, np.empty((len(theta), 0)))
+        extra = {"power": done, "log_increment": increment, **record}
+        return Rejuvenated(fresh, log_likelihood=known, record=extra)
 
 
 def _scaled(batches, power):
@@ -157,46 +153,31 @@ def _scaled(batches, power):
     return [batch._replace(weight=power * batch.weight) for batch in batches] if power else []
 
 
-def _gain(model, theta, batches, before, reference):
-    """Log density at the end of the way over that at its start."""
-    gain = log_likelihood(model, theta, batches)
-    if before:
-        gain = gain - log_likelihood(model, theta, before)
-    if reference is not None:
-        gain = gain + model.log_prior(theta) - reference.log_prior(theta)
-    return gain
-
-
-def _next_power(power, gain, threshold):
-    """The next power of the likelihood, as far as the guard lets a step go."""
-    left = 1.0 - power
-    fraction = largest_fraction(lambda f: (f * left * gain, None), threshold)
-    return 1.0 if fraction == 1.0 else power + fraction * left
-
-
-def _moves(model, batches, theta, log_step, rng):
+def _moved(model, batches, theta, log_step, rng):
     """Particles moved until their log densities have forgotten where they were.
 
-    Returns the particles, the log step, and (moves, acceptance, correlation).
+    Returns the particles, the log step, and a record of the moves.
     """
-    symmetric = hasattr(model, "shuffled")
-    theta = model.shuffled(theta, rng) if symmetric else theta
+    symmetric = hasattr(model, "permute_labels")
+    theta = model.permute_labels(theta, rng) if symmetric else theta
     state = _State(theta, *model.local(theta, batches))
-    start, accepts, correlation = state.value, [], 1.0
-    for t in range(_MOST_MOVES):
+    start, probabilities = state.value, []
+    for t in range(_MAX_MOVES):
         step = np.exp(log_step + _SPREAD * rng.standard_normal((len(theta), 1)))
-        state, accept = _langevin(model, batches, state, step, rng)
-        accepts.append(accept)
-        log_step += (accept - _ACCEPT) * (t + 1.0) ** -0.6
-        correlation = _correlation(start, state.value)
-        if t + 1 >= _LEAST_MOVES and correlation < _FORGOTTEN:
+        state, probability = _langevin(model, batches, state, step, rng)
+        probabilities.append(probability)
+        log_step = metropolis.adapted(log_step, probability, _ACCEPT, t)
+        correlation = _rank_correlation(start, state.value)
+        if t + 1 >= _MIN_MOVES and correlation < _FORGOTTEN:
             break
-    theta = model.enter(state.theta) if symmetric else state.theta
-    return theta, log_step, (t + 1, float(np.mean(accepts)), correlation)
+    theta = model.to_ordered(state.theta) if symmetric else state.theta
+    acceptance = float(np.mean(probabilities))
+    record = {"n_moves": t + 1, "acceptance": acceptance, "correlation": correlation}
+    return theta, log_step, record
 
 
 class _State(NamedTuple):
-    """Particles, and what `local` says of them; the root is of the curvature."""
+    """Particles, and what `local` says of them; the root is that of the curvature."""
 
     theta: np.ndarray
     value: np.ndarray
@@ -212,20 +193,15 @@ def _langevin(model, batches, state, step, rng):
     preconditioned by position; Roberts and Stramer 2002).
     """
     noise = rng.standard_normal(state.theta.shape)
-    with np.errstate(over="ignore", invalid="ignore"):  # what flies off is refused, and no news
+    with np.errstate(over="ignore", invalid="ignore"):  # What flies off is refused.
         moved = _drifted(state, step) + step * _solved(state.root, noise)
         new = _State(moved, *model.local(moved, batches))
         back = _times(new.root, state.theta - _drifted(new, step)) / step
-        log_accept = new.value - state.value
-        log_accept += 0.5 * (noise**2).sum(axis=1) - _log_det(state.root)
-        log_accept -= 0.5 * (back**2).sum(axis=1) - _log_det(new.root)
-        accept = np.exp(np.minimum(0.0, np.where(np.isnan(log_accept), -np.inf, log_accept)))
-    taken = rng.random(len(accept)) < accept
-    chosen = (
-        np.where(taken.reshape(-1, *[1] * (old.ndim - 1)), other, old)
-        for old, other in zip(state, new, strict=True)
-    )
-    return _State(*chosen), accept.mean()
+        log_ratio = new.value - state.value
+        log_ratio += 0.5 * (noise**2).sum(axis=1) - _log_det(state.root)
+        log_ratio -= 0.5 * (back**2).sum(axis=1) - _log_det(new.root)
+    taken, probability = metropolis.accept(log_ratio, rng)
+    return _State(*metropolis.select(taken, new, state)), probability
 
 
 def _drifted(state, step):
@@ -254,7 +230,6 @@ def _log_det(root):
     return np.log(diagonal).sum(axis=1)
 
 
-def _correlation(one, other):
-    """Of the ranks of two vectors: tails do not speak for all."""
-    ranks = [np.argsort(np.argsort(values)) - 0.5 * (len(values) - 1) for values in (one, other)]
-    return float(ranks[0] @ ranks[1] / np.sqrt((ranks[0] @ ranks[0]) * (ranks[1] @ ranks[1])))
+def _rank_correlation(one, other):
+    """Spearman's correlation of two vectors: tails do not speak for all."""
+    return float(spearmanr(one, other).statistic)

@@ -14,7 +14,13 @@ from sklearn.utils.validation import _check_feature_names_in
 from skpmd._base._legacy import reset, rollback_on_error, set_results, warn_of_convergence
 from skpmd._base.options import LOOP_CONSTRAINTS, check_options
 from skpmd._base.rows import Rows
-from skpmd._base.streaming import Stream, advance, check_coordinates, first_stream, kernel_step
+from skpmd._base.streaming import (
+    advance,
+    check_coordinates,
+    first_stream,
+    kernel_step,
+    stream_after,
+)
 from skpmd._base.utils import as_generator
 from skpmd.engine.loop import Options
 from skpmd.engine.mirror import Settings
@@ -306,9 +312,7 @@ class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
             found = find_posterior(self, model, rows, options, rng, start)
             self.classes_ = classes
             self._set_results(model, found.outcome, X.dtype, **found.notes)
-            self._stream = Stream(
-                found.outcome.particles, None, found.outcome.infos, rows.total, rng
-            )
+            self._stream = stream_after(found.outcome, rows.total, rng)
             self.n_iter_ = found.n_iter
             remedy = found.remedy
         warn_of_convergence(self, remedy)

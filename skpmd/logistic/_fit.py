@@ -9,7 +9,7 @@ from skpmd._base.results import convergence_warnings
 from skpmd.engine.diagnostics import pareto_k
 from skpmd.engine.loop import Outcome, run
 from skpmd.engine.particles import draw_prior, effective_sample_size
-from skpmd.engine.rejuvenation import rejuvenate
+from skpmd.engine.rejuvenation import rejuvenate_by_kernels
 from skpmd.logistic._hmc import move_from_references, move_hierarchical
 from skpmd.logistic._importance import draw_proposals, importance_sample, proposal_components
 
@@ -106,7 +106,7 @@ def _by_steps(estimator, model, rows, options, power, rng, from_prior, start):
     """Stochastic mirror steps, from a cloud, the prior or the mixture of references."""
     if start is not None:
         if np.isnan(start.log_pi).any():  # moved or averaged: mirror steps ask for pi
-            start, _ = rejuvenate(start, model, options.settings, rng)
+            start = rejuvenate_by_kernels(start, model, options.settings, rng).particles
     elif from_prior:
         start = draw_prior(model, estimator.n_particles, rng)
     else:

@@ -112,17 +112,25 @@ def _known(model, batches, scale, power):
 
 def _move(model, batches, start, mean, chol, n_particles, power, rng, verbose, **own):
     batches = _in_single_precision(model, batches, start, power)
+    found = hamiltonian(
+        lambda theta: model.log_joint_gradient(theta, batches, power),
+        start,
+        mean,
+        chol,
+        rng,
+        target_ess=_ENOUGH * n_particles,
+        **own,
+    )
+    chains = None
+    interrupted = False
     with progress(MAX_TOTAL, verbose, "moves (at most)") as bar:
-        chains = hamiltonian(
-            lambda theta: model.log_joint_gradient(theta, batches, power),
-            start,
-            mean,
-            chol,
-            rng,
-            target_ess=_ENOUGH * n_particles,
-            **own,
-            report=bar.update,
-        )
+        try:
+            for chains in found:
+                bar.update(50, f"r_hat={chains.r_hat:.3f}, ess={chains.ess:.0f}")
+        except KeyboardInterrupt:
+            if chains is None:
+                raise
+            interrupted = True
     # Successive draws say much the same: evenly spaced ones are as good, and cheaper to predict by.
     every = max(1, chains.draws.shape[0] * chains.draws.shape[1] // n_particles)
     theta = chains.draws[:, ::-1][:, ::every].reshape(-1, chains.draws.shape[2])
@@ -131,7 +139,7 @@ def _move(model, batches, start, mean, chol, n_particles, power, rng, verbose, *
         theta, np.zeros(m), np.full(m, np.nan), model.log_prior(theta), np.empty((m, 0))
     )
     info = StepInfo(1.0, power, 1.0, 0, False, 0, np.nan, chains.ess, m)
-    return Outcome(particles, [info], True, chains.interrupted, chains)
+    return Outcome(particles, [info], True, interrupted, chains=chains)
 
 
 def _in_single_precision(model, batches, theta, power):

@@ -2,15 +2,10 @@
 
 import numpy as np
 
-from skpmd.engine.importance import (
-    Proposal,
-    adaptive_importance_sampling,
-    disagreement,
-    draw_mixture,
-)
+from skpmd.engine.importance import Proposal, ProposalDraws, even_counts
 from skpmd.engine.loop import Outcome
-from skpmd.engine.mirror import StepInfo, log_likelihood
-from skpmd.engine.particles import Particles
+from skpmd.engine.mirror import log_likelihood
+from skpmd.engine.reweight import proposal_rounds
 from skpmd.engine.sinh_arcsinh import skewed
 from skpmd.engine.variational import laplace, variational_mirror_descent
 
@@ -83,41 +78,40 @@ def proposal_components(model, batches, proposal, d, power):
 
 
 def draw_proposals(model, components, shares, n_particles, rng):
-    """A cloud at q = mixture of the references: r = 0."""
-    theta, log_pi = draw_mixture(components, shares, n_particles, rng)
-    m = len(theta)
-    return Particles(theta, np.zeros(m), log_pi, model.log_prior(theta), np.empty((m, 0)))
+    """Particles at q = mixture of the proposals: r = 0."""
+    strategy = ProposalDraws(components, even_counts(np.asarray(shares), n_particles))
+    return strategy(None, model, None, rng).particles
 
 
 def importance_sample(model, batches, components, shares, n_particles, power, rng, least_share=0.0):
-    """The polish step on draws from the mixture, in rounds until enough of them are effective.
+    """Reweighting of draws from the mixture, in rounds until enough of them are effective.
 
     Returns
     -------
     Outcome
         One StepInfo for each round.
     """
-    weighing = adaptive_importance_sampling(
+    infos = []
+    for outcome in importance_rounds(
+        model, batches, components, shares, n_particles, power, rng, least_share
+    ):
+        infos += outcome.infos
+    return outcome._replace(infos=infos)
+
+
+def importance_rounds(model, batches, components, shares, n_particles, power, rng, least_share=0.0):
+    """The same as states for `skpmd.engine.loop.drive`, one after each round."""
+    rounds = proposal_rounds(
+        model,
+        batches,
         components,
         shares,
-        model.log_prior,
-        lambda theta: power * log_likelihood(model, theta, batches),
-        n_particles,
-        _MAX_ROUNDS,
-        _ENOUGH * n_particles,
+        power,
         rng,
-        least_share * n_particles,
+        n=n_particles,
+        max_rounds=_MAX_ROUNDS,
+        target_ess=_ENOUGH * n_particles,
+        min_first_ess=least_share * n_particles,
     )
-    per_round = len(weighing.particles.theta) // len(weighing.rounds)
-    infos = [
-        StepInfo(1.0, power, 1.0, 0, False, 0, np.nan, ess, per_round * (i + 1))
-        for i, ess in enumerate(weighing.rounds)
-    ]
-    return Outcome(
-        weighing.particles,
-        infos,
-        reweighted=True,
-        interrupted=weighing.interrupted,
-        pair=weighing.pair,
-        disagreement=disagreement(weighing, components)[0],
-    )
+    for draws, info, gap in rounds:
+        yield Outcome(draws.particles, [info], True, pair=draws.pair, disagreement=gap)

@@ -98,14 +98,14 @@ class MixtureParameters(Model):
         return np.broadcast_to(factor, (m, self.n_components, p, p))
 
     # ------------------------------------------------------------------ the order of components
-    def shuffled(self, theta, rng):
+    def permute_labels(self, theta, rng):
         """Particles under labels drawn anew, outside the region in general: the same mixtures."""
         if not self.ordered:
             return theta
         order = rng.permuted(np.tile(np.arange(self.n_components), (len(theta), 1)), axis=1)
         return self._relabelled(theta, order)
 
-    def enter(self, theta):
+    def to_ordered(self, theta):
         """Particles with their components in order: the same mixtures."""
         if not self.ordered:
             return theta
@@ -144,7 +144,7 @@ class MixtureParameters(Model):
         """Draws from the prior, in order."""
         shares = self.sticks.sample(rng, m)
         drawn = Mixtures(shares, *self.components.sample(rng, m, self.n_components))
-        return self.enter(self.theta(drawn))
+        return self.to_ordered(self.theta(drawn))
 
     def log_prior(self, theta):
         """Normalised; -inf where components are not in order."""

@@ -9,11 +9,11 @@ from skpmd._base.progress import progress
 from skpmd._base.results import convergence_warnings
 from skpmd._base.rows import Rows, merged
 from skpmd._base.streaming import Stream, advance, coefficients
-from skpmd.engine.loop import Options
+from skpmd.engine.loop import Options, drive
 from skpmd.engine.mirror import Settings
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import log_weights
-from skpmd.engine.smc import Stage, tempered_smc
+from skpmd.engine.smc import tempering
 from skpmd.mixture._component_priors import Independent, NormalWishart
 from skpmd.mixture._model import MixtureParameters
 from skpmd.mixture._particles import MixtureParticles, ParametersFit
@@ -26,6 +26,45 @@ _NOTHING = 1e-9  # a weight of a row that is forgotten
 _LEAST_DISTINCT = 0.05  # of the particles
 _LEAST_ACCEPTANCE = 0.1
 _MOST_CORRELATION = 0.5
+
+
+class Stage(NamedTuple):
+    """A record of one power of the likelihood.
+
+    Attributes
+    ----------
+    power : float
+        Power of the likelihood, 1 at the end.
+    ess : float
+        Effective sample size before resampling.
+    log_increment : float
+        Increment of the log evidence.
+    moves : int
+        Moves of each particle.
+    acceptance : float
+        Their mean acceptance probability.
+    correlation : float
+        Rank correlation of the log densities before and after the moves.
+    """
+
+    power: float
+    ess: float
+    log_increment: float
+    moves: int
+    acceptance: float
+    correlation: float
+
+
+def _stage(info):
+    extra = info.extra
+    return Stage(
+        extra["power"],
+        info.ess,
+        extra["log_increment"],
+        extra["n_moves"],
+        extra["acceptance"],
+        extra["correlation"],
+    )
 
 
 class ParametersState(NamedTuple):
@@ -214,7 +253,9 @@ def _tempered(estimator, state, rows, a, size):
     m, least = _n_particles(estimator), estimator.ess_threshold
     with progress(100, estimator.verbose, "tempering, % of the way") as bar:
         report = _teller(bar)
-        found = tempered_smc(model, [total], m, rng, ess_threshold=least, report=report, **way)
+        states = tempering(model, [total], m, rng, ess_threshold=least, **way)
+        found = drive(states, lambda info: report(_stage(info)))
+    stages = [_stage(info) for info in found.infos]
     if found.interrupted and stream.particles is not None:
         raise KeyboardInterrupt  # the estimator stays as it was
     stream = Stream(
@@ -224,7 +265,7 @@ def _tempered(estimator, state, rows, a, size):
         model,
         stream,
         total,
-        [*state.stages, *found.stages],
+        [*state.stages, *stages],
         np.nan if a or found.interrupted else before[0] + found.log_evidence,
         before[1] + found.log_evidence_se**2,
         0 if found.interrupted else n_learned,
@@ -341,7 +382,7 @@ def _record(stages):
 def _convergence_warnings(found):
     """Reasons not to trust tempered draws, a list of str."""
     reasons, m = [], len(found.particles.theta)
-    last, distinct = found.stages[-1], len(np.unique(found.particles.theta[:, -1]))
+    last, distinct = _stage(found.infos[-1]), len(np.unique(found.particles.theta[:, -1]))
     if distinct < _LEAST_DISTINCT * m:
         reasons.append(f"only {distinct} of {m} particles are distinct: the cloud has collapsed")
     if not last.acceptance >= _LEAST_ACCEPTANCE:
@@ -354,5 +395,5 @@ def _convergence_warnings(found):
             "they were)"
         )
     if found.interrupted:
-        reasons.append(f"the fit was interrupted after {len(found.stages)} steps")
+        reasons.append(f"the fit was interrupted after {len(found.infos)} steps")
     return reasons

@@ -13,7 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from skpmd._base._legacy import reset, rollback_on_error, set_results, warn_of_convergence
 from skpmd._base.options import LOOP_CONSTRAINTS, check_options
 from skpmd._base.progress import bar_of_steps
-from skpmd._base.streaming import Stream
+from skpmd._base.streaming import stream_after
 from skpmd._base.utils import as_generator
 from skpmd.engine.loop import Options, run
 from skpmd.engine.mirror import Settings
@@ -306,7 +306,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
                 process, rows = begin(self, data, rng)
                 with bar_of_steps(options, rows, self.verbose) as report:
                     outcome = run(process.model, rows, process.particles, options, rng, report)
-                stream = Stream(outcome.particles, None, outcome.infos, rows.total, rng)
+                stream = stream_after(outcome, rows.total, rng)
                 self._set(process.after(stream), outcome)
             else:
                 self._set(take_in(self, None, data, options))

@@ -109,7 +109,9 @@ def record_of(model):
     """Columns of numbers of the record of steps, and how the posterior ended."""
     columns = optional(model, "history_") or {}
     numbers = {name: np.asarray(column) for name, column in columns.items()}
-    found = {_RECORD + name: c for name, c in numbers.items() if c.dtype.kind in "biuf"}
+    # A column of nan alone is one that the fit does not record.
+    numbers = {n: c for n, c in numbers.items() if c.dtype.kind in "biuf" and (c == c).any()}
+    found = {_RECORD + name: c for name, c in numbers.items()}
     return {**found, **attributes(model, "n_iter_", "log_evidence_")}
 
 

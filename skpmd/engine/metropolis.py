@@ -1,0 +1,40 @@
+"""What Markov chain moves share: the Metropolis decision, and the adaptation of the step size."""
+
+import numpy as np
+
+_DECAY = 0.6  # The step size is adapted with gain t^-0.6 (Robbins and Monro 1951).
+
+
+def accept(log_ratio, rng):
+    """Metropolis decisions given log acceptance ratios; nan is refused.
+
+    Parameters
+    ----------
+    log_ratio : ndarray of shape (m,)
+        Logarithms of the acceptance ratios.
+    rng : numpy.random.Generator
+        Source of the decisions.
+
+    Returns
+    -------
+    taken : ndarray of shape (m,), bool
+        Which proposals are accepted.
+    probability : float
+        Mean acceptance probability.
+    """
+    log_ratio = np.where(np.isnan(log_ratio), -np.inf, log_ratio)
+    probability = np.exp(np.minimum(0.0, log_ratio))
+    return rng.random(len(probability)) < probability, float(probability.mean())
+
+
+def select(taken, new, old):
+    """Arrays of the accepted proposals, and of the old states elsewhere."""
+    return (
+        np.where(taken.reshape(-1, *[1] * (before.ndim - 1)), after, before)
+        for after, before in zip(new, old, strict=True)
+    )
+
+
+def adapted(log_step, probability, target, t):
+    """Log step size after move t = 0, 1, ... of some mean acceptance probability."""
+    return log_step + (probability - target) * (t + 1.0) ** -_DECAY
