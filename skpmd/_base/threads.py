@@ -1,7 +1,8 @@
-"""Threads that share the documents of a batch, or the particles; no answer depends on them.
+"""Threads that divide a batch's documents, or the particles; no result depends on them.
 
-A document's shares need nothing of another document in the batch, and a word's counts are added up
-in the order of the documents, by whichever thread.
+The local update of a document needs no other document of the batch, and a word's counts are summed
+in the order of the documents by whichever thread. (joblib's threads take 1.4 to 1.7 times as long
+for batches of 64 documents, 50 topics and 4 particles, and 5 times for a single particle.)
 """
 
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -10,74 +11,75 @@ from contextlib import contextmanager
 import numpy as np
 from joblib import effective_n_jobs
 
-_FEW = 4  # documents, for fewer of which a thread takes longer to start than they do
+_MIN_DOCUMENTS = 4  # to start a thread takes longer than the local update of fewer documents
 
 
 class Workers:
-    """What runs the two halves of a step: words shared out, and put to the counts.
+    """Threads that run both phases of a step: words are assigned, and their counts deposited.
 
     Parameters
     ----------
     n_jobs : int
-        Threads, the caller's among them.
+        Number of threads, the caller's among them.
     pool : ThreadPoolExecutor or None
-        Of the others.
+        The other threads.
     """
 
     def __init__(self, n_jobs, pool):
         self.n_jobs, self._pool = n_jobs, pool
 
     def of(self, n_documents):
-        """As many threads as pay for a number of documents: all, or none but the caller's."""
-        return self if n_documents >= _FEW else Workers(1, None)
+        """All threads, or the caller's alone where documents are too few for others to pay."""
+        return self if n_documents >= _MIN_DOCUMENTS else Workers(1, None)
 
-    def each(self, m, shape, share, put):
-        """Both halves, for each of m particles.
+    def each(self, m, shape, assign, deposit):
+        """Both phases, for each of m particles.
 
         Parameters
         ----------
         m : int
-            Particles.
+            Number of particles.
         shape : tuple of int
-            Of one particle's shares, which ``share`` fills and ``put`` takes.
-        share, put : tuple of (callable, int)
-            ``function(i, shares, start, stop)`` and the number of documents, or words, that can be
-            cut anywhere.
+            Shape of one particle's expected counts, which the first phase writes.
+        assign, deposit : tuple of (callable, int)
+            ``function(i, expected, start, stop)`` and the number of documents, or words, whose
+            range can be cut anywhere.
         """
         if m >= self.n_jobs:  # whole particles: no thread waits for another
-            self.map(lambda i: self._particle(i, shape, share, put), range(m))
+            self.map(lambda i: _particle(i, shape, assign, deposit), range(m))
             return
         for i in range(m):
-            shares = np.empty(shape, dtype=np.float32)
-            for function, n in (share, put):
+            expected = np.empty(shape, dtype=np.float32)
+            for function, n in (assign, deposit):
                 edges = np.linspace(0, n, self.n_jobs + 1).astype(int)
                 pieces = list(zip(edges[:-1], edges[1:], strict=True))
-                self.map(lambda piece, f=function, i=i, s=shares: f(i, s, *piece), pieces)
+                self.map(lambda piece, f=function, i=i, e=expected: f(i, e, *piece), pieces)
 
     def map(self, function, items):
         """Results of a function of each item, in their order; no thread is at work afterwards."""
         items = list(items)
         results = [None] * len(items)
 
-        def answer(places):
+        def run(places):
             for place in places:
                 results[place] = function(items[place])
 
-        # The caller takes its part: a thread is woken for each of the others only.
+        # The caller does a part itself: a thread is woken for each of the others only.
         first, *others = [range(i, len(items), self.n_jobs) for i in range(self.n_jobs)]
-        futures = [self._pool.submit(answer, places) for places in others if places]
+        futures = [self._pool.submit(run, places) for places in others if places]
         try:
-            answer(first)
-        finally:  # after Ctrl-C, too: whoever undoes what has been done must be the last to write
+            run(first)
+        finally:  # also after Ctrl-C, for a rollback must be the last to write
             wait(futures)
         for future in futures:
             future.result()
         return results
 
-    def _particle(self, i, shape, share, put):
-        shares = np.empty(shape, dtype=np.float32)
-        for function, n in (share, put):
-            function(i, shares, 0, n)
+
+def _particle(i, shape, assign, deposit):
+    expected = np.empty(shape, dtype=np.float32)
+    for function, n in (assign, deposit):
+        function(i, expected, 0, n)
 
 
 @contextmanager

@@ -2,47 +2,48 @@
 
 from numbers import Integral, Real
 
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    _fit_context,
-)
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_non_negative, validate_data
 
-from skpmd._base._legacy import reset, rollback_on_error
+from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.threads import workers
 from skpmd._base.utils import as_generator
-from skpmd.lda._calls import TopicCalls
-from skpmd.lda._fit import fit_topics, start, take_in
-from skpmd.lda._learn_priors import concluded
-from skpmd.lda._model import ASSIGNMENTS
-from skpmd.lda._predict import TopicPredictions
-from skpmd.lda._results import TopicResults
+from skpmd.lda._fit import fit_topics, initialise, update_stream
+from skpmd.lda._parameters import LDAParameters
+from skpmd.lda._posterior import posterior_of
+from skpmd.lda._predict import LDAPredictions
+from skpmd.lda._relabel import relabelling
+from skpmd.lda._results import (
+    doc_topic_prior_of,
+    history_of,
+    log_evidence_of,
+    lower_bound_of,
+    topic_word_prior_of,
+)
+from skpmd.lda._topics import ASSIGNMENTS
+
+# Counts are at most so large: sums of their squares stay far from the largest float32.
+_MAX_COUNT = 1e15
 
 
-class LDATopicModelPMD(
-    TopicCalls,
-    TopicPredictions,
-    TopicResults,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    BaseEstimator,
-):
+class LDATopicModelPMD(LDAPredictions, ClassNamePrefixFeaturesOutMixin, ParticleEstimator):
     """Latent Dirichlet allocation whose particles each are a whole topic model.
 
-    A particle is one way to share the words of all documents out among topics, with the Dirichlet
-    posterior of the topics around it. Stochastic steps on batches of documents move it; documents
-    are then no longer needed. Predictions are an average over particles, which predicts words much
-    better than any one of them.
+    A particle is one assignment of the words of all documents to topics, in expectation, with the
+    Dirichlet posterior of the topics given it. Stochastic steps on batches of documents move it;
+    the documents are then no longer needed. Predictions are an average over particles, which
+    predicts words much better than any one of them.
 
     Parameters
     ----------
     n_components : int, default=10
         Topics of each particle.
     doc_topic_prior : float or array-like of shape (n_components,) or None, default=None
-        Dirichlet parameters of the documents' shares of topics (alpha); None is 1 / n_components.
+        Dirichlet parameters of the documents' topic proportions (alpha); None is 1 / n_components.
         Topics of different parameters are of different kinds, and each keeps its number.
     topic_word_prior : float or array-like of shape (n_features,) or (n_components, n_features) or \
 None, default=None
@@ -50,20 +51,21 @@ None, default=None
         dimensions gives some topics words to begin with. The log evidence of a topic's words is
         often best between 0.01 and 0.1.
     learn_priors : bool, default=False
-        Whether a factor of each prior is learnt with the topics. The logs of both are coordinates
-        of each particle, log-normal about the given with standard deviation 1.5, and are moved by
-        mirror steps with kernel rejuvenation, as few words of each document and topic ask for. They
-        start at no more than 1 / n_components and are learnt from about the 45th full batch on, and
-        later where documents are few for the vocabulary. A `fit` that has not come so far warns and
-        goes on with the given priors; calls of `partial_fit` before then do not warn.
+        Whether a factor of each prior is learnt with the topics. The factors are log-normal with
+        median 1 and standard deviation 1.5 of the log. Mirror steps with kernel rejuvenation move
+        them, with a likelihood that uses a few words of each document and topic. The priors start
+        at no more than 1 / n_components and are learnt from about the 45th full batch on, and later
+        where documents are few for the vocabulary. A `fit` that ends before this warns and goes on
+        with the given priors; calls of `partial_fit` do not warn.
     n_particles : int, default=4
         Particles. Time and memory grow with their number; one predicts about as well as a chain of
         a Gibbs sampler.
     assignment : {"auto", "sampled", "soft", "collapsed"}, default="auto"
-        How words of a document are given to topics: by a Gibbs chain, whose conditional
-        probabilities are averaged; by expectation-maximisation; or by it with each word's own share
-        left out (zeroth-order collapsed). ``"auto"`` is ``"sampled"`` for documents of fewer than
-        200 words in the mean, else ``"collapsed"``; of a stream the first call with words decides.
+        How words of a document are assigned to topics: by a Gibbs chain, whose conditional
+        probabilities are averaged; by expectation-maximisation; or by it with each word's own
+        responsibilities left out (zeroth-order collapsed). ``"auto"`` is ``"sampled"`` for
+        documents of fewer than 200 words in the mean, else ``"collapsed"``; of a stream the first
+        call with words decides.
     n_local_iter : int or "auto", default="auto"
         Visits of each word of a document in a step; ``"auto"`` is 3, of which two are counted
         (``"sampled"``), 10 (``"collapsed"``) or 20 (``"soft"``).
@@ -75,31 +77,31 @@ None, default=None
     max_iter : int, default=5
         Passes of stochastic steps through the documents; may be 0.
     max_full_iter : int, default=0
-        Steps on all documents after them: the counts are then those of all documents, each once.
+        Full-batch iterations after them: the counts are then those of all documents, each once.
         They take the memory of all particles' counts once more.
     total_samples : float or None, default=None
         Documents that calls of `partial_fit` will bring in all, with those of a `fit` before them;
         they may come several times. None is an endless stream: topics then are as certain as the
-        documents so far make them. The first call of `partial_fit` settles it, also after `fit`.
+        documents so far make them. The first call of `partial_fit` fixes it, also after `fit`.
     weighting : {"stacking", "posterior", "uniform"}, default="uniform"
-        Where the particles' weights come from: how well they predict documents that they have not
-        learnt (every tenth is scored, which takes time), their bounds of the evidence, or nowhere.
-        Stacking weights are not posterior weights, and hardly differ from equal ones on shuffled
-        documents. ``"posterior"`` is the rule of the paper, with resampling where fewer than half
-        of the particles remain effective at the end of a pass of `fit` or a call of `partial_fit`;
-        over a corpus one particle then takes all of the weight, and it predicts worse than the
-        average. The copies that resampling makes part again with ``"sampled"`` assignments; nothing
-        is random in ``"collapsed"`` and ``"soft"`` ones, and copies stay copies.
+        Where the particles' weights come from. ``"stacking"``: how well the particles predict
+        documents before they are fitted to them (every tenth is scored, which takes time). These
+        are not posterior weights, and hardly differ from equal ones on shuffled documents.
+        ``"posterior"``: their lower bounds of the log evidence (ELBO), the rule of the paper, with
+        resampling where fewer than half of the particles remain effective at the end of a pass of
+        `fit` or a call of `partial_fit`; over a corpus one particle then takes all of the weight,
+        and it predicts worse than the average. Copies that resampling makes part again with
+        ``"sampled"`` assignments; ``"collapsed"`` and ``"soft"`` ones are not random, and copies
+        stay copies. ``"uniform"``: equal weights.
     vocabulary : {"fixed", "growing"}, default="fixed"
-        Whether calls of `partial_fit` may have more columns than before. ``topic_word_prior`` is
-        held for each word: a new word has it in each topic, and the prior's sum grows. It has to be
-        a number then.
+        Whether calls of `partial_fit` may have more columns than before. ``topic_word_prior`` has
+        to be a number then: it is that of each word, and a new word makes the prior's sum larger.
     shuffle : bool, default=True
         Whether each pass of `fit` takes the documents in a new order.
     max_doc_update_iter : int, default=100
-        Most iterations for a document in predictions.
+        Maximal number of iterations for a document in predictions.
     mean_change_tol : float, default=1e-3
-        Mean change of a document's topics at which these end.
+        Mean change of a document's topic pseudo-counts at which these end.
     evaluate_every : int, default=-1
         Passes after which `fit` computes the perplexity of its documents, for ``perp_tol``; with
         it, ``bound_`` is computed at the end. 0 or less is never.
@@ -115,7 +117,7 @@ None, default=None
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        Pseudo-counts of words in topics, the prior's included, averaged over aligned particles.
+        Pseudo-counts of words in topics with the prior's, averaged over relabelled particles.
     topic_word_ : ndarray of shape (n_components, n_features)
         Expected probabilities of words in topics; a row sums to 1.
     posterior_ : TopicPosterior
@@ -134,17 +136,18 @@ None, default=None
         Perplexity of the documents of `fit` after its last step, with ``evaluate_every``; nan where
         they have no words. `partial_fit` drops it.
     assignment_ : str
-        What ``assignment`` has come to.
+        The assignment used, where ``assignment="auto"``.
     n_batch_iter_ : int
         Steps.
     n_documents_seen_ : int
-        Documents so far; of an endless stream those with words.
+        Documents so far; in an endless stream those with words.
     history_ : dict of str to ndarray
-        A record of the steps, the last 10,000 or so of a stream: size, documents, and mean log
-        density of a word before it was learnt (with stacking weights of several particles; else
-        nan).
+        Record of the steps, the last 10,000 or so of a stream: ``step``, ``step_size``,
+        ``n_documents``, and ``log_density``, the mean log density of a word before the particles
+        were fitted to it (with stacking weights of several particles; else nan).
     n_features_in_, feature_names_in_
-        Of the first call, or, of a growing vocabulary, the last.
+        Number and names of the words: those of the first call, or, of a growing vocabulary, of the
+        last.
 
     Notes
     -----
@@ -158,8 +161,8 @@ None, default=None
     if calls, but for the last, have whole batches, ``assignment`` is decided alike, and weights are
     not those of ``"posterior"``.
 
-    Intervals of the topics' words have the spread between particles in them. Given a way to share
-    words out topics are known too well; see the user guide for how often intervals hold.
+    Intervals of the topics' words include the spread between particles. Given an assignment of the
+    words topics are too certain; see the user guide for how often intervals hold.
 
     See Also
     --------
@@ -189,6 +192,10 @@ None, default=None
     (2, 6)
     """
 
+    _frozen_parameters = (
+        "n_components", "doc_topic_prior", "topic_word_prior", "learn_priors", "n_particles",
+        "assignment", "n_local_iter", "total_samples", "weighting",
+    )  # fmt: skip
     _parameter_constraints: dict = {
         **{
             name: LOOP_CONSTRAINTS[name]
@@ -278,7 +285,7 @@ None, default=None
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):
-        """Learn topics from counts of words.
+        """Fit topics to counts of words.
 
         Parameters
         ----------
@@ -292,27 +299,20 @@ None, default=None
         LDATopicModelPMD
             The estimator.
         """
-        with rollback_on_error(self):
-            reset(self)
-            self._refuse_fixed_prior()
+        with self._rollback_on_error():
+            self._reset()
+            self._check_growing_prior()
             X, _ = self._counts(X, reset=True)
-            rng, perplexity = as_generator(self.random_state), self._perplexity_of(X)
+            rng = as_generator(self.random_state)
             with workers(self.n_jobs) as threads:
-                learned = fit_topics(self, X, rng, threads, perplexity)
-            if learned.priors is not None and not learned.interrupted:
-                learned = learned._replace(model=concluded(learned.priors, learned.model))
-            self._set(learned)
-            self._settle({}, free=("total_samples",))  # of the stream that may follow
-            self.n_iter_ = learned.visits // X.shape[0]
-            if self.evaluate_every > 0 and not learned.interrupted:
-                self.bound_ = perplexity(learned)
-        if learned.interrupted:
-            raise KeyboardInterrupt
+                self._set_state(fit_topics(self._parameters(), X, rng, threads))
+            self._freeze(but=("total_samples",))  # of the stream that may follow
+        self._conclude(interrupted=self._state.interrupted)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X, y=None):
-        """Take more documents in, which are then no longer needed.
+        """Update the topics by more documents, which are then no longer needed.
 
         Parameters
         ----------
@@ -328,18 +328,147 @@ None, default=None
         LDATopicModelPMD
             The estimator.
         """
-        with rollback_on_error(self):
-            before = getattr(self, "_learned", None)
-            settled = {} if before is None else self._settled
-            self._refuse_changes(settled)
-            self._refuse_fixed_prior()
-            X, _ = self._counts(X, reset=before is None or self._grows(X))
-            if before is None:
+        with self._rollback_on_error():
+            state = getattr(self, "_state", None)
+            if state is None:
+                self._reset()
+            self._check_frozen()
+            self._check_growing_prior()
+            X, _ = self._counts(X, reset=state is None or self._grows(X))
+            parameters = self._parameters()
+            if state is None:
                 rng = as_generator(self.random_state)
-                before = start(self, X, self.total_samples, rng)
+                state = initialise(parameters, X, self.total_samples, rng)
             with workers(self.n_jobs) as threads:
-                self._set(take_in(self, before, X, threads))
-            self._settle(settled)
-            for name in ("n_iter_", "bound_"):  # of a fit that this is not
-                vars(self).pop(name, None)
+                self._set_state(update_stream(parameters, state, X, threads))
+            self._freeze()
         return self
+
+    # ------------------------------------------------------------------ results
+    @result
+    def posterior_(self):
+        """Posterior of the topics, a `TopicPosterior`."""
+        state, log_weights = self._state, self._log_weights
+        return posterior_of(state.topics, state.counts, self._labels, log_weights, self.weighting)
+
+    @result
+    def components_(self):
+        """Pseudo-counts of words in topics, averaged over relabelled particles; shape (K, V)."""
+        return self.posterior_.pseudo_counts()
+
+    @result
+    def topic_word_(self):
+        """Expected word probabilities of topics, averaged likewise; shape (K, V)."""
+        return self.posterior_.mean()
+
+    @result
+    def doc_topic_prior_(self):
+        """Dirichlet parameters of documents' topic proportions, averaged likewise; shape (K,)."""
+        return doc_topic_prior_of(self._state.topics, np.exp(self._log_weights), self._labels)
+
+    @result
+    def topic_word_prior_(self):
+        """Dirichlet parameters of topics' words: a float if all are equal, else of shape (K, V)."""
+        return topic_word_prior_of(self._state.topics, np.exp(self._log_weights))
+
+    @result
+    def log_evidence_(self):
+        """Log probability of all words fitted, of one topic; AttributeError where unknown."""
+        return log_evidence_of(self._state, self.learn_priors)
+
+    @result
+    def lower_bound_(self):
+        """The best particle's lower bound of the same; AttributeError where unknown."""
+        return lower_bound_of(self._state, self.weighting, self.learn_priors)
+
+    @result
+    def bound_(self):
+        """Perplexity of the documents of `fit`, with ``evaluate_every``."""
+        return self._of_fit("bound_", self._state.perplexity)
+
+    @result
+    def n_iter_(self):
+        """Passes and full-batch iterations of `fit`."""
+        return self._of_fit("n_iter_", self._state.n_iter)
+
+    @result
+    def history_(self):
+        """Record of the steps, a dict of ndarray."""
+        return history_of(self._state.history)
+
+    @result
+    def assignment_(self):
+        """How words are assigned to topics."""
+        return self._state.update.assignment
+
+    @result
+    def n_batch_iter_(self):
+        """Number of steps."""
+        return self._state.history[-1][0] if self._state.history else 0
+
+    @result
+    def n_documents_seen_(self):
+        """Documents so far."""
+        return self._state.n_documents_seen
+
+    @result
+    def _n_features_out(self):
+        return self._state.topics.K
+
+    @result
+    def _log_weights(self):
+        """Log weights of the particles."""
+        return self._state.log_weights(self.weighting)
+
+    @result
+    def _labels(self):
+        """Relabelling of the particles' topics."""
+        return relabelling(self._state.topics, self._state.counts, self._log_weights)
+
+    def _of_fit(self, name, value):
+        if value is None:
+            raise AttributeError(f"{name} is that of a fit, which the last call was not.")
+        return value
+
+    # ------------------------------------------------------------------ checks
+    def _parameters(self):
+        """Parameters of this call."""
+        return LDAParameters(**{name: getattr(self, name) for name in LDAParameters._fields})
+
+    def _counts(self, X, reset):
+        """Checked counts, a CSR matrix of float32 without explicit zeros, and their dtype."""
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
+        check_non_negative(X, type(self).__name__)
+        largest = (X.data if sp.issparse(X) else X).max(initial=0.0)
+        if largest > _MAX_COUNT:
+            raise ValueError(
+                f"Counts must be at most {_MAX_COUNT:g}, got {largest:g}: scale X down."
+            )
+        counts = sp.csr_matrix(X, dtype=np.float32, copy=sp.issparse(X))
+        counts.sum_duplicates()
+        counts.eliminate_zeros()
+        if counts.nnz <= np.iinfo(np.int32).max:  # kernels for int64 would be compiled as well
+            counts.indices = counts.indices.astype(np.int32, copy=False)
+            counts.indptr = counts.indptr.astype(np.int32, copy=False)
+        return counts, X.dtype
+
+    def _grows(self, X):
+        """Whether X has more columns than before, and may; those before have to come first."""
+        shape, names = np.shape(X), getattr(self, "feature_names_in_", None)
+        if self.vocabulary == "fixed" or len(shape) != 2 or shape[1] <= self.n_features_in_:
+            return False  # validate_data raises if there are fewer
+        if names is not None and hasattr(X, "columns"):
+            if not np.array_equal(np.asarray(X.columns)[: len(names)], names):
+                raise ValueError(
+                    "With vocabulary='growing' the columns of the calls before come first, in "
+                    "their order, and new ones after them; the feature names of X do not."
+                )
+        return True
+
+    def _check_growing_prior(self):
+        """Raise if the prior has a value for each word, and none for new words."""
+        if self.vocabulary == "growing" and np.ndim(self.topic_word_prior) > 0:
+            raise ValueError(
+                "topic_word_prior is an array, which has no value for the new words of "
+                "vocabulary='growing': give a number."
+            )

@@ -1,8 +1,8 @@
-"""New documents under a particle's topics: shares of topics, bounds of log probabilities, words.
+"""New documents under one particle: topic proportions, ELBOs and probabilities of words.
 
-Each document is answered by itself, whoever shares the call with it. The topics' probabilities phi
-of its words are made on the fly from their counts, as in `skpmd.lda._kernels`. Iterations
-are in single precision; what they end in is summed in double precision.
+A document's result does not depend on the others of the call. The topics' probabilities phi of its
+words are made on the fly from their counts, as in `skpmd.lda._kernels`. Iterations are in single
+precision, final sums in double precision.
 """
 
 import math
@@ -10,84 +10,83 @@ import math
 import numpy as np
 from numba import njit
 
-from skpmd.lda._model import Documents
+from skpmd.lda._topics import Documents
 
-_LEAST = np.float32(1e-30)
-_LEAST_LOG = -69.0  # of it
-_BLOCK = 16  # topics are padded to whole registers
-# Sums of products may be taken in any order: they are for proportions. No nan is made.
+# Probabilities are kept above this, for float32 ends at 1e-38; and their logs above the next.
+_MIN_PROBABILITY = np.float32(1e-30)
+_MIN_LOG = -69.0
+_BLOCK = 16  # topics are padded to multiples of this, which fill whole registers
+# Sums of products may be taken in any order, and no nan occurs.
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
 
 
-def topic_mass(model, counts, i, X, max_iter=100, tol=1e-3, start=0, stop=None):
+def topic_mass(topics, counts, i, X, max_iter=100, tol=1e-3, start=0, stop=None):
     """Pseudo-counts of topics in documents under one particle, the prior's included.
 
-    They are alpha and the words of each topic at the fixed point of expectation-maximisation for
-    the documents' shares.
+    They are alpha and the expected words of each topic at the fixed point of
+    expectation-maximisation for the documents' topic proportions.
 
     Parameters
     ----------
-    model : Topics
-        Priors.
+    topics : Topics
+        Topic models of all particles.
     counts : Counts
-        Of the particles.
+        Their counts.
     i : int
         The particle.
     X : csr_matrix of shape (n, V), float32
         Documents, without explicit zeros.
     max_iter : int
-        Iterations for a document.
+        Maximal number of iterations for a document.
     tol : float
-        Mean change of the pseudo-counts at which they end.
+        Mean change of the pseudo-counts at which iterations end.
     start, stop : int
-        Which of the documents; default all.
+        Range of the documents; default all.
 
     Returns
     -------
     ndarray of shape (stop - start, K), float64
-        A row sums to that of alpha and the document's words; without words it is alpha.
+        A row sums to the sum of alpha and the document's words; without words it is alpha.
     """
     stop = X.shape[0] if stop is None else stop
-    out = np.empty((stop - start, model.K))
-    given = *Documents.of(X), start, stop, *model.given(counts, i)[:-1], model.alpha[i]
-    _soft(*given, max_iter, tol, out)
+    out = np.empty((stop - start, topics.K))
+    _soft(*_arguments(topics, counts, i, X, start, stop), max_iter, tol, out)
     return out
 
 
-def log_bounds(model, counts, i, X, max_iter=100, tol=1e-3, start=0, stop=None):
+def document_elbos(topics, counts, i, X, max_iter=100, tol=1e-3, start=0, stop=None):
     """Lower bounds of the log probabilities of documents' words under one particle.
 
-    With r_jk the share of topic k in word j, c_j the word's count, n_k = sum_j c_j r_jk and A the
-    log normaliser of a Dirichlet distribution,
+    With r_jk the responsibility of topic k for word j, c_j the word's count, n_k = sum_j c_j r_jk
+    and A the log normaliser of a Dirichlet distribution,
 
         sum_j c_j sum_k r_jk (log phi_k(w_j) - log r_jk) + A(alpha + n) - A(alpha)
 
-    is a bound for any r. It is taken at r proportional to phi_k exp(digamma(alpha_k + n_k)), where
-    it is largest. Words have an order: the multinomial coefficient is not in it.
+    is a lower bound for any r. It is taken at r proportional to phi_k exp(digamma(alpha_k + n_k)),
+    where it is largest. Words have an order: there is no multinomial coefficient in it.
 
     Parameters are those of `topic_mass`.
 
     Returns
     -------
     ndarray of shape (stop - start,), float64
-        Bounds in nats; 0 without words.
+        The bounds in nats; 0 without words.
     """
     stop = X.shape[0] if stop is None else stop
     out = np.empty(stop - start)
-    given = *Documents.of(X), start, stop, *model.given(counts, i)[:-1], model.alpha[i]
-    _bounds(*given, max_iter, tol, out)
+    _elbos(*_arguments(topics, counts, i, X, start, stop), max_iter, tol, out)
     return out
 
 
-def word_probabilities(model, counts, i, X, shares, start, stop):
-    """Probabilities of the documents' distinct words given shares of topics, under one particle.
+def word_probabilities(topics, counts, i, X, proportions, start, stop):
+    """Probabilities of the documents' distinct words given topic proportions, under one particle.
 
     Parameters
     ----------
-    model, counts, i, X, start, stop
+    topics, counts, i, X, start, stop
         As in `topic_mass`.
-    shares : ndarray of shape (stop - start, K), float64
-        Of topics in these documents.
+    proportions : ndarray of shape (stop - start, K), float64
+        Topic proportions of these documents.
 
     Returns
     -------
@@ -95,23 +94,30 @@ def word_probabilities(model, counts, i, X, shares, start, stop):
         One for each stored count of these documents.
     """
     out = np.empty(X.indptr[stop] - X.indptr[start])
-    _mixed(X.indptr, X.indices, start, stop, *model.given(counts, i)[:-1], shares, out)
+    arguments = topics.kernel_arguments(counts, i)[:-1]
+    _mix(X.indptr, X.indices, start, stop, *arguments, proportions, out)
     return out
+
+
+def _arguments(topics, counts, i, X, start, stop):
+    """First arguments of a kernel: documents, what E[phi] of a particle is made of, and alpha."""
+    return *Documents.of(X), start, stop, *topics.kernel_arguments(counts, i)[:-1], topics.alpha[i]
 
 
 @njit(cache=True, fastmath=_FAST, nogil=True)
 def _phi(words, scale, prior, inverse, w, out):
-    """E[phi] of one word under each topic, padded by zeros to whole blocks."""
+    """Write E[phi] of one word under each topic, padded by zeros to whole blocks."""
     K = words.shape[1]
     p = w if prior.shape[0] > 1 else 0
     for k in range(K):
-        out[k] = max((words[w, k] * scale + prior[p, k]) * inverse[k], _LEAST)
+        out[k] = max((words[w, k] * scale + prior[p, k]) * inverse[k], _MIN_PROBABILITY)
     for k in range(K, len(out)):
         out[k] = np.float32(0.0)
 
 
 @njit(cache=True, nogil=True)
 def _longest(indptr, first, last):
+    """Distinct words of the longest document."""
     longest = 0
     for d in range(first, last):
         longest = max(longest, indptr[d + 1] - indptr[d])
@@ -120,7 +126,7 @@ def _longest(indptr, first, last):
 
 @njit(cache=True, fastmath=_FAST, nogil=True)
 def _expected(phi, counts, start, n, t, gain):
-    """Sum over words of count phi / (phi . t): times t it is the words of each topic."""
+    """Sum over words of count phi / (phi . t); times t these are the expected words of topics."""
     gain[:] = np.float32(0.0)
     for j in range(n):
         row = phi[j]
@@ -154,7 +160,7 @@ def _soft(
         mass += total / K
         for _ in range(max_iter):
             for k in range(K):
-                t[k] = max(np.float32(mass[k]), _LEAST)
+                t[k] = max(np.float32(mass[k]), _MIN_PROBABILITY)
             _expected(phi, counts, start, n, t, gain)
             change = 0.0
             for k in range(K):
@@ -178,17 +184,17 @@ def _digamma(x):
 
 @njit(cache=True, nogil=True)
 def _log_weights(mass, out):
-    """digamma(mass) less its largest, and not so low that float32 ends."""
+    """Write digamma(mass) less its largest value, but no logs of numbers too small for float32."""
     largest = -np.inf
     for k in range(len(mass)):
         out[k] = _digamma(mass[k])
         largest = max(largest, out[k])
     for k in range(len(mass)):
-        out[k] = max(out[k] - largest, _LEAST_LOG)
+        out[k] = max(out[k] - largest, _MIN_LOG)
 
 
 @njit(cache=True, nogil=True)
-def _bounds(
+def _elbos(
     indptr, indices, counts, first, last, words, scale, prior, inverse, alpha,
     max_iter, tol, out,
 ):  # fmt: skip
@@ -220,12 +226,12 @@ def _bounds(
             if change < tol * K:
                 break
         _log_weights(mass, log_t)
-        out[d - first] = _bound(phi, counts, start, n, log_t, alpha)
+        out[d - first] = _elbo(phi, counts, start, n, log_t, alpha)
 
 
 @njit(cache=True, nogil=True)
-def _bound(phi, counts, start, n, log_t, alpha):
-    """The bound of one document at shares proportional to phi t, in double precision."""
+def _elbo(phi, counts, start, n, log_t, alpha):
+    """ELBO of one document at responsibilities proportional to phi t, in double precision."""
     K = len(alpha)
     t, mass = np.exp(log_t), np.zeros(K)
     value = 0.0
@@ -246,7 +252,7 @@ def _bound(phi, counts, start, n, log_t, alpha):
 
 
 @njit(cache=True, nogil=True)
-def _mixed(indptr, indices, first, last, words, scale, prior, inverse, shares, out):
+def _mix(indptr, indices, first, last, words, scale, prior, inverse, proportions, out):
     K = words.shape[1]
     phi = np.empty(-(-K // _BLOCK) * _BLOCK, dtype=np.float32)
     for d in range(first, last):
@@ -254,5 +260,5 @@ def _mixed(indptr, indices, first, last, words, scale, prior, inverse, shares, o
             _phi(words, scale, prior, inverse, indices[j], phi)
             p = 0.0
             for k in range(K):
-                p += shares[d - first, k] * phi[k]
+                p += proportions[d - first, k] * phi[k]
             out[j - indptr[first]] = p

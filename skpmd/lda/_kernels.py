@@ -1,9 +1,8 @@
-"""Numba kernels of topic models: the words of documents shared out among topics.
+"""Numba kernels of the local update, which assigns the words of documents to topics.
 
 A document's words are visited given the topics' expected word probabilities phi, which are made on
 the fly from the counts of those words alone. Every document has a stream of random numbers of its
-own, so that the answer does not depend on how documents are shared out among threads. Numbers are
-float32; probabilities are kept above ``_LEAST``, for float32 ends at 1e-38.
+own, so that the answer does not depend on which thread takes which documents. All is float32.
 """
 
 import math
@@ -11,11 +10,14 @@ import math
 import numpy as np
 from numba import njit
 
-_LEAST = np.float32(1e-30)
-_BLOCK, _GROUP = 4, 4  # topics whose sum is kept, and sums that are looked through at once
-_N_SOFT = 2  # steps of expectation-maximisation before a chain
-_MOST_TOKENS = 64  # of one word of a document; more of them are assigned together
-# Sums of products may be taken in any order: they are for proportions. No nan is made.
+# Probabilities are kept above this, for float32 ends at 1e-38.
+_MIN_PROBABILITY = np.float32(1e-30)
+# A draw searches sums over blocks of topics, a group of sums at a time.
+_BLOCK, _GROUP = 4, 4
+_N_EM = 2  # steps of expectation-maximisation before a chain
+# Occurrences of a word in a document that are assigned one by one; more are assigned in bundles.
+_MAX_TOKENS = 64
+# Sums of products may be taken in any order, and no nan occurs.
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
 
 
@@ -25,14 +27,14 @@ def _word_probabilities(words, scale, prior, inverse, w, out):
     K = words.shape[1]
     p = w if prior.shape[0] > 1 else 0
     for k in range(K):
-        out[k] = max((words[w, k] * scale + prior[p, k]) * inverse[k], _LEAST)
+        out[k] = max((words[w, k] * scale + prior[p, k]) * inverse[k], _MIN_PROBABILITY)
     for k in range(K, len(out)):
         out[k] = np.float32(0.0)
 
 
 @njit(cache=True, nogil=True)
-def _next(state):
-    """The next state of a stream and a number in [0, 1): splitmix64."""
+def _next_uniform(state):
+    """The next state of a stream, and a number in [0, 1): splitmix64."""
     state = state + np.uint64(0x9E3779B97F4A7C15)
     z = state
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -43,7 +45,7 @@ def _next(state):
 
 @njit(cache=True, fastmath=_FAST, nogil=True)
 def _joint(phi, mass, out, sums):
-    """phi times mass, and its sums over blocks; returns the sum of all."""
+    """Write phi times mass and its sums over blocks; return the sum of all."""
     total = np.float32(0.0)
     for b in range(len(sums)):
         one = np.float32(0.0)
@@ -58,11 +60,11 @@ def _joint(phi, mass, out, sums):
 
 
 @njit(cache=True, nogil=True)
-def _drawn(joint, sums, target):
-    """Place at which the running sum passes the target.
+def _draw_topic(joint, sums, target):
+    """The topic at which the running sum passes the target.
 
-    Group, block, topic: each is looked through to its end, for a jump that cannot be foreseen costs
-    more than some sums.
+    Groups, blocks and topics are each searched to the end: a jump that the processor cannot predict
+    costs more than some sums.
     """
     below, running = np.float32(0.0), np.float32(0.0)
     b = 0
@@ -84,14 +86,14 @@ def _drawn(joint, sums, target):
         if running <= target:
             k = i + 1
     k = min(k, start + _BLOCK - 1)
-    while joint[k] <= 0.0:  # rounding went past the last one
+    while joint[k] <= 0.0:  # rounding went past the last topic
         k -= 1
     return k
 
 
 @njit(cache=True, nogil=True)
 def _n_blocks(K):
-    """Blocks of K topics and of the zeros behind them: whole groups."""
+    """Number of blocks for K topics and the zeros behind them, in whole groups."""
     return -(-K // (_BLOCK * _GROUP)) * _GROUP
 
 
@@ -105,8 +107,8 @@ def _longest(indptr, first, last):
 
 
 @njit(cache=True, fastmath=_FAST, nogil=True)
-def _softened(phi, counts, mass, alpha, gain):
-    """Mass after one step of expectation-maximisation: alpha and the expected words of topics."""
+def _em_step(phi, counts, mass, alpha, gain):
+    """One step of expectation-maximisation: mass becomes alpha and the topics' expected words."""
     gain[:] = np.float32(0.0)
     for j in range(len(counts)):
         row, s = phi[j], np.float32(0.0)
@@ -120,8 +122,8 @@ def _softened(phi, counts, mass, alpha, gain):
 
 
 @njit(cache=True, nogil=True)
-def _evenly(counts, alpha, mass):
-    """Alpha and equal shares of a document's words."""
+def _start_evenly(counts, alpha, mass):
+    """Set mass to alpha and an equal part of the document's words for each topic."""
     each = counts.sum() / np.float32(len(alpha))
     for k in range(len(alpha)):
         mass[k] = alpha[k] + each
@@ -129,20 +131,20 @@ def _evenly(counts, alpha, mass):
 
 @njit(cache=True, nogil=True)
 def _tokens(count):
-    """Tokens of a word, and what each counts."""
-    tokens = int(min(math.ceil(count), _MOST_TOKENS))
+    """Number of tokens of a word, and how much each counts."""
+    tokens = int(min(math.ceil(count), _MAX_TOKENS))
     return tokens, count / np.float32(tokens)
 
 
 @njit(cache=True, nogil=True)
-def _assigned(phi, counts, mass, alpha, joint, sums, state, assigned):
-    """Draw the topics of all tokens given shares of the topics; mass is then that of the tokens."""
+def _draw_assignments(phi, counts, mass, alpha, joint, sums, state, assigned):
+    """Draw the topics of all tokens given the mass of the topics, and count the mass anew."""
     for j in range(len(counts)):
         tokens, each = _tokens(counts[j])
         total = _joint(phi[j], mass, joint, sums)
         for i in range(tokens):
-            state, u = _next(state)
-            assigned[j, i] = _drawn(joint, sums, u * total)
+            state, u = _next_uniform(state)
+            assigned[j, i] = _draw_topic(joint, sums, u * total)
     mass[: len(alpha)] = alpha
     for j in range(len(counts)):
         tokens, each = _tokens(counts[j])
@@ -152,76 +154,76 @@ def _assigned(phi, counts, mass, alpha, joint, sums, state, assigned):
 
 
 @njit(cache=True, fastmath=_FAST, nogil=True)
-def _swept(phi, counts, mass, alpha, joint, sums, state, assigned, share, shares):
-    """Draw the topic of each token given those of the others.
+def _gibbs_sweep(phi, counts, mass, alpha, joint, sums, state, assigned, weight, expected):
+    """Draw the topic of each token given those of the others, once for all tokens.
 
-    ``share`` of each token's conditional probabilities is added to the shares.
+    The tokens' conditional probabilities times ``weight`` are added to the expected counts.
     """
     for j in range(len(counts)):
         tokens, each = _tokens(counts[j])
         for i in range(tokens):
             z = assigned[j, i]
-            mass[z] = max(mass[z] - each, alpha[z])  # rounding
+            mass[z] = max(mass[z] - each, alpha[z])  # not less by rounding
             total = _joint(phi[j], mass, joint, sums)
-            state, u = _next(state)
-            z = _drawn(joint, sums, u * total)
+            state, u = _next_uniform(state)
+            z = _draw_topic(joint, sums, u * total)
             assigned[j, i] = z
             mass[z] += each
-            if share > 0.0:
-                factor, row = share * each / total, shares[j]
+            if weight > 0.0:
+                factor, row = weight * each / total, expected[j]
                 for k in range(len(alpha)):
                     row[k] += factor * joint[k]
     return state
 
 
 @njit(cache=True, nogil=True)
-def _summed(shares, out):
-    """Words of a document in each topic."""
+def _sum_rows(expected, out):
+    """Write the expected words of a document in each topic."""
     out[:] = np.float32(0.0)
-    for j in range(len(shares)):
+    for j in range(len(expected)):
         for k in range(len(out)):
-            out[k] += shares[j, k]
+            out[k] += expected[j, k]
 
 
 @njit(cache=True, nogil=True)
 def sampled(
     indptr, indices, counts, first, last, words, scale, prior, inverse, alpha,
-    seeds, n_local_iter, n_burn, shares, mass_out,
+    seeds, n_local_iter, n_burn, expected, mass_out,
 ):  # fmt: skip
-    """Words of documents shared out by the conditional probabilities along a Gibbs chain.
+    """Assign words by the mean conditional probabilities along a Gibbs chain.
 
-    Two steps of expectation-maximisation say where the chain starts: from nothing, as Gibbs
-    samplers start, a few sweeps leave words too much alone with their topics.
+    Two steps of expectation-maximisation precede the chain: after a few sweeps from random topics a
+    document's words would still be spread over too many of them.
 
     Parameters
     ----------
     indptr, indices, counts : ndarray
         Documents, as in a CSR matrix; counts are float32.
     first, last : int
-        Documents to answer: ``first`` up to, not with, ``last``.
+        The documents from ``first`` up to, not including, ``last``.
     words : ndarray of shape (V, K), float32
         Counts of words in topics, divided by ``scale``.
     scale : float32
-        Of them.
+        Factor of ``words``.
     prior : ndarray of shape (V or 1, K), float32
         Dirichlet parameters of the topics' words.
     inverse : ndarray of shape (K,), float32
         One over a topic's counts and prior, summed over words.
     alpha : ndarray of shape (K,), float32
-        Dirichlet parameters of documents' shares.
+        Dirichlet parameters of the documents' topic proportions.
     seeds : ndarray of shape (n,), uint64
-        Of the documents' streams of random numbers.
+        Seeds of the documents' streams of random numbers.
     n_local_iter, n_burn : int
-        Sweeps, and those of them whose probabilities are not counted.
-    shares : ndarray of shape (nnz, K), float32
-        Receives a word's count, shared out.
+        Gibbs sweeps, and how many of the first are not counted.
+    expected : ndarray of shape (nnz, K), float32
+        Receives the expected counts: a word's count times its responsibilities.
     mass_out : ndarray of shape (n, K), float32
-        Receives the words of each document in each topic.
+        Receives the expected words of each document in each topic.
     """
     nb = _n_blocks(words.shape[1])
     longest = _longest(indptr, first, last)
     phi = np.empty((longest, nb * _BLOCK), dtype=np.float32)
-    assigned = np.empty((longest, _MOST_TOKENS), dtype=np.int32)
+    assigned = np.empty((longest, _MAX_TOKENS), dtype=np.int32)
     mass = np.zeros(nb * _BLOCK, dtype=np.float32)
     joint, gain = np.empty_like(mass), np.empty_like(mass)
     sums = np.empty(nb, dtype=np.float32)
@@ -231,23 +233,25 @@ def sampled(
         own = counts[a:b]
         for j in range(b - a):
             _word_probabilities(words, scale, prior, inverse, indices[a + j], phi[j])
-        shares[a:b] = np.float32(0.0)
-        _evenly(own, alpha, mass)
-        for _ in range(_N_SOFT):
-            _softened(phi, own, mass, alpha, gain)
-        state = _assigned(phi, own, mass, alpha, joint, sums, seeds[d], assigned)
-        for sweep in range(n_local_iter):
-            share = part if sweep >= n_burn else np.float32(0.0)
-            state = _swept(phi, own, mass, alpha, joint, sums, state, assigned, share, shares[a:b])
-        _summed(shares[a:b], mass_out[d])
+        expected[a:b] = np.float32(0.0)
+        _start_evenly(own, alpha, mass)
+        for _ in range(_N_EM):
+            _em_step(phi, own, mass, alpha, gain)
+        state = _draw_assignments(phi, own, mass, alpha, joint, sums, seeds[d], assigned)
+        for iteration in range(n_local_iter):
+            weight = part if iteration >= n_burn else np.float32(0.0)
+            state = _gibbs_sweep(
+                phi, own, mass, alpha, joint, sums, state, assigned, weight, expected[a:b]
+            )
+        _sum_rows(expected[a:b], mass_out[d])
 
 
 @njit(cache=True, fastmath=_FAST, nogil=True)
 def soft(
     indptr, indices, counts, first, last, words, scale, prior, inverse, alpha,
-    n_local_iter, shares, mass_out,
+    n_local_iter, expected, mass_out,
 ):  # fmt: skip
-    """Words of documents shared out at the end of expectation-maximisation; see `sampled`."""
+    """Assign words by expectation-maximisation for each document; see `sampled`."""
     K, nb = words.shape[1], _n_blocks(words.shape[1])
     phi = np.empty((_longest(indptr, first, last), nb * _BLOCK), dtype=np.float32)
     mass = np.zeros(nb * _BLOCK, dtype=np.float32)
@@ -257,33 +261,33 @@ def soft(
         own = counts[a:b]
         for j in range(b - a):
             _word_probabilities(words, scale, prior, inverse, indices[a + j], phi[j])
-        _evenly(own, alpha, mass)
+        _start_evenly(own, alpha, mass)
         for _ in range(n_local_iter):
-            _softened(phi, own, mass, alpha, gain)
+            _em_step(phi, own, mass, alpha, gain)
         for j in range(b - a):
             row, s = phi[j], np.float32(0.0)
             for k in range(len(mass)):
                 s += row[k] * mass[k]
             f = own[j] / s
             for k in range(K):
-                shares[a + j, k] = f * row[k] * mass[k]
-        _summed(shares[a:b], mass_out[d])
+                expected[a + j, k] = f * row[k] * mass[k]
+        _sum_rows(expected[a:b], mass_out[d])
 
 
 @njit(cache=True, fastmath=_FAST, nogil=True)
 def collapsed(
     indptr, indices, counts, first, last, words, scale, prior, inverse, alpha,
-    n_local_iter, shares, mass_out,
+    n_local_iter, expected, mass_out,
 ):  # fmt: skip
-    """Words of documents shared out, each given the other words of its document.
+    """Assign each word given the other words of its document.
 
-    The zeroth-order collapsed update (Asuncion et al. 2009): a word's own share is left out of the
-    topics' masses when it is shared out anew. See `sampled` for the parameters.
+    This is the zeroth-order collapsed update (Asuncion et al. 2009): a word's own responsibilities
+    are left out of the topics' masses when they are computed anew. See `sampled`.
     """
     K, nb = words.shape[1], _n_blocks(words.shape[1])
     longest = _longest(indptr, first, last)
     phi = np.empty((longest, nb * _BLOCK), dtype=np.float32)
-    one = np.empty((longest, nb * _BLOCK), dtype=np.float32)  # of one token of each word
+    one = np.empty((longest, nb * _BLOCK), dtype=np.float32)  # responsibilities of a token
     mass = np.zeros(nb * _BLOCK, dtype=np.float32)
     new, least = np.empty_like(mass), np.full(nb * _BLOCK, alpha[K - 1])
     least[:K] = alpha
@@ -301,12 +305,12 @@ def collapsed(
         for _ in range(n_local_iter):
             for j in range(n):
                 row, own, count = phi[j], one[j], counts[start + j]
-                held = min(count, np.float32(1.0))  # of less than a token, all there is
+                token = min(count, np.float32(1.0))  # a count may be less than one
                 for k in range(len(mass)):
-                    new[k] = row[k] * max(mass[k] - held * own[k], least[k])
+                    new[k] = row[k] * max(mass[k] - token * own[k], least[k])
                 s = np.float32(0.0)
-                # In a loop without a store: in one with it the compiler takes the sum in an order
-                # that hangs on where the arrays lie in memory.
+                # The sum has a loop of its own: in one that also stores, the compiler's order of
+                # summation depends on where the arrays lie in memory.
                 for k in range(len(mass)):
                     s += new[k]
                 s = np.float32(1.0) / s
@@ -317,29 +321,29 @@ def collapsed(
         for j in range(n):
             count = counts[start + j]
             for k in range(K):
-                shares[start + j, k] = count * one[j, k]
-        _summed(shares[start : start + n], mass_out[d])
+                expected[start + j, k] = count * one[j, k]
+        _sum_rows(expected[start : start + n], mass_out[d])
 
 
 @njit(cache=True, nogil=True)
-def deposit(indices, shares, words, factor, low, high):
-    """Add ``factor`` times the shares to the counts of words from ``low`` up to ``high``."""
+def deposit(indices, expected, words, factor, low, high):
+    """Add ``factor`` times the expected counts to the words from ``low`` up to ``high``."""
     K = words.shape[1]
     for j in range(len(indices)):
         w = indices[j]
         if low <= w < high:
             for k in range(K):
-                words[w, k] += factor * shares[j, k]
+                words[w, k] += factor * expected[j, k]
 
 
 @njit(cache=True, nogil=True)
-def entropies(indptr, indices, counts, first, last, shares, out):
-    """Entropies of the topics of each document's words, given their shares."""
+def entropies(indptr, indices, counts, first, last, expected, out):
+    """Entropies of the topics of each document's words, given their expected counts."""
     for d in range(first, last):
         total = 0.0
         for j in range(indptr[d], indptr[d + 1]):
-            for k in range(shares.shape[1]):
-                share = shares[j, k]
-                if share > 0.0:
-                    total -= share * math.log(share / counts[j])
+            for k in range(expected.shape[1]):
+                count = expected[j, k]
+                if count > 0.0:
+                    total -= count * math.log(count / counts[j])
         out[d] = total

@@ -1,26 +1,58 @@
-"""What a topic model's parameters mean for its documents: priors, batches, sweeps and steps."""
+"""Parameters of a topic model, and what they mean for its documents: priors, batches and steps."""
+
+from typing import NamedTuple
 
 import numpy as np
 
 from skpmd.engine.schedules import StepSchedule
-from skpmd.lda._model import Sweeps, Topics
+from skpmd.lda._topics import LocalUpdate, Topics
 
-_LONG = 200.0  # words of a mean document from which sampled assignments are behind collapsed ones
-_N_SWEEPS = {"sampled": 3, "collapsed": 10, "soft": 20}
-_BURN = 1  # of a chain
-_BATCH, _SMALL_BATCH, _FEW_DOCUMENTS = 64, 32, 5000
+# From this mean number of words in a document on, sampled assignments predict worse than
+# collapsed ones.
+_LONG = 200.0
+_N_LOCAL_ITER = {"sampled": 3, "collapsed": 10, "soft": 20}
+_N_BURN = 1  # Gibbs sweeps whose conditional probabilities are not counted
+# Documents in a batch, and in a batch of a small corpus, which has fewer documents than the last.
+_BATCH, _SMALL_BATCH, _SMALL_CORPUS = 64, 32, 5000
 
 
-def model_of(estimator, n_words):
-    """Priors of an estimator, for a number of words."""
-    K, m = estimator.n_components, estimator.n_particles
-    alpha = doc_topic_prior(estimator.doc_topic_prior, K)
-    eta = topic_word_prior(estimator.topic_word_prior, K, n_words)
+class LDAParameters(NamedTuple):
+    """Parameters of a fit, under the names that `LDATopicModelPMD` documents."""
+
+    n_components: int
+    doc_topic_prior: float | np.ndarray | None
+    topic_word_prior: float | np.ndarray | None
+    learn_priors: bool
+    n_particles: int
+    assignment: str
+    n_local_iter: int | str
+    step_size: float
+    step_offset: float
+    step_decay: float
+    batch_size: int | str
+    max_iter: int
+    max_full_iter: int
+    total_samples: float | None
+    weighting: str
+    shuffle: bool
+    max_doc_update_iter: int
+    mean_change_tol: float
+    evaluate_every: int
+    perp_tol: float
+    n_jobs: int | None
+    verbose: int
+
+
+def topics_of(parameters, n_words):
+    """Topic models of all particles under the priors given, for a number of words."""
+    K, m = parameters.n_components, parameters.n_particles
+    alpha = doc_topic_prior(parameters.doc_topic_prior, K)
+    eta = topic_word_prior(parameters.topic_word_prior, K, n_words)
     return Topics(np.tile(alpha, (m, 1)), eta, np.ones(m), n_words)
 
 
 def doc_topic_prior(values, K):
-    """Dirichlet parameters of documents' shares, shape (K,)."""
+    """Dirichlet parameters of the documents' topic proportions, shape (K,)."""
     if values is None:
         return np.full(K, 1.0 / K)
     alpha = np.asarray(values, dtype=np.float64)
@@ -58,27 +90,29 @@ def _check_positive(name, values):
         )
 
 
-def sweeps_of(estimator, X):
-    """How words are shared out; ``assignment="auto"`` looks at the mean length of documents X."""
-    assignment = estimator.assignment
+def local_update_of(parameters, X):
+    """Settings of the local update; ``assignment="auto"`` looks at the mean length of X."""
+    assignment = parameters.assignment
     if assignment == "auto":
         n = np.count_nonzero(np.diff(X.indptr))
         mean_length = float(X.data.sum(dtype=np.float64)) / max(n, 1)
         assignment = "sampled" if mean_length < _LONG else "collapsed"
-    n_local_iter = estimator.n_local_iter
+    n_local_iter = parameters.n_local_iter
     if n_local_iter == "auto":
-        n_local_iter = _N_SWEEPS[assignment]
-    return Sweeps(assignment, n_local_iter, min(_BURN, n_local_iter - 1))
+        n_local_iter = _N_LOCAL_ITER[assignment]
+    return LocalUpdate(assignment, n_local_iter, min(_N_BURN, n_local_iter - 1))
 
 
-def batch_rows(estimator, total):
+def batch_size_of(parameters, total):
     """Documents of a batch; ``total`` of them in all, or None in an endless stream."""
-    size = estimator.batch_size
+    size = parameters.batch_size
     if size == "auto":
-        size = _SMALL_BATCH if total is not None and total < _FEW_DOCUMENTS else _BATCH
+        size = _SMALL_BATCH if total is not None and total < _SMALL_CORPUS else _BATCH
     return size if total is None else int(max(1, min(size, total)))
 
 
-def schedule_of(estimator):
+def schedule_of(parameters):
     """Rule of the step sizes."""
-    return StepSchedule("power", estimator.step_size, estimator.step_offset, estimator.step_decay)
+    return StepSchedule(
+        "power", parameters.step_size, parameters.step_offset, parameters.step_decay
+    )

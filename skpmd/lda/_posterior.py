@@ -7,25 +7,24 @@ import numpy as np
 from skpmd._base.utils import as_generator, check_level
 from skpmd.lda._beta_quantiles import mixture_quantiles
 
-_NEGLIGIBLE = -30.0  # log weight below which a particle says nothing
+_NEGLIGIBLE = -30.0  # log weight of particles that are left out of intervals
 
 
 class TopicPosterior:
-    """Posterior of the topics' word probabilities: a weighted mixture over aligned particles.
+    """Posterior of the topics' word probabilities: a weighted mixture over relabelled particles.
 
-    Within a particle each topic's word probabilities have a Dirichlet distribution, which takes the
-    particle's way to share words out among topics as known. Weights by stacking are those that
-    predict best: they are not posterior weights, and intervals under them are those of the average
-    that predicts.
+    Within a particle each topic's word probabilities have a Dirichlet distribution, given the
+    particle's assignment of words to topics. Stacking weights are those that predict best: they are
+    not posterior weights, and intervals under them are those of the average that predicts.
 
     Parameters
     ----------
     concentration : ndarray of shape (m, K, V), float32
-        Dirichlet parameters of topics, aligned; prior and counts.
+        Dirichlet parameters of topics, relabelled: prior and counts.
     doc_topic_prior : ndarray of shape (m, K), float64
-        Dirichlet parameters of documents' shares, aligned.
+        Dirichlet parameters of the documents' topic proportions, relabelled.
     log_weights : ndarray of shape (m,), float64
-        Of the particles, sum of exp 1.
+        Log weights of the particles; the weights sum to 1.
     weighting : {"stacking", "posterior", "uniform"}
         Where the weights come from.
 
@@ -34,7 +33,7 @@ class TopicPosterior:
     concentration, doc_topic_prior, log_weights, weighting
         As given.
     weights : ndarray of shape (m,)
-        Of the particles.
+        Weights of the particles.
     n_particles : int
         m.
     topic_word : ndarray of shape (m, K, V), float32
@@ -101,7 +100,7 @@ class TopicPosterior:
         draws = np.empty((n, *self.concentration.shape[1:]))
         for draw, i in zip(draws, chosen, strict=True):
             a = self.concentration[i].astype(np.float64)
-            # Gamma variates of small shape end below the least number: their logs do not.
+            # Gamma variates of small shape underflow, but their logs do not.
             draw[...] = np.log(rng.standard_gamma(a + 1.0))
             draw += np.log1p(-rng.random(a.shape)) / a
             draw -= draw.max(axis=1, keepdims=True)
@@ -112,8 +111,8 @@ class TopicPosterior:
     def interval(self, level=0.9, topics=None):
         """Central credible intervals of the topics' word probabilities.
 
-        They are those of the weighted mixture over particles, in which a probability has a beta
-        distribution under each; ends are right to a relative error of 1e-4, and 0 below 1e-300.
+        They are those of the weighted mixture over particles, under each of which a probability has
+        a beta distribution. Ends have a relative error of 1e-4, and are 0 below 1e-300.
 
         Parameters
         ----------
@@ -147,16 +146,16 @@ class TopicPosterior:
         Parameters
         ----------
         n : int
-            Words of each topic, no more than there are.
+            Words of each topic, at most all.
         level : float
-            Of the intervals.
+            Level of the intervals.
 
         Returns
         -------
         ndarray of shape (K, n), int
-            Words, the most probable first.
+            The words, the most probable first.
         ndarray of shape (K, n, 3), float64
-            Posterior mean, lower and upper end of the interval of each.
+            For each word the posterior mean, and the lower and upper end of the interval.
         """
         tails = check_level(level)
         mean = self.mean()
@@ -171,7 +170,7 @@ class TopicPosterior:
         alive = self.log_weights > _NEGLIGIBLE
         weights = self.weights[alive] / self.weights[alive].sum()
         a = self.concentration[alive, topic][:, words].astype(np.float64)
-        b = np.maximum(self._totals[alive, topic, None] - a, 1e-300)  # a single word has no others
+        b = np.maximum(self._totals[alive, topic, None] - a, 1e-300)  # a single word has b = 0
         return np.column_stack([mixture_quantiles(a, b, weights, q) for q in tails])
 
     def _average(self, factors):
@@ -187,32 +186,32 @@ class TopicPosterior:
         return f"TopicPosterior({parts})"
 
 
-def posterior_of(model, counts, order, log_weights, weighting):
-    """Posterior of topics in the orders given, with arrays of its own.
+def posterior_of(topics, counts, labels, log_weights, weighting):
+    """Posterior of relabelled topics, with arrays of its own.
 
     Parameters
     ----------
-    model : Topics
-        Priors.
+    topics : Topics
+        Topic models of all particles.
     counts : Counts
-        Of the particles.
-    order : ndarray of shape (m, K)
-        See `skpmd.lda._relabel.orders`.
+        Their counts.
+    labels : ndarray of shape (m, K)
+        See `skpmd.lda._relabel.relabelling`.
     log_weights : ndarray of shape (m,)
-        Of the particles.
+        Log weights of the particles.
     weighting : str
         Where they come from.
 
     Returns
     -------
     TopicPosterior
-        What a user holds.
+        What a user gets.
     """
-    concentration = np.empty((model.m, model.K, model.V), dtype=np.float32)
-    for i in range(model.m):
-        eta = (model.eta_scale[i] * model.eta).astype(np.float32)
+    concentration = np.empty((topics.m, topics.K, topics.V), dtype=np.float32)
+    for i in range(topics.m):
+        eta = (topics.eta_scale[i] * topics.eta).astype(np.float32)
         words = counts.words[i] * np.float32(counts.scale)
         words += eta
-        concentration[i] = words.T[order[i]]
-    alpha = np.take_along_axis(model.alpha, order, axis=1)
+        concentration[i] = words.T[labels[i]]
+    alpha = np.take_along_axis(topics.alpha, labels, axis=1)
     return TopicPosterior(concentration, alpha, log_weights, weighting)

@@ -1,4 +1,4 @@
-"""Predictions of a topic model: averages over particles, given what each expects of its topics."""
+"""Predictions of a topic model: averages over its particles of what each predicts."""
 
 import numpy as np
 from scipy.special import logsumexp
@@ -6,19 +6,19 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.threads import workers
-from skpmd.lda._completion import halves
-from skpmd.lda._inference import log_bounds, topic_mass, word_probabilities
+from skpmd.lda._completion import completion_split
+from skpmd.lda._inference import document_elbos, topic_mass, word_probabilities
+from skpmd.lda._results import table_of_words
 
-_NEGLIGIBLE = -30.0  # log weight of a particle below which it is not asked
-_DOCUMENTS = 256  # that one thread takes at a time
+_NEGLIGIBLE = -30.0  # log weight, relative to the largest, of particles that are left out
+_DOCUMENTS = 256  # documents that a thread takes at a time
 
 
-class TopicPredictions(TransformerMixin):
-    """Mixin of an estimator that holds `Learned`; each document is answered by itself."""
+class LDAPredictions(TransformerMixin):
+    """Predictions of an estimator whose ``_state`` is an `LDAState`, each document by itself."""
 
-    # ------------------------------------------------------------------ shares of topics
     def transform(self, X, *, normalize=True):
-        """Shares of the topics in documents, averaged over aligned particles.
+        """Topic proportions of documents, averaged over relabelled particles.
 
         Under a particle they are the mean of the Dirichlet distribution that the words give at the
         fixed point of expectation-maximisation. Nothing here is random.
@@ -34,12 +34,12 @@ class TopicPredictions(TransformerMixin):
         Returns
         -------
         ndarray of shape (n_samples, n_components)
-            float32 where X is, else float64. A document without words has the prior's shares.
+            float32 where X is, else float64. A document without words has the prior's proportions.
         """
-        return self._shares(X, normalize)
+        return self._proportions(X, normalize)
 
     def fit_transform(self, X, y=None, *, normalize=True):
-        """Fit, and the shares of the topics in the same documents.
+        """Fit, and the topic proportions of the same documents.
 
         Parameters
         ----------
@@ -58,7 +58,7 @@ class TopicPredictions(TransformerMixin):
         return self.fit(X).transform(X, normalize=normalize)
 
     def predict_proba(self, X):
-        """Shares of the topics in documents: `transform`, always an ndarray.
+        """Topic proportions of documents: `transform`, always an ndarray.
 
         Parameters
         ----------
@@ -70,9 +70,8 @@ class TopicPredictions(TransformerMixin):
         ndarray of shape (n_samples, n_components)
             A row sums to 1.
         """
-        return self._shares(X, normalize=True)
+        return self._proportions(X, normalize=True)
 
-    # ------------------------------------------------------------------ probabilities of words
     def score_samples(self, X):
         """Lower bound of each document's log probability.
 
@@ -92,9 +91,9 @@ class TopicPredictions(TransformerMixin):
         ndarray of shape (n_samples,), float64
             Nats; 0 for a document without words.
         """
-        check_is_fitted(self, "_learned")
+        check_is_fitted(self)
         X, _ = self._counts(X, reset=False)
-        return self._log_probabilities(self._learned, X)
+        return log_probabilities(self._parameters(), self._state, self._log_weights, X)
 
     def score(self, X, y=None):
         """Sum of `score_samples`, a float in nats."""
@@ -109,9 +108,9 @@ class TopicPredictions(TransformerMixin):
             Counts of words.
         method : {"bound", "completion"}, default="bound"
             ``"bound"``: exp of minus `score` for each word, an upper bound. ``"completion"``: from
-            one half of each document's words the shares of topics are found, and the average over
-            particles predicts the words of the other half (Dai et al. 2016, eq. 19). A hash of the
-            document says where each of its words goes, so that it is halved alike in every call;
+            one part of each document's words its topic proportions are found, and the average over
+            particles predicts the words of the other part (Dai et al. 2016, eq. 19). A hash of the
+            document says where each of its words goes, so that it is split alike in every call;
             where its counts are not whole, each is halved.
 
         Returns
@@ -124,103 +123,150 @@ class TopicPredictions(TransformerMixin):
         ValueError
             If the method is another one, or there are no words to predict.
         """
-        check_is_fitted(self, "_learned")
+        check_is_fitted(self)
         if method not in ("bound", "completion"):
             raise ValueError(f"method must be 'bound' or 'completion', got {method!r}.")
         X, _ = self._counts(X, reset=False)
+        given, held_out = completion_split(X) if method == "completion" else (None, X)
+        if not held_out.nnz:
+            raise ValueError(
+                "X has no words that perplexity could be of: give documents of at least one word, "
+                "or, with method='completion', longer ones."
+            )
+        parameters, state, log_weights = self._parameters(), self._state, self._log_weights
         if method == "bound":
-            _tokens(X)
-            return self._perplexity_of(X)(self._learned)
-        given, asked = halves(X)
-        tokens = _tokens(asked)
-        log_words = np.log(self._words_given(given, asked))
-        return float(np.exp(-(log_words @ asked.data.astype(np.float64)) / tokens))
+            return perplexity(parameters, state, log_weights, X)
+        log_words = np.log(completed_words(parameters, state, log_weights, given, held_out))
+        tokens = held_out.data.sum(dtype=np.float64)
+        return float(np.exp(-(log_words @ held_out.data.astype(np.float64)) / tokens))
 
-    def _perplexity_of(self, X):
-        """Function of what has been learnt: perplexity of checked counts by the bound.
+    def topic_word_interval(self, level=0.9, topics=None):
+        """Central credible intervals of the topics' word probabilities.
 
-        Of documents without words it is nan: a fit does not end for that.
+        Each particle takes its assignment of words to topics as known; what differs between
+        particles is in the intervals too. With ``weighting="stacking"`` the weights of the
+        particles are those that predict best, and not posterior weights.
+
+        Parameters
+        ----------
+        level : float, default=0.9
+            Probability that each holds, strictly between 0 and 1.
+        topics : array-like of int, optional
+            Which topics; default all. A hundred topics of 8000 words take seconds.
+
+        Returns
+        -------
+        ndarray of shape (n_components or len(topics), n_features, 2), float64
+            Lower and upper ends.
         """
-        tokens = float(X.data.sum(dtype=np.float64)) or np.nan
+        return self.posterior_.interval(level, topics)
 
-        def perplexity(learned):
-            return float(np.exp(-self._log_probabilities(learned, X).sum() / tokens))
+    def top_words(self, n=10, feature_names=None, level=0.9):
+        """The most probable words of each topic, with credible intervals.
 
-        return perplexity
+        Parameters
+        ----------
+        n : int, default=10
+            Words of each topic.
+        feature_names : array-like of shape (n_features,), optional
+            The words; default ``feature_names_in_``, or the columns' numbers without it.
+        level : float, default=0.9
+            Probability that each interval holds, strictly between 0 and 1.
 
-    # ------------------------------------------------------------------ averages over particles
-    def _shares(self, X, normalize):
-        check_is_fitted(self, "_learned")
+        Returns
+        -------
+        pandas.DataFrame
+            Columns ``topic``, ``rank`` (from 1), ``word``, ``probability``, ``lower``, ``upper``.
+
+        Raises
+        ------
+        ImportError
+            Without pandas.
+        ValueError
+            If ``n`` is not a positive integer, or there are not as many names as words.
+        """
+        if feature_names is None:
+            feature_names = getattr(self, "feature_names_in_", None)
+        return table_of_words(self.posterior_, n, feature_names, level)
+
+    def _proportions(self, X, normalize):
+        check_is_fitted(self)
         X, dtype = self._counts(X, reset=False)
-        learned, order = self._learned, self._order()
-        out = np.zeros((X.shape[0], learned.model.K))
-
-        def add(i, weight, rows):
-            mass = topic_mass(learned.model, learned.counts, i, X, *self._ends(), *rows)
-            if normalize:
-                mass /= mass.sum(axis=1, keepdims=True)
-            out[slice(*rows)] += weight * mass[:, order[i]]
-
-        self._each(learned, X, add)
-        return out.astype(dtype)
-
-    def _log_probabilities(self, learned, X):
-        places, log_weights = self._asked(learned)
-        table = np.empty((learned.model.m, X.shape[0]))
-
-        def put(i, _, rows):
-            table[i, slice(*rows)] = log_bounds(
-                learned.model, learned.counts, i, X, *self._ends(), *rows
-            )
-
-        self._each(learned, X, put)
-        return logsumexp(table[places] + log_weights[:, None], axis=0)
-
-    def _words_given(self, given, asked):
-        """Probabilities of the distinct words of some halves, given the other halves."""
-        learned = self._learned
-        out = np.zeros(asked.nnz)
-
-        def add(i, weight, rows):
-            mass = topic_mass(learned.model, learned.counts, i, given, *self._ends(), *rows)
-            mass /= mass.sum(axis=1, keepdims=True)
-            own = slice(*asked.indptr[list(rows)])
-            out[own] += weight * word_probabilities(
-                learned.model, learned.counts, i, asked, mass, *rows
-            )
-
-        self._each(learned, asked, add)
-        return out
-
-    def _each(self, learned, X, function):
-        """``function(i, weight, (start, stop))`` for each particle, in turn, and each document."""
-        places, log_weights = self._asked(learned)
-        weights = np.exp(log_weights)
-
-        def answer(start):
-            rows = start, min(start + _DOCUMENTS, X.shape[0])
-            for i, weight in zip(places, weights, strict=True):
-                function(i, weight, rows)
-
-        with workers(self.n_jobs) as threads:
-            threads.map(answer, range(0, X.shape[0], _DOCUMENTS))
-
-    def _asked(self, learned):
-        """Particles whose weight says something, and their log weights, sum of exp 1."""
-        fitting = learned is not getattr(self, "_learned", None)
-        log_weights = learned.log_weights(self.weighting) if fitting else self._log_weights()
-        places = np.flatnonzero(log_weights > log_weights.max() + _NEGLIGIBLE)
-        return places, log_weights[places] - logsumexp(log_weights[places])
-
-    def _ends(self):
-        return self.max_doc_update_iter, self.mean_change_tol
-
-
-def _tokens(X):
-    tokens = float(X.data.sum(dtype=np.float64))
-    if not tokens:
-        raise ValueError(
-            "X has no words that perplexity could be of: give documents of at least one word, or, "
-            "with method='completion', longer ones."
+        mass = averaged_mass(
+            self._parameters(), self._state, self._log_weights, self._labels, X, normalize
         )
-    return tokens
+        return mass.astype(dtype)
+
+
+def averaged_mass(parameters, state, log_weights, labels, X, normalize):
+    """Average of the particles' topic proportions, or of pseudo-counts; shape (n, K)."""
+    out = np.zeros((X.shape[0], state.topics.K))
+
+    def add(i, weight, rows):
+        mass = _mass(parameters, state, i, X, rows)
+        if normalize:
+            mass /= mass.sum(axis=1, keepdims=True)
+        out[slice(*rows)] += weight * mass[:, labels[i]]
+
+    _for_each_particle(add, log_weights, X.shape[0], parameters.n_jobs)
+    return out
+
+
+def log_probabilities(parameters, state, log_weights, X):
+    """Lower bounds of the log probabilities of documents, averaged over particles; shape (n,)."""
+    table = np.empty((state.topics.m, X.shape[0]))
+    max_iter, tol = parameters.max_doc_update_iter, parameters.mean_change_tol
+
+    def fill(i, _, rows):
+        elbos = document_elbos(state.topics, state.counts, i, X, max_iter, tol, *rows)
+        table[i, slice(*rows)] = elbos
+
+    _for_each_particle(fill, log_weights, X.shape[0], parameters.n_jobs)
+    places, log_weights = _with_weight(log_weights)
+    return logsumexp(table[places] + log_weights[:, None], axis=0)
+
+
+def perplexity(parameters, state, log_weights, X):
+    """Perplexity by the bound; nan without words, for a fit does not end for that."""
+    tokens = float(X.data.sum(dtype=np.float64)) or np.nan
+    return float(np.exp(-log_probabilities(parameters, state, log_weights, X).sum() / tokens))
+
+
+def completed_words(parameters, state, log_weights, given, held_out):
+    """Probabilities of the distinct held-out words, given the other parts of their documents."""
+    out = np.zeros(held_out.nnz)
+
+    def add(i, weight, rows):
+        mass = _mass(parameters, state, i, given, rows)
+        mass /= mass.sum(axis=1, keepdims=True)
+        own = slice(*held_out.indptr[list(rows)])
+        values = word_probabilities(state.topics, state.counts, i, held_out, mass, *rows)
+        out[own] += weight * values
+
+    _for_each_particle(add, log_weights, held_out.shape[0], parameters.n_jobs)
+    return out
+
+
+def _mass(parameters, state, i, X, rows):
+    max_iter, tol = parameters.max_doc_update_iter, parameters.mean_change_tol
+    return topic_mass(state.topics, state.counts, i, X, max_iter, tol, *rows)
+
+
+def _for_each_particle(function, log_weights, n, n_jobs):
+    """``function(i, weight, (start, stop))`` for each particle in turn, and pieces of documents."""
+    places, log_weights = _with_weight(log_weights)
+    weights = np.exp(log_weights)
+
+    def piece(start):
+        rows = start, min(start + _DOCUMENTS, n)
+        for i, weight in zip(places, weights, strict=True):
+            function(i, weight, rows)
+
+    with workers(n_jobs) as threads:
+        threads.map(piece, range(0, n, _DOCUMENTS))
+
+
+def _with_weight(log_weights):
+    """Particles whose weight is not negligible, and their log weights; the weights sum to 1."""
+    places = np.flatnonzero(log_weights > log_weights.max() + _NEGLIGIBLE)
+    return places, log_weights[places] - logsumexp(log_weights[places])

@@ -1,18 +1,18 @@
-"""Scales of the Dirichlet priors of a topic model, each a coordinate of its own.
+"""Likelihoods of the scales of a topic model's Dirichlet priors, one parameter each.
 
-The priors that were given are multiplied by a (documents' shares of topics) and by h (topics'
-words). Given how many words n of a document belong to each topic, a has the Dirichlet-multinomial
-likelihood A(a alpha + n) - A(a alpha), which is the term log p(Z | alpha) of Dai et al. 2016,
-appendix F.2; h has the same for each topic's counts of words. It depends on the counts through
-how many of them go beyond 0, 1, 2, ...: such a table is called a tally here.
+The given priors are multiplied by a (documents' topic proportions) and by h (topics' words). Given
+how many words n of a document belong to each topic, a has the Dirichlet-multinomial likelihood
+A(a alpha + n) - A(a alpha), which is the term log p(Z | alpha) of Dai et al. 2016, appendix F.2;
+h has the same for each topic's counts of words. It depends on the counts through how many of them
+exceed 0, 1, 2, ...: such a table is called a tally here.
 
 A tally takes a few words of each document and of each topic only. Counts are expectations under an
-approximate posterior, which puts some words to a wrong topic. Of all the *different* words that a
-topic ever has, most are such: h comes out three to ten times too large, and a in its turn, for
-priors too large keep topics from parting. The words of a document, or of a topic, are exchangeable:
-a few that are drawn at random have the same prior, and in these those that are wrongly there are as
-rare as they should be. The expected tally of such draws is known without drawing. This is a
-composite likelihood: each part is right by itself, and the sum is taken for the whole one.
+approximate posterior, which assigns some words to a wrong topic, and most of the *different* words
+that a topic ever has are of this kind. With all words h comes out three to ten times too large, and
+then a too, for topics do not part under large priors. The words of a document, or of a topic, are
+exchangeable: a few drawn at random have the same prior, and wrong words are as rare among them as
+they should be. The expected tally of such draws is known without drawing. This is a composite
+likelihood: each part is exact, and the sum stands in for the joint likelihood.
 """
 
 from typing import NamedTuple
@@ -22,44 +22,46 @@ from numba import njit
 
 from skpmd.engine.model import Model
 
-SD = 1.5  # of the normal priors of log a and log h, about the priors that were given
-_OF_DOCUMENTS, _OF_TOPICS = (10, 0.5), (30, 0.25)  # draws at most; share of the words, half at most
-_RARE = 0.03  # expected draws; of so few there are never three
-_N_GROUPS, _NEAR = 16, 0.125  # values of a prior that are told apart; not if as near in logs
+SD = 1.5  # standard deviation of the normal priors of log a and log h
+# Words drawn from a document and from a topic: at most so many, and at most this part of them all.
+_OF_DOCUMENTS, _OF_TOPICS = (10, 0.5), (30, 0.25)
+_RARE = 0.03  # a word with no more expected draws is taken to be drawn at most twice
+# Values of a prior are put into so many groups, or fewer where they are near each other in logs.
+_N_GROUPS, _NEAR = 16, 0.125
 
 
 class Tally(NamedTuple):
-    """Counts of Dirichlet-multinomials, as far as the scale of their parameters can tell.
+    """What the likelihood of the scale of Dirichlet-multinomials depends on.
 
     Attributes
     ----------
     parts : ndarray of shape (G, J)
-        How many counts go beyond 0, 1, ..., by groups of equal Dirichlet parameters.
+        How many counts exceed 0, 1, ..., by groups of equal Dirichlet parameters.
     wholes : ndarray of shape (H, J)
-        The same of sums of counts, by groups of equal sums of Dirichlet parameters.
+        The same for sums of counts, by groups of equal sums of Dirichlet parameters.
     """
 
     parts: np.ndarray
     wholes: np.ndarray
 
     def times(self, factor):
-        """So many copies."""
+        """The tally of so many copies."""
         return Tally(factor * self.parts, factor * self.wholes)
 
     def plus(self, other):
-        """Both together."""
+        """The tally of both together."""
         return Tally(self.parts + other.parts, self.wholes + other.wholes)
 
 
 class Groups(NamedTuple):
-    """Values of a prior that are taken for equal.
+    """Values of a prior, put into groups that are treated as equal.
 
     Attributes
     ----------
     index : ndarray of int32
         Group of each value.
     values : ndarray of shape (G,)
-        One for each group.
+        The common value of each group.
     """
 
     index: np.ndarray
@@ -67,7 +69,7 @@ class Groups(NamedTuple):
 
     @classmethod
     def of(cls, prior):
-        """Groups of positive values, even in logs."""
+        """Groups of positive values, evenly spaced in logs."""
         logs = np.log(prior)
         low, width = logs.min(), max(np.ptp(logs) / (_N_GROUPS - 1), _NEAR)
         index = np.rint((logs - low) / width).astype(np.int32)
@@ -80,11 +82,11 @@ class PriorScale(Model):
     Parameters
     ----------
     parts : Groups
-        Parameters: a column is a Dirichlet, one row stands for many and one column too.
+        Parameters: a column is a Dirichlet; a single row or column stands for all.
     wholes : Groups
         Their sums, for each column or for all.
     draws : tuple of (int, float)
-        Words of a column that are tallied: so many at most, and this share at most, half or less.
+        Most words of a column that are tallied: a number, and a part of them of at most a half.
     """
 
     n_coordinates = 1
@@ -94,7 +96,7 @@ class PriorScale(Model):
 
     @classmethod
     def of_documents(cls, alpha):
-        """For documents' shares of topics, alpha of shape (K,)."""
+        """For documents' topic proportions, alpha of shape (K,)."""
         return cls(Groups.of(alpha[:, None]), Groups.of(alpha.sum(keepdims=True)), _OF_DOCUMENTS)
 
     @classmethod
@@ -112,7 +114,7 @@ class PriorScale(Model):
         return -0.5 * ((theta[:, 0] / SD) ** 2 + np.log(2.0 * np.pi * SD**2))
 
     def log_likelihood(self, theta, batch):
-        """Of a tally, up to a constant; shape (m,)."""
+        """Log-likelihood of a tally, up to a constant; shape (m,)."""
         scales = np.exp(theta[:, 0])
         return _rises(scales, self.parts, batch.parts) - _rises(scales, self.wholes, batch.wholes)
 
@@ -124,24 +126,24 @@ class PriorScale(Model):
         counts : ndarray of shape (n, c), float32
             Columns of counts, C order, divided by ``scale``.
         scale : float
-            Of ``counts``.
+            Factor of ``counts``.
         totals : ndarray of shape (c,)
             Sums of the columns.
 
         Returns
         -------
         Tally
-            Of whole numbers below the largest number of draws.
+            With columns for 0, 1, ... below the largest number of draws.
         """
-        most, share = self.draws
-        draws = np.floor(np.minimum(most, share * totals)).astype(np.int64)
+        max_draws, part = self.draws
+        draws = np.floor(np.minimum(max_draws, part * totals)).astype(np.int64)
         draws[draws < 2] = 0  # one word says nothing about a scale
-        parts = np.zeros((len(self.parts.values), most))
-        inverse = 1.0 / np.maximum(totals[:, None] - np.arange(most), 0.5)  # of draws
+        parts = np.zeros((len(self.parts.values), max_draws))
+        inverse = 1.0 / np.maximum(totals[:, None] - np.arange(max_draws), 0.5)
         _tally_draws(counts, float(scale), totals, inverse, draws, self.parts.index, parts)
-        wholes = np.zeros((len(self.wholes.values), most))
+        wholes = np.zeros((len(self.wholes.values), max_draws))
         index = np.broadcast_to(self.wholes.index, draws.shape)
-        np.add.at(wholes, index, draws[:, None] > np.arange(most))
+        np.add.at(wholes, index, draws[:, None] > np.arange(max_draws))
         return Tally(parts, wholes)
 
 
@@ -154,10 +156,10 @@ def _rises(scales, groups, rows):
 
 @njit(cache=True, nogil=True)
 def _tally_one(x, total, inverse, n, out):
-    """Add P(more than j of n draws) for j = 0, 1, ...: x of a total, neither need be whole.
+    """Add P(more than j of n draws are of a word) for j = 0, 1, ...; x of the total are this word.
 
-    Draws of x and of the rest are n together: the one of at most half the total is followed, for
-    the other half has enough for all draws.
+    Neither x nor the total need be whole. Draws of the word and of the rest are n together: the sum
+    is over whichever has at most half of the total, for the other has enough for all draws.
     """
     few, y = x <= 0.5 * total, min(x, total - x)
     rest = total - y
@@ -180,7 +182,7 @@ def _tally_one(x, total, inverse, n, out):
 def _tally_draws(counts, scale, totals, inverse, draws, groups, out):
     """Expected numbers of rows drawn more than 0, 1, ... times: hypergeometric, for each column.
 
-    ``inverse`` of shape (c, J) has 1 / total, 1 / (total - 1), ... of each column.
+    ``inverse`` of shape (c, J) holds 1 / total, 1 / (total - 1), ... of each column.
     """
     many_rows, many_columns = groups.shape[0] > 1, groups.shape[1] > 1
     for w in range(counts.shape[0]):

@@ -1,6 +1,6 @@
-"""Weights of topic models by how well they predict documents before they learn them.
+"""Weights of topic models by how well they predict documents before they are fitted to them.
 
-Few of the documents are scored, for scoring costs as much as learning. See `skpmd._base.stacking`.
+Only some documents are scored, for that costs as much as a step. See `skpmd._base.stacking`.
 """
 
 from typing import NamedTuple
@@ -9,20 +9,20 @@ import numpy as np
 import scipy.sparse as sp
 
 from skpmd._base.stacking import updated
-from skpmd.lda._inference import log_bounds
+from skpmd.lda._inference import document_elbos
 
-_EVERY = 10  # documents, of which one is scored
-_ITERATIONS = 20
-_PRIOR = 50.0  # documents that speak for the weights as they were
+_EVERY = 10  # one of so many documents is scored
+_MAX_ITER = 20
+_PRIOR = 50.0  # documents that the weights so far count as, at the start of a pass
 
 
 class Scores(NamedTuple):
-    """Weights so far.
+    """Stacking weights so far.
 
     Attributes
     ----------
     log_weights : ndarray of shape (m,)
-        Of the particles, sum of exp 1.
+        Log weights of the particles; the weights sum to 1.
     n : float
         Documents that they come from.
     """
@@ -31,25 +31,25 @@ class Scores(NamedTuple):
     n: float = _PRIOR
 
     def renewed(self):
-        """The same weights, as if of few documents: particles of an earlier pass were others."""
+        """The same weights as if of few documents: the particles of an earlier pass were others."""
         return self._replace(n=_PRIOR)
 
 
-def scored(scores, model, counts, documents, first, workers):
-    """Weights after documents that have not been learnt, or long ago.
+def scored(scores, topics, counts, documents, first, workers):
+    """Weights after scoring some of the documents, to which the particles are not yet fitted.
 
     Parameters
     ----------
     scores : Scores
         Before.
-    model : Topics
-        Priors.
+    topics : Topics
+        Topic models of all particles.
     counts : Counts
-        Of the particles.
+        Their counts.
     documents : Documents
         A batch.
     first : int
-        Number of the first: those whose number is a multiple of ten are scored.
+        Number of the first document: those whose number is a multiple of ten are scored.
     workers : Workers
         Threads.
 
@@ -61,13 +61,13 @@ def scored(scores, model, counts, documents, first, workers):
         Mean log density of a word of these documents, nan without words.
     """
     indptr, indices, data = documents
-    X = sp.csr_matrix((data, indices, indptr), shape=(documents.n, model.V))
+    X = sp.csr_matrix((data, indices, indptr), shape=(documents.n, topics.V))
     X = X[(-first) % _EVERY :: _EVERY]
     tokens = float(X.data.sum(dtype=np.float64))
     if not tokens:
         return scores, np.nan
     log_density = np.array(
-        workers.map(lambda i: log_bounds(model, counts, i, X, _ITERATIONS), range(model.m))
+        workers.map(lambda i: document_elbos(topics, counts, i, X, _MAX_ITER), range(topics.m))
     )
     weight = np.ones(X.shape[0])
     mixed = np.logaddexp.reduce(scores.log_weights[:, None] + log_density, axis=0)

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skpmd._base.hashing import INCREMENT, mix_bits
 from skpmd._base.rows import merged
 
 _LEAST, _EACH = 1000, 200  # rows, and rows for each component
-_MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 class Kept(NamedTuple):
@@ -97,12 +97,5 @@ def uniforms(X):
     state = np.zeros(len(X), dtype=np.uint64)
     with np.errstate(over="ignore"):
         for column in bits.T:
-            state = _mixed(state ^ column) + _MIX[0]
-    return (_mixed(state) >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54
-
-
-def _mixed(state):
-    """The finaliser of splitmix64."""
-    state = (state ^ (state >> np.uint64(30))) * _MIX[1]
-    state = (state ^ (state >> np.uint64(27))) * _MIX[2]
-    return state ^ (state >> np.uint64(31))
+            state = mix_bits(state ^ column) + INCREMENT
+    return (mix_bits(state) >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54

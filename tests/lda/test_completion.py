@@ -1,20 +1,20 @@
-"""Documents cut in halves for the perplexity by completion."""
+"""Documents split in two for the perplexity by completion."""
 
 import numpy as np
 import scipy.sparse as sp
 
-from skpmd.lda._completion import halves
+from skpmd.lda._completion import completion_split
 
 
-def test_halves_add_up_and_chances_are_equal():
+def test_parts_add_up_and_chances_are_equal():
     X = sp.csr_matrix(np.random.default_rng(0).poisson(0.7, size=(400, 50)).astype(np.float32))
     X[0, 0], X[1, 1] = 500.0, 65.0
     X.eliminate_zeros()
     X.sort_indices()
-    given, asked = halves(X)
-    np.testing.assert_array_equal((given + asked).toarray(), X.toarray())
-    for half in (given, asked):
-        assert (half.data == np.floor(half.data)).all() and half.data.min() > 0
+    given, held_out = completion_split(X)
+    np.testing.assert_array_equal((given + held_out).toarray(), X.toarray())
+    for part in (given, held_out):
+        assert (part.data == np.floor(part.data)).all() and part.data.min() > 0
     n = X.sum() - 500.0
     assert abs((given.sum() - given[0, 0]) / n - 0.5) < 3 * 0.5 / np.sqrt(n)
     twice = X.toarray() == 2
@@ -25,16 +25,16 @@ def test_halves_add_up_and_chances_are_equal():
     assert 218 <= given[0, 0] <= 282
 
 
-def test_a_document_is_always_halved_alike():
+def test_a_document_is_always_split_alike():
     X = sp.csr_matrix(np.random.default_rng(1).poisson(0.6, size=(50, 30)).astype(np.float32))
-    given = halves(X)[0].toarray()
-    np.testing.assert_array_equal(halves(X[10:20])[0].toarray(), given[10:20])
-    np.testing.assert_array_equal(halves(X[::-1].tocsr())[0].toarray(), given[::-1])
+    given = completion_split(X)[0].toarray()
+    np.testing.assert_array_equal(completion_split(X[10:20])[0].toarray(), given[10:20])
+    np.testing.assert_array_equal(completion_split(X[::-1].tocsr())[0].toarray(), given[::-1])
 
 
 def test_broken_counts_are_halved():
     X = sp.csr_matrix(np.array([[0.5, 2.0, 0.0], [1.0, 2.0, 5.0]], dtype=np.float32))
-    given, asked = halves(X)
+    given, held_out = completion_split(X)
     np.testing.assert_array_equal(given.toarray()[0], [0.25, 1.0, 0.0])
-    np.testing.assert_array_equal(asked.toarray()[0], [0.25, 1.0, 0.0])
+    np.testing.assert_array_equal(held_out.toarray()[0], [0.25, 1.0, 0.0])
     assert (given.data[2:] == np.floor(given.data[2:])).all()

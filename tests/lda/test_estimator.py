@@ -75,9 +75,9 @@ def test_topics_are_found(assignment, weighting):
     assert distance.max() < 0.25
     np.testing.assert_allclose(fitted.topic_word_.sum(axis=1), 1.0, rtol=1e-5)
     np.testing.assert_allclose(fitted.components_.sum(), X.sum() + 24.0, rtol=0.01)
-    shares = fitted.fit_transform(X)
-    assert shares.shape == (120, 3) and (shares > 0.0).all()
-    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+    proportions = fitted.fit_transform(X)
+    assert proportions.shape == (120, 3) and (proportions > 0.0).all()
+    np.testing.assert_allclose(proportions.sum(axis=1), 1.0)
 
 
 def test_seeds_of_topics_keep_their_places():
@@ -94,7 +94,7 @@ def test_a_word_that_never_occurs_and_a_document_without_words_have_the_prior():
     wide[5] = 0
     alpha = [0.1, 0.2, 0.3]
     fitted = model(doc_topic_prior=alpha, topic_word_prior=0.25, n_particles=1).fit(wide)
-    np.testing.assert_allclose(fitted.components_[:, -1], 0.25, atol=0.2)  # a fading guess
+    np.testing.assert_allclose(fitted.components_[:, -1], 0.25, atol=0.2)  # and the guess
     np.testing.assert_allclose(fitted.transform(wide[5:6])[0], np.array(alpha) / 0.6, rtol=1e-6)
     reweighted = model(topic_word_prior=0.25, max_full_iter=1).fit(wide)
     np.testing.assert_allclose(reweighted.components_[:, -1], 0.25, rtol=1e-6)
@@ -252,8 +252,8 @@ def test_names_of_words_and_topics():
     fitted = model().fit(frame)
     names = [f"ldatopicmodelpmd{k}" for k in range(3)]
     assert list(fitted.get_feature_names_out()) == names
-    shares = fitted.set_output(transform="pandas").transform(frame)
-    assert list(shares.columns) == names and (shares.index == frame.index).all()
+    proportions = fitted.set_output(transform="pandas").transform(frame)
+    assert list(proportions.columns) == names and (proportions.index == frame.index).all()
     assert set(fitted.top_words(3)["word"]) <= set(frame.columns)
     with pytest.raises(ValueError, match="feature names"):
         fitted.transform(frame[frame.columns[::-1]])
@@ -270,8 +270,8 @@ def test_weights_are_normalised(weighting):
 
 def test_mirror_weights_are_those_of_the_bounds():
     fitted = model(2, weighting="posterior", max_full_iter=1).fit(X[:6])
-    learned = fitted._learned
-    bounds = learned.model.bound(learned.counts)
+    state = fitted._state
+    bounds = state.topics.elbo(state.counts)
     expected = np.exp(bounds - np.logaddexp.reduce(bounds))
     np.testing.assert_allclose(fitted.posterior_.weights, expected, rtol=1e-8)
     assert fitted.lower_bound_ == pytest.approx(bounds.max())
@@ -305,7 +305,7 @@ def test_the_bound_of_a_fit_is_that_of_its_end():
     assert np.isnan(wordless.bound_) and wordless.n_iter_ == 3
 
 
-def test_passes_and_polish_may_be_left_out():
+def test_passes_may_be_left_out():
     none = model(max_iter=0, max_full_iter=2).fit(X)
     assert none.n_batch_iter_ == 2
     assert none.components_.sum() == pytest.approx(X.sum() + 24.0, rel=1e-5)
@@ -350,18 +350,18 @@ def test_what_is_no_table_is_refused_where_the_vocabulary_grows(bad):
             call(bad)
 
 
-def test_parameters_of_a_stream_are_settled_once():
+def test_parameters_of_a_stream_are_copied_once():
     prior = np.full(24, 0.1)
-    settled = model(topic_word_prior=prior).partial_fit(X)
-    before = settled._settled["topic_word_prior"]
-    assert settled.partial_fit(X)._settled["topic_word_prior"] is before  # not copied each time
+    stream = model(topic_word_prior=prior).partial_fit(X)
+    before = stream._frozen["topic_word_prior"]
+    assert stream.partial_fit(X)._frozen["topic_word_prior"] is before  # not copied each time
     with pytest.raises(ValueError, match="was an array in the calls before and is an array of"):
-        settled.set_params(topic_word_prior=2.0 * prior).partial_fit(X)
+        stream.set_params(topic_word_prior=2.0 * prior).partial_fit(X)
     with pytest.raises(ValueError, match="was an array in the calls before and is 0.3"):
-        settled.set_params(topic_word_prior=0.3).partial_fit(X)
+        stream.set_params(topic_word_prior=0.3).partial_fit(X)
     prior *= 2.0  # in place
     with pytest.raises(ValueError, match="topic_word_prior was an array"):
-        settled.set_params(topic_word_prior=prior).partial_fit(X)
+        stream.set_params(topic_word_prior=prior).partial_fit(X)
 
 
 def test_total_samples_may_be_set_after_fit():
@@ -396,7 +396,7 @@ def test_another_vocabulary_is_refused():
         ({"assignment": "mean"}, "'assignment' parameter"),
         ({"weighting": "likelihood"}, "'weighting' parameter"),
         ({"vocabulary": "open"}, "'vocabulary' parameter"),
-        ({"n_local_iter": 0}, "'n_sweeps' parameter"),
+        ({"n_local_iter": 0}, "'n_local_iter' parameter"),
         ({"step_offset": "auto"}, "'step_offset' parameter"),
         ({"max_iter": -1}, "'max_iter' parameter"),
     ],

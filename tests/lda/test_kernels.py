@@ -9,7 +9,7 @@ from scipy.special import gammaln, logsumexp
 
 from skpmd._base.threads import workers
 from skpmd.lda import _kernels as kernels
-from skpmd.lda._model import ASSIGNMENTS, Counts, Documents, Sweeps, Topics
+from skpmd.lda._topics import ASSIGNMENTS, Counts, Documents, LocalUpdate, Topics
 
 SIZES = [1, 3, 4, 5, 15, 16, 17, 33]  # around the blocks and groups of the kernels
 
@@ -30,7 +30,7 @@ def topics(K, V=6, m=1, alpha=0.3, eta=0.2):
     return Topics(np.full((m, K), alpha), np.full((1, K), eta), np.ones(m), V)
 
 
-def learnt(model, seed=0):
+def fitted_counts(model, seed=0):
     """Counts that tell topics apart."""
     words = np.random.default_rng(seed).gamma(0.5, 10.0, size=(model.m, model.V, model.K))
     words = words.astype(np.float32)
@@ -38,16 +38,16 @@ def learnt(model, seed=0):
     return Counts(words, totals, np.zeros(model.m), 1.0)
 
 
-def share_out(assignment, model, counts, docs, *options, seeds=None):
-    """Shares and mass by a kernel, for the first particle."""
-    shares = np.full((len(docs.indices), model.K), np.nan, dtype=np.float32)
+def assign_words(assignment, model, counts, docs, *options, seeds=None):
+    """Expected counts and mass by a kernel, for the first particle."""
+    assigned = np.full((len(docs.indices), model.K), np.nan, dtype=np.float32)
     mass = np.full((docs.n, model.K), np.nan, dtype=np.float32)
     if assignment == "sampled":
         seeds = np.arange(docs.n, dtype=np.uint64) if seeds is None else seeds
         options = seeds, *options
     kernel = getattr(kernels, assignment)
-    kernel(*docs, 0, docs.n, *model.given(counts, 0), *options, shares, mass)
-    return shares, mass
+    kernel(*docs, 0, docs.n, *model.kernel_arguments(counts, 0), *options, assigned, mass)
+    return assigned, mass
 
 
 def parts(model, counts, docs):
@@ -73,29 +73,29 @@ def test_random_numbers_are_those_of_splitmix64():
     # The first outputs of the reference implementation for the seed 1234567.
     state = np.uint64(1234567)
     for expected in (6457827717110365317, 3203168211198807973, 9817491932198370423):
-        state, u = kernels._next(np.uint64(state))
+        state, u = kernels._next_uniform(np.uint64(state))
         assert u == np.float32((expected >> 40) / (1 << 24))
 
 
 @pytest.mark.parametrize("K", SIZES)
-def test_soft_shares_are_those_of_expectation_maximisation(K):
+def test_soft_assignments_are_those_of_expectation_maximisation(K):
     model = topics(K)
-    counts = learnt(model)
-    shares, mass = share_out("soft", model, counts, DOCS, 7)
+    counts = fitted_counts(model)
+    assigned, mass = assign_words("soft", model, counts, DOCS, 7)
     for (c, phi, own), total in zip(parts(model, counts, DOCS), mass, strict=True):
         theta = model.alpha[0] + c.sum() / K
         for _ in range(8):
             r = c[:, None] * phi * theta / (phi @ theta)[:, None]
             theta = model.alpha[0] + r.sum(axis=0)
-        np.testing.assert_allclose(shares[own], r, rtol=2e-5, atol=1e-7)
+        np.testing.assert_allclose(assigned[own], r, rtol=2e-5, atol=1e-7)
         np.testing.assert_allclose(total, r.sum(axis=0), rtol=2e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("K", SIZES)
-def test_collapsed_shares_leave_a_token_out(K):
+def test_collapsed_assignments_leave_a_token_out(K):
     model = topics(K)
-    counts = learnt(model)
-    shares, mass = share_out("collapsed", model, counts, DOCS, 4)
+    counts = fitted_counts(model)
+    assigned, mass = assign_words("collapsed", model, counts, DOCS, 4)
     for (c, phi, own), total in zip(parts(model, counts, DOCS), mass, strict=True):
         r = phi * model.alpha[0]
         r /= r.sum(axis=1, keepdims=True)
@@ -103,31 +103,31 @@ def test_collapsed_shares_leave_a_token_out(K):
             for j in range(len(c)):
                 others = model.alpha[0] + c @ r - min(c[j], 1.0) * r[j]
                 r[j] = phi[j] * others / (phi[j] @ others)
-        np.testing.assert_allclose(shares[own], c[:, None] * r, rtol=2e-4, atol=1e-6)
+        np.testing.assert_allclose(assigned[own], c[:, None] * r, rtol=2e-4, atol=1e-6)
         np.testing.assert_allclose(total, c @ r, rtol=2e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("scale", [0.02, 0.5])
-def test_collapsed_shares_of_parts_of_words_are_parts_of_shares(scale):
+def test_collapsed_assignments_of_parts_of_words_are_parts(scale):
     """Of a word that counts less than a token, no more than that is left out."""
     rows = {0: 1, 3: 1, 4: 1}, {2: 1, 5: 1}
     scaled = documents(*({w: scale for w in row} for row in rows))
     whole, part = topics(4), topics(4, alpha=0.3 * scale)
-    shares, _ = share_out("collapsed", whole, learnt(whole), documents(*rows), 20)
-    of_parts, _ = share_out("collapsed", part, learnt(part), scaled, 20)
-    np.testing.assert_allclose(of_parts, scale * shares, rtol=1e-3, atol=1e-7)
+    assigned, _ = assign_words("collapsed", whole, fitted_counts(whole), documents(*rows), 20)
+    of_parts, _ = assign_words("collapsed", part, fitted_counts(part), scaled, 20)
+    np.testing.assert_allclose(of_parts, scale * assigned, rtol=1e-3, atol=1e-7)
 
 
 @pytest.mark.parametrize("K", SIZES)
-def test_sampled_shares_are_a_gibbs_chains_conditional_probabilities(K):
+def test_sampled_assignments_are_a_gibbs_chains_conditional_probabilities(K):
     model = topics(K)
-    counts = learnt(model)
+    counts = fitted_counts(model)
     seeds = np.arange(DOCS.n, dtype=np.uint64) + 100
-    shares, mass = share_out("sampled", model, counts, DOCS, 5, 2, seeds=seeds)
+    assigned, mass = assign_words("sampled", model, counts, DOCS, 5, 2, seeds=seeds)
     own_parts = parts(model, counts, DOCS)
     for (c, phi, own), total, seed in zip(own_parts, mass, seeds, strict=True):
         expected = _gibbs(c, phi, model.alpha[0], 5, 2, splitmix(seed))
-        np.testing.assert_allclose(shares[own], expected, rtol=2e-4, atol=1e-6)
+        np.testing.assert_allclose(assigned[own], expected, rtol=2e-4, atol=1e-6)
         np.testing.assert_allclose(total, expected.sum(axis=0), rtol=2e-4, atol=1e-6)
 
 
@@ -143,23 +143,23 @@ def _gibbs(c, phi, alpha, n_local_iter, n_burn, uniforms):
         return int((np.cumsum(p) <= next(uniforms) * p.sum()).sum())
 
     z = [drawn(phi[j] * mass) for j in tokens]
-    mass, shares = alpha.copy(), np.zeros_like(phi)
+    mass, assigned = alpha.copy(), np.zeros_like(phi)
     np.add.at(mass, z, each)
-    for sweep in range(n_local_iter):
+    for iteration in range(n_local_iter):
         for i, j in enumerate(tokens):
             mass[z[i]] -= each[i]
             p = phi[j] * mass
             z[i] = drawn(p)
             mass[z[i]] += each[i]
-            if sweep >= n_burn:
-                shares[j] += each[i] * p / p.sum() / (n_local_iter - n_burn)
-    return shares
+            if iteration >= n_burn:
+                assigned[j] += each[i] * p / p.sum() / (n_local_iter - n_burn)
+    return assigned
 
 
-def test_sampled_shares_approach_the_posterior_of_a_document():
+def test_sampled_assignments_approach_the_posterior_of_a_document():
     """All assignments of five tokens are summed over."""
     model, docs = topics(3), documents({0: 2, 3: 1, 4: 2})
-    counts = learnt(model)
+    counts = fitted_counts(model)
     c, phi, _ = next(parts(model, counts, docs))
     word = np.repeat(np.arange(3), c.astype(int))
     expected = np.zeros_like(phi)
@@ -169,60 +169,65 @@ def test_sampled_shares_approach_the_posterior_of_a_document():
         np.add.at(expected, (word, z), p)
     expected *= c.sum() / expected.sum()
     many = Documents(np.arange(31) * 3, np.tile(docs.indices, 30), np.tile(docs.data, 30))
-    shares, _ = share_out("sampled", model, counts, many, 1020, 20)
-    np.testing.assert_allclose(shares.reshape(30, 3, 3).mean(axis=0), expected, atol=0.01)
+    assigned, _ = assign_words("sampled", model, counts, many, 1020, 20)
+    np.testing.assert_allclose(assigned.reshape(30, 3, 3).mean(axis=0), expected, atol=0.01)
 
 
 @pytest.mark.parametrize("assignment", ASSIGNMENTS)
 @pytest.mark.parametrize("alpha", [1e-30, 1e-9, 1e3])
 @pytest.mark.parametrize("K", [1, 2, 17])
-def test_words_are_shared_out_in_full(assignment, alpha, K):
+def test_words_are_assigned_in_full(assignment, alpha, K):
+    """Also those that are unlikely under all topics."""
     model = topics(K, alpha=alpha, eta=1e-9)
-    counts = learnt(model)._replace(words=np.zeros((1, 6, K), dtype=np.float32))  # unlikely words
+    counts = fitted_counts(model)._replace(words=np.zeros((1, 6, K), dtype=np.float32))
     docs = documents({0: 1}, {0: 200, 1: 0.01, 5: 1e6}, {2: 1, 3: 1})
     options = (3, 1) if assignment == "sampled" else (3,)
-    shares, mass = share_out(assignment, model, counts, docs, *options)
-    np.testing.assert_allclose(shares.sum(axis=1), docs.data, rtol=1e-4)
+    assigned, mass = assign_words(assignment, model, counts, docs, *options)
+    np.testing.assert_allclose(assigned.sum(axis=1), docs.data, rtol=1e-4)
     np.testing.assert_allclose(mass.sum(axis=1), [1, 1000200.01, 2], rtol=1e-4)
-    assert (shares >= 0.0).all()
+    assert (assigned >= 0.0).all()
 
 
 def test_deposits_and_entropies_are_sums():
     rng, K = np.random.default_rng(0), 5
-    shares = DOCS.data[:, None] * rng.dirichlet(np.ones(K), size=len(DOCS.data))
-    shares[0, 0] = 0.0
-    shares = shares.astype(np.float32)
+    assigned = DOCS.data[:, None] * rng.dirichlet(np.ones(K), size=len(DOCS.data))
+    assigned[0, 0] = 0.0
+    assigned = assigned.astype(np.float32)
     words = np.ones((6, K), dtype=np.float32)
-    kernels.deposit(DOCS.indices, shares, words, np.float32(0.5), 1, 6)  # not word 0
+    kernels.deposit(DOCS.indices, assigned, words, np.float32(0.5), 1, 6)  # not word 0
     expected = np.ones((6, K))
-    np.add.at(expected, DOCS.indices, 0.5 * shares)
+    np.add.at(expected, DOCS.indices, 0.5 * assigned)
     expected[0] = 1.0
     np.testing.assert_allclose(words, expected, rtol=1e-6)
     entropy = np.zeros(DOCS.n)
-    kernels.entropies(*DOCS, 0, DOCS.n, shares, entropy)
-    terms = np.where(shares > 0, shares * np.log(np.maximum(shares, 1e-30) / DOCS.data[:, None]), 0)
+    kernels.entropies(*DOCS, 0, DOCS.n, assigned, entropy)
+    terms = np.where(
+        assigned > 0, assigned * np.log(np.maximum(assigned, 1e-30) / DOCS.data[:, None]), 0
+    )
     expected = [-terms[a:b].sum() for a, b in itertools.pairwise(DOCS.indptr)]
     np.testing.assert_allclose(entropy, expected, rtol=1e-5, atol=1e-12)
 
 
 # ---------------------------------------------------------------------- steps
-SOFT = Sweeps("soft", 5)
+SOFT = LocalUpdate("soft", 5)
 
 
-def step(model, counts, docs, sweeps=SOFT, keep=0.0, gain=1.0, n_jobs=1, terms=True):
-    """keep counts + gain (the documents' counts), as a fit makes them, and the documents' mass."""
+def step(model, counts, docs, update=SOFT, discount=0.0, gain=1.0, n_jobs=1, terms=True):
+    """discount * counts + gain (the documents' counts), as in a fit, and the documents' mass."""
     seeds = np.arange(model.m * docs.n, dtype=np.uint64).reshape(model.m, -1)
     counts = counts._replace(words=counts.words.copy())
     with workers(n_jobs) as w:
-        return model.add(counts.faded(keep), gain, counts, docs, sweeps, seeds, w, terms)
+        return model.add_documents(
+            counts.discounted(discount), gain, counts, docs, update, seeds, w, terms
+        )
 
 
 @pytest.mark.parametrize("assignment", ASSIGNMENTS)
 def test_a_step_is_a_convex_combination(assignment):
     model = topics(4, m=2)
-    before, sweeps = learnt(model), Sweeps(assignment, 4, 1)
-    new, mass = step(model, before, DOCS, sweeps)
-    after, _ = step(model, before, DOCS, sweeps, keep=0.7, gain=2.0)
+    before, update = fitted_counts(model), LocalUpdate(assignment, 4, 1)
+    new, mass = step(model, before, DOCS, update)
+    after, _ = step(model, before, DOCS, update, discount=0.7, gain=2.0)
     words = after.words * after.scale
     np.testing.assert_allclose(words, 0.7 * before.words + 2.0 * new.words, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(after.totals, words.sum(axis=1), rtol=1e-5)
@@ -234,11 +239,11 @@ def test_a_step_is_a_convex_combination(assignment):
 
 def test_a_scale_that_would_underflow_is_taken_into_the_counts():
     model = topics(3)
-    slow = counts = learnt(model)
+    slow = counts = fitted_counts(model)
     for _ in range(20):
-        counts, _ = step(model, counts, DOCS, keep=0.1, gain=1.0)
+        counts, _ = step(model, counts, DOCS, discount=0.1, gain=1.0)
         slow = slow._replace(words=(slow.words * slow.scale).astype(np.float32), scale=1.0)
-        slow, _ = step(model, slow, DOCS, keep=0.1, gain=1.0)
+        slow, _ = step(model, slow, DOCS, discount=0.1, gain=1.0)
     assert 1e-13 < counts.scale <= 1.0
     np.testing.assert_allclose(counts.words * counts.scale, slow.words * slow.scale, rtol=1e-4)
 
@@ -248,7 +253,7 @@ def test_a_scale_that_would_underflow_is_taken_into_the_counts():
 def test_threads_do_not_change_the_answer(assignment, m):
     model = topics(5, m=m)
     answers = [
-        step(model, learnt(model), DOCS, Sweeps(assignment, 4, 1), 0.5, 2.0, n_jobs)
+        step(model, fitted_counts(model), DOCS, LocalUpdate(assignment, 4, 1), 0.5, 2.0, n_jobs)
         for n_jobs in (1, 2, 3)
     ]
     for counts, mass in answers[1:]:
@@ -266,11 +271,15 @@ def test_few_documents_start_no_threads():
 
 @pytest.mark.parametrize("assignment", ASSIGNMENTS)
 def test_a_documents_answer_does_not_depend_on_the_batch(assignment):
-    model, sweeps = topics(5), Sweeps(assignment, 4, 1)
-    counts, seeds, few = learnt(model), np.arange(5, dtype=np.uint64)[None], documents(*ROWS[2:])
+    model, update = topics(5), LocalUpdate(assignment, 4, 1)
+    counts, seeds, few = (
+        fitted_counts(model),
+        np.arange(5, dtype=np.uint64)[None],
+        documents(*ROWS[2:]),
+    )
     with workers(1) as w:
-        _, whole = model.add(counts, 0.0, counts, DOCS, sweeps, seeds, w)
-        _, part = model.add(counts, 0.0, counts, few, sweeps, seeds[:, 2:], w)
+        _, whole = model.add_documents(counts, 0.0, counts, DOCS, update, seeds, w)
+        _, part = model.add_documents(counts, 0.0, counts, few, update, seeds[:, 2:], w)
     np.testing.assert_array_equal(part, whole[:, 2:])
 
 
@@ -280,7 +289,7 @@ def test_a_documents_answer_does_not_depend_on_the_batch(assignment):
 )
 def test_expected_word_probabilities(eta):
     model = Topics(np.full((2, 3), 0.1), eta, np.array([1.0, 2.5]), 6)
-    counts = learnt(model)._replace(scale=1.0)
+    counts = fitted_counts(model)._replace(scale=1.0)
     for i, scale in enumerate((1.0, 2.5)):
         pseudo = counts.words[i] + scale * eta
         phi = model.word_probabilities(counts, i)
@@ -291,26 +300,26 @@ def test_expected_word_probabilities(eta):
 def test_particles_of_one_scale_have_one_prior_of_words():
     eta = np.random.default_rng(0).gamma(1, 1, (6, 3))
     model = Topics(np.full((3, 3), 0.1), eta, np.array([1.0, 2.0, 1.0]), 6)
-    priors = [model.given(learnt(model), i)[2] for i in range(3)]
+    priors = [model.kernel_arguments(fitted_counts(model), i)[2] for i in range(3)]
     assert priors[0] is priors[2]
     np.testing.assert_allclose(priors[1], 2.0 * eta, rtol=1e-6)
 
 
-def test_the_guess_stands_for_a_part_of_the_words_and_fades():
+def test_the_guess_stands_for_a_part_of_the_words_and_is_discounted():
     model = topics(3, V=500, m=2)
-    guess = model.start(1000.0, np.random.default_rng(0))
+    guess = model.initial_counts(1000.0, np.random.default_rng(0))
     np.testing.assert_allclose(guess.totals.sum(axis=1), 100.0, rtol=0.05)
     np.testing.assert_allclose(guess.words.sum(axis=1), guess.totals, rtol=1e-4)
-    counts, _ = step(model, guess, DOCS, keep=0.0)
+    counts, _ = step(model, guess, DOCS, discount=0.0)
     np.testing.assert_allclose(counts.totals.sum(axis=1), DOCS.data.sum(), rtol=1e-5)
 
 
 def test_counts_are_widened_and_taken():
-    counts = learnt(topics(3, m=3))
+    counts = fitted_counts(topics(3, m=3))
     wide = counts.widened(9)
     np.testing.assert_array_equal(wide.words[:, :6], counts.words)
     assert wide.words.shape == (3, 9, 3) and not wide.words[:, 6:].any()
-    some = counts.take(np.array([2, 0, 2]))
+    some = counts.select(np.array([2, 0, 2]))
     np.testing.assert_array_equal(some.words, counts.words[[2, 0, 2]])
     np.testing.assert_array_equal(some.totals, counts.totals[[2, 0, 2]])
 
@@ -325,23 +334,23 @@ def log_rise(prior, counts):
 def test_one_topic_has_its_evidence():
     model = topics(1, eta=0.7)
     for assignment in ASSIGNMENTS:
-        counts, _ = step(model, learnt(model), DOCS, Sweeps(assignment, 3, 1))
+        counts, _ = step(model, fitted_counts(model), DOCS, LocalUpdate(assignment, 3, 1))
         by_word = np.bincount(DOCS.indices, DOCS.data, minlength=6)
         np.testing.assert_allclose(counts.words[0, :, 0], by_word, rtol=1e-5)
         exact = log_rise(np.full(6, 0.7), by_word)
-        assert model.bound(counts)[0] == pytest.approx(exact, rel=1e-5)
+        assert model.elbo(counts)[0] == pytest.approx(exact, rel=1e-5)
 
 
-def test_bound_is_its_formula():
+def test_elbo_is_its_formula():
     model, alpha = topics(3), np.full(3, 0.3)
-    before = learnt(model)
-    shares, mass = share_out("soft", model, before, DOCS, 5)
+    before = fitted_counts(model)
+    assigned, mass = assign_words("soft", model, before, DOCS, 5)
     counts, _ = step(model, before, DOCS, SOFT)
     of_topics = np.zeros((3, 6))
-    np.add.at(of_topics.T, DOCS.indices, shares)
-    entropy = -(shares * np.log(shares / DOCS.data[:, None])).sum()
+    np.add.at(of_topics.T, DOCS.indices, assigned)
+    entropy = -(assigned * np.log(assigned / DOCS.data[:, None])).sum()
     terms = log_rise(np.full((3, 6), 0.2), of_topics).sum() + log_rise(alpha, mass).sum()
-    assert model.bound(counts)[0] == pytest.approx(terms + entropy, rel=1e-5)
+    assert model.elbo(counts)[0] == pytest.approx(terms + entropy, rel=1e-5)
 
 
 TINY = documents({0: 2, 1: 1}, {2: 2}, {0: 1, 2: 1})
@@ -351,7 +360,7 @@ TOKENS = [(0, 0), (0, 0), (0, 1), (1, 2), (1, 2), (2, 0), (2, 2)]  # document, w
 @pytest.mark.parametrize("assignment", ASSIGNMENTS)
 @pytest.mark.parametrize("alpha", [[0.1, 0.1], [2.0, 0.5]])
 @pytest.mark.parametrize("eta", [np.full((1, 2), 0.1), np.array([[1, 0.2], [0.5, 1], [0.1, 2]])])
-def test_bound_is_below_the_evidence_and_near_it(assignment, alpha, eta):
+def test_elbo_is_below_the_evidence_and_near_it(assignment, alpha, eta):
     """All assignments of a tiny corpus are summed over."""
     model = Topics(np.array([alpha]), eta, np.array([0.8]), 3)
     d, w = np.array(TOKENS).T
@@ -363,14 +372,13 @@ def test_bound_is_below_the_evidence_and_near_it(assignment, alpha, eta):
         prior = np.broadcast_to(0.8 * eta, (3, 2)).T
         one = log_rise(np.array(alpha), of_documents).sum() + log_rise(prior, of_topics).sum()
         logs.append(one)
-    exact, counts = logsumexp(logs), learnt(model)
+    exact, counts = logsumexp(logs), fitted_counts(model)
     for _ in range(30):
-        counts, _ = step(model, counts, TINY, Sweeps(assignment, 20, 5))
-    bound = model.bound(counts)[0]
-    assert exact - 5.0 < bound < exact
+        counts, _ = step(model, counts, TINY, LocalUpdate(assignment, 20, 5))
+    assert exact - 5.0 < model.elbo(counts)[0] < exact
 
 
-def test_bound_of_documents_that_were_not_counted_is_not_a_number():
+def test_elbo_of_documents_that_were_not_counted_is_not_a_number():
     model = topics(2)
-    counts, _ = step(model, learnt(model), DOCS, terms=False)
-    assert np.isnan(model.bound(counts)).all()
+    counts, _ = step(model, fitted_counts(model), DOCS, terms=False)
+    assert np.isnan(model.elbo(counts)).all()

@@ -14,16 +14,16 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skpmd import LDATopicModelPMD
 from skpmd.lda import _learn_priors as learning
-from skpmd.lda._model import Counts, Topics
 from skpmd.lda._prior_scale import SD, Groups, PriorScale, Tally
+from skpmd.lda._topics import Counts, Topics
 
 
 def corpus(D, V, K, length, alpha, eta, seed=0):
     """Documents of the model, and their true words of each topic."""
     rng = np.random.default_rng(seed)
     phi = rng.dirichlet(np.full(V, eta), size=K)
-    shares = rng.dirichlet(np.broadcast_to(alpha, (K,)), size=D)
-    topics = np.array([rng.multinomial(length, share) for share in shares])
+    proportions = rng.dirichlet(np.broadcast_to(alpha, (K,)), size=D)
+    topics = np.array([rng.multinomial(length, one) for one in proportions])
     X, words = np.zeros((D, V)), np.zeros((V, K))
     for d, k in np.argwhere(topics):
         drawn = rng.multinomial(topics[d, k], phi[k])
@@ -70,7 +70,7 @@ def test_likelihood_is_the_mean_over_draws_of_the_dirichlet_multinomial(alpha):
     rows, theta = np.array([[3, 2, 4, 0], [9, 0, 0, 1], [0, 8, 0, 0]]), np.array([[-1.0], [0.7]])
     scale = PriorScale.of_documents(alpha)
     columns, totals = np.ascontiguousarray(rows.T, dtype=np.float32), rows.sum(axis=1)
-    found = scale.log_likelihood(theta, scale.tally(columns, 1.0, totals.astype(float)))
+    result = scale.log_likelihood(theta, scale.tally(columns, 1.0, totals.astype(float)))
     exact = np.zeros(2)
     for row, total in zip(rows, totals, strict=True):
         n = total // 2
@@ -79,7 +79,7 @@ def test_likelihood_is_the_mean_over_draws_of_the_dirichlet_multinomial(alpha):
                 chance = multivariate_hypergeom.pmf(drawn, row, n)
                 values = [log_probability(np.array(drawn), np.exp(t) * alpha) for t in theta[:, 0]]
                 exact += chance * np.array(values)
-    np.testing.assert_allclose(found, exact, rtol=1e-6)
+    np.testing.assert_allclose(result, exact, rtol=1e-6)
 
 
 def test_groups_are_near_their_values():
@@ -97,22 +97,24 @@ def test_prior_is_normalised_and_sampled():
     assert scale.sample_prior(np.random.default_rng(0), 4000).std() == pytest.approx(SD, rel=0.05)
 
 
-# ---------------------------------------------------------------------- clouds
+# ---------------------------------------------------------------------- scale particles
 def true_counts(words):
     return Counts(words[None].astype(np.float32), words.sum(axis=0)[None], np.zeros(1), 1.0)
 
 
-def test_clouds_know_the_scales_when_topics_are_known():
+def test_scale_particles_know_the_scales_when_topics_are_known():
     _, topics, words = corpus(1500, 300, 6, 40, 0.3, 0.06)
     model = Topics(np.full((1, 6), 1.0), np.full((1, 6), 1.0), np.ones(1), 300)
     rng = np.random.default_rng(1)
-    state, model = learning.start(model, rng)
+    state, model = learning.initialise(model, rng)
     assert model.alpha.max() == pytest.approx(1 / 6)
     assert model.eta_scale[0] == pytest.approx(1 / 6)
     for t in range(1, 61):
         rows = topics[rng.permutation(1500)[:50]][None].astype(np.float32)
-        given = true_counts(words), 2000, rows, 1.0 / (1.0 + t**0.7), 30.0, rng
-        state, model = learning.advance(state, model, *given)
+        counts = true_counts(words)
+        given = {"n_entries": 2000, "mass": rows, "gamma": 1.0 / (1.0 + t**0.7), "copies": 30.0}
+        given["rng"] = rng
+        state, model = learning.update(state, model, counts, **given)
     assert model.alpha[0] == pytest.approx(np.full(6, 0.3), rel=0.15)
     assert model.eta_scale[0] == pytest.approx(0.06, rel=0.2)
     np.testing.assert_array_equal(model.alpha, state.alpha())
@@ -123,15 +125,16 @@ def test_a_step_on_all_documents_is_the_posterior_on_a_grid():
     _, topics, words = corpus(400, 120, 4, 30, 0.4, 0.1)
     model = Topics(np.full((1, 4), 0.25), np.full((1, 4), 0.25), np.ones(1), 120)
     rng = np.random.default_rng(0)
-    state, model = learning.start(model, rng)
+    state, model = learning.initialise(model, rng)
     few = topics[:16]  # each for 25
-    given = true_counts(words), 10_000, few[None].astype(np.float32), 1.0, 25.0, rng
-    state, model = learning.advance(state, model, *given)
+    counts, mass = true_counts(words), few[None].astype(np.float32)
+    given = {"n_entries": 10_000, "mass": mass, "gamma": 1.0, "copies": 25.0, "rng": rng}
+    state, model = learning.update(state, model, counts, **given)
     grid = np.linspace(-3.0, 3.0, 2001)[:, None]
     columns = np.ascontiguousarray(few.T, dtype=np.float32)
     of_documents = state.scale.tally(columns, 1.0, few.sum(axis=1).astype(float)).times(25.0)
     of_topics = PriorScale.of_topics(model.eta, model.V)
-    for scale, tally, found in (
+    for scale, tally, result in (
         (state.scale, of_documents, model.alpha[0, 0] / 0.25),
         (of_topics, of_topics.tally(words.astype(np.float32), 1.0, words.sum(axis=0)),
          model.eta_scale[0]),
@@ -140,23 +143,22 @@ def test_a_step_on_all_documents_is_the_posterior_on_a_grid():
         density = np.exp(log_density - log_density.max())
         mean = (density @ grid[:, 0]) / density.sum()
         sd = np.sqrt(density @ (grid[:, 0] - mean) ** 2 / density.sum())
-        assert abs(np.log(found) - mean) < 0.5 * sd
+        assert abs(np.log(result) - mean) < 0.5 * sd
 
 
-def test_scales_wait_for_the_guess_to_fade():
+def test_scales_wait_until_the_guess_is_gone():
     model = Topics(np.full((2, 3), 0.1), np.full((1, 3), 0.1), np.ones(2), 40)
     rng = np.random.default_rng(0)
-    state, model = learning.start(model, rng)
+    state, model = learning.initialise(model, rng)
     mass = np.ones((2, 5, 3), dtype=np.float32)
-    for gamma, fades in ((0.5, False), (0.9, False), (0.99, True)):
+    for gamma, starts in ((0.5, False), (0.9, False), (0.99, True)):
         before = state
-        state, after = learning.advance(
-            state, model, model.start(9.0, rng), 9, mass, gamma, 1.0, rng
-        )
-        assert (state.tallies is not None) == fades
+        given = {"n_entries": 9, "mass": mass, "gamma": gamma, "copies": 1.0, "rng": rng}
+        state, after = learning.update(state, model, model.initial_counts(9.0, rng), **given)
+        assert (state.tallies is not None) == starts
         assert after is model and state.documents is before.documents
     assert isinstance(state.tallies[0], Tally)
-    assert len(state.take([1, 1]).documents) == 2
+    assert len(state.select([1, 1]).documents) == 2
 
 
 # ---------------------------------------------------------------------- estimator
@@ -209,7 +211,7 @@ def test_a_fit_that_could_not_learn_says_so_and_has_the_given_priors():
     np.testing.assert_allclose(estimator.doc_topic_prior_, [2.0, 1.0, 3.0])
     assert estimator.topic_word_prior_ == pytest.approx(0.9)
     concentration = estimator.posterior_.concentration.sum() - 2 * 3 * 30 * 0.9
-    assert concentration == pytest.approx(estimator._learned.counts.totals.sum(), rel=1e-4)
+    assert concentration == pytest.approx(estimator._state.counts.totals.sum(), rel=1e-4)
     with warnings.catch_warnings():  # a stream may still come so far, and more passes do
         warnings.simplefilter("error")
         stream = LDATopicModelPMD(3, learn_priors=True, n_particles=2, **given).partial_fit(X)
@@ -230,16 +232,16 @@ def test_stream_learns_as_fit_does_and_grows():
     stream = LDATopicModelPMD(4, total_samples=800, vocabulary="growing", **params)
     for start in range(0, 640, 160):
         stream.partial_fit(X[start : start + 160])
-    learnt = copy.deepcopy(stream)
+    grown = copy.deepcopy(stream)
     stream.partial_fit(X[640:])
     np.testing.assert_array_equal(stream.doc_topic_prior_, whole.doc_topic_prior_)
     assert stream.topic_word_prior_ == whole.topic_word_prior_ != pytest.approx(0.25)
     wide = sp.hstack([X[640:650], sp.csr_matrix((10, 5))]).tocsr()
-    learnt.partial_fit(wide)
-    assert learnt.components_.shape == (4, 65)
-    assert learnt.doc_topic_prior_ != pytest.approx(0.25)
+    grown.partial_fit(wide)
+    assert grown.components_.shape == (4, 65)
+    assert grown.doc_topic_prior_ != pytest.approx(0.25)
     with pytest.raises(ValueError, match="Negative"):
-        learnt.partial_fit(-wide)
+        grown.partial_fit(-wide)
 
 
 def test_resampled_particles_take_their_priors_along():
@@ -247,7 +249,7 @@ def test_resampled_particles_take_their_priors_along():
     model = LDATopicModelPMD(
         4, learn_priors=True, weighting="posterior", n_particles=4, random_state=0
     ).fit(X)
-    learned = model._learned
-    np.testing.assert_allclose(learned.model.eta_scale, learned.priors.eta_scale())
-    np.testing.assert_allclose(learned.model.alpha, learned.priors.alpha())
+    state = model._state
+    np.testing.assert_allclose(state.topics.eta_scale, state.priors.eta_scale())
+    np.testing.assert_allclose(state.topics.alpha, state.priors.alpha())
     assert np.isfinite(model.score(X))

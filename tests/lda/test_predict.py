@@ -9,9 +9,9 @@ from scipy.special import digamma, gammaln, logsumexp
 from sklearn.exceptions import NotFittedError
 
 from skpmd import LDATopicModelPMD
-from skpmd.lda._completion import halves
-from skpmd.lda._inference import log_bounds, topic_mass, word_probabilities
-from skpmd.lda._model import Counts, Topics, log_normaliser
+from skpmd.lda._completion import completion_split
+from skpmd.lda._inference import document_elbos, topic_mass, word_probabilities
+from skpmd.lda._topics import Counts, Topics, log_normaliser
 
 
 def particles(m=2, K=3, V=7, seed=0, alpha=0.4, eta=0.1, rows=False, scale=0.5):
@@ -31,16 +31,15 @@ def documents(n=30, V=7, length=8.0, seed=1):
     return sp.csr_matrix(X.astype(np.float32))
 
 
-def fitted(model, counts, weights, **params):
+def estimator_of(model, counts, weights, **params):
     """An estimator that holds given particles."""
     params = {"weighting": "stacking", "mean_change_tol": 1e-6, **params}
     estimator = LDATopicModelPMD(
         model.K, n_particles=model.m, doc_topic_prior=model.alpha[0], random_state=0, **params
     ).fit(documents(V=model.V))
-    learned = estimator._learned
-    scores = learned.scores._replace(log_weights=np.log(np.asarray(weights)))
-    estimator._learned = learned._replace(model=model, counts=counts, scores=scores)
-    estimator._lazy = {}
+    state = estimator._state
+    scores = state.scores._replace(log_weights=np.log(np.asarray(weights)))
+    estimator._set_state(state._replace(topics=model, counts=counts, scores=scores))
     return estimator
 
 
@@ -48,14 +47,14 @@ def fitted(model, counts, weights, **params):
 def corpus():
     rng = np.random.default_rng(3)
     topics = rng.dirichlet(np.full(40, 0.2), 4)
-    shares = rng.dirichlet(np.full(4, 0.3), 150)
-    X = np.array([rng.multinomial(rng.poisson(25), one @ topics) for one in shares])
+    proportions = rng.dirichlet(np.full(4, 0.3), 150)
+    X = np.array([rng.multinomial(rng.poisson(25), one @ topics) for one in proportions])
     X[5] = 0
     return X.astype(np.float64)
 
 
 @pytest.fixture(scope="module")
-def learnt(corpus):
+def lda(corpus):
     return LDATopicModelPMD(4, doc_topic_prior=0.3, n_particles=3, random_state=0).fit(corpus)
 
 
@@ -72,7 +71,7 @@ def exact(phi, alpha, tokens):
 # ---------------------------------------------------------------------- bounds
 @pytest.mark.parametrize("K", [2, 3])
 @pytest.mark.parametrize("rows", [False, True])
-def test_bounds_are_below_the_enumerated_probability_and_near_it(K, rows):
+def test_elbos_are_below_the_enumerated_probability_and_near_it(K, rows):
     model, counts = particles(m=2, K=K, rows=rows, alpha=0.8)
     rng = np.random.default_rng(0)
     gaps = []
@@ -81,13 +80,13 @@ def test_bounds_are_below_the_enumerated_probability_and_near_it(K, rows):
             tokens = rng.integers(0, 7, n)
             X = sp.csr_matrix(np.bincount(tokens, minlength=7)[None].astype(np.float32))
             phi = model.word_probabilities(counts, i).astype(np.float64)
-            gap = exact(phi, model.alpha[i], tokens) - log_bounds(model, counts, i, X)[0]
+            gap = exact(phi, model.alpha[i], tokens) - document_elbos(model, counts, i, X)[0]
             assert gap > -1e-5
             gaps.append(gap / n)
     assert max(gaps) < 0.4 and np.mean(gaps) < 0.2
 
 
-def test_a_bound_is_near_the_probability_where_topics_share_no_words():
+def test_an_elbo_is_near_the_probability_where_topics_share_no_words():
     words = np.zeros((1, 6, 2), dtype=np.float32)
     words[0, :3, 0] = words[0, 3:, 1] = 1e6
     model = Topics(np.full((1, 2), 0.7), np.full((1, 2), 1e-3), np.ones(1), 6)
@@ -96,24 +95,24 @@ def test_a_bound_is_near_the_probability_where_topics_share_no_words():
     X = sp.csr_matrix(np.bincount(tokens, minlength=6)[None].astype(np.float32))
     phi = model.word_probabilities(counts, 0).astype(np.float64)
     expected = exact(phi, model.alpha[0], tokens)
-    np.testing.assert_allclose(log_bounds(model, counts, 0, X), expected, atol=1e-4)
+    np.testing.assert_allclose(document_elbos(model, counts, 0, X), expected, atol=1e-4)
 
 
 def test_one_topic_is_exact():
     model, counts = particles(m=1, K=1)
     X = documents()
     log_phi = np.log(model.word_probabilities(counts, 0)[:, 0].astype(np.float64))
-    np.testing.assert_allclose(log_bounds(model, counts, 0, X), X @ log_phi, rtol=1e-6)
-    estimator = fitted(model, counts, [1.0])
+    np.testing.assert_allclose(document_elbos(model, counts, 0, X), X @ log_phi, rtol=1e-6)
+    estimator = estimator_of(model, counts, [1.0])
     np.testing.assert_allclose(estimator.score_samples(X), X @ log_phi, rtol=1e-6)
     np.testing.assert_array_equal(estimator.transform(X), np.ones((X.shape[0], 1)))
-    asked = halves(X)[1]
-    expected = np.exp(-(asked @ log_phi).sum() / asked.sum())
+    held_out = completion_split(X)[1]
+    expected = np.exp(-(held_out @ log_phi).sum() / held_out.sum())
     np.testing.assert_allclose(estimator.perplexity(X, method="completion"), expected, rtol=1e-6)
 
 
 def slow(phi, alpha, counts, weigh, iterations):
-    """Pseudo-counts of one document after many iterations from even shares, in double precision."""
+    """Pseudo-counts of one document after many iterations, in double precision."""
     mass = alpha + counts.sum() / len(alpha)
     for _ in range(iterations):
         r = phi * weigh(mass)
@@ -129,7 +128,7 @@ def test_kernels_agree_with_slow_references(K, rows):
     for i in range(2):
         phi, alpha = model.word_probabilities(counts, i).astype(np.float64), model.alpha[i]
         found = topic_mass(model, counts, i, X, 25, 0.0)
-        bounds = log_bounds(model, counts, i, X, 25, 0.0)
+        bounds = document_elbos(model, counts, i, X, 25, 0.0)
         for d, row in enumerate(X.toarray().astype(np.float64)):
             mass = slow(phi, alpha, row, lambda mass: mass, 25)
             np.testing.assert_allclose(found[d], mass, rtol=1e-3, atol=1e-4)
@@ -143,7 +142,7 @@ def test_kernels_agree_with_slow_references(K, rows):
             np.testing.assert_allclose(bounds[d], value, rtol=1e-4, atol=1e-5)
 
 
-def test_iterations_end_where_asked():
+def test_iterations_end_as_set():
     model, counts = particles(K=4, V=23)
     X = documents(V=23, length=30.0)
     once, often, all_of_them = (
@@ -152,36 +151,38 @@ def test_iterations_end_where_asked():
     assert np.abs(once - all_of_them).max() > 0.1
     assert np.abs(often - all_of_them).max() < 0.5
     assert np.abs(often - all_of_them).max() > 0.0
-    value = [log_bounds(model, counts, 0, X, n, 0.0).sum() for n in (1, 3, 10, 100)]
+    value = [document_elbos(model, counts, 0, X, n, 0.0).sum() for n in (1, 3, 10, 100)]
     assert (np.diff(value) > 0.0).all()
 
 
-def test_word_probabilities_are_those_of_the_shares():
+def test_word_probabilities_are_those_of_the_proportions():
     model, counts = particles(m=2, K=17)
     X = documents()
-    shares = np.random.default_rng(0).dirichlet(np.ones(17), X.shape[0])
+    proportions = np.random.default_rng(0).dirichlet(np.ones(17), X.shape[0])
     phi = model.word_probabilities(counts, 1)
     row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    found = word_probabilities(model, counts, 1, X, shares, 0, X.shape[0])
-    np.testing.assert_allclose(found, (shares[row] * phi[X.indices]).sum(axis=1), rtol=1e-6)
+    found = word_probabilities(model, counts, 1, X, proportions, 0, X.shape[0])
+    np.testing.assert_allclose(found, (proportions[row] * phi[X.indices]).sum(axis=1), rtol=1e-6)
 
 
 # ---------------------------------------------------------------------- averages
 def test_predictions_are_averages_over_particles():
     model, counts = particles(m=3, K=4, V=11)
     X, weights = documents(V=11), np.array([0.2, 0.5, 0.3])
-    estimator = fitted(model, counts, weights)
-    order = estimator._order()
+    estimator = estimator_of(model, counts, weights)
+    order = estimator._labels
     assert sorted(map(tuple, np.sort(order, axis=1))) == [(0, 1, 2, 3)] * 3
     ends = estimator.max_doc_update_iter, estimator.mean_change_tol
     mass = [topic_mass(model, counts, i, X, *ends)[:, order[i]] for i in range(3)]
-    shares = [one / one.sum(axis=1, keepdims=True) for one in mass]
-    np.testing.assert_allclose(estimator.transform(X), np.tensordot(weights, shares, 1), rtol=1e-5)
+    proportions = [one / one.sum(axis=1, keepdims=True) for one in mass]
+    np.testing.assert_allclose(
+        estimator.transform(X), np.tensordot(weights, proportions, 1), rtol=1e-5
+    )
     raw = estimator.transform(X, normalize=False)
     np.testing.assert_allclose(raw, np.tensordot(weights, mass, 1), rtol=1e-5)
     own = (weights @ model.alpha).sum() + np.asarray(X.sum(axis=1)).ravel()
     np.testing.assert_allclose(raw.sum(axis=1), own, rtol=1e-5)
-    bounds = np.array([log_bounds(model, counts, i, X, *ends) for i in range(3)])
+    bounds = np.array([document_elbos(model, counts, i, X, *ends) for i in range(3)])
     expected = logsumexp(bounds + np.log(weights)[:, None], axis=0)
     np.testing.assert_allclose(estimator.score_samples(X), expected, rtol=1e-12)
 
@@ -189,14 +190,14 @@ def test_predictions_are_averages_over_particles():
 def test_completion_is_the_average_of_probabilities_of_words():
     model, counts = particles(m=3, K=4, V=11)
     X, weights = documents(V=11), np.array([0.2, 0.5, 0.3])
-    estimator = fitted(model, counts, weights)
-    given, asked = halves(X)
-    probability = np.zeros(asked.shape)
+    estimator = estimator_of(model, counts, weights)
+    given, held_out = completion_split(X)
+    probability = np.zeros(held_out.shape)
     for i in range(3):
         mass = topic_mass(model, counts, i, given, 100, 1e-6)
-        shares = mass / mass.sum(axis=1, keepdims=True)
-        probability += weights[i] * (shares @ model.word_probabilities(counts, i).T)
-    expected = np.exp(-(asked.toarray() * np.log(probability)).sum() / asked.sum())
+        proportions = mass / mass.sum(axis=1, keepdims=True)
+        probability += weights[i] * (proportions @ model.word_probabilities(counts, i).T)
+    expected = np.exp(-(held_out.toarray() * np.log(probability)).sum() / held_out.sum())
     np.testing.assert_allclose(estimator.perplexity(X, method="completion"), expected, rtol=1e-5)
 
 
@@ -204,74 +205,74 @@ def test_a_particle_without_weight_says_nothing():
     model, counts = particles(m=3, K=4, V=11)
     X = documents(V=11)
     with np.errstate(divide="ignore"):
-        estimator = fitted(model, counts, [0.0, 0.4, 0.6])
-    both = fitted(Topics(model.alpha[1:], model.eta, model.eta_scale[1:], 11), counts.take([1, 2]),
-                  [0.4, 0.6])  # fmt: skip
+        estimator = estimator_of(model, counts, [0.0, 0.4, 0.6])
+    two = Topics(model.alpha[1:], model.eta, model.eta_scale[1:], 11)
+    both = estimator_of(two, counts.select([1, 2]), [0.4, 0.6])
     np.testing.assert_array_equal(estimator.score_samples(X), both.score_samples(X))
     found, expected = estimator.transform(X), both.transform(X)
     np.testing.assert_allclose(np.sort(found, axis=1), np.sort(expected, axis=1), rtol=1e-6)
 
 
-def test_shares_of_topics_are_recovered():
+def test_topic_proportions_are_recovered():
     rng = np.random.default_rng(0)
-    topics, shares = rng.dirichlet(np.full(60, 0.05), 3), rng.dirichlet(np.full(3, 0.5), 200)
-    X = np.array([rng.multinomial(400, one @ topics) for one in shares])
+    topics, proportions = rng.dirichlet(np.full(60, 0.05), 3), rng.dirichlet(np.full(3, 0.5), 200)
+    X = np.array([rng.multinomial(400, one @ topics) for one in proportions])
     estimator = LDATopicModelPMD(
         3, doc_topic_prior=0.5, n_particles=2, max_iter=30, random_state=0
     ).fit(X)
     order = np.argmax(np.sqrt(topics) @ np.sqrt(estimator.topic_word_).T, axis=1)
     assert sorted(order) == [0, 1, 2]
-    assert np.abs(estimator.transform(X)[:, order] - shares).max(axis=1).mean() < 0.03
+    assert np.abs(estimator.transform(X)[:, order] - proportions).max(axis=1).mean() < 0.03
 
 
 # ---------------------------------------------------------------------- rows, threads, forms
 @pytest.mark.parametrize("method", ["transform", "score_samples"])
-def test_each_document_is_answered_by_itself(learnt, corpus, method):
+def test_each_document_is_answered_by_itself(lda, corpus, method):
     X = np.tile(corpus, (4, 1))  # more than one piece
-    together = getattr(learnt, method)(X)
+    together = getattr(lda, method)(X)
     np.testing.assert_array_equal(together[: len(corpus)], together[-len(corpus) :])
     order = np.random.default_rng(0).permutation(len(X))
-    np.testing.assert_array_equal(getattr(learnt, method)(X[order]), together[order])
+    np.testing.assert_array_equal(getattr(lda, method)(X[order]), together[order])
     for d in (0, 5, 17):
-        np.testing.assert_array_equal(getattr(learnt, method)(corpus[[d]])[0], together[d])
+        np.testing.assert_array_equal(getattr(lda, method)(corpus[[d]])[0], together[d])
     threads = LDATopicModelPMD(4, doc_topic_prior=0.3, n_particles=3, random_state=0, n_jobs=2)
     np.testing.assert_array_equal(getattr(threads.fit(corpus), method)(X), together)
 
 
-def test_forms_of_counts_are_all_one(learnt, corpus):
-    expected = learnt.transform(corpus), learnt.score_samples(corpus)
-    perplexity = learnt.perplexity(corpus, "completion")
+def test_forms_of_counts_are_all_one(lda, corpus):
+    expected = lda.transform(corpus), lda.score_samples(corpus)
+    perplexity = lda.perplexity(corpus, "completion")
     for form in (sp.csr_matrix, sp.csc_matrix, sp.coo_matrix, sp.csr_array, np.asfortranarray):
         for dtype in (np.float64, np.int64):
             X = form(corpus.astype(dtype))
-            np.testing.assert_array_equal(learnt.transform(X), expected[0])
-            np.testing.assert_array_equal(learnt.score_samples(X), expected[1])
-            assert learnt.perplexity(X, "completion") == perplexity
+            np.testing.assert_array_equal(lda.transform(X), expected[0])
+            np.testing.assert_array_equal(lda.score_samples(X), expected[1])
+            assert lda.perplexity(X, "completion") == perplexity
 
 
-def test_shape_and_dtype(learnt, corpus):
-    shares = learnt.transform(corpus)
-    assert shares.shape == (150, 4) and shares.dtype == np.float64
-    np.testing.assert_allclose(shares.sum(axis=1), 1.0, rtol=1e-12)
-    single = learnt.transform(corpus.astype(np.float32))
+def test_shape_and_dtype(lda, corpus):
+    proportions = lda.transform(corpus)
+    assert proportions.shape == (150, 4) and proportions.dtype == np.float64
+    np.testing.assert_allclose(proportions.sum(axis=1), 1.0, rtol=1e-12)
+    single = lda.transform(corpus.astype(np.float32))
     assert single.dtype == np.float32
-    np.testing.assert_allclose(single, shares, rtol=1e-6)
-    np.testing.assert_array_equal(learnt.predict_proba(corpus), shares)
-    assert learnt.transform(corpus.astype(int)).dtype == np.float64
-    assert learnt.transform(np.zeros((2, 40))).shape == (2, 4)
+    np.testing.assert_allclose(single, proportions, rtol=1e-6)
+    np.testing.assert_array_equal(lda.predict_proba(corpus), proportions)
+    assert lda.transform(corpus.astype(int)).dtype == np.float64
+    assert lda.transform(np.zeros((2, 40))).shape == (2, 4)
 
 
-def test_a_document_without_words_has_the_priors_shares(learnt, corpus):
-    np.testing.assert_allclose(learnt.transform(corpus[[5]])[0], 0.25, rtol=1e-12)
-    np.testing.assert_allclose(learnt.transform(corpus[[5]], normalize=False)[0], 0.3, rtol=1e-12)
-    assert learnt.score_samples(corpus[[5]])[0] == 0.0
+def test_a_document_without_words_has_the_priors_proportions(lda, corpus):
+    np.testing.assert_allclose(lda.transform(corpus[[5]])[0], 0.25, rtol=1e-12)
+    np.testing.assert_allclose(lda.transform(corpus[[5]], normalize=False)[0], 0.3, rtol=1e-12)
+    assert lda.score_samples(corpus[[5]])[0] == 0.0
 
 
-def test_fit_transform_is_fit_and_transform(learnt, corpus):
+def test_fit_transform_is_fit_and_transform(lda, corpus):
     for normalize in (True, False):
         again = LDATopicModelPMD(4, doc_topic_prior=0.3, n_particles=3, random_state=0)
         found = again.fit_transform(corpus, normalize=normalize)
-        np.testing.assert_array_equal(found, learnt.transform(corpus, normalize=normalize))
+        np.testing.assert_array_equal(found, lda.transform(corpus, normalize=normalize))
 
 
 def test_output_can_be_a_data_frame(corpus):
@@ -284,15 +285,12 @@ def test_output_can_be_a_data_frame(corpus):
 
 
 # ---------------------------------------------------------------------- perplexity
-def test_perplexity_by_the_bound(learnt, corpus):
-    score = learnt.score(corpus)
-    assert score == learnt.score_samples(corpus).sum()
-    assert learnt.perplexity(corpus) == np.exp(-score / corpus.sum())
-    assert learnt.perplexity(corpus) == learnt._perplexity_of(sp.csr_matrix(corpus, dtype="f4"))(
-        learnt._learned
-    )
-    # A bound that holds says more than the truth.
-    assert 10.0 < learnt.perplexity(corpus, "completion") < learnt.perplexity(corpus) < 40.0
+def test_perplexity_by_the_bound(lda, corpus):
+    score = lda.score(corpus)
+    assert score == lda.score_samples(corpus).sum()
+    assert lda.perplexity(corpus) == np.exp(-score / corpus.sum())
+    # The bound is above the perplexity.
+    assert 10.0 < lda.perplexity(corpus, "completion") < lda.perplexity(corpus) < 40.0
 
 
 def test_the_bound_of_a_fit_is_its_perplexity(corpus):
@@ -302,18 +300,18 @@ def test_the_bound_of_a_fit_is_its_perplexity(corpus):
 
 
 # ---------------------------------------------------------------------- errors
-def test_errors_name_what_to_do(learnt, corpus):
+def test_errors_name_what_to_do(lda, corpus):
     with pytest.raises(ValueError, match="method must be 'bound' or 'completion', got 'gibbs'"):
-        learnt.perplexity(corpus, method="gibbs")
+        lda.perplexity(corpus, method="gibbs")
     for method in ("bound", "completion"):
         with pytest.raises(ValueError, match="no words that perplexity could be of"):
-            learnt.perplexity(np.zeros((3, 40)), method=method)
+            lda.perplexity(np.zeros((3, 40)), method=method)
     with pytest.raises(ValueError, match="[Nn]egative"):
-        learnt.transform(-corpus)
+        lda.transform(-corpus)
     with pytest.raises(ValueError, match="NaN"):
-        learnt.score_samples(np.full((1, 40), np.nan))
+        lda.score_samples(np.full((1, 40), np.nan))
     with pytest.raises(ValueError, match="39 features"):
-        learnt.transform(corpus[:, :39])
+        lda.transform(corpus[:, :39])
     growing = LDATopicModelPMD(2, n_particles=1, vocabulary="growing").fit(corpus[:, :30])
     with pytest.raises(ValueError, match="40 features"):
         growing.transform(corpus)

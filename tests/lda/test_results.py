@@ -1,4 +1,4 @@
-"""What a topic model has learnt: alignment, intervals, words, evidence."""
+"""Results of a topic model: relabelling, intervals, words, evidence."""
 
 import pickle
 import sys
@@ -10,13 +10,13 @@ from scipy.stats import kstest
 
 from skpmd import LDATopicModelPMD
 from skpmd.lda._beta_quantiles import mixture_quantiles
-from skpmd.lda._model import Counts, Topics
 from skpmd.lda._posterior import TopicPosterior, posterior_of
-from skpmd.lda._relabel import orders
+from skpmd.lda._relabel import relabelling
+from skpmd.lda._topics import Counts, Topics
 
 
-def shuffled(m=4, K=6, V=50, seed=0, noise=0.05, eta=None):
-    """Particles with the same topics in orders of their own; the orders."""
+def permuted(m=4, K=6, V=50, seed=0, noise=0.05, eta=None):
+    """Particles with the same topics under labels of their own; the labels."""
     rng = np.random.default_rng(seed)
     topics = rng.dirichlet(np.full(V, 0.1), K).T * rng.uniform(100, 1000, K)
     order = rng.permuted(np.tile(np.arange(K), (m, 1)), axis=1)
@@ -34,21 +34,21 @@ def equal(m):
 def corpus():
     rng = np.random.default_rng(3)
     topics = rng.dirichlet(np.full(40, 0.1), 4)
-    shares = rng.dirichlet(np.full(4, 0.3), 200)
-    return np.array([rng.multinomial(rng.poisson(30), one @ topics) for one in shares])
+    proportions = rng.dirichlet(np.full(4, 0.3), 200)
+    return np.array([rng.multinomial(rng.poisson(30), one @ topics) for one in proportions])
 
 
 @pytest.fixture(scope="module")
-def learnt(corpus):
+def lda(corpus):
     return LDATopicModelPMD(
         4, doc_topic_prior=0.3, n_particles=3, weighting="stacking", random_state=0
     ).fit(corpus)
 
 
-# ---------------------------------------------------------------------- alignment
+# ---------------------------------------------------------------------- relabelling
 def test_permuted_copies_are_put_back():
-    model, counts, order = shuffled()
-    found = orders(model, counts, equal(4))
+    model, counts, order = permuted()
+    found = relabelling(model, counts, equal(4))
     assert found.dtype.kind == "i"
     np.testing.assert_array_equal(found[0], np.arange(6))  # numbered as in the first particle
     labels = np.take_along_axis(order, found, axis=1)
@@ -59,35 +59,37 @@ def test_permuted_copies_are_put_back():
 
 
 def test_the_scale_of_stored_counts_does_not_matter():
-    model, counts, _ = shuffled(noise=2.0)
+    model, counts, _ = permuted(noise=2.0)
     scaled = counts._replace(words=counts.words * np.float32(2.0), scale=0.5)
-    np.testing.assert_array_equal(orders(model, counts, equal(4)), orders(model, scaled, equal(4)))
+    np.testing.assert_array_equal(
+        relabelling(model, counts, equal(4)), relabelling(model, scaled, equal(4))
+    )
 
 
-def test_others_are_aligned_to_the_best_connected_particle():
+def test_others_are_matched_to_the_best_connected_particle():
     # The first particle is far from the others, which are alike: theirs agree all the same.
-    model, counts, order = shuffled(m=5, V=30)
+    model, counts, order = permuted(m=5, V=30)
     words = counts.words.copy()
     words[0] = np.random.default_rng(9).gamma(0.3, 50.0, size=words[0].shape)
     counts = counts._replace(words=words, totals=words.sum(axis=1, dtype=np.float64))
-    labels = np.take_along_axis(order, orders(model, counts, equal(5)), axis=1)[1:]
+    labels = np.take_along_axis(order, relabelling(model, counts, equal(5)), axis=1)[1:]
     assert (labels == labels[0]).all()
 
 
 def test_topics_of_different_priors_are_not_taken_for_one_another():
     eta = np.full((50, 6), 0.1)
     eta[3, 2] = 5.0  # topic 2 has a word of its own
-    model, counts, _ = shuffled(eta=eta)
-    found = orders(model, counts, equal(4))
+    model, counts, _ = permuted(eta=eta)
+    found = relabelling(model, counts, equal(4))
     assert (found[:, 2] == 2).all()
     assert len(np.unique(found, axis=0)) > 1
 
 
-def test_topics_of_different_shares_are_not_taken_for_one_another():
-    model, counts, _ = shuffled()
+def test_topics_of_different_proportions_are_not_taken_for_one_another():
+    model, counts, _ = permuted()
     shape = np.array([0.2, 0.2, 0.9, 0.2, 0.2, 0.05])
     model = model.with_priors(np.outer([1.0, 0.3, 1.7, 2.0], shape), np.ones(4))  # as if learnt
-    found = orders(model, counts, equal(4))
+    found = relabelling(model, counts, equal(4))
     assert (found[:, [2, 5]] == [2, 5]).all()
     assert len(np.unique(found, axis=0)) > 1
 
@@ -104,10 +106,10 @@ def test_an_average_has_the_priors_of_its_topics(corpus, learn_priors):
 
 
 def test_a_single_particle_and_a_single_topic():
-    model, counts, _ = shuffled(m=1)
-    assert orders(model, counts, equal(1)).tolist() == [[0, 1, 2, 3, 4, 5]]
-    model, counts, _ = shuffled(m=3, K=1)
-    assert orders(model, counts, equal(3)).tolist() == [[0]] * 3
+    model, counts, _ = permuted(m=1)
+    assert relabelling(model, counts, equal(1)).tolist() == [[0, 1, 2, 3, 4, 5]]
+    model, counts, _ = permuted(m=3, K=1)
+    assert relabelling(model, counts, equal(3)).tolist() == [[0]] * 3
 
 
 def test_topics_keep_their_places_in_a_stream(corpus):
@@ -129,9 +131,9 @@ def test_quantiles_of_one_particle_are_those_of_beta_distributions(q):
     a = np.exp(rng.uniform(np.log(0.01), np.log(3e4), 4000))
     b = np.exp(rng.uniform(np.log(0.5), np.log(1e6), 4000))
     found, expected = mixture_quantiles(a[None], b[None], np.ones(1), q), betaincinv(a, b, q)
-    told = expected > 1e-300
-    np.testing.assert_allclose(found[told], expected[told], rtol=1e-4)
-    assert (found[~told] <= 1e-300).all()
+    normal = expected > 1e-300
+    np.testing.assert_allclose(found[normal], expected[normal], rtol=1e-4)
+    assert (found[~normal] <= 1e-300).all()
 
 
 @pytest.mark.parametrize("q", [0.05, 0.5, 0.95])
@@ -147,20 +149,20 @@ def test_quantiles_of_a_mixture_have_its_probability(q):
     assert (below <= q + 1e-7).all() and (above >= q - 1e-7).all()
 
 
-def test_intervals_hold_draws_of_the_posterior(learnt):
-    ends = learnt.topic_word_interval(level=0.8)
+def test_intervals_hold_draws_of_the_posterior(lda):
+    ends = lda.topic_word_interval(level=0.8)
     assert ends.shape == (4, 40, 2) and ends.dtype == np.float64
     assert (ends[..., 0] <= ends[..., 1]).all() and ends.min() >= 0.0 and ends.max() <= 1.0
-    draws = learnt.posterior_.sample(4000, random_state=0)
+    draws = lda.posterior_.sample(4000, random_state=0)
     assert draws.shape == (4000, 4, 40)
     np.testing.assert_allclose(draws.sum(axis=2), 1.0, rtol=1e-12)
-    np.testing.assert_allclose(draws.mean(axis=0), learnt.topic_word_, atol=0.004)
-    for share, side in ((draws < ends[..., 0], 0.1), (draws > ends[..., 1], 0.1)):
-        np.testing.assert_allclose(share.mean(axis=0), side, atol=0.025)
-    wider = learnt.topic_word_interval(level=0.95)
+    np.testing.assert_allclose(draws.mean(axis=0), lda.topic_word_, atol=0.004)
+    for part, side in ((draws < ends[..., 0], 0.1), (draws > ends[..., 1], 0.1)):
+        np.testing.assert_allclose(part.mean(axis=0), side, atol=0.025)
+    wider = lda.topic_word_interval(level=0.95)
     assert (wider[..., 0] <= ends[..., 0]).all() and (wider[..., 1] >= ends[..., 1]).all()
-    np.testing.assert_array_equal(learnt.topic_word_interval(0.8, topics=[2, -4]), ends[[2, 0]])
-    assert learnt.topic_word_interval(topics=[]).shape == (0, 40, 2)
+    np.testing.assert_array_equal(lda.topic_word_interval(0.8, topics=[2, -4]), ends[[2, 0]])
+    assert lda.topic_word_interval(topics=[]).shape == (0, 40, 2)
 
 
 def test_draws_of_rare_words_are_finite_and_beta():
@@ -181,28 +183,28 @@ def test_a_vocabulary_of_one_word_is_certain():
 
 
 # ---------------------------------------------------------------------- averages
-def test_results_are_averages_over_aligned_particles(learnt):
-    model, counts, order = learnt._learned.model, learnt._learned.counts, learnt._order()
-    weights = learnt.posterior_.weights
+def test_results_are_averages_over_relabelled_particles(lda):
+    model, counts, order = lda._state.topics, lda._state.counts, lda._labels
+    weights = lda.posterior_.weights
     np.testing.assert_allclose(weights.sum(), 1.0, rtol=1e-12)
     pseudo = [
         (counts.scale * counts.words[i].astype(float) + model.eta_scale[i] * model.eta).T[order[i]]
         for i in range(3)
     ]
-    np.testing.assert_allclose(learnt.components_, np.tensordot(weights, pseudo, 1), rtol=1e-5)
+    np.testing.assert_allclose(lda.components_, np.tensordot(weights, pseudo, 1), rtol=1e-5)
     phi = [one / one.sum(axis=1, keepdims=True) for one in pseudo]
-    np.testing.assert_allclose(learnt.topic_word_, np.tensordot(weights, phi, 1), rtol=1e-5)
-    np.testing.assert_allclose(learnt.posterior_.topic_word, phi, rtol=1e-5)
-    np.testing.assert_allclose(learnt.topic_word_.sum(axis=1), 1.0, rtol=1e-12)
-    assert learnt.posterior_.n_particles == 3
-    np.testing.assert_allclose(learnt.posterior_.doc_topic_prior, 0.3)
+    np.testing.assert_allclose(lda.topic_word_, np.tensordot(weights, phi, 1), rtol=1e-5)
+    np.testing.assert_allclose(lda.posterior_.topic_word, phi, rtol=1e-5)
+    np.testing.assert_allclose(lda.topic_word_.sum(axis=1), 1.0, rtol=1e-12)
+    assert lda.posterior_.n_particles == 3
+    np.testing.assert_allclose(lda.posterior_.doc_topic_prior, 0.3)
 
 
 def test_mirror_weights_are_those_of_the_bounds(corpus):
     own = {"weighting": "posterior", "max_full_iter": 1, "n_particles": 3, "random_state": 0}
     estimator = LDATopicModelPMD(4, doc_topic_prior=0.3, **own).fit(corpus)
-    learned = estimator._learned
-    expected = learned.model.bound(learned.counts)
+    state = estimator._state
+    expected = state.topics.elbo(state.counts)
     posterior = estimator.posterior_
     np.testing.assert_allclose(np.diff(posterior.log_weights), np.diff(expected), atol=1e-6)
     np.testing.assert_allclose(posterior.weights.sum(), 1.0, rtol=1e-9)
@@ -215,9 +217,9 @@ def test_the_posterior_is_the_users_own(corpus):
     stream = LDATopicModelPMD(3, n_particles=2, random_state=0).partial_fit(corpus)
     posterior, components = stream.posterior_, stream.components_
     assert stream.posterior_ is posterior and stream.components_ is components
-    kept = posterior.concentration.copy()
+    before = posterior.concentration.copy()
     stream.partial_fit(corpus)
-    np.testing.assert_array_equal(posterior.concentration, kept)
+    np.testing.assert_array_equal(posterior.concentration, before)
     assert stream.posterior_ is not posterior
     assert np.abs(stream.components_ - components).max() > 0.1
     again = pickle.loads(pickle.dumps(posterior))
@@ -225,8 +227,8 @@ def test_the_posterior_is_the_users_own(corpus):
     assert repr(again) == "TopicPosterior(2 particles, 3 topics, 40 words, uniform weights)"
 
 
-def test_history_is_that_of_the_steps(learnt):
-    history = learnt.history_
+def test_history_is_that_of_the_steps(lda):
+    history = lda.history_
     assert set(history) == {"step", "step_size", "n_documents", "log_density"}
     assert history["n_documents"].sum() == 5 * 200
     np.testing.assert_array_equal(history["step"], np.arange(1, len(history["step"]) + 1))
@@ -237,22 +239,22 @@ def test_history_is_that_of_the_steps(learnt):
 
 
 # ---------------------------------------------------------------------- words
-def test_top_words_are_the_most_probable(learnt):
+def test_top_words_are_the_most_probable(lda):
     pd = pytest.importorskip("pandas")
-    table = learnt.top_words(5, level=0.8)
+    table = lda.top_words(5, level=0.8)
     assert isinstance(table, pd.DataFrame)
     assert list(table) == ["topic", "rank", "word", "probability", "lower", "upper"]
     assert table["rank"].tolist() == [1, 2, 3, 4, 5] * 4
-    ends = learnt.topic_word_interval(0.8)
+    ends = lda.topic_word_interval(0.8)
     for k, own in table.groupby("topic"):
         words = own["word"].to_numpy()
-        assert words.tolist() == np.argsort(-learnt.topic_word_[k], kind="stable")[:5].tolist()
-        np.testing.assert_array_equal(own["probability"], learnt.topic_word_[k, words])
+        assert words.tolist() == np.argsort(-lda.topic_word_[k], kind="stable")[:5].tolist()
+        np.testing.assert_array_equal(own["probability"], lda.topic_word_[k, words])
         np.testing.assert_allclose(own[["lower", "upper"]], ends[k, words], rtol=1e-5)
     names = np.array([f"w{j}" for j in range(40)])
-    named = learnt.top_words(5, feature_names=names)
+    named = lda.top_words(5, feature_names=names)
     assert named["word"].tolist() == [f"w{j}" for j in table["word"]]
-    assert len(learnt.top_words(100)) == 4 * 40  # no more words than there are
+    assert len(lda.top_words(100)) == 4 * 40  # no more words than there are
 
 
 def test_top_words_go_by_the_names_of_columns(corpus):
@@ -262,10 +264,10 @@ def test_top_words_go_by_the_names_of_columns(corpus):
     assert estimator.top_words(1)["word"].str.startswith("w").all()
 
 
-def test_top_words_without_pandas(learnt, monkeypatch):
+def test_top_words_without_pandas(lda, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="pip install pandas"):
-        learnt.top_words()
+        lda.top_words()
 
 
 # ---------------------------------------------------------------------- evidence
@@ -280,11 +282,11 @@ def test_evidence_of_one_topic_is_that_of_a_dirichlet_multinomial(corpus):
     np.testing.assert_allclose(estimator.components_[0], words + 0.2, rtol=1e-5)
 
 
-def test_evidence_says_why_it_is_not_there(learnt, corpus):
+def test_evidence_says_why_it_is_not_there(lda, corpus):
     with pytest.raises(AttributeError, match="several topics"):
-        _ = learnt.log_evidence_
+        _ = lda.log_evidence_
     with pytest.raises(AttributeError, match="weighting='posterior'"):
-        _ = learnt.lower_bound_
+        _ = lda.lower_bound_
     for name, params in (("log_evidence_", {}), ("lower_bound_", {"weighting": "posterior"})):
         stochastic = LDATopicModelPMD(1, n_particles=1, random_state=0, **params).fit(corpus)
         with pytest.raises(AttributeError, match="max_full_iter=1"):
@@ -305,26 +307,26 @@ def test_the_lower_bound_is_below_the_evidence(corpus):
     np.testing.assert_allclose(one.lower_bound_, one.log_evidence_, rtol=1e-5)
     several = LDATopicModelPMD(4, topic_word_prior=0.2, doc_topic_prior=0.3, **own).fit(corpus)
     assert one.lower_bound_ < several.lower_bound_ < 0.0
-    learned = several._learned
-    assert several.lower_bound_ == learned.model.bound(learned.counts).max()
+    state = several._state
+    assert several.lower_bound_ == state.topics.elbo(state.counts).max()
 
 
 # ---------------------------------------------------------------------- errors
-def test_errors_name_what_to_do(learnt):
+def test_errors_name_what_to_do(lda):
     for level in (0, 1, 90, "0.9"):
         with pytest.raises(ValueError, match="level must lie strictly between 0 and 1"):
-            learnt.topic_word_interval(level)
+            lda.topic_word_interval(level)
         with pytest.raises(ValueError, match="level must lie strictly between 0 and 1"):
-            learnt.top_words(level=level)
+            lda.top_words(level=level)
     for n in (0, 2.5):
         with pytest.raises(ValueError, match="n must be an integer of at least 1"):
-            learnt.top_words(n)
+            lda.top_words(n)
     with pytest.raises(ValueError, match="n must be an integer of at least 0"):
-        learnt.posterior_.sample(-1)
+        lda.posterior_.sample(-1)
     with pytest.raises(ValueError, match=r"one name for each of the 40 words"):
-        learnt.top_words(feature_names=["a", "b"])
+        lda.top_words(feature_names=["a", "b"])
     with pytest.raises(IndexError):
-        learnt.topic_word_interval(topics=[4])
+        lda.topic_word_interval(topics=[4])
 
 
 def test_nothing_is_there_before_a_fit():

@@ -35,7 +35,7 @@ def parts(X, size):
     return [X[a : a + size] for a in range(0, len(X), size)]
 
 
-def taken_in(estimator, parts):
+def updated(estimator, parts):
     for part in parts:
         estimator.partial_fit(part)
     return estimator
@@ -56,9 +56,9 @@ def interrupt(monkeypatch, owner, name, at, error=KeyboardInterrupt):
 
 def state(estimator):
     """All that a stream goes on from."""
-    learned = estimator._learned
-    numbers = *learned.counts, learned.scores.log_weights, learned.base, learned.seeds
-    return [*(np.copy(one) for one in numbers), learned.rng.bit_generator.state, learned.visits]
+    now = estimator._state
+    numbers = *now.counts, now.scores.log_weights, now.base, now.seeds
+    return [*(np.copy(one) for one in numbers), now.rng.bit_generator.state, now.n_visits]
 
 
 def assert_same_state(one, other):
@@ -73,7 +73,7 @@ def test_parts_are_one_pass_of_fit(assignment, weighting):
     params = {"assignment": assignment, "weighting": weighting}
     whole = stream(max_iter=1, shuffle=False, **params).fit(X)
     for size in (20, 60):
-        one = taken_in(stream(total_samples=120, **params), parts(X, size))
+        one = updated(stream(total_samples=120, **params), parts(X, size))
         if weighting == "posterior":  # which resamples at the end of a call
             np.testing.assert_allclose(one.components_.sum(), whole.components_.sum(), rtol=1e-4)
         else:
@@ -83,7 +83,7 @@ def test_parts_are_one_pass_of_fit(assignment, weighting):
 
 def test_parts_that_come_again_are_passes_of_fit():
     whole = stream(max_iter=8, shuffle=False, learn_priors=True).fit(X)
-    one = taken_in(stream(total_samples=120, learn_priors=True), 8 * parts(X, 40))
+    one = updated(stream(total_samples=120, learn_priors=True), 8 * parts(X, 40))
     assert_equal(one, whole)
     np.testing.assert_array_equal(one.doc_topic_prior_, whole.doc_topic_prior_)
     assert np.abs(one.doc_topic_prior_ - 1 / 3).min() > 0.05  # learnt indeed
@@ -101,16 +101,16 @@ def test_a_stream_goes_on_with_what_fit_has_found():
 
 @pytest.mark.parametrize("total_samples", [None, 120, 1e6])
 def test_counts_stand_for_the_documents_so_far_or_in_all(total_samples):
-    fitted = taken_in(stream(total_samples=total_samples), parts(X, 20) * 3)
+    fitted = updated(stream(total_samples=total_samples), parts(X, 20) * 3)
     words = fitted.components_.sum() - 24.0
     n = 360 if total_samples is None else total_samples
-    assert words == pytest.approx(30 * n, rel=0.1)  # a part of it is the fading guess
+    assert words == pytest.approx(30 * n, rel=0.1)  # a part of it is what is left of the guess
 
 
 def test_documents_that_come_one_by_one_are_parts_of_a_batch():
     counts = corpus(400)[0]
-    batches = taken_in(stream(), parts(counts, 20))
-    single = taken_in(stream(), parts(counts, 1))
+    batches = updated(stream(), parts(counts, 20))
+    single = updated(stream(), parts(counts, 1))
     assert single.perplexity(counts) == pytest.approx(batches.perplexity(counts), rel=0.05)
     sizes = single.history_["step_size"]
     left = np.prod(1.0 - sizes), np.prod(1.0 - batches.history_["step_size"])
@@ -119,11 +119,11 @@ def test_documents_that_come_one_by_one_are_parts_of_a_batch():
 
 @pytest.mark.parametrize("size", [1, 7])
 def test_parts_of_a_step_of_size_1_are_averaged(size):
-    fitted = taken_in(stream(step_size=9.0, step_offset=0.0), parts(X, size))
+    fitted = updated(stream(step_size=9.0, step_offset=0.0), parts(X, size))
     so_far = np.minimum(size * np.arange(1, 1 + -(-120 // size)), 120)
     sizes = np.diff(so_far, prepend=0) / np.minimum(so_far, 20)
     np.testing.assert_allclose(fitted.history_["step_size"], sizes)
-    first = taken_in(stream(1, step_size=9.0, step_offset=0.0), parts(X[:20], size))
+    first = updated(stream(1, step_size=9.0, step_offset=0.0), parts(X[:20], size))
     np.testing.assert_allclose(first.components_[0], 1.0 + X[:20].sum(axis=0), rtol=1e-5)
     assert not hasattr(first, "log_evidence_")  # it is for one batch only
 
@@ -137,16 +137,16 @@ def test_evidence_is_that_of_all_documents():
 
 
 def test_a_stream_learns_topics():
-    fitted = taken_in(stream(), parts(corpus(1500)[0], 100))
+    fitted = updated(stream(), parts(corpus(1500)[0], 100))
     assert np.abs(matched(fitted.topic_word_, PHI) - PHI).sum(axis=1).max() < 0.25
 
 
 def test_topics_keep_their_places_from_part_to_part():
     fitted = stream(total_samples=400)
     counts = corpus(400)[0]
-    fitted = taken_in(fitted, parts(counts[:200], 100))
+    fitted = updated(fitted, parts(counts[:200], 100))
     before = fitted.topic_word_
-    after = taken_in(fitted, parts(counts[200:], 20)).topic_word_
+    after = updated(fitted, parts(counts[200:], 20)).topic_word_
     closeness = np.sqrt(before) @ np.sqrt(after).T
     np.testing.assert_array_equal(closeness.argmax(axis=1), np.arange(3))
 
@@ -166,7 +166,7 @@ def test_the_guess_waits_for_words(assignment):
     params = {"assignment": assignment, "shuffle": False}
     one = stream(max_iter=1, **params).fit(counts)
     assert np.ptp(one.topic_word_, axis=0).max() > 0.1
-    assert_equal(taken_in(stream(total_samples=420, **params), parts(counts, 20)), one)
+    assert_equal(updated(stream(total_samples=420, **params), parts(counts, 20)), one)
     many = stream(max_iter=4, **params).fit(counts)
     assert np.abs(matched(many.topic_word_, PHI) - PHI).sum(axis=1).max() < 0.3
 
@@ -174,24 +174,24 @@ def test_the_guess_waits_for_words(assignment):
 @pytest.mark.parametrize("total_samples", [None, 60])
 def test_documents_without_words_leave_the_prior(total_samples):
     fitted = stream(topic_word_prior=0.25, total_samples=total_samples)
-    taken_in(fitted, [EMPTY, EMPTY])
+    updated(fitted, [EMPTY, EMPTY])
     np.testing.assert_array_equal(fitted.components_, np.full((3, 24), 0.25))
     np.testing.assert_array_equal(model(topic_word_prior=0.25).fit(EMPTY).components_, 0.25)
 
 
-def test_a_guess_that_comes_late_fades_from_then_on():
-    fitted = taken_in(stream(total_samples=180, learn_priors=True), [EMPTY, *parts(X, 20)[:4]])
+def test_a_guess_that_comes_late_is_discounted_from_then_on():
+    fitted = updated(stream(total_samples=180, learn_priors=True), [EMPTY, *parts(X, 20)[:4]])
     left = np.prod(1.0 - fitted.history_["step_size"][1:])
-    assert fitted._learned.priors.guess == pytest.approx(left)
+    assert fitted._state.priors.guess == pytest.approx(left)
 
 
 @pytest.mark.parametrize("params", [{}, {"learn_priors": True}, {"weighting": "posterior"}])
 def test_a_stream_leaves_documents_without_words_out(params):
     counts = X.copy()
     counts[:, 0] += 250  # long ones, for assignment="auto"
-    straight = taken_in(stream(assignment="auto", **params), [counts[:60], counts[60:]])
+    straight = updated(stream(assignment="auto", **params), [counts[:60], counts[60:]])
     fitted = stream(assignment="auto", **params).partial_fit(EMPTY)
-    taken_in(fitted, [np.vstack([EMPTY, counts[:60]]), EMPTY])
+    updated(fitted, [np.vstack([EMPTY, counts[:60]]), EMPTY])
     before = state(fitted)
     fitted.partial_fit(EMPTY)
     assert_same_state(state(fitted), before)
@@ -212,23 +212,23 @@ def test_mirror_weights_are_the_same_with_resampling_and_without(monkeypatch):
     mean, true, taken = [], _fit.resample, []
     monkeypatch.setattr(_fit, "resample", lambda *a: taken.append(0) or true(*a))
     for enough in (0.0, 0.5):
-        monkeypatch.setattr(_fit, "_ENOUGH", enough)
+        monkeypatch.setattr(_fit, "_MIN_ESS", enough)
         fitted = model(2, **params).fit(X[:3])
-        bound = fitted._learned.model.bound(fitted._learned.counts)
+        bound = fitted._state.topics.elbo(fitted._state.counts)
         mean.append(fitted.posterior_.weights @ (bound > -276.2))
     assert taken and mean[1] == pytest.approx(mean[0], abs=0.1)
 
 
 def test_steps_on_all_documents_do_not_weigh_resampled_particles_again(monkeypatch):
     params = {"weighting": "posterior", "n_particles": 20}
-    weighed = model(**params).fit(X)._learned
+    weighed = model(**params).fit(X)._state
     assert weighed.base.any()  # there was a resampling
-    reweighted = model(max_full_iter=1, **params).fit(X)._learned
+    reweighted = model(max_full_iter=1, **params).fit(X)._state
     np.testing.assert_array_equal(reweighted.base, weighed.base)
 
 
 # ---------------------------------------------------------------------- growing vocabularies
-def test_new_words_have_the_prior_until_they_are_seen():
+def test_new_words_have_the_prior_until_they_occur():
     grown = stream(vocabulary="growing", topic_word_prior=0.3).partial_fit(X)
     wide = np.hstack([X[:40], np.zeros((40, 2), dtype=int)])
     wide[:, 24] = 3
@@ -247,8 +247,8 @@ def test_columns_that_come_later_are_columns_of_zeros_before(eta):
     wide = X.copy()
     wide[:60, 18:] = 0
     grown = stream(1, vocabulary="growing", **params)
-    taken_in(grown, [wide[:60, :18], wide[60:]])
-    fixed = taken_in(stream(1, **params), [wide[:60], wide[60:]])
+    updated(grown, [wide[:60, :18], wide[60:]])
+    fixed = updated(stream(1, **params), [wide[:60], wide[60:]])
     np.testing.assert_allclose(grown.components_, fixed.components_, rtol=1e-5)
     np.testing.assert_allclose(grown.score_samples(X), fixed.score_samples(X), rtol=1e-5)
 
@@ -295,7 +295,7 @@ def test_a_prior_of_each_word_does_not_grow_along(prior):
 @pytest.mark.parametrize(
     "owner, name, at",
     [
-        (_fit, "advance", 3),  # between two batches
+        (_fit, "take_step", 3),  # between two batches
         (_kernels, "deposit", 6),  # a batch has been put to the counts of one particle
         (_kernels, "sampled", 7),
     ],
@@ -318,7 +318,7 @@ def test_an_interrupted_part_changes_nothing(
     monkeypatch.undo()
     assert_same_state(state(fitted), before)
     assert set(vars(fitted)) == attributes
-    fitted._lazy.clear()
+    fitted._cache.clear()
     np.testing.assert_array_equal(fitted.components_, components)
     np.testing.assert_equal(fitted.history_, history)
     straight = stream(**params).partial_fit(X[:60]).partial_fit(X[60:])
@@ -342,18 +342,18 @@ def test_no_thread_writes_after_an_interrupt(monkeypatch):
     assert_same_state(state(fitted), before)
 
 
-@pytest.mark.parametrize("where", ["advance", "bad"])
+@pytest.mark.parametrize("where", ["step", "bad"])
 def test_a_first_call_that_fails_leaves_nothing(monkeypatch, where):
     source = np.random.RandomState(0)
     position = source.get_state()[2]
     estimator = stream(random_state=source)
     before = vars(estimator).copy()
-    if where == "advance":
-        interrupt(monkeypatch, _fit, "advance", 2)
+    if where == "step":
+        interrupt(monkeypatch, _fit, "take_step", 2)
     bad = X.astype(float)
     bad[0, 0] = -1.0
     with pytest.raises((KeyboardInterrupt, ValueError)):
-        estimator.partial_fit(X if where == "advance" else bad)
+        estimator.partial_fit(X if where == "step" else bad)
     assert vars(estimator) == before and source.get_state()[2] == position
 
 
@@ -377,14 +377,14 @@ def test_an_interrupted_fit_keeps_what_it_has(monkeypatch, at, n_jobs):
     monkeypatch.undo()
     assert fitted.n_batch_iter_ == 2
     np.testing.assert_allclose(fitted.topic_word_.sum(axis=1), 1.0, rtol=1e-5)
-    words, totals, *_, scale = fitted._learned.counts
+    words, totals, *_, scale = fitted._state.counts
     np.testing.assert_allclose(scale * words.sum(axis=1), totals, rtol=1e-4)
     assert fitted.partial_fit(X).n_batch_iter_ == 8
 
 
 def test_a_fit_that_is_interrupted_at_once_is_none(monkeypatch):
     fitted = stream()
-    interrupt(monkeypatch, _fit, "advance", 1)
+    interrupt(monkeypatch, _fit, "take_step", 1)
     with pytest.raises(KeyboardInterrupt):
         fitted.fit(X)
     assert not hasattr(fitted, "components_")
@@ -392,15 +392,15 @@ def test_a_fit_that_is_interrupted_at_once_is_none(monkeypatch):
 
 def test_a_step_that_is_interrupted_is_not_recorded(monkeypatch):
     fitted = stream(learn_priors=True)
-    interrupt(monkeypatch, _fit.topic_priors, "advance", 3)
+    interrupt(monkeypatch, _fit.learn_priors, "update", 3)
     with pytest.raises(KeyboardInterrupt):
         fitted.fit(X)
     assert fitted.n_batch_iter_ == len(fitted.history_["step"]) == 2
 
 
-def test_polish_that_is_interrupted_keeps_the_passes(monkeypatch):
+def test_full_batches_that_are_interrupted_keep_the_passes(monkeypatch):
     fitted = stream(max_iter=2, max_full_iter=3)
-    interrupt(monkeypatch, _fit, "_polished", 1)
+    interrupt(monkeypatch, _fit, "full_batch_step", 1)
     with pytest.raises(KeyboardInterrupt):
         fitted.fit(X)
     monkeypatch.undo()
@@ -412,17 +412,17 @@ def test_a_stream_keeps_nothing_of_its_documents():
     fitted = stream(2).partial_fit(X)
     sizes = []
     for _ in range(3):
-        taken_in(fitted, parts(X, 40))
-        learned = fitted._learned
-        arrays = [*learned.counts[:3], learned.scores.log_weights, learned.base, learned.seeds]
+        updated(fitted, parts(X, 40))
+        now = fitted._state
+        arrays = [*now.counts[:3], now.scores.log_weights, now.base, now.seeds]
         sizes.append(sum(one.nbytes for one in arrays))
     assert len(set(sizes)) == 1
-    assert len(learned.history) == fitted.n_batch_iter_
+    assert len(now.history) == fitted.n_batch_iter_
 
 
 def test_steps_on_all_documents_need_the_particles_once_more(monkeypatch):
     wide = sparse.hstack([X, sparse.csr_matrix((120, 50_000))]).tocsr()
-    fitted, true, peaks = model(4, max_iter=1, max_full_iter=1), _fit._polished, []
+    fitted, true, peaks = model(4, max_iter=1, max_full_iter=1), _fit.full_batch_step, []
 
     def measured(*args):
         tracemalloc.start()
@@ -432,6 +432,6 @@ def test_steps_on_all_documents_need_the_particles_once_more(monkeypatch):
             peaks.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
 
-    monkeypatch.setattr(_fit, "_polished", measured)
+    monkeypatch.setattr(_fit, "full_batch_step", measured)
     fitted.fit(wide)
-    assert peaks[0] < 1.2 * fitted._learned.counts.words.nbytes
+    assert peaks[0] < 1.2 * fitted._state.counts.words.nbytes

@@ -52,8 +52,8 @@ def test_pyldavis_takes_the_model(fitted):
 def test_in_a_pipeline_behind_a_vectorizer(fitted):
     lda, X, vectorizer, texts = fitted
     pipeline = make_pipeline(vectorizer, lda)
-    shares = pipeline.transform([" ".join(WEATHER), " ".join(FOOD), "unknown words"])
-    topic = shares.argmax(axis=1)
-    assert topic[0] != topic[1] and shares[:2].max(axis=1).min() > 0.8
-    np.testing.assert_allclose(shares[2], 0.5)
+    proportions = pipeline.transform([" ".join(WEATHER), " ".join(FOOD), "unknown words"])
+    topic = proportions.argmax(axis=1)
+    assert topic[0] != topic[1] and proportions[:2].max(axis=1).min() > 0.8
+    np.testing.assert_allclose(proportions[2], 0.5)
     assert list(pipeline.get_feature_names_out()) == ["ldatopicmodelpmd0", "ldatopicmodelpmd1"]

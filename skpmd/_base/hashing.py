@@ -1,0 +1,13 @@
+"""Random-looking bits that depend on nothing but the numbers hashed (splitmix64)."""
+
+import numpy as np
+
+INCREMENT = np.uint64(0x9E3779B97F4A7C15)
+_MULTIPLIERS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+def mix_bits(z):
+    """Mix the bits of an array of uint64: the finaliser of splitmix64, a bijection."""
+    z = (z ^ (z >> np.uint64(30))) * _MULTIPLIERS[0]
+    z = (z ^ (z >> np.uint64(27))) * _MULTIPLIERS[1]
+    return z ^ (z >> np.uint64(31))

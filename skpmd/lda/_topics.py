@@ -1,0 +1,292 @@
+"""Latent Dirichlet allocation: each particle has a product of Dirichlet distributions of topics.
+
+The topics z of the words are local variables. A particle holds the expected counts of words in its
+topics. The local update of a batch assigns the documents' words to topics in expectation, given the
+particle's expected word probabilities, and the counts move as natural parameters do (Dai et al.
+2016, appendix F.2). With r the words' counts times their responsibilities, a step is
+
+    counts <- (1 - gamma) counts + gamma (N / B) sum over the batch of r
+
+With gamma = 1 on all documents the counts are the sum of r, and with A the log normaliser of
+Dirichlet distributions
+
+    ELBO = sum over topics of A(eta + counts) - A(eta)
+           + sum over documents of A(alpha + sum r) - A(alpha) + entropy of r  <=  log p(words)
+
+holds for any r. The sum over the steps is the log ratio of the paper's mirror descent over Z, with
+the normalisers of eta and the term log p(Z | alpha) that F.2 leaves out.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+
+from skpmd.lda import _kernels as kernels
+
+ASSIGNMENTS = ("sampled", "soft", "collapsed")
+# Stored counts whose scale falls below this are near the smallest float32, and are scaled anew.
+_MIN_SCALE = 1e-12
+_ROUNDING = 1e-5  # relative rounding error of sums of words in float32
+_GUESS = 0.1  # part of the words that the initial guess stands for
+_SHAPE = 100.0  # of the guess's gamma distribution: nearly even, for topics to part slowly
+_PIECE = 1 << 20  # numbers that are handled at once
+# Kernels multiply alpha by the least word probability: a smaller alpha would underflow in float32.
+_MIN_ALPHA = 1e-7
+
+
+class Counts(NamedTuple):
+    """Expected counts of words in the topics of m particles, without the prior.
+
+    `Topics.add_documents` writes to ``words`` in place, in the rows of a batch's words only.
+
+    Attributes
+    ----------
+    words : ndarray of shape (m, V, K), float32
+        How often each word was assigned to each topic, divided by ``scale``.
+    totals : ndarray of shape (m, K)
+        Words of each topic.
+    documents : ndarray of shape (m,)
+        Sum over documents of the ELBO's terms A(alpha + sum r) - A(alpha) + entropy of r; nan where
+        these were not computed.
+    scale : float
+        Factor of ``words``: a step changes it, and touches the batch's words alone.
+    """
+
+    words: np.ndarray
+    totals: np.ndarray
+    documents: np.ndarray
+    scale: float
+
+    @classmethod
+    def zeros(cls, m, n_words, K):
+        """Counts of no documents."""
+        words = np.zeros((m, n_words, K), dtype=np.float32)
+        return cls(words, np.zeros((m, K)), np.zeros(m), 1.0)
+
+    def select(self, chosen):
+        """Counts of some of the particles."""
+        return self._replace(
+            words=self.words[chosen], totals=self.totals[chosen], documents=self.documents[chosen]
+        )
+
+    def widened(self, n_words):
+        """The same counts with more words, which have not occurred."""
+        m, V, K = self.words.shape
+        wide = Counts.zeros(m, n_words, K)
+        wide.words[:, :V] = self.words
+        return self._replace(words=wide.words)
+
+    def balanced(self):
+        """Counts after an interrupted step: each particle is as before it or as after it.
+
+        The words of particles that had taken the step are those after it, up to a factor.
+        """
+        totals = self.scale * self.words.sum(axis=1, dtype=np.float64)
+        factor = self.totals.sum(axis=1) / np.maximum(totals.sum(axis=1), _MIN_SCALE)
+        moved = np.abs(factor - 1.0) > _ROUNDING
+        factor = np.where(moved & (totals.sum(axis=1) > 0.0), factor, 1.0)[:, None]
+        totals = np.where(moved[:, None], factor * totals, self.totals)
+        words = self.words * factor[:, None].astype(np.float32)
+        return self._replace(words=words, totals=totals)
+
+    def discounted(self, discount):
+        """Counts times a discount; the words themselves are rescaled once in many steps only."""
+        words, scale = self.words, self.scale * discount
+        if scale < _MIN_SCALE:
+            words, scale = words * np.float32(scale), 1.0
+        return Counts(words, discount * self.totals, discount * self.documents, scale)
+
+
+class Documents(NamedTuple):
+    """Counts of words, row by row.
+
+    Attributes
+    ----------
+    indptr, indices : ndarray of int32 or int64
+        As in a CSR matrix.
+    data : ndarray of float32
+        How often a word occurs, positive.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+
+    @classmethod
+    def of(cls, X):
+        """Rows of a CSR matrix without explicit zeros."""
+        return cls(X.indptr, X.indices, X.data)
+
+    @property
+    def n(self):
+        """Number of documents."""
+        return len(self.indptr) - 1
+
+    def rows(self, start, stop):
+        """Consecutive documents, as a view."""
+        ends = self.indptr[start : stop + 1]
+        own = slice(ends[0], ends[-1])
+        return Documents(ends - ends[0], self.indices[own], self.data[own])
+
+
+class LocalUpdate(NamedTuple):
+    """Settings of the local update, which assigns the words of documents to topics.
+
+    Attributes
+    ----------
+    assignment : {"sampled", "soft", "collapsed"}
+        ``"sampled"``: a Gibbs chain over the words' topics, whose conditional probabilities are
+        averaged (Rao-Blackwell). ``"soft"``: expectation-maximisation for the document's topic
+        proportions. ``"collapsed"``: the zeroth-order collapsed update, in which a word's own
+        responsibilities are left out (Asuncion et al. 2009).
+    n_local_iter, n_burn : int
+        Visits of all words of a document, and those of a chain that are not counted.
+    """
+
+    assignment: str
+    n_local_iter: int
+    n_burn: int = 0
+
+
+class Topics:
+    """Topic models of m particles under given priors.
+
+    Parameters
+    ----------
+    alpha : ndarray of shape (m, K), float64
+        Dirichlet parameters of the documents' topic proportions, for each particle.
+    eta : ndarray of shape (V or 1, K), float64
+        Dirichlet parameters of the topics' words; one row for all words where they are the same.
+    eta_scale : ndarray of shape (m,)
+        Factor by which each particle multiplies eta.
+    n_words : int
+        V.
+    """
+
+    def __init__(self, alpha, eta, eta_scale, n_words):
+        self.alpha, self.eta, self.eta_scale, self.V = alpha, eta, eta_scale, n_words
+        self.m, self.K = alpha.shape
+        self.eta_total = eta.sum(axis=0) * (n_words if len(eta) == 1 else 1.0)
+        self._alpha = np.maximum(alpha, _MIN_ALPHA).astype(np.float32)
+        # Particles of one scale use one array, which may be as large as a particle's counts.
+        scaled = {scale: (scale * eta).astype(np.float32) for scale in set(eta_scale.tolist())}
+        self._eta = [scaled[scale] for scale in eta_scale.tolist()]
+
+    def with_priors(self, alpha, eta_scale):
+        """The same with other priors of the same shapes."""
+        return Topics(alpha, self.eta, eta_scale, self.V)
+
+    def initial_counts(self, n_tokens, rng):
+        """Counts before the first document: a random guess, without which topics would not part.
+
+        Parameters
+        ----------
+        n_tokens : float
+            Words of all documents. The guess stands for a part of them; the steps discount it.
+        rng : numpy.random.Generator
+            Source of randomness.
+        """
+        words = rng.standard_gamma(_SHAPE, size=(self.m, self.V, self.K), dtype=np.float32)
+        words *= np.float32(_GUESS * n_tokens / (_SHAPE * self.V * self.K))
+        totals = words.sum(axis=1, dtype=np.float64)
+        return Counts(words, totals, np.zeros(self.m), 1.0)
+
+    def word_probabilities(self, counts, i):
+        """E[phi] of particle i, shape (V, K), float32; a topic's column sums to 1."""
+        phi = counts.words[i] * np.float32(counts.scale)
+        phi += self._eta[i]
+        phi *= self._inverse_totals(counts, i)
+        return phi
+
+    def kernel_arguments(self, counts, i):
+        """From what kernels compute E[phi] of particle i, and its alpha."""
+        scale, inverse = np.float32(counts.scale), self._inverse_totals(counts, i)
+        return counts.words[i], scale, self._eta[i], inverse, self._alpha[i]
+
+    def _inverse_totals(self, counts, i):
+        return (1.0 / (counts.totals[i] + self.eta_scale[i] * self.eta_total)).astype(np.float32)
+
+    # ------------------------------------------------------------------ steps
+    def add_documents(self, onto, gain, counts, documents, update, seeds, workers, elbo=False):
+        """Assign the words of documents to topics, and add them to counts.
+
+        Parameters
+        ----------
+        onto : Counts
+            To which the documents' expected counts times ``gain`` are added, in place.
+        gain : float
+            Copies of each document.
+        counts : Counts
+            Under which words are assigned; may have the same ``words`` as ``onto``.
+        documents : Documents
+            A batch.
+        update : LocalUpdate
+            How words are assigned.
+        seeds : ndarray of shape (m, B), uint64
+            Seeds of the documents' streams of random numbers.
+        workers : Workers
+            Threads.
+        elbo : bool
+            Whether the documents' terms of the ELBO are computed.
+
+        Returns
+        -------
+        Counts
+            ``onto`` after the step.
+        ndarray of shape (m, B, K), float32
+            Expected words of each document in each topic.
+        """
+        factor = np.float32(gain / onto.scale)
+        mass = np.empty((self.m, documents.n, self.K), dtype=np.float32)
+        entropy = np.zeros((self.m, documents.n))
+
+        def assign(i, expected, start, stop):
+            arguments = *documents, start, stop, *self.kernel_arguments(counts, i)
+            _assign_words(update, arguments, seeds[i], expected, mass[i])
+            if elbo:
+                kernels.entropies(*documents, start, stop, expected, entropy[i])
+
+        def deposit(i, expected, low, high):
+            kernels.deposit(documents.indices, expected, onto.words[i], factor, low, high)
+
+        shape = len(documents.indices), self.K
+        workers.each(self.m, shape, (assign, documents.n), (deposit, self.V))
+        totals = onto.totals + gain * mass.sum(axis=1, dtype=np.float64)
+        terms = entropy.sum(axis=1) + self.document_terms(mass) if elbo else np.nan
+        return onto._replace(totals=totals, documents=onto.documents + gain * terms), mass
+
+    # ------------------------------------------------------------------ evidence
+    def document_terms(self, mass):
+        """Sum over documents of A(alpha + n) - A(alpha), n of shape (m, B, K); shape (m,)."""
+        alpha = self.alpha[:, None]
+        gain = log_normaliser(alpha + mass) - log_normaliser(alpha)
+        return gain.sum(axis=1)
+
+    def elbo(self, counts):
+        """Lower bounds of the log evidence of the documents counted, shape (m,)."""
+        return counts.documents + [self._topic_terms(counts, i) for i in range(self.m)]
+
+    def _topic_terms(self, counts, i):
+        """Sum over topics of A(eta + counts) - A(eta), in pieces that do not fill the memory."""
+        eta, total = self.eta_scale[i] * self.eta, self.eta_scale[i] * self.eta_total
+        gain = 0.0
+        for rows in np.array_split(np.arange(self.V), 1 + self.V * self.K // _PIECE):
+            prior = eta if len(eta) == 1 else eta[rows]
+            words = counts.scale * counts.words[i, rows].astype(np.float64)
+            gain += (gammaln(prior + words) - gammaln(prior)).sum()
+        return gain - (gammaln(total + counts.totals[i]) - gammaln(total)).sum()
+
+
+def log_normaliser(alpha):
+    """A(alpha) of Dirichlet distributions along the last axis."""
+    return gammaln(alpha).sum(axis=-1) - gammaln(alpha.sum(axis=-1))
+
+
+def _assign_words(update, arguments, seeds, expected, mass):
+    if update.assignment == "sampled":
+        kernels.sampled(*arguments, seeds, update.n_local_iter, update.n_burn, expected, mass)
+    elif update.assignment == "soft":
+        kernels.soft(*arguments, update.n_local_iter, expected, mass)
+    else:
+        kernels.collapsed(*arguments, update.n_local_iter, expected, mass)
