@@ -5,7 +5,8 @@ import pytest
 
 from skpmd import BayesianLogisticRegressionPMD
 from skpmd.engine import cubic_surrogate
-from skpmd.engine.particles import NO_ERROR, Particles
+from skpmd.engine.particles import Particles
+from skpmd.engine.rejuvenation_error import NO_ERROR
 from skpmd.engine.variational import Gaussian
 
 

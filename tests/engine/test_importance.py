@@ -8,14 +8,15 @@ from skpmd.engine import sinh_arcsinh
 from skpmd.engine.diagnostics import log_evidence
 from skpmd.engine.importance import (
     Proposal,
-    _even_counts,
-    adaptive_importance_sampling,
+    ProposalDraws,
     disagreement,
     draw,
-    draw_mixture,
+    even_counts,
     log_density,
 )
+from skpmd.engine.model import Batch, Model
 from skpmd.engine.particles import moments
+from skpmd.engine.reweight import proposal_rounds
 
 FACTOR = np.array([[1.5, 0.0], [0.6, 0.8]])
 
@@ -147,10 +148,22 @@ def test_pairs_of_a_skewed_reference_are_antithetic_before_the_map():
 
 
 # ----------------------------------------------------------------------------- mixtures
+class Flat(Model):
+    def log_prior(self, theta):
+        return np.zeros(len(theta))
+
+
+def draw_mixture(proposals, shares, n, rng):
+    """Draws from a mixture of proposals, and its log density there."""
+    strategy = ProposalDraws(proposals, even_counts(np.array(shares), n))
+    particles = strategy(None, Flat(), None, rng).particles
+    return particles.theta, particles.log_pi
+
+
 @pytest.mark.parametrize("n", [2, 10, 11, 1000])
 @pytest.mark.parametrize("shares", [(1.0,), (0.5, 0.5), (0.6, 0.2, 0.1, 0.1), (1e-3, 0.999)])
 def test_counts_are_even_and_follow_the_shares(n, shares):
-    counts = _even_counts(np.array(shares), n)
+    counts = even_counts(np.array(shares), n)
     assert counts.sum() == n + n % 2
     assert (counts % 2 == 0).all() and (counts >= 0).all()
     assert (np.abs(counts - np.array(shares) * counts.sum()) < 2).all()
@@ -188,39 +201,40 @@ def test_a_component_without_a_draw_has_no_share():
     np.testing.assert_allclose(log_pi, log_density(proposal_components[0], theta), rtol=1e-13)
 
 
-# ----------------------------------------------------------------------------- weighing
-class NormalPosterior:
+# ----------------------------------------------------------------------------- rounds of weights
+NO_ROWS = [Batch(None, None, np.empty(0))]
+
+
+class NormalPosterior(Model):
     """Two-dimensional: prior N(0, I), likelihood with a known evidence, posterior N(mean, cov)."""
 
     mean = np.array([0.7, -0.3])
     cov = np.array([[0.2, 0.1], [0.1, 0.3]])
     log_z = -42.0
 
-    @staticmethod
-    def log_prior(theta):
+    def log_prior(self, theta):
         return multivariate_normal([0, 0], np.eye(2)).logpdf(theta)
 
-    def log_likelihood(self, theta):
+    def log_likelihood(self, theta, batch=None):
         posterior = multivariate_normal(self.mean, self.cov).logpdf(theta)
         return self.log_z + posterior - self.log_prior(theta)
 
-    def proposal_components(self):
+    def proposals(self):
         wide = np.linalg.cholesky(1.5 * self.cov)
         return [Proposal(self.mean + 0.2, wide), Proposal(self.mean - 0.1, wide, 5.0)]
 
-    def adaptive_importance_sampling(
-        self, proposal_components=None, n=2000, max_rounds=3, target=np.inf, seed=0
-    ):
-        return adaptive_importance_sampling(
-            proposal_components or self.proposal_components(),
-            (0.8, 0.2),
-            self.log_prior,
-            self.log_likelihood,
-            n,
-            max_rounds,
-            target,
-            np.random.default_rng(seed),
-        )
+    def rounds(self, proposals=None, n=2000, max_rounds=3, target=np.inf, seed=0):
+        """All draws, and the effective sample size after each round."""
+        proposals, rng = proposals or self.proposals(), np.random.default_rng(seed)
+        found = list(
+            proposal_rounds(
+                self, NO_ROWS, proposals, (0.8, 0.2), 1.0, rng,
+                n=n, max_rounds=max_rounds, target_ess=target,
+            )
+        )  # fmt: skip
+        draws, _, gap = found[-1]
+        assert gap == disagreement(draws)[0] and all(one[2] is None for one in found[:-1])
+        return draws, [info.ess for _, info, _ in found]
 
 
 def test_weighing_finds_the_posterior():
@@ -228,9 +242,9 @@ def test_weighing_finds_the_posterior():
     # bias far below their standard errors.
     problem, found = NormalPosterior(), []
     for seed in range(40):
-        weighing = problem.adaptive_importance_sampling(n=1000, seed=seed)
-        value, error = log_evidence(weighing.particles.log_ratio, weighing.pair)
-        mean, cov = moments(weighing.particles.theta, weighing.particles.log_ratio)
+        draws, _ = problem.rounds(n=1000, seed=seed)
+        value, error = log_evidence(draws.particles.log_ratio, draws.pair)
+        mean, cov = moments(draws.particles.theta, draws.particles.log_ratio)
         found.append([np.exp(value - problem.log_z), *mean, *cov.ravel(), error])
     found = np.array(found)
     expected = np.array([1.0, *problem.mean, *problem.cov.ravel()])
@@ -243,17 +257,17 @@ def test_weighing_finds_the_posterior():
 def test_a_perfect_reference_has_no_spread():
     problem = NormalPosterior()
     perfect = Proposal(problem.mean, np.linalg.cholesky(problem.cov))
-    weighing = problem.adaptive_importance_sampling([perfect, perfect], n=100, target=100.0)
-    np.testing.assert_allclose(weighing.particles.log_ratio, problem.log_z, rtol=1e-12)
-    assert weighing.rounds == [pytest.approx(100.0)]
+    draws, sizes = problem.rounds([perfect, perfect], n=100, target=100.0)
+    np.testing.assert_allclose(draws.particles.log_ratio, problem.log_z, rtol=1e-12)
+    assert sizes == [pytest.approx(100.0)]
 
 
 def test_the_ratio_is_against_the_mixture_of_all_rounds():
     problem = NormalPosterior()
-    proposal_components = problem.proposal_components()
-    weighing = problem.adaptive_importance_sampling(proposal_components, n=500)
-    particles = weighing.particles
-    share = np.bincount(weighing.source, minlength=2) / len(particles.theta)
+    proposal_components = problem.proposals()
+    draws, _ = problem.rounds(proposal_components, n=500)
+    particles = draws.particles
+    share = np.bincount(draws.source, minlength=2) / len(particles.theta)
     mixture = np.log(
         sum(
             s * np.exp(log_density(r, particles.theta))
@@ -268,31 +282,29 @@ def test_the_ratio_is_against_the_mixture_of_all_rounds():
 
 @pytest.mark.parametrize("target, expected", [(1.0, 1), (np.inf, 4)])
 def test_rounds_stop_at_the_target(target, expected):
-    weighing = NormalPosterior().adaptive_importance_sampling(n=300, max_rounds=4, target=target)
-    assert len(weighing.rounds) == expected
-    assert len(weighing.particles.theta) == 300 * expected
-    assert len(weighing.pair) == len(weighing.source) == 300 * expected
-    np.testing.assert_array_equal(np.bincount(weighing.pair), np.full(150 * expected, 2))
+    draws, sizes = NormalPosterior().rounds(n=300, max_rounds=4, target=target)
+    assert len(sizes) == expected
+    assert len(draws.particles.theta) == 300 * expected
+    assert len(draws.pair) == len(draws.source) == 300 * expected
+    np.testing.assert_array_equal(np.bincount(draws.pair), np.full(150 * expected, 2))
 
 
 def test_rounds_stop_at_the_first_that_reaches_the_target():
-    rounds = (
-        NormalPosterior().adaptive_importance_sampling(n=300, max_rounds=10, target=500.0).rounds
-    )
+    _, rounds = NormalPosterior().rounds(n=300, max_rounds=10, target=500.0)
     assert 1 < len(rounds) < 10
     assert rounds[-1] >= 500.0 and (np.array(rounds[:-1]) < 500.0).all()
 
 
 def test_pairs_come_from_one_reference():
-    weighing = NormalPosterior().adaptive_importance_sampling(n=302)
-    np.testing.assert_array_equal(weighing.source[::2], weighing.source[1::2])
+    draws, _ = NormalPosterior().rounds(n=302)
+    np.testing.assert_array_equal(draws.source[::2], draws.source[1::2])
 
 
 def test_a_better_reference_gets_a_larger_share():
     problem = NormalPosterior()
     good = Proposal(problem.mean, np.linalg.cholesky(problem.cov))
     bad = Proposal(problem.mean + 5.0, np.linalg.cholesky(problem.cov))
-    source = problem.adaptive_importance_sampling([bad, good], n=1000, max_rounds=4).source
+    source = problem.rounds([bad, good], n=1000, max_rounds=4)[0].source
     shares = [np.mean(part == 1) for part in np.split(source, 4)]
     assert shares[0] == 0.2 and shares[-1] > 0.9
     assert min(1.0 - np.array(shares)) >= 0.04  # no reference is ever dropped
@@ -302,8 +314,8 @@ def test_right_references_agree():
     # Each gap is a few standard errors at most; the largest of four and of ten seeds.
     worst = []
     for seed in range(10):
-        weighing = NormalPosterior().adaptive_importance_sampling(seed=seed)
-        worst.append(disagreement(weighing, NormalPosterior().proposal_components())[0])
+        draws, _ = NormalPosterior().rounds(seed=seed)
+        worst.append(disagreement(draws)[0])
     assert 0.0 < max(worst) < 4.5
 
 
@@ -313,33 +325,27 @@ def test_a_reference_that_knows_one_mode_only_disagrees():
     proposal_components = [normal_reference(0.0, 5.0), normal_reference(4.0, 1.0)]
     left, right = (multivariate_normal([centre], [[1.0]]) for centre in (-4.0, 4.0))
 
-    def log_likelihood(theta):
-        return np.logaddexp(left.logpdf(theta), right.logpdf(theta)) - np.log(2)
+    class TwoModes(Flat):
+        def log_likelihood(self, theta, batch):
+            return np.logaddexp(left.logpdf(theta), right.logpdf(theta)) - np.log(2)
 
-    weighing = adaptive_importance_sampling(
-        proposal_components,
-        (0.5, 0.5),
-        lambda theta: np.zeros(len(theta)),
-        log_likelihood,
-        2000,
-        1,
-        np.inf,
-        np.random.default_rng(0),
-    )
-    assert disagreement(weighing, proposal_components)[0] > 10.0
+    rng, ends = np.random.default_rng(0), {"n": 2000, "max_rounds": 1, "target_ess": np.inf}
+    own = TwoModes(), NO_ROWS, proposal_components, (0.5, 0.5), 1.0, rng
+    ((_, _, gap),) = proposal_rounds(*own, **ends)
+    assert gap > 10.0
 
 
 def test_draws_of_a_wrong_place_disagree():
     problem = NormalPosterior()
-    weighing = problem.adaptive_importance_sampling()
-    own = weighing.source == 1
-    weighing.particles.theta[own] += [0.3, 0.0]
-    assert disagreement(weighing, problem.proposal_components())[0] > 6.0
+    draws, _ = problem.rounds()
+    own = draws.source == 1
+    draws.particles.theta[own] += [0.3, 0.0]
+    assert disagreement(draws)[0] > 6.0
 
 
 def test_a_reference_with_few_effective_draws_has_no_say():
     problem = NormalPosterior()
     far = Proposal(problem.mean + 6.0, np.linalg.cholesky(problem.cov))
-    proposal_components = [*problem.proposal_components()[:1], far]
-    weighing = problem.adaptive_importance_sampling(proposal_components)
-    assert disagreement(weighing, proposal_components)[0] < 4.5
+    proposal_components = [*problem.proposals()[:1], far]
+    draws, _ = problem.rounds(proposal_components)
+    assert disagreement(draws)[0] < 4.5

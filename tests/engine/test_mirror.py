@@ -9,11 +9,20 @@ from scipy.stats import norm
 from skpmd.engine.mirror import Settings, log_likelihood, remainder, step
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, draw_prior, effective_sample_size, moments, weights
-from skpmd.engine.rejuvenation import rejuvenate
-from skpmd.engine.reweight import reweight
+from skpmd.engine.rejuvenation import rejuvenate_by_kernels
+from skpmd.engine.reweight import reweighting
 from tests.tools.exact_models import HeavyTailedMean, NoiseScale, NormalMean
 
 NEVER = Settings(rejuvenation="never")
+
+
+def reweight(*own):
+    """The best round of all, and their records, its own last."""
+    rounds = list(reweighting(*own))
+    best = rounds[-1][0]
+    infos = [info for _, info in rounds]
+    infos.sort(key=lambda info: info.ess == effective_sample_size(best.log_ratio))
+    return best, infos
 
 
 def batch_of(x, weight=None):
@@ -162,7 +171,9 @@ def exact_log_evidence(x):
 def test_rejuvenation_makes_a_fresh_cloud_of_the_same_density(particles):
     model, rng = HeavyTailedMean(), np.random.default_rng(7)
     particles = particles._replace(log_prior=model.log_prior(particles.theta))
-    fresh, bandwidth = rejuvenate(particles, model, Settings(), rng, n_particles=20000)
+    fresh, bandwidth, _, _ = rejuvenate_by_kernels(
+        particles, model, Settings(), rng, n_particles=20000
+    )
     assert len(fresh.theta) == 20000 and 0 < bandwidth <= 1
     assert not fresh.log_ratio.any()
     np.testing.assert_allclose(fresh.log_prior, model.log_prior(fresh.theta))
@@ -185,7 +196,9 @@ def test_a_wide_component_leaves_q_as_it_is(particles, wide, kernel):
     """Draws reach further out; mean and covariance of q, and the density drawn from, are exact."""
     model, rng = HeavyTailedMean(), np.random.default_rng(9)
     settings = Settings(kernel=kernel, bandwidth=0.2)
-    fresh, _ = rejuvenate(particles, model, settings, rng, 40_000, wide)
+    fresh = rejuvenate_by_kernels(
+        particles, model, settings, rng, n_particles=40_000, defensive=wide
+    ).particles
     mean, cov = moments(particles.theta, particles.log_ratio)
     sd = np.sqrt(cov[0, 0])
     reach = np.abs(fresh.theta[:, 0] - mean[0]) / sd
@@ -350,6 +363,8 @@ def test_the_block_follows_its_particle(data, wide):
     """Whichever ancestor it comes from, a block is the conjugate one at the new position."""
     model, rng, batch = NoiseScale(), np.random.default_rng(13), batch_of(data)
     particles, _ = step(draw_prior(model, 200, rng), model, (batch,), 0.0, 1.0, NEVER, rng)
-    fresh, _ = rejuvenate(particles, model, Settings(), rng, 150, wide)
+    fresh = rejuvenate_by_kernels(
+        particles, model, Settings(), rng, n_particles=150, defensive=wide
+    ).particles
     expected = model.prior_block(fresh.theta) + model.statistics(fresh.theta, fresh.block, batch)
     np.testing.assert_allclose(fresh.block, expected)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, multivariate_normal, norm
 
+from skpmd.engine.loop import drive, silent
 from skpmd.engine.model import Batch
-from skpmd.engine.smc import tempered_smc
+from skpmd.engine.smc import tempering
 from tests.tools.exact_models import NormalMean
 
 
@@ -47,11 +48,15 @@ class Square(Mean):
             gradient = gradient + 2.0 * theta * (total - n * theta**2)
         return value, gradient, np.full(theta.shape, 10.0)
 
-    def shuffled(self, theta, rng):
+    def permute_labels(self, theta, rng):
         return theta * rng.choice([-1.0, 1.0], size=(len(theta), 1))
 
-    def enter(self, theta):
+    def to_ordered(self, theta):
         return np.abs(theta)
+
+
+def tempered(model, batches, n_particles, rng, report=silent, **options):
+    return drive(tempering(model, batches, n_particles, rng, **options), report)
 
 
 def exact(x):
@@ -67,9 +72,7 @@ def x():
 
 
 def test_from_the_prior_to_the_posterior(x):
-    found = tempered_smc(
-        Mean(), [batch_of(x[:100]), batch_of(x[100:])], 4000, np.random.default_rng(0)
-    )
+    found = tempered(Mean(), [batch_of(x[:100]), batch_of(x[100:])], 4000, np.random.default_rng(0))
     evidence, mean, sd = exact(x)
     assert found.log_evidence == pytest.approx(evidence, abs=4 * found.log_evidence_se)
     assert 0.02 < found.log_evidence_se < 0.1
@@ -79,16 +82,20 @@ def test_from_the_prior_to_the_posterior(x):
     np.testing.assert_array_equal(
         found.particles.log_prior, Mean().log_prior(found.particles.theta)
     )
-    powers = [stage.power for stage in found.stages]
-    assert powers == sorted(powers) and powers[-1] == 1.0 and not found.interrupted
-    assert sum(stage.log_increment for stage in found.stages) == pytest.approx(found.log_evidence)
-    assert all(abs(stage.ess - 2000) < 1 for stage in found.stages[:-1])
-    assert all(0.4 < stage.acceptance < 0.8 for stage in found.stages)
+    powers = [info.extra["power"] for info in found.infos]
+    assert (
+        powers == sorted(powers) and powers[-1] == 1.0 and found.converged and not found.interrupted
+    )
+    assert sum(info.extra["log_increment"] for info in found.infos) == pytest.approx(
+        found.log_evidence
+    )
+    assert all(abs(info.ess - 2000) < 1 for info in found.infos[:-1])
+    assert all(0.4 < info.extra["acceptance"] < 0.8 for info in found.infos)
 
 
 def test_evidence_is_right_on_average_and_its_error_honest(x):
     found = [
-        tempered_smc(Mean(), [batch_of(x)], 300, np.random.default_rng(seed)) for seed in range(60)
+        tempered(Mean(), [batch_of(x)], 300, np.random.default_rng(seed)) for seed in range(60)
     ]
     off = np.array([one.log_evidence for one in found]) - exact(x)[0]
     error = np.mean([one.log_evidence_se for one in found])
@@ -101,9 +108,10 @@ def test_moves_leave_the_posterior_as_it_is(x):
     _, mean, sd = exact(x[:5])
     rng, batch = np.random.default_rng(2), batch_of(x[:5])
     start = mean + sd * rng.standard_normal((20_000, 1))
-    found = tempered_smc(Mean(), [batch], 20_000, rng, start=start, before=[batch])
-    (stage,) = found.stages
-    assert stage.moves >= 5 and stage.acceptance < 0.9 and found.log_evidence == 0.0
+    found = tempered(Mean(), [batch], 20_000, rng, start=start, before=[batch])
+    (info,) = found.infos
+    assert info.extra["n_moves"] >= 5 and info.extra["acceptance"] < 0.9
+    assert abs(found.log_evidence) < 1e-12  # The step goes nowhere; rounding is left.
     moved = found.particles.theta[:, 0]
     assert (moved != np.sort(start[:, 0])).mean() > 0.9
     assert kstest(moved, norm(mean, sd).cdf).pvalue > 0.01
@@ -115,13 +123,11 @@ def test_from_one_posterior_to_another(x):
     evidence, mean, sd = exact(before)
     start = mean + sd * np.random.default_rng(3).standard_normal((4000, 1))
     rng = np.random.default_rng(4)
-    found = tempered_smc(
-        Mean(), [batch_of(after)], 4000, rng, start=start, before=[batch_of(before)]
-    )
+    found = tempered(Mean(), [batch_of(after)], 4000, rng, start=start, before=[batch_of(before)])
     expected, mean, sd = exact(after)
     assert found.log_evidence == pytest.approx(expected - evidence, abs=0.1)
     assert abs(found.particles.theta.mean() - mean) < 0.06 * sd
-    fewer = tempered_smc(Mean(), [], 3000, rng, start=start, before=[batch_of(before)])
+    fewer = tempered(Mean(), [], 3000, rng, start=start, before=[batch_of(before)])
     assert fewer.particles.theta.shape == (3000, 1)
     assert abs(fewer.particles.theta.mean()) < 0.1 and fewer.particles.theta.std() == pytest.approx(
         1, abs=0.1
@@ -130,7 +136,7 @@ def test_from_one_posterior_to_another(x):
 
 def test_a_symmetric_posterior_in_one_of_its_regions(x):
     rows = 0.5 * x[:50]
-    found = tempered_smc(Square(), [batch_of(rows)], 3000, np.random.default_rng(5))
+    found = tempered(Square(), [batch_of(rows)], 3000, np.random.default_rng(5))
     grid = np.linspace(0, 4, 4001)[:, None]
     model = Square()
     log_joint = model.log_prior(grid) + model.log_likelihood(grid, batch_of(rows))
@@ -143,27 +149,26 @@ def test_a_symmetric_posterior_in_one_of_its_regions(x):
 
 
 def test_same_generator_same_answer_and_threshold(x):
-    one, two = (
-        tempered_smc(Mean(), [batch_of(x)], 100, np.random.default_rng(6)) for _ in range(2)
-    )
+    one, two = (tempered(Mean(), [batch_of(x)], 100, np.random.default_rng(6)) for _ in range(2))
     np.testing.assert_array_equal(one.particles.theta, two.particles.theta)
     fine, whole = (
-        tempered_smc(Mean(), [batch_of(x)], 100, np.random.default_rng(6), ess_threshold=threshold)
+        tempered(Mean(), [batch_of(x)], 100, np.random.default_rng(6), ess_threshold=threshold)
         for threshold in (0.9, 0.0)
     )
-    assert len(fine.stages) > len(one.stages) and len(whole.stages) == 1
+    assert len(fine.infos) > len(one.infos) and len(whole.infos) == 1
 
 
 def test_interrupted(x):
-    told = []
+    reported = []
 
-    def report(stage):
-        told.append(stage)
-        if len(told) == 3:
+    def report(info):
+        reported.append(info)
+        if len(reported) == 3:
             raise KeyboardInterrupt
 
-    found = tempered_smc(Mean(), [batch_of(x)], 100, np.random.default_rng(0), report=report)
-    assert found.interrupted and found.stages == told and len(told) == 3
+    found = tempered(Mean(), [batch_of(x)], 100, np.random.default_rng(0), report=report)
+    assert found.interrupted and found.infos == reported and len(reported) == 3
+    assert found.particles.theta.shape == (100, 1) and not found.converged
 
     def at_once(theta, batch):
         raise KeyboardInterrupt
@@ -171,4 +176,4 @@ def test_interrupted(x):
     model = Mean()
     model.log_likelihood = at_once
     with pytest.raises(KeyboardInterrupt):
-        tempered_smc(model, [batch_of(x)], 100, np.random.default_rng(0))
+        tempered(model, [batch_of(x)], 100, np.random.default_rng(0))
