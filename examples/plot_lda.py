@@ -3,7 +3,7 @@ Topics of documents that everyone has, with intervals and a stream
 ==================================================================
 
 The docstrings of the installed NumPy, SciPy and scikit-learn are a corpus: some thousand documents,
-whose topics one can judge. Half of them are learnt in one piece, the other half comes in parts.
+whose topics one can judge. Half of them are fitted in one piece, the other half comes in parts.
 
 The picture is saved as ``topics.png`` in the working directory. The table of words needs pandas.
 """
@@ -57,7 +57,7 @@ half = X.shape[0] // 2
 lda = LDATopicModelPMD(20, doc_topic_prior=0.1, topic_word_prior=0.05, random_state=0)
 lda.fit(X[:half])
 single = LDATopicModelPMD(**{**lda.get_params(), "n_particles": 1}).fit(X[:half])
-seen, perplexity = [half], [lda.perplexity(test, method="completion")]
+n_read, perplexity = [half], [lda.perplexity(test, method="completion")]
 print(
     f"perplexity: {perplexity[0]:.0f}, of one particle {single.perplexity(test, 'completion'):.0f}"
 )
@@ -71,7 +71,7 @@ before = lda.topic_word_
 for start in range(half, X.shape[0], 200):
     part = X[start : start + 200]
     lda.partial_fit(part)
-    seen.append(seen[-1] + part.shape[0])
+    n_read.append(n_read[-1] + part.shape[0])
     perplexity.append(lda.perplexity(test, method="completion"))
 same = (np.sqrt(before) @ np.sqrt(lda.topic_word_).T).argmax(axis=1) == np.arange(20)
 print(f"after the stream: {perplexity[-1]:.0f}; topics in their places: {same.sum()} of 20")
@@ -79,21 +79,21 @@ print(f"after the stream: {perplexity[-1]:.0f}; topics in their places: {same.su
 # %%
 # Topics with intervals
 # ---------------------
-# The eight topics of most words. A table of all of them is one call away, and a document has shares
-# of topics.
+# The eight topics of most words. A table of all of them is one call away, and a document has
+# proportions of topics.
 
 table = lda.top_words(6, vectorizer.get_feature_names_out(), level=0.9)
 print(table.head(6).to_string(index=False))
 text = "Cholesky decomposition of a banded Hermitian positive-definite matrix."
-shares = lda.transform(vectorizer.transform([text.lower()]))[0]
-words = table[table["topic"] == shares.argmax()]["word"]
-print(f"{text}\n  {shares.max():.0%} {', '.join(words)}")
+proportions = lda.transform(vectorizer.transform([text.lower()]))[0]
+words = table[table["topic"] == proportions.argmax()]["word"]
+print(f"{text}\n  {proportions.max():.0%} {', '.join(words)}")
 
 # %%
 # The picture
 # -----------
 # Points are posterior means of words' probabilities, bars hold 90 % of the posterior: some of it is
-# within particles, some between them. Right: perplexity falls as more documents are seen.
+# within particles, some between them. Right: perplexity falls as more documents are read.
 
 largest = np.argsort(-lda.components_.sum(axis=1))[:8]
 figure = plt.figure(figsize=(13, 5), layout="constrained")
@@ -106,7 +106,7 @@ for axes, topic in zip(left.subplots(2, 4).ravel(), largest, strict=True):
     axes.spines[["top", "right"]].set_visible(False)
 left.suptitle("Words of topics, 90 % intervals")
 axes = right.subplots()
-axes.plot(seen, perplexity, ".-")
+axes.plot(n_read, perplexity, ".-")
 axes.set(xlabel="documents", ylabel="perplexity of held-out words")
 axes.spines[["top", "right"]].set_visible(False)
 

@@ -13,7 +13,7 @@ The picture is saved as ``mixture.png`` in the working directory.
 # ---------
 # Half of the rows are N(a, 2.5^2), half N(a + b, 2.5^2), drawn at a = 1, b = -2; the values a = -1,
 # b = 2 explain them as well. A model of one's own, with a prior N(0, 1) on either, is a job for
-# ``ParticleMirrorDescent``: the likelihood is all it asks for. An optimiser would return one of the
+# ``ParticleMirrorDescent``: the likelihood is all it needs. An optimiser would return one of the
 # two modes.
 
 from pathlib import Path
@@ -66,8 +66,8 @@ for K in (2, 3, 4, 5):
     print(f"{K} components: log evidence {mixtures[K].log_evidence_:.1f}")
 best = max(mixtures, key=lambda K: mixtures[K].log_evidence_)
 draws = mixtures[best].posterior_.particles[:, :, None]  # of equal weight
-shares, means, stds = np.split(draws, 3, axis=1)
-densities = (shares * norm.pdf(grid, means, stds)).sum(axis=1)
+mixing, means, stds = np.split(draws, 3, axis=1)
+densities = (mixing * norm.pdf(grid, means, stds)).sum(axis=1)
 low, high = np.quantile(densities, [0.05, 0.95], axis=0)
 predictive = np.exp(mixtures[best].score_samples(grid[:, None]))
 

@@ -3,8 +3,8 @@ Quickstart: a posterior instead of a point
 ==========================================
 
 Breast-cancer data of scikit-learn: 569 tumours, 30 measurements, malignant or benign. We tune the
-step size of the stochastic algorithm, see that the polish step makes that choice immaterial, fit
-the default estimator, and look at what the posterior says that a point estimate cannot.
+step size of the stochastic algorithm, see that importance reweighting makes that choice immaterial,
+fit the default estimator, and look at what the posterior says that a point estimate cannot.
 
 The picture is saved as ``quickstart.png`` in the working directory.
 """
@@ -42,7 +42,7 @@ X_train, X_test, y_train, y_test = train_test_split(
 # Step sizes, where they matter
 # -----------------------------
 # The algorithm as published starts at the prior and takes stochastic steps on small batches. We
-# keep ten of the columns, so that draws from the prior have a chance, and leave the polish step
+# keep ten of the columns, so that draws from the prior have a chance, and leave reweighting
 # out: now the step size decides how far the last iterate is from the posterior.
 
 TEN = slice(0, 10)
@@ -70,12 +70,12 @@ for size, score in zip(STEP_SIZES, search.cv_results_["mean_test_score"], strict
     print(f"{size:9g}   {-score:.4f}")
 
 # %%
-# The polish step reweights the particles by Bayes' rule on all rows. What it returns does not
-# depend on the step size any more, up to Monte Carlo error: the stochastic phase only has to bring
-# particles near. ``verbose=1`` shows the progress of the stochastic steps.
+# Importance reweighting gives the particles the weights of Bayes' rule on all rows. What it
+# returns does not depend on the step size any more, up to Monte Carlo error: the stochastic phase
+# only has to bring particles near. ``verbose=1`` shows the progress of the stochastic steps.
 
 print("first coefficient, mean and sd, by step size")
-print("step size   without polish      with polish")
+print("step size   without reweighting with reweighting")
 for size in STEP_SIZES:
     cells = []
     for reweight in (False, True):
@@ -90,7 +90,7 @@ model = stochastic_model(n_particles=1000, step_size=best, verbose=1).fit(X_trai
 # %%
 # The default estimator
 # ---------------------
-# On all thirty columns. The particles start from references fitted to the posterior, and one pass
+# On all thirty columns. The particles come from proposals fitted to the posterior, and one pass
 # over the data gives them their weights.
 
 model = make_pipeline(StandardScaler(), BayesianLogisticRegressionPMD(random_state=0))
@@ -111,7 +111,7 @@ for j in order:
 print("* the interval leaves out 0")
 
 # %%
-# The certificate: how far these numbers can be trusted. Pareto k-hat should be below 0.7.
+# The diagnostics: how far these numbers can be trusted. Pareto k-hat should be below 0.7.
 
 print(
     f"Pareto k-hat {posterior.pareto_k:.2f}, "

@@ -11,8 +11,8 @@ The picture is saved as ``sparse_gp.png`` in the working directory.
 # %%
 # A band that tightens
 # --------------------
-# ``partial_fit`` learns the kernel from the first part, adds up what the rows say, and forgets
-# them. At the end it says what one fit on all rows says.
+# ``partial_fit`` learns the kernel from the first part, adds up what the rows say, and keeps
+# none of them. At the end it says what one fit on all rows says.
 
 from pathlib import Path
 
@@ -38,10 +38,10 @@ grid = np.linspace(-1.0, 1.0, 400)
 
 figure, axes = plt.subplots(1, 4, figsize=(13, 3.2), layout="constrained")
 stream = SparseGPRegressorPMD(n_inducing=100, random_state=0)
-seen = 0
+n_read = 0
 for panel, rows in zip(axes[:3], np.split(np.arange(2048), [64, 256]), strict=True):
     stream.partial_fit(x[rows, None], y[rows])
-    seen += len(rows)
+    n_read += len(rows)
     f = stream.predict_proba(grid[:, None], target="f")
     low, high = f.interval(level=0.95).T
     panel.fill_between(grid, low, high, alpha=0.3)
@@ -49,8 +49,8 @@ for panel, rows in zip(axes[:3], np.split(np.arange(2048), [64, 256]), strict=Tr
     panel.plot(grid, truth(grid), "k--", linewidth=0.8)
     panel.plot(stream.inducing_[:, 0], np.full(len(stream.inducing_), -1.3), "|", markersize=8)
     error = np.sqrt(np.mean((f.mean() - truth(grid)) ** 2))
-    panel.set(title=f"{seen} points, error {error:.3f}", ylim=(-1.5, 3.5))
-    print(f"{seen:>5} points: {len(stream.inducing_)} inducing inputs, error {error:.3f}")
+    panel.set(title=f"{n_read} points, error {error:.3f}", ylim=(-1.5, 3.5))
+    print(f"{n_read:>5} points: {len(stream.inducing_)} inducing inputs, error {error:.3f}")
 
 # %%
 # Intervals that hold what they promise

@@ -12,7 +12,7 @@ The picture is saved as ``streams_and_priors.png`` in the working directory.
 # Data in parts
 # -------------
 # Two thousand generated rows come in ten parts. Each call of ``partial_fit`` takes one part into
-# the posterior and forgets the rows. At the end it should say what one fit on all rows says.
+# the posterior and keeps no rows. At the end it should say what one fit on all rows says.
 
 from pathlib import Path
 
@@ -68,26 +68,27 @@ def loo(classifier):
 
 
 intervals = {}
-print("prior       certificate         width of the 26 others   leave-one-out log score")
+print("prior       diagnostics         width of the 26 others   leave-one-out log score")
 for prior in ("normal", "horseshoe"):
     classifier = BayesianLogisticRegressionPMD(prior=prior, random_state=0)
     classifier.fit(X_sparse, y_sparse)
     intervals[prior] = classifier.posterior_.interval(level=0.9)[:30]
     k, r_hat = classifier.diagnostics_["pareto_k"], classifier.diagnostics_["r_hat"]
-    certificate = f"Pareto k-hat {k:.2f}" if r_hat is None else f"split R-hat {r_hat:.3f}"
+    diagnostics = f"Pareto k-hat {k:.2f}" if r_hat is None else f"split R-hat {r_hat:.3f}"
     width = np.diff(intervals[prior][4:]).mean()
-    print(f"{prior:<12}{certificate:<20}{width:<25.2f}{loo(classifier):.1f}")
+    print(f"{prior:<12}{diagnostics:<20}{width:<25.2f}{loo(classifier):.1f}")
 
 # %%
-# The leave-one-out score needs no second fit: the draws of the posterior given all rows are weighed
-# by 1 / p(y_n | x_n, theta). Where a few draws carry such weights, ArviZ's ``loo`` smooths them; it
-# takes the same table.
+# The leave-one-out score needs no second fit: the draws of the posterior given all rows are
+# reweighted by 1 / p(y_n | x_n, theta). Where a few draws carry such weights, ArviZ's ``loo``
+# smooths them; it takes the same table.
 #
 # Ten classes
 # -----------
-# Handwritten digits, ten principal components, 400 rows to learn from: 110 coefficients. Weights do
-# not reach this posterior, so the particles move along its gradient; nothing has to be set for
-# that. ``LogisticRegression`` with C equal to the squared scale is the mode of the same posterior.
+# Handwritten digits, ten principal components, 400 rows to learn from: 110 coefficients. Importance
+# sampling does not reach this posterior, so the particles move along its gradient (HMC); nothing
+# has to be set for that. ``LogisticRegression`` with C equal to the squared scale is the mode of
+# the same posterior.
 
 images, digits = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(
@@ -96,7 +97,7 @@ X_train, X_test, y_train, y_test = train_test_split(
 scale = make_pipeline(PCA(10, random_state=0), StandardScaler()).fit(X_train)
 X_train, X_test = scale.transform(X_train), scale.transform(X_test)
 
-print("prior scale   log loss, averaged   log loss, LogisticRegression   way to the posterior")
+print("prior scale   log loss, averaged   log loss, LogisticRegression   inference method")
 probabilities = {}
 for prior_scale in (1.0, 3.0):
     averaged = BayesianLogisticRegressionPMD(prior_scale=prior_scale, random_state=0)

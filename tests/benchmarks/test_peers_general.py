@@ -106,7 +106,7 @@ def test_one_pass_smc_without_a_move_is_importance_sampling():
 
 
 def test_one_pass_smc_moves_keep_mean_and_covariance():
-    # A skewed cloud of unequal weights; 100,000 draws err by 0.003 sd and 0.01 variances.
+    # Skewed particles of unequal weights; 100,000 draws err by 0.003 sd and 0.01 variances.
     rng = np.random.default_rng(0)
     theta = rng.standard_exponential((2000, 2)) @ [[1.0, 0.5], [0.0, 1.0]]
     weights = rng.random(2000) * (theta[:, 0] < 2.0)
@@ -120,7 +120,7 @@ def test_one_pass_smc_moves_keep_mean_and_covariance():
 
 
 def test_one_pass_smc_on_a_gaussian():
-    # Shrunk kernels keep a Gaussian cloud Gaussian, so only sampling errs: 1 / sqrt(30,000) = 0.006
+    # Shrunk kernels keep Gaussian particles Gaussian; only sampling errs: 1 / sqrt(30,000) = 0.006
     # sd with all particles, some five times that with the weights of four moves.
     found, mean, cov = last(
         smc.one_pass_smc(
@@ -193,7 +193,7 @@ def test_npv_bound():
         trace = -np.trace(np.linalg.inv(COV))
         expected += log_joint(one) + 0.5 * width**2 * trace - np.log(np.mean(q))
     params = npv.jnp.asarray(np.column_stack([mu, np.log(sd)]))
-    value = npv.jax.jit(npv._bound, static_argnums=1)(params, log_joint)
+    value = npv.jax.jit(npv._elbo, static_argnums=1)(params, log_joint)
     np.testing.assert_allclose(value, expected, rtol=1e-10)
 
 

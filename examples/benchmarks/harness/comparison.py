@@ -1,4 +1,4 @@
-"""One fit held against a reference posterior: errors, certificate, CPU seconds, warnings."""
+"""One fit held against a reference posterior: errors, diagnostics, CPU seconds, warnings."""
 
 import warnings
 
@@ -47,14 +47,14 @@ def measure(model, data, truth, transform=None):
         values = transform(values)
     mean = posterior.weights @ values
     error = errors(mean, np.sqrt(posterior.weights @ (values - mean) ** 2), truth)
-    certificate = model.diagnostics_
+    diagnostics = model.diagnostics_
     row = {
         "max_mean_error": float(np.abs(error[0]).max()),
         "mean_mean_error": float(np.abs(error[0]).mean()),
         "max_sd_error": float(np.abs(error[1]).max()),
-        "k_hat": _number(certificate["pareto_k"]),
-        "r_hat": _number(certificate["r_hat"]),
-        "ess": _number(certificate["ess"]),
+        "k_hat": _number(diagnostics["pareto_k"]),
+        "r_hat": _number(diagnostics["r_hat"]),
+        "ess": _number(diagnostics["ess"]),
         "cpu": clock.cpu,
         "warned": ",".join(sorted({warning.category.__name__ for warning in caught})) or None,
     }

@@ -183,7 +183,7 @@ def regression(name, data_dir):
 
 
 def songs(data_dir, seed):
-    """Load the songs of the paper, of which no copy is shared: ((X, y), (X_test, y_test)).
+    """Load the songs of the paper, of which there is no copy here: ((X, y), (X_test, y_test)).
 
     `SONGS` is the file as published: a song a line, its year first and 90 columns of timbre after
     it. The first 463,715 songs are for training and no artist of theirs is among the other 51,630,

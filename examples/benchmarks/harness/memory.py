@@ -19,7 +19,7 @@ def resident(field):
 
 
 class Peak(threading.Thread):
-    """Watch the memory of this process that is no page of a file."""
+    """The peak of the memory of this process that is no page of a file, looked at all the time."""
 
     def __init__(self):
         super().__init__(daemon=True)

@@ -137,7 +137,7 @@ def versions():
 
 
 def table(rows):
-    """Format rows of several kinds as aligned tables, one for each set of columns."""
+    """Format rows of several kinds as tables in columns, one for each set of columns."""
     kinds = {}
     for row in rows:
         kinds.setdefault(tuple(row), []).append([_cell(value) for value in row.values()])

@@ -3,7 +3,7 @@
 All factors are fixed here, before any run: 3, 5 and 10 topics, 50 and 200 words, documents of 20
 and of 100 tokens on average (Poisson, at least two), five simulations of each: 60 in all, of 500
 documents each; topics and mixes are drawn from their priors, eta = 0.1 and alpha = 0.1, and the fit
-has these priors, everything else by default. Topics are aligned to the true ones (the assignment
+has these priors, everything else by default. Topics are relabelled as the true ones (the assignment
 with the least sum of Hellinger distances), and the true probabilities of words are looked up in the
 90 % intervals. Counted are words that their topic is expected to have had at least once; in
 ``coverage_found`` the topics among them whose distance is below 0.3, since an interval around one
@@ -49,20 +49,20 @@ def simulated(K, V, length, repeat):
     model = ours(PRIORS, K, repeat)
     with cpu_clock() as clock:
         model.fit(X)
-    place, distance = aligned(model.topic_word_, truth)
+    place, distance = relabelled(model.topic_word_, truth)
     low, high = np.moveaxis(model.topic_word_interval(LEVEL)[place], -1, 0)
     inside = (low <= truth) & (truth <= high)
-    seen = truth * (lengths @ mixes)[:, None] >= 1.0
-    found = seen & (distance < FOUND)[:, None]
+    present = truth * (lengths @ mixes)[:, None] >= 1.0
+    found = present & (distance < FOUND)[:, None]
     return {
         "kind": "simulation", "K": K, "V": V, "length": length, "repeat": repeat,
-        "words": int(seen.sum()), "coverage": _share(inside, seen),
+        "words": int(present.sum()), "coverage": _share(inside, present),
         "topics_found": int((distance < FOUND).sum()), "coverage_found": _share(inside, found),
-        "width": float(np.mean((high - low)[seen])), "cpu": clock.cpu,
+        "width": float(np.mean((high - low)[present])), "cpu": clock.cpu,
     }  # fmt: skip
 
 
-def aligned(words, truth):
+def relabelled(words, truth):
     """Place of each true topic among those found, and the Hellinger distance to it."""
     affinity = np.sqrt(truth) @ np.sqrt(words).T
     distance = np.sqrt(np.clip(1.0 - affinity, 0.0, None))

@@ -50,7 +50,7 @@ def ours(setting, K, seed, **options):
 def fitted(model, X):
     """The topics of each particle after `fit`, and the particles' weights.
 
-    What `posterior_` finds when it is first asked for is counted.
+    What `posterior_` computes on its first use is counted.
     """
     with cpu_clock() as clock:
         model.fit(X)

@@ -1,9 +1,9 @@
 """Document completion, coherence and diversity: one judge for the topics of every side.
 
-The tokens of each document are split at random into two halves. A collapsed Gibbs sampler with the
-topics held fixed, 40 sweeps left out and 80 kept, finds the mix of topics of the first half; the
-perplexity is that of the tokens of the second one. Several models are averaged in the probability
-of each token, each with its own mix.
+The tokens of each document are split at random in two (document completion). A collapsed Gibbs
+sampler with the topics held fixed, 40 sweeps left out and 80 kept, finds the mix of topics of the
+first part; the perplexity is that of the tokens of the second one. Several models are averaged in
+the probability of each token, each with its own mix.
 """
 
 import numpy as np
@@ -16,20 +16,20 @@ EPSILON = 1e-12  # gensim's, for pairs of words that no document has
 
 
 class Completion:
-    """Documents in two halves."""
+    """Documents split in two: what is known of them, and what is evaluated."""
 
     def __init__(self, X, seed):
         rng = np.random.default_rng(seed)
         documents = [rng.permutation(tokens) for tokens in tokens_of(X)]
-        halves = [len(tokens) // 2 for tokens in documents]
-        self._known = _joined([t[:n] for t, n in zip(documents, halves, strict=True)])
-        self._asked = _joined([t[n:] for t, n in zip(documents, halves, strict=True)])
+        sizes = [len(tokens) // 2 for tokens in documents]
+        self._known = _joined([t[:n] for t, n in zip(documents, sizes, strict=True)])
+        self._evaluated = _joined([t[n:] for t, n in zip(documents, sizes, strict=True)])
 
     def probabilities(self, topics):
-        """Probability of each token of the second halves."""
+        """Probability of each token of the second parts."""
         by_word = np.ascontiguousarray(topics.words.T, dtype=np.float64)
         alpha = np.asarray(topics.alpha, dtype=np.float64)
-        return _complete(by_word, alpha, *self._known, *self._asked, BURN_IN, KEPT)
+        return _complete(by_word, alpha, *self._known, *self._evaluated, BURN_IN, KEPT)
 
     def perplexity(self, *models):
         """Perplexity of the average of several models."""
@@ -48,15 +48,15 @@ def _joined(documents):
 
 
 @njit(cache=True, error_model="numpy")
-def _complete(by_word, alpha, starts, words, asked_starts, asked, burn_in, kept):
+def _complete(by_word, alpha, starts, words, evaluated_starts, evaluated, burn_in, kept):
     """The chain of a document is seeded by its place: its answer is the same in any company."""
-    found = np.empty(len(asked))
+    found = np.empty(len(evaluated))
     for d in range(len(starts) - 1):
         np.random.seed(d)
         own = words[starts[d] : starts[d + 1]]
         mix = _mix(by_word, alpha, own, burn_in, kept)
-        for i in range(asked_starts[d], asked_starts[d + 1]):
-            found[i] = np.dot(mix, by_word[asked[i]])
+        for i in range(evaluated_starts[d], evaluated_starts[d + 1]):
+            found[i] = np.dot(mix, by_word[evaluated[i]])
     return found
 
 

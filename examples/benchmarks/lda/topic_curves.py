@@ -8,7 +8,7 @@ perplexity on the test part that it has had at a budget of CPU seconds.
 * ``pmd``: fits that learn their priors, as tomotopy's chain does, of a fixed list: one particle and
   1, 2, 3, 5 passes, then 2, 4, 8 and 16 particles and 5 or 10 passes, each fit paid for by itself,
   to the first one that has had 40 seconds. That they learn their priors, and the fits of 10 passes,
-  were decided after the test figures of fits with the given priors had been seen: those were ahead
+  were decided after the test figures of fits with the given priors were known: those were ahead
   at 62 to 66 % of the budgets of wiki_vital, 80 to 90 % of debian_descriptions, all of
   movie_reviews. gensim's ``"auto"`` priors and tomotopy from (0.05, 0.05) were tried on split 0 of
   the former two: gensim stays behind tomotopy, and tomotopy ends as from (0.1, 0.01).
@@ -43,7 +43,7 @@ FITS = (  # particles, passes
     *((n_particles, passes) for n_particles in (2, 4, 8, 16) for passes in (5, 10)),
 )
 BUDGET, QUICK_BUDGET = 40.0, 3.0
-MOST = 200  # passes
+MAX_PASSES = 200
 SWEEPS = (10, *range(25, 5001, 25))
 SHORT = {
     "sklearn": [{"batch_size": size, "learning_offset": 10.0} for size in (100, 1000)],
@@ -127,7 +127,9 @@ def theirs_on(config, name, seed, ways, budget):
     for kind, fit in (("sklearn", sklearn_passes), ("gensim", gensim_passes)):
         for way in ways[kind]:
             setting = " ".join(str(value) for value in way.values())
-            for topics in fit(learn, _topics(config), {**PRIORS[0], **way}, seed, MOST, budget):
+            for topics in fit(
+                learn, _topics(config), {**PRIORS[0], **way}, seed, MAX_PASSES, budget
+            ):
                 score = judge.perplexity(topics)
                 rows.append(_row(kind, name, seed, setting, topics.step, topics.cpu, score))
     points = tomotopy_sweeps(learn, _topics(config), CHAIN, seed, SWEEPS, budget)

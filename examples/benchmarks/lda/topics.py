@@ -7,7 +7,7 @@ the best perplexity of the validation part; on every split it learns from all bu
 it. (Runs of ours differ by a per cent or so: three are tried of each setting, in less CPU than one
 of tomotopy's.) The two pairs of priors are the same for all sides; so is the judge
 (`topic_completion`: half of each test document predicted from the other half), which uses the prior
-of mixes that a side was given or has learnt. Other settings: scikit-learn's and gensim's batches
+of mixes that a side was given or has fitted. Other settings: scikit-learn's and gensim's batches
 and their schedule, how often tomotopy learns its prior of mixes, and our ``assignment``.
 
 * ``pmd single``: `LDATopicModelPMD` with one particle, by default with five passes, on newsgroups20
@@ -19,7 +19,7 @@ and their schedule, how often tomotopy learns its prior of mixes, and our ``assi
   they have had at least the CPU of ``pmd``; ``tomotopy average long``: the same at 300 sweeps.
 * ``sklearn``, ``gensim``: ten passes, or, where scikit-learn's batch method is best, 40 iterations.
 
-Coherence is the mean NPMI of each topic's ten leading words on the documents learnt from, diversity
+Coherence is the mean NPMI of each topic's ten leading words on the training documents, diversity
 the share of different words among the 25 leading ones of all topics. The runs of the others are
 kept in the cache and not made again; their seconds do not contain the conversion of counts
 to what they read.

@@ -6,12 +6,11 @@ Both see the training part alone, standardised by it. `LogisticRegressionCV` cho
 by its own five-fold cross-validated log loss. Ours has its posterior mode at the same C, and
 averages over the posterior, as wide as it is (``bayes``: temperature 1) or colder (``tuned``:
 temperature T and ``prior_scale = sqrt(C T)``, with the T among 1, 0.1 and 0.01 that predicts a
-fifth of the training part best from the rest, there by weights alone, ``moves="never"``). Where
-classes are nearly separable an average over a wide posterior is under-confident, and T repairs it
-at the price of standard deviations that are no longer those of the model. All else is as it is by
-default. Data are predicted by stratified folds, each from the rest; of adult, the standard test
-part. Two kinds of
-rows:
+fifth of the training part best from the rest, there by importance sampling alone,
+``moves="never"``). Where classes are nearly separable an average over a wide posterior is
+under-confident, and T repairs it at the price of standard deviations that are no longer those of
+the model. All else is as it is by default. Data are predicted by stratified folds, each from the
+rest; of adult, the standard test part. Two kinds of rows:
 
 * ``fold``: one fit of each.
 * ``all``: log loss and expected calibration error over all predicted rows together (the error of

@@ -1,4 +1,4 @@
-"""Logistic regression posteriors against long NUTS runs: error, certificate, CPU at equal error.
+"""Logistic regression posteriors against long NUTS runs: error, diagnostics, CPU at equal error.
 
 ``--quick``: scikit-learn's breast cancer table and, for the prior, generated data of 5
 coordinates; references of ESS 10,000 and fewer runs.

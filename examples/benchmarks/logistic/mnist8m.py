@@ -104,8 +104,8 @@ def fit_pmd(X, y, seed):
     model = BayesianLogisticRegressionPMD(
         prior_scale=1.0, intercept_prior_scale=1.0, random_state=seed
     ).fit(X, y)
-    posterior, certificate = model.posterior_, model.diagnostics_
-    details = {"ess": certificate["ess"], "k_hat": certificate["pareto_k"]}
+    posterior, diagnostics = model.posterior_, model.diagnostics_
+    details = {"ess": diagnostics["ess"], "k_hat": diagnostics["pareto_k"]}
     details = {key: None if value is None else float(value) for key, value in details.items()}
     return posterior.mean(), posterior.std(), lambda rows: model.predict_proba(rows)[:, 1], details
 

@@ -1,4 +1,4 @@
-"""Posteriors that weights do not reach, by moves: error, R-hat, CPU against NUTS, warnings without.
+"""Posteriors that importance sampling does not reach, by HMC: error, R-hat, CPU against NUTS.
 
 ``--quick``: generated data with rare dummies, a reference of ESS 3,000.
 
@@ -6,8 +6,8 @@ Data sets: adult (93 coordinates, every column standardised, so that rare dummie
 values), optdigits (10 classes, 650 coordinates) and splice (3 classes, 864 coordinates), under
 N(0, 1) on every coefficient and intercept, in float64. Three kinds of rows:
 
-* ``auto``: `BayesianLogisticRegressionPMD` with its defaults. CPU seconds include the weights that
-  were tried and given up, and not the compilation.
+* ``auto``: `BayesianLogisticRegressionPMD` with its defaults. CPU seconds include the importance
+  sampling that was tried and given up, and not the compilation.
 * ``never``: the same with ``moves="never"``, which has to warn.
 * ``cost``: CPU at equal error. Let e2 be the squared error of a mean in posterior sds, averaged
   over coordinates and seeds, less the reference's own variance (never below it). That of NUTS is

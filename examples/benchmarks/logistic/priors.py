@@ -8,8 +8,9 @@ relative. ``arcsinh(coef)`` in ``coordinates``: errors are those of the arcsinh 
 because they have no moments (see `peers.references`). Two settings of the estimator:
 
 * ``auto``: its defaults. The gates are on these.
-* ``never``: ``moves="never"`` where the defaults moved, so that the weights have to do; not under
-  the horseshoe, which has none. Not gated here: ``honesty`` asks whether the warnings are right.
+* ``never``: ``moves="never"`` where the defaults moved, so that importance sampling has to do; not
+  under the horseshoe, which has none. Not gated here: ``honesty`` checks whether the warnings are
+  right.
 """
 
 from ..harness import datasets

@@ -1,7 +1,7 @@
 """Speed of the engine's step, of the imports and of the first fit.
 
-* ``step``: one mirror step at m = 1000 particles, B = 1000 rows, d = 50 in which neither the
-  guard nor a rejuvenation has anything to do, against bare NumPy: ``Z = X @ theta.T`` and
+* ``step``: one mirror step at m = 1000 particles, B = 1000 rows, d = 50 in which neither ESS
+  control nor a rejuvenation has anything to do, against bare NumPy: ``Z = X @ theta.T`` and
   ``np.logaddexp(0, Z).sum(axis=0)``. One thread, float64, CPU milliseconds, medians of many
   alternating repetitions.
 * ``import``: CPU seconds of an import in a fresh process, skpmd against scikit-learn, medians of
@@ -44,9 +44,9 @@ def run(config):
 def engine_step(rng):
     """Return a function without arguments that takes one engine step, always the same one.
 
-    This is the one place that knows the engine's functions. The cloud is spread like a posterior
-    of these rows and the step is a small one, so it is taken in full: one visit of the rows, the
-    guard's checks and the new log ratios.
+    This is the one place that knows the engine's functions. The particles are spread like a
+    posterior of these rows and the step is a small one, so it is taken in full: one visit of the
+    rows, the checks of the effective sample size, and the new log ratios.
     """
     from skpmd.engine.mirror import Settings, step
     from skpmd.engine.model import Batch
@@ -64,7 +64,7 @@ def engine_step(rng):
         return step(particles, model, batches, 0.01, 0.01, Settings(), rng)
 
     info = take()[1]
-    if info.splits or info.rejuvenations:
+    if info.substeps or info.rejuvenations:
         raise RuntimeError(f"The step to be timed was not a plain one: {info}")
     return take, X, particles.theta
 

@@ -3,7 +3,7 @@
 Three kinds of rows, with the error of the means in posterior sds and the largest relative error
 of an sd:
 
-* ``stream``: one pass over ten parts, each row seen once and then gone.
+* ``stream``: one pass over ten parts, each row read once and then gone.
 * ``passes``: ``total_samples`` set, eight passes over ten parts in a new order each.
 * ``endless``: 10 million generated rows of 20 columns, each chunk forgotten after its call, in a
   process of its own; the exact answer is Newton's method over the same chunks.
@@ -108,7 +108,7 @@ def _measure(data, truth, seed, method, passes):
         "max_mean_error": float(np.abs((mean - truth.mean) / truth.sd).max()),
         "max_sd_error": float(np.abs(sd / truth.sd - 1.0).max()),
         "estimate": model.diagnostics_["mean_error"],
-        "redraws": int(model.history_["rejuvenations"].sum()),
+        "rejuvenations": int(model.history_["rejuvenations"].sum()),
         "warned": bool(caught),
     }
 
@@ -136,7 +136,7 @@ def endless(job):
         "max_mean_error": float(np.abs((mean - mode) / exact).max()),
         "max_sd_error": float(np.abs(sd / exact - 1.0).max()),
         "estimate": model.diagnostics_["mean_error"],
-        "redraws": int(model.history_["rejuvenations"].sum()),
+        "rejuvenations": int(model.history_["rejuvenations"].sum()),
         "cpu": clock.cpu,
         "peak_mb": peaks[-1] - before,
         "growth_mb": peaks[-1] - peaks[len(peaks) // 5],

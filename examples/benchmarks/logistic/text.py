@@ -4,7 +4,7 @@ Counts of words become TF-IDF rows of length one (`TfidfTransformer(sublinear_tf
 Three comparisons, each fit in a process of its own, warm, on one thread:
 
 * ``words``: two groups by their 500 most frequent words, where a full covariance fits.
-  ``diag`` is held against ``full`` (the default route): gaps of the means in sds, ratios of the
+  ``diag`` is held against ``full`` (the default method): gaps of the means in sds, ratios of the
   sds, and gaps of the predicted probabilities.
 * ``binary``: the same groups by all words.
 * ``classes``: all groups by all words.
@@ -50,7 +50,7 @@ STRENGTHS = {
     "classes": (1.0, 3.0, 10.0, 30.0, 100.0),
 }
 QUICK = (1.0, 10.0, 100.0)
-COLD, LEAST_COLD = (0.1, 0.01, 0.001), 10.0  # colder is only more sure: no help to a small C
+COLD, MIN_COLD = (0.1, 0.01, 0.001), 10.0  # colder is only more sure: no help to a small C
 FOLDS, BINS = 3, 15
 PLAIN, CONVERGED, WARM, TUNED = (
     "LogisticRegression",
@@ -174,7 +174,7 @@ def _compare(kind, text, strengths):
         _trial(text, "diag", C, temperature)
         for C in strengths
         for temperature in COLD
-        if C >= LEAST_COLD
+        if C >= MIN_COLD
     ]
     ways = {PLAIN: plain, CONVERGED: converged, WARM: warm, TUNED: warm + cold}
     rows = [_row(kind, text, name, trials) for name, trials in ways.items()]

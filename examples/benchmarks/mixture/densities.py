@@ -48,7 +48,7 @@ PEERS = [
     for floor in (1e-6, 1e-4, 1e-3, 1e-2)
 ]
 BIC_SIZES = (2, 5, 10, 20, 30, 45, 60)
-CPU_SHARE, LEAST_WON, WORST_LOSS = 0.2, 3, -0.1
+CPU_SHARE, MIN_WON, WORST_LOSS = 0.2, 3, -0.1
 
 
 def run(config):
@@ -195,7 +195,7 @@ def theirs(setting, seed, K):
 def fitted(model, X):
     """The fitted model and its CPU seconds, those of a first prediction included.
 
-    Ours finds the weights of the average when they are first asked for.
+    Ours finds the weights of the average on their first use.
     """
     with warnings.catch_warnings(), cpu_clock() as clock:
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -273,7 +273,7 @@ def gates(rows):
     single = gaps("pmd single", "gm") + gaps("pmd single", "gm first")
     cpu = {kind: _means(rows, kind, "cpu") for kind in ("pmd", "gm average")}
     share = max(cpu["pmd"][name] / cpu["gm average"][name] for name in names)
-    won = min(LEAST_WON, len(names))
+    won = min(MIN_WON, len(names))
     return [
         Gate("data sets not behind the average of 8", sum(gap >= 0 for gap in over), won, ">="),
         Gate("least gain over the average of 8, nats", min(over), WORST_LOSS, ">="),

@@ -5,9 +5,10 @@ theta = (1, -2), whose posterior has a second mode at (-1, 2) (section 6 of the 
 and 3). 1500 particles each, five seeds, each with data of its own:
 
 * ``defaults``: ParticleMirrorDescent as it comes;
-* ``no reweight``: the same without the final weighing;
+* ``no reweighting``: the same without the final importance reweighting;
 * ``strategy 1``: prior particles with moving weights only, batches of 10, gamma = 2 / (t + 1);
-* ``strategy 2``: a kernel density estimate redrawn before every step, no shrinkage, no guard,
+* ``strategy 2``: rejuvenation from a kernel density estimate before every step, no shrinkage, no
+  ESS control,
   h = c m^(-1/4), the best c of three by total variation; batches and steps as above (Algorithm 1);
 * ``exact draws``: 1500 independent draws from the grid; ``scott`` beside it uses the usual rule for
   the bandwidth in place of this library's leave-one-out choice.
@@ -56,7 +57,7 @@ def run(config):
 def candidates(X, grid, seed):
     """Yield (name, log density, further columns) of every method."""
     yield fitted("defaults", X, grid, seed)
-    yield fitted("no polish", X, grid, seed, reweight=False)
+    yield fitted("no reweighting", X, grid, seed, reweight=False)
     yield fitted("strategy 1", X, grid, seed, rejuvenation="never", **PAPER)
     letter = [
         fitted("strategy 2", X, grid, seed, bandwidth_factor=c, **LETTER) for c in (0.3, 1.0, 2.0)

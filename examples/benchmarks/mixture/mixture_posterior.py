@@ -11,8 +11,8 @@
 * ``coverage``: the share of true means inside ``component_interval(0.9)`` of
   ``strategy="conjugate"``, over data sets drawn from two components of known distance (in sds),
   300 rows each. That interval is of what the particles know given their responsibilities; it is no
-  credible interval, and where components overlap it is too narrow, for who belongs where is then
-  in doubt, too.
+  credible interval, and where components overlap it is too narrow, for it is then
+  uncertain, too, who belongs where.
 
 Runs of tempered SMC are kept in the cache. ``--quick``: generated rows, short runs, one
 seed. ``--jobs N``: fits side by side.
@@ -68,7 +68,7 @@ def _generated():
     from ..peers import tempered
 
     run = tempered.run(y, 2, LOW_DIM, **SHORT)
-    return y, _ordered(run.shares, run.means, run.sds), speeds
+    return y, _ordered(run.weights, run.means, run.sds), speeds
 
 
 def _reference(config, name, x, K, prior):
@@ -81,10 +81,10 @@ def _reference(config, name, x, K, prior):
     return tempered.cached_reference(path, x, K, prior, grid, **LONG)
 
 
-def _ordered(shares, means, sds):
+def _ordered(mixing, means, sds):
     """Draws of each parameter with components in the order of their means."""
     order = means.argsort(axis=1)
-    parts = [np.take_along_axis(part, order, axis=1) for part in (means, sds, shares)]
+    parts = [np.take_along_axis(part, order, axis=1) for part in (means, sds, mixing)]
     columns = [parts[0][:, 0], parts[0][:, 1], parts[1][:, 0], parts[1][:, 1], parts[2][:, 0]]
     return dict(zip(NAMES, columns, strict=True))
 

@@ -93,14 +93,14 @@ def streamed(job):
     rows = np.load(job["path"], mmap_mode="r")
     options = {"strategy": "conjugate", "random_state": 0}
     GaussianMixturePMD(2, **options).partial_fit(drawn(0)[:1000])  # compiles
-    before, watch, times = resident("RssAnon"), Peak(), []
-    watch.start()
+    before, peak, times = resident("RssAnon"), Peak(), []
+    peak.start()
     model = GaussianMixturePMD(2 * TRUE_COMPONENTS, **options)
     for start in range(0, len(rows), CALL):
         with cpu_clock() as clock:
             model.partial_fit(rows[start : start + CALL])
         times.append(clock.cpu)
-    peak = watch.stop() - before
+    peak_mb = peak.stop() - before
     X = drawn(-(-len(rows) // CALL))[:10_000]
     later = np.array(times[1:])  # the first call finds the starts
     half = len(later) // 2
@@ -109,7 +109,7 @@ def streamed(job):
         "cpu": sum(times),
         "cpu_per_million": float(later.mean()) / CALL * 1e6,
         "second_half_over_first": float(later[half:].mean() / later[:half].mean()),
-        "peak_mb": peak,
+        "peak_mb": peak_mb,
         "below_truth": float(np.mean(log_density(X)) - model.score(X)),
     }
 

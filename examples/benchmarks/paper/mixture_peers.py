@@ -19,13 +19,13 @@ STANDARD = {f"standard, {n - 1} moves": {"waste_free": False, "len_chain": n} fo
 
 def peers(quick):
     """Return {method: {setting: (peer, options)}}; one setting each in the quick variant."""
-    found = {**_clouds(), **_chains(), **_variational()}
+    found = {**_particles(), **_chains(), **_variational()}
     if quick:
         return {method: dict([*kinds.items()][:1]) for method, kinds in found.items()}
     return found
 
 
-def _clouds():
+def _particles():
     from ..peers.one_pass_smc import BANDWIDTHS, one_pass_smc
 
     widths = (*BANDWIDTHS, 0.3)

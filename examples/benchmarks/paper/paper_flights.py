@@ -14,7 +14,7 @@ main figure) and negative log predictive density are those of all test rows.
 * ``svgp``: GPyTorch, the runs of the study ``flights``: 512 and 1024 inducing points, Adam with two
   rates and natural gradients, ten minutes each; shown is the least so far of all, figure by figure.
 * ``subset``: the exact process on a random part of the rows (Quinonero-Candela and Rasmussen 2005),
-  its kernel learnt by scikit-learn from 500, 1000 and 2000 rows; with each kernel also the exact
+  its kernel fitted by scikit-learn to 500, 1000 and 2000 rows; with each kernel also the exact
   process on 4000 rows, and with the latter two on 8000 and 16,000 (RMSE only: variances at all test
   rows would take longer than all else), where memory ends.
 * ``smc``: one-pass SMC of 16 particles from the solution on 2000 rows on, as in the paper; q(u) in
@@ -23,7 +23,7 @@ main figure) and negative log predictive density are those of all test rows.
 * ``paper``: the steps eta / (n0 + sqrt(t)) of the paper, two passes, with its fixed kernel: squared
   exponential, length scale the median distance of two rows. Its noise variance .01 is that of
   years mapped to [0, 1], two thirds of their variance; both numbers are tried, in units of the
-  variance of y, with three pairs (eta, n0). It is no verdict's rival: its kernel is not learnt.
+  variance of y, with three pairs (eta, n0). It is no verdict's rival: its kernel is not fitted.
 
 Points of the peers are kept in the cache, and made again only with another protocol: the
 clocks, above all those of SVGP, are of earlier runs than ours, on the same machine. No peer has run

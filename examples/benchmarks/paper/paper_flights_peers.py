@@ -130,12 +130,12 @@ def _subset(config, case):
         *case.known, case.model(1).kernel, sizes=case.sizes.subset, seed=case.seed
     )
     X, y = case.test
-    for cpu, learnt, rows, process in found:
+    for cpu, fitted, rows, process in found:
         if rows <= WITH_VARIANCES:
             judged = scored(process, X, y)
         else:
             judged = {"rmse": float(np.sqrt(np.mean((process.predict(X) - y) ** 2))), "nlpd": None}
-        yield point_of(f"kernel of {learnt}", rows, cpu, judged)
+        yield point_of(f"kernel of {fitted}", rows, cpu, judged)
 
 
 def _smc(config, case):

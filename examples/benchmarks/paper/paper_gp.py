@@ -5,12 +5,12 @@ exp(-1.6 pi abs(x)) + 0.1 e on [-0.5, 0.5], 128 inducing inputs, batches of 128 
 exponential kernel. The error is the RMSE of the posterior mean against the function without noise,
 at 500 places.
 
-* ``exact``: `partial_fit` of each batch once, kernel learnt from the first call's rows.
+* ``exact``: `partial_fit` of each batch once, kernel fitted to the first call's rows.
 * ``exact, fixed kernel`` and ``paper``: length scale a tenth of the median distance of two rows,
   as in the paper, and the noise of the data; each row once, or the paper's stochastic mirror steps
   eta / (n0 + sqrt(t)) (`peers.mirror_gp`), eta and n0 those of a grid that end best.
 * ``svgp``: GPyTorch, Adam with learning rates 0.01 and 0.05, natural gradients with 0.05; kernel
-  and inducing inputs are learnt. The least error so far of all three is shown.
+  and inducing inputs are fitted. The least error so far of all three is shown.
 
 The exact posterior of all rows, by scikit-learn's `GaussianProcessRegressor`, is the floor.
 """
@@ -95,9 +95,9 @@ def _paper(X, y, seed, passes):
         passes=passes, seed=seed, checkpoints=shown,
     )  # fmt: skip
     curves = {}
-    for _, seen, setting, particles in found:
+    for _, n_read, setting, particles in found:
         error = np.mean((particles.predict_proba(PLACES).mean() - truth(PLACES)) ** 2)
-        point = {"passes": seen / N, "rmse": float(np.sqrt(error))}
+        point = {"passes": n_read / N, "rmse": float(np.sqrt(error))}
         curves.setdefault(setting, []).append(point)
     return min(curves.values(), key=lambda points: points[-1]["rmse"])
 

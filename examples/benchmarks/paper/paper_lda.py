@@ -4,7 +4,7 @@ Section 6 and appendix H.4 of the paper: alpha = 0.1, eta = 0.01 and 100 topics 
 five passes, 1000 held-out documents, on the lead sections of Wikipedia's vital articles (in place
 of the paper's extract of Wikipedia) and on 20 Newsgroups. Three random splits each, which nothing
 was developed on; one thread. The judge of all is `topic_completion`: perplexity of half of each
-held-out document, its shares of topics found from the other half by one Gibbs sampler with the
+held-out document, its topic proportions found from the other half by one Gibbs sampler with the
 topics held fixed (the paper gives each method the sampler that it learns with). No side learns its
 priors.
 

@@ -170,8 +170,8 @@ def _run(config, name, seed, method, setting, learn):
     if method == "tomotopy":
         return tomotopy_sweeps(*case, SWEEPS, BUDGETS[name])
     if method == "sgrld":
-        halves = [n * half // 2 for half in range(3, 2 * PASSES + 1)]
-        return sgrld(*case, [stop for stop in stops(n, 100) if stop <= n] + halves)
+        later = [n * part // 2 for part in range(3, 2 * PASSES + 1)]
+        return sgrld(*case, [stop for stop in stops(n, 100) if stop <= n] + later)
     return one_particle_smc(*case, [stop for stop in stops(n, 1) if stop <= n])
 
 

@@ -10,10 +10,11 @@ effective sample sizes). ``sd_error`` is the same of relative errors of sds; ``t
 ``log_loss`` are those of the averaged probabilities on 1,932 test images. CPU seconds are of one
 thread, without compilation and evaluation. Rows count once for all particles that share a reading.
 
-Memory: our defaults have 4000 particles, and so have the other clouds; SGLD and NUTS from the prior
-keep 4000 draws, Gibbs and whitened NUTS 20,000. The paper's 1000 are a row of ours. Starts: our
-defaults climb to the mode themselves, in their own seconds, and so do Laplace and whatever is
-whitened or "from Laplace", in theirs; the others start from the prior, as all do in the paper.
+Memory: our defaults have 4000 particles, and so have the other particle methods; SGLD and NUTS from
+the prior keep 4000 draws, Gibbs and whitened NUTS 20,000. The paper's 1000 are a row of ours.
+Starts: our defaults climb to the mode themselves, in their own seconds, and so do Laplace and
+whatever is whitened or "from Laplace", in theirs; the others start from the prior, as all do in the
+paper.
 
 * ``curve``: means over the seeds. Of ours (``pmd``, `BayesianLogisticRegressionPMD`): the defaults;
   other numbers of particles; a stream by ``partial_fit`` with 1000 particles and five passes; the
@@ -45,7 +46,7 @@ from ..harness.verdicts import Answer, best, verdict_gates, verdicts
 from ..peers.references import cached_reference, log_loss
 
 SEEDS, OWN_SEEDS = 3, 10  # of the others, of our defaults
-PASSES, LONG, MOST_CPU = 5, 10.0, 60.0
+PASSES, LONG, MAX_CPU = 5, 10.0, 60.0
 POINTS = 7  # of a curve in the table
 JUDGED = 1000  # particles that predict for the test images
 METRICS = ("mean_error", "sd_error", "test_error", "log_loss")
@@ -84,7 +85,7 @@ def _measured(judge, seeds, own_seeds, quick):
         methods = {key: _first(methods[key]) for key in methods if key not in SLOW_TO_COMPILE}
     runs = {
         name: {
-            str(seed): judge.curve(setting, seed, MOST_CPU)
+            str(seed): judge.curve(setting, seed, MAX_CPU)
             for seed in range(own_seeds if name == DEFAULTS else seeds)
         }
         for name, setting in own.items()
@@ -117,9 +118,9 @@ class Judge:
     def curve(self, setting, seed, long):
         """Points of one run, up to ``long`` seconds or five passes, whichever is later."""
         points, enough = [], PASSES * len(self.data.y)
-        for found in setting(seed, MOST_CPU):
+        for found in setting(seed, MAX_CPU):
             points.append(self.point(found))
-            if found.cpu > MOST_CPU or (found.cpu > long and found.rows >= enough):
+            if found.cpu > MAX_CPU or (found.cpu > long and found.rows >= enough):
                 break
         return points
 

@@ -25,7 +25,7 @@ from ..peers.whitened import corrected, whitened
 PASSES = 5  # of the stochastic methods in the paper
 WARM_UP = 50  # steps of NUTS where the posterior is whitened
 BLOCK = 20  # steps of a Markov chain between looks at the clock
-MOST_DRAWS = 20_000  # handed out of longer chains
+MAX_DRAWS = 20_000  # handed out of longer chains
 
 
 def fit(data, params, seed, max_cpu):
@@ -118,7 +118,7 @@ def _later(cpu, rows, blocks, share):
     """A snapshot of the last ``share`` of a chain's draws, thinned where there are many."""
     draws = np.concatenate(blocks)
     draws = draws[len(draws) - int(share * len(draws)) :]
-    draws = draws[:: -(-len(draws) // MOST_DRAWS)]
+    draws = draws[:: -(-len(draws) // MAX_DRAWS)]
     return Snapshot(cpu, rows, draws, np.zeros(len(draws)))
 
 

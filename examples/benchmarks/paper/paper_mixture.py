@@ -7,7 +7,7 @@ batches of 10 rows for those that take batches:
 
 * ``pmd``: ParticleMirrorDescent as it comes, but for the 1500 particles; the curve is that of one
   to five passes, of which five are the default. ``pmd stream``: `partial_fit` of 10 rows a call,
-  each read once but for splits.
+  each read once but for substeps.
 * ``one-pass SMC``, setting: the bandwidth; ``IBIS`` and ``tempered SMC`` of the package particles,
   waste-free or standard with 4 or 9 moves.
 * ``SGLD`` (blackjax), burn-in of 1000 steps, ``chains x step size``, one chain as in the paper or
@@ -55,7 +55,7 @@ from ..peers.problem import Snapshot
 from .mixture_peers import BATCH, peers, problem
 
 SEEDS, PASSES = 10, 5
-SHARES = (0.1, 0.3, 1.0, 3.0, 10.0)  # of our CPU seconds, at which peers are judged
+BUDGETS = (0.1, 0.3, 1.0, 3.0, 10.0)  # of our CPU seconds, at which peers are judged
 SUPPORT = 1e-9  # of the exact density's peak: what is below has a mass of 1e-9
 SHOWN = np.linspace(-3.5, 3.5, 71)  # axis of the pictures
 
@@ -98,7 +98,7 @@ def one_run(quick, seed):
     for method, kinds in peers(quick).items():
         best = np.inf
         for setting, (peer, options) in kinds.items():
-            budget = {"n_particles": size, "seed": seed, "max_cpu": SHARES[-1] * own}
+            budget = {"n_particles": size, "seed": seed, "max_cpu": BUDGETS[-1] * own}
             snapshots = peer(problem(), X, None, **{**budget, **options})
             with threadpool_limits(1):
                 answers = judged(list(snapshots), own, judge)
@@ -112,7 +112,7 @@ def one_run(quick, seed):
 def judged(snapshots, cpu, judge):
     """For each share of the budget: (place, last snapshot within it, its best log density)."""
     answers = []
-    for place, share in enumerate(SHARES):
+    for place, share in enumerate(BUDGETS):
         within = [snapshot for snapshot in snapshots if snapshot.cpu <= share * cpu]
         if within and answers and within[-1] is answers[-1][1]:
             answers.append((place, *answers[-1][1:]))
@@ -142,7 +142,7 @@ def stream(X, size, seed):
     """Yield the same of a stream of batches, at points evenly spaced in the logarithm."""
     model, read = ours(size, seed)
     cpu, ends = 0.0, range(BATCH, len(X) + 1, BATCH)
-    shown = set(np.geomspace(1, len(ends), len(SHARES)).round())
+    shown = set(np.geomspace(1, len(ends), len(BUDGETS)).round())
     for step, end in enumerate(ends, start=1):
         with quiet_clock() as clock:
             model.partial_fit(X[end - BATCH : end])
@@ -180,10 +180,10 @@ class Judge:
     def distances(self, log_density):
         """Total variation, divergence and cross entropy of a normalised density."""
         found = log_density(self.points)
-        shared = np.minimum(self.density, np.exp(found)).sum() * self.cell
+        overlap = np.minimum(self.density, np.exp(found)).sum() * self.cell
         # Where an estimate vanishes the divergence is infinite; the floor keeps it printable.
         cross = -(self.density @ np.maximum(found, -700.0)) * self.cell
-        return {"tv": 1.0 - shared, "kl": cross - self.entropy, "cross_entropy": cross}
+        return {"tv": 1.0 - overlap, "kl": cross - self.entropy, "cross_entropy": cross}
 
     def best(self, snapshot):
         """The log density of a snapshot, or the best of three estimates from its particles."""

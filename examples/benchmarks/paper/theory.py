@@ -2,8 +2,8 @@
 
 * Theorem 5: with fixed particles and gamma_t = 1/t the error of integrals falls like m^(-1/2). A
   normal mean, 25 rows, one a step, m prior particles: root mean square errors of E[tanh(theta)]
-  after T = m steps; the same m particles weighed once by all data show the part of the error that
-  the particles alone make.
+  after T = m steps; the same m particles reweighted once by all data show the part of the error
+  that the particles alone make.
 * Theorem 4: the expected L1 error of one step's kernel density estimate, h = 2 m^(-1/(d + 2 beta)),
   Gaussian kernel, falls at least like m^(-beta / (d + 2 beta)), beta = 1.
 * Theorem 6: KL(exact, estimate) after T steps of Algorithm 1 with the compact kernel, the same h,
@@ -108,7 +108,7 @@ def plot(rows):
 
 
 def _plot_integrals(axis, rows):
-    names = {"rmse_steps": "T = m steps", "rmse_weighed_once": "weighed once by all data"}
+    names = {"rmse_steps": "T = m steps", "rmse_reweighted": "reweighted once by all data"}
     for key, label in names.items():
         _line(axis, _curve(rows, "theorem 5", "m", key), label, -0.5)
     axis.set(title="Theorem 5", xlabel="particles m", ylabel="rms error of E[tanh]")

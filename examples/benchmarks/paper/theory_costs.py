@@ -1,7 +1,7 @@
 """Table 1: what one iteration costs in time and in memory, by the number of particles.
 
-The engine's own step, and its own redraw with the paper's bandwidth: under the default rule the
-estimate of a unimodal cloud is a single normal, which costs nothing quadratic.
+The engine's own step, and its own rejuvenation with the paper's bandwidth: under the default rule
+the estimate of unimodal particles is a single normal, which costs nothing quadratic.
 """
 
 import tracemalloc
@@ -12,7 +12,7 @@ from skpmd.custom import CustomModel
 from skpmd.engine.mirror import Settings, step
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import draw_prior
-from skpmd.engine.rejuvenation import rejuvenate
+from skpmd.engine.rejuvenation import rejuvenate_by_kernels
 
 from ..harness.timing import cpu_clock
 
@@ -63,17 +63,17 @@ def regression():
 
 
 def iteration(task, model, batch, m):
-    """A step that moves the weights of m particles, or a redraw of m weighted ones."""
+    """A step that moves the weights of m particles, or a rejuvenation of m weighted ones."""
     rng = np.random.default_rng(0)
     particles = draw_prior(model, m, rng)
 
-    def weigh():
+    def reweight():
         return step(particles, model, (batch,), SMALL, SMALL, FIXED, rng)
 
     if task == "weights":
-        return weigh
-    weighted, _ = weigh()
-    return lambda: rejuvenate(weighted, model, PAPER, rng)
+        return reweight
+    weighted, _ = reweight()
+    return lambda: rejuvenate_by_kernels(weighted, model, PAPER, rng)
 
 
 def timed(function):

@@ -1,8 +1,8 @@
 """Theorems 4 and 6: errors of weighted kernel density estimates, after one step and after T.
 
-Both to the letter: particles redrawn before every step, steps taken whole, centres where the
-particles are (no shrinkage), h = FACTOR m^(-1/(d + 2 beta)) with beta = 1, no polish. Everything
-exact is normal and known in closed form.
+Both to the letter: particles rejuvenated before every step, steps taken whole, centres where the
+particles are (no shrinkage), h = FACTOR m^(-1/(d + 2 beta)) with beta = 1, no reweighting.
+Everything exact is normal and known in closed form.
 """
 
 import warnings
@@ -177,6 +177,8 @@ class NormalMean:
             random_state=seed,
         )
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # no polish: nothing certifies it
+            warnings.simplefilter(
+                "ignore", ConvergenceWarning
+            )  # no reweighting: nothing is diagnosed
             posterior = estimator.fit(self.X).posterior_
         return smoothed(posterior.particles, posterior.log_weights, "epanechnikov")

@@ -2,7 +2,8 @@
 
 A normal mean with a normal prior, 25 rows, batches of one row drawn with replacement, m prior
 particles with moving weights only (``rejuvenation="never"``, ``reweight=False``), gamma_t = 1/t and
-T = m steps. The error is that of E[tanh(theta)], bounded as the theorem asks, against quadrature.
+T = m steps. The error is that of E[tanh(theta)], bounded as the theorem requires, against
+quadrature.
 """
 
 import warnings
@@ -23,14 +24,14 @@ def measured(quick):
     exact = exact_value(X)
     for m, repetitions in (QUICK if quick else PLAN).items():
         steps = [one_error(X, exact, m, seed, reweight=False) for seed in range(repetitions)]
-        weighed = [one_error(X, exact, m, seed, reweight=True) for seed in range(repetitions)]
+        weights = [one_error(X, exact, m, seed, reweight=True) for seed in range(repetitions)]
         yield {
             "part": "theorem 5",
             "m": m,
             "T": m // N_ROWS * N_ROWS,
             "repetitions": repetitions,
             "rmse_steps": float(np.sqrt(np.mean(np.square(steps)))),
-            "rmse_weighed_once": float(np.sqrt(np.mean(np.square(weighed)))),
+            "rmse_reweighted": float(np.sqrt(np.mean(np.square(weights)))),
         }
 
 

@@ -1,11 +1,11 @@
 """Sequential Monte Carlo for topic models with one particle (Canini, Shi and Griffiths 2009).
 
 Documents come one by one, each once. A new token is given a topic by its conditional probability
-given the topics of all tokens before it, shares and words of topics integrated out. Then tokens
-that came before are rejuvenated: drawn evenly and given new topics in the same way, for which all
-of them stay in memory. One particle has no weights that could differ, so there is no resampling
-and rejuvenation waits for nothing, as in the incremental Gibbs sampler of that paper. The first
-documents get sweeps of a batch sampler before the others come, as in its experiments.
+given the topics of all tokens before it, topic proportions and words of topics integrated out. Then
+tokens that came before are rejuvenated: drawn evenly and given new topics in the same way, for
+which all of them stay in memory. One particle has no weights that could differ, so there is no
+resampling and rejuvenation waits for nothing, as in the incremental Gibbs sampler of that paper.
+The first documents get sweeps of a batch sampler before the others come, as in its experiments.
 
 References
 ----------
@@ -70,7 +70,7 @@ def one_particle_smc(X, K, setting, seed, points):
 
 
 def particle(X, K, alpha, eta, rng):
-    """A particle that has seen no document."""
+    """A particle that has read no document."""
     tokens, starts = listed(X, rng)
     V, n = X.shape[1], X.shape[0]
     owner, labels = np.repeat(np.arange(n), np.diff(starts)), np.full(len(tokens), -1)

@@ -1,7 +1,7 @@
 """One-pass sequential Monte Carlo for a sparse Gaussian process, with q(u) in closed form.
 
 Balakrishnan and Madigan (2006), as in appendix H.3.2 of Dai et al. (2016): particles start from the
-solution on a subset of data, each batch weighs them once by its predictive likelihood, and where
+solution on a subset of data, each batch reweights them once by its predictive likelihood, and where
 the effective sample size falls below half of their number they are resampled and moved by kernels
 around centres that shrink towards the mean.
 
@@ -39,7 +39,7 @@ class Particle:
         self.block = model.prior_block(theta[None]) if block is None else block
         self.log_evidence = self._log_evidence()
 
-    def take_in(self, batch):
+    def update(self, batch):
         """Add the rows of a batch; return their log predictive likelihood."""
         before = self.log_evidence
         self.block += self.model.statistics(self.theta[None], self.block, batch)
@@ -85,8 +85,8 @@ class Particles(NamedTuple):
         return NormalMixture(means, stds, weights[kept] / weights[kept].sum())
 
     def after(self, batch):
-        """Take in a batch, and weigh each particle by how well it predicted it."""
-        gains = np.array([particle.take_in(batch) for particle in self.particles])
+        """Update by a batch, and reweight each particle by how well it predicted it."""
+        gains = np.array([particle.update(batch) for particle in self.particles])
         return self._replace(log_weights=self.log_weights + gains)
 
     def rejuvenated(self, bandwidth, rng):
@@ -103,7 +103,7 @@ class Particles(NamedTuple):
 
 
 def subset_start(estimator, X, y, rng):
-    """Return particles that know a subset of data, all of whose rows they have taken in.
+    """Return particles that know a subset of data, of all of whose rows they are the posterior.
 
     Kernel, inducing inputs and hyperparameters around the best ones are found as `estimator`, a
     `SparseGPRegressorPMD` with ``normalize_y=False``, does from these rows.
@@ -115,7 +115,7 @@ def subset_start(estimator, X, y, rng):
     )
     for batch in rows.whole():
         for particle in particles.particles:
-            particle.take_in(batch)
+            particle.update(batch)
     return particles._replace(log_weights=np.zeros(len(particles.particles)))
 
 
@@ -131,24 +131,24 @@ def gp_one_pass_smc(X, y, *, start, n_start, batch_size, seed, bandwidth=0.1, ch
     n_start : int
         How many rows that is.
     batch_size : int
-        Rows that weigh the particles together.
+        Rows that reweight the particles together.
     seed : int
         Of the start and of all moves.
     bandwidth : float
-        Of the kernels, in the spread of the particles; with 0 particles are weighed and no more.
+        Of the kernels, in the spread of the particles; with 0 particles are reweighted and no more.
     checkpoints : sequence of int
         Rows after which to yield.
     """
     rng, clock = np.random.default_rng(seed), Clock()
     waiting = sorted({*checkpoints, len(y)})
     with clock:
-        particles, seen = start(X[:n_start], y[:n_start], rng), n_start
+        particles, n_read = start(X[:n_start], y[:n_start], rng), n_start
     rows = np.column_stack([y, np.zeros(len(y))])[n_start:]
     for batch in Rows(X[n_start:], rows, None, batch_size).whole():
         with clock:
-            particles, seen = particles.after(batch), seen + len(batch.weight)
+            particles, n_read = particles.after(batch), n_read + len(batch.weight)
             if bandwidth and 1.0 / (particles.weights**2).sum() < 0.5 * len(particles.particles):
                 particles = particles.rejuvenated(bandwidth, rng)
-        if seen >= waiting[0]:
-            yield clock.cpu, seen, particles
-            waiting = [one for one in waiting if one > seen]
+        if n_read >= waiting[0]:
+            yield clock.cpu, n_read, particles
+            waiting = [one for one in waiting if one > n_read]

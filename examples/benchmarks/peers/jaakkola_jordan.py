@@ -12,7 +12,7 @@ which is quadratic in theta: given xi, the best q is N(P^-1 h, P^-1) with
 
 and given q the best xi_i^2 is E_q z_i^2. (h, P) are the natural parameters of q; a natural
 gradient step of length rho on the bound of a batch, scaled up to all rows, is a weighted average
-of old ones and of those that the batch asks for (Hoffman et al., equation 31). With all rows in
+of old ones and of those that are best for the batch (Hoffman et al., equation 31). With all rows in
 the batch and rho = 1 it is the original algorithm.
 
 References
@@ -60,7 +60,7 @@ def jaakkola_jordan(
 
 
 def batch_parameters(design, half, h, P, scale):
-    """Natural parameters that a batch asks for, each of its rows counted ``scale`` times."""
+    """Natural parameters that are best for a batch, each of its rows counted ``scale`` times."""
     weighted = (2.0 * scale * curvature(best_xi(design, h, P)))[:, None] * design
     return scale * (half @ design), np.eye(len(h)) + weighted.T @ design
 

@@ -30,7 +30,7 @@ CATALOGUE = (
 
 
 def main(argv=None):
-    """Make what is asked for and print a line on each."""
+    """Make the references that are named and print a line on each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--data", type=Path, required=True, help="folder with the data sets")

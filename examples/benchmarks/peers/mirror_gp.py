@@ -43,7 +43,7 @@ def mirror_gp(
     checkpoints : sequence of int
         Rows after which to yield; the end is one of them in any case.
     """
-    rng, reading, seen, t = np.random.default_rng(seed), Clock(), 0, 0
+    rng, reading, n_read, t = np.random.default_rng(seed), Clock(), 0, 0
     moving = [Clock() for _ in steps]
     waiting = sorted({*checkpoints, passes * len(y)})
     with reading:
@@ -55,20 +55,20 @@ def mirror_gp(
         with reading:  # at a noise of 1
             added = model.statistics(np.zeros((1, 1)), None, batch)
             added *= len(y) / len(batch.y)
-            seen, t = seen + len(batch.y), t + 1
+            n_read, t = n_read + len(batch.y), t + 1
         for block, clock, (eta, n0) in zip(blocks, moving, steps, strict=True):
             with clock:
                 gamma = min(1.0, eta / (n0 + np.sqrt(t)))
                 block *= 1.0 - gamma
                 block += gamma * added
-        if seen >= waiting[0]:
-            waiting = [one for one in waiting if one > seen]
+        if n_read >= waiting[0]:
+            waiting = [one for one in waiting if one > n_read]
             for block, clock, step in zip(blocks, moving, steps, strict=True):
                 for noise in noises:
                     particle = Particle(model, np.log([noise]), block / noise)
                     yield (
                         reading.cpu + clock.cpu,
-                        seen,
+                        n_read,
                         (*step, noise),
                         Particles([particle], np.zeros(1)),
                     )

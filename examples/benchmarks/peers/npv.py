@@ -80,7 +80,7 @@ def log_density(theta, mu, sd, block=2000):
     return np.concatenate(parts)
 
 
-def _bound(params, log_joint):
+def _elbo(params, log_joint):
     """The bound, such that its gradient is the step that the paper takes."""
     mu, sd = params[:, :-1], jnp.exp(params[:, -1])
     d = mu.shape[1]
@@ -112,7 +112,7 @@ def _advance(log_likelihood, log_prior, state, first, chosen, size, X, y):
         def log_joint(one):
             return log_prior(one) + len(X) / len(rows) * log_likelihood(one, *batch)
 
-        gradient = jax.grad(_bound)(params, log_joint)
+        gradient = jax.grad(_elbo)(params, log_joint)
         slope = MEMORY[0] * slope + (1.0 - MEMORY[0]) * gradient
         square = MEMORY[1] * square + (1.0 - MEMORY[1]) * gradient**2
         rate = learning_rate / (1.0 + step / per_pass) ** decay

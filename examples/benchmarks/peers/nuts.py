@@ -85,15 +85,15 @@ class Nuts:
 
         init, sample = hmc(potential, algo="NUTS")
 
-        def begin(z, key):
+        def initialise(z, key):
             return init(
                 z, n_warmup, target_accept_prob=target_accept, adapt_mass_matrix=adapt_mass,
                 rng_key=key,
             )  # fmt: skip
 
         # Chains start from half the whitened spread; init must see concrete values once.
-        self._begin = jax.vmap(begin) if vectorised else begin
-        self._begin(*self._starts(0)) if vectorised else begin(*self._start(0, 0))
+        self._initialise = jax.vmap(initialise) if vectorised else initialise
+        self._initialise(*self._starts(0)) if vectorised else initialise(*self._start(0, 0))
         step = jax.vmap(sample) if vectorised else sample
 
         def advance(state, length):
@@ -123,9 +123,9 @@ class Nuts:
     def warm(self, seed):
         """Start the chains and adapt them; return their states and the CPU seconds."""
         if self.vectorised:
-            states = [self._begin(*self._starts(seed))]
+            states = [self._initialise(*self._starts(seed))]
         else:
-            states = [self._begin(*self._start(seed, chain)) for chain in range(self.n_chains)]
+            states = [self._initialise(*self._start(seed, chain)) for chain in range(self.n_chains)]
         warmed = [self._timed(state, self.n_warmup) for state in states]
         return [state for state, _, _ in warmed], sum(cpu for _, _, cpu in warmed)
 

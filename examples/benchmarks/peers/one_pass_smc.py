@@ -1,11 +1,11 @@
-"""One-pass sequential Monte Carlo: each batch weighs the particles once, kernels move them.
+"""One-pass sequential Monte Carlo: each batch reweights the particles once, kernels move them.
 
 Balakrishnan and Madigan (2006), "A one-pass sequential Monte Carlo method for Bayesian analysis of
 massive datasets", Bayesian Analysis 1(2). Particles start from the prior (theirs from a posterior
 of the first rows; Dai et al. 2016 start all methods from the prior). Where the effective sample
 size falls below half of the particles, these are resampled and moved by kernels around centres
-that shrink towards the mean, so that mean and covariance stay (Liu and West 2001). Nothing is
-weighed again by rows that have been read, so what a move loses is lost.
+that shrink towards the mean, so that mean and covariance stay (Liu and West 2001). Rows that have
+been read are not read again, so the error of a move stays.
 """
 
 import numpy as np
@@ -58,7 +58,7 @@ def rejuvenated(theta, weights, bandwidth, rng):
     mean = weights @ theta
     centred = theta - mean
     cov = (centred.T * weights) @ centred
-    # A collapsed cloud has a singular covariance; a little of its size keeps the factor defined.
+    # Collapsed particles have a singular covariance; a little of its size keeps the factor defined.
     factor = np.linalg.cholesky(cov + 1e-10 * np.trace(cov) * np.eye(len(cov)) + 1e-300)
     ancestors = systematic(weights, len(theta), rng)
     noise = rng.standard_normal(theta.shape) @ factor.T

@@ -16,7 +16,7 @@ try:
     from particles import resampling, smc_samplers
 except ImportError as error:
     raise ImportError(
-        "This needs particles, which asks for an older NumPy than it can use: "
+        "This needs particles, which requires an older NumPy than it can use: "
         'pip install --no-deps "particles==0.4", beside skpmd[bench]'
     ) from error
 
@@ -27,10 +27,10 @@ def ibis(
 ):  # fmt: skip
     """Yield snapshots of the posterior of the rows so far; see `problem`.
 
-    A batch is one step: it weighs the particles, which move where their effective sample size falls
-    below half, by Metropolis steps on all rows so far. ``len_chain`` less one is their number;
-    ``waste_free`` keeps all states of ``n_particles / len_chain`` chains, otherwise the last ones
-    of ``n_particles``. There is one pass of batches, whatever ``passes``.
+    A batch is one step: it reweights the particles, which move where their effective sample size
+    falls below half, by Metropolis steps on all rows so far. ``len_chain`` less one is their
+    number; ``waste_free`` keeps all states of ``n_particles / len_chain`` chains, otherwise the
+    last ones of ``n_particles``. There is one pass of batches, whatever ``passes``.
     """
     model = _Model(problem, X, y, batch_size, np.random.default_rng(seed))
     sampler = smc_samplers.IBIS(model=model, wastefree=waste_free, len_chain=len_chain)
@@ -91,7 +91,7 @@ def _snapshot(cpu, rows, run):
 
 
 class _Prior:
-    """A prior as the package asks for it: records with one field."""
+    """A prior in the form of the package: records with one field."""
 
     def __init__(self, problem, rng):
         self.problem, self.rng = problem, rng

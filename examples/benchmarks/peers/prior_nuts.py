@@ -20,10 +20,10 @@ def prior_nuts(
     """Yield snapshots; see `problem`. ``n_steps`` are those of each chain after its warm-up."""
     clock = Clock()
     theta = problem.sample_prior(np.random.default_rng(seed), n_chains)
-    begin, advance = _compiled(problem, n_warmup, block)
+    initialise, advance = _compiled(problem, n_warmup, block)
     data = jax.tree.map(jnp.asarray, (X, y))
     keys = jax.random.split(jax.random.PRNGKey(seed), n_chains)
-    state = begin(jnp.asarray(theta), keys, *data)
+    state = initialise(jnp.asarray(theta), keys, *data)
     advance(state, *data)  # compiles
     kept, warm, rows = Thinned(n_particles, n_chains), -(-n_warmup // block), 0
     n_blocks = warm + -(-n_steps // block)
@@ -51,7 +51,7 @@ def _compiled(problem, n_warmup, block):
 
     init, sample = hmc(potential_fn_gen=potential, algo="NUTS")
 
-    def begin(theta, keys, X, y):
+    def initialise(theta, keys, X, y):
         def one(start, key):
             return init(start, n_warmup, rng_key=key, model_args=(X, y))
 
@@ -65,4 +65,4 @@ def _compiled(problem, n_warmup, block):
 
         return jax.lax.scan(body, state, None, length=block)
 
-    return begin, jax.jit(advance)
+    return initialise, jax.jit(advance)

@@ -14,7 +14,7 @@ import numpy as np
 
 
 class Problem(NamedTuple):
-    """A prior and a likelihood, for clouds of particles and, in JAX, for one point.
+    """A prior and a likelihood, for many particles at once and, in JAX, for one point.
 
     Functions of JAX are compiled once for each function object: keep one `Problem` for all seeds.
 

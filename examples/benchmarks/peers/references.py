@@ -1,6 +1,6 @@
 """Long runs of Markov chains whose moments stand for the exact posterior, kept as npz files.
 
-By NUTS, or by the Gibbs sampler of `polya_gamma` where that is asked for.
+By NUTS, or by the Gibbs sampler of `polya_gamma` where the catalogue says so.
 """
 
 from dataclasses import asdict, dataclass

@@ -8,7 +8,7 @@ documents is
 
 e_t = step (1 + t / offset)^(-decay), where n_dkw counts the tokens of word w that document d gives
 to topic k. The expectations are means along a collapsed Gibbs chain of the document given phi, the
-shares of its topics integrated out. Small steps sample the posterior; a step leaves a bias of the
+topic proportions integrated out. Small steps sample the posterior; a step leaves a bias of the
 order of e and of the batch's noise.
 
 References
@@ -24,7 +24,7 @@ from ..harness.timing import cpu_clock
 from .tokens import Topics, drawn, listed
 
 N_BURN, N_KEPT = 10, 10  # sweeps of a document's chain
-_LEAST = np.float32(1e-30)
+_MIN = np.float32(1e-30)
 
 
 def sgrld(X, K, setting, seed, points):
@@ -117,4 +117,4 @@ def move(theta, counts, totals, eta, size, noise):
             now = theta[w, k]
             drift = eta - now + counts[w, k] - now * totals[k]
             moved = abs(now + half * drift + np.sqrt(size * now) * noise[w, k])
-            theta[w, k] = max(moved, _LEAST)
+            theta[w, k] = max(moved, _MIN)

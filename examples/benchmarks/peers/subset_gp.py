@@ -1,10 +1,10 @@
 """Subset of data: the exact Gaussian process on a random part of the rows.
 
 Quinonero-Candela and Rasmussen (2005), "A unifying view of sparse approximate Gaussian process
-regression", Journal of Machine Learning Research 6, section 3. Kernels are learnt by the marginal
+regression", Journal of Machine Learning Research 6, section 3. Kernels are fitted by the marginal
 likelihood of the part, by scikit-learn's `GaussianProcessRegressor`. From 1000 rows on such a
 search of seventy gradients costs far more than the process itself; so searches of more rows go on
-from the kernel of fewer and are short, and a kernel predicts from more rows than taught it.
+from the kernel of fewer and are short, and a kernel predicts from more rows than it was fitted to.
 """
 
 import warnings
@@ -62,7 +62,7 @@ class SubsetGP:
 
 
 def subset_gp(X, y, kernel, *, sizes, seed):
-    """Yield (CPU seconds, rows learnt from, rows predicted from, `SubsetGP`).
+    """Yield (CPU seconds, rows fitted to, rows predicted from, `SubsetGP`).
 
     Parameters
     ----------
@@ -71,24 +71,24 @@ def subset_gp(X, y, kernel, *, sizes, seed):
     kernel : sklearn.gaussian_process.kernels.Kernel
         Where the first search starts.
     sizes : dict of sequence of int
-        By the rows that a kernel is learnt from, the fewest first: those that it predicts from.
+        By the rows that a kernel is fitted to, the fewest first: those that it predicts from.
         Each part holds those before.
     seed : int
         Of the parts.
     """
     order = np.random.default_rng(seed).permutation(len(y))
     searches = Clock()  # all that has led to a kernel counts
-    for learnt, used in sizes.items():
+    for fitted, used in sizes.items():
         with searches:
-            kernel = _learnt(X[order[:learnt]], y[order[:learnt]], kernel)
+            kernel = _fitted(X[order[:fitted]], y[order[:fitted]], kernel)
         for size in used:
             rows = order[:size]
             with Clock() as more:
                 process = SubsetGP(kernel, X[rows], y[rows])
-            yield searches.cpu + more.cpu, learnt, size, process
+            yield searches.cpu + more.cpu, fitted, size, process
 
 
-def _learnt(X, y, kernel):
+def _fitted(X, y, kernel):
     """The kernel of the best marginal likelihood.
 
     (Length scales at their bounds are columns that do not matter: no reason for a warning.)
@@ -100,7 +100,7 @@ def _learnt(X, y, kernel):
 
 
 def _short(objective, theta, bounds):
-    """A few steps of L-BFGS, in the form that scikit-learn asks for."""
+    """A few steps of L-BFGS, in scikit-learn's form."""
     found = minimize(
         objective, theta, method="L-BFGS-B", jac=True, bounds=bounds, options={"maxfun": SHORT}
     )

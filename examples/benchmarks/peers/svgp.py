@@ -141,7 +141,7 @@ class _Svgp:
         self._model = _model(self._tensor(starts), kernel, mean, natural).to(self._dtype)
         self._likelihood = gpytorch.likelihoods.GaussianLikelihood().to(self._dtype)
         self._likelihood.noise = noise
-        self._bound = gpytorch.mlls.VariationalELBO(self._likelihood, self._model, len(y))
+        self._elbo = gpytorch.mlls.VariationalELBO(self._likelihood, self._model, len(y))
         variational = list(self._model.variational_parameters())
         others = [*self._model.hyperparameters(), *self._likelihood.parameters()]
         self._optimizers = [
@@ -162,7 +162,7 @@ class _Svgp:
         """Move all parameters by the gradient on a batch."""
         for optimizer in self._optimizers:
             optimizer.zero_grad()
-        loss = -self._bound(self._model(self._X[rows]), self._y[rows])
+        loss = -self._elbo(self._model(self._X[rows]), self._y[rows])
         if not math.isfinite(loss.item()):
             raise _NotFinite("the loss is not finite")
         loss.backward()

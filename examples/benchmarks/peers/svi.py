@@ -48,12 +48,12 @@ def svi(
     rng, clock = np.random.default_rng(seed), Clock()
     per_pass = len(X) // batch_size
     n_blocks = max(1, round(passes * per_pass / block))
-    begin, advance, describe = _compiled(
+    initialise, advance, describe = _compiled(
         problem, family, n_draws, learning_rate, decay, per_pass, len(X) / batch_size
     )
     data = jax.tree.map(jnp.asarray, (X, y))
     start = jnp.asarray(problem.sample_prior(rng, 1)[0])
-    state = begin(jax.random.PRNGKey(seed), start, *data)
+    state = initialise(jax.random.PRNGKey(seed), start, *data)
     advance(state, jnp.zeros((block, batch_size), dtype=int), *data)  # compiles
     shown = marks(1, n_blocks, n_snapshots)
     stream = EqualBatches(len(X), batch_size, rng)
@@ -96,7 +96,7 @@ def _compiled(problem, family, n_draws, learning_rate, decay, per_pass, scale):
     rate = _rate(learning_rate, decay, per_pass)
     method = SVI(model, guide, numpyro.optim.Adam(rate), Trace_ELBO(num_particles=n_draws))
 
-    def begin(key, start, X, y):
+    def initialise(key, start, X, y):
         params = method.get_params(method.init(key, X, y))
         return method.init(key, X, y, init_params={**params, "auto_loc": start})
 
@@ -114,7 +114,7 @@ def _compiled(problem, family, n_draws, learning_rate, decay, per_pass, scale):
             return np.asarray(found.mean), np.asarray(found.scale_tril)
         return np.asarray(found.mean), np.diag(np.sqrt(found.variance))
 
-    return begin, advance, describe
+    return initialise, advance, describe
 
 
 def _rate(learning_rate, decay, per_pass):

@@ -1,11 +1,11 @@
 """Adaptive tempered SMC (BlackJAX) on one-dimensional Gaussian mixtures, as a long reference run.
 
 Coordinates of K components are K means, K logarithms of precisions, and K logarithms of independent
-Gamma(concentration, 1) variables whose shares are the weights (so that these are Dirichlet, and no
-component is set apart). Particles start from the prior; each temperature is the one at which their
-effective sample size falls to `TARGET_ESS` of them, and is followed by Hamiltonian moves whose step
-follows the rate of acceptance. The log evidence is that of the prior on all K! labellings: a prior
-on ordered means, written without the factor K!, has log K! less.
+Gamma(concentration, 1) variables whose proportions are the mixing weights (so that these are
+Dirichlet, and no component is set apart). Particles start from the prior; each temperature is the
+one at which their effective sample size falls to `TARGET_ESS` of them, and is followed by
+Hamiltonian moves whose step follows the rate of acceptance. The log evidence is that of the prior
+on all K! labellings: a prior on ordered means, written without the factor K!, has log K! less.
 """
 
 import math
@@ -33,7 +33,7 @@ ACCEPTANCE = 0.75
 class Run:
     """Draws of weights, means and sds, each (draws, K), with the evidence of each run."""
 
-    shares: np.ndarray
+    weights: np.ndarray
     means: np.ndarray
     sds: np.ndarray
     log_evidence: np.ndarray
@@ -44,9 +44,9 @@ class Run:
         total = np.zeros(len(grid))
         for start in range(0, len(self.means), block):
             part = slice(start, start + block)
-            shares, means, sds = self.shares[part], self.means[part], self.sds[part]
+            weights, means, sds = self.weights[part], self.means[part], self.sds[part]
             z = (grid[:, None, None] - means) / sds
-            total += (shares / sds * np.exp(-0.5 * z**2)).sum(axis=(1, 2))
+            total += (weights / sds * np.exp(-0.5 * z**2)).sum(axis=(1, 2))
         return total / (len(self.means) * math.sqrt(2.0 * math.pi))
 
 
@@ -74,9 +74,9 @@ def run(x, K, prior, *, n_particles, n_moves, seeds):
     spread = evidence.std(ddof=1) if len(seeds) > 1 else float("nan")
     print(f"  K={K}: log evidence {evidence.mean():.3f}, sd {spread:.3f}, {cpu:.0f} s", flush=True)
     mean, log_precision, log_gamma = np.split(draws, 3, axis=1)
-    shares = np.exp(log_gamma - log_gamma.max(axis=1, keepdims=True))
-    shares /= shares.sum(axis=1, keepdims=True)
-    return Run(shares, mean, np.exp(-0.5 * log_precision), evidence, cpu)
+    weights = np.exp(log_gamma - log_gamma.max(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
+    return Run(weights, mean, np.exp(-0.5 * log_precision), evidence, cpu)
 
 
 def reference(x, K, prior, grid, **options):
@@ -142,7 +142,7 @@ class _Sampler:
             step = float(np.clip(step * np.exp(accepted - ACCEPTANCE), 0.01, 1.5))
             if few:
                 break
-        # BlackJAX moves before it weighs: the last weights have not been used.
+        # BlackJAX moves before it reweights: the last weights have not been used.
         rows = resampling.systematic(key, state.weights, self.n_particles)
         return np.asarray(state.particles)[np.asarray(rows)], log_evidence
 
@@ -198,9 +198,9 @@ def _densities(x, K, prior):
 
     def log_likelihood(theta):
         mean, log_precision, gamma = theta.reshape(3, K)
-        log_share = gamma - jax.scipy.special.logsumexp(gamma)
+        log_weight = gamma - jax.scipy.special.logsumexp(gamma)
         z = (x[:, None] - mean) * jnp.exp(0.5 * log_precision)
-        table = log_share + 0.5 * log_precision - half_log_two_pi - 0.5 * z**2
+        table = log_weight + 0.5 * log_precision - half_log_two_pi - 0.5 * z**2
         return jax.scipy.special.logsumexp(table, axis=1).sum()
 
     return log_prior, log_likelihood

@@ -23,7 +23,7 @@ from .regression import NAMES, SEEDS, estimator, scored, split, waves
 
 KERNEL = "matern52"
 N_PARTICLES, N_INDUCING = 4, 1000
-LEAST_SETS, MOST_LOSS = 6, 0.01
+MIN_SETS, MAX_LOSS = 6, 0.01
 
 
 def run(config):
@@ -84,10 +84,10 @@ def gates(rows):
         Gate(
             "data sets on which stacking is ahead of the chosen particle",
             sum(gap < 0.0 for gap in gaps.values()),
-            LEAST_SETS if len(gaps) > 1 else 0,
+            MIN_SETS if len(gaps) > 1 else 0,
             ">=",
         ),
-        Gate("largest loss beside the chosen particle, nats", max(gaps.values()), MOST_LOSS),
+        Gate("largest loss beside the chosen particle, nats", max(gaps.values()), MAX_LOSS),
         Gate("coverage of the default's 90 % intervals", float(np.mean(coverage)), 0.88, ">="),
         Gate("coverage of the default's 90 % intervals", float(np.mean(coverage)), 0.92),
     ]

@@ -1,9 +1,9 @@
-"""The posterior of a kernel's hyperparameters by mirror weights, beside posteriordb's draws.
+"""The posterior of a kernel's hyperparameters by posterior weights, beside posteriordb's draws.
 
 ``gp_regr`` of posteriordb: 11 rows, squared exponential kernel, length scale rho ~ Gamma(25, 4),
 alpha ~ half-normal(2), noise variance sigma ~ half-normal(1). All rows are inducing inputs, so that
-the evidence of each particle is exact; particles start from the prior, are weighed by mirror steps
-and redrawn by the kernel density estimate. Errors of the means are in posterior standard
+the evidence of each particle is exact; particles start from the prior, are reweighted by mirror
+steps and rejuvenated by the kernel density estimate. Errors of the means are in posterior standard
 deviations. scikit-learn has no posterior of them: `GaussianProcessRegressor` gives one point.
 
 ``--quick``: eleven generated rows, and an exact posterior on a grid of 90^3 in place of draws.

@@ -13,7 +13,7 @@ validation part, and learns with it from all but the test part.
 On the five data sets for which an early prototype's figures on a split of its own are known:
 
 * ``pmd student_t``: the same kernel with Student noise, and its log loss on the validation part;
-* ``prototype``: the prototype's recipe, RBF learnt from one start on 1000 rows and never moved on.
+* ``prototype``: the prototype's recipe, RBF fitted from one start on 1000 rows and never moved on.
 
 * ``svgp``: the same three kernels; Adam with learning rates 0.01 and 0.05, and natural gradients
   with 0.05 for the rest. Tried on the first split, with 512 inducing points and the CPU that ours
@@ -58,7 +58,7 @@ PEER = (
 )
 TRIAL, BUDGET = 1.0, 10.0  # CPU of SVGP, in that of ours
 BATCH = 2048  # GPyTorch is fast where a batch has more rows than there are inducing points
-LEAST_SETS = 8
+MIN_SETS = 8
 
 
 def run(config):
@@ -280,7 +280,7 @@ def gates(rows):
     for place, (key, text) in enumerate((("rmse", "RMSE"), ("nlpd", "log loss"))):
         means = _means(rows, key)
         won = sum(means["pmd"][name] < means["svgp"][name] for name in means["pmd"])
-        least = LEAST_SETS if len(means["pmd"]) > 1 else 1
+        least = MIN_SETS if len(means["pmd"]) > 1 else 1
         found.append(Gate(f"data sets ahead by {text}", won, least, ">="))
         both = [*_chosen(rows), *(row for row in rows if row["kind"] == "prototype")]
         known = [row for row in both if row["data"] in PROTOTYPE]
