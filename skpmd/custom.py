@@ -26,7 +26,7 @@ from skpmd.engine.particles import draw_prior
 
 
 class CustomState(NamedTuple):
-    """What the estimator has learnt.
+    """What a fit has come to.
 
     Attributes
     ----------
@@ -47,10 +47,10 @@ class ParticleMirrorDescent(ParticleResults):
     """Posterior of a user's own model by particle mirror descent.
 
     Only values of the log-likelihood and the log prior are needed, no gradients, and neither
-    conjugacy nor one mode is assumed: a cloud of weighted particles follows stochastic mirror
-    descent steps on the space of densities (Dai, He, Dai and Song 2016, Algorithm 1), is redrawn
-    from a weighted kernel density estimate when few particles carry the weight, and is finally
-    weighed by the posterior itself.
+    conjugacy nor one mode is assumed: weighted particles follow stochastic mirror descent steps on
+    the space of densities (Dai, He, Dai and Song 2016, Algorithm 1), are rejuvenated from a
+    weighted kernel density estimate when few of them carry the weight, and are finally reweighted
+    by the posterior itself.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class ParticleMirrorDescent(ParticleResults):
         ``sample_prior(rng, m)`` with a `numpy.random.Generator` returns (m, d). It must draw from
         the very density that ``log_prior`` gives: where it draws too narrowly, no weight shows it.
     n_particles : int, default=1000
-        Size m of the cloud. A mode of the posterior that holds none of the first m draws from the
+        Number m of particles. A mode of the posterior that holds none of the first m draws from the
         prior is lost without a warning; below some 50 particles the warning never ends.
     max_iter : int, default=5
         Passes over the data.
@@ -84,21 +84,21 @@ class ParticleMirrorDescent(ParticleResults):
     step_decay : float, default=1.0
         kappa.
     step_constant : float or "auto", default="auto"
-        Delta / M of Theorem 6; ``"auto"`` estimates it on the first cloud.
+        Delta / M of Theorem 6; ``"auto"`` estimates it on the first particles.
     sampling : {"epoch", "replacement"}, default="epoch"
         Batches without replacement within a pass, or with it as in Algorithm 1.
     rejuvenation : {"ess", "always", "never"}, default="ess"
-        When to redraw the cloud: when the effective sample size falls (section 3.3 of the paper),
-        before every step (its strategy 2), or not at all (its strategy 1).
+        When to draw particles anew: when the effective sample size falls (section 3.3 of the
+        paper), before every step (its strategy 2), or not at all (its strategy 1).
     ess_threshold : float in [0, 1), default=0.5
         Share of the particles below which the effective sample size triggers a rejuvenation, and at
-        which a step is split. 0 switches both off.
+        which a step is taken in substeps. 0 switches both off.
     max_substeps : int, default=100
-        Bound on the splits of one step.
+        Bound on the substeps of one step.
     resampling : {"systematic", "stratified", "residual", "multinomial"}, default="systematic"
         How ancestors are drawn at a rejuvenation.
     bandwidth : {"loo", "theorem", "scott", "silverman", "median"} or float, default="loo"
-        Kernel width relative to the cloud's. ``"loo"``: width and shape with the best
+        Kernel width relative to the particles'. ``"loo"``: width and shape with the best
         leave-one-out log score. ``"theorem"``: h = bandwidth_factor * m^(-1/(d + 2 smoothness)).
         ``"median"``: 0.1 times the median distance (appendix H).
     bandwidth_factor : float, default=1.0
@@ -106,25 +106,25 @@ class ParticleMirrorDescent(ParticleResults):
     smoothness : float, default=1.0
         beta of the Hölder class in the theorems' rules.
     kernel : {"gaussian", "epanechnikov"}, default="gaussian"
-        Epanechnikov has the compact support that Theorem 6 assumes. The polish step draws from
+        Epanechnikov has the compact support that Theorem 6 assumes. Reweighting draws from
         Gaussian kernels in any case: its weights need a density that is positive everywhere.
-        With ``reweight=False`` the cloud of few steps lags behind, for a compact kernel ends early.
+        With ``reweight=False`` the particles of few steps lag behind: a compact kernel ends early.
     shrinkage : bool, default=True
         Whether kernel centres shrink towards the mean so that a rejuvenation keeps mean and
         covariance (Liu and West 2001).
     particle_growth : {"theorem"}, float or None, default=None
-        Exponent p of m_t = n_particles * t^p; ``"theorem"`` is 2 + d / smoothness. The cloud takes
-        its new size when it is next redrawn.
+        Exponent p of m_t = n_particles * t^p; ``"theorem"`` is 2 + d / smoothness. The number
+        changes at the next rejuvenation.
     max_particles : int or None, default=None
-        Ceiling of a growing cloud; None is 10 * n_particles.
+        Bound of a growing number of particles; None is 10 * n_particles.
     final_particles : int or None, default=None
-        Size of the cloud for the polish step, or without it for a last pass with fixed particles
+        Number of particles of the reweighting, or without it of a last pass with fixed particles
         (section 3.3).
     average : bool, default=False
         Take the average of all iterates weighted by step size, as in Theorem 2(b), instead of the
-        last one: the result with ``reweight=False``, what the polish step draws from otherwise.
+        last one: the result with ``reweight=False``, what the reweighting draws from otherwise.
     reweight : bool, default=True
-        Weigh the final cloud by the posterior on all data. The answer then no longer depends on the
+        Weigh the final particles by the posterior on all data. The answer then no longer depends on the
         step sizes, and comes with the log evidence.
     total_samples : float or None, default=None
         For `partial_fit`: None is a stream, in which each row counts once. A number is that of the
@@ -147,12 +147,12 @@ class ParticleMirrorDescent(ParticleResults):
         nor where a step could not be taken whole).
     history_ : dict of ndarray
         One entry per step: ``step``, ``step_size`` (a), ``likelihood_power`` (b), ``fraction`` of
-        it before the first split, ``substeps``, ``substep_bound_hit``, ``rejuvenations``,
+        it before the first substep, ``substeps``, ``substep_bound_hit``, ``rejuvenations``,
         ``bandwidth``, ``ess``, ``n_particles``, ``rejuvenation_error``. Rounds of reweighting come
         last, the one kept at the end. `partial_fit` adds one entry a call.
     diagnostics_ : dict
         ``ess``, ``pareto_k``, ``disagreement`` (None here), ``mean_error`` (bound on the error of
-        the means by redraws and by few particles, None after a polish step), ``interrupted``,
+        the means by redraws and by few particles, None after reweighting), ``interrupted``,
         ``warnings``.
     n_iter_ : int
         Passes; after `partial_fit`, steps.

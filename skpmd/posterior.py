@@ -31,7 +31,7 @@ class Posterior:
     pareto_k : float, optional
         k-hat of the importance weights.
     r_hat : float, optional
-        Largest split R-hat of any coordinate or its squared deviations, of Hamiltonian moves.
+        Largest R-hat of any coordinate, of Hamiltonian moves (rank-normalised and split).
     log_evidence, log_evidence_se : float, optional
         Log marginal likelihood in nats and its standard error.
     unavailable : str, optional
@@ -50,8 +50,8 @@ class Posterior:
         Pareto k-hat; above 0.7 averages over the particles are not to be trusted, unless the
         weights are nearly equal (k-hat has no scale).
     r_hat : float
-        Split R-hat of means and variances, where the particles come from Hamiltonian moves; trust
-        them below 1.05.
+        Rank-normalised split R-hat, where the particles come from Hamiltonian moves; trust them
+        below 1.05.
     log_evidence, log_evidence_se : float
         Log marginal likelihood and its standard error.
 
@@ -110,7 +110,7 @@ class Posterior:
 
     @property
     def r_hat(self):
-        """Split R-hat of Hamiltonian moves; raises AttributeError where there were none."""
+        """R-hat of Hamiltonian moves; raises AttributeError where there were none."""
         missing = "the particles are weighted draws, see pareto_k"
         return self._certificate("r_hat", self._r_hat, missing)
 

@@ -11,7 +11,7 @@ from scipy.special import erf, log_ndtr, logsumexp, ndtr, ndtri
 from skpmd._base.utils import as_generator, check_level
 
 _LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
-_MOST_STEPS = 200  # of a search for quantiles; about 7 are usual
+_MAX_STEPS = 200  # A search for quantiles ends after so many steps; about 7 are usual.
 _EPS = np.finfo(float).eps
 
 
@@ -340,7 +340,7 @@ def _lower_quantile(means, stds, weights, p, reaches):
         return low
     x, done = _at_jumps(means, stds, weights, p, reaches, low + 0.5 * (high - low))
     done |= low == high
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_STEPS):
         cdf, density = _cdf_and_density(x, means, stds, weights)
         low, high = np.where(cdf < p, x, low), np.where(cdf < p, high, x)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):

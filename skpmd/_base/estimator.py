@@ -1,6 +1,6 @@
 """What every estimator does with its own attributes: state, results, rollback, frozen parameters.
 
-An estimator keeps all that it has learnt in one record, ``_state``; its fitted attributes are
+An estimator keeps the outcome of its fit in one record, ``_state``; its fitted attributes are
 properties made of that record. Nobody else sets attributes of an estimator.
 """
 

@@ -72,18 +72,18 @@ def check_options(options):
         )
     if options.final_particles is not None and not options.reweight and options.max_iter == 1:
         raise ValueError(
-            "final_particles with reweight=False is the size of the cloud in the last pass, and "
+            "final_particles with reweight=False is the number of particles in the last pass, and "
             "max_iter=1 has no pass before it: raise max_iter or set n_particles."
         )
     if options.max_particles is not None and options.particle_growth is None:
         raise ValueError(
-            f"max_particles={options.max_particles} is the ceiling of a growing cloud: set "
+            f"max_particles={options.max_particles} is the bound of a growing number: set "
             "particle_growth, or leave max_particles=None."
         )
     if options.max_particles is not None and options.max_particles < options.n_particles:
         raise ValueError(
             f"max_particles={options.max_particles} is below n_particles={options.n_particles}: it "
-            "is the ceiling of a growing cloud; raise it or lower n_particles."
+            "is the bound of a growing number of particles; raise it or lower n_particles."
         )
     if options.final_particles is not None and rejuvenation == "never":
         raise ValueError(
@@ -93,7 +93,7 @@ def check_options(options):
     if options.particle_growth is not None and rejuvenation == "never":
         raise ValueError(
             "particle_growth needs rejuvenation='ess' or 'always': particles that are never "
-            "redrawn cannot change in number."
+            "rejuvenated cannot change in number."
         )
     if options.total_samples is not None and options.forgetting:
         raise ValueError(

@@ -10,12 +10,12 @@ from skpmd.engine.mirror import StepInfo
 from skpmd.engine.particles import effective_sample_size
 from skpmd.posterior import Posterior
 
-_LEAST_ESS = 20.0
-_LEAST_SHARE = 0.02
-_MOST_DISAGREEMENT = 6.0  # standard errors
-_MOST_ERROR = 0.2  # of a mean, in posterior sds
-_MOST_R_HAT = 1.05
-_LEAST_DRAWS = 100.0  # effective, of the worst mean or variance: a mean errs by a tenth of its sd
+# A posterior is warned of below these effective numbers of particles and shares of them,
+_MIN_ESS, _MIN_SHARE = 20.0, 0.02
+# above this disagreement of proposals, in standard errors, and this error of a mean, in sds,
+_MAX_DISAGREEMENT, _MAX_ERROR = 6.0, 0.2
+# above this R-hat, and below so many effective draws: a mean then errs by a tenth of its sd.
+_MAX_R_HAT, _MIN_DRAWS = 1.05, 100.0
 
 
 class Results(NamedTuple):
@@ -121,8 +121,8 @@ class ParticleResults(ParticleEstimator):
 
     def _warn_or_interrupt(self, remedy):
         """Warn the user of what ``diagnostics_`` holds against the result, or hand on Ctrl-C."""
-        told = self.diagnostics_
-        self._conclude(told["warnings"], remedy, told["interrupted"])
+        found = self.diagnostics_
+        self._conclude(found["warnings"], remedy, found["interrupted"])
 
 
 def _pareto_k(particles):
@@ -168,10 +168,10 @@ def convergence_warnings(outcome, stream=False):
     reasons = _of_weights(outcome) if outcome.chains is None else _of_chains(outcome.chains)
     if stream:
         error = outcome.mean_error
-        if error is not None and error > _MOST_ERROR:
+        if error is not None and error > _MAX_ERROR:
             reasons.append(
-                f"posterior means may be off by {error:.2f} standard deviations, by redraws of the "
-                "particles or because few are effective"
+                f"posterior means may be off by {error:.2f} standard deviations, by rejuvenations "
+                "of the particles or because few are effective"
             )
     if outcome.interrupted:
         reasons.append(f"the fit was interrupted after {len(outcome.infos)} steps")
@@ -182,35 +182,35 @@ def _of_weights(outcome):
     log_ratio, disagreement = outcome.particles.log_ratio, outcome.disagreement
     reasons, m = [], len(log_ratio)
     ess, k = effective_sample_size(log_ratio), _pareto_k(outcome.particles)
-    least = max(_LEAST_ESS, _LEAST_SHARE * m)
+    least = max(_MIN_ESS, _MIN_SHARE * m)
     distinct = len(np.unique(outcome.particles.theta[:, 0]))  # the weights do not know of copies
     if not ess >= least:
         reasons.append(f"the effective sample size is {ess:.0f} of {m} particles")
     elif distinct < least:
-        reasons.append(f"only {distinct} of {m} particles are distinct: the cloud has collapsed")
+        reasons.append(f"only {distinct} of {m} particles are distinct: they have collapsed")
     if k is not None and heavy_tail(log_ratio, k):
         reasons.append(
             f"Pareto k-hat is {k:.2f} (above {MOST_K}): the particles miss a tail of the posterior"
         )
     if _bound_hit(outcome):
         reasons.append(
-            "the bound on splits of a step (max_splits) was reached and the rest of it was taken "
+            "the bound on substeps (max_substeps) was reached and the rest of a step was taken "
             "in one go: the particles may not have arrived where the posterior is"
         )
-    if disagreement is not None and disagreement > _MOST_DISAGREEMENT:
+    if disagreement is not None and disagreement > _MAX_DISAGREEMENT:
         reasons.append(
-            f"the references disagree on the posterior mean by {disagreement:.1f} standard errors"
+            f"the proposals disagree on the posterior mean by {disagreement:.1f} standard errors"
         )
     return reasons
 
 
 def _of_chains(chains):
     reasons = []
-    if not chains.r_hat <= _MOST_R_HAT:
+    if not chains.r_hat <= _MAX_R_HAT:
         reasons.append(
-            f"split R-hat is {chains.r_hat:.3f} (above {_MOST_R_HAT}): the chains of the "
+            f"split R-hat is {chains.r_hat:.3f} (above {_MAX_R_HAT}): the chains of the "
             "Hamiltonian moves do not agree"
         )
-    if not chains.ess >= _LEAST_DRAWS:
+    if not chains.ess >= _MIN_DRAWS:
         reasons.append(f"the worst coordinate has {chains.ess:.0f} effective draws")
     return reasons

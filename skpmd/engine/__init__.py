@@ -1,4 +1,4 @@
-"""The particle mirror descent engine: clouds, steps, rejuvenation, schedules, diagnostics.
+"""The particle mirror descent engine: particles, steps, rejuvenation, schedules, diagnostics.
 
 Nothing in here knows scikit-learn or any particular model.
 """

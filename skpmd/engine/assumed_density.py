@@ -14,7 +14,7 @@ class AssumedDensity(NamedTuple):
     """A Gaussian that follows q from step to step beside the particles.
 
     It is found by the Gaussian mirror step, hence without Monte Carlo noise: a covariance of m
-    particles errs by sqrt(d / m), and redraw after redraw that adds up.
+    particles errs by sqrt(d / m), and rejuvenation after rejuvenation that adds up.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class AssumedDensityModel(Model):
 
 
 def project(particles, error_terms, monitored):
-    """The Gaussian with the moments of a cloud, and what is lost if it takes the cloud's place."""
+    """The Gaussian with the moments of the particles, and what q loses if it takes their place."""
     estimate = kde.fit(particles.theta, particles.log_ratio, bandwidth=1.0)
     error_terms = rejuvenation_error.of_rejuvenation(
         error_terms, particles.theta[estimate.source], estimate, True, monitored
@@ -82,7 +82,7 @@ def project(particles, error_terms, monitored):
 
 
 def more_accurate(assumed, other, monitored):
-    """The one of two tracks that will have lost less once as many data again have come."""
+    """The one of two densities that will have lost less once as many data again have come."""
     if assumed is None:
         return other
 

@@ -1,4 +1,4 @@
-"""How wide the kernels are: rules for the bandwidth of a whitened, weighted cloud."""
+"""How wide the kernels are: rules for the bandwidth of whitened, weighted particles."""
 
 import numpy as np
 
@@ -6,11 +6,11 @@ from skpmd.engine.particles import effective_sample_size, weights
 from skpmd.engine.resampling import systematic
 
 _GRID = np.array([0.03, 0.05, 0.08, 0.13, 0.2, 0.32, 0.5, 0.75, 1.0])
-_MAX_SCORED = 1000  # particles that the leave-one-out score is averaged over
-_MAX_PAIRS = 4_000_000  # distances held at once
-_PATIENCE = 3  # ever narrower bandwidths that may score worse before the search stops
-_MAX_ITER = 15  # refinements of the kernel's shape
-_NARROWEST = 1e-3  # smallest bandwidth along any axis, in whitened units
+_MAX_SCORED = 1000  # The leave-one-out score is averaged over so many particles, at most.
+_MAX_PAIRS = 4_000_000  # So many distances are held at once, at most.
+_PATIENCE = 3  # The search stops after so many narrower bandwidths that score worse.
+_MAX_ITER = 15  # The kernel's shape is refined so many times, at most.
+_NARROWEST = 1e-3  # This is the smallest bandwidth along any axis, in whitened units.
 
 
 def kernel_covariance(white, log_w, rule, factor, smoothness, shrinkage):
@@ -19,7 +19,7 @@ def kernel_covariance(white, log_w, rule, factor, smoothness, shrinkage):
     Parameters
     ----------
     white : ndarray of shape (m, d)
-        Cloud with weighted mean 0 and covariance I.
+        Particles with weighted mean 0 and covariance I.
     log_w : ndarray of shape (m,)
         Normalised log weights.
     rule : float or {"loo", "theorem", "scott", "silverman", "median"}
@@ -41,7 +41,7 @@ def kernel_covariance(white, log_w, rule, factor, smoothness, shrinkage):
         return _leave_one_out(white, log_w, shrinkage)
     h = rule if not isinstance(rule, str) else factor * _RULES[rule](white, log_w, smoothness)
     if shrinkage:
-        h = min(h, 1.0)  # wider than the cloud no shrinkage gives its covariance back
+        h = min(h, 1.0)  # At a larger width no shrinkage gives the covariance back.
     return h**2 * np.eye(d)
 
 
@@ -68,12 +68,12 @@ def _leave_one_out(white, log_w, shrinkage):
 
     A multiple of the identity is chosen on a grid; expectation maximisation then shapes it
     (each pair's distance counts with its responsibility), over-relaxed. It follows the shape of
-    a mode, which in a multimodal cloud is not that of the whole.
+    a mode, which under several modes is not that of the whole.
     """
     d = white.shape[1]
     # Thinned by a fixed stride over the order of the weights: no randomness is spent on it.
     if len(white) < 3:
-        return np.eye(d)  # nothing is left once a point is left out
+        return np.eye(d)  # Nothing is left once a point is left out.
     order = np.argsort(-log_w, kind="stable")
     n_scored = min(_MAX_SCORED, max(1, _MAX_PAIRS // len(order)))
     scored = order[:: max(1, -(-len(order) // n_scored))]
@@ -88,7 +88,7 @@ def _leave_one_out(white, log_w, shrinkage):
         if worse == _PATIENCE:
             break
     if best[0, 0] == 1.0:
-        return best  # one Gaussian: nothing to shape
+        return best  # One Gaussian has no shape to refine.
     relaxation = 1.0
     for _ in range(_MAX_ITER):
         proposal = _relax(best, best_refined, relaxation)

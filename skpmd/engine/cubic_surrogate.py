@@ -1,8 +1,8 @@
-"""A polynomial in the place of log q: what a redraw keeps of a cloud beyond its two moments.
+"""A polynomial in the place of log q: what a rejuvenation keeps of q beyond its two moments.
 
-Until a redraw, log q = r + log pi is known without error at every particle. A density estimate
-throws these values away and looks at where the particles lie; least squares on the values loses
-only what a cubic cannot follow.
+Until a rejuvenation, log q = r + log pi is known without error at every particle. A density
+estimate throws these values away and looks at where the particles lie; least squares on the values
+loses only what a cubic cannot follow.
 """
 
 from typing import NamedTuple
@@ -13,10 +13,10 @@ from scipy.linalg import solve_triangular
 from skpmd.engine import rejuvenation_error
 from skpmd.engine.particles import effective_sample_size, weights
 
-_PER_TERM = 8  # particles for each coefficient
-_LEAST_ESS = 20.0
-_MOST_MISFIT = 0.5  # nats, root mean square
-_POWER = 0.5  # of the weights: the fit has to hold where q is going, not only where it is
+_PER_TERM = 8  # A fit needs so many particles for each coefficient.
+_MIN_ESS = 20.0  # A fit needs so many effective particles where the step goes.
+_MAX_MISFIT = 0.5  # A worse root mean square misfit, in nats, is not trusted.
+_POWER = 0.5  # Flattened weights make the fit hold where q goes, not only where it is.
 
 
 class Cubic(NamedTuple):
@@ -53,7 +53,7 @@ def fit(particles, after, gaussian):
     theta, d = particles.theta, particles.theta.shape[1]
     if np.isnan(particles.log_pi).any() or len(theta) < _PER_TERM * n_terms(d):
         return None
-    if effective_sample_size(after.log_ratio) < _LEAST_ESS:
+    if effective_sample_size(after.log_ratio) < _MIN_ESS:
         return None
     log_q = particles.log_ratio + particles.log_pi
     alive = log_q > -np.inf
@@ -62,7 +62,7 @@ def fit(particles, after, gaussian):
     solution = np.linalg.lstsq(terms * root[:, None], log_q[alive] * root, rcond=None)[0]
     misfit = terms @ solution - log_q[alive]
     w = weights(after.log_ratio[alive])
-    follows = w @ (misfit - w @ misfit) ** 2 < _MOST_MISFIT**2
+    follows = w @ (misfit - w @ misfit) ** 2 < _MAX_MISFIT**2
     return Cubic(*gaussian, solution) if follows else None
 
 
@@ -79,11 +79,11 @@ def error_terms_of(cubic, particles, after, error_terms, monitored):
     Parameters
     ----------
     cubic : Cubic
-        Fitted to the cloud.
+        Fitted to the particles.
     particles, after : Particles
         The same particles before and after the step: q, and what becomes of it.
     error_terms : ndarray of shape (r, 3) or (1, 3)
-        What redraws before this one have lost.
+        What rejuvenations before this one have lost.
     monitored : callable
         That of the model.
 

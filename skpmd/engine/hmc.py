@@ -1,6 +1,6 @@
 """Whitened Hamiltonian moves of many chains at once, for posteriors that weights cannot reach.
 
-No density is left that the particles were drawn from: the certificate is split R-hat, and there is
+No density is left that the particles were drawn from: they are judged by R-hat, and there is
 neither k-hat nor evidence.
 """
 
@@ -13,19 +13,19 @@ from skpmd.engine import metropolis
 from skpmd.engine.convergence import effective_draws, split_r_hat
 
 N_CHAINS = 32
-_ACCEPT = 0.8  # acceptance that the step size is adapted to (Betancourt, Byrne and Girolami 2014)
-_LENGTH = 0.5 * np.pi  # of a trajectory: a quarter of a period of the standard normal
-MAX_ITER = 1000  # after the warm-up
-_MOST_LEAPS = 300  # steps of a trajectory, on average
-_WINDOWS = (20, 40, 60)  # iterations before each change of the whitening
-_FIRST_STEP = 0.8  # times d^(-1/4), the scaling of Hamiltonian Monte Carlo
+_ACCEPT = 0.8  # Step sizes are adapted to this (Betancourt, Byrne and Girolami 2014).
+_LENGTH = 0.5 * np.pi  # A trajectory is a quarter of a period of the standard normal.
+MAX_ITER = 1000  # Chains make so many iterations after the warm-up, at most.
+_MAX_LEAPS = 300  # A trajectory takes so many steps on average, at most.
+_WINDOWS = (20, 40, 60)  # The whitening changes after so many iterations of the warm-up.
+_FIRST_STEP = 0.8  # The first step size is this times d^(-1/4), its scaling with d.
 _GOOD_R_HAT = 1.02
 MAX_TOTAL = sum(_WINDOWS) + MAX_ITER
-_CHUNK = 50  # iterations before the first look at the certificate; then a quarter more each time
+_CHUNK = 50  # Diagnostics are first looked at after so many iterations, then a quarter more.
 
 
 class Chains(NamedTuple):
-    """Draws of `hamiltonian` and their certificate.
+    """Draws of `hamiltonian` and their diagnostics.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ def hamiltonian(
     rng : numpy.random.Generator
         Source of all randomness.
     target_ess : float
-        Chains run until everything that the certificate looks at has this many effective draws.
+        Chains run until everything that the diagnostics look at has this many effective draws.
     jump : callable, optional
         For what gradients do not do well: ``(theta, rng) -> (moved, log Jacobian (n_chains,))``, a
         reversible proposal, which is accepted or not after each trajectory.
@@ -134,7 +134,7 @@ class _Whitened:
         return self.mean + z @ self.chol.T
 
     def evaluate(self, z):
-        with np.errstate(over="ignore", invalid="ignore"):  # what flies off is refused, and no news
+        with np.errstate(over="ignore", invalid="ignore"):  # What flies off is refused.
             values, gradients = self._function(self.position(z))
             return _State(z, values, gradients @ self.chol)
 
@@ -181,7 +181,7 @@ def _advance(chains, state, log_step, n, rng, adapt=False):
         if adapt:
             # At a hard edge no step is short enough for the acceptance asked for: hence a bound.
             log_step = metropolis.adapted(log_step, accept, _ACCEPT, t)
-            log_step = max(log_step, np.log(_LENGTH / _MOST_LEAPS))
+            log_step = max(log_step, np.log(_LENGTH / _MAX_LEAPS))
     return state, log_step, np.stack(zs, axis=1), np.mean(accepts), taken
 
 

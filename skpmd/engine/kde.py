@@ -2,7 +2,7 @@
 
 Centres move towards the weighted mean and the kernels are as wide as what that takes from the
 covariance (Liu and West 2001): with whitened kernel covariance H, centres are multiplied by
-(I - H)^(1/2), so the estimate has the mean and the covariance of the cloud at every bandwidth.
+(I - H)^(1/2), so the estimate has the mean and the covariance of the particles at every bandwidth.
 At H = I it is one Gaussian (or one Epanechnikov bump).
 """
 
@@ -17,7 +17,7 @@ from skpmd.engine.particles import log_sum_exp, moments, weights
 from skpmd.engine.resampling import resample
 
 KERNELS = ("gaussian", "epanechnikov")
-_CHUNK = 1 << 18  # pairwise values held at once
+_CHUNK = 1 << 18  # So many pairwise values are held at once.
 
 
 class KDE(NamedTuple):
@@ -33,17 +33,17 @@ class KDE(NamedTuple):
     log_weights : ndarray of shape (m,)
         Normalised log weights of the centres.
     mean : ndarray of shape (d,)
-        Weighted mean of the cloud.
+        Weighted mean of the particles.
     factor : ndarray of shape (d, d)
         Square root of the kernels' covariance in theta.
     covariance_factor : ndarray of shape (d, d)
-        Square root of the cloud's covariance.
+        Square root of the particles' covariance.
     bandwidth : float
-        Geometric mean over axes of the kernel's width relative to the cloud's.
+        Geometric mean over axes of the kernel's width relative to the particles'.
     kernel : {"gaussian", "epanechnikov"}
         Kernel.
     source : ndarray of shape (m,), int
-        Index in the cloud of the particle behind each centre.
+        Index of the particle behind each centre.
     """
 
     centres: np.ndarray
@@ -66,7 +66,7 @@ def fit(
     kernel="gaussian",
     shrinkage=True,
 ):
-    """Fit the estimate to a weighted cloud.
+    """Fit the estimate to weighted particles.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def fit(
         kernel covariance, at which they are interchangeable to about 1 % of bandwidth (their
         canonical bandwidths; Wand and Jones 1995, section 2.7).
     shrinkage : bool
-        Without it the estimate is wider than the cloud, as in the published algorithm.
+        Without it the estimate is wider than q, as in the published algorithm.
 
     Returns
     -------
@@ -110,7 +110,7 @@ def fit(
 
 
 def sample(kde, n, scheme, rng):
-    """Draw n points; returns (points of shape (n, d), index of its ancestor in the cloud)."""
+    """Draw n points; returns (points of shape (n, d), index of its ancestor)."""
     ancestors = resample(scheme, np.exp(kde.log_weights), n, rng)
     d = len(kde.mean)
     noise = rng.standard_normal((n, d))
@@ -125,7 +125,7 @@ def log_density(kde, theta):
     """Log density of the estimate at each row of theta, shape (n,)."""
     points = np.linalg.solve(kde.factor, (theta - kde.mean).T).T
     log_det = np.linalg.slogdet(kde.factor)[1]
-    if not kde.centres.any():  # full shrinkage: every kernel is the same one
+    if not kde.centres.any():  # At full shrinkage every kernel is the same.
         return _log_kernel(np.einsum("ij,ij->i", points, points), kde) - log_det
     out = np.empty(len(points))
     step = max(1, _CHUNK // len(kde.centres))
@@ -149,7 +149,7 @@ def _distinct(theta, log_ratio):
     _, first, copy_of = np.unique(theta[source], axis=0, return_index=True, return_inverse=True)
     if len(first) == len(source):
         return theta[source], log_ratio[source], source
-    order = np.argsort(first)  # as they stood in the cloud
+    order = np.argsort(first)  # The order of the particles is kept.
     merged = np.log(np.bincount(copy_of.ravel(), w[source]))
     return theta[source[first[order]]], merged[order], source[first[order]]
 
@@ -171,7 +171,7 @@ def _log_kernel(squared, kde):
     d = len(kde.mean)
     if kde.kernel == "gaussian":
         return -0.5 * squared - 0.5 * d * np.log(2 * np.pi)
-    support = d + 4  # squared radius at which the covariance is I
+    support = d + 4  # At this squared radius the covariance is I.
     log_volume = 0.5 * d * np.log(np.pi * support) - gammaln(0.5 * d + 1)
     with np.errstate(divide="ignore"):
         inside = np.log(np.maximum(1.0 - squared / support, 0.0))

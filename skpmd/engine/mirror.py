@@ -281,8 +281,8 @@ def largest_fraction(path, threshold):
     first crossing is bracketed by small growing steps and then bisected.
     """
     probe, alive, start = _first_probe(path)
-    # What no split mends does not count: particles outside the support, and what a fresh draw with
-    # a defensive component lacks from the start.
+    # What no substep mends does not count: particles outside the support, and what a fresh draw
+    # with a defensive component lacks from the start.
     ess_floor = min(threshold * alive, _MIN_KEPT * start)
 
     def enough(f):

@@ -27,18 +27,20 @@ from scipy.special import ndtr, ndtri
 from skpmd.engine.particles import effective_sample_size, weights
 
 NO_ERROR = np.zeros((1, 3))  # This is the account before the first rejuvenation.
-_MAX_SCORED = 1000  # particles that third cumulants are averaged over, against all
-_LEAST_VARIANCE, _MOST = 1e-90, 1e6  # of a cloud that has collapsed; their powers are numbers
-_TAIL = 0.05  # probability that the largest error exceeds the estimate
-_N_PROBES = 8
-_LEAST_ESS, _MOST_NOISE = 8.0, 3.0  # of old particles that speak of the new mean; standard errors
-_EDGE = 0.25  # of the particles that a normal has beyond
-_RARE = 1e-3  # probability of a move this long, if the data obey the model
-HIGHER = 1.6  # for what is of higher order than the third; set on pima in ten parts, not derived
+_MAX_SCORED = 1000  # Third cumulants are averaged over so many particles, against all.
+# Particles that have collapsed have a variance of this at least, so that its powers are numbers.
+_MIN_VARIANCE, _MAX_TERM = 1e-90, 1e6
+_TAIL = 0.05  # The largest error exceeds the estimate with this probability.
+_N_PROBES = 8  # The Hessian is differenced along so many random directions.
+# Old particles speak of the new mean if so many are effective, beyond so many standard errors.
+_MIN_ESS, _MAX_NOISE = 8.0, 3.0
+_EDGE = 0.25  # q has an edge where it has less than this share of what a normal has beyond.
+_RARE = 1e-3  # Data that obey the model make a longer move with this probability.
+HIGHER = 1.6  # This factor is for orders above the third; it was set on pima in ten parts.
 
 
 def add(error_terms, variance, c0=0.0, c1=0.0, c2=0.0):
-    """Count the errors of one redraw in, at which the coordinates had these variances.
+    """Count the errors of one rejuvenation in, at which the coordinates had these variances.
 
     Parameters
     ----------
@@ -54,9 +56,9 @@ def add(error_terms, variance, c0=0.0, c1=0.0, c2=0.0):
     ndarray of shape (r, 3)
         Coefficients.
     """
-    c0, c1, c2 = (np.minimum(np.broadcast_to(c, variance.shape), _MOST) for c in (c0, c1, c2))
+    c0, c1, c2 = (np.minimum(np.broadcast_to(c, variance.shape), _MAX_TERM) for c in (c0, c1, c2))
     own = np.stack([c0 + c1 + c2, -c1 - 2.0 * c2, c2], axis=1)
-    return error_terms + own / np.maximum(variance, _LEAST_VARIANCE)[:, None] ** [1, 2, 3]
+    return error_terms + own / np.maximum(variance, _MIN_VARIANCE)[:, None] ** [1, 2, 3]
 
 
 def fade(error_terms, a):
@@ -66,7 +68,7 @@ def fade(error_terms, a):
 
 def squared_error(error_terms, variance):
     """Expected squared errors of the means, in present variances, shape (r,)."""
-    powers = np.maximum(variance, _LEAST_VARIANCE)[:, None] ** [1, 2, 3]
+    powers = np.maximum(variance, _MIN_VARIANCE)[:, None] ** [1, 2, 3]
     return np.maximum((error_terms * powers).sum(axis=1), 0.0)
 
 
@@ -121,7 +123,7 @@ def errors_of(terms, particles, monitored):
 
 
 def of_rejuvenation(error_terms, theta, estimate, shrinkage, monitored):
-    """Coefficients after a redraw of particles (with a weight) from their density estimate.
+    """Coefficients after a rejuvenation of particles (with a weight) from their density estimate.
 
     Kernels of width h keep (1 - h^2)^(3/2) of the third cumulants; without shrinkage they keep all,
     but widen q by 1 + h^2 instead.
@@ -134,7 +136,7 @@ def of_rejuvenation(error_terms, theta, estimate, shrinkage, monitored):
     white = solve_triangular(estimate.covariance_factor, (theta - estimate.mean).T, lower=True).T
     cubic = _third_cumulants(white, estimate.log_weights)
     cubic = np.einsum("ij,jk,ik->i", factor, cubic, factor)
-    c2 = share**2 * np.maximum(cubic / np.maximum(variance, _LEAST_VARIANCE), 0.0)
+    c2 = share**2 * np.maximum(cubic / np.maximum(variance, _MIN_VARIANCE), 0.0)
     terms = 1.0 / ess, (theta.shape[1] + 1) / ess + widening**4, c2
     return add(error_terms, variance, *(HIGHER**2 * term for term in terms))
 
@@ -148,7 +150,7 @@ def of_gain(error_terms, theta, weights, gain, monitored):
     centred = theta - weights @ theta
     cov = (centred.T * weights) @ centred
     seen = monitored(centred)
-    variance = np.maximum(weights @ seen**2, _LEAST_VARIANCE)
+    variance = np.maximum(weights @ seen**2, _MIN_VARIANCE)
     signed = weights * (gain - weights @ gain)
     product = (seen.T * signed) @ centred
     # The trace of product cov^-1 product is the square of its rows in standard coordinates.
@@ -181,17 +183,17 @@ def of_conflict(error_terms, before, stayed, after, monitored):
 
     Estimates of the third order end a few standard deviations out. But the old particles with their
     weights by the step know q exactly. Where enough of them remain, their mean shows what the
-    redraw has lost, beyond the noise of the two. So does one of them where far fewer lie beyond the
-    new mean than a normal q would have there: q has an edge then, and the density in its place has
-    none. And a mean that has moved further than data that obey the model would move it is where
-    the two need not be alike: all that is beyond counts.
+    rejuvenation has lost, beyond the noise of the two. So does one of them where far fewer lie
+    beyond the new mean than a normal q would have there: q has an edge then, and the density in its
+    place has none. And a mean that has moved further than data that obey the model would move it is
+    where the two need not be alike: all that is beyond counts.
 
     Parameters
     ----------
     error_terms : ndarray of shape (r, 3) or (1, 3)
         Coefficients so far.
     before, stayed, after : Particles
-        q, the same particles after the step, and the redrawn ones.
+        q, the same particles after the step, and the fresh ones.
     monitored : callable
         That of the model.
 
@@ -208,8 +210,8 @@ def of_conflict(error_terms, before, stayed, after, monitored):
     squared = np.maximum(moved - usual, 0.0) ** 2 * spread / narrow
     ess, noise = (effective_sample_size(particles.log_ratio) for particles in (stayed, after))
     gap = (seen - end) ** 2 / narrow
-    if ess >= _LEAST_ESS:
-        beyond_noise = gap - _MOST_NOISE**2 * (1.0 / ess + 1.0 / noise)
+    if ess >= _MIN_ESS:
+        beyond_noise = gap - _MAX_NOISE**2 * (1.0 / ess + 1.0 / noise)
         squared = np.maximum(squared, beyond_noise)
     return add(
         error_terms, narrow, np.where(_edges(before, start, end, moved, monitored), gap, squared)
@@ -227,11 +229,11 @@ def _edges(before, start, end, moved, monitored):
 def _moments(particles, monitored):
     w, seen = weights(particles.log_ratio), monitored(particles.theta)
     mean = w @ seen
-    return mean, np.maximum(w @ (seen - mean) ** 2, _LEAST_VARIANCE)
+    return mean, np.maximum(w @ (seen - mean) ** 2, _MIN_VARIANCE)
 
 
 def _third_cumulants(white, log_weights):
-    """Half the sum over j, k of T_ijk T_ljk of a standardised weighted cloud, shape (d, d).
+    """Half the sum over j, k of T_ijk T_ljk of standardised weighted particles, shape (d, d).
 
     Over pairs of different particles, so that noise does not count as skewness; the terms beside
     the square have no expectation and take most of the noise away.

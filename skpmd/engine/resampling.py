@@ -1,4 +1,4 @@
-"""Resampling: which ancestors a new cloud descends from.
+"""Resampling: which ancestors new particles descend from.
 
 Unbiased schemes all: E[number of copies of particle i] = n * w_i (Douc, Cappe and Moulines 2005).
 Noise is drawn in NumPy and handed to the kernel, so that the answer depends on the generator only.
@@ -26,7 +26,7 @@ def multinomial(weights, n, rng):
 def residual(weights, n, rng):
     """floor(n w_i) copies of each, the rest multinomial on the remainders."""
     expected = n * weights
-    copies = np.floor(expected * (1.0 + 1e-12)).astype(np.int64)  # 0.9999999999999999 is 1
+    copies = np.floor(expected * (1.0 + 1e-12)).astype(np.int64)  # 0.9999999999999999 is 1.
     rest = n - copies.sum()
     ancestors = np.repeat(np.arange(len(weights)), copies)
     if rest > 0:
@@ -71,7 +71,7 @@ def _invert(weights, points):
     """Invert the cumulative weights at ascending points in [0, 1)."""
     ancestors = np.empty(len(points), np.int64)
     total = 0.0
-    last = 0  # the last particle alive: rounding must not carry a draw past it
+    last = 0  # This is the last particle alive: rounding must not carry a draw past it.
     for i in range(len(weights)):
         total += weights[i]
         if weights[i] > 0.0:

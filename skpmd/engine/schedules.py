@@ -62,11 +62,11 @@ def step_size(schedule, t, batch_rows, rows_seen, n_particles, d):
 
 
 def theorem6_constant(particles, model, batches, scale):
-    """Estimate c = Delta / M of Theorem 6 on a cloud.
+    """Estimate c = Delta / M of Theorem 6 on some particles.
 
     M bounds the functional gradient g = log q - log p - scale * log-likelihood, which matters
     only up to a constant: half its range over the particles. 1 / Delta bounds the density from
-    below relative to its highest value on the cloud. Ranges are those of the central 90 % of the
+    below relative to its highest value there. Ranges are those of the central 90 % of the
     particles: the theorem assumes a bounded support, and the outermost draw is none.
     """
     log_q = particles.log_pi + particles.log_ratio
@@ -95,5 +95,5 @@ def n_particles_at(t, start, growth, ceiling, d, smoothness):
     exponent = 2.0 + d / smoothness if growth == "theorem" else growth
     # In logs: t^(2 + d) overflows long before the ceiling is compared.
     log_size = np.log(start) + exponent * np.log(t)
-    size = np.ceil(np.exp(min(log_size, 40.0)) * (1.0 - 1e-12))  # 3.0000000004 is 3
+    size = np.ceil(np.exp(min(log_size, 40.0)) * (1.0 - 1e-12))  # 3.0000000004 is 3.
     return int(min(ceiling, size))

@@ -1,4 +1,4 @@
-"""Skewed references: where a posterior leans, read off its third derivatives and a few slices."""
+"""Sinh-arcsinh proposals: skewness of a posterior, from third derivatives and a few slices."""
 
 import numpy as np
 from scipy.interpolate import CubicSpline
@@ -8,9 +8,9 @@ from skpmd.engine.importance import AXIS_DF, Proposal
 
 _NODES = np.linspace(-4.0, 4.0, 33)
 _FINE = np.linspace(-4.0, 4.0, 401)
-_LEAST_SKEW = 0.1  # axes below this are left normal
-_GRID = np.linspace(-2.0, 2.0, 81)  # epsilon of the sinh-arcsinh map
-_WIDER = 1.04  # a marginal is wider than the slice; best effective sample size of 1.0 to 1.15
+_MIN_SKEW = 0.1  # Axes with less skewness stay normal.
+_GRID = np.linspace(-2.0, 2.0, 81)  # This is a grid of epsilon of the sinh-arcsinh map.
+_WIDER = 1.04  # A marginal is wider than the slice: of 1.0 to 1.15 this had the best ESS.
 
 
 def skewed(gaussian, model, log_joint, batches, b=1.0):
@@ -40,7 +40,7 @@ def skewed(gaussian, model, log_joint, batches, b=1.0):
         With no skewed axis where the posterior has none.
     """
     rotation, skewness = model.skew_axes(gaussian.mean, gaussian.chol, batches, b)
-    axes = np.flatnonzero(np.abs(skewness) > _LEAST_SKEW)
+    axes = np.flatnonzero(np.abs(skewness) > _MIN_SKEW)
     if not axes.size:
         return Proposal(gaussian.mean, gaussian.chol)
     factor = gaussian.chol @ rotation
@@ -72,8 +72,8 @@ def _slice_moments(values):
 
 
 def _sinh_arcsinh_moments(epsilon):
-    """Mean, standard deviation and skewness of sinh(arcsinh(Z) + epsilon), Z as in a reference."""
-    x = np.linspace(-6.0, 6.0, 301)  # arcsinh(Z): the trapezoidal rule is exact to rounding here
+    """Mean, standard deviation and skewness of sinh(arcsinh(Z) + epsilon), Z as in a proposal."""
+    x = np.linspace(-6.0, 6.0, 301)  # The trapezoidal rule in arcsinh(Z) is exact to rounding.
     density = student.pdf(np.sinh(x), AXIS_DF) * np.cosh(x)
     density /= density.sum()
     values = np.sinh(x + np.asarray(epsilon)[:, None])

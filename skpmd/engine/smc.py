@@ -1,7 +1,7 @@
 """Adaptive tempered sequential Monte Carlo: the ESS-controlled step with moves by Markov chains.
 
 Powers of the likelihood lead from a density that can be drawn from to the posterior: a step of
-a = b = 1 does that, and is split where the effective sample size says so (`skpmd.engine.mirror`).
+a = b = 1 does that, in segments as the effective sample size allows (`skpmd.engine.mirror`).
 Where the posterior is not near normal no density estimate of a few hundred particles is good enough
 to draw from. If all data are at hand, particles can be resampled after each segment and moved by a
 Markov chain that leaves the density of that power as it is (sequential Monte Carlo samplers; Del

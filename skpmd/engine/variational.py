@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-_LEAST_PROGRESS = 0.9  # share of the slope that a Newton step may leave
-_MOST_OVERSHOOT = 0.25  # share of the slope, downwards, that a step past the top may meet
-_MOST_GROWTH = 10.0  # of the residual in a mirror step; beyond it the step has overshot
-_LEAST_GAMMA = 1e-3
+_MAX_SLOPE_LEFT = 0.9  # A Newton step may leave this share of the slope.
+_MAX_OVERSHOOT = 0.25  # A step past the top may meet this share of the slope, downwards.
+_MAX_GROWTH = 10.0  # A mirror step under which the residual grows more has overshot.
+_MIN_GAMMA = 1e-3  # Step sizes are not halved below this.
 
 
 class Gaussian(NamedTuple):
@@ -63,7 +63,7 @@ def laplace(model, batches, start, b=1.0, max_iter=100, tol=1e-6):
             # The slope ahead says more than a value could: values of many rows round first.
             # A step far past the top may end lower than it began: Newton then runs in circles.
             left = ahead[0] @ move / slope
-            if -_MOST_OVERSHOOT < left < _LEAST_PROGRESS or length < 1e-6:
+            if -_MAX_OVERSHOOT < left < _MAX_SLOPE_LEFT or length < 1e-6:
                 break
             length *= 0.5
         mean = mean + length * move
@@ -101,7 +101,7 @@ def variational_mirror_descent(model, batches, start, b=1.0, max_iter=20, tol=1e
             new = model.gaussian_target(ahead.mean, ahead.chol @ ahead.chol.T, batches, b)
             # Residuals in posterior standard deviations.
             size, size_ahead = np.sqrt(gradient @ move), np.linalg.norm(ahead.chol.T @ new[0])
-            if size_ahead < _MOST_GROWTH * size or size < tol or gamma < _LEAST_GAMMA:
+            if size_ahead < _MAX_GROWTH * size or size < tol or gamma < _MIN_GAMMA:
                 break
             gamma *= 0.5
         q, precision, (gradient, target) = ahead, mixed, new

@@ -1,8 +1,8 @@
 """Weights of particles: uniform, of the posterior, or by stacking.
 
 Likelihood weights of particles that each carry a whole model fall on one of them. Stacking weights
-maximise the log score of the mixture on rows that no particle has learnt (Yao et al. 2018). They
-are no posterior weights.
+maximise the log score of the mixture on rows that no particle has been fitted to (Yao et al. 2018).
+They are no posterior weights.
 """
 
 import numpy as np
@@ -64,7 +64,7 @@ def stacked(log_density, weight, log_start=None, *, max_iter=200, tol=0.0, prior
 
 
 def stacking_step(log_weights, log_density, weight, n_before):
-    """Log weights after new rows that no particle has learnt yet.
+    """Log weights after new rows that no particle has been fitted to yet.
 
     w <- (1 - g) w + g * mean responsibility of each particle for the rows, g the share of these
     rows among all that have been scored. To first order that is a mirror step on the log score of
