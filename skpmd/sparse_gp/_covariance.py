@@ -1,4 +1,4 @@
-"""scikit-learn's kernels as covariances of a model: theirs is the language, ours the fast paths."""
+"""scikit-learn's kernels as covariances of a model, with faster code for the common ones."""
 
 from typing import NamedTuple
 
@@ -7,8 +7,10 @@ from sklearn.gaussian_process import kernels as sk
 
 from skpmd.sparse_gp import _stationary
 
-_STEP = 1e-5  # of differences in theta
-_MOST_LOG = 100.0  # of a hyperparameter: a wild redraw has no weight, and must not overflow
+_STEP = 1e-5  # Step of differences in theta.
+# Largest log of a hyperparameter: rejuvenation may draw wild ones, which have no weight in the end,
+# and they must not overflow.
+_MAX_LOG = 100.0
 
 
 class _Term(NamedTuple):
@@ -50,8 +52,8 @@ class KernelCovariance:
         """The kernel at theta."""
         key, (last, kernel) = theta.tobytes(), self._last
         if last != key:
-            kernel = self.kernel.clone_with_theta(np.clip(theta, -_MOST_LOG, _MOST_LOG))
-            self._last = key, kernel  # one assignment: threads may share this
+            kernel = self.kernel.clone_with_theta(np.clip(theta, -_MAX_LOG, _MAX_LOG))
+            self._last = key, kernel  # One assignment, as threads may share this.
         return kernel
 
     def cross(self, theta, A, B):
@@ -60,7 +62,7 @@ class KernelCovariance:
             return np.ascontiguousarray(self.at(theta)(A, B))
         term = self._fast.at(theta)
         squared = _stationary.squared_distances(A / term.length_scale, B / term.length_scale)
-        if A is B:  # no distance, which rounding over a tiny length scale may deny
+        if A is B:  # A row has no distance from itself, whatever rounding says.
             squared[np.diag_indices(len(A))] = 0.0
         out = _stationary.values(squared, self._fast.nu)
         out *= term.amplitude
@@ -83,7 +85,7 @@ class KernelCovariance:
         if self.is_fast:
             return self._fast.contracted_gradient(theta, X, W, d)
         out = np.einsum("ij,ijk->k", W, self.at(theta)(X, eval_gradient=True)[1])
-        # kernel(X) has the noise on its diagonal; its part is put right by differences.
+        # kernel(X) has the noise on its diagonal; differences correct for its part.
         for k in range(len(theta)):
             ends = []
             for sign in (1.0, -1.0):
@@ -117,7 +119,7 @@ class _Fast:
     """Constants times one RBF or Matern kernel, plus noise, as functions of theta."""
 
     def __init__(self, kernel, constants, shapes, noises):
-        places = {id(_leaf(kernel, path)): place for path, place in _paths(kernel)}
+        places = {id(_leaf(kernel, names)): place for names, place in _free_parts(kernel)}
         self.nu = getattr(shapes[0], "nu", np.inf)
         self._scale = shapes[0].length_scale, places.get(id(shapes[0]))
         self._constants = [(one.constant_value, places.get(id(one))) for one in constants]
@@ -175,7 +177,7 @@ def _value(theta, fixed, place):
     """A hyperparameter: as it is, or the exponential of its place in theta."""
     if place is None:
         return np.asarray(fixed, dtype=np.float64)
-    values = np.exp(np.clip(theta[place], -_MOST_LOG, _MOST_LOG))
+    values = np.exp(np.clip(theta[place], -_MAX_LOG, _MAX_LOG))
     return values if len(values) > 1 else values[0]
 
 
@@ -189,25 +191,25 @@ def parameter_names(kernel):
     return names
 
 
-def _paths(kernel):
-    """(names of attributes down to the leaf, slice of theta) of each free hyperparameter."""
+def _free_parts(kernel):
+    """Names of attributes down to the part, and slice of theta, of each free hyperparameter."""
     out, start = [], 0
     for parameter in kernel.hyperparameters:
         if not parameter.fixed:
-            path = parameter.name.split("__")
-            out.append((path[:-1], slice(start, start + parameter.n_elements)))
+            names = parameter.name.split("__")
+            out.append((names[:-1], slice(start, start + parameter.n_elements)))
             start += parameter.n_elements
     return out
 
 
-def _leaf(kernel, path):
-    for name in path:
+def _leaf(kernel, names):
+    for name in names:
         kernel = getattr(kernel, name)
     return kernel
 
 
 def _signal_and_noise(kernel, A):
-    """The diagonal in two parts: WhiteKernel is zero between two rows, were they alike."""
+    """The diagonal in two parts: a WhiteKernel is zero between two rows, even equal ones."""
     if isinstance(kernel, sk.Sum):
         (f, e), (g, d) = (_signal_and_noise(part, A) for part in (kernel.k1, kernel.k2))
         return f + g, e + d

@@ -1,39 +1,32 @@
 """Sparse Gaussian process regression."""
 
-import copy
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, _fit_context
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel
+from sklearn.base import RegressorMixin, _fit_context
+from sklearn.gaussian_process.kernels import Kernel
 from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from skpmd._base._legacy import reset, rollback_on_error, set_results, warn_of_convergence
+from skpmd._base.estimator import result
 from skpmd._base.options import LOOP_CONSTRAINTS, check_options
-from skpmd._base.progress import bar_of_steps
-from skpmd._base.streaming import stream_after
-from skpmd._base.utils import as_generator
-from skpmd.engine.loop import Options, run
+from skpmd._base.results import ParticleResults
+from skpmd.engine.loop import Options
 from skpmd.engine.mirror import Settings
-from skpmd.posterior import Posterior
-from skpmd.sparse_gp._covariance import parameter_names
+from skpmd.sparse_gp._data import Data
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
-from skpmd.sparse_gp._fit import begin, take_in
-from skpmd.sparse_gp._hyperparameters import Data, warn_of_bounds
+from skpmd.sparse_gp._fit import fit, update
+from skpmd.sparse_gp._hyperparameters import warn_of_bounds
 from skpmd.sparse_gp._inducing import INITS
-from skpmd.sparse_gp._model import APPROXIMATIONS, MOST_JITTER
+from skpmd.sparse_gp._model import APPROXIMATIONS, MAX_JITTER
+from skpmd.sparse_gp._parameters import GPParameters
 from skpmd.sparse_gp._predict import GaussianProcessPredictions
 
 WEIGHTINGS = ("stacking", "uniform", "posterior")
-_SETTLED = (
-    "kernel", "normalize_y", "approximation", "jitter", "likelihood", "df", "weighting",
-    "n_particles",
-)  # fmt: skip
 
 
-class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstimator):
+class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleResults):
     """Gaussian process regression with inducing inputs, in one exact pass over the data.
 
     Hyperparameters of the kernel are particles; the values u of the process at the inducing inputs
@@ -59,16 +52,16 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         Further starts, and one with short length scales. Of more than 200 rows each takes a few
         steps on 500, and the best of all goes on.
     n_subset : int, default=2000
-        Rows that the kernel is learnt from, at most; its cost is their number cubed. Where there
-        are more than 1000 most of the search takes place on so many.
+        Rows that the kernel is fitted to, at most; its cost is their number cubed. Where there are
+        more than 1000 most of the search takes place on so many.
     n_refine : int, default=10000
-        Rows by whose evidence the kernel is then moved on, under a sparse process with 500 inducing
+        Rows by whose evidence the kernel is then refined, under a sparse process with 500 inducing
         inputs, at most; 0 leaves it at the subset's. A thousand rows lie too far apart to tell of
-        short length scales. For RBF and Matern kernels with normal noise.
+        short length scales. For RBF and Matern kernels.
     hyperprior : list of scipy.stats frozen distributions or None, default=None
         Prior of the free hyperparameters, one for each in the order of ``kernel.theta``, on their
-        own scale, for several particles; a single one, and the first, are found without it. None is
-        uniform on the log scale between the kernel's bounds.
+        own scale, for several particles; a single one, and the first, maximise the marginal
+        likelihood without it. None is uniform on the log scale between the kernel's bounds.
     normalize_y : bool, default=True
         Whether y is fitted as (y - mean) / standard deviation.
     n_inducing : int or "auto", default="auto"
@@ -87,33 +80,34 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         more as long as that is not positive definite.
     likelihood : {"gaussian", "student_t"}, default="gaussian"
         Noise. Student noise is for outliers: its scale is the root of the `WhiteKernel`'s, and
-        passes are repeated until the evidence bound settles.
+        passes are repeated until the evidence lower bound (ELBO) has converged.
     df : float above 2, default=4.0
         Degrees of freedom of Student noise.
     n_particles : int, default=1
-        Sets of hyperparameters. One is the best found.
+        Sets of hyperparameters. A single one is the best.
     weighting : {"stacking", "uniform", "posterior"}, default="stacking"
         Weights of several particles. ``"posterior"``: the posterior of the hyperparameters by
-        mirror steps from ``hyperprior``, with redraws and a certificate; for few rows, at n M^2 for
-        each particle and step. On more than some hundred rows such weights fall on one particle:
-        ``"stacking"`` and ``"uniform"`` draw particles from the posterior given the subset, and
-        weigh them by the predictions of their average, or alike. Those are no posterior weights.
+        mirror steps from ``hyperprior``, with rejuvenation and diagnostics; for few rows, at n M^2
+        for each particle and step. On more than some hundred rows such weights fall on one
+        particle: ``"stacking"`` and ``"uniform"`` draw particles from the posterior given the
+        subset, and weigh them by the predictions of their average, or alike. Those are no posterior
+        weights.
     batch_size : int or "auto", default="auto"
         Rows held as a matrix of covariances at once, 2048 by default. It changes no result, except
         with ``weighting="posterior"``.
     max_iter : int, default=20
         Most passes, with Student noise; with ``weighting="posterior"`` the passes of mirror steps.
     tol : float, default=1e-3
-        Gain of the evidence bound per row below which passes end, in nats.
+        Gain of the ELBO per row below which passes end, in nats.
     step_size, step_offset, step_decay : float, default=1.0, "auto", 1.0
         Steps of ``weighting="posterior"``: gamma_t = step_size / (step_offset + t^step_decay).
     rejuvenation, ess_threshold, bandwidth : default="ess", 0.5, "loo"
-        Redraws of ``weighting="posterior"``; see `ParticleMirrorDescent`.
+        Rejuvenation with ``weighting="posterior"``; see `ParticleMirrorDescent`.
     total_samples : float or None, default=None
         For `partial_fit`: rows of a data set that may be passed over many times; None is a stream,
         in which each row counts once.
     forgetting : float in [0, 1), default=0.0
-        For `partial_fit`: share of the past that a stream forgets with each row.
+        For `partial_fit`: fraction of the past that a stream forgets with each row.
     n_targets : int or None, default=None
         Columns of y, for predictions before `fit`.
     n_jobs : int or None, default=None
@@ -128,7 +122,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
     Attributes
     ----------
     kernel_ : Kernel
-        Fitted kernel: of the subset's largest marginal likelihood, moved on by that of many rows.
+        Fitted kernel: of the subset's largest marginal likelihood, refined by that of many rows.
     posterior_ : Posterior
         Particles: hyperparameters on their own scale, with the weights of ``weighting``.
     inducing_ : ndarray of shape (M, p)
@@ -139,6 +133,11 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         exact process from below; with Student noise it is a lower bound too.
     log_evidence_ : float
         With ``weighting="posterior"``: the same, averaged over the prior of the hyperparameters.
+    history_ : dict of ndarray
+        One entry per step or pass; see `ParticleMirrorDescent`.
+    diagnostics_ : dict
+        ``ess``, ``interrupted`` and ``warnings``; with ``weighting="posterior"`` all of
+        `ParticleMirrorDescent`.
     n_iter_ : int
         Steps or passes.
     n_features_in_ : int
@@ -186,7 +185,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         "n_inducing": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "inducing_init": [StrOptions(set(INITS)), "array-like"],
         "approximation": [StrOptions(set(APPROXIMATIONS))],
-        "jitter": [Interval(Real, 0, MOST_JITTER, closed="both")],
+        "jitter": [Interval(Real, 0, MAX_JITTER, closed="both")],
         "likelihood": [StrOptions({"gaussian", "student_t"})],
         "df": [Interval(Real, 2, None, closed="neither")],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -195,6 +194,10 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         "n_particles": [Interval(Integral, 1, None, closed="left")],
         "weighting": [StrOptions(set(WEIGHTINGS))],
     }
+    _frozen_parameters = (
+        "kernel", "normalize_y", "approximation", "jitter", "likelihood", "df", "weighting",
+        "n_particles",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -265,7 +268,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y, sample_weight=None, noise_variance=None):
-        """Learn the kernel from a subset, and take all rows in.
+        """Fit the kernel to a subset, and the process to all rows.
 
         Parameters
         ----------
@@ -297,33 +300,25 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
             If a length scale ends at its lower bound or a noise at its upper one; with
             ``weighting="posterior"`` of what ``diagnostics_`` holds against the posterior.
         """
-        with rollback_on_error(self):
-            options = self._options()
-            reset(self)
-            data = self._read(X, y, sample_weight, noise_variance)
-            if self.weighting == "posterior":
-                rng = as_generator(self.random_state)
-                process, rows = begin(self, data, rng)
-                with bar_of_steps(options, rows, self.verbose) as report:
-                    outcome = run(process.model, rows, process.particles, options, rng, report)
-                stream = stream_after(outcome, rows.total, rng)
-                self._set(process.after(stream), outcome)
-            else:
-                self._set(take_in(self, None, data, options))
-        self._warn_of_doubts(learnt=True)
+        with self._rollback_on_error():
+            parameters = self._parameters()
+            self._reset()
+            self._set_state(fit(parameters, self._read(X, y, sample_weight, noise_variance)))
+            self._freeze()
+        self._warn(fitted_kernel=True)
         return self
 
     @_fit_context(prefer_skip_nested_validation=False)
     def partial_fit(self, X, y, sample_weight=None, noise_variance=None):
-        """Take more rows in, which are then no longer needed.
+        """Add more rows, which are then no longer needed.
 
         Rows add up: any cutting into calls gives the same posterior, given kernel and inducing
         inputs, with normal noise. (Student noise weighs each part by errors under what is known
-        then, and does not weigh it again.) The kernel is learnt from the first calls: their rows
-        are kept, and it is learnt anew from all of them whenever there are twice as many, or four
-        times as many once it has been learnt from ``n_subset``; when it has been moved on by
-        ``n_refine`` they are forgotten. Inducing inputs follow a stream into new places, unless
-        they were given. If the call fails in any way, the estimator stays as it was.
+        then, and does not weigh it again.) The kernel is fitted to the first calls: their rows are
+        retained, and it is fitted anew to all of them whenever there are twice as many, or four
+        times as many once it has been fitted to ``n_subset``; when it has been refined by
+        ``n_refine`` they are dropped. Inducing inputs follow a stream into new places, unless they
+        were given. If the call fails in any way, the estimator stays as it was.
 
         Parameters
         ----------
@@ -344,23 +339,25 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         Warns
         -----
         ConvergenceWarning
-            As `fit`, where the kernel is learnt; and if predictions of the new rows are far off by
+            As `fit`, where the kernel is fitted; and if predictions of the new rows are far off by
             their own standard deviations, so that the kernel does not suit them.
         """
-        with rollback_on_error(self):
-            options, before = self._options(), self._process if self._is_fitted else None
-            if before is not None:
-                self._refuse_changes()
+        with self._rollback_on_error():
+            parameters, before = self._parameters(), getattr(self, "_state", None)
+            if before is None:
+                self._reset()
+            self._check_frozen()
             data = self._read(X, y, sample_weight, noise_variance, reset=before is None)
-            process = take_in(self, before, data, options)
-            self._set(process, process.stream.outcome() if self.weighting == "posterior" else None)
-            learns = before is None or process.n_learned > before.n_learned
-            few = process.kept is not None and process.n_learned < self.n_subset
-            self._warn_of_doubts(learnt=learns and not few)
+            state = update(parameters, before, data)
+            self._set_state(state)
+            self._freeze()
+            is_new = before is None or state.n_fitted > before.n_fitted
+            goes_on = state.retained is not None and state.n_fitted < self.n_subset
+            self._warn(fitted_kernel=is_new and not goes_on)
         return self
 
     def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
-        """Log marginal likelihood of the exact process on rows that the kernel was learnt from.
+        """Log marginal likelihood of the exact process on rows that the kernel was fitted to.
 
         All rows where there were no more than ``n_subset``, and than 1000.
         """
@@ -372,12 +369,32 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
         theta = np.asarray(theta, dtype=np.float64)
         if not clone_kernel:
             self.kernel_.theta = theta
-        covariance = self._process.model.covariance
-        return log_marginal_likelihood(covariance, theta, self._process.sample, eval_gradient)
+        covariance = self._state.model.covariance
+        return log_marginal_likelihood(covariance, theta, self._state.sample, eval_gradient)
+
+    @result
+    def kernel_(self):
+        """Fitted kernel."""
+        return self._state.model.covariance.kernel.clone_with_theta(self._state.theta)
+
+    @result
+    def inducing_(self):
+        """Inducing inputs."""
+        return self._state.model.inducing
+
+    @result
+    def log_marginal_likelihood_value_(self):
+        """Log marginal likelihood of the best particle, under the approximation."""
+        return float(self._state.model.log_partition(self._state.particles.block).max())
+
+    @result
+    def n_iter_(self):
+        """Steps or passes."""
+        return len(self._state.stream.infos)
 
     # ------------------------------------------------------------------ steps of a fit
-    def _options(self):
-        """Options of the loop."""
+    def _parameters(self):
+        """The parameters as a record."""
         options = Options(
             n_particles=self.n_particles,
             max_iter=self.max_iter,
@@ -392,7 +409,9 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
                 bandwidth=self.bandwidth,
             ),
         )
-        return check_options(options)
+        names = [name for name in GPParameters._fields if name != "options"]
+        own = {name: getattr(self, name) for name in names}
+        return GPParameters(**own, options=check_options(options))
 
     def _read(self, X, y, sample_weight, noise_variance, reset=True):
         X, y = validate_data(
@@ -417,27 +436,27 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
             )
         positive = {"dtype": np.float64, "ensure_non_negative": True}
         weight = _check_sample_weight(sample_weight, X, **positive)
-        own = np.zeros(len(y))
+        variance = np.zeros(len(y))
         if noise_variance is not None:
             if y.shape[1] > 1:
                 raise ValueError(
                     "noise_variance is for one target; fit several by "
                     "sklearn.multioutput.MultiOutputRegressor, or without it."
                 )
-            own = check_array(
+            variance = check_array(
                 np.atleast_1d(noise_variance), ensure_2d=False, dtype=np.float64,
                 input_name="noise_variance",
             )  # fmt: skip
-            if own.shape != (len(y),) or (own < 0.0).any():
+            if variance.shape != (len(y),) or (variance < 0.0).any():
                 raise ValueError(
                     f"noise_variance must have a variance, not below 0, for each of {len(y)} rows, "
-                    f"got shape {own.shape} and a least value of {own.min()}."
+                    f"got shape {variance.shape} and a least value of {variance.min()}."
                 )
-        present = weight > 0.0  # a row of weight zero is as good as absent
+        present = weight > 0.0  # A row of weight zero is as good as absent.
         if not present.any():
             raise ValueError("sample_weight is zero for every row: there are no data to fit.")
-        data = Data(X, y, own, self._alphas(len(y)), weight)
-        return data if present.all() else Data(*(column[present] for column in data))
+        data = Data(X, y, variance, self._alphas(len(y)), weight)
+        return data if present.all() else data.select(present)
 
     def _alphas(self, n):
         alpha = np.asarray(self.alpha, dtype=np.float64)
@@ -450,57 +469,9 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, BaseEstim
             raise ValueError("alpha must be finite and not negative: it is a variance.")
         return np.broadcast_to(alpha, n)
 
-    def _refuse_changes(self):
-        """Parameters that the process so far has been made with stay as they are."""
-        for name, before in self._settled.items():
-            now = getattr(self, name)
-            if now != before:
-                raise ValueError(
-                    f"{name} was {before!r} in the calls before and is {now!r}: set it back, or "
-                    "call fit."
-                )
-
-    def _set(self, process, outcome=None):
-        """Results of a process, whose weights are those of an outcome or of predictions."""
-        self._process, self._conditionals = process, {}
-        # A copy: set_params may change a kernel where it stands.
-        self._settled = {name: copy.deepcopy(getattr(self, name)) for name in _SETTLED}
-        kernel = process.model.covariance.kernel
-        particles, names = np.exp(process.particles.theta), parameter_names(kernel)
-        self.kernel_ = kernel.clone_with_theta(process.theta)
-        self.inducing_ = process.model.inducing
-        self.n_iter_ = len(process.stream.infos)
-        if outcome is None:
-            label = "the weights are for predictions, not of the posterior"
-            self.posterior_ = Posterior(
-                particles, process.log_weights, names=names, unavailable=label
-            )
-        else:
-            set_results(
-                self, outcome, names=names, coordinates=particles, stream=not outcome.reweighted
-            )
-
-    def _warn_of_doubts(self, learnt):
-        """Of the certificate of a posterior, or of a kernel that was learnt just now."""
+    def _warn(self, fitted_kernel):
+        """Warn of what speaks against a posterior, or against a kernel that was fitted just now."""
         if self.weighting == "posterior":
-            warn_of_convergence(self, "raise n_particles or max_iter, or narrow hyperprior")
-        elif learnt and self.optimizer is not None:
+            self._warn_or_interrupt("raise n_particles or max_iter, or narrow hyperprior")
+        elif fitted_kernel and self.optimizer is not None:
             warn_of_bounds(self.kernel_)
-
-    @property
-    def log_marginal_likelihood_value_(self):
-        """Of the best particle, under the approximation; made when it is asked for."""
-        if not self._is_fitted:
-            raise AttributeError("log_marginal_likelihood_value_ is there after fit.")
-        model, particles = self._process.model, self._process.particles
-        return float(model.log_partition(particles.block).max())
-
-    def _conditional(self, i):
-        if i not in self._conditionals:
-            self._conditionals[i] = self._process.conditional(i)
-        return self._conditionals[i]
-
-    def _prior_kernel(self, X):
-        if self.kernel is not None:
-            return self.kernel
-        return ConstantKernel(1.0) * RBF(np.full(np.shape(X)[1], np.sqrt(np.shape(X)[1])))

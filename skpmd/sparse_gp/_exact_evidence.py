@@ -7,32 +7,34 @@ from scipy.optimize import minimize
 
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import take
-from skpmd.sparse_gp._model import LEAST_NOISE
+from skpmd.sparse_gp._model import MIN_NOISE
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
-_IMPOSSIBLE = 1e25
-_MANY = 200  # rows, above which several starts take a few steps each, and one goes on
-_SCOUTS, _SCOUTING = 500, 20  # rows and evaluations of those
-_SLOPE, _CHANGE = 1e-5, 2.2e-9  # at which a search ends, SciPy's own; the latter of the value
-_SHORT = 0.1  # length scales of one more start, in those of the kernel
-_SHARES = 0.01, 0.03, 0.1, 0.3  # of the variance of y, as noise
-_SPREAD = 1.0  # sd of the log hyperparameters of another start, around those of the kernel
+_IMPOSSIBLE = 1e25  # Objective where there is none: the line search takes no infinity.
+# With more rows than the first number several starts take a few evaluations each on some rows, and
+# only the best goes on.
+_MANY_ROWS, _PRELIMINARY_ROWS, _PRELIMINARY_EVALUATIONS = 200, 500, 20
+# A search ends at this slope, or at this relative change of the value; SciPy's defaults.
+_MIN_SLOPE, _MIN_CHANGE = 1e-5, 2.2e-9
+_SHORT = 0.1  # Factor of the length scales of one more start.
+_NOISE_FRACTIONS = 0.01, 0.03, 0.1, 0.3  # Fractions of the variance of y that are tried as noise.
+_START_SD = 1.0  # Starts vary around the first by this standard deviation, in the logs.
 
 
 def noise_of(covariance, theta, sample):
-    """Variance of the noise of each row; none is without any, which would weigh it infinitely."""
-    noise = covariance.noise(theta, sample.X) * sample.spread + sample.own
-    return np.maximum(noise, LEAST_NOISE * covariance.diagonal(theta, sample.X))
+    """Variance of the noise of each row; no row is without any, or it would weigh infinitely."""
+    noise = covariance.noise(theta, sample.X) * sample.noise_factor + sample.noise_variance
+    return np.maximum(noise, MIN_NOISE * covariance.diagonal(theta, sample.X))
 
 
 def log_marginal_likelihood(covariance, theta, sample, gradient=True):
-    """Value, and gradient in theta unless that is not asked for.
+    """Value, and with ``gradient`` the gradient in theta too.
 
     Rasmussen and Williams 2006, equations 5.8 and 5.9. w equal rows are one row of noise variance
-    / w, but for a factor that f does not touch. -inf and zeros where the covariance is not positive
-    definite.
+    / w, but for a factor that does not depend on f. -inf and zeros where the covariance is not
+    positive definite.
     """
-    X, y, _, w, spread = sample
+    X, y, w = sample.X, sample.y, sample.weight
     noise = noise_of(covariance, theta, sample)
     factor, info = _factored(covariance, theta, X, noise / w)
     if info:
@@ -49,12 +51,12 @@ def log_marginal_likelihood(covariance, theta, sample, gradient=True):
     W += np.tril(inverse, -1).T
     W = 0.5 * (alpha @ alpha.T - t * W)
     d = np.diag(W) / w - 0.5 * t * (w - 1.0) / noise
-    return value, covariance.contracted_gradient(theta, X, W, d * spread)
+    return value, covariance.contracted_gradient(theta, X, W, d * sample.noise_factor)
 
 
 def squared_errors(covariance, theta, sample):
     """Expected squared errors of f at the rows themselves, summed over targets, shape (n,)."""
-    X, y, _, w, _ = sample
+    X, y, w = sample.X, sample.y, sample.weight
     noise = noise_of(covariance, theta, sample)
     factor, info = _factored(covariance, theta, X, noise / w)
     if info:
@@ -74,10 +76,10 @@ def _factored(covariance, theta, X, diagonal):
     return lapack.dpotrf(K, lower=1, overwrite_a=1)
 
 
-def best_theta(
+def maximise_evidence(
     covariance, sample, optimizer, n_restarts, rng, first=None, n_jobs=None, n_evaluations=15000
 ):
-    """Hyperparameters of the largest marginal likelihood found, and its value.
+    """Hyperparameters of the largest marginal likelihood, and its value.
 
     The likelihood is scaled so that the first step of L-BFGS, which is its slope, has length one in
     the logs: where slopes are steep it would leap into a corner of the bounds.
@@ -85,8 +87,8 @@ def best_theta(
     Parameters
     ----------
     covariance : KernelCovariance
-        Its kernel gives the first start, with its own noise or the best share of the variance of y
-        in its place, and the bounds.
+        Its kernel gives the first start, with its own noise or the best fraction of the variance of
+        y in its place, and the bounds.
     sample : Sample
         Few rows: the cost is their number cubed.
     optimizer : "fmin_l_bfgs_b" or callable
@@ -116,7 +118,7 @@ def best_theta(
         first = covariance.kernel.theta
         if not callable(optimizer):
             first = max(
-                noisier(covariance, first, sample),
+                with_other_noise(covariance, first, sample),
                 key=lambda one: log_marginal_likelihood(covariance, one, sample, gradient=False),
             )
 
@@ -132,20 +134,20 @@ def best_theta(
             return optimizer(objective, start, bounds=bounds)
         return _descended(objective, start, bounds, n_evaluations)
 
-    others = [first + _SPREAD * rng.standard_normal(len(first)) for _ in range(n_restarts)]
-    if n_restarts:  # a short wave looks like noise from afar
+    others = [first + _START_SD * rng.standard_normal(len(first)) for _ in range(n_restarts)]
+    if n_restarts:  # With long length scales short waves look like noise, and are never left.
         names = parameter_names(covariance.kernel)
         scales = [name.partition("[")[0].endswith("length_scale") for name in names]
         others.append(first + np.log(_SHORT) * np.array(scales))
     starts = [np.clip(start, bounds[:, 0], bounds[:, 1]) for start in (first, *others)]
     run = Parallel(n_jobs, prefer="threads")
-    # Few rows are cheap, and further starts then never make the outcome worse.
-    if n_restarts and len(sample.y) > _MANY and not callable(optimizer):
-        some = take(sample, _SCOUTS, rng)
-        found = run(delayed(search)(start, some, _SCOUTING) for start in starts)
-        starts = [min(found, key=_value)[0]]
-    found = run(delayed(search)(start, sample, n_evaluations) for start in starts)
-    theta, value = min(found, key=_value)
+    # Few rows are cheap, so every start is followed to its end and none makes the outcome worse.
+    if n_restarts and len(sample.y) > _MANY_ROWS and not callable(optimizer):
+        some = take(sample, _PRELIMINARY_ROWS, rng)
+        ends = run(delayed(search)(start, some, _PRELIMINARY_EVALUATIONS) for start in starts)
+        starts = [min(ends, key=_value)[0]]
+    ends = run(delayed(search)(start, sample, n_evaluations) for start in starts)
+    theta, value = min(ends, key=_value)
     return np.asarray(theta, dtype=np.float64), -float(value)
 
 
@@ -161,26 +163,27 @@ def _descended(objective, start, bounds, n_evaluations):
         value, slope = objective(theta)
         return scale * value, scale * slope
 
-    # It ends where it would without the scale.
-    ends = {"gtol": _SLOPE * scale, "ftol": _CHANGE * scale * max(1.0, abs(value))}
-    options = {**ends, "maxfun": n_evaluations}
-    found = minimize(scaled, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    return found.x, found.fun / scale
+    # The search ends where it would without the scale.
+    tolerances = {"gtol": _MIN_SLOPE * scale, "ftol": _MIN_CHANGE * scale * max(1.0, abs(value))}
+    options = {**tolerances, "maxfun": n_evaluations}
+    end = minimize(scaled, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return end.x, end.fun / scale
 
 
-def _value(found):
-    return float(found[1])
+def _value(end):
+    return float(end[1])
 
 
-def noisier(covariance, theta, sample):
-    """Theta with its own noise, and with shares of the variance of y.
+def with_other_noise(covariance, theta, sample):
+    """Theta with its own noise, and with fractions of the variance of y.
 
     A few rows that lie far apart may be fitted without any noise; no step leads from there to
     another fit.
     """
     if not covariance.is_fast:
         return [theta]
-    y, w = sample.y, sample.weight / sample.spread
+    y, w = sample.y, sample.weight / sample.noise_factor
     variance = float(np.average((y - np.average(y, axis=0, weights=w)) ** 2, 0, w).mean())
-    more = [covariance.with_noise(theta, share * variance) for share in _SHARES if variance > 0.0]
+    fractions = _NOISE_FRACTIONS if variance > 0.0 else ()
+    more = [covariance.with_noise(theta, one * variance) for one in fractions]
     return [theta, *more]

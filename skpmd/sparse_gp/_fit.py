@@ -1,73 +1,79 @@
-"""Steps of a Gaussian process estimator: what it holds, and how rows are taken in."""
+"""Fits of a Gaussian process: what the estimator has learned, and how rows are added to it."""
 
-import warnings
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
-from sklearn.exceptions import ConvergenceWarning
 
+from skpmd._base.progress import bar_of_steps
+from skpmd._base.results import Results, history_of, results_of
 from skpmd._base.stacking import hold_out, stacked, updated
-from skpmd._base.streaming import Stream, advance
+from skpmd._base.streaming import Stream, advance, stream_after
 from skpmd._base.utils import as_generator
+from skpmd._base.warn import warn
+from skpmd.engine.loop import run
 from skpmd.engine.particles import Particles, draw_prior
-from skpmd.sparse_gp._data import Sample, take
+from skpmd.posterior import Posterior
+from skpmd.sparse_gp._covariance import parameter_names
+from skpmd.sparse_gp._data import Data, Sample, Scaler, rows_of, sample_of, take
 from skpmd.sparse_gp._hyperparameters import (
-    Data,
-    Units,
     check_kernel,
-    learned_theta,
+    fit_hyperparameters,
     n_inducing,
     new_covariance,
     new_model,
-    rows_of,
-    sample_of,
 )
 from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around
 from skpmd.sparse_gp._inducing import follow
 from skpmd.sparse_gp._model import SparseGP
 
-_LOOKED_AT, _LEAST_LOOKED_AT = 200, 10  # rows of a part whose predictions are checked
-_SURPRISE = 2.0  # standard deviations, of the middle one of the errors
+# Predictions of about so many rows of a part are compared with its targets, if it has at least
+# so many.
+_MAX_CHECKED, _MIN_CHECKED = 200, 10
+_MAX_MEDIAN_ERROR = 2.0  # A larger median error, in standard deviations, gives a warning.
 
 
-class Process(NamedTuple):
-    """A process and what it has learnt.
+class GPState(NamedTuple):
+    """What an estimator has learned.
 
     Attributes
     ----------
     model : SparseGP
         Covariance and inducing inputs.
-    units : Units
+    scaler : Scaler
         Of y.
     sample : Sample
-        Rows that the kernel was learnt from, weighed by their errors under Student noise.
+        Rows that the kernel was fitted to, under Student noise with noise according to their
+        errors.
     theta : ndarray of shape (d,)
-        Hyperparameters that were found.
+        Hyperparameters of the largest evidence.
     stream : Stream
-        Its cloud holds the particles and q(u) of each.
+        Its particles are hyperparameters, and hold q(u) of each.
     log_weights : ndarray of shape (m,) or None
-        Weights of the particles; None where those of the cloud are meant.
+        Weights of the particles; None where those of the particle system are meant.
     alpha : float
-        Noise variance of every new row beside the kernel's, in inner units.
-    n_learned : int
-        Distinct rows that there were when the kernel was learnt.
-    scored : float
+        Noise variance of every new row beside the kernel's, in squared units of the scaled y.
+    n_fitted : int
+        Number of distinct rows when the kernel was fitted.
+    n_scored : float
         Rows whose predictions have made the weights.
-    kept : Data or None
+    retained : Data or None
         All rows, while there are few. With forgetting their weights fall like those of the past.
+    results : Results or None
+        What the estimator shows.
     """
 
     model: SparseGP
-    units: Units
+    scaler: Scaler
     sample: Sample
     theta: np.ndarray
     stream: Stream
     log_weights: np.ndarray | None
     alpha: float
-    n_learned: int
-    scored: float = 0.0
-    kept: Data | None = None
+    n_fitted: int
+    n_scored: float = 0.0
+    retained: Data | None = None
+    results: Results | None = None
 
     @property
     def particles(self):
@@ -84,18 +90,14 @@ class Process(NamedTuple):
         """q(u) of particle i, factored."""
         return self.model.conditional(self.particles.theta[i], self.particles.block[i])
 
-    def after(self, stream, **changes):
-        """The same with another stream."""
-        return self._replace(stream=stream, **changes)
 
-
-def begin(estimator, data, rng):
-    """A process that has learnt its kernel and no row yet, and the rows.
+def initialise(parameters, data, rng):
+    """A state whose kernel is fitted but which has no row in its posterior, and the rows.
 
     Parameters
     ----------
-    estimator : SparseGPRegressorPMD
-        Its parameters.
+    parameters : GPParameters
+        Of the estimator.
     data : Data
         Of the first call.
     rng : numpy.random.Generator
@@ -103,21 +105,21 @@ def begin(estimator, data, rng):
 
     Returns
     -------
-    Process, Rows
-        Ready for `absorb`.
+    GPState, Rows
+        Before any row, and the rows to add.
     """
-    df = estimator.df if estimator.likelihood == "student_t" else None
-    units = Units.of(data.y, data.weight, estimator.normalize_y, df is not None)
-    rows = rows_of(estimator, data, units)
+    df = parameters.student_df
+    scaler = Scaler.fit(data.y, data.weight, parameters.normalize_y, robust=df is not None)
+    rows = rows_of(data, scaler, parameters.batch_size)
     whole = sample_of(rows, df)
-    sample = take(whole, estimator.n_subset, rng)
-    covariance = new_covariance(estimator, sample)
-    check_kernel(estimator, covariance, sample)
-    prior = HyperPrior(covariance.kernel, estimator.hyperprior)
-    theta, sample = learned_theta(estimator, covariance, whole, sample, rng)
-    model = new_model(estimator, covariance, prior, whole, theta, rng)
-    m = estimator.n_particles
-    if estimator.weighting == "posterior":
+    sample = take(whole, parameters.n_subset, rng)
+    covariance = new_covariance(parameters.kernel, sample)
+    check_kernel(covariance, sample, parameters.likelihood, parameters.weighting)
+    prior = HyperPrior(covariance.kernel, parameters.hyperprior)
+    theta, sample = fit_hyperparameters(parameters, covariance, whole, sample, rng)
+    model = new_model(parameters, covariance, prior, whole, theta, rng)
+    m = parameters.n_particles
+    if parameters.weighting == "posterior":
         particles, log_weights = draw_prior(model, m, rng), None
     else:
         positions = theta[None]
@@ -126,141 +128,179 @@ def begin(estimator, data, rng):
         zero = np.zeros(m)
         particles = Particles(positions, zero, zero, zero, model.prior_block(positions))
         log_weights = np.full(m, -np.log(m))
-    stream = Stream(particles, None, [], 0.0, rng)
-    alpha = float(estimator.alpha) if np.ndim(estimator.alpha) == 0 else 0.0
-    own = model, units, sample, theta, stream, log_weights, alpha, len(whole.y)
-    return Process(*own), rows
+    state = GPState(
+        model=model,
+        scaler=scaler,
+        sample=sample,
+        theta=theta,
+        stream=Stream(particles, None, [], 0.0, rng),
+        log_weights=log_weights,
+        alpha=float(parameters.alpha) if np.ndim(parameters.alpha) == 0 else 0.0,
+        n_fitted=len(whole.y),
+    )
+    return state, rows
 
 
-def take_in(estimator, process, data, options):
-    """The process after one call's rows; None stands for none before.
+def fit(parameters, data):
+    """The state after a fit to all data."""
+    if parameters.weighting != "posterior":
+        return update(parameters, None, data)
+    rng, options = as_generator(parameters.random_state), parameters.options
+    state, rows = initialise(parameters, data, rng)
+    with bar_of_steps(options, rows, parameters.verbose) as report:
+        outcome = run(state.model, rows, state.particles, options, rng, report)
+    stream = stream_after(outcome, rows.total, rng)
+    return _with_results(state._replace(stream=stream), outcome)
 
-    While fewer rows than can teach the kernel have done so they are kept, and it is learnt anew
-    from all of them whenever there are enough more: a first part of one row says nothing of scales.
+
+def update(parameters, state, data):
+    """The state after one call's rows; None stands for no rows before.
+
+    While fewer rows than the kernel needs have come they are retained, and it is fitted anew to all
+    of them whenever there are enough more: a first part of one row says nothing of scales.
     """
-    whole = data if process is None else _kept_with(estimator, process, data)
-    if process is None or (whole is not None and len(whole.y) >= _next(estimator, process)):
-        process, rows = begin(estimator, whole, as_generator(estimator.random_state))
+    whole = data if state is None else _retained_with(parameters, state, data)
+    if state is None or (whole is not None and len(whole.y) >= _next_fit(parameters, state)):
+        state, rows = initialise(parameters, whole, as_generator(parameters.random_state))
     else:
-        rows = rows_of(estimator, data, process.units)
-        if whole is None or process.n_learned >= estimator.n_subset:
-            _warn_of_surprise(process, rows)
-        if isinstance(estimator.inducing_init, str):
-            total = process.stream.seen + rows.total
-            process = following(process, rows.data.X, n_inducing(estimator, total))
-    process = absorb(estimator, process, rows, options)
-    keeps = estimator.weighting != "posterior" and process.n_learned < _teaching(estimator, process)
-    return process._replace(kept=whole.merged() if keeps and whole is not None else None)
+        rows = rows_of(data, state.scaler, parameters.batch_size)
+        if whole is None or state.n_fitted >= parameters.n_subset:
+            _warn_of_surprise(state, rows)
+        if isinstance(parameters.inducing_init, str):
+            total = state.stream.seen + rows.total
+            state = _follow(state, rows.data.X, n_inducing(parameters.n_inducing, total))
+    state = _score_and_add(parameters, state, rows)
+    is_posterior = parameters.weighting == "posterior"
+    retains = not is_posterior and state.n_fitted < _n_needed(parameters, state)
+    retained = whole.merged() if retains and whole is not None else None
+    state = state._replace(retained=retained)
+    return _with_results(state, state.stream.outcome() if is_posterior else None)
 
 
-def _teaching(estimator, process):
-    """Distinct rows that can teach the kernel."""
-    moves_on = estimator.optimizer is not None and process.model.covariance.is_fast
-    return max(estimator.n_subset, estimator.n_refine) if moves_on else estimator.n_subset
+def _with_results(state, outcome=None):
+    """The state with results, whose weights are those of an outcome or of predictions."""
+    names = parameter_names(state.model.covariance.kernel)
+    coordinates = np.exp(state.particles.theta)
+    if outcome is None:
+        label = "the weights are for predictions, not of the posterior"
+        posterior = Posterior(coordinates, state.log_weights, names=names, unavailable=label)
+        diagnostics = {"ess": posterior.ess, "interrupted": False, "warnings": []}
+        history = history_of(state.stream.infos)
+        return state._replace(results=Results(posterior, history, diagnostics))
+    stream = not outcome.reweighted
+    results = results_of(outcome, names=names, coordinates=coordinates, stream=stream)
+    return state._replace(results=results)
 
 
-def _next(estimator, process):
-    """Distinct rows at which the kernel is learnt anew: more rows cost more, and say less anew."""
-    return (2 if process.n_learned < estimator.n_subset else 4) * process.n_learned
+def _n_needed(parameters, state):
+    """Number of distinct rows after which the kernel is not fitted again."""
+    refines = parameters.optimizer is not None and state.model.covariance.is_fast
+    return max(parameters.n_subset, parameters.n_refine) if refines else parameters.n_subset
 
 
-def _kept_with(estimator, process, data):
-    """The rows kept and those of a call; None where none are kept, or a second pass begins."""
-    kept, total = process.kept, estimator.total_samples
-    size = data.weight.sum()
-    if kept is None or (total is not None and process.stream.seen + size > total * (1.0 + 1e-9)):
+def _next_fit(parameters, state):
+    """Number of distinct rows at which the kernel is fitted anew.
+
+    The more there have been, the more a fit costs and the less it changes.
+    """
+    return (2 if state.n_fitted < parameters.n_subset else 4) * state.n_fitted
+
+
+def _retained_with(parameters, state, data):
+    """The retained rows and those of a call; None without them, or where a second pass begins."""
+    retained, options = state.retained, parameters.options
+    size, total = data.weight.sum(), options.total_samples
+    if retained is None or (total is not None and state.stream.seen + size > total * (1.0 + 1e-9)):
         return None
-    weight = kept.weight * (1.0 - estimator.forgetting) ** size
-    return kept._replace(weight=weight).joined(data).merged()
+    weight = retained.weight * (1.0 - options.forgetting) ** size
+    return retained._replace(weight=weight).joined(data).merged()
 
 
-def _warn_of_surprise(process, rows):
-    """Warn where predictions of rows to come are far off, by their own standard deviations."""
+def _warn_of_surprise(state, rows):
+    """Warn where predictions of new rows are far off, by their own standard deviations."""
     batch = rows.data
     n = len(batch.y)
-    if not process.stream.seen or n < _LEAST_LOOKED_AT:
+    if not state.stream.seen or n < _MIN_CHECKED:
         return
-    some, best = slice(None, None, -(-n // _LOOKED_AT)), process.best
-    theta, X, y = process.particles.theta[best], batch.X[some], batch.y[some]
-    mean, variance = process.model.predict(theta, process.conditional(best), X)
-    variance = variance + process.model.covariance.noise(theta, X) + y[:, -1]
-    middle = np.sqrt(np.median((y[:, :-1] - mean) ** 2 / variance[:, None]))
-    if middle > _SURPRISE:
-        warnings.warn(
-            f"Half of the new rows lie more than {middle:.1f} standard deviations off their "
+    some, best = slice(None, None, -(-n // _MAX_CHECKED)), state.best
+    theta, X, y = state.particles.theta[best], batch.X[some], batch.y[some]
+    mean, variance = state.model.predict(theta, state.conditional(best), X)
+    variance = variance + state.model.covariance.noise(theta, X) + y[:, -1]
+    median = np.sqrt(np.median((y[:, :-1] - mean) ** 2 / variance[:, None]))
+    if median > _MAX_MEDIAN_ERROR:
+        warn(
+            f"Half of the new rows lie more than {median:.1f} standard deviations off their "
             "predictions: the kernel, learnt from the first calls or given, does not suit them. "
-            "Call fit on rows of all kinds, or give such rows to the first partial_fit.",
-            ConvergenceWarning,
-            stacklevel=5,
+            "Call fit on rows of all kinds, or give such rows to the first partial_fit."
         )
 
 
-def absorb(estimator, process, rows, options):
-    """Take rows in; with stacking predictions of them, or of some, are scored before."""
-    if estimator.weighting == "stacking" and len(process.particles.theta) > 1:
-        if process.stream.seen:
-            scores = log_density(process, rows)
-            weights = updated(process.log_weights, scores, rows.data.weight, process.scored)
-            process = process._replace(log_weights=weights, scored=process.scored + rows.total)
-        elif (parts := hold_out(rows, process.stream.rng)) is not None:
-            process, rows = _passes(estimator, process, parts[0], options), parts[1]
-            weights = stacked(log_density(process, rows), rows.data.weight)
-            process = process._replace(log_weights=weights, scored=rows.total)
-    return _passes(estimator, process, rows, options)
+def _score_and_add(parameters, state, rows):
+    """The state after more rows; with stacking, after predictions of some have been scored."""
+    if parameters.weighting == "stacking" and len(state.particles.theta) > 1:
+        if state.stream.seen:
+            scores = log_density(state, rows)
+            weights = updated(state.log_weights, scores, rows.data.weight, state.n_scored)
+            state = state._replace(log_weights=weights, n_scored=state.n_scored + rows.total)
+        elif (parts := hold_out(rows, state.stream.rng)) is not None:
+            state, rows = _add(parameters, state, parts[0]), parts[1]
+            weights = stacked(log_density(state, rows), rows.data.weight)
+            state = state._replace(log_weights=weights, n_scored=rows.total)
+    return _add(parameters, state, rows)
 
 
-def _passes(estimator, process, rows, options):
-    """One pass, which is exact; with Student noise passes until the evidence bound settles.
+def _add(parameters, state, rows):
+    """The state after one pass, which is exact, or with Student noise after several.
 
-    Each of those begins at the same place, and weighs the rows by their errors under q(u) of the
-    one before.
+    Passes end when the ELBO has converged. Each of them starts from the same state, and weighs the
+    rows by their errors under q(u) of the pass before.
     """
-    if estimator.likelihood != "student_t":
-        return process.after(advance(process.stream, process.model, rows, options))
-    model, conditionals, infos, last = process.model, None, process.stream.infos, -np.inf
-    for _ in range(estimator.max_iter):
+    options = parameters.options
+    if parameters.student_df is None:
+        return state._replace(stream=advance(state.stream, state.model, rows, options))
+    model, conditionals, infos, last = state.model, None, state.stream.infos, -np.inf
+    for _ in range(options.max_iter):
         model = model.weighing(conditionals)
-        stream = advance(process.stream, model, rows, options)
+        stream = advance(state.stream, model, rows, options)
         infos = [*infos, stream.infos[-1]]
-        after = process.after(stream._replace(infos=infos), model=model)
-        bound = model.log_partition(after.particles.block).max()
-        if conditionals is not None and bound - last < estimator.tol * rows.total:
+        after = state._replace(stream=stream._replace(infos=infos), model=model)
+        elbo = model.log_partition(after.particles.block).max()
+        if conditionals is not None and elbo - last < parameters.tol * rows.total:
             break
         conditionals = [after.conditional(i) for i in range(len(after.particles.theta))]
-        last = bound
+        last = elbo
     return after
 
 
-def following(process, X, n):
-    """The process with up to n inducing inputs that go where the rows of X go.
+def _follow(state, X, n):
+    """The state with up to n inducing inputs, moved to where the rows of X are.
 
-    The particle of the largest weight says how far that is.
+    The particle of the largest weight says how far the rows are from the inducing inputs.
     """
-    model, particles = process.model, process.particles
-    inducing = follow(model, particles.theta[process.best], X, max(n, model.n_inducing))
+    model, particles = state.model, state.particles
+    inducing = follow(model, particles.theta[state.best], X, max(n, model.n_inducing))
     if inducing is None:
-        return process
+        return state
     model, block = model.onto(inducing, particles.theta, particles.block)
-    return process.after(
-        process.stream._replace(particles=particles._replace(block=block)), model=model
-    )
+    stream = state.stream._replace(particles=particles._replace(block=block))
+    return state._replace(stream=stream, model=model)
 
 
-def log_density(process, rows):
+def log_density(state, rows):
     """Log predictive densities of rows under each particle, shape (m, n)."""
     out = []
-    for i, theta in enumerate(process.particles.theta):
-        conditional = process.conditional(i)
-        out.append([_log_density(process.model, theta, conditional, one) for one in rows.whole()])
+    for i, theta in enumerate(state.particles.theta):
+        conditional = state.conditional(i)
+        out.append([_log_density(state.model, theta, conditional, one) for one in rows.whole()])
     return np.array([np.concatenate(parts) for parts in out])
 
 
 def _log_density(model, theta, conditional, batch):
     """Log predictive densities of a batch under one particle; Student noise by its nodes."""
-    X, y, own = batch.X, batch.y[:, :-1], batch.y[:, -1]
+    X, y, noise_variance = batch.X, batch.y[:, :-1], batch.y[:, -1]
     mean, variance = model.predict(theta, conditional, X)
-    noise, squared = model.covariance.noise(theta, X) + own, ((y - mean) ** 2).sum(axis=1)
-    factors, shares = model.noise_nodes()
+    noise, squared = model.covariance.noise(theta, X) + noise_variance, ((y - mean) ** 2).sum(1)
+    factors, weights = model.noise_nodes()
     total = variance + np.outer(factors, noise)
     terms = -0.5 * (mean.shape[1] * np.log(2.0 * np.pi * total) + squared / total)
-    return logsumexp(terms, axis=0, b=shares[:, None])
+    return logsumexp(terms, axis=0, b=weights[:, None])

@@ -6,9 +6,9 @@ from skpmd.engine.importance import Proposal, draw, log_density
 from skpmd.engine.resampling import resample
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
 
-_DF = 10.0  # tails of the draws
-_DRAWS = 20  # for each particle that is wanted
-_STEP = 1e-4  # of the differences that make second derivatives
+_DF = 10.0  # Degrees of freedom of the proposal.
+_DRAWS = 20  # Draws from it for each particle.
+_STEP = 1e-4  # Step of the differences that approximate second derivatives.
 
 
 class HyperPrior:
@@ -31,7 +31,6 @@ class HyperPrior:
                 f"hyperprior has {len(distributions)} distributions, the kernel {n} free "
                 "hyperparameters (kernel.theta): give one for each, in that order."
             )
-
         methods = ("rvs", "logpdf", "cdf")
         if not all(hasattr(one, name) for one in distributions or () for name in methods):
             raise ValueError(
@@ -65,11 +64,12 @@ class HyperPrior:
 
 
 def draw_around(covariance, prior, theta, sample, m, rng):
-    """The hyperparameters that were found, and draws of their posterior around them.
+    """The best hyperparameters, and draws of their posterior around them.
 
-    Student draws, by the curvature of the marginal likelihood of a few rows, are weighed by it and
-    resampled. Many rows may have moved theta on from the mode of those: their log likelihood is
-    then tilted by its slope at theta, which makes theta a mode and leaves the curvature.
+    Draws from a Student proposal, with the curvature of the marginal likelihood of a few rows, are
+    weighed by it and resampled. The evidence of many rows may have refined theta away from the mode
+    of those: their log likelihood is then tilted by its slope at theta, which makes theta a mode
+    and leaves the curvature.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def draw_around(covariance, prior, theta, sample, m, rng):
     prior : HyperPrior
         Of theta.
     theta : ndarray of shape (d,)
-        What was found.
+        The best.
     sample : Sample
         The rows.
     m : int
@@ -93,17 +93,17 @@ def draw_around(covariance, prior, theta, sample, m, rng):
     """
     if not len(theta):
         return np.empty((m, 0))
-    reference = Proposal(theta, _factor(covariance, theta, sample), _DF)
-    draws = draw(reference, _DRAWS * m, rng)
+    proposal = Proposal(theta, _factor(covariance, theta, sample), _DF)
+    draws = draw(proposal, _DRAWS * m, rng)
     low, high = covariance.kernel.bounds.T
     draws = np.clip(draws, low, high)
     values = [log_marginal_likelihood(covariance, one, sample, gradient=False) for one in draws]
     slope = log_marginal_likelihood(covariance, theta, sample)[1]
-    # At a bound a slope that points outwards is that of the mode.
+    # At a bound of theta a slope that points outwards is that of the mode.
     outwards = ((theta <= low) & (slope < 0.0)) | ((theta >= high) & (slope > 0.0))
     tilt = (draws - theta) @ np.where(outwards, 0.0, slope)
     log_weight = np.array(values) - tilt
-    log_weight += prior.log_density(draws) - log_density(reference, draws)
+    log_weight += prior.log_density(draws) - log_density(proposal, draws)
     weight = np.exp(log_weight - log_weight.max())
     chosen = resample("systematic", weight / weight.sum(), m - 1, rng)
     return np.concatenate([theta[None], draws[chosen]])
@@ -112,7 +112,7 @@ def draw_around(covariance, prior, theta, sample, m, rng):
 def _factor(covariance, theta, sample):
     """Cholesky factor of the inverse curvature; no direction wider than sd 1 in the logs.
 
-    A direction that the rows say nothing of has no curvature, and one of a parameter at its bound
+    A direction of which the rows say nothing has no curvature, and that of a parameter at its bound
     may have the wrong sign.
     """
     d = len(theta)

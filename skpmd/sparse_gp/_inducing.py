@@ -7,13 +7,17 @@ from sklearn.utils import check_array
 from skpmd._base.rows import distinct
 
 INITS = ("random", "kmeans", "greedy")
-_MORE, _FEW_MORE = 10, 4  # candidates for each inducing input that is wanted; in a stream
-_CHUNK = 1 << 22  # covariances held at once
-_EMPTY = 1e-12  # of the prior variance: what is left to know of a candidate
-_OPEN = 0.1  # of the noise: variance that makes a row worth an inducing input of its own
-_LEAST_OPEN = 1e-6  # of the prior variance, where there is little noise
-_LOOKED_AT = 10_000  # rows of a part, evenly spaced, at most
-_FAR, _MANY_FAR = 0.5, 0.02  # of the prior variance; share of rows
+# Candidates for each inducing input, in a fit and in a stream.
+_CANDIDATES, _STREAM_CANDIDATES = 10, 4
+_CHUNK = 1 << 22  # Covariances held at once.
+_MIN_LEFT = 1e-12  # Smallest conditional variance of a candidate, relative to the prior's.
+# A row of a stream is worth an inducing input of its own if its conditional variance exceeds this
+# fraction of the noise, and this fraction of the prior variance where there is little noise.
+_NOISE_FRACTION, _PRIOR_FRACTION = 0.1, 1e-6
+_MAX_CHECKED = 10_000  # At most so many rows of a part, evenly spaced, are checked.
+# A row is far from the inducing inputs if its conditional variance exceeds the first fraction of
+# the prior variance; all inducing inputs are chosen anew if the second fraction of rows is far.
+_FAR, _MANY_FAR = 0.5, 0.02
 
 
 def choose(init, sample, n, covariance, theta, rng):
@@ -35,7 +39,7 @@ def choose(init, sample, n, covariance, theta, rng):
     """
     if not isinstance(init, str):
         return check_array(init, dtype=np.float64, input_name="inducing_init", copy=True)
-    drawn = sample(_MORE * n, rng)
+    drawn = sample(_CANDIDATES * n, rng)
     first, places = distinct(drawn.X)
     rows = drawn.X[first]
     if len(rows) <= n:
@@ -51,9 +55,9 @@ def choose(init, sample, n, covariance, theta, rng):
 
 
 def follow(model, theta, X, n):
-    """Inducing inputs for a stream that may have left the old ones, or None where they will do.
+    """Inducing inputs for a stream that may have left the old ones, or None where they suffice.
 
-    While there are fewer than n, rows whose variance the old ones leave open are added. After that
+    While there are fewer than n, rows with much variance given the old ones are added. After that
     all are chosen anew, among the old ones and the rows, if too many rows are far from them.
 
     Parameters
@@ -68,17 +72,17 @@ def follow(model, theta, X, n):
         How many inducing inputs there may be.
     """
     Z, covariance = model.inducing, model.covariance
-    X = X[:: -(-len(X) // _LOOKED_AT)]
+    X = X[:: -(-len(X) // _MAX_CHECKED)]
     prior = covariance.diagonal(theta, X)
     left = np.maximum(prior - _known(model, theta, X), 0.0)
-    noise = _OPEN * float(np.mean(covariance.noise(theta, X)))
-    least = max(noise, _LEAST_OPEN * float(prior.max()))
-    far = np.unique(X[left > least], axis=0)
+    noise = _NOISE_FRACTION * float(np.mean(covariance.noise(theta, X)))
+    floor = max(noise, _PRIOR_FRACTION * float(prior.max()))
+    far = np.unique(X[left > floor], axis=0)
     if not len(far):
         return None
-    far = far[:: -(-len(far) // (_FEW_MORE * n))]
+    far = far[:: -(-len(far) // (_STREAM_CANDIDATES * n))]
     if len(Z) < n:
-        added = greedy(covariance, theta, far, n - len(Z), model.whitened(theta, far), least)
+        added = greedy(covariance, theta, far, n - len(Z), model.whitened(theta, far), floor)
         return np.concatenate([Z, far[added]])
     if (left > _FAR * prior).mean() < _MANY_FAR:
         return None
@@ -87,7 +91,7 @@ def follow(model, theta, X, n):
 
 
 def _known(model, theta, X):
-    """Variances of f at the rows of X that the inducing inputs account for, chunk by chunk."""
+    """Variances of f at the rows of X that the inducing inputs explain, chunk by chunk."""
     out = np.empty(len(X))
     step = max(1, _CHUNK // model.n_inducing)
     for a in range(0, len(X), step):
@@ -96,14 +100,14 @@ def _known(model, theta, X):
     return out
 
 
-def greedy(covariance, theta, X, n, known=None, least=0.0):
+def greedy(covariance, theta, X, n, known=None, floor=0.0):
     """Places of up to n rows, each of the largest variance given those before: pivoted Cholesky.
 
-    ``known`` (M, k), whitened covariances with other inputs, says what is given from the start;
-    there is no further one where the variance is ``least``.
+    ``known`` (M, k), whitened covariances with other inputs, says what is given from the start. No
+    row with a variance of ``floor`` or less is chosen.
     """
     left = covariance.diagonal(theta, X).copy()
-    floor = max(least, _EMPTY * left.max())
+    floor = max(floor, _MIN_LEFT * left.max())
     if known is not None:
         left -= np.einsum("ij,ij->j", known, known)
     factor = np.empty((n, len(X)))

@@ -1,15 +1,15 @@
-"""Sparse Gaussian process regression: hyperparameters as particles, inducing values in closed form.
+"""Sparse Gaussian process regression: hyperparameters are particles, inducing values conjugate.
 
 Given hyperparameters and inducing inputs Z, the values u = f(Z) are Gaussian, and each row of data
-adds to the natural parameters of q(u | Z) (appendix F.1 of the paper). They are kept for
+adds to the natural parameters of q(u | Z) (appendix F.1 of the paper). These are those of
 v = L^-1 u, L the Cholesky factor of K_ZZ, whose prior is N(0, I): a row x with value y adds
 
     p v_x v_x'  to the precision,  p y v_x  to the linear part,  v_x = L^-1 k(Z, x),  p = 1 / var,
 
 with var the noise for "dtc" and "vfe", and the noise and k(x, x) - v_x' v_x for "fitc" (Quinonero-
-Candela and Rasmussen 2005; Titsias 2009). What u does not touch, the normaliser of each row and the
-trace of "vfe", is a last coordinate, so that the log-partition function of the block alone is the
-log marginal likelihood. (The p-tilde printed in F.1 leaves out normalisers that depend on Z.)
+Candela and Rasmussen 2005; Titsias 2009). What does not depend on u, the normaliser of each row and
+the trace of "vfe", is a last coordinate, so that the log-partition function of the block alone is
+the log marginal likelihood. (The p-tilde printed in F.1 leaves out normalisers that depend on Z.)
 """
 
 import copy
@@ -23,10 +23,11 @@ from scipy.linalg.blas import dsyrk, dtrsm
 from skpmd.engine.model import Model
 
 APPROXIMATIONS = ("dtc", "fitc", "vfe")
-MOST_JITTER = 1e-2
-LEAST_NOISE = 1e-10  # of the variance of f
-_REMEMBERED = 64, 1 << 25  # factors of K_ZZ that are kept at most, numbers in them (256 MB)
-_AT_ONCE = 1 << 20  # numbers in the matrices that are factored together
+MAX_JITTER = 1e-2  # Largest jitter, as a fraction of the mean diagonal.
+MIN_NOISE = 1e-10  # Smallest variance of noise, as a fraction of the variance of f.
+# At most so many factors of K_ZZ are cached, and at most so many numbers in them (256 MB).
+_MAX_FACTORS, _MAX_CACHED = 64, 1 << 25
+_MAX_AT_ONCE = 1 << 20  # At most so many numbers are in the matrices that are factored together.
 
 
 class Conditional(NamedTuple):
@@ -65,8 +66,8 @@ class SparseGP(Model):
     approximation : {"dtc", "fitc", "vfe"}
         See above.
     jitter : float
-        Added to the diagonal of K_ZZ, as a share of its mean; ten times more while that matrix is
-        not positive definite, up to 0.01.
+        Added to the diagonal of K_ZZ, as a fraction of its mean; ten times more while that matrix
+        is not positive definite, up to 0.01.
     n_targets : int
         t: targets with one covariance, independent given theta.
     block_weighs : bool
@@ -103,16 +104,16 @@ class SparseGP(Model):
         return self.prior.log_density(theta)
 
     def log_likelihood(self, theta, batch):
-        """Zero: the part that u does not touch is in the block."""
+        """Zero: the part that does not depend on u is in the block."""
         return np.zeros(len(theta))
 
     def prior_block(self, theta):
-        """Nothing on top of N(0, I)."""
+        """Zero: N(0, I) is left out of the natural parameters."""
         M = self.n_inducing
         return np.zeros((len(theta), M * (M + self.n_targets) + 1))
 
     def statistics(self, theta, block, batch):
-        """What the rows add, shape (m, M^2 + M t + 1); of the precision its lower triangle."""
+        """What the rows add, shape (m, M^2 + M t + 1); only the precision's lower triangle."""
         out = self.prior_block(theta)
 
         def add(particles):
@@ -121,15 +122,15 @@ class SparseGP(Model):
                 self._add(i, theta[i], batch, precision[0], linear[0], rest)
 
         n_jobs = min(effective_n_jobs(self.n_jobs), len(theta))
-        shares = [range(k, len(theta), n_jobs) for k in range(n_jobs)]
-        Parallel(n_jobs, prefer="threads")(delayed(add)(share) for share in shares)
+        parts = [range(k, len(theta), n_jobs) for k in range(n_jobs)]
+        Parallel(n_jobs, prefer="threads")(delayed(add)(part) for part in parts)
         return out
 
     def _add(self, i, theta, batch, precision, linear, rest):
-        X, y, own, w = batch.X, batch.y[:, :-1], batch.y[:, -1], batch.weight
+        X, y, noise_variance, w = batch.X, batch.y[:, :-1], batch.y[:, -1], batch.weight
         V = self.whitened(theta, X)
         variance = self.covariance.diagonal(theta, X)
-        noise = np.maximum(self.covariance.noise(theta, X) + own, LEAST_NOISE * variance)
+        noise = np.maximum(self.covariance.noise(theta, X) + noise_variance, MIN_NOISE * variance)
         left = np.maximum(variance - np.einsum("ij,ij->j", V, V), 0.0)
         if self.approximation == "fitc":
             noise = noise + left
@@ -144,13 +145,13 @@ class SparseGP(Model):
         dsyrk(1.0, V, beta=1.0, c=precision, lower=1, overwrite_c=1)
 
     def _row_terms(self, i, V, left, noise, y):
-        """Precision of each row, and the log of what neither y nor f touches, both (n,)."""
+        """Precision of each row, and the log of what depends on neither y nor f, both (n,)."""
         return 1.0 / noise, -0.5 * self.n_targets * np.log(2.0 * np.pi * noise)
 
     def log_partition(self, block):
         """Log of the integral over u."""
         out = np.empty(len(block))
-        step = max(1, _AT_ONCE // self.n_inducing**2)
+        step = max(1, _MAX_AT_ONCE // self.n_inducing**2)
         for a in range(0, len(block), step):
             some = slice(a, a + step)
             out[some] = self._log_partitions(block[some])
@@ -179,9 +180,9 @@ class SparseGP(Model):
     def move_block(self, theta, block, moved):
         """Carry q(u) over to other hyperparameters: the same likelihood of the same values at Z.
 
-        u = L v, so the precision goes from v to L'^T L^-T . L^-1 L', and it is scaled by the ratio
-        of the noises. An approximation, for the rows are not there any more: the polish step counts
-        them anew.
+        u = L v, so the precision S of v becomes (L^-1 L')^T S (L^-1 L'), scaled by the ratio of the
+        noises. This is an approximation, for the rows are not there any more: the importance
+        reweighting counts them anew.
         """
         out = np.empty_like(block)
         before, after = self._parts(block), self._parts(out)
@@ -243,7 +244,7 @@ class SparseGP(Model):
         return model, out
 
     def noise_nodes(self):
-        """Noise as a mixture of normals: factors of its variance, and their shares."""
+        """Noise as a mixture of normals: factors of its variance, and mixing weights."""
         return np.ones(1), np.ones(1)
 
     def _typical_noise(self, theta):
@@ -263,7 +264,7 @@ class SparseGP(Model):
         if factor is None:
             K = self.covariance.cross(theta, self.inducing, self.inducing)
             factor = jittered_cholesky(K, self.jitter)
-            if len(self._factors) >= min(_REMEMBERED[0], _REMEMBERED[1] // factor.size):
+            if len(self._factors) >= min(_MAX_FACTORS, _MAX_CACHED // factor.size):
                 self._factors = {}
             self._factors[key] = factor
         return factor
@@ -325,17 +326,16 @@ def _solved(precision, linear):
 
 
 def jittered_cholesky(K, jitter):
-    """Lower Cholesky factor of K with the least jitter of the ladder that makes it possible."""
+    """Lower Cholesky factor of K, with ten times more jitter as long as there is none."""
     scale = float(np.mean(np.diag(K)))
-    share = jitter
-    while share <= MOST_JITTER * 1.0001:
+    while jitter <= MAX_JITTER * 1.0001:
         trial = K.copy(order="F")
-        trial[np.diag_indices_from(trial)] += share * scale
+        trial[np.diag_indices_from(trial)] += jitter * scale
         factor, info = lapack.dpotrf(trial, lower=1, overwrite_a=1)
         if not info and np.isfinite(factor[-1, -1]):
             return factor
-        share = max(10.0 * share, 1e-14)
+        jitter = max(10.0 * jitter, 1e-14)
     raise np.linalg.LinAlgError(
         f"The covariance of the {len(K)} inducing inputs is not positive definite, even with "
-        f"{MOST_JITTER} of its diagonal added to it: lower n_inducing, or check the kernel."
+        f"{MAX_JITTER} of its diagonal added to it: lower n_inducing, or check the kernel."
     )

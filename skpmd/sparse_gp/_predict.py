@@ -2,22 +2,24 @@
 
 import numpy as np
 from joblib import Parallel, delayed
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from skpmd._base.utils import as_generator
 from skpmd.predictive import NormalMixture
 from skpmd.sparse_gp._covariance import KernelCovariance
-from skpmd.sparse_gp._hyperparameters import Units
+from skpmd.sparse_gp._data import Scaler
 from skpmd.sparse_gp._student import scale_nodes
 
-_CHUNK = 1 << 22  # covariances held at once
+_CHUNK = 1 << 22  # Covariances held at once.
 
 
 class GaussianProcessPredictions:
-    """Predictions of an estimator that holds a ``_process`` and ``posterior_``.
+    """Predictions of an estimator whose ``_state`` is a `GPState`.
 
-    Before ``fit`` they are those of the prior, as in `GaussianProcessRegressor`.
+    Before ``fit`` they are those of the prior, as in `GaussianProcessRegressor`. Conditionals q(u)
+    of the particles are factored when they are first needed, and kept in ``_cache``.
     """
 
     def predict(self, X, return_std=False, return_cov=False):
@@ -80,10 +82,10 @@ class GaussianProcessPredictions:
             )
         means, variances, noise = means[..., 0], variances[..., 0], noise[..., 0]
         if target == "y" and self._student_df is not None:
-            scales, shares = scale_nodes(self._student_df)
-            variances = np.concatenate([variances + scale * noise for scale in scales])
-            means = np.tile(means, (len(scales), 1))
-            weights = np.outer(shares, weights).ravel()
+            factors, node_weights = scale_nodes(self._student_df)
+            variances = np.concatenate([variances + factor * noise for factor in factors])
+            means = np.tile(means, (len(factors), 1))
+            weights = np.outer(node_weights, weights).ravel()
         elif target == "y":
             variances = variances + noise
         return NormalMixture(means, np.sqrt(variances), weights)
@@ -97,7 +99,7 @@ class GaussianProcessPredictions:
         return self.predict_proba(X, target).ppf(np.atleast_1d(alpha))
 
     def sample_y(self, X, n_samples=1, random_state=0):
-        """Draw functions, with the noise of the kernel, at the rows of X.
+        """Draw functions at the rows of X, with the noise of the kernel.
 
         Parameters
         ----------
@@ -130,7 +132,7 @@ class GaussianProcessPredictions:
 
     # ------------------------------------------------------------------ particles
     def _checked(self, X):
-        if not self._is_fitted:
+        if not self.__sklearn_is_fitted__():
             return check_array(X, **{"dtype": np.float64, **self._kind_of_rows})
         return validate_data(self, X, **self._kind_of_rows, reset=False)
 
@@ -141,13 +143,6 @@ class GaussianProcessPredictions:
             return {"dtype": np.float64, "order": "C"}
         return {"dtype": None, "ensure_2d": False}
 
-    @property
-    def _is_fitted(self):
-        return getattr(self, "_process", None) is not None
-
-    def __sklearn_is_fitted__(self):
-        return self._is_fitted
-
     def __sklearn_tags__(self):
         """Tags: predictions before a fit are those of the prior; several targets."""
         tags = super().__sklearn_tags__()
@@ -157,54 +152,73 @@ class GaussianProcessPredictions:
 
     def _weights(self):
         """Weights of the particles that have any."""
-        return self.posterior_.weights if self._is_fitted else np.ones(1)
+        return self.posterior_.weights if self.__sklearn_is_fitted__() else np.ones(1)
 
     @property
     def _n_targets(self):
-        return self._process.model.n_targets if self._is_fitted else self.n_targets or 1
+        fitted = self.__sklearn_is_fitted__()
+        return self._state.model.n_targets if fitted else self.n_targets or 1
+
+    @property
+    def _student_df(self):
+        """Degrees of freedom of Student noise; None for normal noise."""
+        if self.__sklearn_is_fitted__():
+            return getattr(self._state.model, "df", None)
+        return self.df if self.likelihood == "student_t" else None
+
+    def _conditional(self, i):
+        """q(u) of particle i, factored."""
+        key = "conditional", i
+        if key not in self._cache:
+            self._cache[key] = self._state.conditional(i)
+        return self._cache[key]
 
     def _components(self, X, alpha=False):
         """Means, variances of f and of noise of the particles, each (m, n, t); their weights."""
-        weights = self._weights()
+        weights, M = self._weights(), 1
         out = np.empty((3, len(weights), len(X), self._n_targets))
-        step = max(1, _CHUNK // (self._process.model.n_inducing if self._is_fitted else 1))
-        if self._is_fitted:  # factored here, not by every thread
-            for i in range(len(weights)):
+        if self.__sklearn_is_fitted__():
+            M = self._state.model.n_inducing
+            for i in range(len(weights)):  # Factor here, so that not every thread does it.
                 self._conditional(i)
 
         def fill(rows):
             for i in range(len(weights)):
                 out[0, i, rows], out[1, i, rows], out[2, i, rows] = self._moments(i, X[rows], alpha)
 
+        step = max(1, _CHUNK // M)
         chunks = [slice(a, a + step) for a in range(0, len(X), step)]
         Parallel(self.n_jobs, prefer="threads")(delayed(fill)(rows) for rows in chunks)
         return *out, weights
 
     def _moments(self, i, X, alpha=False, joint=False):
         """Mean (n, t), variances (n, t) or covariances (n, n, t), noise (n, t) of one particle."""
-        if self._is_fitted:
-            model, units = self._process.model, self._process.units
-            theta, covariance = self._process.particles.theta[i], model.covariance
-            extra = self._process.alpha
-            mean, spread = model.predict(theta, self._conditional(i), X, joint)
+        if self.__sklearn_is_fitted__():
+            model, scaler, extra = self._state.model, self._state.scaler, self._state.alpha
+            theta, covariance = self._state.particles.theta[i], model.covariance
+            mean, variance = model.predict(theta, self._conditional(i), X, joint)
         else:
-            covariance, units = (
-                KernelCovariance(self._prior_kernel(X)),
-                Units(0.0, np.ones(self._n_targets)),
-            )
+            covariance = KernelCovariance(self._prior_kernel(X))
+            scaler = Scaler(0.0, np.ones(self._n_targets))
             extra = self.alpha if np.ndim(self.alpha) == 0 else 0.0
-            covariance.kernel(X[:1])  # refuses a wrong number of length scales
+            covariance.kernel(X[:1])  # The kernel itself raises on a wrong number of length scales.
             theta, mean = covariance.kernel.theta, np.zeros((len(X), self._n_targets))
-            spread = covariance.cross(theta, X, X) if joint else covariance.diagonal(theta, X)
+            variance = covariance.cross(theta, X, X) if joint else covariance.diagonal(theta, X)
         noise = covariance.noise(theta, X)
         if alpha:
             noise = noise + extra
-        squared = units.scale**2
+        squared = scaler.scale**2
         return (
-            mean * units.scale + units.mean,
-            spread[..., None] * squared,
+            scaler.inverse_transform(mean),
+            variance[..., None] * squared,
             noise[:, None] * squared,
         )
+
+    def _prior_kernel(self, X):
+        """The kernel of predictions before a fit."""
+        if self.kernel is not None:
+            return self.kernel
+        return ConstantKernel(1.0) * RBF(np.full(np.shape(X)[1], np.sqrt(np.shape(X)[1])))
 
     def _unit_noise(self, rng, shape):
         """Draws of noise of unit scale."""
@@ -216,29 +230,22 @@ class GaussianProcessPredictions:
         df = self._student_df
         return 1.0 if df is None else df / (df - 2.0)
 
-    @property
-    def _student_df(self):
-        """Degrees of freedom of Student noise; None for normal noise."""
-        if self._is_fitted:
-            return getattr(self._process.model, "df", None)
-        return self.df if self.likelihood == "student_t" else None
-
     def _joint(self, X):
         """Mean (n, t) and covariances (n, n, t) of the mixture."""
         weights = self._weights()
         parts = [self._noisy(i, X) for i in range(len(weights))]
         mean = sum(w * part[0] for w, part in zip(weights, parts, strict=True))
-        covariance = np.zeros((len(X), len(X), self._n_targets))
-        for w, (own, spread) in zip(weights, parts, strict=True):
-            off = own - mean
-            covariance += w * (spread + off[:, None] * off[None])
-        return mean, covariance
+        total = np.zeros((len(X), len(X), self._n_targets))
+        for w, (own_mean, covariance) in zip(weights, parts, strict=True):
+            off = own_mean - mean
+            total += w * (covariance + off[:, None] * off[None])
+        return mean, total
 
     def _noisy(self, i, X):
         """Mean (n, t) and covariances (n, n, t) of one particle, with noise."""
-        mean, spread, noise = self._moments(i, X, joint=True)
-        spread[np.diag_indices(len(X))] += self._noise_factor() * noise
-        return mean, spread
+        mean, covariance, noise = self._moments(i, X, joint=True)
+        covariance[np.diag_indices(len(X))] += self._noise_factor() * noise
+        return mean, covariance
 
 
 def _squeezed(values):

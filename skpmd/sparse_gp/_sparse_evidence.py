@@ -1,7 +1,7 @@
 """The log evidence of a sparse process on many rows, with its gradient in the hyperparameters.
 
-A thousand rows know little of short length scales: they lie too far apart. So hyperparameters that
-an exact process has learnt from few rows are moved on by the evidence of a sparse one on many.
+A thousand rows say little about short length scales: they lie too far apart. So hyperparameters
+that an exact process has fitted to few rows are refined by the evidence of a sparse one on many.
 """
 
 from typing import NamedTuple
@@ -14,12 +14,30 @@ from scipy.optimize import minimize
 from skpmd.sparse_gp._exact_evidence import noise_of
 from skpmd.sparse_gp._model import jittered_cholesky
 
-_IMPOSSIBLE = 1e25
-_ROUNDS = 3  # of weighing rows by their errors, under Student noise
+_IMPOSSIBLE = 1e25  # Objective where there is none: the line search takes no infinity.
+_ROUNDS = 3  # Rounds in which rows are weighed by their errors, under Student noise.
 
 
-def sparse_evidence(covariance, theta, sample, Z, approximation, jitter, gradient=True):
-    """Value and gradient in theta, or None if that is not asked for.
+class Sparsity(NamedTuple):
+    """How a process is made sparse; see `skpmd.sparse_gp._model.SparseGP`.
+
+    Attributes
+    ----------
+    inducing : ndarray of shape (M, p)
+        Z.
+    approximation : {"fitc", "vfe"}
+        What becomes of the conditional variance.
+    jitter : float
+        Of the covariance of Z.
+    """
+
+    inducing: np.ndarray
+    approximation: str
+    jitter: float
+
+
+def sparse_evidence(covariance, theta, sample, sparsity, gradient=True):
+    """Value, and gradient in theta or None.
 
     With V = L^-1 K_ZX, P = diag(w / lambda), B = I + V P V', m = B^-1 V P y, r = y - V' m and
     h_n = v_n' B^-1 v_n the derivatives are
@@ -29,8 +47,8 @@ def sparse_evidence(covariance, theta, sample, Z, approximation, jitter, gradien
         in K_ZZ:    -1/2 L^-T (m m' - I + B^-1 - 2 V diag(g) V') L^-1,
         in lambda:  w / (2 lambda) ((r^2 + h) / lambda - 1),
 
-    where g is the derivative in what the inducing inputs leave open, k(x, x) - v' v. (F depends on
-    V by V' V alone, which is why no derivative of a Cholesky factor is needed.)
+    where g is the derivative in the conditional variance given Z, k(x, x) - v' v. (F depends on V
+    through V' V alone, which is why no derivative of a Cholesky factor is needed.)
 
     Parameters
     ----------
@@ -40,29 +58,28 @@ def sparse_evidence(covariance, theta, sample, Z, approximation, jitter, gradien
         Hyperparameters.
     sample : Sample
         Rows.
-    Z : ndarray of shape (M, p)
-        Inducing inputs.
-    approximation : {"fitc", "vfe"}
-        See `skpmd.sparse_gp._model`.
-    jitter : float
-        As there.
+    sparsity : Sparsity
+        Inducing inputs and approximation.
+    gradient : bool
+        Whether to return the gradient.
     """
-    fit = _fit(covariance, theta, sample, Z, approximation, jitter)
+    fit = _fit(covariance, theta, sample, sparsity)
     if fit is None:
         return -np.inf, np.zeros(len(theta))
     y, w, t = sample.y, sample.weight, sample.y.shape[1]
+    Z, is_vfe = sparsity.inducing, sparsity.approximation == "vfe"
     L, V, left, lam, factor, s, m = fit
     p = w / lam
     value = 0.5 * np.vdot(s, m) - t * np.log(np.diag(factor)).sum()
     value -= 0.5 * (t * (w @ np.log(2.0 * np.pi * lam)) + (p @ y**2).sum())
-    if approximation == "vfe":
+    if is_vfe:
         value -= 0.5 * t * (p @ left)
     if not gradient:
         return value, None
     r, solved, h = _errors(fit, y)
     by_noise = 0.5 * p * (((r**2).sum(axis=1) + t * h) / lam - t)
     by_left = by_noise
-    if approximation == "vfe":
+    if is_vfe:
         by_noise = by_noise + 0.5 * t * p * left / lam
         by_left = -0.5 * t * p
     by_V = solved
@@ -78,33 +95,33 @@ def sparse_evidence(covariance, theta, sample, Z, approximation, jitter, gradien
     by_ZX = dtrsm(1.0, L, by_V, lower=1, trans_a=1, overwrite_b=1)
     out = covariance.cross_gradient(theta, sample.X, Z, by_ZX.T)
     out += covariance.cross_gradient(theta, Z, Z, by_ZZ)
-    out += covariance.diagonal_gradient(theta, by_left, by_noise * sample.spread)
+    out += covariance.diagonal_gradient(theta, by_left, by_noise * sample.noise_factor)
     return value, out
 
 
-def student_weighed(covariance, theta, sample, Z, approximation, jitter, df):
-    """The sample with noise that its errors speak for, as of a Student distribution.
+def student_weighed(covariance, theta, sample, sparsity, df):
+    """The sample with the noise that Student noise has given its errors.
 
     Each round takes the expected squared errors under the weights of the one before
     (`skpmd.sparse_gp._student`).
     """
-    noise = noise_of(covariance, theta, sample._replace(spread=1.0))
+    noise = noise_of(covariance, theta, sample._replace(noise_factor=1.0))
     for _ in range(_ROUNDS):
-        fit = _fit(covariance, theta, sample, Z, approximation, jitter)
+        fit = _fit(covariance, theta, sample, sparsity)
         if fit is None:
             return sample
         r, _, h = _errors(fit, sample.y)
         error, scale = (r**2).sum(axis=1) + h, noise
-        if approximation == "fitc":
+        if sparsity.approximation == "fitc":
             scale = scale + fit.left
         else:
             error = error + fit.left
-        sample = sample._replace(spread=(df + error / scale) / (df + 1.0))
+        sample = sample._replace(noise_factor=(df + error / scale) / (df + 1.0))
     return sample
 
 
 class _Fit(NamedTuple):
-    """What `sparse_evidence` writes down, by the same names."""
+    """The quantities in the text of `sparse_evidence`, by the same names."""
 
     L: np.ndarray
     V: np.ndarray
@@ -115,14 +132,14 @@ class _Fit(NamedTuple):
     m: np.ndarray
 
 
-def _fit(covariance, theta, sample, Z, approximation, jitter):
+def _fit(covariance, theta, sample, sparsity):
     """The process given the sample; None where B is not finite."""
-    X, y, w = sample.X, sample.y, sample.weight
+    X, y, w, Z, jitter = sample.X, sample.y, sample.weight, sparsity.inducing, sparsity.jitter
     L = jittered_cholesky(covariance.cross(theta, Z, Z), jitter)
     V = dtrsm(1.0, L, covariance.cross(theta, X, Z).T, lower=1, overwrite_b=1)
     left = np.maximum(covariance.diagonal(theta, X) - np.einsum("ij,ij->j", V, V), 0.0)
     lam = noise_of(covariance, theta, sample)
-    lam = lam + left if approximation == "fitc" else lam
+    lam = lam + left if sparsity.approximation == "fitc" else lam
     p = w / lam
     B = dsyrk(1.0, V * np.sqrt(p), lower=1)
     B[np.diag_indices_from(B)] += 1.0
@@ -140,8 +157,8 @@ def _errors(fit, y):
     return y - fit.V.T @ fit.m, solved, np.einsum("ij,ij->j", fit.V, solved)
 
 
-def refined_theta(covariance, theta, sample, Z, approximation, jitter, n_evaluations):
-    """Hyperparameters that the evidence of many rows prefers, from those of few rows on.
+def refine(covariance, theta, sample, sparsity, n_evaluations):
+    """Hyperparameters of a larger evidence of many rows, started from those of few rows.
 
     The evidence is taken per row: the first step of L-BFGS has then a sensible length.
     """
@@ -149,7 +166,7 @@ def refined_theta(covariance, theta, sample, Z, approximation, jitter, n_evaluat
 
     def objective(theta):
         try:
-            value, slope = sparse_evidence(covariance, theta, sample, Z, approximation, jitter)
+            value, slope = sparse_evidence(covariance, theta, sample, sparsity)
         except np.linalg.LinAlgError:
             return _IMPOSSIBLE, np.zeros(len(theta))
         if not np.isfinite(value):
@@ -158,15 +175,13 @@ def refined_theta(covariance, theta, sample, Z, approximation, jitter, n_evaluat
 
     bounds = covariance.kernel.bounds
     options = {"maxfun": n_evaluations}
-    found = minimize(objective, theta, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    return np.asarray(found.x, dtype=np.float64)
+    end = minimize(objective, theta, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return np.asarray(end.x, dtype=np.float64)
 
 
-def best_of(covariance, thetas, sample, Z, approximation, jitter):
+def best_of(covariance, thetas, sample, sparsity):
     """The hyperparameters of the largest evidence."""
-
-    def evidence(theta):
-        own = covariance, theta, sample, Z, approximation, jitter
-        return sparse_evidence(*own, gradient=False)[0]
-
-    return max(thetas, key=evidence)
+    return max(
+        thetas,
+        key=lambda theta: sparse_evidence(covariance, theta, sample, sparsity, gradient=False)[0],
+    )

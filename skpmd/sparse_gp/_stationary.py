@@ -12,8 +12,8 @@ SHAPES = (0.5, 1.5, 2.5, np.inf)  # nu of the Matern family; inf is the squared 
 def squared_distances(A, B):
     """Squared distances of the rows of A and B, shape (n, m), by one matrix product.
 
-    Both are centred first: what cancels is then as small as it can be. The squares of the norms are
-    two more columns of the product, which saves two passes through the outcome.
+    Both are centred first, so that as little as possible cancels. The squares of the norms are two
+    more columns of the product, which saves two passes through the outcome.
     """
     centre = B.mean(axis=0)
     A, B = A - centre, B - centre

@@ -2,8 +2,8 @@
 
 Student noise is normal noise whose precision has a Gamma distribution of its own in each row,
 lambda ~ Gamma(df / 2, df / 2) (Tipping and Lawrence 2005). Given q(u), the best q(lambda) is a
-Gamma again; given that, a row adds to the natural parameters of q(u) as a normal one does, with the
-expected precision. So no pass is exact: q(u) of the last one weighs the rows of the next.
+Gamma again; given that, a row adds to the natural parameters of q(u) as with normal noise, with its
+expected precision. So no pass is exact: q(u) of each pass weighs the rows of the next.
 """
 
 import copy
@@ -14,7 +14,7 @@ from scipy.special import digamma, gammaincinv, gammaln
 
 from skpmd.sparse_gp._model import SparseGP
 
-_N_NODES, _TAIL = 24, 1e-9
+_N_NODES, _TAIL = 24, 1e-9  # Number of scales of the mixture, and probability below the first.
 
 
 class StudentSparseGP(SparseGP):
@@ -46,13 +46,13 @@ class StudentSparseGP(SparseGP):
         return model
 
     def noise_nodes(self):
-        """Noise as a mixture of normals: factors of its variance, and their shares."""
+        """Noise as a mixture of normals: factors of its variance, and mixing weights."""
         return scale_nodes(self.df)
 
     def _row_terms(self, i, V, left, noise, y):
-        """As of a normal row, by the expectations of its lambda; a bound from below.
+        """Those of normal noise with the expected lambda; the sum of the logs is an ELBO.
 
-        Before the first pass errors are those of the prior mean, held against all variance.
+        Before the first pass errors are those of the prior mean, relative to the whole variance.
         """
         if self.current is None:
             total = noise + left + np.einsum("ij,ij->j", V, V)
@@ -77,8 +77,9 @@ def _divergence(a, b, prior):
 def scale_nodes(df):
     """Nodes of 1 / lambda and their weights: Student noise as a mixture of normal ones.
 
-    The trapezoidal rule in log lambda, between quantiles far out: it goes on to errors at which
-    the nodes of Gauss and Laguerre have long ended (20 of them fall short by half at 8 scales).
+    This is the trapezoidal rule in log lambda between extreme quantiles. It is right far into the
+    tails, where Gauss-Laguerre quadrature is not (with 20 nodes it has half the density at 8
+    scales).
     """
     ends = gammaincinv(0.5 * df, [_TAIL, 1.0 - 1e-12]) * 2.0 / df
     log_lambda = np.linspace(*np.log(ends), _N_NODES)
@@ -86,7 +87,7 @@ def scale_nodes(df):
     weights = np.exp(log_density - log_density.max())
     weights /= weights.sum()
     nodes = np.exp(-log_lambda)
-    # The mean of 1 / lambda, the variance, is for few degrees of freedom that of the far tail: the
-    # farthest node, which is worth next to nothing elsewhere, gets what is missing.
+    # With few degrees of freedom the variance, which is the mean of 1 / lambda, comes from the far
+    # tail: what is missing is added to the farthest node, whose weight is next to nothing.
     nodes[0] += max(0.0, df / (df - 2.0) - weights @ nodes) / weights[0]
     return nodes, weights

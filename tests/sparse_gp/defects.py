@@ -69,15 +69,15 @@ DEFECTS = [
     Defect(
         "a search on some rows does not go on with all",
         "sparse_gp/_hyperparameters.py",
-        "elif len(subset.y) > n_known:",
+        "elif len(subset.y) > n_rows:",
         "elif False:",
         "sparse_gp/test_sparse_evidence.py",
     ),
     Defect(
-        "the kernel of a stream is not learnt anew after its subset",
+        "the kernel of a stream is not fitted anew after its subset",
         "sparse_gp/_fit.py",
-        "max(estimator.n_subset, estimator.n_refine) if moves_on",
-        "estimator.n_subset if moves_on",
+        "max(parameters.n_subset, parameters.n_refine) if refines",
+        "parameters.n_subset if refines",
         "sparse_gp/test_streams.py",
     ),
     Defect(
@@ -88,10 +88,10 @@ DEFECTS = [
         "sparse_gp/test_hard_cases.py",
     ),
     Defect(
-        "rows that are kept until a kernel is learnt are not forgotten",
+        "rows that are retained until a kernel is fitted are not forgotten",
         "sparse_gp/_fit.py",
-        "kept.weight * (1.0 - estimator.forgetting) ** size",
-        "kept.weight",
+        "retained.weight * (1.0 - options.forgetting) ** size",
+        "retained.weight",
         "sparse_gp/test_hard_cases.py",
     ),
     Defect(

@@ -37,17 +37,16 @@ def problem(n=60, seed=0):
     return X, y, rng.normal(size=(20, 3))
 
 
-def closed_form(kernel, X, y, Z, Xs, approximation, own=0.0, jitter=1e-10):
+def closed_form(kernel, X, y, Z, Xs, approximation, variance=0.0, jitter=1e-10):
     """Mean and covariance of f at Xs, and the log evidence, by matrices of all rows."""
     K_ZZ = kernel(Z, Z)
     K_ZZ += jitter * np.mean(np.diag(K_ZZ)) * np.eye(len(Z))
     project = np.linalg.solve(K_ZZ, kernel(Z, X)).T  # K_XZ K_ZZ^-1
     Q = project @ kernel(Z, X)
     signal = np.array([kernel(x[None], x[None])[0, 0] for x in X])  # of two rows: no noise
-    noise = kernel.diag(X) - signal + 1e-10 + own
+    noise = kernel.diag(X) - signal + 1e-10 + variance
     left = signal - np.diag(Q)
-    variance = noise + (left if approximation == "fitc" else 0.0)
-    C = Q + np.diag(variance)
+    C = Q + np.diag(noise + (left if approximation == "fitc" else 0.0))
     Q_s = kernel(Xs, Z) @ project.T
     mean = Q_s @ np.linalg.solve(C, y)
     covariance = kernel(Xs, Xs.copy()) - Q_s @ np.linalg.solve(C, Q_s.T)

@@ -9,7 +9,8 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from skpmd import SparseGPRegressorPMD
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Sample
-from skpmd.sparse_gp._exact_evidence import best_theta
+from skpmd.sparse_gp._exact_evidence import maximise_evidence
+from skpmd.sparse_gp._model import SparseGP
 
 WAVE = ConstantKernel(1.0, "fixed") * RBF(1.0, (0.05, 20.0)) + WhiteKernel(0.1, (1e-3, 3.0))
 
@@ -46,7 +47,7 @@ def test_copies_of_few_rows_do_not_end_the_learning():
     X, y = wave(400)
     gp = SparseGPRegressorPMD(random_state=0, n_subset=200)
     gp.partial_fit(np.repeat(X[:3], 100, axis=0), np.repeat(y[:3], 100)).partial_fit(X, y)
-    assert gp._process.n_learned == 400
+    assert gp._state.n_fitted == 400
     assert gp.score(X, np.sin(3.0 * X[:, 0])) > 0.98
 
 
@@ -57,7 +58,7 @@ def test_a_kernel_is_learnt_anew_whatever_becomes_of_the_past(params):
     for a in range(0, 400, 10):
         gp.partial_fit(X[a : a + 10], y[a : a + 10])
     low, high = gp.predict_interval(X).T
-    assert gp._process.n_learned == 320
+    assert gp._state.n_fitted == 320
     assert gp.score(X, np.sin(3.0 * X[:, 0])) > 0.98
     assert 0.85 < np.mean((low < y) & (y < high)) < 0.95  # 3.3 standard errors of a share of 400
 
@@ -114,7 +115,8 @@ def test_a_search_from_where_slopes_are_steep(level):
     X, y = wave(200, noise=0.1)
     covariance = KernelCovariance(RBF(0.5) + WhiteKernel(level))
     sample, start = Sample(X, y[:, None], np.zeros(200), np.ones(200)), covariance.kernel.theta
-    theta, _ = best_theta(covariance, sample, "fmin_l_bfgs_b", 0, np.random.default_rng(0), start)
+    rng = np.random.default_rng(0)
+    theta, _ = maximise_evidence(covariance, sample, "fmin_l_bfgs_b", 0, rng, start)
     np.testing.assert_allclose(np.exp(theta), [0.66, 0.0106], rtol=0.05)  # the maximum
 
 
@@ -194,13 +196,13 @@ def test_an_interrupted_posterior_is_kept(monkeypatch):
         WAVE, weighting="posterior", n_particles=50, batch_size=5, normalize_y=False, random_state=0
     )
     calls = []
-    statistics = type(gp.fit(X, y)._process.model).statistics
+    statistics = SparseGP.statistics
 
-    def interrupted(self, theta, batch):
+    def interrupted(self, theta, block, batch):
         calls.append(0)
         if len(calls) == 10:
             raise KeyboardInterrupt
-        return statistics(self, theta, batch)
+        return statistics(self, theta, block, batch)
 
     monkeypatch.setattr("skpmd.sparse_gp._model.SparseGP.statistics", interrupted)
     with pytest.raises(KeyboardInterrupt):

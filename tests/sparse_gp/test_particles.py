@@ -19,7 +19,7 @@ from skpmd import SparseGPRegressorPMD
 from skpmd._base.stacking import stacked
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Sample
-from skpmd.sparse_gp._exact_evidence import best_theta
+from skpmd.sparse_gp._exact_evidence import maximise_evidence
 from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around
 from skpmd.sparse_gp._model import SparseGP
 
@@ -166,14 +166,14 @@ def test_particles_lie_around_what_many_rows_found():
     X, y = problem(40)
     covariance = KernelCovariance(KERNEL)
     sample = Sample(X, y[:, None], np.zeros(40), np.ones(40))
-    mode, _ = best_theta(covariance, sample, "fmin_l_bfgs_b", 0, np.random.default_rng(0))
+    mode, _ = maximise_evidence(covariance, sample, "fmin_l_bfgs_b", 0, np.random.default_rng(0))
     prior, means = HyperPrior(KERNEL, None), []
     for theta in (mode, mode + [-1.0, 0.0]):
         draws = draw_around(covariance, prior, theta, sample, 400, np.random.default_rng(1))
         np.testing.assert_array_equal(draws[0], theta)
         assert (draws.std(axis=0) > 0.05).all()
         means.append(draws.mean(axis=0))
-    # Without the tilt both clouds would be those of the rows.
+    # Without the tilt both sets of draws would be those of the rows.
     assert means[1][0] - means[0][0] < -0.5
 
 
@@ -192,7 +192,7 @@ def test_a_weight_is_copies_to_stacking():
 def test_one_row_counts_once():
     for m in (1, 2):
         gp = SparseGPRegressorPMD(KERNEL, optimizer=None, n_particles=m, random_state=0)
-        assert gp.fit([[1.0]], [3.0])._process.stream.seen == 1.0
+        assert gp.fit([[1.0]], [3.0])._state.stream.seen == 1.0
 
 
 @pytest.mark.parametrize(

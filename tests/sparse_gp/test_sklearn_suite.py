@@ -48,11 +48,11 @@ class _Ours(SparseGPRegressorPMD):
 
     @property
     def _y_train_mean(self):
-        return self._process.units.mean
+        return self._state.scaler.mean
 
     @property
     def _y_train_std(self):
-        return self._process.units.scale
+        return self._state.scaler.scale
 
 
 @pytest.fixture(autouse=True)

@@ -10,9 +10,9 @@ from skpmd.engine.model import Batch
 from skpmd.sparse_gp import _hyperparameters
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Sample
-from skpmd.sparse_gp._exact_evidence import noisier
+from skpmd.sparse_gp._exact_evidence import with_other_noise
 from skpmd.sparse_gp._model import SparseGP
-from skpmd.sparse_gp._sparse_evidence import best_of, sparse_evidence, student_weighed
+from skpmd.sparse_gp._sparse_evidence import Sparsity, best_of, sparse_evidence, student_weighed
 from skpmd.sparse_gp._student import StudentSparseGP
 
 
@@ -34,7 +34,7 @@ def test_value_and_gradient(kernel, approximation):
 
     def evidence(theta):
         sample = Sample(X, y, own, w)
-        return sparse_evidence(covariance, theta, sample, Z, approximation, 1e-10)
+        return sparse_evidence(covariance, theta, sample, Sparsity(Z, approximation, 1e-10))
 
     value, gradient = evidence(theta)
     model = SparseGP(covariance, None, Z, approximation, 1e-10, 2)
@@ -64,7 +64,8 @@ def test_rows_weighed_by_their_errors_as_the_student_model_weighs_them():
     kernel = RBF(1.0) + WhiteKernel(0.05)
     covariance, theta = KernelCovariance(kernel), kernel.theta
     own = np.zeros(60)
-    sample = student_weighed(covariance, theta, Sample(X, y, own, own + 1), Z, "vfe", 1e-10, 4.0)
+    sample, sparsity = Sample(X, y, own, own + 1), Sparsity(Z, "vfe", 1e-10)
+    sample = student_weighed(covariance, theta, sample, sparsity, 4.0)
     model = StudentSparseGP(covariance, None, Z, "vfe", 1e-10, df=4.0)
     batch = Batch(X, np.column_stack([y, own]), own + 1)
     plain = SparseGP(covariance, None, Z, "vfe", 1e-10)
@@ -73,7 +74,9 @@ def test_rows_weighed_by_their_errors_as_the_student_model_weighs_them():
         model = model.weighing([model.conditional(theta, block[0])])
         block = model.statistics(theta[None], None, batch)
     precision = plain.statistics(
-        theta[None], None, batch._replace(y=np.column_stack([y, 0.05 * (sample.spread - 1.0)]))
+        theta[None],
+        None,
+        batch._replace(y=np.column_stack([y, 0.05 * (sample.noise_factor - 1.0)])),
     )
     np.testing.assert_allclose(block[0, :-1], precision[0, :-1], rtol=1e-9, atol=1e-9)
 
@@ -94,7 +97,7 @@ def test_student_noise_is_refined_too():
 
 
 def test_the_search_on_some_rows_goes_on_with_all(monkeypatch):
-    monkeypatch.setattr(_hyperparameters, "_ENOUGH", 40)
+    monkeypatch.setattr(_hyperparameters, "_SEARCH_ROWS", 40)
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 10.0, (400, 1))
     y = np.sin(3.0 * X[:, 0]) + 0.3 * rng.standard_normal(400)
@@ -117,7 +120,7 @@ def test_a_fit_without_noise_is_left():
     y = np.sin(X[:, :1]) + 0.5 * rng.standard_normal((300, 1))
     covariance = KernelCovariance(RBF(0.05, (0.01, 10.0)) + WhiteKernel(1e-6, (1e-6, 10.0)))
     sample = Sample(X, y, np.zeros(300), np.ones(300))
-    starts = noisier(covariance, covariance.kernel.theta, sample)
-    theta = best_of(covariance, starts, sample, X[:40], "fitc", 1e-8)
+    starts = with_other_noise(covariance, covariance.kernel.theta, sample)
+    theta = best_of(covariance, starts, sample, Sparsity(X[:40], "fitc", 1e-8))
     # The variance of y is 0.75, and the shares are 0.01, 0.03, 0.1 and 0.3.
     assert 0.05 < np.exp(theta[-1]) < 0.3

@@ -105,7 +105,7 @@ def test_a_failed_call_changes_nothing(likelihood, monkeypatch):
             stream.partial_fit(*bad)
     with monkeypatch.context() as patch:
 
-        def broken(self, theta, batch):
+        def broken(self, theta, block, batch):
             raise MemoryError
 
         patch.setattr(SparseGP, "statistics", broken)
@@ -189,7 +189,7 @@ def test_the_kernel_is_learnt_anew_until_there_are_enough_rows():
         low, high = gp.predict_interval(X[400:]).T
         covered = np.mean((low < y[400:]) & (y[400:] < high))
         assert 0.83 < covered < 0.97  # 4.5 standard errors of a share of 200
-        assert gp._process.kept is None
+        assert gp._state.retained is None
 
 
 def test_the_kernel_of_a_stream_is_moved_on_by_many_rows():
@@ -200,13 +200,13 @@ def test_the_kernel_of_a_stream_is_moved_on_by_many_rows():
     gp, learned = SparseGPRegressorPMD(**params), []
     for start in range(0, 800, 40):
         gp.partial_fit(X[start : start + 40], y[start : start + 40])
-        learned.append(gp._process.n_learned)
+        learned.append(gp._state.n_fitted)
     assert sorted(set(learned)) == [40, 80, 320]
-    assert gp._process.kept is not None
+    assert gp._state.retained is not None
     gp = SparseGPRegressorPMD(**params)
     for part in (slice(0, 200), slice(200, 800)):
         gp.partial_fit(X[part], y[part])
-    assert gp._process.kept is None
+    assert gp._state.retained is None
     whole = SparseGPRegressorPMD(**params).fit(X, y)
     np.testing.assert_allclose(gp.predict(X[:9]), whole.predict(X[:9]), rtol=1e-9)
 

@@ -19,8 +19,8 @@ from scipy.special import logsumexp
 from skpmd._base.rows import Rows
 from skpmd.engine.resampling import systematic
 from skpmd.predictive import NormalMixture
-from skpmd.sparse_gp._fit import begin
-from skpmd.sparse_gp._hyperparameters import Data
+from skpmd.sparse_gp._data import Data
+from skpmd.sparse_gp._fit import initialise
 
 from .problem import Clock
 
@@ -109,9 +109,10 @@ def subset_start(estimator, X, y, rng):
     `SparseGPRegressorPMD` with ``normalize_y=False``, does from these rows.
     """
     zero = np.zeros(len(y))
-    process, rows = begin(estimator, Data(X, y[:, None], zero, zero, zero + 1.0), rng)
+    data = Data(X, y[:, None], zero, zero, zero + 1.0)
+    state, rows = initialise(estimator._parameters(), data, rng)
     particles = Particles(
-        [Particle(process.model, theta) for theta in process.particles.theta], zero[:0]
+        [Particle(state.model, theta) for theta in state.particles.theta], zero[:0]
     )
     for batch in rows.whole():
         for particle in particles.particles:
