@@ -124,8 +124,8 @@ class ParticleMirrorDescent(ParticleResults):
         Take the average of all iterates weighted by step size, as in Theorem 2(b), instead of the
         last one: the result with ``reweight=False``, what the reweighting draws from otherwise.
     reweight : bool, default=True
-        Weigh the final particles by the posterior on all data. The answer then no longer depends on the
-        step sizes, and comes with the log evidence.
+        Weigh the final particles by the posterior on all data. The answer then no longer depends on
+        the step sizes, and comes with the log evidence.
     total_samples : float or None, default=None
         For `partial_fit`: None is a stream, in which each row counts once. A number is that of the
         rows of a data set that may be passed over many times.
