@@ -92,7 +92,8 @@ def advance(stream, model, rows, options, step=kernel_step):
         Parameters of the estimator.
     step : callable
         ``step(stream, model, batches, a, b, options, rng) -> (stream, info)``: how the particles
-        take the step, and how they are rejuvenated.
+        take the step, and how they are rejuvenated. Records of iterations before the last are
+        added to those of the stream.
 
     Returns
     -------
@@ -102,7 +103,7 @@ def advance(stream, model, rows, options, step=kernel_step):
     rng = copy.deepcopy(stream.rng)
     a, b = coefficients(options, stream.seen, rows.total)
     after, info = step(stream, model, rows.whole(), a, b, options, rng)
-    return after._replace(infos=[*stream.infos, info], seen=stream.seen + rows.total, rng=rng)
+    return after._replace(infos=[*after.infos, info], seen=stream.seen + rows.total, rng=rng)
 
 
 def first_stream(random_state):

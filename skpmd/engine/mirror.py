@@ -230,10 +230,10 @@ def _path(particles, model, batches, a, b, current, known):
     if not model.has_block:
         return lambda f: (log_ratio(f), particles.block), None
     block = particles.block if current is None else current
-    parts = [model.statistics(theta, block, batch) for batch in batches]
-    statistics = parts[0]
-    for part in parts[1:]:
-        statistics = model.add_statistics(statistics, part)
+    first, *others = batches
+    statistics = model.statistics(theta, block, first)
+    for batch in others:  # One by one: those of all batches may not fit in memory together.
+        statistics = model.add_statistics(statistics, model.statistics(theta, block, batch))
 
     def moved(f):
         return model.update_block(theta, particles.block, f * a, f * b, statistics)

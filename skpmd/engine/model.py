@@ -116,7 +116,7 @@ class Model:
         raise NotImplementedError
 
     def add_statistics(self, one, other):
-        """Statistics of two batches together."""
+        """Statistics of two batches together; nobody else asks for either again."""
         return one + other
 
     def update_block(self, theta, block, a, b, statistics):

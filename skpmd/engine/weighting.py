@@ -22,7 +22,9 @@ def posterior(log_values):
     return log_values - log_sum_exp(log_values)
 
 
-def stacked(log_density, weight, log_start=None, *, max_iter=200, tol=0.0, prior_rows=0.0):
+def stacked(
+    log_density, weight, log_start=None, *, max_iter=200, tol=0.0, prior_rows=0.0, dtype=np.float32
+):  # fmt: skip
     """Log weights of the best mixture by expectation-maximisation.
 
     Each weight is multiplied by its mean responsibility.
@@ -41,6 +43,9 @@ def stacked(log_density, weight, log_start=None, *, max_iter=200, tol=0.0, prior
         Iterations end when the mean log score gains less.
     prior_rows : float
         Rows that speak for the weights at the start: with some, none becomes zero.
+    dtype : dtype
+        Of the densities. Responsibilities need no more than float32, and the products are bound by
+        memory; but the score then has a noise of 1e-8, at which weights may still be on their way.
 
     Returns
     -------
@@ -48,16 +53,15 @@ def stacked(log_density, weight, log_start=None, *, max_iter=200, tol=0.0, prior
         Log weights, sum of exp 1.
     """
     largest = log_density.max(axis=1, keepdims=True)
-    # Responsibilities need no more than float32, and the products are bound by memory.
-    density = np.exp((log_density - largest).astype(np.float32))
+    density = np.exp((log_density - largest).astype(dtype))
     start = np.exp(uniform(log_density.shape[1]) if log_start is None else log_start)
     weights, total, last = start, weight.sum(), -np.inf
     for _ in range(max_iter):
-        mixed = np.maximum(density @ weights.astype(np.float32), 1e-30)
+        mixed = np.maximum(density @ weights.astype(dtype), 1e-30)
         score = weight @ np.log(mixed.astype(np.float64)) / total
         if score - last < tol:
             break
-        gain = density.T @ (weight / mixed).astype(np.float32)
+        gain = density.T @ (weight / mixed).astype(dtype)
         weights = (weights * gain + prior_rows * start) / (total + prior_rows)
         weights, last = weights / weights.sum(), score
     return np.log(np.maximum(weights, _MIN_WEIGHT))
