@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd._base.estimator import ParticleEstimator, result
-from skpmd.engine.diagnostics import MOST_K, heavy_tail, log_evidence, pareto_k
+from skpmd.engine.diagnostics import MAX_K, heavy_tail, log_evidence, pareto_k
 from skpmd.engine.mirror import StepInfo
 from skpmd.engine.particles import effective_sample_size
 from skpmd.posterior import Posterior
@@ -190,7 +190,7 @@ def _of_weights(outcome):
         reasons.append(f"only {distinct} of {m} particles are distinct: they have collapsed")
     if k is not None and heavy_tail(log_ratio, k):
         reasons.append(
-            f"Pareto k-hat is {k:.2f} (above {MOST_K}): the particles miss a tail of the posterior"
+            f"Pareto k-hat is {k:.2f} (above {MAX_K}): the particles miss a tail of the posterior"
         )
     if _bound_hit(outcome):
         reasons.append(
@@ -208,7 +208,7 @@ def _of_chains(chains):
     reasons = []
     if not chains.r_hat <= _MAX_R_HAT:
         reasons.append(
-            f"split R-hat is {chains.r_hat:.3f} (above {_MAX_R_HAT}): the chains of the "
+            f"R-hat is {chains.r_hat:.3f} (above {_MAX_R_HAT}): the chains of the "
             "Hamiltonian moves do not agree"
         )
     if not chains.ess >= _MIN_DRAWS:

@@ -1,21 +1,29 @@
-"""How far to trust a cloud: Pareto k-hat, and the evidence with its standard error."""
+"""How far to trust draws: Pareto k-hat and evidence of weighted ones, R-hat and ESS of chains."""
+
+from typing import NamedTuple
 
 import numpy as np
+from scipy.fft import next_fast_len
+from scipy.special import ndtri
 
 from skpmd.engine.particles import log_sum_exp
 
-MOST_K = 0.7  # above this averages over the cloud are not to be trusted (Vehtari et al. 2024)
-_LARGE = 50.0  # times the mean weight, in ten times as many draws
+# Above this k-hat averages over the particles are not to be trusted (Vehtari et al. 2024).
+MAX_K = 0.7
+# A weight of this many times the mean weight is visible in averages over the particles.
+_LARGE = 50.0
+# The number of draws, over all coordinates, that diagnostics of chains work on at a time.
+_BLOCK = 1 << 17
 
 
 def heavy_tail(log_ratio, k):
-    """Whether k-hat is above 0.7 and the tail it speaks of would carry visible weight.
+    """Whether k-hat is above 0.7 and the tail that it describes would carry visible weight.
 
-    k-hat has no scale: among nearly equal weights it is the shape of a ripple, and says nothing.
-    What the largest weight would be tells the two apart: with ten times as many draws the excess
-    of the largest over the tail's start grows by 10^k.
+    k-hat has no scale: among nearly equal weights it is the shape of tiny differences, and no
+    reason to worry. The size that the largest weight would have among ten times as many draws
+    separates the two cases: the excess of the largest over the tail's start grows by 10^k.
     """
-    if not k > MOST_K:
+    if not k > MAX_K:
         return False
     tail = _largest(log_ratio)
     tail = np.exp(tail - log_sum_exp(log_ratio) + np.log(len(log_ratio)))  # times the mean
@@ -27,8 +35,8 @@ def pareto_k(log_ratio):
 
     Vehtari, Simpson, Gelman, Yao and Gabry, "Pareto smoothed importance sampling" (JMLR 2024):
     the min(0.2 m, 3 sqrt(m)) largest weights are fitted by the estimator of Zhang and Stephens
-    (Technometrics 2009) with a weak prior at k = 0.5. Above 0.7 averages over the cloud are not
-    to be trusted. A small value is necessary, not sufficient: a tail that no particle reached
+    (Technometrics 2009) with a weak prior at k = 0.5. Above 0.7 averages over the particles are
+    not to be trusted. A small value is necessary, not sufficient: a tail that no particle reached
     does not show.
 
     Parameters
@@ -106,3 +114,156 @@ def log_evidence(log_ratio, group=None):
         return float(total - np.log(m)), np.nan
     error = relative.std(ddof=1) / np.sqrt(len(relative))
     return float(total - np.log(m)), float(error)
+
+
+class RankDiagnostics(NamedTuple):
+    """Rank-normalised diagnostics of Markov chains, each an ndarray of shape (d,).
+
+    Attributes
+    ----------
+    r_hat : ndarray
+        Rank-normalised R-hat of half chains: the larger one of two, of the draws and of their
+        distances from the median, each replaced by the normal scores of its ranks. It is near 1
+        where all half chains have the same location and the same scale.
+    ess_bulk : ndarray
+        Effective sample size of the normal scores.
+    ess_tail : ndarray
+        The smaller one of the effective sample sizes of the 5 % and of the 95 % quantile.
+    """
+
+    r_hat: np.ndarray
+    ess_bulk: np.ndarray
+    ess_tail: np.ndarray
+
+
+def rank_diagnostics(draws):
+    """R-hat and effective sample sizes of each coordinate that are defined for any distribution.
+
+    Vehtari, Gelman, Simpson, Carpenter and Bürkner, "Rank-normalization, folding, and
+    localization: an improved R-hat for assessing convergence of MCMC" (Bayesian Analysis 2021).
+
+    Parameters
+    ----------
+    draws : ndarray of shape (n_chains, n, d)
+        Draws, n at least 4. The draw in the middle of chains of odd length is left out.
+
+    Returns
+    -------
+    RankDiagnostics
+        One value of each per coordinate; nan for a coordinate that never moved.
+    """
+    return RankDiagnostics(*np.concatenate([_by_ranks(x) for x in _half_chains(draws)], axis=1))
+
+
+def ess_mean(draws):
+    """Effective sample size of the mean of each coordinate.
+
+    Parameters
+    ----------
+    draws : ndarray of shape (n_chains, n, d)
+        Draws, n at least 4.
+
+    Returns
+    -------
+    ndarray of shape (d,)
+        It may exceed the number of draws where successive draws are negatively correlated; nan
+        for a coordinate that never moved.
+    """
+    return np.concatenate([_ess(x) for x in _half_chains(draws)])
+
+
+def _half_chains(draws):
+    """Half chains of a few coordinates at a time: arrays of shape (k, 2 n_chains, n // 2)."""
+    half = draws.shape[1] // 2
+    width = max(1, _BLOCK // (2 * half * len(draws)))
+    for first in range(0, draws.shape[2], width):
+        some = draws[:, :, first : first + width]
+        halves = np.concatenate([some[:, :half], some[:, -half:]])
+        yield np.ascontiguousarray(halves.transpose(2, 0, 1), dtype=float)
+
+
+def _by_ranks(x):
+    """Compute the fields of `RankDiagnostics` from half chains x of shape (k, chains, n)."""
+    flat = x.reshape(len(x), -1)
+    n = flat.shape[1]
+    order = np.argsort(flat, axis=1)
+    ordered = np.take_along_axis(flat, order, axis=1)
+    lower, upper = (ordered[:, int(p * (n - 1)), None, None] for p in (0.05, 0.95))
+    # Distances of sorted draws from their median fall and then rise, which a stable sort uses.
+    distance = np.abs(ordered - 0.5 * (ordered[:, [n // 2 - 1]] + ordered[:, [n // 2]]))
+    by_distance = np.argsort(distance, axis=1, kind="stable")
+    scores = _normal_scores(order, ordered).reshape(x.shape)
+    folded = _normal_scores(
+        np.take_along_axis(order, by_distance, axis=1),
+        np.take_along_axis(distance, by_distance, axis=1),
+    ).reshape(x.shape)
+    # Where more than 5 % of the draws equal the largest one, no draw is above the upper quantile,
+    # its effective sample size is nan, and the lower quantile alone counts.
+    tail = np.fmin(*(_ess((x <= bound).astype(float)) for bound in (lower, upper)))
+    return np.fmax(_r_hat(scores), _r_hat(folded)), _ess(scores), tail
+
+
+def _normal_scores(order, ordered):
+    """Normal quantiles of (rank - 3/8) / (n + 1/4); equal draws share their mean rank.
+
+    Parameters
+    ----------
+    order, ordered : ndarray of shape (k, n)
+        Where each of the sorted draws stands, and the sorted draws.
+
+    Returns
+    -------
+    ndarray of shape (k, n)
+        In the order of the draws.
+    """
+    n = ordered.shape[1]
+    at = np.arange(n)
+    first, last = np.zeros(ordered.shape, int), np.full(ordered.shape, n - 1)
+    new = ordered[:, 1:] != ordered[:, :-1]
+    first[:, 1:] = np.maximum.accumulate(np.where(new, at[1:], 0), axis=1)
+    last[:, :-1] = np.minimum.accumulate(np.where(new, at[:-1], n - 1)[:, ::-1], axis=1)[:, ::-1]
+    table = ndtri((np.arange(2 * n - 1) / 2.0 + 0.625) / (n + 0.25))  # mean ranks are half integers
+    scores = np.empty(ordered.shape)
+    np.put_along_axis(scores, order, table[first + last], axis=1)
+    return scores
+
+
+def _r_hat(x):
+    """Root of the ratio of the pooled variance to the variance within chains x (k, chains, n)."""
+    n = x.shape[2]
+    within = x.var(axis=2, ddof=1).mean(axis=1)
+    between = x.mean(axis=2).var(axis=1, ddof=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.sqrt((n - 1) / n + between / within)
+
+
+def _ess(x):
+    """Effective sample size of the mean of chains x of shape (k, chains, n).
+
+    Sums of two successive autocorrelations are positive and fall with the lag (Geyer 1992): they
+    are added up to the first that is not positive, and made to fall. Of the pair that ends the
+    sum, the first member counts once where it is positive (Vehtari et al. 2021).
+    """
+    chains, n = x.shape[1:]
+    mean = x.mean(axis=2, keepdims=True)
+    length = next_fast_len(2 * n, real=True)
+    spectrum = np.fft.rfft(x - mean, length, axis=2)
+    power = np.einsum("kct,kct->kt", spectrum.real, spectrum.real)
+    power += np.einsum("kct,kct->kt", spectrum.imag, spectrum.imag)
+    covariance = np.fft.irfft(power, length, axis=1)[:, :n] / (chains * n)
+    within, total = covariance[:, :1] * n / (n - 1), covariance[:, :1] + mean.var(axis=1, ddof=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        correlation = 1.0 - (within - covariance) / total
+    correlation[:, 0] = 1.0
+    n_pairs = max(1, (n - 1) // 2)
+    pairs = correlation[:, : 2 * n_pairs].reshape(len(x), n_pairs, 2)
+    sums = pairs.sum(axis=2)
+    ends = sums <= 0.0
+    ends[:, -1] = True
+    end = ends.argmax(axis=1)
+    counted = np.where(np.arange(n_pairs) < end[:, None], np.minimum.accumulate(sums, axis=1), 0.0)
+    last, of_pair = (v[np.arange(len(x)), end] for v in (pairs[:, :, 0], sums))
+    last = np.where(of_pair > 0.0, last, np.maximum(last, 0.0))
+    tau = np.maximum(2.0 * counted.sum(axis=1) + last - 1.0, 1.0 / np.log10(chains * n))
+    constant = (x == x[:, :1, :1]).all(axis=(1, 2))
+    return np.where(constant, np.nan, chains * n / tau)

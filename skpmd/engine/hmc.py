@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from skpmd.engine import metropolis
-from skpmd.engine.convergence import effective_draws, split_r_hat
+from skpmd.engine.diagnostics import ess_mean, rank_diagnostics
 
 N_CHAINS = 32
 _ACCEPT = 0.8  # Step sizes are adapted to this (Betancourt, Byrne and Girolami 2014).
@@ -32,9 +32,9 @@ class Chains(NamedTuple):
     draws : ndarray of shape (n_chains, n_iterations, d)
         Positions after the warm-up.
     r_hat : float
-        Largest split R-hat of any coordinate, or of its squared deviations: means and sds alike.
+        Largest rank-normalised split R-hat of any coordinate: location and scale alike.
     ess : float
-        Smallest effective number of draws of the same.
+        Smallest effective number of draws: of bulk, tails, mean and sd of any coordinate.
     accept : float
         Mean acceptance probability after the warm-up.
     n_gradients : int
@@ -106,21 +106,28 @@ def hamiltonian(
         thetas.append(chains.position(zs))
         accepts.append(accept)
         draws = np.concatenate(thetas, axis=1)
-        r_hat, ess = _certificate(draws, shown)
+        r_hat, ess = _diagnose(draws, shown)
         yield Chains(draws, r_hat, ess, float(np.mean(accepts)), n_gradients)
         done = r_hat < _GOOD_R_HAT and ess >= target_ess
         length = 0 if done else min(max(_CHUNK, len(draws[0]) // 4), max_iter - len(draws[0]))
 
 
-def _certificate(draws, shown):
-    """Largest split R-hat, and smallest effective number of draws: of means and of variances."""
-    seen = draws
+def _diagnose(draws, shown):
+    """Largest rank-normalised R-hat, and smallest effective number of draws.
+
+    Bulk and tail effective sample sizes say whether the chains mix. They do not certify the
+    moments that users read: trajectories of a quarter period make means easier than they are for
+    independent draws, and squared deviations harder than the tails. Hence what is shown has to
+    have enough draws for its means and its standard deviations as well.
+    """
+    values = draws
     if shown is not None:
-        seen = shown(draws.reshape(-1, draws.shape[-1])).reshape(*draws.shape[:2], -1)
-    squares = (seen - seen.mean(axis=(0, 1))) ** 2
-    looked_at = [seen, squares] if shown is None else [draws, seen, squares]
-    r_hat = max(split_r_hat(one).max() for one in looked_at)
-    return float(r_hat), float(min(effective_draws(one).min() for one in looked_at))
+        values = shown(draws.reshape(-1, draws.shape[-1])).reshape(*draws.shape[:2], -1)
+    ranks = [rank_diagnostics(one) for one in ([values] if shown is None else [draws, values])]
+    sizes = [size for one in ranks for size in (one.ess_bulk, one.ess_tail)]
+    sizes += [ess_mean(values), ess_mean((values - values.mean(axis=(0, 1))) ** 2)]
+    r_hat = np.concatenate([one.r_hat for one in ranks])
+    return float(r_hat.max()), float(np.concatenate(sizes).min())
 
 
 class _Whitened:

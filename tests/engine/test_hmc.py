@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import log_expit
 
-from skpmd.engine.convergence import effective_draws, split_r_hat
-from skpmd.engine.hmc import N_CHAINS, _certificate, hamiltonian
+from skpmd.engine.diagnostics import ess_mean, rank_diagnostics
+from skpmd.engine.hmc import N_CHAINS, _diagnose, hamiltonian
 
 
 def normal_target(mean, cov):
@@ -147,16 +147,26 @@ def test_the_certificate_covers_means_and_variances_of_what_is_shown():
         *_, chains = hamiltonian(
             target, start, np.zeros(1), np.eye(1), rng, target_ess=500, shown=shown
         )
-        seen = chains.draws if shown is None else shown(chains.draws)
-        both = np.concatenate([seen, (seen - seen.mean()) ** 2], axis=2)
-        assert chains.ess == effective_draws(both).min() >= 500
-        assert chains.r_hat == split_r_hat(both).max()
-        assert chains.ess < effective_draws(chains.draws).min()  # a quarter period: means are easy
+        values = chains.draws if shown is None else shown(chains.draws)
+        ranks = np.array([rank_diagnostics(one) for one in (chains.draws, values)])
+        squares = (values - values.mean()) ** 2
+        assert chains.r_hat == ranks[:, 0].max()
+        sizes = [ess_mean(values), ess_mean(squares), *ranks[:, 1:].ravel()]
+        assert chains.ess == np.min(np.hstack(sizes)) >= 500
+        assert chains.ess < ess_mean(chains.draws).min()  # a quarter period: means are easy
 
 
 def test_chains_that_agree_on_the_mean_alone_do_not_agree():
-    """Widths of 1 and of 2, each chain in its own, one mean: squared deviations tell."""
+    """Widths of 1 and of 2, each chain in its own, one mean."""
     draws = np.random.default_rng(0).standard_normal((N_CHAINS, 400, 1))
     draws[::2] *= 2.0
-    assert split_r_hat(draws).max() < 1.01
-    assert _certificate(draws, None)[0] > 1.05
+    assert np.ptp(draws.mean(axis=1)) < 0.6
+    assert _diagnose(draws, None)[0] > 1.05
+
+
+def test_chains_have_to_mix_in_what_they_move_in_too():
+    """A coordinate that is not shown, and in which two groups of chains do not meet."""
+    draws = np.random.default_rng(0).standard_normal((N_CHAINS, 400, 2))
+    draws[::2, :, 1] += 10.0
+    assert _diagnose(draws, lambda theta: theta[:, :1])[0] > 1.05
+    assert _diagnose(draws[:, :, :1], lambda theta: theta)[0] < 1.01

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import expit
 
-from skpmd.engine.convergence import effective_draws, split_r_hat
+from skpmd.engine.diagnostics import ess_mean, rank_diagnostics
 
 N_CHAINS = 8
 # The warm-up is one chunk too: then nothing is left to compile when the clock starts.
@@ -91,8 +91,8 @@ def reference(
             continue
         draws = np.concatenate(chunks, axis=1)
         flat = draws.reshape(-1, draws.shape[-1])
-        mean, r_hat = flat.mean(axis=0), split_r_hat(draws)
-        ess, ess_second = effective_draws(draws), effective_draws((draws - mean) ** 2)
+        mean, r_hat = flat.mean(axis=0), rank_diagnostics(draws).r_hat
+        ess, ess_second = ess_mean(draws), ess_mean((draws - mean) ** 2)
         reached = min(ess.min(), ess_second.min())
         progress(f"  {len(flat):,} draws, ESS {reached:,.0f}, {cpu:.0f} CPU s")
         if len(chunks) > 1 and reached >= min_ess and r_hat.max() <= MAX_R_HAT:
@@ -113,7 +113,7 @@ def reference(
         test_log_loss=loss,
         fingerprint=fingerprint(data.X, data.y),
         quantiles=quantiles,
-        ess_quantiles=np.stack([effective_draws((draws <= q).astype(float)) for q in quantiles]),
+        ess_quantiles=np.stack([ess_mean((draws <= q).astype(float)) for q in quantiles]),
     )
 
 
