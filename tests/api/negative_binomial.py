@@ -9,7 +9,8 @@ from sklearn.utils.validation import validate_data
 
 from skpmd._base.results import ParticleResults, results_of
 from skpmd._base.rows import Rows
-from skpmd._base.streaming import advance, first_stream
+from skpmd._base.streaming import advance, first_stream, stream_after
+from skpmd._base.utils import as_generator
 from skpmd.engine.loop import Options, run
 from skpmd.engine.model import Model
 from skpmd.engine.particles import draw_prior
@@ -52,12 +53,11 @@ class NegativeBinomialPMD(RegressorMixin, ParticleResults):
 
     def fit(self, X, y):
         self._reset()
-        stream, (model, rows) = first_stream(self.random_state), self._read(X, y, reset=True)
-        start = draw_prior(model, self.n_particles, stream.rng)
-        options = Options(n_particles=self.n_particles)  # the last step is the reweighting
-        outcome = run(model, rows, start, options, stream.rng)
-        stream = stream._replace(particles=outcome.particles, infos=outcome.infos, seen=rows.total)
-        return self._learnt(State(stream, results_of(outcome)))
+        model, rows = self._read(X, y, reset=True)
+        rng, options = as_generator(self.random_state), Options(n_particles=self.n_particles)
+        start = draw_prior(model, self.n_particles, rng)
+        outcome = run(model, rows, start, options, rng)  # its last step is the reweighting
+        return self._learnt(State(stream_after(outcome, rows.total, rng), results_of(outcome)))
 
     def partial_fit(self, X, y):
         first = getattr(self, "_state", None) is None
