@@ -15,7 +15,6 @@ from skpmd._base.rows import Rows, distinct, sortable
 
 _ROWS = 1000  # held out, at most; and at most this share of them all
 _SHARE = 0.2
-_ITERATIONS = 200
 
 
 def hold_out(rows, rng):
@@ -33,14 +32,6 @@ def hold_out(rows, rng):
     last = chosen[which]
     size = -(-len(weight) // rows.n_batches)
     return tuple(Rows(X[one], y[one], weight[one], size) for one in (~last, last))
-
-
-def stacked(log_density, weight):
-    """Log weights of the best mixture, given log densities (m, n) of rows."""
-    log_weights = np.full(len(log_density), -np.log(len(log_density)))
-    for _ in range(_ITERATIONS):
-        log_weights = np.log(_responsibilities(log_weights, log_density, weight))
-    return log_weights
 
 
 def updated(log_weights, log_density, weight, scored):

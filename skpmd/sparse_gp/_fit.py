@@ -7,11 +7,12 @@ from scipy.special import logsumexp
 
 from skpmd._base.progress import bar_of_steps
 from skpmd._base.results import Results, history_of, results_of
-from skpmd._base.stacking import hold_out, stacked, updated
-from skpmd._base.streaming import Stream, advance, stream_after
+from skpmd._base.stacking import hold_out
+from skpmd._base.streaming import Stream, advance, kernel_step, stream_after
 from skpmd._base.utils import as_generator
 from skpmd._base.warn import warn
-from skpmd.engine.loop import run
+from skpmd.engine import weighting
+from skpmd.engine.loop import FullBatch, drive, full_batch_iterations, run
 from skpmd.engine.particles import Particles, draw_prior
 from skpmd.posterior import Posterior
 from skpmd.sparse_gp._covariance import parameter_names
@@ -26,6 +27,7 @@ from skpmd.sparse_gp._hyperparameters import (
 from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around
 from skpmd.sparse_gp._inducing import follow
 from skpmd.sparse_gp._model import SparseGP
+from skpmd.sparse_gp._student import scale_nodes
 
 # Predictions of about so many rows of a part are compared with its targets, if it has at least
 # so many.
@@ -127,7 +129,7 @@ def initialise(parameters, data, rng):
             positions = draw_around(covariance, prior, theta, sample, m, rng)
         zero = np.zeros(m)
         particles = Particles(positions, zero, zero, zero, model.prior_block(positions))
-        log_weights = np.full(m, -np.log(m))
+        log_weights = weighting.uniform(m)
     state = GPState(
         model=model,
         scaler=scaler,
@@ -142,7 +144,11 @@ def initialise(parameters, data, rng):
 
 
 def fit(parameters, data):
-    """The state after a fit to all data."""
+    """The state after a fit to all data.
+
+    Weights for predictions need full-batch iterations only, from the prior of u on. Weights of the
+    posterior come from stochastic mirror steps and reweighting.
+    """
     if parameters.weighting != "posterior":
         return update(parameters, None, data)
     rng, options = as_generator(parameters.random_state), parameters.options
@@ -240,36 +246,70 @@ def _score_and_add(parameters, state, rows):
     if parameters.weighting == "stacking" and len(state.particles.theta) > 1:
         if state.stream.seen:
             scores = log_density(state, rows)
-            weights = updated(state.log_weights, scores, rows.data.weight, state.n_scored)
+            weights = weighting.stacking_step(
+                state.log_weights, scores, rows.data.weight, state.n_scored
+            )
             state = state._replace(log_weights=weights, n_scored=state.n_scored + rows.total)
         elif (parts := hold_out(rows, state.stream.rng)) is not None:
             state, rows = _add(parameters, state, parts[0]), parts[1]
-            weights = stacked(log_density(state, rows), rows.data.weight)
+            # In double precision, and without an early end, copies of rows are their weight.
+            weights = weighting.stacked(
+                log_density(state, rows).T, rows.data.weight, tol=-np.inf, dtype=np.float64
+            )
             state = state._replace(log_weights=weights, n_scored=rows.total)
     return _add(parameters, state, rows)
 
 
 def _add(parameters, state, rows):
-    """The state after one pass, which is exact, or with Student noise after several.
+    """The state after a step on more rows.
 
-    Passes end when the ELBO has converged. Each of them starts from the same state, and weighs the
-    rows by their errors under q(u) of the pass before.
+    The first rows are a fit of full-batch iterations, and more of them such iterations from where
+    the stream is. Weights of the posterior ask for the step whose particles move.
     """
-    options = parameters.options
+    options, stream, model = parameters.options, state.stream, state.model
+    if parameters.weighting == "posterior":
+        return state._replace(stream=advance(stream, model, rows, options, kernel_step))
+    full_batch = _iterations(parameters, model, rows.total)
+    if not stream.seen:
+        options = options._replace(max_iter=0)
+        outcome = run(model, rows, stream.particles, options, stream.rng, full_batch=full_batch)
+        return state._replace(stream=stream_after(_complete(outcome), rows.total, stream.rng))
+
+    def step(stream, model, batches, a, b, options, rng):
+        states = full_batch_iterations(
+            stream.particles, model, batches, a, b, options.settings, rng, full_batch
+        )
+        outcome = _complete(drive(states))
+        *infos, last = outcome.infos
+        infos = [*stream.infos, *infos]
+        return stream._replace(particles=outcome.particles, infos=infos), last
+
+    return state._replace(stream=advance(stream, model, rows, options, step))
+
+
+def _iterations(parameters, model, total):
+    """Full-batch iterations: one with normal noise, which is exact, or until the ELBO converges.
+
+    With Student noise each of them weighs the rows by their errors under q(u) of the one before.
+    """
     if parameters.student_df is None:
-        return state._replace(stream=advance(state.stream, state.model, rows, options))
-    model, conditionals, infos, last = state.model, None, state.stream.infos, -np.inf
-    for _ in range(options.max_iter):
-        model = model.weighing(conditionals)
-        stream = advance(state.stream, model, rows, options)
-        infos = [*infos, stream.infos[-1]]
-        after = state._replace(stream=stream._replace(infos=infos), model=model)
-        elbo = model.log_partition(after.particles.block).max()
-        if conditionals is not None and elbo - last < parameters.tol * rows.total:
-            break
-        conditionals = [after.conditional(i) for i in range(len(after.particles.theta))]
-        last = elbo
-    return after
+        return FullBatch(1, lambda particles, t: (particles, True))
+    last = -np.inf
+
+    def until(particles, t):
+        nonlocal last
+        elbo = model.log_partition(particles.block).max()
+        gain, last = elbo - last, elbo
+        return particles, gain < parameters.tol * total
+
+    return FullBatch(parameters.options.max_iter, until)
+
+
+def _complete(outcome):
+    """The outcome, unless Ctrl-C has ended it: some rows would be weighed and others not."""
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    return outcome
 
 
 def _follow(state, X, n):
@@ -300,7 +340,7 @@ def _log_density(model, theta, conditional, batch):
     X, y, noise_variance = batch.X, batch.y[:, :-1], batch.y[:, -1]
     mean, variance = model.predict(theta, conditional, X)
     noise, squared = model.covariance.noise(theta, X) + noise_variance, ((y - mean) ** 2).sum(1)
-    factors, weights = model.noise_nodes()
+    factors, weights = scale_nodes(model.df)
     total = variance + np.outer(factors, noise)
     terms = -0.5 * (mean.shape[1] * np.log(2.0 * np.pi * total) + squared / total)
     return logsumexp(terms, axis=0, b=weights[:, None])

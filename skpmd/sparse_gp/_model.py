@@ -80,6 +80,8 @@ class SparseGP(Model):
     ``y`` of a batch has t + 1 columns: the targets, and the variance of the row's own noise.
     """
 
+    df = None  # Degrees of freedom of Student noise.
+
     def __init__(
         self, covariance, prior, inducing, approximation, jitter, n_targets=1, *,
         block_weighs=True, n_jobs=None,
@@ -89,6 +91,10 @@ class SparseGP(Model):
         self.jitter, self.n_targets = jitter, n_targets
         self.block_weighs, self.n_jobs = block_weighs, n_jobs
         self._factors = {}
+
+    def __getstate__(self):
+        """What is pickled: not what can be made again."""
+        return {**vars(self), "_factors": {}}
 
     @property
     def n_inducing(self):
@@ -114,19 +120,31 @@ class SparseGP(Model):
 
     def statistics(self, theta, block, batch):
         """What the rows add, shape (m, M^2 + M t + 1); only the precision's lower triangle."""
-        out = self.prior_block(theta)
+        out, weighing = self.prior_block(theta), self._weighing(theta, block)
 
         def add(particles):
             for i in particles:
                 precision, linear, rest = self._parts(out[i : i + 1])
-                self._add(i, theta[i], batch, precision[0], linear[0], rest)
+                self._add(theta[i], weighing[i], batch, precision[0], linear[0], rest)
 
         n_jobs = min(effective_n_jobs(self.n_jobs), len(theta))
         parts = [range(k, len(theta), n_jobs) for k in range(n_jobs)]
         Parallel(n_jobs, prefer="threads")(delayed(add)(part) for part in parts)
         return out
 
-    def _add(self, i, theta, batch, precision, linear, rest):
+    def add_statistics(self, one, other):
+        """Statistics of two batches together, in the place of the first."""
+        one += other
+        return one
+
+    def update_block(self, theta, block, a, b, statistics):
+        """Natural parameters after a step; no copies, for they are large and the prior's are 0."""
+        new = statistics if b == 1.0 else b * statistics
+        if a == 1.0:
+            return new
+        return (block if a == 0.0 else (1.0 - a) * block) + new
+
+    def _add(self, theta, conditional, batch, precision, linear, rest):
         X, y, noise_variance, w = batch.X, batch.y[:, :-1], batch.y[:, -1], batch.weight
         V = self.whitened(theta, X)
         variance = self.covariance.diagonal(theta, X)
@@ -135,7 +153,7 @@ class SparseGP(Model):
         if self.approximation == "fitc":
             noise = noise + left
             left = np.zeros(len(left))
-        p, log_factors = self._row_terms(i, V, left, noise, y)
+        p, log_factors = self._row_terms(conditional, V, left, noise, y)
         linear += V @ ((w * p)[:, None] * y)
         rest += w @ (log_factors - 0.5 * p * (y**2).sum(axis=1))
         if self.approximation == "vfe":
@@ -144,7 +162,11 @@ class SparseGP(Model):
         V *= np.sqrt(p)
         dsyrk(1.0, V, beta=1.0, c=precision, lower=1, overwrite_c=1)
 
-    def _row_terms(self, i, V, left, noise, y):
+    def _weighing(self, theta, block):
+        """q(u) of each particle by which rows are weighed; normal noise needs none."""
+        return [None] * len(theta)
+
+    def _row_terms(self, conditional, V, left, noise, y):
         """Precision of each row, and the log of what depends on neither y nor f, both (n,)."""
         return 1.0 / noise, -0.5 * self.n_targets * np.log(2.0 * np.pi * noise)
 
@@ -242,10 +264,6 @@ class SparseGP(Model):
             gain = 0.5 * np.vdot(s, R @ solved[:, len(G) :])
             after[2][i] = before[2][i] + gain - 0.5 * self.n_targets * log_det
         return model, out
-
-    def noise_nodes(self):
-        """Noise as a mixture of normals: factors of its variance, and mixing weights."""
-        return np.ones(1), np.ones(1)
 
     def _typical_noise(self, theta):
         return float(np.mean(self.covariance.noise(theta, self.inducing)))

@@ -163,7 +163,7 @@ class GaussianProcessPredictions:
     def _student_df(self):
         """Degrees of freedom of Student noise; None for normal noise."""
         if self.__sklearn_is_fitted__():
-            return getattr(self._state.model, "df", None)
+            return self._state.model.df
         return self.df if self.likelihood == "student_t" else None
 
     def _conditional(self, i):

@@ -3,10 +3,8 @@
 Student noise is normal noise whose precision has a Gamma distribution of its own in each row,
 lambda ~ Gamma(df / 2, df / 2) (Tipping and Lawrence 2005). Given q(u), the best q(lambda) is a
 Gamma again; given that, a row adds to the natural parameters of q(u) as with normal noise, with its
-expected precision. So no pass is exact: q(u) of each pass weighs the rows of the next.
+expected precision. So no step is exact: q(u) of each iteration weighs the rows of the next.
 """
-
-import copy
 
 import numpy as np
 from scipy.linalg.blas import dtrsm
@@ -28,37 +26,33 @@ class StudentSparseGP(SparseGP):
         Degrees of freedom.
     **options
         Those of `SparseGP`.
-
-    Attributes
-    ----------
-    current : list of Conditional or None
-        q(u) of each particle, by which rows are weighed; None stands for the prior.
     """
 
     def __init__(self, *args, df, **options):
         super().__init__(*args, **options)
-        self.df, self.current = df, None
+        self.df, self._factored = df, (None, None)
 
-    def weighing(self, conditionals):
-        """The same process, rows weighed by q(u) of each particle."""
-        model = copy.copy(self)
-        model.current = conditionals
-        return model
+    def __getstate__(self):
+        """What is pickled: not what can be made again."""
+        return {**super().__getstate__(), "_factored": (None, None)}
 
-    def noise_nodes(self):
-        """Noise as a mixture of normals: factors of its variance, and mixing weights."""
-        return scale_nodes(self.df)
+    def _weighing(self, theta, block):
+        """q(u) of each particle under the block; None where it is the prior's, 0, without data."""
+        if self._factored[0] is not block:  # Several batches come with one and the same block.
+            pairs = zip(theta, block, strict=True)
+            found = [self.conditional(*pair) if pair[1].any() else None for pair in pairs]
+            self._factored = block, found
+        return self._factored[1]
 
-    def _row_terms(self, i, V, left, noise, y):
+    def _row_terms(self, conditional, V, left, noise, y):
         """Those of normal noise with the expected lambda; the sum of the logs is an ELBO.
 
-        Before the first pass errors are those of the prior mean, relative to the whole variance.
+        Without data errors are those of the prior mean, relative to the whole variance.
         """
-        if self.current is None:
+        if conditional is None:
             total = noise + left + np.einsum("ij,ij->j", V, V)
             error = y[:, 0] ** 2 * noise / total
         else:
-            conditional = self.current[i]
             known = dtrsm(1.0, conditional.factor, V, lower=1)
             error = (y - V.T @ conditional.mean)[:, 0] ** 2
             error += np.einsum("ij,ij->j", known, known) + left
@@ -77,10 +71,14 @@ def _divergence(a, b, prior):
 def scale_nodes(df):
     """Nodes of 1 / lambda and their weights: Student noise as a mixture of normal ones.
 
+    Without degrees of freedom there is one node, of normal noise.
+
     This is the trapezoidal rule in log lambda between extreme quantiles. It is right far into the
     tails, where Gauss-Laguerre quadrature is not (with 20 nodes it has half the density at 8
     scales).
     """
+    if df is None:
+        return np.ones(1), np.ones(1)
     ends = gammaincinv(0.5 * df, [_TAIL, 1.0 - 1e-12]) * 2.0 / df
     log_lambda = np.linspace(*np.log(ends), _N_NODES)
     log_density = 0.5 * df * (log_lambda - np.exp(log_lambda))

@@ -110,9 +110,9 @@ DEFECTS = [
     ),
     Defect(
         "stacking forgets how often rows count",
-        "_base/stacking.py",
-        "@ weight\n    return np.maximum(shares / weight.sum(), 1e-300)",
-        "@ np.ones_like(weight)\n    return np.maximum(shares / len(weight), 1e-300)",
+        "engine/weighting.py",
+        "gain = density.T @ (weight / mixed)",
+        "gain = density.T @ (weight.mean() / mixed)",
         "sparse_gp/test_particles.py",
     ),
 ]

@@ -16,7 +16,7 @@ from sklearn.gaussian_process.kernels import (
 )
 
 from skpmd import SparseGPRegressorPMD
-from skpmd._base.stacking import stacked
+from skpmd.engine.weighting import stacked
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Sample
 from skpmd.sparse_gp._exact_evidence import maximise_evidence
@@ -91,7 +91,7 @@ def test_stacking_weights_are_the_best_of_the_log_score():
         return -weight @ logsumexp(log_weights[:, None] + table, axis=0)
 
     best = minimize(loss, np.zeros(4))
-    found = stacked(table, weight)
+    found = stacked(table.T, weight)
     assert abs(logsumexp(found)) < 1e-12
     assert loss(found) < best.fun + 1e-3 * weight.sum()
 
