@@ -13,11 +13,17 @@ where log p is concave, and Newton's method solves it, by products with the curv
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse.linalg import LinearOperator, cg
 
-_LEAST_PROGRESS, _MOST_OVERSHOOT = 0.9, 0.25  # as in `skpmd.engine.variational.laplace`
-_SHORT = 0.02  # standard deviations, all coordinates together: a step not worth another
-_MOST_STEPS = 200  # of Newton's method
-_LOOSE, _MOST_PRODUCTS = 0.1, 200  # of conjugate gradients: residual left, products taken
+# A step of Newton's method has to leave less than 0.9 of the slope along it, and may reverse a
+# quarter of it, as in `skpmd.engine.variational.laplace`.
+_MIN_PROGRESS, _MAX_OVERSHOOT = 0.9, 0.25
+# A step shorter than this is the last; its length is the Euclidean norm in standard deviations.
+_SHORT = 0.02
+# Newton's method takes so many steps at most.
+_MAX_STEPS = 200
+# Conjugate gradients stop at this share of the first residual, or after so many products.
+_RESIDUAL, _MAX_PRODUCTS = 0.1, 200
 
 
 class DiagonalTarget(NamedTuple):
@@ -99,7 +105,7 @@ def _climb(target, mean, variance):
     A step is halved until the slope along it has fallen, as in `skpmd.engine.variational.laplace`.
     """
     at = target(mean, variance)
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_STEPS):
         move = _solve(at)
         slope = at.gradient @ move  # the squared length of the step in standard deviations
         if slope < _SHORT**2:
@@ -108,7 +114,7 @@ def _climb(target, mean, variance):
         while True:
             ahead = target(mean + length * move, variance)
             left = ahead.gradient @ move / slope
-            if -_MOST_OVERSHOOT < left < _LEAST_PROGRESS or length < 1e-6:
+            if -_MAX_OVERSHOOT < left < _MIN_PROGRESS or length < 1e-6:
                 break
             length *= 0.5
         mean, at = mean + length * move, ahead
@@ -116,19 +122,12 @@ def _climb(target, mean, variance):
 
 
 def _solve(at):
-    """Solve product(x) = gradient loosely by conjugate gradients, scaled by the precisions."""
-    x, residual = np.zeros_like(at.gradient), at.gradient
-    scaled = residual / at.precision
-    direction, size = scaled, residual @ scaled
-    enough = _LOOSE**2 * size
-    for _ in range(_MOST_PRODUCTS):
-        if size <= enough:
-            break
-        curved = at.product(direction)
-        length = size / (direction @ curved)
-        x = x + length * direction
-        residual = residual - length * curved
-        scaled = residual / at.precision
-        last, size = size, residual @ scaled
-        direction = scaled + size / last * direction
-    return x
+    """Solve product(x) = gradient loosely by conjugate gradients, in units of 1 / sqrt(precision).
+
+    In these units the matrix has about a unit diagonal, and the residual that ends the iteration is
+    measured in standard deviations.
+    """
+    scale, d = 1.0 / np.sqrt(at.precision), len(at.gradient)
+    scaled = LinearOperator((d, d), lambda u: scale * at.product(scale * u), dtype=float)
+    x, _ = cg(scaled, scale * at.gradient, rtol=_RESIDUAL, maxiter=_MAX_PRODUCTS)
+    return scale * x

@@ -26,7 +26,11 @@ DIAGONAL = {"covariance_type": "diag", "intercept_prior_scale": 1.0}
 
 
 @parametrize_with_checks([BayesianLogisticRegressionPMD(covariance_type="diag")])
-def test_scikit_learn_checks(estimator, check):
+def test_scikit_learn_checks(estimator, check, monkeypatch):
+    if check.func.__name__.startswith("check_sample_weight_equivalence"):
+        # Rows in another order round differently, and conjugate gradients amplify that: where they
+        # stop early, answers agree to 1e-5 or better, and the check asks for 1e-7. Hence exactly.
+        monkeypatch.setattr(mean_field, "_RESIDUAL", 1e-8)
     check(estimator)
 
 
@@ -237,7 +241,7 @@ def test_the_number_of_coordinates_decides_unless_particles_are_asked_for():
 
 
 def test_a_descent_that_does_not_arrive_is_told(monkeypatch):
-    monkeypatch.setattr(mean_field, "_MOST_STEPS", 1)
+    monkeypatch.setattr(mean_field, "_MAX_STEPS", 1)
     X, y = data(3)
     with pytest.warns(ConvergenceWarning, match="did not converge"):
         BayesianLogisticRegressionPMD(covariance_type="diag", prior_scale=10.0).fit(X, y)
