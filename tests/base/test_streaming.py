@@ -15,7 +15,8 @@ from skpmd.engine import kde, rejuvenation_error
 from skpmd.engine.assumed_density import AssumedDensityModel
 from skpmd.engine.loop import Options
 from skpmd.engine.model import Batch
-from skpmd.engine.particles import NO_ERROR, Particles
+from skpmd.engine.particles import Particles
+from skpmd.engine.rejuvenation_error import NO_ERROR
 from skpmd.engine.variational import Gaussian, laplace, variational_mirror_descent
 from skpmd.logistic._binary import LogisticModel
 from skpmd.logistic._priors import NormalPrior
@@ -348,7 +349,7 @@ def test_noise_of_a_redraw_is_what_repetition_shows():
         theta = rng.standard_normal((m, d))
         estimate = kde.fit(theta, np.zeros(m), bandwidth=1.0)
         lost = (
-            rejuvenation_error.of_redraw(NO_ERROR, theta, estimate, True, itself)
+            rejuvenation_error.of_rejuvenation(NO_ERROR, theta, estimate, True, itself)
             / rejuvenation_error.HIGHER**2
         )
         estimates.append(rejuvenation_error.squared_error(lost, np.full(d, 0.5)).mean())
@@ -367,7 +368,7 @@ def test_lost_third_cumulants_are_what_later_data_show():
     theta = np.random.default_rng(0).gamma(shape, 1 / np.sqrt(shape), size=(40_000, 1))
     estimate = kde.fit(theta, np.zeros(40_000), bandwidth=1.0)
     lost = (
-        rejuvenation_error.of_redraw(NO_ERROR, theta, estimate, True, itself)
+        rejuvenation_error.of_rejuvenation(NO_ERROR, theta, estimate, True, itself)
         / rejuvenation_error.HIGHER**2
     )
     grid = np.linspace(0.01, 16.0, 4000)
@@ -426,8 +427,12 @@ def test_what_is_watched_is_that_of_the_coordinates_rotated():
 
     def both(theta, monitored):
         estimate = kde.fit(theta, np.zeros(500), bandwidth=1.0)
-        of_redraw = rejuvenation_error.of_redraw(NO_ERROR, theta, estimate, True, monitored)
-        return of_redraw, rejuvenation_error.of_gain(NO_ERROR, theta, weights, gain, monitored)
+        of_rejuvenation = rejuvenation_error.of_rejuvenation(
+            NO_ERROR, theta, estimate, True, monitored
+        )
+        return of_rejuvenation, rejuvenation_error.of_gain(
+            NO_ERROR, theta, weights, gain, monitored
+        )
 
     for found, expected in zip(both(theta, rotate), both(rotate(theta), itself), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-8)
