@@ -1,0 +1,148 @@
+"""Who may import whom: the layout's one rule, read from the syntax trees."""
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+
+import pytest
+
+from tests.tools.source import ROOT, modules, parse
+
+SHARED = {"_base", "posterior", "predictive", "metrics"}
+TOP = {"skpmd", "skpro", "_show_versions"}  # they may import everything
+# The files of families that hold models and numerical methods; `_model*` and `_kernels*` besides.
+NUMERICAL = {
+    "logistic": "_binary _multinomial _design _priors _horseshoe _mean_field",
+    "sparse_gp": "_stationary _student",
+    "mixture": "_conjugate _components _weights _component_priors _likelihood _stick_breaking "
+    "_student _special _smc_reference",
+    "lda": "_topics _inference _prior_scale",
+}
+MODULES = modules()
+
+
+def layer(name):
+    """engine, shared, top, or the name of a family: any other package or module of skpmd."""
+    part = name.split(".")[1] if "." in name else name
+    return "shared" if part in SHARED else "top" if part in TOP else part
+
+
+def imports(module, known, inside_functions=True):
+    """Dotted names of all that a module imports: modules of skpmd, and others as they stand."""
+    found = set()
+    for node in _nodes(module.tree, inside_functions):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = _base_of(node, module)
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                found.add(inner if inner in known else base)
+    return found
+
+
+def _nodes(tree, inside_functions):
+    for child in ast.iter_child_nodes(tree):
+        yield child
+        if inside_functions or not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _nodes(child, inside_functions)
+
+
+def _base_of(node, module):
+    """What stands between ``from`` and ``import``, as an absolute name."""
+    if not node.level:
+        return node.module
+    package = module.name if module.is_package else module.name.rpartition(".")[0]
+    for _ in range(node.level - 1):
+        package = package.rpartition(".")[0]
+    return f"{package}.{node.module}" if node.module else package
+
+
+def is_of_skpmd(name):
+    return name.split(".")[0] == "skpmd"
+
+
+def may_import(importer, imported):
+    """The rule, for the names of two modules of skpmd."""
+    of, to = layer(importer), layer(imported)
+    allowed = {"engine": {"engine"}, "shared": {"engine", "shared"}}
+    return of == "top" or to in allowed.get(of, {"engine", "shared", of})
+
+
+def violations(module, known):
+    """What a module imports against the rule."""
+    found = {
+        name
+        for name in imports(module, known)
+        if is_of_skpmd(name) and not may_import(module.name, name)
+    }
+    if not may_import_scikit_learn(module.name):
+        found |= {name for name in imports(module, known) if name.split(".")[0] == "sklearn"}
+    return found
+
+
+def may_import_scikit_learn(name):
+    family, file = layer(name), name.rpartition(".")[2]
+    numerical = file.startswith(("_model", "_kernels")) or file in NUMERICAL.get(family, "").split()
+    return family != "engine" and not numerical
+
+
+def graph(known):
+    """Each module with those of skpmd that it imports when it is itself imported."""
+    return {
+        name: {to for to in imports(module, known, inside_functions=False) if is_of_skpmd(to)}
+        for name, module in known.items()
+    }
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_each_module_imports_what_it_may(name):
+    assert not violations(MODULES[name], MODULES)
+
+
+def test_there_are_no_circles():
+    list(TopologicalSorter(graph(MODULES)).static_order())
+
+
+def test_numerical_files_exist():
+    for family, files in NUMERICAL.items():
+        for file in files.split():
+            assert (ROOT / "skpmd" / family / f"{file}.py").exists(), f"{family}/{file}.py"
+
+
+@pytest.mark.parametrize(
+    "name, text, found",
+    [
+        ("skpmd.engine.loop", "from skpmd._base import progress", {"skpmd._base.progress"}),
+        ("skpmd.engine.loop", "import numpy, sklearn.utils", {"sklearn.utils"}),
+        ("skpmd.engine.loop", "def f():\n    from sklearn import base", {"sklearn"}),
+        ("skpmd._base.rows", "from skpmd.lda._model import x", {"skpmd.lda._model"}),
+        ("skpmd._base.rows", "from ..custom import x", {"skpmd.custom"}),
+        ("skpmd.posterior", "import skpmd", {"skpmd"}),
+        ("skpmd.posterior", "from skpmd import predictive\nfrom . import metrics", set()),
+        ("skpmd.lda._fit", "from skpmd.mixture import _kernels", {"skpmd.mixture._kernels"}),
+        ("skpmd.lda._fit", "from skpmd import custom", {"skpmd.custom"}),
+        ("skpmd.lda._fit", "from . import _kernels\nfrom sklearn import base", set()),
+        ("skpmd.lda._kernels", "from sklearn.utils import check_array", {"sklearn.utils"}),
+        ("skpmd.logistic._priors", "import sklearn", {"sklearn"}),
+        ("skpmd.custom", "from skpmd.logistic import _design", {"skpmd.logistic._design"}),
+        ("skpmd.skpro", "from skpmd.sparse_gp import SparseGPRegressorPMD", set()),
+        ("skpmd.negative_binomial._model", "from skpmd import lda", {"skpmd.lda"}),
+    ],
+)
+def test_the_rule_itself(name, text, found):
+    known = dict.fromkeys(
+        "skpmd._base.progress skpmd.predictive skpmd.metrics skpmd.custom skpmd.lda "
+        "skpmd.lda._kernels skpmd.mixture._kernels skpmd.logistic._design".split()
+    )
+    assert {one for one in violations(parse(text, name), known)} == found
+
+
+def test_a_circle_is_noticed():
+    known = {
+        "skpmd.a": parse("from skpmd.b import x", "skpmd.a"),
+        "skpmd.b": parse("class C:\n    from skpmd import a", "skpmd.b"),
+        "skpmd.c": parse("def f():\n    import skpmd.c", "skpmd.c"),
+    }
+    with pytest.raises(CycleError):
+        list(TopologicalSorter(graph(known)).static_order())
+    assert graph(known)["skpmd.c"] == set()
