@@ -1,4 +1,4 @@
-"""What models share that see a row only through its products with coefficients."""
+"""What the binary and the multinomial model share: they see a row through its logits alone."""
 
 from functools import cache
 
@@ -7,9 +7,73 @@ from scipy.sparse import issparse
 from scipy.special import ndtri
 from scipy.stats.qmc import Sobol
 
+from skpmd.engine.model import Model
+
+
+class LinearModel(Model):
+    """A likelihood of linear predictors under a prior on their coefficients.
+
+    Rows of a batch may have one feature fewer than a row of coefficients: its last coefficient is
+    then the intercept, and no column of ones is ever stored.
+
+    Parameters
+    ----------
+    prior : Prior or HorseshoePrior
+        Prior on the coefficients; ``gaussian_target`` needs the former.
+    fit_intercept : bool
+        Whether the last coefficient of a row is an intercept.
+    """
+
+    def __init__(self, prior, fit_intercept):
+        self.prior, self.tail_df = prior, prior.tail_df
+        self.fit_intercept = fit_intercept
+
+    @property
+    def n_coordinates(self):
+        """Length of theta."""
+        return self.prior.n_coordinates
+
+    def sample_prior(self, rng, m):
+        """Draw from the prior; see `Model`."""
+        return self.prior.sample(rng, m)
+
+    def log_prior(self, theta):
+        """Log prior density; see `Model`."""
+        return self.prior.log_density(theta)
+
+    def skew_axes(self, mean, chol, batches, b=1.0, max_rows=2000, max_iter=30):
+        """Orthogonal axes along which the posterior is most skewed, and how much.
+
+        To leading order the third cumulant of u = chol^-1 (theta - mean) is a sum of terms
+        c_n x_n x_n x_n of whitened rows x_n; the prior adds a row for each coefficient. The
+        rotation maximises the sum of squares of its diagonal by fixed-point iterations with a polar
+        projection, as in symmetric tensor decomposition (De Lathauwer, De Moor and Vandewalle
+        2000). The rows that contribute most stand for all.
+
+        Returns
+        -------
+        rotation : ndarray of shape (d, d)
+            Axes, in columns, in the coordinates u.
+        skewness : ndarray of shape (d,)
+            Leading-order skewness along each axis.
+        """
+        rows, third = chol, self.prior.expected_third(mean, np.linalg.norm(chol, axis=1))
+        for white, factor in self._third_derivatives(mean, chol, batches):
+            rows, third = np.concatenate([rows, white]), np.concatenate([third, b * factor])
+            size = np.abs(third) * np.linalg.norm(rows, axis=1) ** 3
+            largest = np.argsort(-size, kind="stable")[:max_rows]
+            rows, third = rows[largest], third[largest]
+        third = third[:, None]
+        rotation = _most_skewed(rows, third, max_iter)
+        return rotation, (third * (rows @ rotation) ** 3).sum(axis=0)
+
+    def _third_derivatives(self, mean, chol, batches):
+        """Pieces of whitened rows (n, d) and of the factors (n,) of their cubes."""
+        raise NotImplementedError
+
 
 def designs(batches, fit_intercept, n_numbers):
-    """Rows in pieces of so many numbers: (dense float64 X with its ones, y, weight)."""
+    """Rows in pieces of about ``n_numbers`` numbers: (dense float64 X with ones, y, weight)."""
     for X, y, weight in batches:
         step = max(1, n_numbers // (X.shape[1] + 1))
         for start in range(0, len(weight), step):
@@ -36,7 +100,7 @@ def slopes_gradient(table, X):
     return (X.T @ table.T).T if issparse(X) else table @ X
 
 
-def most_skewed(rows, third, max_iter):
+def _most_skewed(rows, third, max_iter):
     """Rotation that maximises the sum of squared diagonal entries of sum_n third_n x_n x_n x_n."""
     rotation, last = np.eye(rows.shape[1]), 0.0
     for _ in range(max_iter):
@@ -54,14 +118,14 @@ def most_skewed(rows, third, max_iter):
 
 
 @cache
-def normal_nodes(d, least=128):
+def normal_nodes(d, n_min=128):
     """Points in columns whose mean over a function stands for that under N(0, I_d).
 
-    ``least`` of them, or more where d > least / 4, to a power of two. The first half is Sobol's
-    sequence taken to the normal distribution, the second its mirror image, and a linear map makes
-    their covariance the identity: polynomials up to degree three are exact.
+    There are ``n_min`` points, or more where d > n_min / 4, rounded up to a power of two. The first
+    half is Sobol's sequence mapped to the normal distribution, the second half its mirror image,
+    and a linear map makes their covariance the identity: polynomials up to degree three are exact.
     """
-    power = (max(least // 2, 2 * d) - 1).bit_length()
+    power = (max(n_min // 2, 2 * d) - 1).bit_length()
     half = ndtri(Sobol(d, scramble=False).random_base2(power) + 0.5**power / 2).T
     half = np.linalg.solve(np.linalg.cholesky(half @ half.T / half.shape[1]), half)
     return np.concatenate([half, -half], axis=1)

@@ -1,53 +1,83 @@
 """BayesianLogisticRegressionPMD: class probabilities averaged over a real posterior."""
 
-import warnings
 from functools import partial
 from numbers import Real
+from typing import NamedTuple
 
-from sklearn.base import BaseEstimator, _fit_context
-from sklearn.exceptions import ConvergenceWarning
+import numpy as np
+from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _check_partial_fit_first_call
 from sklearn.utils.validation import _check_feature_names_in
 
-from skpmd._base._legacy import reset, rollback_on_error, set_results, warn_of_convergence
+from skpmd._base.estimator import result
 from skpmd._base.options import LOOP_CONSTRAINTS, check_options
+from skpmd._base.results import ParticleResults, Results, results_of
 from skpmd._base.rows import Rows
-from skpmd._base.streaming import (
-    advance,
-    check_coordinates,
-    first_stream,
-    kernel_step,
-    stream_after,
-)
+from skpmd._base.streaming import Stream, advance, first_stream, kernel_step
 from skpmd._base.utils import as_generator
+from skpmd._base.warn import warn
 from skpmd.engine.loop import Options
 from skpmd.engine.mirror import Settings
 from skpmd.logistic._empirical_bayes import chosen_scale
-from skpmd.logistic._fit import find_posterior
+from skpmd.logistic._fit import find_posterior, name_of
 from skpmd.logistic._hmc import MOVES
 from skpmd.logistic._importance import PROPOSALS
 from skpmd.logistic._labels import encode, encode_known, row_weights
-from skpmd.logistic._make_model import PRIORS, coordinate_names, linear_model, missing_means
-from skpmd.logistic._mean_field_fit import (
-    COVARIANCE_TYPES,
-    NO_PARTS,
-    fit_diagonal,
-    is_diagonal,
-    takes_parts,
+from skpmd.logistic._make_model import (
+    PRIORS,
+    LogisticParameters,
+    coordinate_names,
+    linear_model,
+    missing_means,
 )
-from skpmd.logistic._predict import LinearPredictions
+from skpmd.logistic._mean_field_fit import COVARIANCE_TYPES, NO_PARTS, fit_mean_field, is_mean_field
+from skpmd.logistic._predict import ClassPredictions
 from skpmd.logistic._streaming import proposal_step
 
 
-class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
+class LogisticState(NamedTuple):
+    """What the estimator has learnt.
+
+    Attributes
+    ----------
+    stream : Stream or None
+        What it needs to go on; None for a Gaussian without correlations.
+    results : Results
+        What it shows.
+    n_iter : int
+        Rounds, passes or steps.
+    prior_scale : float
+        Scale of the prior.
+    fit_intercept : bool
+        Whether there is an intercept.
+    dtype : numpy.dtype
+        Of the features.
+    """
+
+    stream: Stream | None
+    results: Results
+    n_iter: int
+    prior_scale: float
+    fit_intercept: bool
+    dtype: np.dtype
+
+
+def _takes_parts(estimator):
+    """Whether there is a ``partial_fit``; raises AttributeError where there is none."""
+    if estimator.covariance_type == "diag":
+        raise AttributeError(NO_PARTS)
+    return True
+
+
+class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     """Logistic regression, binary or multinomial, with a posterior over its coefficients.
 
-    By default the posterior is found in up to four moves: the Laplace approximation; Gaussian
-    mirror descent from it (the mirror step in the Gaussian family); one polish step, which weighs
-    draws from both, plain and with the skewness that the posterior shows along its axes, by the
-    posterior itself; and, where those weights fail their certificate, Hamiltonian moves of the
+    By default the posterior is found in up to four stages: the Laplace approximation; Gaussian
+    mirror descent from it (the mirror step in the Gaussian family); importance reweighting by the
+    posterior itself of draws from both, plain and with the skewness that the posterior has along
+    its axes; and, where the diagnostics of those weights are bad, Hamiltonian moves of the
     particles. Predictions average over the particles. ``proposal="prior"`` uses values of the
     likelihood alone, from the prior, by stochastic mirror steps with rejuvenation, as in the
     paper's Algorithm 1.
@@ -71,44 +101,45 @@ class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
         Whether there is an intercept.
     class_weight : dict, "balanced" or None, default=None
         Factors of the row weights, by label; ``"balanced"`` gives all classes the same total. The
-        posterior is then one of data that were not observed: good for decisions, not for error
+        posterior is then that of data that were not observed: good for decisions, not for error
         bars.
     proposal : {"auto", "prior", "laplace", "mirror"}, default="auto"
-        The density that particles are first drawn from: a mixture of ``"laplace"`` and
-        ``"mirror"`` references; the prior; the Laplace approximation; the Gaussian of the mirror
-        descent. References are mixed, never chosen between.
+        The density that particles are first drawn from: a mixture of the components of
+        ``"laplace"`` and ``"mirror"``; the prior; the Laplace approximation; the Gaussian of the
+        mirror descent.
     moves : {"auto", "always", "never"}, default="auto"
         Hamiltonian moves of 32 chains along gradients of the posterior on all data: where the
-        weights of draws from references fail their certificate; in place of the weights; not at
-        all. Moved particles carry equal weights; split R-hat is their certificate, and there is
-        no evidence. Not with ``proposal="prior"`` or ``reweight=False``.
+        importance weights of draws from the proposals have bad diagnostics; in place of the
+        weights; not at all. Moved particles have equal weights; split R-hat is their diagnostic,
+        and there is no evidence. Not with ``proposal="prior"`` or ``reweight=False``.
     covariance_type : {"auto", "full", "diag"}, default="auto"
-        ``"diag"`` stops at a Gaussian without correlations, by mirror descent in that family, in
+        ``"diag"`` ends with a Gaussian without correlations, by mirror descent in that family, in
         memory proportional to the data: for text, where a full covariance does not fit. There are
-        no particles and no certificate then; standard deviations are those of a coefficient given
-        all others. ``"auto"`` is ``"diag"`` above 2000 coordinates (``(n_features + 1) *
-        n_classes``, or one row of them for two classes) where no other parameter asks for
+        no particles and no diagnostics of them then; standard deviations are those of a coefficient
+        given all others. ``"auto"`` is ``"diag"`` above 2000 coordinates (``(n_features + 1) *
+        n_classes``, or ``n_features + 1`` for two classes) where no other parameter asks for
         particles.
     n_particles : int, default=4000
         Particles drawn in a round (in pairs: an odd number is rounded up); rounds follow until the
-        effective sample size reaches 0.6 of it, ten at most. The size of the cloud with
+        effective sample size reaches 0.6 of it, ten at most. The number of all particles with
         ``proposal="prior"`` or ``reweight=False``.
     max_iter : int, default=5
-        Passes of stochastic steps, with ``proposal="prior"`` or ``reweight=False``. A polish step
-        forgets them (gamma = 1), so with a reference and ``reweight=True`` none are made.
+        Passes of stochastic steps, with ``proposal="prior"`` or ``reweight=False``. Importance
+        reweighting forgets them (gamma = 1), so that otherwise none are taken.
     batch_size : int or "auto", default="auto"
         Rows in a batch; ``"auto"`` is min(n, 1000).
     step_size, step_offset, step_decay : default=1.0, "auto", 1.0
         gamma_t = step_size / (step_offset + t**step_decay), capped at 1; offset ``"auto"`` is the
         number of batches in a pass.
     rejuvenation : {"ess", "always", "never"}, default="ess"
-        When stochastic steps redraw the cloud.
+        When stochastic steps rejuvenate the particles.
     ess_threshold : float in [0, 1), default=0.5
-        Share of effective particles at which a step is split and the cloud redrawn.
+        Share of effective particles at which a step is divided into substeps and the particles are
+        rejuvenated.
     bandwidth : {"loo", "theorem", "scott", "silverman", "median"} or float, default="loo"
         Kernel width of a rejuvenation.
     reweight : bool, default=True
-        Weigh the particles by the posterior on all data.
+        Whether particles are weighted by the posterior on all data.
     total_samples : float or None, default=None
         For `partial_fit`: None is a stream, in which each row counts once. A number is that of the
         rows of a data set that may be passed over many times.
@@ -116,7 +147,7 @@ class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
         For `partial_fit`: share of the past that a stream forgets with each row.
     warm_start : bool, default=False
         Whether the stochastic steps of `fit` start where the last fit ended, instead of from the
-        prior or the references. Without such steps it changes nothing.
+        prior or the proposals. Without such steps it changes nothing.
     temperature : float, default=1.0
         The posterior is proportional to prior * likelihood^(1 / temperature).
     random_state : int, RandomState instance or None, default=None
@@ -138,22 +169,22 @@ class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
         Weighted particles, or a Gaussian without correlations; coordinates are the coefficients
         of a row and its intercept, row by row, and last the logarithms of the horseshoe's scales.
     prior_scale_ : float
-        Scale of the prior, as given or by evidence.
+        Scale of the prior, as given or chosen by the evidence.
     log_evidence_ : float
         Log marginal likelihood, with ``reweight=True`` and ``temperature=1`` (not set otherwise,
         nor after moves).
     n_iter_ : int
-        Rounds of weighing, or passes of stochastic steps; after `partial_fit`, steps.
+        Rounds of reweighting, or passes of stochastic steps; after `partial_fit`, steps.
     history_ : dict of ndarray
         One entry per step, round or call: step size, effective sample size, rejuvenations,
-        bandwidth, and what rejuvenations so far have cost the means (``rejuvenation_error``); of a
+        bandwidth, and the error of the means by rejuvenations so far (``rejuvenation_error``); of a
         Gaussian without correlations the step size and the largest ``change`` of a log precision.
     diagnostics_ : dict
-        Which path was taken and how it went: ``method``, ``ess``, ``pareto_k``, ``disagreement`` of
-        the references in standard errors, ``r_hat`` of moves, the ``pilot_ess`` and
-        ``pilot_pareto_k`` of weights that were given up for them, ``mean_error``
-        (estimate of the largest error of a mean by redraws and few particles; None once polished),
-        ``interrupted``, ``warnings``.
+        The inference ``method``; ``ess``; ``pareto_k``; the ``disagreement`` of the proposal's
+        components in standard errors; ``r_hat`` of moves, and ``importance_ess`` and
+        ``importance_pareto_k`` of the weights that moves have replaced; ``mean_error`` (estimate of
+        the largest error of a mean by rejuvenations and few particles; None after reweighting);
+        ``interrupted``; ``warnings``.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -164,8 +195,8 @@ class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
     ConvergenceWarning
         If coefficients are known to have no posterior mean (separable classes under heavy tails);
         if k-hat is above 0.7 on weights that differ visibly, few particles are effective, the
-        references disagree, chains disagree (split R-hat above 1.05), or the bound on splits was
-        reached; the message says what to do.
+        proposal's components disagree, chains disagree (split R-hat above 1.05), or the bound on
+        substeps was reached; the message says what to do.
 
     See Also
     --------
@@ -210,8 +241,11 @@ class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
         "moves": [StrOptions(set(MOVES))],
         "warm_start": ["boolean"],
         "covariance_type": [StrOptions(set(COVARIANCE_TYPES))],
-        **LOOP_CONSTRAINTS,  # those of parameters that are not exposed here are never looked up
+        **LOOP_CONSTRAINTS,  # Those of parameters that are not exposed here are never used.
     }
+    _frozen_parameters = (
+        "prior", "prior_scale", "prior_df", "intercept_prior_scale", "fit_intercept",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -291,46 +325,57 @@ class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
         ValueError
             If y has one class only, or the weights leave a class without any.
         """
-        options = self._options()
-        last = getattr(self, "_stream", None) if self.warm_start else None
-        reset(self)
+        options, parameters = self._options(), self._parameters()
+        last = getattr(self, "_state", None) if self.warm_start else None
+        self._reset()
         X, y = self._validated(X, y, reset=True)
         codes, classes = encode(y)
         rows = self._rows(X, codes, classes, sample_weight, all_classes=True)
         rng = as_generator(self.random_state)
-        diagonal = is_diagonal(self, X.shape[1], len(classes))
-        self.prior_scale_ = chosen_scale(self, rows, len(classes), rng)
-        model = linear_model(self, X.shape[1], len(classes), self.prior_scale_)
-        if diagonal:
-            names = coordinate_names(model, _check_feature_names_in(self), classes)
-            fit_diagonal(self, model, rows, names)
-            self.classes_ = classes
-            self._set_coefficients(X.dtype)
-            remedy = "lower prior_scale"
+        mean_field = is_mean_field(parameters, X.shape[1], len(classes))
+        choice = chosen_scale(parameters, rows, len(classes), rng)
+        if choice.warning:
+            warn(f"{type(self).__name__}: {choice.warning}. Set prior_scale to a number.")
+        model = linear_model(parameters, X.shape[1], len(classes), choice.scale)
+        names = coordinate_names(model, _check_feature_names_in(self), classes)
+        if mean_field:
+            results = fit_mean_field(model, rows, 1.0 / self.temperature, names)
+            stream, n_iter, remedy = None, len(results.history["step"]), "lower prior_scale"
+            no_means = ""
         else:
-            start = None if last is None else last.particles
-            found = find_posterior(self, model, rows, options, rng, start)
-            self.classes_ = classes
-            self._set_results(model, found.outcome, X.dtype, **found.notes)
-            self._stream = stream_after(found.outcome, rows.total, rng)
-            self.n_iter_ = found.n_iter
-            remedy = found.remedy
-        warn_of_convergence(self, remedy)
-        if not diagonal:
-            particles = found.outcome.particles.theta
-            self._warn_of_missing_means(missing_means(model, rows.data, particles, len(classes)))
+            start = None if last is None or last.stream is None else last.stream.particles
+            fit = find_posterior(model, rows, parameters, options, rng, start)
+            outcome, n_iter, remedy = fit.outcome, fit.n_iter, fit.remedy
+            results = self._results(model, outcome, names, **fit.notes)
+            stream = Stream(outcome.particles, None, outcome.infos, rows.total, rng)
+            no_means = missing_means(model, rows.data, outcome.particles.theta, len(classes))
+        self.classes_ = classes
+        reasons = list(results.diagnostics["warnings"])
+        results.diagnostics["warnings"].extend([no_means] if no_means else [])
+        self._freeze()
+        self._set_state(
+            LogisticState(stream, results, n_iter, choice.scale, model.fit_intercept, X.dtype)
+        )
+        self._conclude(reasons, remedy, results.diagnostics["interrupted"])
+        if no_means:
+            warn(
+                f"{type(self).__name__}: {no_means}, and coef_ and coef_std_ do not converge. "
+                "Report posterior_.quantile(0.5) and posterior_.interval(), which exist, or set "
+                "prior='normal', or prior='student_t' with prior_df above 2."
+            )
         return self
 
-    @available_if(takes_parts)
+    @available_if(_takes_parts)
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Take more rows into the posterior, which are then no longer needed.
 
         The first rows to come (all `total_samples` of them, if that is given) count once each: the
         sequential Bayes rule, with no data kept. After fit, the posterior goes on from what fit
-        left. Between rejuvenations nothing is approximated; what they lose is estimated in
-        ``history_["rejuvenation_error"]``, and a large error is warned of. The prior is that of the
-        first call. If a call fails in any way, the estimator stays as it was.
+        left. Between rejuvenations nothing is approximated; their error is estimated in
+        ``history_["rejuvenation_error"]``, and a large error is warned of. The parameters of the
+        prior and ``fit_intercept`` may not change between calls. If a call fails in any way, the
+        estimator stays as it was.
 
         Parameters
         ----------
@@ -353,33 +398,81 @@ class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
         ValueError
             If y holds other labels than ``classes``, or a parameter needs all data at once.
         """
-        with rollback_on_error(self):
-            options = self._options()
-            first = getattr(self, "_stream", None) is None
+        with self._rollback_on_error():
+            options, parameters = self._options(), self._parameters()
+            before = getattr(self, "_state", None)
+            first = before is None or before.stream is None
             if self.class_weight == "balanced":
                 raise ValueError("class_weight='balanced' needs all data: call fit, or set a dict.")
             if first and self.prior_scale == "evidence":
                 raise ValueError(
                     "prior_scale='evidence' needs all data: call fit, or set a number."
                 )
+            self._check_frozen()
             X, y = self._validated(X, y, reset=first)
             _check_partial_fit_first_call(self, classes)
-            if first:
-                self.prior_scale_ = float(self.prior_scale)
-            if is_diagonal(self, X.shape[1], len(self.classes_)):
+            if is_mean_field(parameters, X.shape[1], len(self.classes_)):
                 raise ValueError(NO_PARTS)
+            self._freeze()
+            prior_scale = float(self.prior_scale) if first else before.prior_scale
             rows = self._rows(X, encode_known(y, self.classes_), self.classes_, sample_weight)
-            model = linear_model(self, X.shape[1], len(self.classes_), self.prior_scale_)
+            model = linear_model(parameters, X.shape[1], len(self.classes_), prior_scale)
             proposal = self.proposal if model.prior.has_gaussian else "prior"
-            stream = getattr(self, "_stream", None) or first_stream(self.random_state)
-            check_coordinates(stream, model)
             step = partial(proposal_step, proposal=proposal) if proposal != "prior" else kernel_step
-            stream = self._stream = advance(stream, model, rows, options, step)
-            outcome, path = stream.outcome(), f"stream from {proposal}"
-            self._set_results(model, outcome, X.dtype, stream=True, method=path)
-            self.n_iter_ = len(stream.infos)
-            warn_of_convergence(self, "raise n_particles, or give the rows in larger parts")
+            stream = first_stream(self.random_state) if first else before.stream
+            stream = advance(stream, model, rows, options, step)
+            names = coordinate_names(model, _check_feature_names_in(self), self.classes_)
+            method = f"stream from {name_of(proposal)}"
+            results = self._results(model, stream.outcome(), names, stream=True, method=method)
+            n_iter = len(stream.infos)
+            self._set_state(
+                LogisticState(stream, results, n_iter, prior_scale, model.fit_intercept, X.dtype)
+            )
+            self._warn_or_interrupt("raise n_particles, or give the rows in larger parts")
         return self
+
+    @result
+    def coef_(self):
+        """Posterior means of the coefficients, shape (1 or n_classes, n_features)."""
+        return self._coefficients(self.posterior_.mean())[0]
+
+    @result
+    def coef_std_(self):
+        """Posterior standard deviations of the coefficients."""
+        return self._coefficients(self.posterior_.std())[0]
+
+    @result
+    def intercept_(self):
+        """Posterior means of the intercepts, shape (1,) or (n_classes,)."""
+        return self._coefficients(self.posterior_.mean())[1]
+
+    @result
+    def intercept_std_(self):
+        """Posterior standard deviations of the intercepts."""
+        return self._coefficients(self.posterior_.std())[1]
+
+    @result
+    def prior_scale_(self):
+        """Scale of the prior, as given or chosen by the evidence."""
+        return self._state.prior_scale
+
+    @result
+    def n_iter_(self):
+        """Rounds of reweighting, or passes of stochastic steps; after `partial_fit`, steps."""
+        return self._state.n_iter
+
+    def _coefficients(self, moment):
+        """A moment of the coefficients and of the intercepts, in the dtype of X."""
+        state, p = self._state, self.n_features_in_
+        n_rows = 1 if len(self.classes_) == 2 else len(self.classes_)
+        rows = moment[: n_rows * (p + state.fit_intercept)].reshape(n_rows, -1)
+        rows = rows.astype(state.dtype, copy=False)
+        return rows[:, :p], rows[:, p] if state.fit_intercept else np.zeros(n_rows, state.dtype)
+
+    def _parameters(self):
+        """Parameters of the family; the record has their names."""
+        names = LogisticParameters._fields
+        return LogisticParameters(**{name: getattr(self, name) for name in names})
 
     def _options(self):
         """Options of the loop."""
@@ -407,26 +500,12 @@ class BayesianLogisticRegressionPMD(LinearPredictions, BaseEstimator):
         targets = 2.0 * codes - 1.0 if len(classes) == 2 else codes
         return Rows(X, targets, weight, self.batch_size)
 
-    def _warn_of_missing_means(self, reason):
-        if reason:
-            self.diagnostics_["warnings"].append(reason)
-            message = (
-                f"{type(self).__name__}: {reason}, and coef_ and coef_std_ settle nowhere. Report "
-                "posterior_.quantile(0.5) and posterior_.interval(), which exist, or set "
-                "prior='normal', or prior='student_t' with prior_df above 2."
-            )
-            warnings.warn(message, ConvergenceWarning, stacklevel=4)
-
-    def _set_results(self, model, outcome, dtype, **notes):
-        """Posterior and diagnostics in the coordinates of a user, and moments of coefficients."""
-        set_results(
-            self,
-            outcome,
-            names=coordinate_names(model, _check_feature_names_in(self), self.classes_),
-            coordinates=model.prior.reported(outcome.particles.theta),
-            **notes,
+    def _results(self, model, outcome, names, **notes):
+        """Posterior and diagnostics in the coordinates that users see."""
+        coordinates = model.prior.reported(outcome.particles.theta)
+        return results_of(
+            outcome, temperature=self.temperature, names=names, coordinates=coordinates, **notes
         )
-        self._set_coefficients(dtype)
 
     def __sklearn_tags__(self):
         """Tags: sparse input is fine."""

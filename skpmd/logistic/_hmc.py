@@ -1,4 +1,4 @@
-"""Hamiltonian moves of the particles, where no weights reach the posterior."""
+"""Hamiltonian moves of the particles, where importance weights fail."""
 
 import numpy as np
 
@@ -12,21 +12,25 @@ from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.logistic._priors import NormalPrior
 
 MOVES = ("auto", "always", "never")
-_ENOUGH = 0.25  # effective draws of the worst coordinate, as a share of n_particles
-_START_DF = 10.0
-_HARMLESS = 0.01  # nats
-_WORTH = 1 << 16  # numbers in the features
-_NARROW = 0.3  # of the first scales of a hierarchical prior: far out, chains take long to come in
-_WIDE = 10.0  # times the prior's scale: there, too, what the data know is looked at
-_STRETCH = 1.5  # sd of the log factor by which a jump multiplies all coefficients
-_LEAST_KNOWN = 1e-6  # least precision that the data give, as a share of the pilot prior's
+_TARGET_ESS = 0.25  # Chains run until the worst coordinate has this share of n_particles draws.
+_START_DF = 10.0  # Chains start from Student draws with these degrees of freedom.
+_MAX_ROUNDING = 0.01  # Single precision may change a difference of log densities by so many nats.
+_MIN_NUMBERS = 1 << 16  # Features of fewer numbers stay in double precision.
+# Under a hierarchical prior chains start at this share of the prior's width: from far out they take
+# long to arrive.
+_START_SCALE = 0.3
+# The likelihood of a coefficient is approximated at the prior's scale and at this multiple of it.
+_WIDE = 10.0
+_JUMP_SD = 1.5  # A jump multiplies all coefficients by a factor whose log has this sd.
+# The likelihood of a coefficient has at least this share of the precision of the normal prior.
+_MIN_PRECISION = 1e-6
 
 
-def move_from_references(model, batches, components, n_particles, power, rng, verbose):
-    """Chains from around the plain reference of a mixture, as an unweighted cloud.
+def move_from_proposals(model, batches, components, n_particles, power, rng, verbose):
+    """Chains that start from around the plain component of a proposal mixture.
 
-    They start from Student draws: wide enough for R-hat, and none so far out that it never comes
-    in, as draws of a Cauchy reference may be.
+    They start from Student draws: wide enough for R-hat, but none of them so far out that it never
+    arrives, as draws of a Cauchy component may be.
 
     Parameters
     ----------
@@ -37,7 +41,7 @@ def move_from_references(model, batches, components, n_particles, power, rng, ve
     components : list of Proposal
         Of the mixture.
     n_particles : int
-        Draws to return, at the least.
+        Least number of draws to return.
     power : float
         Power of the likelihood.
     rng : numpy.random.Generator
@@ -48,26 +52,25 @@ def move_from_references(model, batches, components, n_particles, power, rng, ve
     Returns
     -------
     Outcome
-        With ``chains``.
+        Particles of equal weight, and ``chains``.
     """
-    plain = next(reference for reference in components if not reference.axes.size)
+    plain = next(component for component in components if not component.axes.size)
     start = draw(plain._replace(df=_START_DF), N_CHAINS, rng)
     return _move(model, batches, start, plain.mean, plain.factor, n_particles, power, rng, verbose)
 
 
 def move_hierarchical(model, batches, n_particles, power, rng, verbose):
-    """Chains under a prior with scales among its coordinates, which has no Gaussian reference.
+    """Chains under a prior with scales among its coordinates, to which no Gaussian is fitted.
 
-    The Gaussian mirror descent under a normal prior of the same scale says what the data know of
-    each coefficient: its mean and precision less the normal prior's own are the coordinates that
-    chains then move in.
+    Gaussian mirror descent under a normal prior of the same scale gives the likelihood of each
+    coefficient: its mean and precision less the normal prior's own define the coordinates in which
+    the chains move.
 
-    Parameters and returns as of `move_from_references`; the cloud is in the prior's own
+    Parameters and returns are as of `move_from_proposals`; the particles are in the prior's own
     coordinates.
     """
     informed, gaussian = _informed(model, batches, power)
-    moved = model.with_prior(informed)
-    start = _NARROW * informed.sample_near(rng, N_CHAINS)
+    start = _START_SCALE * informed.sample_near(rng, N_CHAINS)
     d = start.shape[1]
     mean, chol = np.zeros(d), np.eye(d)
     plain = np.flatnonzero(model.prior.plain)
@@ -76,41 +79,45 @@ def move_hierarchical(model, batches, n_particles, power, rng, verbose):
     start[:, plain] = mean[plain] + chol[plain, plain] * start[:, plain]
 
     def jump(theta, rng):
-        return informed.stretched(theta, _STRETCH * rng.standard_normal(len(theta)))
+        return informed.stretched(theta, _JUMP_SD * rng.standard_normal(len(theta)))
 
-    own = {"jump": jump, "shown": informed.coefficients}
-    outcome = _move(moved, batches, start, mean, chol, n_particles, power, rng, verbose, **own)
-    return outcome._replace(
-        particles=outcome.particles._replace(theta=informed.uninformed(outcome.particles.theta))
-    )
+    outcome = _move(
+        model.with_prior(informed), batches, start, mean, chol, n_particles, power, rng, verbose,
+        jump=jump, shown=informed.coefficients,
+    )  # fmt: skip
+    theta = informed.uninformed(outcome.particles.theta)
+    return outcome._replace(particles=outcome.particles._replace(theta=theta))
 
 
 def _informed(model, batches, power):
-    """The prior in coordinates of what the data know, and the pilot's Gaussian."""
+    """The prior in coordinates that know the likelihood, and the Gaussian under a normal prior."""
     prior = model.prior
-    mean, variance, gaussian = _known(model, batches, prior.global_scale, power)
-    # How fast it grows with the prior's scale: what the data leave open grows along.
-    defensive = _known(model, batches, _WIDE * prior.global_scale, power)[1]
-    growth = np.clip(0.5 * np.log(defensive / variance) / np.log(_WIDE), 0.0, 1.0)
+    mean, variance, gaussian = _normal_likelihood(model, batches, prior.global_scale, power)
+    # With separable classes the variance grows with the prior's scale.
+    wide_variance = _normal_likelihood(model, batches, _WIDE * prior.global_scale, power)[1]
+    growth = np.clip(0.5 * np.log(wide_variance / variance) / np.log(_WIDE), 0.0, 1.0)
     return prior.informed(mean, np.sqrt(variance), growth), gaussian
 
 
-def _known(model, batches, scale, power):
-    """What the data know of each coefficient: mean and variance, less the pilot prior's share.
+def _normal_likelihood(model, batches, scale, power):
+    """Mean and variance of a normal likelihood of each coefficient, by itself.
 
-    Also the pilot's Gaussian, under normal priors of this scale on what the horseshoe shrinks.
+    The posterior under normal priors of this scale on what the horseshoe shrinks, less these
+    priors; the Gaussian of that posterior comes third.
     """
     prior = model.prior
     normal = NormalPrior(np.where(prior.plain, prior.scale, scale))
-    pilot = model.with_prior(normal)
-    mode = laplace(pilot, batches, np.zeros(len(normal.scale)), power)
-    gaussian = variational_mirror_descent(pilot, batches, mode, power)
-    precision = 1.0 / (gaussian.chol**2).sum(axis=1)
-    known = np.maximum(precision - normal.scale**-2.0, _LEAST_KNOWN / normal.scale**2)
-    return gaussian.mean * precision / known, 1.0 / known, gaussian
+    under_normal = model.with_prior(normal)
+    mode = laplace(under_normal, batches, np.zeros(len(normal.scale)), power)
+    gaussian = variational_mirror_descent(under_normal, batches, mode, power)
+    posterior = 1.0 / (gaussian.chol**2).sum(axis=1)
+    precision = np.maximum(posterior - normal.scale**-2.0, _MIN_PRECISION / normal.scale**2)
+    return gaussian.mean * posterior / precision, 1.0 / precision, gaussian
 
 
-def _move(model, batches, start, mean, chol, n_particles, power, rng, verbose, **own):
+def _move(
+    model, batches, start, mean, chol, n_particles, power, rng, verbose, jump=None, shown=None
+):
     batches = _in_single_precision(model, batches, start, power)
     found = hamiltonian(
         lambda theta: model.log_joint_gradient(theta, batches, power),
@@ -124,14 +131,18 @@ def _move(model, batches, start, mean, chol, n_particles, power, rng, verbose, *
     chains = None
     interrupted = False
     with progress(MAX_TOTAL, verbose, "moves (at most)") as bar:
-        try:
-            for chains in found:
-                bar.update(50, f"r_hat={chains.r_hat:.3f}, ess={chains.ess:.0f}")
-        except KeyboardInterrupt:
-            if chains is None:
-                raise
-            interrupted = True
-    # Successive draws say much the same: evenly spaced ones are as good, and cheaper to predict by.
+        chains = hamiltonian(
+            lambda theta: model.log_joint_gradient(theta, batches, power),
+            start,
+            mean,
+            chol,
+            rng,
+            target_ess=_TARGET_ESS * n_particles,
+            jump=jump,
+            shown=shown,
+            report=bar.update,
+        )
+    # Successive draws are alike: evenly spaced ones are as good, and cheaper to predict by.
     every = max(1, chains.draws.shape[0] * chains.draws.shape[1] // n_particles)
     theta = chains.draws[:, ::-1][:, ::every].reshape(-1, chains.draws.shape[2])
     m = len(theta)
@@ -143,14 +154,14 @@ def _move(model, batches, start, mean, chol, n_particles, power, rng, verbose, *
 
 
 def _in_single_precision(model, batches, theta, power):
-    """The batches with many features in float32, which halves the time, if that changes nothing.
+    """The batches with large features in float32, which halves the time, unless that does harm.
 
-    Rounding is harmless as long as it moves log densities, compared between positions, by much
-    less than the nats that a Metropolis decision turns on.
+    Rounding does none as long as it changes differences of log densities between positions by much
+    less than a Metropolis decision depends on.
     """
-    if sum(batch.X.size for batch in batches) < _WORTH:
+    if sum(batch.X.size for batch in batches) < _MIN_NUMBERS:
         return batches
     single = [batch._replace(X=batch.X.astype(np.float32, copy=False)) for batch in batches]
     exact, rounded = (model.log_joint_gradient(theta, part, power)[0] for part in (batches, single))
-    with np.errstate(invalid="ignore"):  # inf - inf: not the same, then
-        return single if np.ptp(rounded - exact) < _HARMLESS else batches
+    with np.errstate(invalid="ignore"):  # Where both are infinite, the difference is nan.
+        return single if np.ptp(rounded - exact) < _MAX_ROUNDING else batches

@@ -2,40 +2,40 @@
 
 import numpy as np
 
-_MOST_LOG = 40.0  # log of lambda * tau beyond which it stays: the prior holds 1e-16 there
+_MAX_LOG = 40.0  # The log of lambda * tau is held below this; the prior has a mass of 1e-16 beyond.
 
 
 class HorseshoePrior:
     """Horseshoe prior on coefficients (Carvalho, Polson and Scott 2010), normal on some of them.
 
     c_j ~ N(0, (lambda_j tau)^2) with lambda_j ~ C+(0, 1) and tau ~ C+(0, scale). The density of c_j
-    has a pole at zero, which no Gaussian fits and no gradient crosses. So the scales are moved with
-    the rest instead of being integrated out, in the coordinates theta = (e, log lambda, log tau):
-    the logarithm l of a standard half-Cauchy variable has the density sech(l) / pi, and c_j is
+    has a pole at zero, which no Gaussian fits and no gradient crosses. So the scales are not
+    integrated out but are coordinates themselves, theta = (e, log lambda, log tau). The logarithm l
+    of a standard half-Cauchy variable has the density sech(l) / pi, and c_j is
 
         c_j = kappa b_j + lambda_j tau g e_j,   q = (lambda_j tau / s_j)^2, kappa = q / (1 + q),
                                                 g = 1 / sqrt(1 + q),
 
-    which makes e_j standard normal, whatever its scale, if the data say N(b_j, s_j^2) of c_j. At
-    s_j = inf, where they say nothing, that is the non-centred c_j = lambda_j tau e_j; at a small
-    s_j it is c_j itself, centred (Papaspiliopoulos, Roberts and Skoeld 2007 on the two).
+    which makes e_j standard normal a posteriori, whatever its scale, if the likelihood of c_j is
+    N(b_j, s_j^2). At s_j = inf, a flat likelihood, that is the non-centred c_j = lambda_j tau e_j;
+    at a small s_j it is the centred c_j itself (see Papaspiliopoulos, Roberts and Skoeld 2007).
 
-    Of separable classes the data say less the larger coefficients are: there s_j is proportional to
-    (lambda_j tau / scale)^growth_j.
+    With separable classes the likelihood becomes flatter the larger the coefficients are: there s_j
+    is proportional to (lambda_j tau / scale)^growth_j.
 
-    There is no ``expected``: a prior for gradient moves.
+    There is no ``expected``: this prior is for Hamiltonian moves.
 
     Parameters
     ----------
     scale : ndarray of shape (D,)
         Standard deviation of each plain coefficient, an intercept say; unused for the others.
     plain : ndarray of shape (D,), bool
-        Which coefficients are plain. They stand for themselves in theta.
+        Which coefficients have a normal prior. They are coordinates of theta as they are.
     global_scale : float
         Scale of tau.
     centre, spread : ndarray of shape (D,), optional
-        b, and s where lambda_j tau = ``global_scale``. Any values give the same prior; good ones
-        make moves fast.
+        b, and s where lambda_j tau = ``global_scale``. Any values give the same prior; good values
+        make moves efficient.
     growth : ndarray of shape (D,), optional
         Exponent of the growth of s, from 0 (default) to 1.
 
@@ -71,7 +71,7 @@ class HorseshoePrior:
         return len(self.scale) + len(self.shrunk) + 1
 
     def informed(self, centre, spread, growth=None):
-        """The same prior in coordinates for data that say N(centre, spread^2)."""
+        """The same prior in coordinates for a likelihood N(centre, spread^2)."""
         return HorseshoePrior(self.scale, self.plain, self.global_scale, centre, spread, growth)
 
     def _log_scales(self, theta):
@@ -83,13 +83,13 @@ class HorseshoePrior:
     def _parts(self, theta):
         """lambda tau, kappa, g, mean = kappa b / (lambda tau), and z = c / (lambda tau).
 
-        All of shape (m, p). lambda tau is held finite, for a trajectory that flies off must meet a
-        large energy and not a nan.
+        All have the shape (m, p). lambda tau is held finite: a trajectory that diverges must meet
+        a large energy and not a nan.
         """
         logs = theta[:, len(self.scale) : -1] + theta[:, -1:]
-        width = np.exp(np.clip(logs, -_MOST_LOG, _MOST_LOG))
-        tau = np.clip(theta[:, -1:] - self._log_scale, -_MOST_LOG, _MOST_LOG)
-        root = width / (self._spread * np.exp(self._growth * tau))  # of q
+        width = np.exp(np.clip(logs, -_MAX_LOG, _MAX_LOG))
+        tau = np.clip(theta[:, -1:] - self._log_scale, -_MAX_LOG, _MAX_LOG)
+        root = width / (self._spread * np.exp(self._growth * tau))  # This is the root of q.
         kappa, g = root**2 / (1.0 + root**2), 1.0 / np.sqrt(1.0 + root**2)
         mean = root * g**2 * self._shift
         return width, kappa, g, mean, mean + g * theta[:, self.shrunk]
@@ -101,11 +101,11 @@ class HorseshoePrior:
         log_scales[:, -1] += self._log_scale
         theta = np.concatenate([normal, log_scales], axis=1)
         _, _, g, mean, _ = self._parts(theta)
-        theta[:, self.shrunk] = (theta[:, self.shrunk] - mean) / g  # those were draws of z
+        theta[:, self.shrunk] = (theta[:, self.shrunk] - mean) / g  # They were draws of z.
         return theta
 
     def sample_near(self, rng, m):
-        """Draw m points of the very coordinates, e_j normal, shape (m, D + p + 1)."""
+        """Draw m points with standard normal e_j, shape (m, D + p + 1)."""
         return HorseshoePrior(np.ones(len(self.scale)), self.plain, 1.0).sample(rng, m)
 
     def log_density(self, theta):
@@ -114,7 +114,7 @@ class HorseshoePrior:
         scaled = theta[:, : len(self.scale)] / self._sd
         scaled[:, self.shrunk] = z
         logs = self._log_scales(theta)
-        log_cosh = np.logaddexp(logs, -logs).sum(axis=1)  # and log 2 for each
+        log_cosh = np.logaddexp(logs, -logs).sum(axis=1)  # This has log 2 for each.
         squares = np.einsum("ij,ij->i", scaled, scaled)
         return np.log(g).sum(axis=1) - 0.5 * squares - log_cosh - self._log_normaliser
 
@@ -125,7 +125,7 @@ class HorseshoePrior:
         out = np.empty(theta.shape)
         out[:, :D] = -theta[:, :D] / self._sd**2
         out[:, self.shrunk] = -z * g
-        turn = (1.0 - kappa) * mean - kappa * z  # slope of z in log root
+        turn = (1.0 - kappa) * mean - kappa * z  # This is the slope of z in log root.
         by_log_root = -z * turn - kappa
         logs = self._log_scales(theta)
         out[:, D:] = -np.tanh(logs)
@@ -147,16 +147,16 @@ class HorseshoePrior:
         out = np.empty(theta.shape)
         out[:, :D] = gradient
         out[:, self.shrunk] *= width * g
-        turn = (1.0 - kappa) * mean - kappa * z  # slope of z in log root
+        turn = (1.0 - kappa) * mean - kappa * z  # This is the slope of z in log root.
         by_log_width = width * gradient[:, self.shrunk]
         out[:, D:-1] = by_log_width * (z + turn)
         out[:, -1] = (by_log_width * (z + (1.0 - self._growth) * turn)).sum(axis=1)
         return out
 
     def stretched(self, theta, by):
-        """All c_j and tau times exp(by), and the log Jacobian of that in these coordinates.
+        """Multiply all c_j and tau by exp(by); also the log Jacobian of that in these coordinates.
 
-        Along this ray separable data say next to nothing, and the coordinates go another way.
+        With separable classes the likelihood is nearly flat along this ray.
         """
         _, _, g, _, z = self._parts(theta)
         out = theta.copy()
@@ -172,7 +172,7 @@ class HorseshoePrior:
         return out
 
     def reported(self, theta):
-        """What a user wants to see: coefficients in place of e; the logs of the scales stay."""
+        """What a user wants to see: the coefficients in place of e, and the logs of the scales."""
         return np.concatenate([self.coefficients(theta), theta[:, len(self.scale) :]], axis=1)
 
     def scale_names(self, names):

@@ -10,33 +10,37 @@ from skpmd.engine.sinh_arcsinh import skewed
 from skpmd.engine.variational import laplace, variational_mirror_descent
 
 PROPOSALS = ("auto", "prior", "laplace", "mirror")
-_ENOUGH = 0.6  # effective share of n_particles at which no further round is drawn
-_MAX_ROUNDS = 10
-_TAIL_DF = 5.0  # Student tails of the widest reference
-_WIDE_FACTOR, _WIDE_SHARE = 3.0, 0.1  # under a prior whose tails fall by a power
-_MOST_SKEWED = 200  # coordinates; beyond, finding axes takes longer than moves, and gains little
-_MIRROR_SHARES, _LAPLACE_SHARES = (0.75, 0.25), (0.5, 0.5)
+_TARGET_ESS = 0.6  # No further round is drawn once this share of n_particles is effective.
+_MAX_ROUNDS = 10  # There are at most this many rounds.
+_TAIL_DF = 5.0  # The widest component has Student tails with these degrees of freedom.
+# Under a prior whose tails fall by a power, this share of the draws comes from a Cauchy component
+# that is so much wider.
+_DEFENSIVE_FACTOR, _DEFENSIVE_SHARE = 3.0, 0.1
+# With more coordinates than this, finding skewed axes takes longer than moves, and gains little.
+_MAX_SKEWED = 200
+_MIRROR_SHARES, _LAPLACE_SHARES = (0.75, 0.25), (0.5, 0.5)  # Each skewed, and then not.
 
 
 def proposal_components(model, batches, proposal, d, power):
-    """References named by a proposal, with their shares in a mixture.
+    """Components of the proposal mixture that the estimator's ``proposal`` names, and their shares.
 
-    ``"laplace"`` is the normal approximation at the mode, skewed, and itself with Student tails;
-    ``"mirror"`` the Gaussian mirror descent's fixed point, skewed and plain; ``"auto"`` all four.
+    ``"laplace"`` is the normal approximation at the mode, once by the sinh-arcsinh map and once
+    with Student tails; ``"mirror"`` is the fixed point of Gaussian mirror descent, once by the
+    sinh-arcsinh map and once plain; ``"auto"`` is all four.
 
-    Where the data say little of a direction (separable classes), the posterior has the tails of
-    its prior. Under a Student prior a Cauchy reference three times as wide goes with them: without
-    it the sd of a separated coefficient at 4 degrees of freedom was 11 to 34 % too small over four
-    seeds, with k-hat near 0.5; with it within 5 %.
+    Where the likelihood is flat in a direction (separable classes), the posterior has the tails of
+    its prior. So under a Student prior there is a defensive Cauchy component, three times as wide:
+    without it the sd of a separated coefficient at 4 degrees of freedom was 11 to 34 % too small
+    over four seeds, with k-hat near 0.5; with it within 5 %.
 
     Parameters
     ----------
     model : Model
-        Offers ``gaussian_target`` and ``skew_axes``, and says its ``tail_df``.
+        Offers ``gaussian_target``, ``skew_axes`` and ``tail_df``.
     batches : list of Batch
         All data.
     proposal : {"auto", "laplace", "mirror"}
-        Which references.
+        Which components.
     d : int
         Dimension.
     power : float
@@ -44,8 +48,8 @@ def proposal_components(model, batches, proposal, d, power):
 
     Returns
     -------
-    proposal_components : list of Proposal
-        Components.
+    components : list of Proposal
+        Of the mixture.
     shares : ndarray
         Their shares.
     """
@@ -53,8 +57,8 @@ def proposal_components(model, batches, proposal, d, power):
     def log_joint(theta):
         return model.log_prior(theta) + power * log_likelihood(model, theta, batches)
 
-    def lean(gaussian):
-        if d > _MOST_SKEWED:
+    def with_skewness(gaussian):
+        if d > _MAX_SKEWED:
             return Proposal(gaussian.mean, gaussian.chol)
         return skewed(gaussian, model, log_joint, batches, power)
 
@@ -62,56 +66,59 @@ def proposal_components(model, batches, proposal, d, power):
     components, shares = [], []
     if proposal in ("auto", "mirror"):
         mirror = variational_mirror_descent(model, batches, mode, power)
-        components.append(lean(mirror))
+        components.append(with_skewness(mirror))
         components.append(Proposal(mirror.mean, mirror.chol))
         shares += _MIRROR_SHARES
     if proposal in ("auto", "laplace"):
-        components.append(lean(mode))
+        components.append(with_skewness(mode))
         components.append(Proposal(mode.mean, mode.chol, _TAIL_DF))
         shares += [0.25 * share for share in _LAPLACE_SHARES] if shares else _LAPLACE_SHARES
     shares = np.array(shares) / sum(shares)
     if np.isfinite(model.tail_df):
         centre = components[1]
-        components.append(Proposal(centre.mean, _WIDE_FACTOR * centre.factor, 1.0))
-        shares = np.append((1.0 - _WIDE_SHARE) * shares, _WIDE_SHARE)
+        components.append(Proposal(centre.mean, _DEFENSIVE_FACTOR * centre.factor, 1.0))
+        shares = np.append((1.0 - _DEFENSIVE_SHARE) * shares, _DEFENSIVE_SHARE)
     return components, shares
 
 
 def draw_proposals(model, components, shares, n_particles, rng):
-    """Particles at q = mixture of the proposals: r = 0."""
-    strategy = ProposalDraws(components, even_counts(np.asarray(shares), n_particles))
-    return strategy(None, model, None, rng).particles
+    """Particles drawn from the mixture q itself, with r = 0."""
+    theta, log_pi = draw_mixture(components, shares, n_particles, rng)
+    m = len(theta)
+    return Particles(theta, np.zeros(m), log_pi, model.log_prior(theta), np.empty((m, 0)))
 
 
-def importance_sample(model, batches, components, shares, n_particles, power, rng, least_share=0.0):
-    """Reweighting of draws from the mixture, in rounds until enough of them are effective.
+def importance_sample(model, batches, components, shares, n_particles, power, rng, min_share=0.0):
+    """Importance reweighting of draws from the mixture, in rounds until enough are effective.
 
     Returns
     -------
     Outcome
         One StepInfo for each round.
     """
-    infos = []
-    for outcome in importance_rounds(
-        model, batches, components, shares, n_particles, power, rng, least_share
-    ):
-        infos += outcome.infos
-    return outcome._replace(infos=infos)
-
-
-def importance_rounds(model, batches, components, shares, n_particles, power, rng, least_share=0.0):
-    """The same as states for `skpmd.engine.loop.drive`, one after each round."""
-    rounds = proposal_rounds(
-        model,
-        batches,
+    sample = adaptive_importance_sampling(
         components,
         shares,
-        power,
+        model.log_prior,
+        lambda theta: power * log_likelihood(model, theta, batches),
+        n_particles,
+        _MAX_ROUNDS,
+        _TARGET_ESS * n_particles,
         rng,
-        n=n_particles,
-        max_rounds=_MAX_ROUNDS,
-        target_ess=_ENOUGH * n_particles,
-        min_first_ess=least_share * n_particles,
+        min_share * n_particles,
+    )
+    per_round = len(sample.particles.theta) // len(sample.rounds)
+    infos = [
+        StepInfo(1.0, power, 1.0, 0, False, 0, np.nan, ess, per_round * (i + 1))
+        for i, ess in enumerate(sample.rounds)
+    ]
+    return Outcome(
+        sample.particles,
+        infos,
+        reweighted=True,
+        interrupted=sample.interrupted,
+        pair=sample.pair,
+        disagreement=disagreement(sample, components)[0],
     )
     for draws, info, gap in rounds:
         yield Outcome(draws.particles, [info], True, pair=draws.pair, disagreement=gap)

@@ -27,7 +27,7 @@ def encode_known(y, classes):
 
 
 def row_weights(X, codes, classes, sample_weight, class_weight, all_classes):
-    """Weights of the rows of X by row and by class, None where neither is given.
+    """Weights of the rows of X, by row and by class; None where neither is given.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def row_weights(X, codes, classes, sample_weight, class_weight, all_classes):
     class_weight : dict, "balanced" or None
         As of `class_weights`.
     all_classes : bool
-        Whether each class must keep some of ``sample_weight``.
+        Whether it is an error if ``sample_weight`` leaves a class without weight.
 
     Returns
     -------
@@ -74,12 +74,12 @@ def _check_all_weighted(codes, weight, classes):
 
 
 def class_weights(class_weight, codes, classes, weight):
-    """Row weights that ``class_weight`` asks for, beside those given.
+    """Factors by which ``class_weight`` multiplies the weights of rows.
 
     Parameters
     ----------
     class_weight : dict or "balanced"
-        Label -> weight, 1 where a label is missing; ``"balanced"`` gives all classes the same
+        Weight of each label, 1 where a label is missing; ``"balanced"`` gives all classes the same
         total.
     codes : ndarray of shape (n,)
         Class of each row.

@@ -1,4 +1,6 @@
-"""The model behind a linear classifier's parameters: its prior, its rows of coefficients, names."""
+"""The model that the estimator's parameters describe: its prior, its coefficients, their names."""
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,15 +12,30 @@ from skpmd.logistic._priors import LaplacePrior, NormalPrior, ProductPrior, Stud
 PRIORS = ("normal", "laplace", "student_t", "cauchy", "horseshoe")
 
 
-def linear_model(estimator, n_features, n_classes, prior_scale):
-    """Binary or softmax regression with the prior that an estimator's parameters name.
+class LogisticParameters(NamedTuple):
+    """Parameters of the estimator that its parts share, as it was given them."""
+
+    prior: str = "normal"
+    prior_scale: float | str = 1.0
+    prior_df: float = 4.0
+    intercept_prior_scale: float = 10.0
+    fit_intercept: bool = True
+    proposal: str = "auto"
+    moves: str = "auto"
+    covariance_type: str = "auto"
+    reweight: bool = True
+    verbose: int = 0
+
+
+def linear_model(parameters, n_features, n_classes, prior_scale):
+    """Binary or softmax regression with the prior that the parameters name.
 
     Parameters
     ----------
-    estimator : estimator
-        Has ``prior``, ``prior_df``, ``intercept_prior_scale`` and ``fit_intercept``.
+    parameters : LogisticParameters
+        Names the prior, and says whether there is an intercept.
     n_features, n_classes : int
-        Of the data. Two classes have one row of coefficients, more have one each.
+        Of the data. Two classes have one row of coefficients, more classes have one each.
     prior_scale : float
         Scale of the coefficients' prior; of tau under the horseshoe.
 
@@ -28,26 +45,26 @@ def linear_model(estimator, n_features, n_classes, prior_scale):
         Coordinates are rows of coefficients, each with its intercept last.
     """
     n_rows = 1 if n_classes == 2 else n_classes
-    is_intercept = np.zeros((n_rows, n_features + estimator.fit_intercept), dtype=bool)
+    is_intercept = np.zeros((n_rows, n_features + parameters.fit_intercept), dtype=bool)
     is_intercept[:, n_features:] = True
-    prior = _prior(estimator, is_intercept.ravel(), float(prior_scale))
+    prior = _prior(parameters, is_intercept.ravel(), float(prior_scale))
     if n_classes == 2:
-        return LogisticModel(prior, estimator.fit_intercept)
-    return SoftmaxModel(prior, estimator.fit_intercept, n_classes)
+        return LogisticModel(prior, parameters.fit_intercept)
+    return SoftmaxModel(prior, parameters.fit_intercept, n_classes)
 
 
-def _prior(estimator, is_intercept, prior_scale):
-    scale = np.where(is_intercept, float(estimator.intercept_prior_scale), prior_scale)
-    if estimator.prior == "normal":
+def _prior(parameters, is_intercept, prior_scale):
+    scale = np.where(is_intercept, float(parameters.intercept_prior_scale), prior_scale)
+    if parameters.prior == "normal":
         return NormalPrior(scale)
-    if estimator.prior == "horseshoe":
+    if parameters.prior == "horseshoe":
         return HorseshoePrior(scale, is_intercept, prior_scale)
     kinds = {
         "laplace": LaplacePrior,
-        "student_t": lambda scale: StudentTPrior(scale, float(estimator.prior_df)),
+        "student_t": lambda scale: StudentTPrior(scale, float(parameters.prior_df)),
         "cauchy": lambda scale: StudentTPrior(scale, 1.0),
     }
-    on_slopes = kinds[estimator.prior](scale[~is_intercept])
+    on_slopes = kinds[parameters.prior](scale[~is_intercept])
     if not is_intercept.any():
         return on_slopes
     intercepts, slopes = np.flatnonzero(is_intercept), np.flatnonzero(~is_intercept)
@@ -56,25 +73,25 @@ def _prior(estimator, is_intercept, prior_scale):
 
 
 def missing_means(model, data, theta, n_classes):
-    """Why coefficients have no posterior mean; "" where all have one, or it cannot be told.
+    """Why coefficients have no posterior mean; "" where all have one, or none is known to miss it.
 
     Under tails of one degree of freedom or less a coefficient has none where its likelihood does
     not fall on the way to infinity (Ghosh, Li and Mitra 2018): where its feature alone has each
-    class on one side of zero. The horseshoe's tau takes all of them out at once: there any
-    hyperplane between the classes will do, and a far particle has one if there is one. The
-    intercept's prior is normal, so that it stays behind.
+    class on one side of zero. The horseshoe's tau moves all coefficients to infinity at once: there
+    any hyperplane between the classes suffices, and a particle far out has one if there is one. The
+    intercept's prior is normal, so that it does not go along.
     """
     prior, X, binary = model.prior, data.X, n_classes == 2
     if prior.tail_df > 1.0:
         return ""
-    own = (data.y > 0 if binary else data.y)[:, None] == np.arange(n_classes)
+    in_class = (data.y > 0 if binary else data.y)[:, None] == np.arange(n_classes)
     total = np.asarray(abs(X).sum(axis=0, dtype=np.float64)).ravel()
-    alone = np.abs(np.where(own, 1.0, -1.0).T @ X) >= (1.0 - 1e-9) * total
+    alone = np.abs(np.where(in_class, 1.0, -1.0).T @ X) >= (1.0 - 1e-9) * total
     if not prior.has_gaussian:
         far = prior.coefficients(theta[[theta[:, -1].argmax()]])
         scores = X @ far.reshape(1 if binary else n_classes, -1)[:, : X.shape[1]].T
         scores = np.hstack([-scores, scores]) if binary else scores
-        alone |= np.all(scores[own] > np.where(own, -np.inf, scores).max(axis=1))
+        alone |= np.all(scores[in_class] > np.where(in_class, -np.inf, scores).max(axis=1))
     missing = alone.any(axis=0).sum()
     if not missing:
         return ""
@@ -85,7 +102,7 @@ def missing_means(model, data, theta, n_classes):
 
 
 def coordinate_names(model, features, classes):
-    """Names of the coordinates of the posterior, of coefficients by row and then of scales."""
+    """Names of the posterior's coordinates: the coefficients row by row, and then the scales."""
     one = [*features, "intercept"] if model.fit_intercept else list(features)
     names = one if len(classes) == 2 else [f"{name}[{label}]" for label in classes for name in one]
     return names + model.prior.scale_names(names)

@@ -1,8 +1,8 @@
 """Linear models under a Gaussian without correlations, by products with X and its squares alone.
 
-A row x sees theta ~ N(mean, diag(variance)) through its logits x . theta_k, which are independent
-normals with means x . mean_k and variances x^2 . variance_k. So expectations take O(nnz) numbers,
-and no d x d matrix.
+The likelihood of a row x depends on theta ~ N(mean, diag(variance)) through its logits x . theta_k,
+which are independent normals with means x . mean_k and variances x^2 . variance_k. So expectations
+take O(nnz) numbers, and no d x d matrix.
 """
 
 import numpy as np
@@ -17,8 +17,8 @@ def logit_moments(mean, variance, X, fit_intercept):
     Parameters
     ----------
     mean, variance : ndarray of shape (d,)
-        Of the coordinates, rows of coefficients one after the other, each with its intercept last;
-        variance None for none.
+        Of the coordinates: rows of coefficients one after the other, each with its intercept last.
+        Without variances they are None.
     X : ndarray or CSR matrix of shape (n, p)
         Rows.
     fit_intercept : bool
@@ -27,21 +27,21 @@ def logit_moments(mean, variance, X, fit_intercept):
     Returns
     -------
     centre, spread : ndarray of shape (n, K)
-        Means and variances of K = 1 logit or more; spread None where variance is.
+        Means and variances of K = 1 logit or more; spread is None where variance is.
     """
     centre = _times(X, mean, fit_intercept)
     return centre, None if variance is None else _times(_squared(X), variance, fit_intercept)
 
 
-def diagonal_target(model, mean, variance, batches, b=1.0):
-    """Expectations of the log joint density that the diagonal Gaussian mirror step wants.
+def mean_field_target(model, mean, variance, batches, b=1.0):
+    """Expectations of the log joint density that the mean-field mirror step needs.
 
     Parameters
     ----------
     model : LogisticModel or SoftmaxModel
         Offers ``expected_logits``; its prior offers ``expected``.
     mean, variance : ndarray of shape (d,)
-        The Gaussian; variance None for the values at the mean itself.
+        The Gaussian; at ``variance=None`` the values at the mean itself.
     batches : sequence of Batch
         All data.
     b : float
@@ -57,8 +57,8 @@ def diagonal_target(model, mean, variance, batches, b=1.0):
     gradient, of_prior = model.prior.expected(mean, sd)
     precision, couplings = of_prior.copy(), []
     for X, y, weight in batches:
-        moments = logit_moments(mean, variance, X, ones)
-        slope, curvature, coupled = model.expected_logits(*moments, y)
+        centre, spread = logit_moments(mean, variance, X, ones)
+        slope, curvature, coupled = model.expected_logits(centre, spread, y)
         weight = b * weight[:, None]
         gradient += _sum(X, weight * slope, ones)
         precision += _sum(_squared(X), weight * curvature, ones)
@@ -81,7 +81,7 @@ def _times(X, theta, fit_intercept):
 
 
 def _sum(X, table, fit_intercept):
-    """Sum over rows of table[n, k] x_n, with the ones of an intercept, shape (d,)."""
+    """Sum over rows of table[n, k] x_n, where x_n may have a one for the intercept, shape (d,)."""
     slopes = (X.T @ table).T
     if fit_intercept:
         slopes = np.column_stack([slopes, table.sum(axis=0)])

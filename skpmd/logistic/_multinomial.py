@@ -2,58 +2,40 @@
 
 import numpy as np
 
-from skpmd.engine.model import Model
-from skpmd.logistic._design import designs, logits, most_skewed, normal_nodes, slopes_gradient
-from skpmd.logistic._softmax_kernels import LANES, add_log_softmax, expected_softmax
+from skpmd.logistic._design import LinearModel, designs, logits, normal_nodes, slopes_gradient
+from skpmd.logistic._kernels import LANES, add_log_softmax, expected_softmax
 
-_TABLE = 1 << 17  # numbers held at once: a table that stays in the second-level cache
-_ROWS = 512  # rows that a table takes before it takes more particles
+_TABLE = 1 << 17  # This many numbers are held at once, in a table that stays in the second cache.
+_ROWS = 512  # A table takes this many rows before it takes more particles.
 
 
-class SoftmaxModel(Model):
-    """Multinomial logistic regression in its symmetric form: a row of coefficients a class.
+class SoftmaxModel(LinearModel):
+    """Multinomial logistic regression in its symmetric form: a row of coefficients for each class.
 
     theta is these rows one after the other, each with its intercept last. What is added to all
-    rows alike changes no probability: along it the posterior is the prior. Rows of a batch may
-    have one feature fewer than a row has coefficients, as in `LogisticModel`; labels are codes
-    0 to K - 1.
+    rows alike changes no probability: in that direction the posterior is the prior. Labels are
+    codes 0 to K - 1.
 
     Parameters
     ----------
-    prior : Prior or HorseshoePrior
-        Prior on theta; ``gaussian_target`` needs the former.
-    fit_intercept : bool
-        Whether the last coefficient of each row is an intercept.
+    prior, fit_intercept
+        As of `LinearModel`.
     n_classes : int
         K.
     """
 
     def __init__(self, prior, fit_intercept, n_classes):
-        self.prior, self.tail_df = prior, prior.tail_df
-        self.fit_intercept = fit_intercept
+        super().__init__(prior, fit_intercept)
         self.n_classes = n_classes
-
-    @property
-    def n_coordinates(self):
-        """Length of theta."""
-        return self.prior.n_coordinates
 
     def with_prior(self, prior):
         """The same likelihood under another prior."""
         return SoftmaxModel(prior, self.fit_intercept, self.n_classes)
 
-    def sample_prior(self, rng, m):
-        """Draw from the prior; see `Model`."""
-        return self.prior.sample(rng, m)
-
-    def log_prior(self, theta):
-        """Log prior density; see `Model`."""
-        return self.prior.log_density(theta)
-
     def monitored(self, theta):
-        """Coefficients less their mean over the classes, for the data know no more; see `Model`."""
+        """Coefficients less their mean over the classes, which the data do not see; see `Model`."""
         if not self.prior.has_gaussian:
-            return theta  # not linear in it
+            return theta  # Coefficients are not linear in theta.
         rows = theta.reshape(len(theta), self.n_classes, -1)
         return (rows - rows.mean(axis=1, keepdims=True)).reshape(theta.shape)
 
@@ -61,7 +43,8 @@ class SoftmaxModel(Model):
         """Weighted sum of log softmax(x . theta_1, ..., x . theta_K)[y]; see `Model`."""
         total = np.zeros(len(theta))
         for some, rows, table in self._tables(self.prior.coefficients(theta), batch):
-            add_log_softmax(table, *_targets(batch, rows), total[some], False)
+            label, weight = batch.y[rows].astype(np.int64), batch.weight[rows]
+            add_log_softmax(table, label, weight, total[some], False)
         return total
 
     def log_joint_gradient(self, theta, batches, b=1.0):
@@ -75,7 +58,8 @@ class SoftmaxModel(Model):
         total, gradient = np.zeros(len(theta)), np.zeros(coefficients.shape)
         for batch in batches:
             for some, rows, table in self._tables(coefficients, batch):
-                add_log_softmax(table, *_targets(batch, rows), total[some], True)
+                label, weight = batch.y[rows].astype(np.int64), batch.weight[rows]
+                add_log_softmax(table, label, weight, total[some], True)
                 table = table.reshape(-1, table.shape[2])
                 part = gradient[some].reshape(len(table), -1)
                 part[:, : batch.X.shape[1]] += slopes_gradient(table, batch.X[rows])
@@ -88,14 +72,14 @@ class SoftmaxModel(Model):
         """Expected gradient and negative Hessian of the log joint density under a Gaussian.
 
         Parameters and returns as in `LogisticModel.gaussian_target`. The K logits of a row are
-        Gaussian together, and expectations are means over 128 quasi-random nodes: probabilities err
+        jointly Gaussian, and expectations are means over 128 quasi-random nodes: probabilities err
         by about 2e-4 where logits have an sd of 0.5, by 2e-3 at 1.5 and by 8e-3 at 4 (root mean
-        square over rows); the fixed point of `skpmd.engine.variational.variational_mirror_descent`
+        square over rows). The fixed point of `skpmd.engine.variational.variational_mirror_descent`
         moves by up to 0.03 posterior sds on iris, wine and vowel, by 0.13 on segment. At
-        ``cov=None`` the values at the mean itself, exact.
+        ``cov=None`` the values at the mean itself are exact.
 
         The negative Hessian of a row is the sum over pairs of classes k > l of
-        E[p_k p_l] (e_k - e_l)(e_k - e_l)^T (x) x x^T: positive semidefinite by any rule.
+        E[p_k p_l] (e_k - e_l)(e_k - e_l)^T (x) x x^T, positive semidefinite by any rule.
         """
         sd = None if cov is None else np.sqrt(np.diag(cov))
         gradient, diagonal = self.prior.expected(mean, sd)
@@ -120,8 +104,9 @@ class SoftmaxModel(Model):
     def expected_logits(self, centre, spread, y):
         """Expectations over independent normal logits; see `LogisticModel.expected_logits`.
 
-        The curvature E[diag(p) - p p^T] of a row is K x K. Its diagonal is exact, by the rule of
-        `gaussian_target`; products take diag(q) - q q^T, q = E[p], scaled to the same trace.
+        The curvature E[diag(p) - p p^T] of a row is a K x K matrix. Its diagonal is exact, by the
+        rule of `gaussian_target`; products with it take diag(q) - q q^T, where q = E[p], scaled to
+        the same trace.
         """
         K = self.n_classes
         nodes = np.zeros((K, 1)) if spread is None else normal_nodes(K)
@@ -143,32 +128,23 @@ class SoftmaxModel(Model):
 
         return (y[:, None] == np.arange(K)) - probability, curvature, coupled
 
-    def skew_axes(self, mean, chol, batches, b=1.0, max_rows=2000, max_iter=30):
-        """Orthogonal axes along which the posterior is most skewed, and how much.
+    def _third_derivatives(self, mean, chol, batches):
+        """Minus the third central moment of e_k (x) x, where class k has the probability p_k.
 
-        As in `LogisticModel.skew_axes`. The third derivative of a row's log-likelihood is minus the
-        third central moment of e_k (x) x, class k drawn with probability p_k: a sum over classes of
-        -p_k v_k v_k v_k with v_k = (e_k - p) (x) x, whitened; at p = E[p].
+        That is a sum over classes of -p_k v_k v_k v_k with v_k = (e_k - p) (x) x, whitened; p is
+        taken at its expectation.
         """
         K, d = self.n_classes, len(mean)
-        rows, third = chol, self.prior.expected_third(mean, np.linalg.norm(chol, axis=1))
         for X, _, weight in self._designs(batches):
-            white = X @ chol.reshape(K, -1, d)  # e_k (x) x, whitened; shape (K, n, d)
+            white = X @ chol.reshape(K, -1, d)  # This is e_k (x) x, whitened, of shape (K, n, d).
             by_row = white.transpose(1, 0, 2)
             spread = by_row @ by_row.transpose(0, 2, 1)
             p = expected_softmax(X @ mean.reshape(K, -1).T, spread, normal_nodes(K))[0]
             white -= np.einsum("nk,knd->nd", p, white)
-            rows = np.concatenate([rows, white.reshape(-1, d)])
-            third = np.concatenate([third, -b * (weight[:, None] * p).T.ravel()])
-            size = np.abs(third) * np.linalg.norm(rows, axis=1) ** 3
-            keep = np.argsort(-size, kind="stable")[:max_rows]
-            rows, third = rows[keep], third[keep]
-        third = third[:, None]
-        rotation = most_skewed(rows, third, max_iter)
-        return rotation, (third * (rows @ rotation) ** 3).sum(axis=0)
+            yield white.reshape(-1, d), -(weight[:, None] * p).T.ravel()
 
     def _tables(self, coefficients, batch):
-        """Logits in pieces of shape (particles, K, rows), with the particles and rows of each."""
+        """Pieces (particles, rows, logits), the logits of shape (particles, K, rows)."""
         m, K = len(coefficients), self.n_classes
         few = min(m, max(1, _TABLE // (K * _ROWS)))
         step = max(LANES, _TABLE // (K * few) // LANES * LANES)
@@ -184,18 +160,14 @@ class SoftmaxModel(Model):
         """Rows with their column of ones, in float64 and in pieces that fit the cache."""
         K = self.n_classes
         for X, y, weight in designs(batches, self.fit_intercept, _TABLE):
-            step = max(1, _TABLE // K**2)  # a table of covariances has K^2 numbers for a row
+            step = max(1, _TABLE // K**2)  # A table of covariances has K^2 numbers for each row.
             for start in range(0, len(y), step):
                 part = slice(start, start + step)
                 yield X[part], y[part], weight[part]
 
 
-def _targets(batch, rows):
-    return batch.y[rows].astype(np.int64), batch.weight[rows]
-
-
 def _logit_covariance(X, cov, K):
-    """Covariances of the K logits of each row, lower triangles, shape (n, K, K)."""
+    """Lower triangles of the covariances of the K logits of each row, shape (n, K, K)."""
     spread = np.zeros((len(X), K, K))
     blocks = cov.reshape(K, X.shape[1], K, X.shape[1])
     for k in range(K):

@@ -8,8 +8,8 @@ from skpmd.logistic._design import normal_nodes
 from skpmd.logistic._mean_field import logit_moments
 from skpmd.posterior import Posterior
 
-_NODES = 512  # that predictions average over
-_BLOCK = 1 << 22  # numbers drawn at once by `expectation`
+_NODES = 512  # Predictions average over this many nodes.
+_BLOCK = 1 << 22  # `expectation` draws at most this many numbers at once.
 _REASON = (
     "{} is not available: the posterior is held as a Gaussian without correlations, which no "
     "weights of particles hold against the true one. Set covariance_type='full' where a matrix of "
@@ -21,15 +21,15 @@ _MISSING = ("particles", "ess", "pareto_k", "r_hat", "log_evidence", "log_eviden
 class GaussianPosterior:
     """A posterior distribution held as independent normals, one for each coordinate.
 
-    It answers what `Posterior` answers, by formula. Of the true posterior it has dropped all
-    correlations. Its standard deviations are those of a coordinate given all others, which are
-    at most the marginal ones; its means are where the gradient of the log posterior is zero on
-    average. Nothing certifies it: there is neither k-hat, nor R-hat, nor evidence.
+    It has the methods of `Posterior`, computed by formula. It lacks all correlations of the true
+    posterior: its standard deviations are those of a coordinate given all others, which are at most
+    the marginal ones; its means are where the expected gradient of the log posterior is zero.
+    Nothing certifies it: there is neither k-hat, nor R-hat, nor evidence.
 
-    A particle of 100,000 coordinates is seen by a row of data only through its K logits, and these
-    are independent normals here. So a particle is K standard normal numbers, a column of
-    ``nodes``, which each row scales to its own logits' means and standard deviations: predictions
-    are averages over particles, as with `Posterior`, and particles take no memory to speak of.
+    The probabilities of a row depend on the coordinates only through the row's K logits, which are
+    independent normals here. So K standard normal numbers, a column of ``nodes``, take the place of
+    a particle of 100,000 coordinates, and each row scales them to the means and standard deviations
+    of its own logits. Predictions are averages over nodes, which need hardly any memory.
 
     Parameters
     ----------
@@ -45,9 +45,9 @@ class GaussianPosterior:
     loc, scale, names
         As given.
     nodes : ndarray of shape (K, m)
-        Points that stand for N(0, I), fixed (quasi-random).
+        Fixed (quasi-random) points that represent N(0, I).
     weights, log_weights : ndarray of shape (m,)
-        Of the nodes: all the same.
+        Of the nodes, all equal.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class GaussianPosterior:
         self.weights, self.log_weights = np.full(m, 1.0 / m), np.full(m, -np.log(m))
 
     def __getattr__(self, name):
-        """Say why what a certificate needs is not there."""
+        """Say why there are no particles, diagnostics and evidence."""
         if name in _MISSING:
             raise AttributeError(_REASON.format(name))
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -94,7 +94,7 @@ class GaussianPosterior:
         return self.quantile(check_level(level)).T
 
     def expectation(self, f, n=1000):
-        """Mean of f over n draws, always the same ones.
+        """Mean of f over n draws, which are the same in every call.
 
         Parameters
         ----------
@@ -129,8 +129,8 @@ class GaussianPosterior:
     def logits(self, X, fit_intercept):
         """Logits of rows under each node, shape (K, m, n).
 
-        Right for each row by itself: all rows share the nodes, and coefficients that rows share
-        are not in them. Use `sample` for functions of several rows.
+        They are right for each row by itself. Dependence between rows is lost, for rows share the
+        nodes and not their coefficients. Use `sample` for functions of several rows.
         """
         centre, spread = logit_moments(self.loc, self.scale**2, X, fit_intercept)
         return centre.T[:, None] + np.sqrt(spread).T[:, None] * self.nodes[:, :, None]

@@ -1,47 +1,260 @@
-"""What rows of coefficients say: class probabilities, moments, draws of the prior."""
+"""Predictions of the logistic classifier: averages over particles, draws of labels, likelihoods."""
+
+from numbers import Integral
 
 import numpy as np
 from scipy.special import log_expit, logsumexp
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from skpmd.logistic._averaging import AveragedClassifier
+from skpmd._base.utils import as_generator, check_level, weighted_quantile
+from skpmd.engine.resampling import resample
 from skpmd.logistic._design import logits
-from skpmd.logistic._draws import PredictiveDraws
+from skpmd.logistic._labels import encode_known
 from skpmd.logistic._make_model import linear_model
+from skpmd.logistic._posterior import GaussianPosterior
+
+_TABLE = 1 << 20  # At most this many probabilities are held at once.
 
 
-class LinearPredictions(PredictiveDraws, AveragedClassifier):
+class ClassPredictions(ClassifierMixin):
     """Predictions of a classifier whose particles are rows of coefficients, intercepts last.
 
-    A subclass has the parameters that `linear_model` reads.
+    Each row of X is predicted by itself. Nothing is random but what takes a ``random_state``.
     """
 
-    def _set_coefficients(self, dtype):
-        """Moments of the coefficients and intercepts, of a dtype."""
-        p = self.n_features_in_
-        n_rows = 1 if len(self.classes_) == 2 else len(self.classes_)
-        D = n_rows * (p + self.fit_intercept)
-        mean, std = (
-            moment[:D].reshape(n_rows, -1).astype(dtype, copy=False)
-            for moment in (self.posterior_.mean(), self.posterior_.std())
-        )
-        self.coef_, self.coef_std_ = mean[:, :p], std[:, :p]
-        self.intercept_ = mean[:, p] if self.fit_intercept else np.zeros(n_rows, dtype)
-        self.intercept_std_ = std[:, p] if self.fit_intercept else np.zeros(n_rows, dtype)
+    def predict_proba(self, X):
+        """Posterior predictive class probabilities: averages over particles.
 
-    def _class_log_proba(self, X, theta, n_classes):
-        n_rows, width = 1 if n_classes == 2 else n_classes, X.shape[1] + self.fit_intercept
-        if theta is None:
-            table = self.posterior_.logits(X, self.fit_intercept)
-        else:
-            rows = theta[:, : n_rows * width].reshape(-1, width)
-            table = logits(rows, X, self.fit_intercept).astype(np.float64, copy=False)
-            table = table.reshape(len(theta), n_rows, -1).transpose(1, 0, 2)
-        if n_rows == 1:
-            return np.stack([log_expit(-table[0]), log_expit(table[0])])
-        return table - logsumexp(table, axis=0)
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
 
-    def _draw_prior(self, n_features, n_classes, m, rng):
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Probability of each class, in the order of ``classes_``.
+        """
+        return np.exp(self.predict_log_proba(X))
+
+    def predict_log_proba(self, X):
+        """Logarithm of `predict_proba`, shape (n_samples, n_classes)."""
+        check_is_fitted(self)
+        log_weights = self.posterior_.log_weights[:, None]
+        # Each class has its own sum in logs: a small probability keeps its digits.
+        log_proba = self._by_rows(
+            X, lambda table: np.stack([logsumexp(log_weights + one, axis=0) for one in table])
+        ).T
+        return np.minimum(log_proba, 0.0)  # The weights add up to one only up to rounding.
+
+    def decision_function(self, X):
+        """Log odds of the averaged probabilities.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Log odds of ``classes_[1]`` with two classes; log probabilities with more.
+        """
+        log_proba = self.predict_log_proba(X)
+        return log_proba[:, 1] - log_proba[:, 0] if log_proba.shape[1] == 2 else log_proba
+
+    def predict(self, X):
+        """The class of highest averaged probability, shape (n_samples,)."""
+        best = self.predict_log_proba(X).argmax(axis=1)
+        return self.classes_[best]
+
+    def predict_proba_interval(self, X, level=0.9):
+        """Central credible intervals of the class probabilities.
+
+        Where `predict_proba` is the chance of a class, this is how well that chance is known.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        level : float in (0, 1), default=0.9
+            Posterior probability of the interval.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes, 2)
+            Lower and upper end (last axis) for each class (second axis).
+        """
+        tails = check_level(level)
+        check_is_fitted(self)
+        weights = self.posterior_.weights
+
+        def ends(table):
+            return np.stack([weighted_quantile(np.exp(one), weights, tails) for one in table])
+
+        return self._by_rows(X, ends).transpose(2, 0, 1)
+
+    def sample_y(self, X, n_samples=1, random_state=0):
+        """Draw labels from the posterior predictive distribution.
+
+        Each draw takes one particle, in proportion to its weight, for all rows: labels of different
+        rows are dependent as they are in the posterior.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_rows, n_features)
+            Features.
+        n_samples : int, default=1
+            Number of draws.
+        random_state : int, RandomState, Generator or None, default=0
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_samples)
+            Labels.
+
+        Raises
+        ------
+        ValueError
+            If ``n_samples`` is not a positive integer.
+        """
+        check_is_fitted(self)
+        X = self._validated(X)
+        rng = as_generator(random_state)
+        theta = _draw_particles(self.posterior_, n_samples, rng)
+        return _draw_labels(X, theta, self._state.fit_intercept, self.classes_, rng)
+
+    def sample_prior_y(self, X, classes=(0, 1), n_samples=1, random_state=0):
+        """Draw labels from the prior predictive distribution; no fit is needed.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Features.
+        classes : array-like of shape (n_classes,), default=(0, 1)
+            Labels.
+        n_samples : int, default=1
+            Number of draws.
+        random_state : int, RandomState, Generator or None, default=0
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_samples)
+            Labels.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer than two classes, or ``n_samples`` is not a positive integer.
+        """
+        self._validate_params()
+        X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+        rng, classes = as_generator(random_state), np.unique(classes)
+        if len(classes) < 2:
+            raise ValueError(f"classes must hold two labels or more, got {classes.tolist()}.")
+        m = _positive(n_samples)
         if self.prior_scale == "evidence":
             raise ValueError("prior_scale='evidence' has no prior before the data: set a number.")
-        prior = linear_model(self, n_features, n_classes, self.prior_scale).prior
-        return prior.reported(prior.sample(rng, m))
+        prior = linear_model(self._parameters(), X.shape[1], len(classes), self.prior_scale).prior
+        theta = prior.reported(prior.sample(rng, m))
+        return _draw_labels(X, theta, self.fit_intercept, classes, rng)
+
+    def pointwise_log_likelihood(self, X, y, n_draws=None, random_state=0):
+        """Log-likelihood of each row under each particle, as leave-one-out estimates want it.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_rows, n_features)
+            Features.
+        y : array-like of shape (n_rows,)
+            Labels, among ``classes_``.
+        n_draws : int, optional
+            Draws of equal weight, particles taken in proportion to their weights: what ArviZ's
+            ``loo`` expects. Default: all particles, which ``posterior_.weights`` go with.
+        random_state : int, RandomState, Generator or None, default=0
+            Source of the draws.
+
+        Returns
+        -------
+        ndarray of shape (n_draws, n_rows) or (m, n_rows)
+            log p(y_n | x_n, theta_i), without row weights and at temperature 1.
+
+        Raises
+        ------
+        ValueError
+            If y holds labels that are not among ``classes_``.
+        """
+        check_is_fitted(self)
+        X, y = self._validated(X, y)
+        codes = encode_known(y, self.classes_).astype(int)
+        if n_draws is None:
+            theta = self.posterior_.particles
+        else:
+            theta = _draw_particles(self.posterior_, n_draws, as_generator(random_state))
+        out = np.empty((len(theta), len(codes)))
+        for rows, table in _tables(X, theta, self._state.fit_intercept, len(self.classes_)):
+            out[:, rows] = np.take_along_axis(table, codes[None, None, rows], axis=0)[0]
+        return out
+
+    def _validated(self, X, y="no_validation", reset=False):
+        """X, or X and y, as checked arrays; with ``reset``, the features of X are remembered."""
+        return validate_data(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=reset
+        )
+
+    def _by_rows(self, X, reduce):
+        """Log probabilities under all particles, reduced over particles."""
+        X = self._validated(X)
+        points = getattr(self.posterior_, "particles", self.posterior_)
+        tables = _tables(X, points, self._state.fit_intercept, len(self.classes_))
+        averages = np.concatenate([reduce(table) for _, table in tables], axis=-1)
+        return averages.astype(X.dtype, copy=False)  # Sums are made in double precision.
+
+
+def _tables(X, points, fit_intercept, n_classes):
+    """Slices of rows with the log probabilities of their classes, of shape (n_classes, m, n).
+
+    ``points`` are m particles, or a `GaussianPosterior`, whose m nodes take their place.
+    """
+    by_nodes = isinstance(points, GaussianPosterior)
+    m = len(points.weights) if by_nodes else len(points)
+    n_rows, width = 1 if n_classes == 2 else n_classes, X.shape[1] + fit_intercept
+    step = max(1, _TABLE // (m * n_classes))
+    for start in range(0, X.shape[0], step):
+        rows = slice(start, min(start + step, X.shape[0]))
+        if by_nodes:
+            table = points.logits(X[rows], fit_intercept)
+        else:
+            coefficients = points[:, : n_rows * width].reshape(-1, width)
+            table = logits(coefficients, X[rows], fit_intercept).astype(np.float64, copy=False)
+            table = table.reshape(m, n_rows, -1).transpose(1, 0, 2)
+        if n_rows == 1:
+            yield rows, np.stack([log_expit(-table[0]), log_expit(table[0])])
+        else:
+            yield rows, table - logsumexp(table, axis=0)
+
+
+def _draw_particles(posterior, n, rng):
+    """n draws of equal weight from a posterior of either kind."""
+    if isinstance(posterior, GaussianPosterior):
+        return posterior.sample(_positive(n), rng)
+    chosen = resample("systematic", posterior.weights, _positive(n), rng)
+    return posterior.particles[rng.permutation(chosen)]
+
+
+def _draw_labels(X, theta, fit_intercept, classes, rng):
+    """A label for each row and particle."""
+    out = np.empty((X.shape[0], len(theta)), dtype=classes.dtype)
+    for rows, table in _tables(X, theta, fit_intercept, len(classes)):
+        below = np.cumsum(np.exp(table[:-1]), axis=0) < rng.random(table.shape[1:])
+        out[rows] = classes[below.sum(axis=0)].T
+    return out
+
+
+def _positive(n):
+    if not (isinstance(n, Integral) and n > 0):
+        raise ValueError(f"The number of draws must be a positive integer, got {n!r}.")
+    return n

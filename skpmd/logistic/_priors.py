@@ -1,6 +1,6 @@
 """Prior densities on coefficients: normal, Laplace, Student t, and products of them.
 
-All are independent over coordinates, centred at zero and normalised, so that the evidence is one.
+All are independent over coordinates, centred at zero and normalised, so that the evidence is right.
 Where a Gaussian is fitted to the posterior, the prior enters by ``expected``: the mean of its
 gradient over the Gaussian, and a positive precision. `skpmd.logistic._horseshoe` has the prior
 whose coordinates are not the coefficients themselves.
@@ -9,8 +9,10 @@ whose coordinates are not the coefficients themselves.
 import numpy as np
 from scipy.special import erf, gammaln, wofz
 
-_LEAST_PRECISION = 1e-3  # of a Laplace prior far from its kink, in units of scale^-2
-_LEAST_SHARE = 0.02  # of EM's precision that is left of a Student prior where its tails curve up
+# A Laplace prior far from its kink is given this precision, in units of scale^-2.
+_MIN_PRECISION = 1e-3
+# A Student prior keeps this share of EM's precision where its tails curve upwards.
+_MIN_EM_SHARE = 0.02
 
 
 class Prior:
@@ -24,10 +26,10 @@ class Prior:
     Attributes
     ----------
     tail_df : float
-        Degrees of freedom of the heaviest tail; inf where all fall faster than any power.
+        Degrees of freedom of the heaviest tail; inf where all tails fall faster than any power.
     """
 
-    has_gaussian = True  # `expected` is offered
+    has_gaussian = True  # `expected` is offered.
     tail_df = np.inf
 
     def __init__(self, scale):
@@ -58,14 +60,14 @@ class Prior:
         mean : ndarray of shape (d,)
             Mean of each coordinate.
         sd : ndarray of shape (d,) or None
-            Standard deviation of each; None for the values at the mean itself.
+            Standard deviation of each coordinate; None for the values at the mean itself.
 
         Returns
         -------
         gradient : ndarray of shape (d,)
             E[d log p / d theta_j].
         precision : ndarray of shape (d,)
-            E[-d2 log p / d theta_j2], held positive.
+            E[-d2 log p / d theta_j2], bounded away from zero.
         """
         raise NotImplementedError
 
@@ -151,17 +153,17 @@ class LaplacePrior(Prior):
         """Exact expectations of the gradient and of the negative second derivative; see `Prior`.
 
         The latter, 2 delta(theta) / scale, is 2 phi(mean / sd) / (sd scale) on average. A mode may
-        sit on the kink, where there is no curvature to speak of; so ``sd=None`` means sd = scale.
-        That is right where it matters: a posterior wider than the prior's scale there is not, and
-        in one much narrower the gradient, 1 / scale at most, hardly moves the mode.
+        lie on the kink, where the second derivative does not exist; so ``sd=None`` means
+        sd = scale. That is right where it matters: no posterior is wider than the prior's scale,
+        and in a much narrower one the gradient, at most 1 / scale, hardly moves the mode.
 
-        Far from the kink the curvature vanishes; 0.001 / scale^2 is left of it, which keeps the
-        Gaussian proper where collinear columns make the likelihood flat.
+        Far from the kink the curvature vanishes, and 0.001 / scale^2 takes its place. That keeps
+        the Gaussian proper where collinear columns make the likelihood flat.
         """
         sd = self.scale if sd is None else sd
         ratio = mean / sd
         curvature = np.sqrt(2 / np.pi) * np.exp(-0.5 * ratio**2) / (sd * self.scale)
-        precision = np.maximum(curvature, _LEAST_PRECISION / self.scale**2)
+        precision = np.maximum(curvature, _MIN_PRECISION / self.scale**2)
         return -erf(ratio / np.sqrt(2)) / self.scale, precision
 
     def expected_third(self, mean, sd):
@@ -203,13 +205,13 @@ class StudentTPrior(Prior):
     def expected(self, mean, sd):
         """Exact expectations; the precision at least a fiftieth of EM's; see `Prior`.
 
-        Beyond s sqrt(df) the log density curves upwards. The precision that the prior's scale
-        mixture of normals has given theta, (df + 1) / (df s^2 + theta^2), is positive and
-        majorises it: it is what the EM algorithm would step with. As the precision itself it makes
-        Newton's method slow and the Gaussian narrow; as a floor it keeps the Gaussian proper.
+        Beyond s sqrt(df) the log density curves upwards. The prior is a scale mixture of normals,
+        whose expected precision given theta, (df + 1) / (df s^2 + theta^2), is positive and is
+        what the EM algorithm steps with. As the precision itself it would make Newton's method
+        slow and the Gaussian narrow; a fiftieth of it, as a lower bound, keeps the Gaussian proper.
         """
         value, slope, _ = self._pole(mean, sd)
-        floor = -_LEAST_SHARE * value.imag / (np.sqrt(self.df) * self.scale)
+        floor = -_MIN_EM_SHARE * value.imag / (np.sqrt(self.df) * self.scale)
         return -(self.df + 1) * value.real, (self.df + 1) * np.maximum(slope.real, floor)
 
     def expected_third(self, mean, sd):

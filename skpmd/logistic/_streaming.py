@@ -1,4 +1,4 @@
-"""One step of a stream of rows whose particles are redrawn from references for its outcome."""
+"""One step of a stream of rows whose particles are redrawn from proposals for its outcome."""
 
 from skpmd.engine import cubic_surrogate, rejuvenation_error
 from skpmd.engine.assumed_density import AssumedDensityModel, filter_step, more_accurate, project
@@ -6,18 +6,20 @@ from skpmd.engine.mirror import step
 from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors, errors_of
 from skpmd.logistic._importance import importance_sample, proposal_components
 
-_LEAST_SHARE = 0.3  # of a redraw's first draws that are effective, if its cubic is to be trusted
-_FEW_ROWS, _MORE = 500, 3  # particles cost little there, and last for more steps
+# The cubic surrogate is trusted if at least this share of the first draws it weighs is effective.
+_MIN_SHARE = 0.3
+# With fewer rows particles cost little, so that a rejuvenation draws several times as many: they
+# last for more steps.
+_FEW_ROWS, _MORE = 500, 3
 
 
 def proposal_step(stream, model, batches, a, b, options, rng, *, proposal):
-    """The particles stay while enough of them remain effective; else references replace them."""
+    """The particles stay while enough of them are effective; else draws from proposals follow."""
     particles, assumed, settings = stream.particles, stream.assumed, options.settings
     stayed = None
     if particles is not None:
-        still = settings._replace(rejuvenation="never")
-        observer = RejuvenationErrors(model.monitored, stream.error_terms)
-        stayed, info = step(particles, model, batches, a, b, still, rng, observer=observer)
+        in_place = settings._replace(rejuvenation="never")
+        stayed, info = step(particles, model, batches, a, b, in_place, rng)
         enough = info.ess >= settings.ess_threshold * options.n_particles
         if settings.rejuvenation == "never" or (enough and settings.rejuvenation == "ess"):
             last = assumed or project(particles, stream.error_terms, model.monitored)
@@ -28,39 +30,51 @@ def proposal_step(stream, model, batches, a, b, options, rng, *, proposal):
         assumed = more_accurate(assumed, projected, model.monitored)
     few = sum(len(batch.weight) for batch in batches) < _FEW_ROWS
     m = options.n_particles * (_MORE if few else 1)
-    outcome, error_terms = _redraw(stream, stayed, assumed, model, batches, a, b, m, proposal, rng)
+    outcome, error_terms = _rejuvenate(
+        particles, stayed, assumed, model, batches, a, b, m, proposal, rng
+    )
     log_prior = model.log_prior(outcome.particles.theta)
-    moved = outcome.particles._replace(log_prior=log_prior)
-    redraw, whole = errors_of(error_terms, moved, model.monitored)
+    moved = outcome.particles._replace(log_prior=log_prior, error_terms=error_terms)
+    by_rejuvenation, total = rejuvenation_error.of_cloud(moved, model.monitored)
     info = outcome.infos[-1]._replace(
-        a=a, rejuvenations=int(particles is not None), rejuvenation_error=redraw, mean_error=whole
+        a=a,
+        rejuvenations=int(particles is not None),
+        rejuvenation_error=by_rejuvenation,
+        mean_error=total,
     )
     assumed = filter_step(assumed, model, batches, a, b, rng)
     return stream._replace(particles=moved, assumed=assumed, error_terms=error_terms), info
 
 
-def _redraw(stream, stayed, assumed, model, batches, a, b, m, proposal, rng):
-    """Weighted draws from references for the outcome of a step, and what they have lost.
+def _rejuvenate(particles, stayed, assumed, model, batches, a, b, m, proposal, rng):
+    """Weighted draws from proposals for the outcome of a step, and the error that they bring.
 
-    A Gaussian stands for q before the step, so that no redraw has to travel, and none happens twice
-    in a step. Where a cubic follows q it weighs the draws, unless few of them are effective then:
-    beyond the particles it was fitted to it may go up where q goes down.
+    The Gaussian of the assumed-density filter takes the place of q before the step, so that
+    particles need not travel and are drawn at most once in a step. Where a cubic surrogate of log q
+    can be fitted, it weighs the draws, unless few of them are effective then: beyond the particles
+    it was fitted to it may rise where q falls.
     """
 
-    def weighed(cubic, least_share):
+    def weighed(cubic, min_share):
         assumed_model = (
             model if assumed is None else AssumedDensityModel(model, assumed.gaussian, a, cubic)
         )
-        fitted = proposal_components(assumed_model, batches, proposal, len(model.prior.scale), b)
-        outcome = importance_sample(assumed_model, batches, *fitted, m, b, rng, least_share)
+        components, shares = proposal_components(
+            assumed_model, batches, proposal, len(model.prior.scale), b
+        )
+        outcome = importance_sample(
+            assumed_model, batches, components, shares, m, b, rng, min_share
+        )
+        if outcome.interrupted:
+            raise KeyboardInterrupt
         return outcome
 
     particles = stream.particles
     cubic = None if assumed is None else cubic_surrogate.fit(particles, stayed, assumed.gaussian)
     if cubic is not None:
-        outcome = weighed(cubic, _LEAST_SHARE)
-        if outcome.infos[0].ess >= _LEAST_SHARE * m:
-            error_terms = rejuvenation_error.fade(stream.error_terms, a)
+        outcome = weighed(cubic, _MIN_SHARE)
+        if outcome.infos[0].ess >= _MIN_SHARE * m:
+            error_terms = rejuvenation_error.fade(particles.error_terms, a)
             error_terms = cubic_surrogate.error_terms_of(
                 cubic, particles, stayed, error_terms, model.monitored
             )

@@ -71,12 +71,12 @@ def test_the_first_part_is_exact_and_later_parts_stay_near_fit(proposal):
     model = BayesianLogisticRegressionPMD(**params)
     model.partial_fit(X[:200], y[:200], classes=["no", "yes"])
     half = BayesianLogisticRegressionPMD(**params).fit(X[:200], y[:200]).posterior_
-    # Monte Carlo error of two weighted clouds of 4000 antithetic draws: 0.02 each.
+    # Monte Carlo error of two weighted sets of 4000 antithetic draws: 0.02 each.
     np.testing.assert_allclose(model.posterior_.mean(), half.mean(), atol=0.06 * half.std().min())
     np.testing.assert_allclose(model.posterior_.std(), half.std(), rtol=0.06)
     model.partial_fit(X[200:], y[200:])
     whole = BayesianLogisticRegressionPMD(**params).fit(X, y).posterior_
-    # A redraw between (measured 0.05 sd, 2 %).
+    # A rejuvenation between (measured 0.05 sd, 2 %).
     assert (np.abs(model.posterior_.mean() - whole.mean()) / whole.std()).max() < 0.15
     np.testing.assert_allclose(model.posterior_.std(), whole.std(), rtol=0.1)
     assert model.n_iter_ == len(model.history_["ess"]) == 2
@@ -89,7 +89,8 @@ def test_a_normal_mean_in_parts_by_kernels(seed):
     pmd = ParticleMirrorDescent(**NORMAL_MEAN, random_state=seed)
     for part in np.array_split(X, 8):
         pmd.partial_fit(part)
-    # Four redraws of 1000 particles with ESS above 500, each later one halves the former's part.
+    # Four rejuvenations of 1000 particles with ESS above 500, each later one halves the former's
+    # part.
     assert abs(pmd.posterior_.mean()[0] - X.sum() / 401) < 0.25 * 401**-0.5
     np.testing.assert_allclose(pmd.posterior_.std(), 401**-0.5, rtol=0.15)
     assert pmd.history_["rejuvenations"].sum() >= 2
@@ -103,7 +104,7 @@ def test_order_and_cutting_do_not_matter_beyond_monte_carlo_error():
         model = BayesianLogisticRegressionPMD(random_state=0)
         found.append(stream(model, X[::order], y[::order], k).posterior_)
     sd = found[0].std()
-    for posterior in found[1:]:  # one of them is exact; redraws cost 0.05 sd each
+    for posterior in found[1:]:  # one of them is exact; rejuvenations cost 0.05 sd each
         assert (np.abs(posterior.mean() - found[0].mean()) / sd).max() < 0.2
         np.testing.assert_allclose(posterior.std(), sd, rtol=0.1)
 
@@ -151,7 +152,7 @@ def test_coefficients_of_each_kind_of_step():
 
 @FEW
 def test_passes_over_parts_end_at_the_posterior_exactly():
-    """Without redraws and with total_samples, every row has the power 1 at the end of a pass."""
+    """Without rejuvenation and with total_samples, every row has the power 1 after a pass."""
     X, y = labelled(60)
     params = {"proposal": "prior", "rejuvenation": "never", "n_particles": 300, "random_state": 0}
     model = BayesianLogisticRegressionPMD(**params, total_samples=60)
@@ -310,7 +311,7 @@ def test_ctrl_c_while_weighing_keeps_the_whole_rounds(monkeypatch):
         return whole(self, theta, batch)
 
     monkeypatch.setattr(LogisticModel, "log_likelihood", failing)
-    monkeypatch.setattr("skpmd.logistic._importance._ENOUGH", 5.0)
+    monkeypatch.setattr("skpmd.logistic._importance._TARGET_ESS", 5.0)
     model = BayesianLogisticRegressionPMD(n_particles=100, random_state=0)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
@@ -322,7 +323,7 @@ def test_ctrl_c_while_weighing_keeps_the_whole_rounds(monkeypatch):
 
 # ---------------------------------------------------------------------- the estimate of the loss
 def test_the_loss_is_the_expected_square_of_each_kind_of_error():
-    """Redrawn at variance 2, now at 1: rho = 1/2."""
+    """Rejuvenated at variance 2, now at 1: rho = 1/2."""
     lost = rejuvenation_error.add(NO_ERROR, np.full(2, 2.0), c0=0.1, c1=[0.0, 0.4], c2=0.8)
     expected = 0.5 * (0.1 + np.array([0.0, 0.4]) * 0.5 + 0.8 * 0.25)
     np.testing.assert_allclose(rejuvenation_error.squared_error(lost, np.ones(2)), expected)
@@ -342,7 +343,7 @@ def test_the_largest_of_normal_errors():
 
 
 def test_noise_of_a_redraw_is_what_repetition_shows():
-    """Clouds of 100 normal draws, redrawn as one normal, then as many data again: exact errors."""
+    """Sets of 100 normal draws, replaced by one normal, then as many data again: exact errors."""
     rng, d, m = np.random.default_rng(0), 4, 100
     squares, estimates = [], []
     for _ in range(400):
@@ -386,7 +387,7 @@ def test_lost_third_cumulants_are_what_later_data_show():
     assert found == pytest.approx(np.mean(squares), rel=0.25)
 
 
-def test_a_sequel_has_yesterdays_posterior_as_its_prior():
+def test_an_assumed_density_has_yesterdays_posterior_as_its_prior():
     """Two parts in turn by exact Gaussian targets equal both at once where rows are many."""
     X, y = labelled(4000)
     batches = [Batch(X[k::2], np.where(y[k::2] == "yes", 1.0, -1.0), np.ones(2000)) for k in (0, 1)]
@@ -415,7 +416,7 @@ def test_a_sequel_has_yesterdays_posterior_as_its_prior():
     assert (np.abs(second.mean - both.mean) / sd).max() < 0.05
 
 
-def test_what_is_watched_is_that_of_the_coordinates_rotated():
+def test_what_is_monitored_is_that_of_the_coordinates_rotated():
     """The estimates depend on what is asked for, not on the coordinates that q is given in."""
     rng = np.random.default_rng(0)
     theta = rng.gamma(2.0, size=(500, 3)) @ rng.normal(size=(3, 3))
@@ -501,7 +502,7 @@ def test_a_stream_sorted_by_class_is_warned_of():
 
 
 def test_old_particles_that_contradict_a_redraw_are_heard():
-    """q and its redraw differ by half an sd; 400 old particles say so, with a noise of 0.05."""
+    """q and its successor differ by half an sd; 400 old particles show it, to a noise of 0.05."""
     theta = np.random.default_rng(0).standard_normal((400, 2))
     even, none = np.zeros(400), np.empty((400, 0))
     before = Particles(theta, even, even, even, none)
@@ -524,6 +525,6 @@ def test_old_particles_that_contradict_a_redraw_are_heard():
 def test_parameters_that_change_the_coordinates_of_a_stream_are_refused():
     X, y = labelled(60)
     model = BayesianLogisticRegressionPMD(random_state=0).partial_fit(X, y, ["no", "yes"])
-    for change in ({"fit_intercept": False}, {"prior": "horseshoe"}):
-        with pytest.raises(ValueError, match="do not change fit_intercept or prior"):
+    for change in ({"fit_intercept": False}, {"prior": "horseshoe"}, {"prior_scale": 2.0}):
+        with pytest.raises(ValueError, match=f"{next(iter(change))} was .* set it back"):
             pickle.loads(pickle.dumps(model)).set_params(**change).partial_fit(X, y)

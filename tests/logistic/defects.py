@@ -4,7 +4,7 @@ from tests.tools.seeded_defects import Defect
 
 DEFECTS = [
     Defect(
-        "a redraw of a stream starts from the prior",
+        "a rejuvenation of a stream starts from the prior",
         "logistic/_streaming.py",
         "model if assumed is None else AssumedDensityModel(model, assumed.gaussian, a, cubic)",
         "model",

@@ -6,7 +6,8 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from skpmd.engine.model import Batch
-from skpmd.logistic._binary import LogisticModel, add_log_sigmoid
+from skpmd.logistic._binary import LogisticModel
+from skpmd.logistic._kernels import add_log_sigmoid
 from skpmd.logistic._priors import NormalPrior
 
 

@@ -29,7 +29,7 @@ def test_the_optimum_of_a_conjugate_model(scale):
     choice = best_scale(conjugate(y))
     assert np.log(choice.scale) == pytest.approx(np.log(scale), abs=0.01)
     assert choice.log_evidence == conjugate(y)(choice.scale)
-    assert choice.doubt == ""
+    assert choice.warning == ""
 
 
 def test_the_higher_of_two_tops_is_found():
@@ -44,15 +44,15 @@ def test_the_higher_of_two_tops_is_found():
 def test_an_optimum_at_a_bound_is_doubted(y, end):
     # mean y^2 < 1 wants scale 0, mean y^2 = 1e10 a scale of 1e5.
     choice = best_scale(conjugate(np.full(50, y)))
-    assert f"from {end:g}, the end" in choice.doubt
+    assert f"to {end:g}, the end" in choice.warning
     assert abs(np.log(choice.scale / end)) < 3.0
     other = HIGH if end == LOW else LOW
-    assert f"{other:g}" not in choice.doubt
+    assert f"{other:g}" not in choice.warning
 
 
 def test_a_flat_evidence_is_doubted_at_both_ends():
     choice = best_scale(lambda scale: 0.3 * np.sin(np.log(scale)))
-    assert f"from {LOW:g} or {HIGH:g}" in choice.doubt
+    assert f"to {LOW:g} or {HIGH:g}" in choice.warning
 
 
 def test_scales_whose_evidence_fails_are_passed_over():
@@ -109,4 +109,4 @@ def test_the_scale_of_a_logistic_model(prior, density):
     assert np.log(choice.scale) == pytest.approx(top.x, abs=0.1)
     assert choice.log_evidence == pytest.approx(-top.fun, abs=0.03)
     assert exact(np.log(choice.scale)) == pytest.approx(-top.fun, abs=0.005)
-    assert choice.doubt == ""
+    assert choice.warning == ""

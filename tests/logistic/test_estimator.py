@@ -82,9 +82,9 @@ def test_posterior_is_that_of_the_grid(small, params, seed):
     np.testing.assert_allclose(model.coef_std_, [model.posterior_.std()[:1]])
 
 
-def test_steps_from_a_reference_stay_at_the_posterior(small):
-    """reweight=False from the mixture of references: q0 is near the posterior and full-batch steps
-    move it there; nothing is weighed at the end."""
+def test_steps_from_proposals_stay_at_the_posterior(small):
+    """reweight=False from the mixture of proposals: q0 is near the posterior and full-batch steps
+    move it there; nothing is reweighted at the end."""
     X, y = small
     grid = Grid(X, y)
     model = BayesianLogisticRegressionPMD(reweight=False, random_state=0, **PRIOR).fit(X, y)
@@ -109,17 +109,17 @@ def test_default_fit_in_31_dimensions_is_certified(fitted):
     posterior = fitted.posterior_
     assert posterior.ess > 2000 and posterior.pareto_k < 0.7
     assert fitted.diagnostics_["disagreement"] < 6
-    assert fitted.diagnostics_["method"] == "references: auto"
+    assert fitted.diagnostics_["method"] == "importance reweighting of proposals: auto"
     assert fitted.diagnostics_["warnings"] == []
     assert posterior.names[-1] == "intercept" and len(posterior.names) == 31
 
 
 @pytest.mark.slow
 def test_two_paths_meet(cancer, fitted):
-    """Values only, from the prior, against the references: two algorithms, one posterior.
+    """Values only, from the prior, against the proposals: two algorithms, one posterior.
 
     The sum of two Monte Carlo errors over 31 coordinates, some 2000 effective draws each: a largest
-    gap of 0.1 posterior sd is 3 sds; the kernel's redraws add as much.
+    gap of 0.1 posterior sd is 3 sds; rejuvenations from kernels add as much.
     """
     other = BayesianLogisticRegressionPMD(proposal="prior", random_state=1).fit(*cancer)
     gap = (other.posterior_.mean() - fitted.posterior_.mean()) / fitted.posterior_.std()
@@ -163,7 +163,8 @@ def test_no_probability_is_above_one(cancer, fitted):
     model = copy(fitted)
     for seed in range(10):
         log_weights = np.random.default_rng(seed).normal(0.0, 3.0, len(particles))
-        model.posterior_ = Posterior(particles, log_weights)
+        results = fitted._state.results._replace(posterior=Posterior(particles, log_weights))
+        model._set_state(fitted._state._replace(results=results))
         assert model.predict_proba(far).max() <= 1.0
 
 
@@ -213,7 +214,7 @@ def test_without_intercept(small):
 
 
 def test_a_failing_fit_from_the_prior_warns():
-    """300 particles from the prior in 31 dimensions with no guard: a collapsed cloud."""
+    """300 particles from the prior in 31 dimensions without rejuvenation: they collapse."""
     X, y = load_breast_cancer(return_X_y=True)
     X = StandardScaler().fit_transform(X)
     model = BayesianLogisticRegressionPMD(

@@ -18,7 +18,7 @@ from skpmd.engine import mean_field
 from skpmd.engine.mean_field import DiagonalTarget, mean_field_mirror_descent
 from skpmd.engine.model import Batch
 from skpmd.logistic._binary import LogisticModel
-from skpmd.logistic._mean_field import diagonal_target
+from skpmd.logistic._mean_field import mean_field_target
 from skpmd.logistic._multinomial import SoftmaxModel
 from skpmd.logistic._priors import LaplacePrior, NormalPrior
 
@@ -44,7 +44,7 @@ def table(n=60, p=4, K=2, seed=0):
 
 def fixed_point(model, batches, d, b=1.0):
     return mean_field_mirror_descent(
-        lambda mean, variance: diagonal_target(model, mean, variance, batches, b), d, tol=1e-8
+        lambda mean, variance: mean_field_target(model, mean, variance, batches, b), d, tol=1e-8
     )
 
 
@@ -123,7 +123,7 @@ def test_expectations_at_the_mean_are_those_of_the_full_target(K):
     batches = [Batch(X, 2.0 * y - 1.0 if K == 2 else y.astype(float), weight)]
     mean = np.random.default_rng(1).standard_normal(d)
     gradient, hessian = model.gaussian_target(mean, None, batches, 0.7)
-    found = diagonal_target(model, mean, None, batches, 0.7)
+    found = mean_field_target(model, mean, None, batches, 0.7)
     np.testing.assert_allclose(found.gradient, gradient)
     np.testing.assert_allclose(found.precision, np.diag(hessian))
     u = np.random.default_rng(2).standard_normal(d)
@@ -131,7 +131,7 @@ def test_expectations_at_the_mean_are_those_of_the_full_target(K):
     # Under a Gaussian the full target's expectations are the same numbers.
     variance = np.linspace(0.1, 0.4, d)
     gradient, hessian = model.gaussian_target(mean, np.diag(variance), batches, 0.7)
-    found = diagonal_target(model, mean, variance, batches, 0.7)
+    found = mean_field_target(model, mean, variance, batches, 0.7)
     np.testing.assert_allclose(found.gradient, gradient)
     np.testing.assert_allclose(found.precision, np.diag(hessian))
 
@@ -219,7 +219,7 @@ def test_no_matrix_of_all_coordinates_is_made():
     model.predict_proba(X)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert model.diagnostics_["method"] == "diagonal mirror"
+    assert model.diagnostics_["method"] == "mean-field mirror descent"
     # The data take 0.4 MB, a vector of coordinates 0.2 MB, a table of predictions 8 MB.
     assert peak < 60e6
 
@@ -230,7 +230,7 @@ def test_the_number_of_coordinates_decides_unless_particles_are_asked_for():
     model = BayesianLogisticRegressionPMD().fit(wide, y)
     assert isinstance(model.posterior_, GaussianPosterior)
     few = BayesianLogisticRegressionPMD(n_particles=100).fit(X, y)
-    assert few.diagnostics_["method"] == "references: auto"
+    assert few.diagnostics_["method"] == "importance reweighting of proposals: auto"
     with pytest.raises(ValueError, match="takes no data in parts"):
         model.partial_fit(wide, y)
     assert not hasattr(BayesianLogisticRegressionPMD(covariance_type="diag"), "partial_fit")

@@ -126,7 +126,7 @@ def test_the_order_of_classes_does_not_matter(iris, fitted, order):
 
 
 def test_two_ways_to_iris_meet(iris, fitted):
-    """Chains along gradients against weights: the certificates of one do not know of the other.
+    """Chains along gradients against weights: the diagnostics of one do not use the other.
 
     1000 effective draws at the least in chains, 2000 of weights: a sd of 0.04 of a difference; 4.
     """
@@ -156,7 +156,7 @@ def test_out_of_sample_it_is_near_the_mode(iris):
 def test_in_parts_it_is_near_the_whole():
     """Compared by contrasts of classes: their sums keep the prior, whose sd would hide errors.
 
-    A redraw or two: below 0.1 sd over three seeds. At the edge of its bound k-hat may warn.
+    A rejuvenation or two: below 0.1 sd over three seeds. At the edge of its bound k-hat may warn.
     """
     rng = np.random.default_rng(0)
     X = rng.standard_normal((150, 2))

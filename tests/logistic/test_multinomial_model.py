@@ -13,9 +13,9 @@ from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.logistic._binary import LogisticModel
 from skpmd.logistic._design import normal_nodes
 from skpmd.logistic._importance import importance_sample, proposal_components
+from skpmd.logistic._kernels import add_log_softmax, expected_softmax
 from skpmd.logistic._multinomial import SoftmaxModel
 from skpmd.logistic._priors import NormalPrior
-from skpmd.logistic._softmax_kernels import add_log_softmax, expected_softmax
 
 
 def make_batch(n=300, p=4, K=3, dtype=np.float64, seed=0):
@@ -396,7 +396,7 @@ def test_skewness_is_the_third_derivative_at_a_narrow_gaussian():
 
 # ----------------------------------------------------------------------------- posteriors
 def posterior(model, batches, n=8000, seed=0):
-    """Outcome of the weighed references, as an estimator runs them."""
+    """Outcome of importance reweighting, as an estimator runs it."""
     components, shares = proposal_components(model, batches, "auto", len(model.prior.scale), 1.0)
     rng = np.random.default_rng(seed)
     return importance_sample(model, batches, components, shares, n, 1.0, rng)
@@ -470,7 +470,7 @@ def test_gaussian_mirror_descent_is_nearer_to_iris_than_laplace():
     assert gaps[0].max() < 0.05 < 0.1 < gaps[1].max()
 
 
-def test_what_all_classes_share_is_not_watched():
+def test_what_all_classes_share_is_not_monitored():
     """The likelihood does not see it either; two classes' difference is seen whole."""
     model = SoftmaxModel(NormalPrior(np.ones(12)), True, 3)
     rng = np.random.default_rng(0)

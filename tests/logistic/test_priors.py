@@ -22,7 +22,7 @@ from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.logistic._binary import LogisticModel
 from skpmd.logistic._horseshoe import HorseshoePrior
 from skpmd.logistic._importance import importance_sample, proposal_components
-from skpmd.logistic._make_model import linear_model, missing_means
+from skpmd.logistic._make_model import LogisticParameters, linear_model, missing_means
 from skpmd.logistic._priors import LaplacePrior, NormalPrior, ProductPrior, StudentTPrior
 
 SCALE = np.array([0.3, 1.0, 7.0])
@@ -101,7 +101,7 @@ def test_the_gradient_equals_finite_differences(kind):
 
 @KIND
 def test_coefficients_are_the_coordinates_themselves(kind):
-    # Not copies: the likelihood of a large cloud must not pay for priors that need none of this.
+    # Not copies: the likelihood of many particles must not pay for priors that need none of this.
     prior, theta = make(kind)[0], particles()
     assert prior.coefficients(theta) is theta
     assert prior.pull_back(None, theta) is theta
@@ -442,11 +442,11 @@ def test_collinear_columns_leave_a_proper_gaussian(kind):
     assert np.isfinite(q.chol).all() and (np.diag(q.chol) > 0.0).all()
 
 
-def weighed(problem, seed=0):
-    """Cloud and antithetic pairs of 4000 draws a round from the references."""
-    pilot = proposal_components(problem.model, problem.batches, "auto", 1, 1.0)
+def reweighted(problem, seed=0):
+    """Particles and antithetic pairs of 4000 draws a round from the proposals."""
+    components, shares = proposal_components(problem.model, problem.batches, "auto", 1, 1.0)
     rng = np.random.default_rng(seed)
-    outcome = importance_sample(problem.model, problem.batches, *pilot, 4000, 1.0, rng)
+    outcome = importance_sample(problem.model, problem.batches, components, shares, 4000, 1.0, rng)
     return outcome.particles, outcome.pair
 
 
@@ -454,13 +454,13 @@ def weighed(problem, seed=0):
     "kind, n, flip",
     [(kind, *data) for kind in KINDS for data in ((9, True), (60, True), (6, False))][:-1],
 )
-def test_weighted_references_give_the_exact_posterior(kind, n, flip):
+def test_weighted_proposals_give_the_exact_posterior(kind, n, flip):
     # 4.5 standard errors at 2400 effective draws: 0.1 sds, 7 % of the sd (10 % under Student
     # tails), and 0.03 in the log evidence, whose relative error is at most 1 / sqrt(4000) or so.
-    # Without their wide reference, separable classes (the last case) under a Student prior came
-    # out with an sd 20 % too small.
+    # Without their defensive component, separable classes (the last case) under a Student prior
+    # came out with an sd 20 % too small.
     problem = Slope(kind, n, flip)
-    particles, pair = weighed(problem)
+    particles, pair = reweighted(problem)
     mean, cov = moments(particles.theta, particles.log_ratio)
     assert abs(mean[0] - problem.mean) < 0.1 * problem.sd
     assert np.sqrt(cov[0, 0]) == pytest.approx(problem.sd, rel=0.1)
@@ -472,7 +472,7 @@ def test_separable_classes_under_a_cauchy_prior():
     # The posterior's tail is the prior's, theta^-2: it has no mean. Its evidence and quantiles it
     # has; 4.5 standard errors of the probability below an exact quantile are 0.04 at most.
     problem = Slope("cauchy", 6, flip=False)
-    particles, pair = weighed(problem)
+    particles, pair = reweighted(problem)
     found, _ = log_evidence(particles.log_ratio, pair)
     assert found == pytest.approx(problem.log_evidence, abs=0.05)
     below = np.cumsum(problem.mass)
@@ -510,8 +510,8 @@ def test_missing_means(n_classes, sparse):
     y = np.sign(scores[:, 0]) if n_classes == 2 else scores.argmax(axis=1)
 
     def said(prior, X, y):
-        estimator = BayesianLogisticRegressionPMD(prior=prior, fit_intercept=False)
-        model = linear_model(estimator, 3, n_classes, 1.0)
+        parameters = LogisticParameters(prior=prior, fit_intercept=False)
+        model = linear_model(parameters, 3, n_classes, 1.0)
         theta = np.zeros((2, model.prior.n_coordinates))
         theta[1, : rows.size] = rows.ravel()  # coefficients, or a multiple of them
         theta[1, -1] += prior == "horseshoe"  # log tau: the second particle is the far one
@@ -531,7 +531,7 @@ def test_missing_means(n_classes, sparse):
 def test_a_fit_warns_of_missing_means():
     X = np.linspace(-1.0, 1.0, 20)[:, None]
     estimator = BayesianLogisticRegressionPMD(prior="cauchy", moves="never", random_state=0)
-    with warnings.catch_warnings(record=True) as caught:  # there may be doubts of the weights too
+    with warnings.catch_warnings(record=True) as caught:  # the weights may be warned of too
         warnings.simplefilter("always")
         estimator.fit(X, X[:, 0] > 0)
     assert issubclass(caught[-1].category, ConvergenceWarning)

@@ -208,7 +208,8 @@ def test_of_logistic_regression(name, arguments, monkeypatch):
     run(logistic_tests, name, arguments)
 
 
-# Streams of three rows at a time are warned of, and rightly: their redraws cost a fifth of an sd.
+# Streams of three rows at a time are warned of, and rightly: their rejuvenations cost a fifth of an
+# sd.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name, arguments", runs_of(SGD))
 def test_of_sgd_classifier(name, arguments, monkeypatch):
