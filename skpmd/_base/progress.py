@@ -45,7 +45,8 @@ def progress(total, verbose, name="mirror steps"):
 
 def describe(info):
     """One line on a step."""
-    return f"ess={info.ess:.0f}/{info.n_particles}, rejuvenations={info.rejuvenations}"
+    line = f"ess={info.ess:.0f}/{info.n_particles}, rejuvenations={info.rejuvenations}"
+    return ", ".join([line, *(f"{name}={value:.5g}" for name, value in info.extra.items())])
 
 
 @contextmanager

@@ -88,6 +88,7 @@ def results_of(
         "disagreement": outcome.disagreement,
         "mean_error": outcome.mean_error,
         "interrupted": outcome.interrupted,
+        **outcome.notes,
         **diagnostics,
         "warnings": convergence_warnings(outcome, stream),
     }

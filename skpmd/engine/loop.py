@@ -86,6 +86,8 @@ class Outcome(NamedTuple):
         Log marginal likelihood and its standard error, where the method adds it up by itself.
     error_terms : ndarray or None
         Account of what rejuvenations have lost; see `skpmd.engine.rejuvenation_error`.
+    notes : dict
+        What else the method reports, to be shown among the diagnostics.
     """
 
     particles: Particles
@@ -99,6 +101,7 @@ class Outcome(NamedTuple):
     log_evidence: float | None = None
     log_evidence_se: float | None = None
     error_terms: np.ndarray | None = None
+    notes: dict = {}
 
     @property
     def mean_error(self):
