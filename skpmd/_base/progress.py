@@ -16,7 +16,8 @@ class _Lines:
 
     def update(self, n, text):
         self.done += n
-        print(f"{self.name} {self.done}/{self.total}: {text}")
+        of_total = "" if self.total is None else f"/{self.total}"
+        print(f"{self.name} {self.done}{of_total}: {text}")
 
 
 class _Bar:

@@ -51,7 +51,7 @@ class AssumedDensityModel(Model):
         inverse = np.linalg.inv(gaussian.chol)
         self._mean, self._precision = gaussian.mean, inverse.T @ inverse
         self.log_likelihood, self.skew_axes = model.log_likelihood, model.skew_axes
-        self.monitored = model.monitored
+        self.monitored, self.n_coordinates = model.monitored, len(gaussian.mean)
 
     def log_prior(self, theta):
         """Log density up to a constant; see `Model`."""

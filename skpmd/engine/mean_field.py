@@ -45,23 +45,33 @@ class DiagonalTarget(NamedTuple):
     product: object
 
 
-class Descent(NamedTuple):
-    """Outcome of `mean_field_mirror_descent`.
+class MeanFieldStep(NamedTuple):
+    """Size of a step, and the largest change of a log precision that a whole one would make."""
+
+    step_size: float
+    change: float
+
+
+class MeanField(NamedTuple):
+    """A complete state of `mean_field_mirror_descent`.
 
     Attributes
     ----------
     mean, variance : ndarray of shape (d,)
-        The Gaussian.
-    steps : list of (gamma, change)
-        Step sizes, and largest changes of a log precision that a whole step would have made.
+        The Gaussian; the expected gradient at its mean is zero under its variances.
+    infos : list of MeanFieldStep
+        A record of each step, as of `skpmd.engine.loop.Outcome`.
     converged : bool
-        Whether the last change was small, and the mean arrived.
+        Whether the last change was small, and the mean has converged.
+    interrupted : bool
+        Whether Ctrl-C ended it.
     """
 
     mean: np.ndarray
     variance: np.ndarray
-    steps: list
+    infos: list
     converged: bool
+    interrupted: bool = False
 
 
 def mean_field_mirror_descent(target, d, max_iter=50, tol=0.02):
@@ -78,25 +88,24 @@ def mean_field_mirror_descent(target, d, max_iter=50, tol=0.02):
     tol : float
         Stop when no log precision would change by more than this.
 
-    Returns
-    -------
-    Descent
-        The last iterate, its mean at rest under its variances.
+    Yields
+    ------
+    MeanField
+        States for `skpmd.engine.loop.drive`.
     """
-    mean = np.zeros(d)
-    precision, gamma, steps, last = target(mean, None).precision, 1.0, [], 0.0
+    mean, precision, gamma, last = np.zeros(d), target(np.zeros(d), None).precision, 1.0, 0.0
     for _ in range(max_iter):
         mean, at, arrived = _climb(target, mean, 1.0 / precision)
         change = np.log(at.precision / precision)
         if np.sum(change * last) < 0.0:
-            gamma *= 0.5  # a change that takes back the one before asks for shorter steps
-        steps.append((gamma, float(np.abs(change).max())))
-        if steps[-1][1] < tol:
-            break
+            gamma *= 0.5  # A change that takes back the one before needs shorter steps.
+        info = MeanFieldStep(gamma, float(np.abs(change).max()))
+        yield MeanField(mean, 1.0 / precision, [info], arrived and info.change < tol)
+        if info.change < tol:
+            return
         precision, last = (1.0 - gamma) * precision + gamma * at.precision, change
-    else:
-        mean, at, arrived = _climb(target, mean, 1.0 / precision)
-    return Descent(mean, 1.0 / precision, steps, arrived and steps[-1][1] < tol)
+    mean, _, _ = _climb(target, mean, 1.0 / precision)
+    yield MeanField(mean, 1.0 / precision, [], False)
 
 
 def _climb(target, mean, variance):
@@ -107,7 +116,7 @@ def _climb(target, mean, variance):
     at = target(mean, variance)
     for _ in range(_MAX_STEPS):
         move = _solve(at)
-        slope = at.gradient @ move  # the squared length of the step in standard deviations
+        slope = at.gradient @ move  # The squared length of the step, in standard deviations.
         if slope < _SHORT**2:
             return mean, at, True
         length = 1.0

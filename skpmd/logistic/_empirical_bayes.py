@@ -103,9 +103,7 @@ def scale_by_evidence(make_model, batches, n_particles, rng, low=LOW, high=HIGH)
 
     def evidence(scale):
         model = make_model(scale)
-        components, shares = proposal_components(
-            model, batches, "auto", len(model.prior.scale), 1.0
-        )
+        components, shares = proposal_components(model, batches, "auto", 1.0)
         rng = np.random.default_rng(seed)
         outcome = importance_sample(model, batches, components, shares, n_particles, 1.0, rng)
         return log_evidence(outcome.particles.log_ratio, outcome.pair)[0]

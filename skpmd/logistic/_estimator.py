@@ -15,7 +15,7 @@ from skpmd._base.estimator import result
 from skpmd._base.options import LOOP_CONSTRAINTS, check_options
 from skpmd._base.results import ParticleResults, Results, results_of
 from skpmd._base.rows import Rows
-from skpmd._base.streaming import Stream, advance, first_stream, kernel_step
+from skpmd._base.streaming import Stream, advance, first_stream, kernel_step, stream_after
 from skpmd._base.utils import as_generator
 from skpmd._base.warn import warn
 from skpmd.engine.loop import Options
@@ -343,11 +343,10 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             stream, n_iter, remedy = None, len(results.history["step"]), "lower prior_scale"
             no_means = ""
         else:
-            start = None if last is None or last.stream is None else last.stream.particles
-            fit = find_posterior(model, rows, parameters, options, rng, start)
-            outcome, n_iter, remedy = fit.outcome, fit.n_iter, fit.remedy
-            results = self._results(model, outcome, names, **fit.notes)
-            stream = Stream(outcome.particles, None, outcome.infos, rows.total, rng)
+            last = None if last is None else last.stream
+            outcome, n_iter, remedy = find_posterior(model, rows, parameters, options, rng, last)
+            results = self._results(model, outcome, names)
+            stream = stream_after(outcome, rows.total, rng)
             no_means = missing_means(model, rows.data, outcome.particles.theta, len(classes))
         self.classes_ = classes
         reasons = list(results.diagnostics["warnings"])

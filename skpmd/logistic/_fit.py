@@ -1,17 +1,16 @@
 """Inference methods from a model and all its data to a posterior: steps, weights, moves."""
 
-from typing import NamedTuple
-
 import numpy as np
 
-from skpmd._base.progress import bar_of_steps
+from skpmd._base.progress import bar_of_steps, describe, progress
 from skpmd._base.results import convergence_warnings
 from skpmd.engine.diagnostics import pareto_k
-from skpmd.engine.loop import Outcome, run
+from skpmd.engine.loop import drive, run
 from skpmd.engine.particles import draw_prior, effective_sample_size
-from skpmd.engine.rejuvenation import rejuvenate
+from skpmd.engine.rejuvenation import rejuvenate_by_kernels
+from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
 from skpmd.logistic._hmc import move_from_proposals, move_hierarchical
-from skpmd.logistic._importance import draw_proposals, importance_sample, proposal_components
+from skpmd.logistic._importance import draw_proposals, importance_rounds, proposal_components
 
 # Moves follow where a smaller share of the first round is effective. There (0.03 to 0.2 on real
 # data, 0.5 to 1 where the weights were right) further rounds reached the number of effective draws,
@@ -22,43 +21,7 @@ _FOR_WEIGHTS = "set moves='auto', raise n_particles, or lower prior_scale"
 _FOR_MOVES = "raise n_particles, lower prior_scale, or leave out features that few rows have"
 
 
-class FitResult(NamedTuple):
-    """A posterior, and how it was found.
-
-    Attributes
-    ----------
-    outcome : Outcome
-        Particles and diagnostics.
-    n_iter : int
-        Passes of stochastic steps, or rounds of reweighting, to which moves add one.
-    method : str
-        The inference method.
-    remedy : str
-        What to do if the outcome is not to be trusted.
-    importance : Outcome or None
-        The reweighted particles that moves have replaced.
-    """
-
-    outcome: Outcome
-    n_iter: int
-    method: str
-    remedy: str
-    importance: Outcome | None = None
-
-    @property
-    def notes(self):
-        """Entries of ``diagnostics_`` beside those of the outcome."""
-        if self.importance is None:
-            return {"method": self.method}
-        log_ratio = self.importance.particles.log_ratio
-        return {
-            "method": self.method,
-            "importance_ess": effective_sample_size(log_ratio),
-            "importance_pareto_k": pareto_k(log_ratio),
-        }
-
-
-def find_posterior(model, rows, parameters, options, rng, start=None):
+def find_posterior(model, rows, parameters, options, rng, last=None):
     """The posterior by the inference method that the parameters and the model ask for.
 
     Parameters
@@ -74,19 +37,23 @@ def find_posterior(model, rows, parameters, options, rng, start=None):
         Parameters of the loop.
     rng : numpy.random.Generator
         Source of all randomness.
-    start : Particles, optional
-        Where stochastic steps start instead of the prior or the proposals.
+    last : Stream, optional
+        Of the last fit. Stochastic steps start there instead of from the prior or the proposals.
 
     Returns
     -------
-    FitResult
-        Outcome and method.
+    outcome : Outcome
+        Its notes name the method.
+    n_iter : int
+        Passes of stochastic steps, or rounds of reweighting and of moves.
+    remedy : str
+        What to do if it is not to be trusted.
     """
-    if start is not None and start.theta.shape[1] != model.n_coordinates:
+    if last is not None and last.particles.theta.shape[1] != model.n_coordinates:
         raise ValueError(
             f"warm_start=True needs the features and classes of the last fit: it had "
-            f"{start.theta.shape[1]} coordinates, these data have {model.n_coordinates}. Set "
-            "warm_start=False."
+            f"{last.particles.theta.shape[1]} coordinates, these data have {model.n_coordinates}. "
+            "Set warm_start=False."
         )
     proposal, hierarchical = parameters.proposal, not model.prior.has_gaussian
     by_steps = proposal == "prior" or not options.reweight
@@ -97,59 +64,68 @@ def find_posterior(model, rows, parameters, options, rng, start=None):
         )
     if by_steps or (hierarchical and parameters.moves == "never"):
         source = "prior" if hierarchical else proposal
-        return _by_steps(model, rows, source, options, rng, start, parameters.verbose)
-    if hierarchical:
-        n, power = options.n_particles, 1.0 / options.temperature
-        outcome = move_hierarchical(model, rows.whole(), n, power, rng, parameters.verbose)
-        method = "Hamiltonian moves from a normal prior's posterior"
-        return FitResult(outcome, 1, method, _FOR_MOVES)
-    return _by_weights_or_moves(model, rows.whole(), parameters, options, rng)
+        outcome = _by_steps(model, rows, source, options, rng, last, parameters.verbose)
+        return outcome, options.max_iter, _FOR_STEPS
+    states = (_by_moves if hierarchical else _by_weights_or_moves)(
+        model, rows.whole(), parameters, options, rng
+    )
+    with progress(None, parameters.verbose, "rounds") as bar:
+        outcome = drive(states, lambda info: bar.update(1, describe(info)))
+    remedy = _FOR_WEIGHTS if outcome.chains is None else _FOR_MOVES
+    return outcome, len(outcome.infos), remedy
 
 
-def _by_steps(model, rows, source, options, rng, start, verbose):
-    """Stochastic mirror steps from given particles, the prior or the mixture of proposals."""
-    if start is not None:
+def _by_steps(model, rows, source, options, rng, last, verbose):
+    """Stochastic mirror steps from the last fit, the prior or the mixture of proposals."""
+    error_terms = NO_ERROR
+    if last is not None:
+        start, error_terms = last.particles, last.error_terms
         if np.isnan(start.log_pi).any():  # Mirror steps need pi, which moves and averages lack.
-            start, _ = rejuvenate(start, model, options.settings, rng)
+            observer = RejuvenationErrors(model.monitored, error_terms)
+            start = rejuvenate_by_kernels(
+                start, model, options.settings, rng, observer=observer
+            ).particles
+            error_terms = observer.terms
     elif source == "prior":
         start = draw_prior(model, options.n_particles, rng)
     else:
-        components, shares = _mixture(model, rows.whole(), source, options)
+        components, shares = proposal_components(model, rows.whole(), source, options.power)
         start = draw_proposals(model, components, shares, options.n_particles, rng)
     with bar_of_steps(options, rows, verbose) as report:
-        outcome = run(model, rows, start, options, rng, report)
-    method = f"mirror steps from {name_of(source)}"
-    return FitResult(outcome, options.max_iter, method, _FOR_STEPS)
+        outcome = run(model, rows, start, options, rng, report, error_terms=error_terms)
+    return outcome._replace(notes={"method": f"mirror steps from {name_of(source)}"})
+
+
+def _by_moves(model, batches, parameters, options, rng):
+    """Hamiltonian moves under a hierarchical prior, as states for `skpmd.engine.loop.drive`."""
+    notes = {"method": "Hamiltonian moves from a normal prior's posterior"}
+    for outcome in move_hierarchical(model, batches, options.n_particles, options.power, rng):
+        yield outcome._replace(notes=notes)
 
 
 def _by_weights_or_moves(model, batches, parameters, options, rng):
     """Importance reweighting of draws from the proposals; where it fails, moves from there."""
-    n, power, moves = options.n_particles, 1.0 / options.temperature, parameters.moves
-    components, shares = _mixture(model, batches, parameters.proposal, options)
-    source, importance = name_of(parameters.proposal), None
-    if moves != "always":
-        min_share = 0.0 if moves == "never" else _MIN_SHARE
-        importance = importance_sample(model, batches, components, shares, n, power, rng, min_share)
-        method = f"importance reweighting of {source}"
-        fit = FitResult(importance, len(importance.infos), method, _FOR_WEIGHTS)
-        failed = importance.infos[0].ess < min_share * n or bool(convergence_warnings(importance))
-        if moves == "never" or importance.interrupted or not failed:
-            return fit
-    try:
-        outcome = move_from_proposals(model, batches, components, n, power, rng, parameters.verbose)
-    except KeyboardInterrupt:
-        if importance is None:
-            raise
-        return fit._replace(outcome=importance._replace(interrupted=True))
-    infos = outcome.infos if importance is None else importance.infos + outcome.infos
-    method = f"Hamiltonian moves from {source}"
-    outcome = outcome._replace(infos=infos)
-    return FitResult(outcome, len(infos), method, _FOR_MOVES, importance)
-
-
-def _mixture(model, batches, proposal, options):
-    d, power = len(model.prior.scale), 1.0 / options.temperature
-    return proposal_components(model, batches, proposal, d, power)
+    n, power, source = options.n_particles, options.power, name_of(parameters.proposal)
+    components, shares = proposal_components(model, batches, parameters.proposal, power)
+    notes, first = {}, None
+    if parameters.moves != "always":
+        min_share = 0.0 if parameters.moves == "never" else _MIN_SHARE
+        for outcome in importance_rounds(
+            model, batches, components, shares, n, power, rng, min_share
+        ):
+            first = first or outcome
+            yield outcome._replace(notes={"method": f"importance reweighting of {source}"})
+        failed = first.infos[0].ess < min_share * n or convergence_warnings(outcome)
+        if parameters.moves == "never" or not failed:
+            return
+        log_ratio = outcome.particles.log_ratio
+        notes = {
+            "importance_ess": effective_sample_size(log_ratio),
+            "importance_pareto_k": pareto_k(log_ratio),
+        }
+    notes = {"method": f"Hamiltonian moves from {source}", **notes}
+    for outcome in move_from_proposals(model, batches, components, n, power, rng):
+        yield outcome._replace(notes=notes)
 
 
 def name_of(proposal):

@@ -1,13 +1,14 @@
 """Hamiltonian moves of the particles, where importance weights fail."""
 
+from functools import partial
+
 import numpy as np
 
-from skpmd._base.progress import progress
-from skpmd.engine.hmc import MAX_TOTAL, N_CHAINS, hamiltonian
+from skpmd.engine.hmc import N_CHAINS, hamiltonian
 from skpmd.engine.importance import draw
 from skpmd.engine.loop import Outcome
 from skpmd.engine.mirror import StepInfo
-from skpmd.engine.particles import Particles
+from skpmd.engine.particles import equally_weighted
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.logistic._priors import NormalPrior
 
@@ -26,7 +27,7 @@ _JUMP_SD = 1.5  # A jump multiplies all coefficients by a factor whose log has t
 _MIN_PRECISION = 1e-6
 
 
-def move_from_proposals(model, batches, components, n_particles, power, rng, verbose):
+def move_from_proposals(model, batches, components, n_particles, power, rng):
     """Chains that start from around the plain component of a proposal mixture.
 
     They start from Student draws: wide enough for R-hat, but none of them so far out that it never
@@ -41,33 +42,33 @@ def move_from_proposals(model, batches, components, n_particles, power, rng, ver
     components : list of Proposal
         Of the mixture.
     n_particles : int
-        Least number of draws to return.
+        Least number of particles in the end.
     power : float
         Power of the likelihood.
     rng : numpy.random.Generator
         Source of all randomness.
-    verbose : int
-        Whether to show progress.
 
-    Returns
-    -------
+    Yields
+    ------
     Outcome
-        Particles of equal weight, and ``chains``.
+        Particles of equal weight and ``chains``, whenever R-hat has been computed.
     """
     plain = next(component for component in components if not component.axes.size)
     start = draw(plain._replace(df=_START_DF), N_CHAINS, rng)
-    return _move(model, batches, start, plain.mean, plain.factor, n_particles, power, rng, verbose)
+    target = _log_joint(model, batches, start, power)
+    least = _TARGET_ESS * n_particles
+    for chains in hamiltonian(target, start, plain.mean, plain.factor, rng, target_ess=least):
+        yield _outcome(model, _thinned(chains, n_particles), chains, power)
 
 
-def move_hierarchical(model, batches, n_particles, power, rng, verbose):
+def move_hierarchical(model, batches, n_particles, power, rng):
     """Chains under a prior with scales among its coordinates, to which no Gaussian is fitted.
 
     Gaussian mirror descent under a normal prior of the same scale gives the likelihood of each
     coefficient: its mean and precision less the normal prior's own define the coordinates in which
-    the chains move.
+    the chains move. The particles are in the prior's own coordinates.
 
-    Parameters and returns are as of `move_from_proposals`; the particles are in the prior's own
-    coordinates.
+    Parameters and yields are as of `move_from_proposals`.
     """
     informed, gaussian = _informed(model, batches, power)
     start = _START_SCALE * informed.sample_near(rng, N_CHAINS)
@@ -81,12 +82,13 @@ def move_hierarchical(model, batches, n_particles, power, rng, verbose):
     def jump(theta, rng):
         return informed.stretched(theta, _JUMP_SD * rng.standard_normal(len(theta)))
 
-    outcome = _move(
-        model.with_prior(informed), batches, start, mean, chol, n_particles, power, rng, verbose,
-        jump=jump, shown=informed.coefficients,
-    )  # fmt: skip
-    theta = informed.uninformed(outcome.particles.theta)
-    return outcome._replace(particles=outcome.particles._replace(theta=theta))
+    target = _log_joint(model.with_prior(informed), batches, start, power)
+    for chains in hamiltonian(
+        target, start, mean, chol, rng,
+        target_ess=_TARGET_ESS * n_particles, jump=jump, shown=informed.coefficients,
+    ):  # fmt: skip
+        theta = informed.uninformed(_thinned(chains, n_particles))
+        yield _outcome(model, theta, chains, power)
 
 
 def _informed(model, batches, power):
@@ -115,53 +117,34 @@ def _normal_likelihood(model, batches, scale, power):
     return gaussian.mean * posterior / precision, 1.0 / precision, gaussian
 
 
-def _move(
-    model, batches, start, mean, chol, n_particles, power, rng, verbose, jump=None, shown=None
-):
-    batches = _in_single_precision(model, batches, start, power)
-    found = hamiltonian(
-        lambda theta: model.log_joint_gradient(theta, batches, power),
-        start,
-        mean,
-        chol,
-        rng,
-        target_ess=_ENOUGH * n_particles,
-        **own,
-    )
-    chains = None
-    interrupted = False
-    with progress(MAX_TOTAL, verbose, "moves (at most)") as bar:
-        chains = hamiltonian(
-            lambda theta: model.log_joint_gradient(theta, batches, power),
-            start,
-            mean,
-            chol,
-            rng,
-            target_ess=_TARGET_ESS * n_particles,
-            jump=jump,
-            shown=shown,
-            report=bar.update,
-        )
-    # Successive draws are alike: evenly spaced ones are as good, and cheaper to predict by.
+def _thinned(chains, n_particles):
+    """Draws that stand for all, evenly spaced: successive ones are alike, and cost predictions."""
     every = max(1, chains.draws.shape[0] * chains.draws.shape[1] // n_particles)
-    theta = chains.draws[:, ::-1][:, ::every].reshape(-1, chains.draws.shape[2])
-    m = len(theta)
-    particles = Particles(
-        theta, np.zeros(m), np.full(m, np.nan), model.log_prior(theta), np.empty((m, 0))
+    return chains.draws[:, ::-1][:, ::every].reshape(-1, chains.draws.shape[2])
+
+
+def _outcome(model, theta, chains, power):
+    info = StepInfo(
+        1.0, power, 1.0, 0, False, 0, np.nan, chains.ess, len(theta), extra={"r_hat": chains.r_hat}
     )
-    info = StepInfo(1.0, power, 1.0, 0, False, 0, np.nan, chains.ess, m)
-    return Outcome(particles, [info], True, interrupted, chains=chains)
+    return Outcome(equally_weighted(model, theta), [info], reweighted=True, chains=chains)
 
 
-def _in_single_precision(model, batches, theta, power):
-    """The batches with large features in float32, which halves the time, unless that does harm.
+def _log_joint(model, batches, theta, power):
+    """Log joint density and gradient, in single precision unless that does harm.
 
-    Rounding does none as long as it changes differences of log densities between positions by much
-    less than a Metropolis decision depends on.
+    Large features in float32 halve the time. Rounding does no harm as long as it changes
+    differences of log densities between positions by much less than a Metropolis decision depends
+    on.
     """
+
+    def target(theta, batches=batches):
+        return model.log_joint_gradient(theta, batches, power)
+
     if sum(batch.X.size for batch in batches) < _MIN_NUMBERS:
-        return batches
+        return target
     single = [batch._replace(X=batch.X.astype(np.float32, copy=False)) for batch in batches]
-    exact, rounded = (model.log_joint_gradient(theta, part, power)[0] for part in (batches, single))
+    exact, rounded = target(theta)[0], target(theta, single)[0]
     with np.errstate(invalid="ignore"):  # Where both are infinite, the difference is nan.
-        return single if np.ptp(rounded - exact) < _MAX_ROUNDING else batches
+        harmless = np.ptp(rounded - exact) < _MAX_ROUNDING
+    return partial(target, batches=single) if harmless else target

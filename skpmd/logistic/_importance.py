@@ -21,7 +21,7 @@ _MAX_SKEWED = 200
 _MIRROR_SHARES, _LAPLACE_SHARES = (0.75, 0.25), (0.5, 0.5)  # Each skewed, and then not.
 
 
-def proposal_components(model, batches, proposal, d, power):
+def proposal_components(model, batches, proposal, power):
     """Components of the proposal mixture that the estimator's ``proposal`` names, and their shares.
 
     ``"laplace"`` is the normal approximation at the mode, once by the sinh-arcsinh map and once
@@ -41,8 +41,6 @@ def proposal_components(model, batches, proposal, d, power):
         All data.
     proposal : {"auto", "laplace", "mirror"}
         Which components.
-    d : int
-        Dimension.
     power : float
         Power of the likelihood.
 
@@ -53,6 +51,7 @@ def proposal_components(model, batches, proposal, d, power):
     shares : ndarray
         Their shares.
     """
+    d = model.n_coordinates
 
     def log_joint(theta):
         return model.log_prior(theta) + power * log_likelihood(model, theta, batches)
@@ -83,42 +82,34 @@ def proposal_components(model, batches, proposal, d, power):
 
 def draw_proposals(model, components, shares, n_particles, rng):
     """Particles drawn from the mixture q itself, with r = 0."""
-    theta, log_pi = draw_mixture(components, shares, n_particles, rng)
-    m = len(theta)
-    return Particles(theta, np.zeros(m), log_pi, model.log_prior(theta), np.empty((m, 0)))
+    draws = ProposalDraws(components, even_counts(np.asarray(shares), n_particles))
+    return draws(None, model, None, rng).particles
+
+
+def importance_rounds(model, batches, components, shares, n_particles, power, rng, min_share=0.0):
+    """Importance reweighting of draws from the mixture, in rounds until enough are effective.
+
+    Yields
+    ------
+    Outcome
+        After each round.
+    """
+    rounds = proposal_rounds(
+        model, batches, components, shares, power, rng,
+        n=n_particles,
+        max_rounds=_MAX_ROUNDS,
+        target_ess=_TARGET_ESS * n_particles,
+        min_first_ess=min_share * n_particles,
+    )  # fmt: skip
+    for draws, info, gap in rounds:
+        yield Outcome(draws.particles, [info], True, pair=draws.pair, disagreement=gap)
 
 
 def importance_sample(model, batches, components, shares, n_particles, power, rng, min_share=0.0):
-    """Importance reweighting of draws from the mixture, in rounds until enough are effective.
-
-    Returns
-    -------
-    Outcome
-        One StepInfo for each round.
-    """
-    sample = adaptive_importance_sampling(
-        components,
-        shares,
-        model.log_prior,
-        lambda theta: power * log_likelihood(model, theta, batches),
-        n_particles,
-        _MAX_ROUNDS,
-        _TARGET_ESS * n_particles,
-        rng,
-        min_share * n_particles,
-    )
-    per_round = len(sample.particles.theta) // len(sample.rounds)
-    infos = [
-        StepInfo(1.0, power, 1.0, 0, False, 0, np.nan, ess, per_round * (i + 1))
-        for i, ess in enumerate(sample.rounds)
-    ]
-    return Outcome(
-        sample.particles,
-        infos,
-        reweighted=True,
-        interrupted=sample.interrupted,
-        pair=sample.pair,
-        disagreement=disagreement(sample, components)[0],
-    )
-    for draws, info, gap in rounds:
-        yield Outcome(draws.particles, [info], True, pair=draws.pair, disagreement=gap)
+    """The last state of `importance_rounds`, with the records of all rounds."""
+    infos = []
+    for outcome in importance_rounds(
+        model, batches, components, shares, n_particles, power, rng, min_share
+    ):
+        infos += outcome.infos
+    return outcome._replace(infos=infos)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from skpmd._base.results import Results
+from skpmd.engine.loop import drive
 from skpmd.engine.mean_field import mean_field_mirror_descent
 from skpmd.logistic._mean_field import mean_field_target
 from skpmd.logistic._posterior import GaussianPosterior
@@ -62,17 +63,19 @@ def fit_mean_field(model, rows, power, names):
         With a `GaussianPosterior`.
     """
     batches, d = rows.whole(), len(names)
-    descent = mean_field_mirror_descent(
+    states = mean_field_mirror_descent(
         lambda mean, variance: mean_field_target(model, mean, variance, batches, power), d
     )
+    last = drive(states)
     n_logits = d // (rows.data.X.shape[1] + model.fit_intercept)
-    posterior = GaussianPosterior(descent.mean, np.sqrt(descent.variance), names, n_logits)
-    gamma, change = (np.array(column) for column in zip(*descent.steps, strict=True))
-    history = {"step": np.arange(1, len(gamma) + 1), "step_size": gamma, "change": change}
+    posterior = GaussianPosterior(last.mean, np.sqrt(last.variance), names, n_logits)
+    step_size, change = (np.array(column) for column in zip(*last.infos, strict=True))
+    steps = np.arange(1, len(step_size) + 1)
     diagnostics = {
         **dict.fromkeys(("ess", "pareto_k", "r_hat", "disagreement", "mean_error")),
         "method": "mean-field mirror descent",
-        "interrupted": False,
-        "warnings": [] if descent.converged else ["the mean-field mirror descent did not converge"],
+        "interrupted": last.interrupted,
+        "warnings": [] if last.converged else ["the mean-field mirror descent did not converge"],
     }
+    history = {"step": steps, "step_size": step_size, "change": change}
     return Results(posterior, history, diagnostics)

@@ -1,4 +1,4 @@
-"""One step of a stream of rows whose particles are redrawn from proposals for its outcome."""
+"""One step of a stream of rows whose particles are rejuvenated from proposals for its outcome."""
 
 from skpmd.engine import cubic_surrogate, rejuvenation_error
 from skpmd.engine.assumed_density import AssumedDensityModel, filter_step, more_accurate, project
@@ -19,11 +19,12 @@ def proposal_step(stream, model, batches, a, b, options, rng, *, proposal):
     stayed = None
     if particles is not None:
         in_place = settings._replace(rejuvenation="never")
-        stayed, info = step(particles, model, batches, a, b, in_place, rng)
+        observer = RejuvenationErrors(model.monitored, stream.error_terms)
+        stayed, info = step(particles, model, batches, a, b, in_place, rng, observer=observer)
         enough = info.ess >= settings.ess_threshold * options.n_particles
         if settings.rejuvenation == "never" or (enough and settings.rejuvenation == "ess"):
-            last = assumed or project(particles, stream.error_terms, model.monitored)
-            assumed = filter_step(last, model, batches, a, b, rng)
+            assumed = assumed or project(particles, stream.error_terms, model.monitored)
+            assumed = filter_step(assumed, model, batches, a, b, rng)
             stream = stream._replace(particles=stayed, assumed=assumed, error_terms=observer.terms)
             return stream, info
         projected = project(particles, stream.error_terms, model.monitored)
@@ -31,11 +32,11 @@ def proposal_step(stream, model, batches, a, b, options, rng, *, proposal):
     few = sum(len(batch.weight) for batch in batches) < _FEW_ROWS
     m = options.n_particles * (_MORE if few else 1)
     outcome, error_terms = _rejuvenate(
-        particles, stayed, assumed, model, batches, a, b, m, proposal, rng
+        stream, stayed, assumed, model, batches, a, b, m, proposal, rng
     )
     log_prior = model.log_prior(outcome.particles.theta)
-    moved = outcome.particles._replace(log_prior=log_prior, error_terms=error_terms)
-    by_rejuvenation, total = rejuvenation_error.of_cloud(moved, model.monitored)
+    moved = outcome.particles._replace(log_prior=log_prior)
+    by_rejuvenation, total = errors_of(error_terms, moved, model.monitored)
     info = outcome.infos[-1]._replace(
         a=a,
         rejuvenations=int(particles is not None),
@@ -46,45 +47,37 @@ def proposal_step(stream, model, batches, a, b, options, rng, *, proposal):
     return stream._replace(particles=moved, assumed=assumed, error_terms=error_terms), info
 
 
-def _rejuvenate(particles, stayed, assumed, model, batches, a, b, m, proposal, rng):
-    """Weighted draws from proposals for the outcome of a step, and the error that they bring.
+def _rejuvenate(stream, stayed, assumed, model, batches, a, b, m, proposal, rng):
+    """Weighted draws from proposals for the outcome of a step, and the errors of rejuvenations.
 
     The Gaussian of the assumed-density filter takes the place of q before the step, so that
     particles need not travel and are drawn at most once in a step. Where a cubic surrogate of log q
     can be fitted, it weighs the draws, unless few of them are effective then: beyond the particles
     it was fitted to it may rise where q falls.
     """
-
-    def weighed(cubic, min_share):
-        assumed_model = (
-            model if assumed is None else AssumedDensityModel(model, assumed.gaussian, a, cubic)
-        )
-        components, shares = proposal_components(
-            assumed_model, batches, proposal, len(model.prior.scale), b
-        )
-        outcome = importance_sample(
-            assumed_model, batches, components, shares, m, b, rng, min_share
-        )
-        if outcome.interrupted:
-            raise KeyboardInterrupt
-        return outcome
-
     particles = stream.particles
-    cubic = None if assumed is None else cubic_surrogate.fit(particles, stayed, assumed.gaussian)
+
+    def drawn(cubic, min_share):
+        target = model
+        if assumed is not None:
+            target = AssumedDensityModel(model, assumed.gaussian, a, cubic)
+        components, shares = proposal_components(target, batches, proposal, b)
+        return importance_sample(target, batches, components, shares, m, b, rng, min_share)
+
+    if assumed is None:
+        return drawn(None, 0.0), NO_ERROR
+    outcome, error_terms = None, rejuvenation_error.fade(assumed.error_terms, a)
+    cubic = cubic_surrogate.fit(particles, stayed, assumed.gaussian)
     if cubic is not None:
-        outcome = weighed(cubic, _MIN_SHARE)
+        outcome = drawn(cubic, _MIN_SHARE)
         if outcome.infos[0].ess >= _MIN_SHARE * m:
-            error_terms = rejuvenation_error.fade(particles.error_terms, a)
+            error_terms = rejuvenation_error.fade(stream.error_terms, a)
             error_terms = cubic_surrogate.error_terms_of(
                 cubic, particles, stayed, error_terms, model.monitored
             )
-            return outcome, rejuvenation_error.of_conflict(
-                error_terms, particles, stayed, outcome.particles, model.monitored
-            )
-    outcome = weighed(None, 0.0)
-    if assumed is None:
-        return outcome, NO_ERROR
-    error_terms = rejuvenation_error.fade(assumed.error_terms, a)
+        else:
+            outcome = None
+    outcome = outcome or drawn(None, 0.0)
     return outcome, rejuvenation_error.of_conflict(
         error_terms, particles, stayed, outcome.particles, model.monitored
     )

@@ -270,7 +270,7 @@ def test_an_interrupted_fit_leaves_nothing_behind(monkeypatch):
     def interrupted(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("skpmd.logistic._fit.importance_sample", interrupted)
+    monkeypatch.setattr("skpmd.logistic._fit.importance_rounds", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X[:, :1], np.where(y == 1, "b", "a"))
     with pytest.raises(NotFittedError):

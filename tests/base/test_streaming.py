@@ -49,7 +49,7 @@ def stream(model, X, y, k=5, passes=1):
 
 
 @FEW
-def test_without_redraws_parts_are_one_reweighting_of_the_prior_draws():
+def test_without_rejuvenation_parts_are_one_reweighting_of_the_prior_draws():
     X, y = labelled(60)
     params = {"proposal": "prior", "rejuvenation": "never", "n_particles": 300}
     model = stream(BayesianLogisticRegressionPMD(**params, random_state=0), X, y)
@@ -161,7 +161,7 @@ def test_passes_over_parts_end_at_the_posterior_exactly():
     np.testing.assert_allclose(model.posterior_.log_weights, once.log_weights, atol=1e-10)
 
 
-def test_passes_over_parts_average_redraws_away():
+def test_passes_over_parts_average_rejuvenations_away():
     X, y = labelled()
     model = BayesianLogisticRegressionPMD(total_samples=400, random_state=0)
     stream(model, X, y, passes=4)
@@ -321,13 +321,13 @@ def test_ctrl_c_while_weighing_keeps_the_whole_rounds(monkeypatch):
         BayesianLogisticRegressionPMD().predict(X)
 
 
-# ---------------------------------------------------------------------- the estimate of the loss
-def test_the_loss_is_the_expected_square_of_each_kind_of_error():
+# ---------------------------------------------------------------------- the estimate of the error
+def test_the_estimate_is_the_expected_square_of_each_kind_of_error():
     """Rejuvenated at variance 2, now at 1: rho = 1/2."""
-    lost = rejuvenation_error.add(NO_ERROR, np.full(2, 2.0), c0=0.1, c1=[0.0, 0.4], c2=0.8)
+    terms = rejuvenation_error.add(NO_ERROR, np.full(2, 2.0), c0=0.1, c1=[0.0, 0.4], c2=0.8)
     expected = 0.5 * (0.1 + np.array([0.0, 0.4]) * 0.5 + 0.8 * 0.25)
-    np.testing.assert_allclose(rejuvenation_error.squared_error(lost, np.ones(2)), expected)
-    faded = rejuvenation_error.squared_error(rejuvenation_error.fade(lost, 0.5), np.ones(2))
+    np.testing.assert_allclose(rejuvenation_error.squared_error(terms, np.ones(2)), expected)
+    faded = rejuvenation_error.squared_error(rejuvenation_error.fade(terms, 0.5), np.ones(2))
     np.testing.assert_allclose(faded, 0.25 * expected)
 
 
@@ -342,18 +342,18 @@ def test_the_largest_of_normal_errors():
     assert rejuvenation_error.largest(np.zeros(3)) == 0.0
 
 
-def test_noise_of_a_redraw_is_what_repetition_shows():
+def test_noise_of_a_rejuvenation_is_what_repetition_shows():
     """Sets of 100 normal draws, replaced by one normal, then as many data again: exact errors."""
     rng, d, m = np.random.default_rng(0), 4, 100
     squares, estimates = [], []
     for _ in range(400):
         theta = rng.standard_normal((m, d))
         estimate = kde.fit(theta, np.zeros(m), bandwidth=1.0)
-        lost = (
+        terms = (
             rejuvenation_error.of_rejuvenation(NO_ERROR, theta, estimate, True, itself)
             / rejuvenation_error.HIGHER**2
         )
-        estimates.append(rejuvenation_error.squared_error(lost, np.full(d, 0.5)).mean())
+        estimates.append(rejuvenation_error.squared_error(terms, np.full(d, 0.5)).mean())
         # Data of precision I whose mean is drawn from what the normal expects, variance 2.
         data = np.sqrt(2.0) * rng.standard_normal(d)
         precision = np.linalg.inv(estimate.covariance_factor @ estimate.covariance_factor.T)
@@ -368,7 +368,7 @@ def test_lost_third_cumulants_are_what_later_data_show():
     shape = 40.0
     theta = np.random.default_rng(0).gamma(shape, 1 / np.sqrt(shape), size=(40_000, 1))
     estimate = kde.fit(theta, np.zeros(40_000), bandwidth=1.0)
-    lost = (
+    terms = (
         rejuvenation_error.of_rejuvenation(NO_ERROR, theta, estimate, True, itself)
         / rejuvenation_error.HIGHER**2
     )
@@ -383,7 +383,7 @@ def test_lost_third_cumulants_are_what_later_data_show():
         ]
         squares.append((means[0] - means[1]) ** 2 / 0.5)
     # Third order of a skewness of 0.32, 400 squares: 25 %.
-    found = rejuvenation_error.squared_error(lost, np.full(1, 0.5))[0]
+    found = rejuvenation_error.squared_error(terms, np.full(1, 0.5))[0]
     assert found == pytest.approx(np.mean(squares), rel=0.25)
 
 
@@ -480,7 +480,7 @@ def test_a_class_that_parts_lack_is_warned_of():
     assert model.diagnostics_["warnings"]
 
 
-def test_a_large_loss_is_warned_of():
+def test_a_large_error_is_warned_of():
     X, y = labelled(100, p=12)
     with pytest.warns(ConvergenceWarning, match="posterior means may be off by"):
         for part in chunks(X, y, 10):
@@ -501,13 +501,13 @@ def test_a_stream_sorted_by_class_is_warned_of():
     assert any("may be off by" in reason for reason in model.diagnostics_["warnings"])
 
 
-def test_old_particles_that_contradict_a_redraw_are_heard():
+def test_old_particles_that_contradict_a_rejuvenation_count():
     """q and its successor differ by half an sd; 400 old particles show it, to a noise of 0.05."""
     theta = np.random.default_rng(0).standard_normal((400, 2))
     even, none = np.zeros(400), np.empty((400, 0))
     before = Particles(theta, even, even, even, none)
-    lost = rejuvenation_error.of_conflict(NO_ERROR, before, before, before, itself)
-    assert not lost.any()
+    terms = rejuvenation_error.of_conflict(NO_ERROR, before, before, before, itself)
+    assert not terms.any()
     after = before._replace(theta=theta + [0.5, 0.0])
     squared = rejuvenation_error.squared_error(
         rejuvenation_error.of_conflict(NO_ERROR, before, before, after, itself), np.ones(2)

@@ -6,8 +6,8 @@ DEFECTS = [
     Defect(
         "a rejuvenation of a stream starts from the prior",
         "logistic/_streaming.py",
-        "model if assumed is None else AssumedDensityModel(model, assumed.gaussian, a, cubic)",
-        "model",
+        "target = AssumedDensityModel(model, assumed.gaussian, a, cubic)",
+        "pass",
         "base/test_streaming.py",
     ),
     Defect(
@@ -23,5 +23,12 @@ DEFECTS = [
         "gradient = self.prior.gradient(theta) + b * self.prior.pull_back(theta, gradient)",
         "gradient = self.prior.gradient(theta) + self.prior.pull_back(theta, gradient)",
         "logistic/test_multinomial_model.py",
+    ),
+    Defect(
+        "moves start although the weights are good",
+        "logistic/_fit.py",
+        "failed = first.infos[0].ess < min_share * n or convergence_warnings(outcome)",
+        "failed = True",
+        "logistic/test_estimator.py",
     ),
 ]

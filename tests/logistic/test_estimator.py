@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skpmd import BayesianLogisticRegressionPMD
+from skpmd.logistic._binary import LogisticModel
 from skpmd.posterior import Posterior
 
 
@@ -281,3 +282,36 @@ def test_moves_and_stochastic_steps_exclude_each_other(cancer, params):
     model = BayesianLogisticRegressionPMD(moves="always", **params)
     with pytest.raises(ValueError, match="moves='always' is not for"):
         model.fit(*cancer)
+
+
+@pytest.mark.parametrize("moves", ["auto", "always"])
+def test_ctrl_c_in_moves_falls_back_on_the_last_complete_state(cancer, monkeypatch, moves):
+    whole, count = LogisticModel.log_joint_gradient, iter(range(10**6))
+
+    def failing(self, theta, batches, b=1.0):
+        if next(count) == 50:  # This is in the warm-up of the chains.
+            raise KeyboardInterrupt
+        return whole(self, theta, batches, b)
+
+    monkeypatch.setattr(LogisticModel, "log_joint_gradient", failing)
+    monkeypatch.setattr("skpmd.logistic._fit._MIN_SHARE", 2.0)  # All weights count as failed.
+    model = BayesianLogisticRegressionPMD(moves=moves, n_particles=200, random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(*cancer)
+    if moves == "always":
+        assert not hasattr(model, "posterior_")
+        return
+    assert model.diagnostics_["method"] == "importance reweighting of proposals: auto"
+    assert model.diagnostics_["interrupted"] and model.n_iter_ == 1
+    assert model.predict(cancer[0]).shape == (569,)
+
+
+def test_moves_after_weights_keep_their_diagnostics(cancer, monkeypatch):
+    monkeypatch.setattr("skpmd.logistic._fit._MIN_SHARE", 2.0)
+    X, y = cancer
+    model = BayesianLogisticRegressionPMD(n_particles=200, random_state=0).fit(X[:, :3], y)
+    assert model.diagnostics_["method"] == "Hamiltonian moves from proposals: auto"
+    assert model.history_["ess"][0] == model.diagnostics_["importance_ess"] > 100
+    assert model.diagnostics_["importance_pareto_k"] < 0.7
+    assert model.history_["r_hat"][-1] == model.diagnostics_["r_hat"] < 1.05
+    assert model.n_iter_ == len(model.history_["step"]) > 1

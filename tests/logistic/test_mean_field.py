@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skpmd import BayesianLogisticRegressionPMD, GaussianPosterior
 from skpmd.engine import mean_field
+from skpmd.engine.loop import drive
 from skpmd.engine.mean_field import DiagonalTarget, mean_field_mirror_descent
 from skpmd.engine.model import Batch
 from skpmd.logistic._binary import LogisticModel
@@ -43,9 +44,10 @@ def table(n=60, p=4, K=2, seed=0):
 
 
 def fixed_point(model, batches, d, b=1.0):
-    return mean_field_mirror_descent(
+    states = mean_field_mirror_descent(
         lambda mean, variance: mean_field_target(model, mean, variance, batches, b), d, tol=1e-8
     )
+    return drive(states)
 
 
 # ------------------------------------------------------------------------------ the descent
@@ -58,7 +60,7 @@ def test_on_a_normal_posterior_the_mean_is_exact_and_the_variance_conditional():
         gradient = moment - precision @ mean
         return DiagonalTarget(gradient, np.diag(precision), lambda u: precision @ u)
 
-    found = mean_field_mirror_descent(target, 30)
+    found = drive(mean_field_mirror_descent(target, 30))
     gap = found.mean - np.linalg.solve(precision, moment)
     # Steps end below 0.02 posterior sds together; conjugate gradients leave a tenth of a step.
     assert np.sqrt(gap @ precision @ gap) < 0.03
@@ -240,7 +242,7 @@ def test_the_number_of_coordinates_decides_unless_particles_are_asked_for():
             BayesianLogisticRegressionPMD(covariance_type="diag", **params).fit(X, y)
 
 
-def test_a_descent_that_does_not_arrive_is_told(monkeypatch):
+def test_a_descent_that_does_not_arrive_is_warned_of(monkeypatch):
     monkeypatch.setattr(mean_field, "_MAX_STEPS", 1)
     X, y = data(3)
     with pytest.warns(ConvergenceWarning, match="did not converge"):

@@ -397,7 +397,7 @@ def test_skewness_is_the_third_derivative_at_a_narrow_gaussian():
 # ----------------------------------------------------------------------------- posteriors
 def posterior(model, batches, n=8000, seed=0):
     """Outcome of importance reweighting, as an estimator runs it."""
-    components, shares = proposal_components(model, batches, "auto", len(model.prior.scale), 1.0)
+    components, shares = proposal_components(model, batches, "auto", 1.0)
     rng = np.random.default_rng(seed)
     return importance_sample(model, batches, components, shares, n, 1.0, rng)
 
