@@ -178,8 +178,8 @@ def _half_chains(draws):
     width = max(1, _BLOCK // (2 * half * len(draws)))
     for first in range(0, draws.shape[2], width):
         some = draws[:, :, first : first + width]
-        halves = np.concatenate([some[:, :half], some[:, -half:]])
-        yield np.ascontiguousarray(halves.transpose(2, 0, 1), dtype=float)
+        split = np.concatenate([some[:, :half], some[:, -half:]])
+        yield np.ascontiguousarray(split.transpose(2, 0, 1), dtype=float)
 
 
 def _by_ranks(x):

@@ -174,8 +174,8 @@ DEFECTS = [
     Defect(
         "R-hat is taken over whole chains",
         "engine/diagnostics.py",
-        "halves = np.concatenate([some[:, :half], some[:, -half:]])",
-        "halves = some",
+        "split = np.concatenate([some[:, :half], some[:, -half:]])",
+        "split = some",
         "engine/test_diagnostics.py",
     ),
     Defect(
