@@ -83,7 +83,8 @@ class KernelCovariance:
     def contracted_gradient(self, theta, X, W, d):
         """Gradient in theta of sum_ij W_ij k(x_i, x_j) + sum_i d_i noise(x_i), W symmetric."""
         if self.is_fast:
-            return self._fast.contracted_gradient(theta, X, W, d)
+            signal = self.cross_gradient(theta, X, X, W)
+            return signal + self.diagonal_gradient(theta, np.zeros(1), d)
         out = np.einsum("ij,ijk->k", W, self.at(theta)(X, eval_gradient=True)[1])
         # kernel(X) has the noise on its diagonal; differences correct for its part.
         for k in range(len(theta)):
@@ -101,8 +102,7 @@ class KernelCovariance:
         The same theta where the kernel has no noise that is free.
         """
         out = theta.copy()
-        place = self._fast.noise_place
-        if place is not None:
+        for place in self._fast.noise_places[:1]:
             out[place] = np.clip(np.log(level), *self.kernel.bounds[place].T)
         return out
 
@@ -124,21 +124,13 @@ class _Fast:
         self._scale = shapes[0].length_scale, places.get(id(shapes[0]))
         self._constants = [(one.constant_value, places.get(id(one))) for one in constants]
         self._noises = [(one.noise_level, places.get(id(one))) for one in noises]
-
-    @property
-    def noise_place(self):
-        """Slice of theta of the first noise that is free, or None."""
-        return next((place for _, place in self._noises if place is not None), None)
+        self.noise_places = [place for _, place in self._noises if place is not None]
 
     def at(self, theta):
         """The term at theta."""
         amplitude = np.prod([_value(theta, *one) for one in self._constants])
         noise = sum(_value(theta, *one) for one in self._noises)
         return _Term(float(amplitude), np.atleast_1d(_value(theta, *self._scale)), float(noise))
-
-    def contracted_gradient(self, theta, X, W, d):
-        out = self.cross_gradient(theta, X, X, W)
-        return out + self.diagonal_gradient(theta, np.zeros(1), d)
 
     def cross_gradient(self, theta, A, B, W):
         term = self.at(theta)
@@ -168,9 +160,8 @@ class _Fast:
         for _, place in self._constants:
             if place is not None:
                 out[place] += value
-        for _, place in self._noises:
-            if place is not None:
-                out[place] += np.exp(theta[place]) * d
+        for place in self.noise_places:
+            out[place] += np.exp(theta[place]) * d
 
 
 def _value(theta, fixed, place):

@@ -115,14 +115,8 @@ class Sample(NamedTuple):
 
     Attributes
     ----------
-    X : ndarray of shape (n, p)
-        Features.
-    y : ndarray of shape (n, t)
-        Scaled targets with one covariance.
-    noise_variance : ndarray of shape (n,)
-        Variance of each row's own noise, beside the kernel's.
-    weight : ndarray of shape (n,)
-        How often each row counts.
+    X, y, noise_variance, weight : ndarray
+        As of `Data`, with y scaled.
     noise_factor : ndarray of shape (n,) or float
         Factor of the kernel's noise.
     """

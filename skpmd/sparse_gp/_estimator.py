@@ -23,8 +23,6 @@ from skpmd.sparse_gp._model import APPROXIMATIONS, MAX_JITTER
 from skpmd.sparse_gp._parameters import GPParameters
 from skpmd.sparse_gp._predict import GaussianProcessPredictions
 
-WEIGHTINGS = ("stacking", "uniform", "posterior")
-
 
 class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleResults):
     """Gaussian process regression with inducing inputs, in one exact pass over the data.
@@ -49,8 +47,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         Of the marginal likelihood of a subset; as in `GaussianProcessRegressor`. None keeps the
         kernel as it is.
     n_restarts_optimizer : int, default=1
-        Further starts, and one with short length scales. Of more than 200 rows each takes a few
-        steps on 500, and the best of all goes on.
+        Further starts, and one with short length scales. With more than 200 rows only the best
+        after a few steps on 500 goes on.
     n_subset : int, default=2000
         Rows that the kernel is fitted to, at most; its cost is their number cubed. Where there are
         more than 1000 most of the search takes place on so many.
@@ -76,8 +74,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         evidence ("vfe", a lower bound of that of the exact process), nothing ("dtc", as in the
         paper). Predictive variances contain it in any case.
     jitter : float in [0, 0.01], default=1e-8
-        Added to the diagonal of the inducing inputs' covariance, as a share of its mean; ten times
-        more as long as that is not positive definite.
+        Added to the diagonal of the inducing inputs' covariance, as a fraction of its mean; ten
+        times more as long as that is not positive definite.
     likelihood : {"gaussian", "student_t"}, default="gaussian"
         Noise. Student noise is for outliers: its scale is the root of the `WhiteKernel`'s, and
         passes are repeated until the evidence lower bound (ELBO) has converged.
@@ -192,7 +190,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         "n_targets": [Interval(Integral, 1, None, closed="left"), None],
         "n_jobs": [Integral, None],
         "n_particles": [Interval(Integral, 1, None, closed="left")],
-        "weighting": [StrOptions(set(WEIGHTINGS))],
+        "weighting": [StrOptions({"stacking", "uniform", "posterior"})],
     }
     _frozen_parameters = (
         "kernel", "normalize_y", "approximation", "jitter", "likelihood", "df", "weighting",
@@ -409,9 +407,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
                 bandwidth=self.bandwidth,
             ),
         )
-        names = [name for name in GPParameters._fields if name != "options"]
-        own = {name: getattr(self, name) for name in names}
-        return GPParameters(**own, options=check_options(options))
+        fields = {name: getattr(self, name) for name in GPParameters._fields[:-1]}
+        return GPParameters(**fields, options=check_options(options))
 
     def _read(self, X, y, sample_weight, noise_variance, reset=True):
         X, y = validate_data(

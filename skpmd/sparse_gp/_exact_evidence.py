@@ -1,5 +1,7 @@
 """The log marginal likelihood of an exact Gaussian process on few rows, and its best kernel."""
 
+from operator import itemgetter
+
 import numpy as np
 from joblib import Parallel, delayed
 from scipy.linalg import lapack
@@ -10,7 +12,7 @@ from skpmd.sparse_gp._data import take
 from skpmd.sparse_gp._model import MIN_NOISE
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
-_IMPOSSIBLE = 1e25  # Objective where there is none: the line search takes no infinity.
+IMPOSSIBLE = 1e25  # Objective where there is none: the line search takes no infinity.
 # With more rows than the first number several starts take a few evaluations each on some rows, and
 # only the best goes on.
 _MANY_ROWS, _PRELIMINARY_ROWS, _PRELIMINARY_EVALUATIONS = 200, 500, 20
@@ -35,9 +37,8 @@ def log_marginal_likelihood(covariance, theta, sample, gradient=True):
     positive definite.
     """
     X, y, w = sample.X, sample.y, sample.weight
-    noise = noise_of(covariance, theta, sample)
-    factor, info = _factored(covariance, theta, X, noise / w)
-    if info:
+    noise, factor = _factored(covariance, theta, sample)
+    if factor is None:
         return (-np.inf, np.zeros(len(theta))) if gradient else -np.inf
     alpha, _ = lapack.dpotrs(factor, y, lower=1)
     log_det = np.log(np.diag(factor)).sum()
@@ -56,33 +57,31 @@ def log_marginal_likelihood(covariance, theta, sample, gradient=True):
 
 def squared_errors(covariance, theta, sample):
     """Expected squared errors of f at the rows themselves, summed over targets, shape (n,)."""
-    X, y, w = sample.X, sample.y, sample.weight
-    noise = noise_of(covariance, theta, sample)
-    factor, info = _factored(covariance, theta, X, noise / w)
-    if info:
+    y = sample.y
+    noise, factor = _factored(covariance, theta, sample)
+    if factor is None:
         return np.zeros(len(y))
     alpha, _ = lapack.dpotrs(factor, y, lower=1)
     inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
     # y - mean = noise alpha, and the variance is noise - noise^2 times the inverse's diagonal.
-    ridge = noise / w
+    ridge = noise / sample.weight
     variance = np.maximum(ridge - ridge**2 * np.diag(inverse), 0.0)
     return ((ridge[:, None] * alpha) ** 2).sum(axis=1) + y.shape[1] * variance
 
 
-def _factored(covariance, theta, X, diagonal):
-    """Cholesky factor of the covariance of the rows, and LAPACK's code: 0 if all is well."""
-    K = np.asfortranarray(covariance.cross(theta, X, X).T)
-    K[np.diag_indices_from(K)] += diagonal
-    return lapack.dpotrf(K, lower=1, overwrite_a=1)
+def _factored(covariance, theta, sample):
+    """Noise of the rows, and the Cholesky factor of their covariance or None."""
+    noise = noise_of(covariance, theta, sample)
+    K = np.asfortranarray(covariance.cross(theta, sample.X, sample.X).T)
+    K[np.diag_indices_from(K)] += noise / sample.weight
+    factor, info = lapack.dpotrf(K, lower=1, overwrite_a=1)
+    return noise, None if info else factor
 
 
 def maximise_evidence(
     covariance, sample, optimizer, n_restarts, rng, first=None, n_jobs=None, n_evaluations=15000
 ):
-    """Hyperparameters of the largest marginal likelihood, and its value.
-
-    The likelihood is scaled so that the first step of L-BFGS, which is its slope, has length one in
-    the logs: where slopes are steep it would leap into a corner of the bounds.
+    """Hyperparameters of the largest marginal likelihood, shape (d,).
 
     Parameters
     ----------
@@ -97,21 +96,12 @@ def maximise_evidence(
         Further starts, normal around the first one in the logs, clipped to the bounds; if any, one
         more with short length scales. Of more than 200 rows L-BFGS takes a few steps from each on
         500 of them, and goes on from the best place on all.
-    rng : numpy.random.Generator
-        Source of all randomness.
     first : ndarray of shape (d,), optional
         The first start as it is.
     n_jobs : int or None
         Threads that share the starts, in the sense of joblib.
     n_evaluations : int
         Most evaluations of L-BFGS; its own limit by default.
-
-    Returns
-    -------
-    theta : ndarray of shape (d,)
-        Logs.
-    value : float
-        Log marginal likelihood of the sample.
     """
     bounds = covariance.kernel.bounds
     if first is None:
@@ -126,8 +116,7 @@ def maximise_evidence(
         def objective(theta, eval_gradient=True):
             theta = np.asarray(theta, dtype=np.float64)
             value, slope = log_marginal_likelihood(covariance, theta, sample)
-            # The line search takes a large number and no infinity.
-            value = -value if np.isfinite(value) else _IMPOSSIBLE
+            value = -value if np.isfinite(value) else IMPOSSIBLE
             return (value, -slope) if eval_gradient else value
 
         if callable(optimizer):
@@ -145,16 +134,16 @@ def maximise_evidence(
     if n_restarts and len(sample.y) > _MANY_ROWS and not callable(optimizer):
         some = take(sample, _PRELIMINARY_ROWS, rng)
         ends = run(delayed(search)(start, some, _PRELIMINARY_EVALUATIONS) for start in starts)
-        starts = [min(ends, key=_value)[0]]
+        starts = [min(ends, key=itemgetter(1))[0]]
     ends = run(delayed(search)(start, sample, n_evaluations) for start in starts)
-    theta, value = min(ends, key=_value)
-    return np.asarray(theta, dtype=np.float64), -float(value)
+    return np.asarray(min(ends, key=itemgetter(1))[0], dtype=np.float64)
 
 
 def _descended(objective, start, bounds, n_evaluations):
     """The end of L-BFGS, and the objective there.
 
-    The objective is scaled so that the first step, which is its slope, has length one at most.
+    The objective is scaled so that the first step, which is its slope, has length one at most:
+    where slopes are steep it would leap into a corner of the bounds.
     """
     value, slope = objective(start)
     scale = 1.0 / max(1.0, np.abs(slope).max())
@@ -168,10 +157,6 @@ def _descended(objective, start, bounds, n_evaluations):
     options = {**tolerances, "maxfun": n_evaluations}
     end = minimize(scaled, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return end.x, end.fun / scale
-
-
-def _value(end):
-    return float(end[1])
 
 
 def with_other_noise(covariance, theta, sample):

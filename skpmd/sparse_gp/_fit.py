@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 from skpmd._base.progress import bar_of_steps
 from skpmd._base.results import Results, history_of, results_of
 from skpmd._base.stacking import hold_out
-from skpmd._base.streaming import Stream, advance, kernel_step, stream_after
+from skpmd._base.streaming import Stream, advance, stream_after
 from skpmd._base.utils import as_generator
 from skpmd._base.warn import warn
 from skpmd.engine import weighting
@@ -45,8 +45,7 @@ class GPState(NamedTuple):
     scaler : Scaler
         Of y.
     sample : Sample
-        Rows that the kernel was fitted to, under Student noise with noise according to their
-        errors.
+        Rows that the kernel was fitted to.
     theta : ndarray of shape (d,)
         Hyperparameters of the largest evidence.
     stream : Stream
@@ -94,22 +93,7 @@ class GPState(NamedTuple):
 
 
 def initialise(parameters, data, rng):
-    """A state whose kernel is fitted but which has no row in its posterior, and the rows.
-
-    Parameters
-    ----------
-    parameters : GPParameters
-        Of the estimator.
-    data : Data
-        Of the first call.
-    rng : numpy.random.Generator
-        Source of all randomness.
-
-    Returns
-    -------
-    GPState, Rows
-        Before any row, and the rows to add.
-    """
+    """A `GPState` whose kernel is fitted but which holds no row yet, and the `Rows` to add."""
     df = parameters.student_df
     scaler = Scaler.fit(data.y, data.weight, parameters.normalize_y, robust=df is not None)
     rows = rows_of(data, scaler, parameters.batch_size)
@@ -144,14 +128,15 @@ def initialise(parameters, data, rng):
 
 
 def fit(parameters, data):
-    """The state after a fit to all data.
+    """The state after a fit to all data, in which each row counts once.
 
-    Weights for predictions need full-batch iterations only, from the prior of u on. Weights of the
-    posterior come from stochastic mirror steps and reweighting.
+    Weights of the posterior come from stochastic mirror steps and reweighting; those for
+    predictions need full-batch iterations only.
     """
+    options = parameters.options._replace(total_samples=None, forgetting=0.0)
     if parameters.weighting != "posterior":
-        return update(parameters, None, data)
-    rng, options = as_generator(parameters.random_state), parameters.options
+        return update(parameters._replace(options=options), None, data)
+    rng = as_generator(parameters.random_state)
     state, rows = initialise(parameters, data, rng)
     with bar_of_steps(options, rows, parameters.verbose) as report:
         outcome = run(state.model, rows, state.particles, options, rng, report)
@@ -236,7 +221,7 @@ def _warn_of_surprise(state, rows):
     if median > _MAX_MEDIAN_ERROR:
         warn(
             f"Half of the new rows lie more than {median:.1f} standard deviations off their "
-            "predictions: the kernel, learnt from the first calls or given, does not suit them. "
+            "predictions: the kernel, fitted to the first calls or given, does not suit them. "
             "Call fit on rows of all kinds, or give such rows to the first partial_fit."
         )
 
@@ -261,14 +246,14 @@ def _score_and_add(parameters, state, rows):
 
 
 def _add(parameters, state, rows):
-    """The state after a step on more rows.
+    """The state after more rows.
 
-    The first rows are a fit of full-batch iterations, and more of them such iterations from where
-    the stream is. Weights of the posterior ask for the step whose particles move.
+    Full-batch iterations start from the prior of u or from where the stream is. For weights of the
+    posterior a step moves the particles too.
     """
     options, stream, model = parameters.options, state.stream, state.model
     if parameters.weighting == "posterior":
-        return state._replace(stream=advance(stream, model, rows, options, kernel_step))
+        return state._replace(stream=advance(stream, model, rows, options))
     full_batch = _iterations(parameters, model, rows.total)
     if not stream.seen:
         options = options._replace(max_iter=0)

@@ -14,7 +14,7 @@ from skpmd.sparse_gp._exact_evidence import (
 )
 from skpmd.sparse_gp._inducing import choose
 from skpmd.sparse_gp._model import SparseGP
-from skpmd.sparse_gp._sparse_evidence import Sparsity, best_of, refine, student_weighed
+from skpmd.sparse_gp._sparse_evidence import best_of, refine, student_weighed
 from skpmd.sparse_gp._student import StudentSparseGP
 
 # The automatic number of inducing inputs lies between these; up to the first, all distinct rows
@@ -80,17 +80,6 @@ def fit_hyperparameters(parameters, covariance, whole, subset, rng):
     them. Where the whole has more rows, the evidence of a sparse process on many of these refines
     the hyperparameters.
 
-    Parameters
-    ----------
-    parameters : GPParameters
-        Of the estimator.
-    covariance : KernelCovariance
-        Its kernel gives the start and the bounds.
-    whole, subset : Sample
-        All rows, and those of the search.
-    rng : numpy.random.Generator
-        Source of all randomness.
-
     Returns
     -------
     theta : ndarray of shape (d,)
@@ -104,16 +93,16 @@ def fit_hyperparameters(parameters, covariance, whole, subset, rng):
     sample = subset if callable(optimizer) else take(subset, _SEARCH_ROWS, rng)
     n_rows = len(sample.y)
     n_restarts, n_jobs = parameters.n_restarts_optimizer, parameters.n_jobs
-    theta, _ = maximise_evidence(covariance, sample, optimizer, n_restarts, rng, n_jobs=n_jobs)
+    theta = maximise_evidence(covariance, sample, optimizer, n_restarts, rng, n_jobs=n_jobs)
     if df is not None:
         for _ in range(_STUDENT_ROUNDS):
             error = squared_errors(covariance, theta, sample)
             scale = noise_of(covariance, theta, sample._replace(noise_factor=1.0))
             precision = (df + 1.0) / (df + error / scale)
             sample = sample._replace(noise_factor=1.0 / precision)
-            theta, _ = maximise_evidence(covariance, sample, optimizer, 0, rng, theta)
+            theta = maximise_evidence(covariance, sample, optimizer, 0, rng, theta)
     elif len(subset.y) > n_rows:
-        theta, _ = maximise_evidence(
+        theta = maximise_evidence(
             covariance, subset, optimizer, 0, rng, theta, n_evaluations=_MORE_EVALUATIONS
         )
         n_rows = len(subset.y)
@@ -126,20 +115,19 @@ def _refined(parameters, covariance, whole, theta, rng):
     """Hyperparameters by the evidence of many rows, started from those of few rows."""
     many, df = take(whole, parameters.n_refine, rng), parameters.student_df
     few_inputs, more_inputs = (
-        choose("random", lambda n, rng: take(many, n, rng), M, covariance, theta, rng)
-        for M in (_REFINE_INDUCING, _MIN_INDUCING)
+        choose("random", many, M, covariance, theta, rng) for M in (_REFINE_INDUCING, _MIN_INDUCING)
     )
     # The evidence of "dtc" would not prefer short length scales where they are right.
     kind = "vfe" if parameters.approximation == "vfe" else "fitc"
-    sparsity = Sparsity(few_inputs, kind, parameters.jitter)
-    refined = best_of(covariance, with_other_noise(covariance, theta, many), many, sparsity)
+    model = SparseGP(covariance, None, few_inputs, kind, parameters.jitter)
+    refined = best_of(model, with_other_noise(covariance, theta, many), many)
     for n_evaluations in _REFINE_EVALUATIONS if df is None else _REFINE_STUDENT_EVALUATIONS:
         if df is not None:
-            many = student_weighed(covariance, refined, many, sparsity, df)
-        refined = refine(covariance, refined, many, sparsity, n_evaluations)
+            many = student_weighed(model, refined, many, df)
+        refined = refine(model, refined, many, n_evaluations)
     # Few inducing inputs may prefer a kernel that more of them do not.
-    sparsity = Sparsity(more_inputs, "fitc", parameters.jitter)
-    return best_of(covariance, (theta, refined), many, sparsity)
+    model = SparseGP(covariance, None, more_inputs, "fitc", parameters.jitter)
+    return best_of(model, (theta, refined), many)
 
 
 def warn_of_bounds(kernel):
@@ -168,14 +156,8 @@ def n_inducing(asked, total):
 
 def new_model(parameters, covariance, prior, sample, theta, rng):
     """The model, its inducing inputs placed among the rows."""
-    inducing = choose(
-        parameters.inducing_init,
-        lambda n, rng: take(sample, n, rng),
-        n_inducing(parameters.n_inducing, sample.weight.sum()),
-        covariance,
-        theta,
-        rng,
-    )
+    n = n_inducing(parameters.n_inducing, sample.weight.sum())
+    inducing = choose(parameters.inducing_init, sample, n, covariance, theta, rng)
     if inducing.shape[1:] != sample.X.shape[1:]:
         raise ValueError(
             f"inducing_init has shape {inducing.shape}, X has {sample.X.shape[1]} features."

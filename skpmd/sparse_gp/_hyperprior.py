@@ -69,27 +69,7 @@ def draw_around(covariance, prior, theta, sample, m, rng):
     Draws from a Student proposal, with the curvature of the marginal likelihood of a few rows, are
     weighed by it and resampled. The evidence of many rows may have refined theta away from the mode
     of those: their log likelihood is then tilted by its slope at theta, which makes theta a mode
-    and leaves the curvature.
-
-    Parameters
-    ----------
-    covariance : KernelCovariance
-        Of theta.
-    prior : HyperPrior
-        Of theta.
-    theta : ndarray of shape (d,)
-        The best.
-    sample : Sample
-        The rows.
-    m : int
-        How many, with theta.
-    rng : numpy.random.Generator
-        Source of all randomness.
-
-    Returns
-    -------
-    ndarray of shape (m, d)
-        The first is theta.
+    and leaves the curvature. The result, of shape (m, d), begins with theta.
     """
     if not len(theta):
         return np.empty((m, 0))

@@ -5,6 +5,7 @@ from sklearn.cluster import KMeans
 from sklearn.utils import check_array
 
 from skpmd._base.rows import distinct
+from skpmd.sparse_gp._data import take
 
 INITS = ("random", "kmeans", "greedy")
 # Candidates for each inducing input, in a fit and in a stream.
@@ -28,18 +29,16 @@ def choose(init, sample, n, covariance, theta, rng):
     init : {"random", "kmeans", "greedy"} or array-like of shape (M, p)
         Rows at random; centres of clusters; those that leave the least conditional variance of f,
         one by one (Burt, Rasmussen and van der Wilk 2020); or the inputs themselves.
-    sample : callable
-        ``sample(k, rng)`` draws at most k rows of the data, a `Sample`.
+    sample : Sample
+        Rows of the data.
     n : int
         How many.
     covariance, theta
         For ``"greedy"``.
-    rng : numpy.random.Generator
-        Source of all randomness.
     """
     if not isinstance(init, str):
         return check_array(init, dtype=np.float64, input_name="inducing_init", copy=True)
-    drawn = sample(_CANDIDATES * n, rng)
+    drawn = take(sample, _CANDIDATES * n, rng)
     first, places = distinct(drawn.X)
     rows = drawn.X[first]
     if len(rows) <= n:
@@ -59,17 +58,6 @@ def follow(model, theta, X, n):
 
     While there are fewer than n, rows with much variance given the old ones are added. After that
     all are chosen anew, among the old ones and the rows, if too many rows are far from them.
-
-    Parameters
-    ----------
-    model : SparseGP
-        With one set of inducing inputs.
-    theta : ndarray of shape (d,)
-        Hyperparameters.
-    X : ndarray of shape (k, p)
-        Rows to come.
-    n : int
-        How many inducing inputs there may be.
     """
     Z, covariance = model.inducing, model.covariance
     X = X[:: -(-len(X) // _MAX_CHECKED)]
@@ -92,12 +80,9 @@ def follow(model, theta, X, n):
 
 def _known(model, theta, X):
     """Variances of f at the rows of X that the inducing inputs explain, chunk by chunk."""
-    out = np.empty(len(X))
     step = max(1, _CHUNK // model.n_inducing)
-    for a in range(0, len(X), step):
-        V = model.whitened(theta, X[a : a + step])
-        out[a : a + step] = np.einsum("ij,ij->j", V, V)
-    return out
+    chunks = (model.whitened(theta, X[a : a + step]) for a in range(0, len(X), step))
+    return np.concatenate([np.einsum("ij,ij->j", V, V) for V in chunks])
 
 
 def greedy(covariance, theta, X, n, known=None, floor=0.0):

@@ -31,19 +31,7 @@ _MAX_AT_ONCE = 1 << 20  # At most so many numbers are in the matrices that are f
 
 
 class Conditional(NamedTuple):
-    """q(u | Z) of one particle, factored.
-
-    Attributes
-    ----------
-    inducing : ndarray of shape (M, p)
-        Z.
-    prior_factor : ndarray of shape (M, M)
-        L.
-    factor : ndarray of shape (M, M)
-        Cholesky factor of the precision of v.
-    mean : ndarray of shape (M, t)
-        Of v, for each target.
-    """
+    """q(u | Z) of one particle, factored: Z, L, and of v the precision's factor and the means."""
 
     inducing: np.ndarray
     prior_factor: np.ndarray
@@ -56,11 +44,10 @@ class SparseGP(Model):
 
     Parameters
     ----------
-    covariance : object
-        Has ``cross(theta, A, B)`` (n, M) and ``diagonal(theta, A)`` (n,), without noise, and
-        ``noise(theta, A)`` (n,), of one theta.
-    prior : object
-        Has ``sample(rng, m)`` and ``log_density(theta)``, of theta.
+    covariance : KernelCovariance
+        Of one theta.
+    prior : HyperPrior
+        Of theta.
     inducing : ndarray of shape (M, p)
         Z, of all particles.
     approximation : {"dtc", "fitc", "vfe"}
@@ -187,7 +174,7 @@ class SparseGP(Model):
         precision, linear, rest = self._parts(block)
         M, t = linear.shape[1:]
         whole = np.zeros((len(block), M + t, M + t))
-        whole[:, :M, :M] = precision  # of which the lower triangle is read
+        whole[:, :M, :M] = precision  # Only the lower triangle is read.
         whole[:, M:, :M] = linear.transpose(0, 2, 1)
         squared = np.einsum("imt,imt->i", linear, linear)
         corner = np.concatenate(
@@ -210,8 +197,9 @@ class SparseGP(Model):
         before, after = self._parts(block), self._parts(out)
         for i in range(len(moved)):
             old, new = self.prior_factor(theta[i]), self.prior_factor(moved[i])
-            change = dtrsm(1.0, old, new, lower=1)  # L^-1 L'
-            ratio = self._typical_noise(theta[i]) / self._typical_noise(moved[i])
+            change = dtrsm(1.0, old, new, lower=1)  # This is L^-1 L'.
+            noise, new_noise = (self.covariance.noise(x[i], self.inducing) for x in (theta, moved))
+            ratio = float(np.mean(noise)) / float(np.mean(new_noise))
             full = np.tril(before[0][i]) + np.tril(before[0][i], -1).T
             after[0][i] = ratio * (change.T @ full @ change)
             after[1][i] = ratio * (change.T @ before[1][i])
@@ -231,15 +219,6 @@ class SparseGP(Model):
         R = I - G G', and their likelihood, normal with precision S, is integrated over e. Where the
         new inputs hold the old ones R is zero and nothing is lost.
 
-        Parameters
-        ----------
-        inducing : ndarray of shape (M', p)
-            The others, for all particles.
-        theta : ndarray of shape (m, d)
-            Particles.
-        block : ndarray of shape (m, k)
-            Theirs.
-
         Returns
         -------
         model : SparseGP
@@ -253,8 +232,7 @@ class SparseGP(Model):
         for i, one in enumerate(theta):
             S = np.tril(before[0][i]) + np.tril(before[0][i], -1).T
             s = before[1][i]
-            G = model.whitened(one, self.inducing)  # L'^-1 K'
-            G = dtrsm(1.0, self.prior_factor(one), G.T, lower=1)
+            G = dtrsm(1.0, self.prior_factor(one), model.whitened(one, self.inducing).T, lower=1)
             R = np.eye(len(G)) - G @ G.T
             mixed = np.eye(len(G)) + S @ R
             solved = np.linalg.solve(mixed, np.hstack([S, s]))
@@ -264,9 +242,6 @@ class SparseGP(Model):
             gain = 0.5 * np.vdot(s, R @ solved[:, len(G) :])
             after[2][i] = before[2][i] + gain - 0.5 * self.n_targets * log_det
         return model, out
-
-    def _typical_noise(self, theta):
-        return float(np.mean(self.covariance.noise(theta, self.inducing)))
 
     # ------------------------------------------------------------------ one particle
     def _parts(self, block):
@@ -281,7 +256,7 @@ class SparseGP(Model):
         factor = self._factors.get(key)
         if factor is None:
             K = self.covariance.cross(theta, self.inducing, self.inducing)
-            factor = jittered_cholesky(K, self.jitter)
+            factor = _jittered_cholesky(K, self.jitter)
             if len(self._factors) >= min(_MAX_FACTORS, _MAX_CACHED // factor.size):
                 self._factors = {}
             self._factors[key] = factor
@@ -295,7 +270,10 @@ class SparseGP(Model):
     def conditional(self, theta, block):
         """q(u | Z) of one particle, factored."""
         (precision,), (linear,), _ = self._parts(block[None])
-        factor, mean = _solved(precision, linear)
+        factor = _cholesky(precision, 1.0)
+        if factor is None:
+            raise np.linalg.LinAlgError("the precision of the inducing values is not finite.")
+        mean, _ = lapack.dpotrs(factor, linear, lower=1)
         return Conditional(self.inducing, self.prior_factor(theta), factor, mean)
 
     def predict(self, theta, conditional, X, joint=False):
@@ -304,23 +282,12 @@ class SparseGP(Model):
         The variance is k(x, x) - v_x' v_x + v_x' P^-1 v_x with P the precision of v, whatever the
         approximation: "dtc" of the paper leaves out the first two terms, and is over-confident.
 
-        Parameters
-        ----------
-        theta : ndarray of shape (d,)
-            Hyperparameters.
-        conditional : Conditional
-            Of the particle.
-        X : ndarray of shape (n, p)
-            Rows.
-        joint : bool
-            Whether to return the covariance of all rows, (n, n), in place of variances, (n,).
-
         Returns
         -------
         mean : ndarray of shape (n, t)
             For each target.
-        spread : ndarray of shape (n,) or (n, n)
-            Alike for all targets.
+        variance : ndarray of shape (n,), or with ``joint`` the covariance of shape (n, n)
+            The same for all targets.
         """
         cross = self.covariance.cross(theta, X, conditional.inducing)
         V = dtrsm(1.0, conditional.prior_factor, cross.T, lower=1, overwrite_b=1)
@@ -332,25 +299,20 @@ class SparseGP(Model):
         return mean, np.maximum(left, 0.0) + np.einsum("ij,ij->j", known, known)
 
 
-def _solved(precision, linear):
-    """Cholesky factor of I + precision (its lower triangle), and the mean of v."""
-    full = precision.copy(order="F")
-    full[np.diag_indices_from(full)] += 1.0
+def _cholesky(K, extra):
+    """Lower Cholesky factor of K, of which the lower triangle is read, and extra I; or None."""
+    full = K.copy(order="F")
+    full[np.diag_indices_from(full)] += extra
     factor, info = lapack.dpotrf(full, lower=1, overwrite_a=1)
-    if info or not np.isfinite(factor[-1, -1]):
-        raise np.linalg.LinAlgError("the precision of the inducing values is not finite.")
-    mean, _ = lapack.dpotrs(factor, linear, lower=1)
-    return factor, mean
+    return None if info or not np.isfinite(factor[-1, -1]) else factor
 
 
-def jittered_cholesky(K, jitter):
+def _jittered_cholesky(K, jitter):
     """Lower Cholesky factor of K, with ten times more jitter as long as there is none."""
     scale = float(np.mean(np.diag(K)))
     while jitter <= MAX_JITTER * 1.0001:
-        trial = K.copy(order="F")
-        trial[np.diag_indices_from(trial)] += jitter * scale
-        factor, info = lapack.dpotrf(trial, lower=1, overwrite_a=1)
-        if not info and np.isfinite(factor[-1, -1]):
+        factor = _cholesky(K, jitter * scale)
+        if factor is not None:
             return factor
         jitter = max(10.0 * jitter, 1e-14)
     raise np.linalg.LinAlgError(

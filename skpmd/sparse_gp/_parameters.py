@@ -1,10 +1,6 @@
 """The parameters of an estimator, as the functions of this package receive them."""
 
-from collections.abc import Callable
-from typing import NamedTuple
-
-import numpy as np
-from sklearn.gaussian_process.kernels import Kernel
+from typing import Any, NamedTuple
 
 from skpmd.engine.loop import Options
 
@@ -12,19 +8,19 @@ from skpmd.engine.loop import Options
 class GPParameters(NamedTuple):
     """Parameters of `SparseGPRegressorPMD`, which documents each of them under the same name.
 
-    ``options`` are those of the engine's loop.
+    ``options``, the last, are those of the engine's loop.
     """
 
-    kernel: Kernel | None
-    alpha: float | np.ndarray
-    optimizer: str | Callable | None
+    kernel: Any
+    alpha: Any
+    optimizer: Any
     n_restarts_optimizer: int
     n_subset: int
     n_refine: int
     hyperprior: list | None
     normalize_y: bool
     n_inducing: int | str
-    inducing_init: str | np.ndarray
+    inducing_init: Any
     approximation: str
     jitter: float
     likelihood: str
@@ -34,7 +30,7 @@ class GPParameters(NamedTuple):
     batch_size: int | str
     tol: float
     n_jobs: int | None
-    random_state: object
+    random_state: Any
     verbose: int
     options: Options
 

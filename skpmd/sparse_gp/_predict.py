@@ -208,11 +208,8 @@ class GaussianProcessPredictions:
         if alpha:
             noise = noise + extra
         squared = scaler.scale**2
-        return (
-            scaler.inverse_transform(mean),
-            variance[..., None] * squared,
-            noise[:, None] * squared,
-        )
+        mean = scaler.inverse_transform(mean)
+        return mean, variance[..., None] * squared, noise[:, None] * squared
 
     def _prior_kernel(self, X):
         """The kernel of predictions before a fit."""
@@ -233,19 +230,14 @@ class GaussianProcessPredictions:
     def _joint(self, X):
         """Mean (n, t) and covariances (n, n, t) of the mixture."""
         weights = self._weights()
-        parts = [self._noisy(i, X) for i in range(len(weights))]
+        parts = [self._moments(i, X, joint=True) for i in range(len(weights))]
         mean = sum(w * part[0] for w, part in zip(weights, parts, strict=True))
         total = np.zeros((len(X), len(X), self._n_targets))
-        for w, (own_mean, covariance) in zip(weights, parts, strict=True):
+        for w, (own_mean, covariance, noise) in zip(weights, parts, strict=True):
+            covariance[np.diag_indices(len(X))] += self._noise_factor() * noise
             off = own_mean - mean
             total += w * (covariance + off[:, None] * off[None])
         return mean, total
-
-    def _noisy(self, i, X):
-        """Mean (n, t) and covariances (n, n, t) of one particle, with noise."""
-        mean, covariance, noise = self._moments(i, X, joint=True)
-        covariance[np.diag_indices(len(X))] += self._noise_factor() * noise
-        return mean, covariance
 
 
 def _squeezed(values):

@@ -11,32 +11,12 @@ from scipy.linalg import lapack
 from scipy.linalg.blas import dgemm, dsyrk, dtrsm
 from scipy.optimize import minimize
 
-from skpmd.sparse_gp._exact_evidence import noise_of
-from skpmd.sparse_gp._model import jittered_cholesky
+from skpmd.sparse_gp._exact_evidence import IMPOSSIBLE, noise_of
 
-_IMPOSSIBLE = 1e25  # Objective where there is none: the line search takes no infinity.
 _ROUNDS = 3  # Rounds in which rows are weighed by their errors, under Student noise.
 
 
-class Sparsity(NamedTuple):
-    """How a process is made sparse; see `skpmd.sparse_gp._model.SparseGP`.
-
-    Attributes
-    ----------
-    inducing : ndarray of shape (M, p)
-        Z.
-    approximation : {"fitc", "vfe"}
-        What becomes of the conditional variance.
-    jitter : float
-        Of the covariance of Z.
-    """
-
-    inducing: np.ndarray
-    approximation: str
-    jitter: float
-
-
-def sparse_evidence(covariance, theta, sample, sparsity, gradient=True):
+def sparse_evidence(model, theta, sample, gradient=True):
     """Value, and gradient in theta or None.
 
     With V = L^-1 K_ZX, P = diag(w / lambda), B = I + V P V', m = B^-1 V P y, r = y - V' m and
@@ -48,26 +28,14 @@ def sparse_evidence(covariance, theta, sample, sparsity, gradient=True):
         in lambda:  w / (2 lambda) ((r^2 + h) / lambda - 1),
 
     where g is the derivative in the conditional variance given Z, k(x, x) - v' v. (F depends on V
-    through V' V alone, which is why no derivative of a Cholesky factor is needed.)
-
-    Parameters
-    ----------
-    covariance : KernelCovariance
-        With ``is_fast``.
-    theta : ndarray of shape (d,)
-        Hyperparameters.
-    sample : Sample
-        Rows.
-    sparsity : Sparsity
-        Inducing inputs and approximation.
-    gradient : bool
-        Whether to return the gradient.
+    through V' V alone, which is why no derivative of a Cholesky factor is needed.) The model's
+    approximation is "fitc" or "vfe", and its covariance ``is_fast``.
     """
-    fit = _fit(covariance, theta, sample, sparsity)
+    fit = _fit(model, theta, sample)
     if fit is None:
         return -np.inf, np.zeros(len(theta))
     y, w, t = sample.y, sample.weight, sample.y.shape[1]
-    Z, is_vfe = sparsity.inducing, sparsity.approximation == "vfe"
+    Z, covariance, is_vfe = model.inducing, model.covariance, model.approximation == "vfe"
     L, V, left, lam, factor, s, m = fit
     p = w / lam
     value = 0.5 * np.vdot(s, m) - t * np.log(np.diag(factor)).sum()
@@ -99,20 +67,20 @@ def sparse_evidence(covariance, theta, sample, sparsity, gradient=True):
     return value, out
 
 
-def student_weighed(covariance, theta, sample, sparsity, df):
+def student_weighed(model, theta, sample, df):
     """The sample with the noise that Student noise has given its errors.
 
     Each round takes the expected squared errors under the weights of the one before
     (`skpmd.sparse_gp._student`).
     """
-    noise = noise_of(covariance, theta, sample._replace(noise_factor=1.0))
+    noise = noise_of(model.covariance, theta, sample._replace(noise_factor=1.0))
     for _ in range(_ROUNDS):
-        fit = _fit(covariance, theta, sample, sparsity)
+        fit = _fit(model, theta, sample)
         if fit is None:
             return sample
         r, _, h = _errors(fit, sample.y)
         error, scale = (r**2).sum(axis=1) + h, noise
-        if sparsity.approximation == "fitc":
+        if model.approximation == "fitc":
             scale = scale + fit.left
         else:
             error = error + fit.left
@@ -132,14 +100,13 @@ class _Fit(NamedTuple):
     m: np.ndarray
 
 
-def _fit(covariance, theta, sample, sparsity):
+def _fit(model, theta, sample):
     """The process given the sample; None where B is not finite."""
-    X, y, w, Z, jitter = sample.X, sample.y, sample.weight, sparsity.inducing, sparsity.jitter
-    L = jittered_cholesky(covariance.cross(theta, Z, Z), jitter)
-    V = dtrsm(1.0, L, covariance.cross(theta, X, Z).T, lower=1, overwrite_b=1)
-    left = np.maximum(covariance.diagonal(theta, X) - np.einsum("ij,ij->j", V, V), 0.0)
-    lam = noise_of(covariance, theta, sample)
-    lam = lam + left if sparsity.approximation == "fitc" else lam
+    X, y, w = sample.X, sample.y, sample.weight
+    L, V = model.prior_factor(theta), model.whitened(theta, X)
+    left = np.maximum(model.covariance.diagonal(theta, X) - np.einsum("ij,ij->j", V, V), 0.0)
+    lam = noise_of(model.covariance, theta, sample)
+    lam = lam + left if model.approximation == "fitc" else lam
     p = w / lam
     B = dsyrk(1.0, V * np.sqrt(p), lower=1)
     B[np.diag_indices_from(B)] += 1.0
@@ -157,7 +124,7 @@ def _errors(fit, y):
     return y - fit.V.T @ fit.m, solved, np.einsum("ij,ij->j", fit.V, solved)
 
 
-def refine(covariance, theta, sample, sparsity, n_evaluations):
+def refine(model, theta, sample, n_evaluations):
     """Hyperparameters of a larger evidence of many rows, started from those of few rows.
 
     The evidence is taken per row: the first step of L-BFGS has then a sensible length.
@@ -166,22 +133,19 @@ def refine(covariance, theta, sample, sparsity, n_evaluations):
 
     def objective(theta):
         try:
-            value, slope = sparse_evidence(covariance, theta, sample, sparsity)
+            value, slope = sparse_evidence(model, theta, sample)
         except np.linalg.LinAlgError:
-            return _IMPOSSIBLE, np.zeros(len(theta))
+            value = -np.inf
         if not np.isfinite(value):
-            return _IMPOSSIBLE, np.zeros(len(theta))
+            return IMPOSSIBLE, np.zeros(len(theta))
         return -value * per_row, -slope * per_row
 
-    bounds = covariance.kernel.bounds
+    bounds = model.covariance.kernel.bounds
     options = {"maxfun": n_evaluations}
     end = minimize(objective, theta, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return np.asarray(end.x, dtype=np.float64)
 
 
-def best_of(covariance, thetas, sample, sparsity):
+def best_of(model, thetas, sample):
     """The hyperparameters of the largest evidence."""
-    return max(
-        thetas,
-        key=lambda theta: sparse_evidence(covariance, theta, sample, sparsity, gradient=False)[0],
-    )
+    return max(thetas, key=lambda one: sparse_evidence(model, one, sample, gradient=False)[0])

@@ -40,8 +40,8 @@ class StudentSparseGP(SparseGP):
         """q(u) of each particle under the block; None where it is the prior's, 0, without data."""
         if self._factored[0] is not block:  # Several batches come with one and the same block.
             pairs = zip(theta, block, strict=True)
-            found = [self.conditional(*pair) if pair[1].any() else None for pair in pairs]
-            self._factored = block, found
+            conditionals = [self.conditional(*pair) if pair[1].any() else None for pair in pairs]
+            self._factored = block, conditionals
         return self._factored[1]
 
     def _row_terms(self, conditional, V, left, noise, y):

@@ -116,7 +116,7 @@ def test_a_search_from_where_slopes_are_steep(level):
     covariance = KernelCovariance(RBF(0.5) + WhiteKernel(level))
     sample, start = Sample(X, y[:, None], np.zeros(200), np.ones(200)), covariance.kernel.theta
     rng = np.random.default_rng(0)
-    theta, _ = maximise_evidence(covariance, sample, "fmin_l_bfgs_b", 0, rng, start)
+    theta = maximise_evidence(covariance, sample, "fmin_l_bfgs_b", 0, rng, start)
     np.testing.assert_allclose(np.exp(theta), [0.66, 0.0106], rtol=0.05)  # the maximum
 
 

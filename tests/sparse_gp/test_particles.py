@@ -166,7 +166,7 @@ def test_particles_lie_around_what_many_rows_found():
     X, y = problem(40)
     covariance = KernelCovariance(KERNEL)
     sample = Sample(X, y[:, None], np.zeros(40), np.ones(40))
-    mode, _ = maximise_evidence(covariance, sample, "fmin_l_bfgs_b", 0, np.random.default_rng(0))
+    mode = maximise_evidence(covariance, sample, "fmin_l_bfgs_b", 0, np.random.default_rng(0))
     prior, means = HyperPrior(KERNEL, None), []
     for theta in (mode, mode + [-1.0, 0.0]):
         draws = draw_around(covariance, prior, theta, sample, 400, np.random.default_rng(1))

@@ -12,7 +12,7 @@ from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Sample
 from skpmd.sparse_gp._exact_evidence import with_other_noise
 from skpmd.sparse_gp._model import SparseGP
-from skpmd.sparse_gp._sparse_evidence import Sparsity, best_of, sparse_evidence, student_weighed
+from skpmd.sparse_gp._sparse_evidence import best_of, sparse_evidence, student_weighed
 from skpmd.sparse_gp._student import StudentSparseGP
 
 
@@ -30,14 +30,13 @@ def test_value_and_gradient(kernel, approximation):
     X, Z = rng.normal(size=(60, 3)), rng.normal(size=(12, 3))
     y = np.column_stack([np.sin(X[:, 0]), X[:, 1] ** 2]) + 0.1 * rng.normal(size=(60, 2))
     own, w = rng.uniform(0.0, 0.1, 60), rng.integers(1, 4, 60).astype(float)
-    covariance, theta = KernelCovariance(kernel), kernel.theta
+    theta = kernel.theta
+    model = SparseGP(KernelCovariance(kernel), None, Z, approximation, 1e-10, 2)
 
     def evidence(theta):
-        sample = Sample(X, y, own, w)
-        return sparse_evidence(covariance, theta, sample, Sparsity(Z, approximation, 1e-10))
+        return sparse_evidence(model, theta, Sample(X, y, own, w))
 
     value, gradient = evidence(theta)
-    model = SparseGP(covariance, None, Z, approximation, 1e-10, 2)
     block = model.statistics(theta[None], None, Batch(X, np.column_stack([y, own]), w))
     np.testing.assert_allclose(value, model.log_partition(block)[0], rtol=1e-10)
     steps = 1e-5 * np.eye(len(theta))
@@ -64,11 +63,10 @@ def test_rows_weighed_by_their_errors_as_the_student_model_weighs_them():
     kernel = RBF(1.0) + WhiteKernel(0.05)
     covariance, theta = KernelCovariance(kernel), kernel.theta
     own = np.zeros(60)
-    sample, sparsity = Sample(X, y, own, own + 1), Sparsity(Z, "vfe", 1e-10)
-    sample = student_weighed(covariance, theta, sample, sparsity, 4.0)
+    plain = SparseGP(covariance, None, Z, "vfe", 1e-10)
+    sample = student_weighed(plain, theta, Sample(X, y, own, own + 1), 4.0)
     model = StudentSparseGP(covariance, None, Z, "vfe", 1e-10, df=4.0)
     batch = Batch(X, np.column_stack([y, own]), own + 1)
-    plain = SparseGP(covariance, None, Z, "vfe", 1e-10)
     block = plain.statistics(theta[None], None, batch)
     for _ in range(3):
         block = model.statistics(theta[None], block, batch)
@@ -120,6 +118,6 @@ def test_a_fit_without_noise_is_left():
     covariance = KernelCovariance(RBF(0.05, (0.01, 10.0)) + WhiteKernel(1e-6, (1e-6, 10.0)))
     sample = Sample(X, y, np.zeros(300), np.ones(300))
     starts = with_other_noise(covariance, covariance.kernel.theta, sample)
-    theta = best_of(covariance, starts, sample, Sparsity(X[:40], "fitc", 1e-8))
+    theta = best_of(SparseGP(covariance, None, X[:40], "fitc", 1e-8), starts, sample)
     # The variance of y is 0.75, and the shares are 0.01, 0.03, 0.1 and 0.3.
     assert 0.05 < np.exp(theta[-1]) < 0.3

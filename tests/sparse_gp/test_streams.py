@@ -249,3 +249,57 @@ def test_a_failed_fit_leaves_the_earlier_one():
     with pytest.raises(ValueError, match="NaN"):
         gp.fit(X, np.full(40, np.nan))
     np.testing.assert_array_equal(gp.predict(X), before)
+
+
+@pytest.mark.parametrize("params", [{"forgetting": 0.01}, {"total_samples": 100}])
+def test_parameters_of_streams_do_not_touch_a_fit(params):
+    X, y = wave(200)
+    common = {"n_particles": 2, "n_restarts_optimizer": 0, "random_state": 0}
+    one, other = (SparseGPRegressorPMD(**common, **more).fit(X, y) for more in (params, {}))
+    np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_ctrl_c_between_iterations_of_student_noise_leaves_the_estimator(method, monkeypatch):
+    X, y = wave(60)
+    gp = SparseGPRegressorPMD(KERNEL, likelihood="student_t", **FIXED).fit(X, y)
+    before, statistics, calls = np.asarray(gp.predict_proba(X)), SparseGP.statistics, []
+
+    def interrupted(self, theta, block, batch):
+        calls.append(0)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return statistics(self, theta, block, batch)
+
+    monkeypatch.setattr(SparseGP, "statistics", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        getattr(gp, method)(X, y)
+    np.testing.assert_array_equal(np.asarray(gp.predict_proba(X)), before)
+
+
+def test_a_stream_of_student_noise_weighs_new_rows_by_what_is_known():
+    """One iteration on new rows: their errors are those of q(u) from the rows before."""
+    X, y = wave(60)
+    gp = SparseGPRegressorPMD(
+        KERNEL, likelihood="student_t", inducing_init=X[::6], n_subset=20, max_iter=1, **FIXED
+    )
+    gp.partial_fit(X[:40], y[:40])
+    state = gp._state
+    model, particles = state.model, state.particles
+    gp.partial_fit(X[40:], y[40:])
+    batch = Batch(X[40:], np.column_stack([y[40:], np.full(20, 1e-10)]), np.ones(20))
+    added = model.statistics(particles.theta, particles.block, batch)
+    np.testing.assert_allclose(gp._state.particles.block, particles.block + added)
+    assert gp.n_iter_ == 2
+
+
+def test_history_and_diagnostics_are_there_without_a_posterior():
+    X, y = wave(60)
+    gp = SparseGPRegressorPMD(KERNEL, likelihood="student_t", **FIXED)
+    with pytest.raises(AttributeError, match="after fit"):
+        _ = gp.history_
+    gp.fit(X, y)
+    assert len(gp.history_["step_size"]) == gp.n_iter_ > 1
+    assert gp.diagnostics_["ess"] == 1.0 and not gp.diagnostics_["warnings"]
+    with pytest.raises(AttributeError, match="for predictions"):
+        _ = gp.log_evidence_
