@@ -152,7 +152,7 @@ class ParticleMirrorDescent(ParticleResults):
         last, the one kept at the end. `partial_fit` adds one entry a call.
     diagnostics_ : dict
         ``ess``, ``pareto_k``, ``disagreement`` (None here), ``mean_error`` (bound on the error of
-        the means by redraws and by few particles, None after reweighting), ``interrupted``,
+        the means by rejuvenations and few particles, None after reweighting), ``interrupted``,
         ``warnings``.
     n_iter_ : int
         Passes; after `partial_fit`, steps.

@@ -106,23 +106,23 @@ class Posterior:
     @property
     def pareto_k(self):
         """Pareto k-hat of the importance weights; raises AttributeError where there is none."""
-        return self._certificate("pareto_k", self._pareto_k)
+        return self._available("pareto_k", self._pareto_k)
 
     @property
     def r_hat(self):
         """R-hat of Hamiltonian moves; raises AttributeError where there were none."""
         missing = "the particles are weighted draws, see pareto_k"
-        return self._certificate("r_hat", self._r_hat, missing)
+        return self._available("r_hat", self._r_hat, missing)
 
     @property
     def log_evidence(self):
         """Log marginal likelihood in nats; raises AttributeError where it is not known."""
-        return self._certificate("log_evidence", self._log_evidence)
+        return self._available("log_evidence", self._log_evidence)
 
     @property
     def log_evidence_se(self):
         """Standard error of `log_evidence`; raises AttributeError where it is not known."""
-        return self._certificate("log_evidence_se", self._log_evidence_se)
+        return self._available("log_evidence_se", self._log_evidence_se)
 
     def mean(self):
         """Posterior mean, shape (d,)."""
@@ -233,7 +233,7 @@ class Posterior:
             parts.append(f"log_evidence={self._log_evidence:.2f}±{self._log_evidence_se:.2f}")
         return f"Posterior({', '.join(parts)})"
 
-    def _certificate(self, name, value, missing=None):
+    def _available(self, name, value, missing=None):
         if value is None:
             raise AttributeError(_UNAVAILABLE.format(name, missing or self._unavailable))
         return value

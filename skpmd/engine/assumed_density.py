@@ -47,7 +47,7 @@ class AssumedDensityModel(Model):
         self._cubic = cubic
         self._model, self._a = model, a
         self.tail_df = model.tail_df if a else np.inf
-        self._reference = Proposal(*gaussian)
+        self._proposal = Proposal(*gaussian)
         inverse = np.linalg.inv(gaussian.chol)
         self._mean, self._precision = gaussian.mean, inverse.T @ inverse
         self.log_likelihood, self.skew_axes = model.log_likelihood, model.skew_axes
@@ -56,7 +56,7 @@ class AssumedDensityModel(Model):
     def log_prior(self, theta):
         """Log density up to a constant; see `Model`."""
         if self._cubic is None:
-            log_q = log_density(self._reference, theta)
+            log_q = log_density(self._proposal, theta)
         else:
             log_q = cubic_surrogate.value(self._cubic, theta)
         if not self._a:

@@ -140,7 +140,7 @@ def segments(
     info : StepInfo
         What has happened in the step so far.
     """
-    asked, first, known, done = (a, b), None, None, 0.0
+    whole, first, known, done = (a, b), None, None, 0.0
     substeps = rejuvenations = 0
     bandwidth, bound_hit = np.nan, False
     follows = getattr(rejuvenate, "follows", False)
@@ -179,7 +179,7 @@ def segments(
             extra = model.record(block, statistics)
         errors = (np.nan, np.nan) if observer is None else observer.errors(particles)
         yield particles, StepInfo(
-            *asked, first, substeps, bound_hit, rejuvenations, bandwidth, ess, len(particles.theta),
+            *whole, first, substeps, bound_hit, rejuvenations, bandwidth, ess, len(particles.theta),
             *errors, extra,
         )  # fmt: skip
 

@@ -34,7 +34,7 @@ _MAX_STAGES = 1000
 
 
 def tempering(
-    model, batches, n_particles, rng, *, reference=None, start=None, before=(),
+    model, batches, n_particles, rng, *, initial=None, start=None, before=(),
     ess_threshold=0.5, scheme="systematic",
 ):  # fmt: skip
     """Draws of a posterior and its evidence, from the prior on or from draws of another posterior.
@@ -54,10 +54,10 @@ def tempering(
         m.
     rng : numpy.random.Generator
         Source of all randomness.
-    reference : Model, optional
+    initial : Model, optional
         Particles start from its prior, and not from the model's own. The model then offers
-        ``between(reference, share)``, a model whose ``local`` has the prior to the power of the
-        share, times the reference's to the power of the rest, up to a constant.
+        ``between(initial, share)``, a model whose ``local`` has the prior to the power of the
+        share, times that of the initial one to the rest, up to a constant.
     start : ndarray of shape (m, d), optional
         Equally weighted draws of the posterior given ``before``; default: draws of the prior.
     before : sequence of Batch
@@ -76,7 +76,7 @@ def tempering(
         ``log_increment`` of the log evidence, and ``n_moves``, ``acceptance`` and ``correlation``
         of the moves.
     """
-    first = model if reference is None else reference
+    first = model if initial is None else initial
     theta = first.sample_prior(rng, n_particles) if start is None else start
     theta = np.ascontiguousarray(theta, dtype=np.float64)
     moves = MarkovMoves(first, batches, before, scheme)

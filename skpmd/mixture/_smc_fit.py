@@ -245,7 +245,7 @@ def _tempered(estimator, state, rows, a, size):
     model, stream, total = state.model, state.stream, _joined(state.kept, rows, a)
     rng = copy.deepcopy(stream.rng)
     if stream.particles is None:
-        way = {"reference": model.reference(total.X, total.weight)}
+        way = {"initial": model.reference(total.X, total.weight)}
         before, n_learned = (state.log_evidence, 0.0), len(total.weight)
     else:
         way = {"start": stream.particles.theta, "before": [state.kept]}
