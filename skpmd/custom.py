@@ -26,21 +26,11 @@ from skpmd.engine.particles import draw_prior
 
 
 class CustomState(NamedTuple):
-    """What a fit has come to.
+    """What a fit has come to."""
 
-    Attributes
-    ----------
-    stream : Stream
-        What it needs to go on.
-    results : Results
-        What it shows.
-    n_iter : int
-        Passes; after `partial_fit`, steps.
-    """
-
-    stream: Stream
-    results: Results
-    n_iter: int
+    stream: Stream  # What it needs to go on.
+    results: Results  # What it shows.
+    n_iter: int  # Passes; after `partial_fit`, steps.
 
 
 class ParticleMirrorDescent(ParticleResults):

@@ -19,24 +19,13 @@ _MAX_R_HAT, _MIN_DRAWS = 1.05, 100.0
 
 
 class Results(NamedTuple):
-    """What an estimator shows of a fit.
+    """What an estimator shows of a fit."""
 
-    Attributes
-    ----------
-    posterior : Posterior
-        The weighted particles, with their diagnostics.
-    history : dict of str to ndarray
-        A record of the steps.
-    diagnostics : dict
-        How far to trust the posterior; ``"warnings"`` lists what speaks against it.
-    log_evidence : float or None
-        Log marginal likelihood, where it is known.
-    """
-
-    posterior: Posterior
-    history: dict
+    posterior: Posterior  # The weighted particles, with their diagnostics.
+    history: dict  # A record of the steps.
+    # How far to trust the posterior; ``"warnings"`` lists what speaks against it.
     diagnostics: dict
-    log_evidence: float | None = None
+    log_evidence: float | None = None  # Log marginal likelihood, where it is known.
 
 
 def results_of(

@@ -14,29 +14,16 @@ from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
 
 
 class Stream(NamedTuple):
-    """All that an estimator needs to go on: the data are not in it.
+    """All that an estimator needs to go on: the data are not in it."""
 
-    Attributes
-    ----------
-    particles : Particles or None
-        q; None before the first rows.
-    assumed : AssumedDensity or None
-        The Gaussian that follows q, where the model's proposal needs one.
-    infos : list of StepInfo
-        A record of each step of all calls.
-    seen : float
-        Weighted rows so far.
-    rng : numpy.random.Generator
-        Source of all randomness.
-    error_terms : ndarray of shape (r, 3) or (1, 3)
-        Account of what rejuvenations have lost; see `skpmd.engine.rejuvenation_error`.
-    """
-
-    particles: Particles | None
+    particles: Particles | None  # q; None before the first rows.
+    # The Gaussian that follows q, where the model's proposal needs one.
     assumed: AssumedDensity | None
-    infos: list
-    seen: float
-    rng: np.random.Generator
+    infos: list  # A record of each step of all calls.
+    seen: float  # Weighted rows so far.
+    rng: np.random.Generator  # Source of all randomness.
+    # (r, 3) or (1, 3): Account of what rejuvenations have lost; see
+    # `skpmd.engine.rejuvenation_error`.
     error_terms: np.ndarray = NO_ERROR
 
     def outcome(self):

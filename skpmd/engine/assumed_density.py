@@ -15,16 +15,10 @@ class AssumedDensity(NamedTuple):
 
     It is found by the Gaussian mirror step, hence without Monte Carlo noise: a covariance of m
     particles errs by sqrt(d / m), and rejuvenation after rejuvenation that adds up.
-
-    Attributes
-    ----------
-    gaussian : Gaussian
-        The Gaussian nearest to q.
-    error_terms : ndarray of shape (r, 3) or (1, 3)
-        What it cannot hold of q; see `skpmd.engine.rejuvenation_error`.
     """
 
-    gaussian: Gaussian
+    gaussian: Gaussian  # The Gaussian nearest to q.
+    # (r, 3) or (1, 3): What it cannot hold of q; see `skpmd.engine.rejuvenation_error`.
     error_terms: np.ndarray
 
 

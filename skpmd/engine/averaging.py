@@ -9,18 +9,10 @@ from skpmd.engine.resampling import resample
 
 
 class Average(NamedTuple):
-    """Equally weighted particles of sum_t gamma_t q_t / sum_t gamma_t.
+    """Equally weighted particles of sum_t gamma_t q_t / sum_t gamma_t."""
 
-    Attributes
-    ----------
-    theta : ndarray of shape (m, d)
-        Particles.
-    total : float
-        Sum of the step sizes so far.
-    """
-
-    theta: np.ndarray
-    total: float
+    theta: np.ndarray  # (m, d): Particles.
+    total: float  # Sum of the step sizes so far.
 
 
 def include(average, particles, gamma, scheme, rng):

@@ -117,22 +117,14 @@ def log_evidence(log_ratio, group=None):
 
 
 class RankDiagnostics(NamedTuple):
-    """Rank-normalised diagnostics of Markov chains, each an ndarray of shape (d,).
+    """Rank-normalised diagnostics of Markov chains, each an ndarray of shape (d,)."""
 
-    Attributes
-    ----------
-    r_hat : ndarray
-        Rank-normalised R-hat of half chains: the larger one of two, of the draws and of their
-        distances from the median, each replaced by the normal scores of its ranks. It is near 1
-        where all half chains have the same location and the same scale.
-    ess_bulk : ndarray
-        Effective sample size of the normal scores.
-    ess_tail : ndarray
-        The smaller one of the effective sample sizes of the 5 % and of the 95 % quantile.
-    """
-
+    # Rank-normalised R-hat of half chains: the larger one of two, of the draws and of their
+    # distances from the median, each replaced by the normal scores of its ranks. It is near 1 where
+    # all half chains have the same location and the same scale.
     r_hat: np.ndarray
-    ess_bulk: np.ndarray
+    ess_bulk: np.ndarray  # Effective sample size of the normal scores.
+    # The smaller one of the effective sample sizes of the 5 % and of the 95 % quantile.
     ess_tail: np.ndarray
 
 

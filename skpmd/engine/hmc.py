@@ -25,27 +25,13 @@ _CHUNK = 50  # Diagnostics are first looked at after so many iterations, then a 
 
 
 class Chains(NamedTuple):
-    """Draws of `hamiltonian` and their diagnostics.
+    """Draws of `hamiltonian` and their diagnostics."""
 
-    Attributes
-    ----------
-    draws : ndarray of shape (n_chains, n_iterations, d)
-        Positions after the warm-up.
-    r_hat : float
-        Largest rank-normalised split R-hat of any coordinate: location and scale alike.
-    ess : float
-        Smallest effective number of draws: of bulk, tails, mean and sd of any coordinate.
-    accept : float
-        Mean acceptance probability after the warm-up.
-    n_gradients : int
-        Gradients taken per chain, warm-up included.
-    """
-
-    draws: np.ndarray
-    r_hat: float
-    ess: float
-    accept: float
-    n_gradients: int
+    draws: np.ndarray  # (n_chains, n_iterations, d): Positions after the warm-up.
+    r_hat: float  # Largest rank-normalised split R-hat of any coordinate: location and scale alike.
+    ess: float  # Smallest effective number of draws: of bulk, tails, mean and sd of any coordinate.
+    accept: float  # Mean acceptance probability after the warm-up.
+    n_gradients: int  # Gradients taken per chain, warm-up included.
 
 
 class _State(NamedTuple):

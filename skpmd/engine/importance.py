@@ -35,25 +35,15 @@ class Proposal(NamedTuple):
     little (0.005 nats an axis), and a draw far out on a skewed side no longer carries the weight of
     dozens (the largest of 8000 weights fell from 20-85 to 10-28 times the mean on a posterior with
     d = 58, over ten seeds).
-
-    Attributes
-    ----------
-    mean : ndarray of shape (d,)
-        Mean.
-    factor : ndarray of shape (d, d)
-        Any square root of the covariance.
-    df : float
-        Degrees of freedom of the multivariate Student tails along all other axes; inf for normal.
-    axes : ndarray of shape (s,), int
-        Columns of ``factor`` along which the proposal is skewed.
-    epsilon, scale, centre, spread : ndarray of shape (s,)
-        The map of each of them.
     """
 
-    mean: np.ndarray
-    factor: np.ndarray
+    mean: np.ndarray  # (d,): Mean.
+    factor: np.ndarray  # (d, d): Any square root of the covariance.
+    # Degrees of freedom of the multivariate Student tails along all other axes; inf for normal.
     df: float = np.inf
+    # (s,) int: Columns of ``factor`` along which the proposal is skewed.
     axes: np.ndarray = np.empty(0, dtype=int)
+    # (s,): The map of each of them.
     epsilon: np.ndarray = np.empty(0)
     scale: np.ndarray = np.empty(0)
     centre: np.ndarray = np.empty(0)
@@ -61,30 +51,14 @@ class Proposal(NamedTuple):
 
 
 class PooledDraws(NamedTuple):
-    """Draws of all rounds, weighed by the mixture over all of them.
+    """Draws of all rounds, weighed by the mixture over all of them."""
 
-    Attributes
-    ----------
-    particles : Particles
-        All draws with r = log joint - log pi, pi the mixture over all rounds.
-    pair : ndarray of shape (m,), int
-        Label of each draw's antithetic pair.
-    source : ndarray of shape (m,), int
-        Index of the proposal that each draw came from.
-    table : ndarray of shape (m, K)
-        Log density of each draw under each proposal.
-    counts : ndarray of shape (K,)
-        Draws from each proposal.
-    ess : float
-        Effective sample size.
-    """
-
-    particles: Particles
-    pair: np.ndarray
-    source: np.ndarray
-    table: np.ndarray
-    counts: np.ndarray
-    ess: float
+    particles: Particles  # All draws with r = log joint - log pi, pi the mixture over all rounds.
+    pair: np.ndarray  # (m,) int: Label of each draw's antithetic pair.
+    source: np.ndarray  # (m,) int: Index of the proposal that each draw came from.
+    table: np.ndarray  # (m, K): Log density of each draw under each proposal.
+    counts: np.ndarray  # (K,): Draws from each proposal.
+    ess: float  # Effective sample size.
 
 
 class ProposalDraws:

@@ -25,35 +25,16 @@ class KDE(NamedTuple):
 
     The coordinates z are whitened, turned to the axes of the kernel and divided by its width, so
     that every kernel has covariance I in them.
-
-    Attributes
-    ----------
-    centres : ndarray of shape (m, d)
-        Kernel centres in z, already shrunk.
-    log_weights : ndarray of shape (m,)
-        Normalised log weights of the centres.
-    mean : ndarray of shape (d,)
-        Weighted mean of the particles.
-    factor : ndarray of shape (d, d)
-        Square root of the kernels' covariance in theta.
-    covariance_factor : ndarray of shape (d, d)
-        Square root of the particles' covariance.
-    bandwidth : float
-        Geometric mean over axes of the kernel's width relative to the particles'.
-    kernel : {"gaussian", "epanechnikov"}
-        Kernel.
-    source : ndarray of shape (m,), int
-        Index of the particle behind each centre.
     """
 
-    centres: np.ndarray
-    log_weights: np.ndarray
-    mean: np.ndarray
-    factor: np.ndarray
-    covariance_factor: np.ndarray
-    bandwidth: float
-    kernel: str
-    source: np.ndarray
+    centres: np.ndarray  # (m, d): Kernel centres in z, already shrunk.
+    log_weights: np.ndarray  # (m,): Normalised log weights of the centres.
+    mean: np.ndarray  # (d,): Weighted mean of the particles.
+    factor: np.ndarray  # (d, d): Square root of the kernels' covariance in theta.
+    covariance_factor: np.ndarray  # (d, d): Square root of the particles' covariance.
+    bandwidth: float  # Geometric mean over axes of the kernel's width relative to the particles'.
+    kernel: str  # {"gaussian", "epanechnikov"}: Kernel.
+    source: np.ndarray  # (m,) int: Index of the particle behind each centre.
 
 
 def fit(

@@ -46,62 +46,35 @@ class Options(NamedTuple):
 
 
 class FullBatch(NamedTuple):
-    """Full-batch iterations: steps on all data until they have converged.
+    """Full-batch iterations: steps on all data until they have converged."""
 
-    Attributes
-    ----------
-    max_iter : int
-        Bound on the iterations.
-    until : callable
-        ``until(particles, t) -> (particles, converged)`` after iteration t = 1, 2, ...; it may
-        drop particles.
-    """
-
-    max_iter: int
+    max_iter: int  # Bound on the iterations.
+    # ``until(particles, t) -> (particles, converged)`` after iteration t = 1, 2, ...; it may drop
+    # particles.
     until: Any
 
 
 class Outcome(NamedTuple):
-    """A complete state of an inference method.
+    """A complete state of an inference method."""
 
-    Attributes
-    ----------
-    particles : Particles
-        q.
-    infos : list of StepInfo
-        A record of each step: of all steps once `drive` has returned, of the new ones before.
-    reweighted : bool
-        Whether the particles have been weighed by the posterior on all data.
-    interrupted : bool
-        Whether Ctrl-C ended it; the particles are then those of the last complete state.
-    converged : bool
-        Whether full-batch iterations have converged.
-    chains : Chains or None
-        Of Hamiltonian moves, where the particles come from them.
-    pair : ndarray of shape (m,), int, or None
-        Antithetic pairs of weighted draws.
-    disagreement : float or None
-        Of importance proposals on the posterior mean, in standard errors.
-    log_evidence, log_evidence_se : float or None
-        Log marginal likelihood and its standard error, where the method adds it up by itself.
-    error_terms : ndarray or None
-        Account of what rejuvenations have lost; see `skpmd.engine.rejuvenation_error`.
-    notes : dict
-        What else the method reports, to be shown among the diagnostics.
-    """
-
-    particles: Particles
+    particles: Particles  # q.
+    # A record of each step: of all steps once `drive` has returned, of the new ones before.
     infos: list
+    # Whether the particles have been weighed by the posterior on all data.
     reweighted: bool = False
+    # Whether Ctrl-C ended it; the particles are then those of the last complete state.
     interrupted: bool = False
-    converged: bool = False
-    chains: Any = None
-    pair: np.ndarray | None = None
+    converged: bool = False  # Whether full-batch iterations have converged.
+    chains: Any = None  # Of Hamiltonian moves, where the particles come from them.
+    pair: np.ndarray | None = None  # (m,) int: Antithetic pairs of weighted draws.
+    # Of importance proposals on the posterior mean, in standard errors.
     disagreement: float | None = None
+    # Log marginal likelihood and its standard error, where the method adds it up by itself.
     log_evidence: float | None = None
     log_evidence_se: float | None = None
+    # Account of what rejuvenations have lost; see `skpmd.engine.rejuvenation_error`.
     error_terms: np.ndarray | None = None
-    notes: dict = {}
+    notes: dict = {}  # What else the method reports, to be shown among the diagnostics.
 
     @property
     def mean_error(self):

@@ -27,21 +27,12 @@ _RESIDUAL, _MAX_PRODUCTS = 0.1, 200
 
 
 class DiagonalTarget(NamedTuple):
-    """What the log joint density is on average under N(mean, diag(variance)).
+    """What the log joint density is on average under N(mean, diag(variance))."""
 
-    Attributes
-    ----------
-    gradient : ndarray of shape (d,)
-        E[grad log p].
-    precision : ndarray of shape (d,)
-        E[-d2 log p / d theta_j2], positive.
-    product : callable
-        u of shape (d,) -> E[-Hessian log p] u, or a positive definite stand-in with about that
-        diagonal: it decides how fast the mean arrives, and not where.
-    """
-
-    gradient: np.ndarray
-    precision: np.ndarray
+    gradient: np.ndarray  # (d,): E[grad log p].
+    precision: np.ndarray  # (d,): E[-d2 log p / d theta_j2], positive.
+    # u of shape (d,) -> E[-Hessian log p] u, or a positive definite stand-in with about that
+    # diagonal: it decides how fast the mean arrives, and not where.
     product: object
 
 
@@ -53,25 +44,14 @@ class MeanFieldStep(NamedTuple):
 
 
 class MeanField(NamedTuple):
-    """A complete state of `mean_field_mirror_descent`.
+    """A complete state of `mean_field_mirror_descent`."""
 
-    Attributes
-    ----------
-    mean, variance : ndarray of shape (d,)
-        The Gaussian; the expected gradient at its mean is zero under its variances.
-    infos : list of MeanFieldStep
-        A record of each step, as of `skpmd.engine.loop.Outcome`.
-    converged : bool
-        Whether the last change was small, and the mean has converged.
-    interrupted : bool
-        Whether Ctrl-C ended it.
-    """
-
+    # (d,): The Gaussian; the expected gradient at its mean is zero under its variances.
     mean: np.ndarray
     variance: np.ndarray
-    infos: list
-    converged: bool
-    interrupted: bool = False
+    infos: list  # A record of each step, as of `skpmd.engine.loop.Outcome`.
+    converged: bool  # Whether the last change was small, and the mean has converged.
+    interrupted: bool = False  # Whether Ctrl-C ended it.
 
 
 def mean_field_mirror_descent(target, d, max_iter=50, tol=0.02):

@@ -35,47 +35,24 @@ class Settings(NamedTuple):
 
 
 class StepInfo(NamedTuple):
-    """What happened in one step; reported, never read back by the engine.
+    """What happened in one step; reported, never read back by the engine."""
 
-    Attributes
-    ----------
-    a, b : float
-        The coefficients asked for.
-    fraction : float
-        f of the first segment: 1 unless the effective sample size split the step.
-    substeps : int
-        How often the step was split.
-    substep_bound_hit : bool
-        Whether the bound on substeps was reached and the rest was taken in one go.
-    rejuvenations : int
-        How often the particles were drawn anew.
-    bandwidth : float
-        h of the last kernel density estimate in the step, nan without one.
-    ess : float
-        Effective sample size after the step.
-    n_particles : int
-        Number of particles after the step.
-    rejuvenation_error : float
-        Bound on the error that rejuvenations so far have left in the means, in standard deviations
-        of q (`skpmd.engine.rejuvenation_error`); nan where no observer keeps account of it.
-    mean_error : float
-        The same with the Monte Carlo error of the particles as they are.
-    extra : dict of str to float
-        What the model or the rejuvenation records of the step.
-    """
-
+    # The coefficients asked for.
     a: float
     b: float
-    fraction: float
-    substeps: int
+    fraction: float  # f of the first segment: 1 unless the effective sample size split the step.
+    substeps: int  # How often the step was split.
+    # Whether the bound on substeps was reached and the rest was taken in one go.
     substep_bound_hit: bool
-    rejuvenations: int
-    bandwidth: float
-    ess: float
-    n_particles: int
+    rejuvenations: int  # How often the particles were drawn anew.
+    bandwidth: float  # h of the last kernel density estimate in the step, nan without one.
+    ess: float  # Effective sample size after the step.
+    n_particles: int  # Number of particles after the step.
+    # Bound on the error that rejuvenations so far have left in the means, in standard deviations of
+    # q (`skpmd.engine.rejuvenation_error`); nan where no observer keeps account of it.
     rejuvenation_error: float = np.nan
-    mean_error: float = np.nan
-    extra: dict = {}
+    mean_error: float = np.nan  # The same with the Monte Carlo error of the particles as they are.
+    extra: dict = {}  # What the model or the rejuvenation records of the step.
 
 
 def step(particles, model, batches, a, b, settings, rng, n_particles=None, **options):

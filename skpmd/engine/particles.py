@@ -13,26 +13,17 @@ class Particles(NamedTuple):
     estimate of the last rejuvenation), and q is known up to a constant through
     ``log_ratio = log q - log pi``. The ratio is never renormalised: after reweighting its
     log mean exponential is the log evidence.
-
-    Attributes
-    ----------
-    theta : ndarray of shape (m, d)
-        Particle positions (xi of the paper's section 3.1 where a closed-form block is present).
-    log_ratio : ndarray of shape (m,)
-        r, the log ratio of q to pi, up to one constant. ``-inf`` marks a particle outside q.
-    log_pi : ndarray of shape (m,)
-        Log density, normalised, from which each particle was drawn.
-    log_prior : ndarray of shape (m,)
-        Log prior density at each particle, evaluated once per position.
-    block : ndarray of shape (m, k)
-        Natural parameters of q(zeta | xi), one row per particle; k = 0 for a plain model. A
-        model may have any other object in its place.
     """
 
+    # (m, d): Particle positions (xi of the paper's section 3.1 where a conjugate block is
+    # present).
     theta: np.ndarray
+    # (m,): r, the log ratio of q to pi, up to one constant. ``-inf`` marks a particle outside q.
     log_ratio: np.ndarray
-    log_pi: np.ndarray
-    log_prior: np.ndarray
+    log_pi: np.ndarray  # (m,): Log density, normalised, from which each particle was drawn.
+    log_prior: np.ndarray  # (m,): Log prior density at each particle, evaluated once per position.
+    # (m, k): Natural parameters of q(zeta | xi), one row per particle; k = 0 for a plain model. A
+    # model may have any other object in its place.
     block: np.ndarray
 
 
@@ -42,23 +33,13 @@ class Rejuvenated(NamedTuple):
     A strategy is a callable ``(particles, model, settings, rng, *, n_particles, defensive,
     observer)``; one with the attribute ``follows`` is called after each segment instead, with
     ``done``, the share of the step that has been taken.
-
-    Attributes
-    ----------
-    particles : Particles
-        Fresh particles of q.
-    bandwidth : float
-        Of a kernel density estimate, nan of other strategies.
-    log_likelihood : ndarray of shape (m,) or None
-        That of the step's rows at the fresh particles, where it has been taken already.
-    record : dict of str to float
-        What the history keeps of it.
     """
 
-    particles: Particles
-    bandwidth: float = np.nan
+    particles: Particles  # Fresh particles of q.
+    bandwidth: float = np.nan  # Of a kernel density estimate, nan of other strategies.
+    # (m,): That of the step's rows at the fresh particles, where it has been taken already.
     log_likelihood: np.ndarray | None = None
-    record: dict = {}
+    record: dict = {}  # What the history keeps of it.
 
 
 def draw_prior(model, n_particles, rng):

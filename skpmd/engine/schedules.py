@@ -8,29 +8,19 @@ from skpmd.engine.mirror import log_likelihood
 
 
 class StepSchedule(NamedTuple):
-    """Which rule gives gamma_t, and its constants.
+    """Which rule gives gamma_t, and its constants."""
 
-    Attributes
-    ----------
-    rule : {"power", "rows", "theorem6"}
-        ``"power"``: eta / (n0 + t^kappa), capped at 1; the paper's eta/t, eta/(n0 + sqrt(t)) and
-        eta/(n0 + t^kappa) are settings of it. ``"rows"``: exact averaging, the share of the
-        batch among all rows visited so far, times eta, capped at 1. ``"theorem6"``:
-        min(2/(t+1), c * m_t^(-beta / (d + 2 beta))).
-    eta, offset, decay : float
-        eta, n0 and kappa.
-    constant : float
-        c = Delta / M of Theorem 6.
-    smoothness : float
-        beta of Theorem 6.
-    """
-
+    # {"power", "rows", "theorem6"}: ``"power"``: eta / (n0 + t^kappa), capped at 1; the paper's
+    # eta/t, eta/(n0 + sqrt(t)) and eta/(n0 + t^kappa) are settings of it. ``"rows"``: exact
+    # averaging, the share of the batch among all rows visited so far, times eta, capped at 1.
+    # ``"theorem6"``: min(2/(t+1), c * m_t^(-beta / (d + 2 beta))).
     rule: str
+    # eta, n0 and kappa.
     eta: float
     offset: float
     decay: float
-    constant: float = np.inf
-    smoothness: float = 1.0
+    constant: float = np.inf  # c = Delta / M of Theorem 6.
+    smoothness: float = 1.0  # beta of Theorem 6.
 
 
 def step_size(schedule, t, batch_rows, rows_seen, n_particles, d):
