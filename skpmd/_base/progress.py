@@ -2,7 +2,7 @@
 
 from contextlib import contextmanager
 
-from skpmd.engine.loop import n_steps
+from skpmd.engine.loop import n_steps, silent
 
 
 class _Silent:
@@ -51,7 +51,10 @@ def describe(info):
 
 
 @contextmanager
-def bar_of_steps(options, rows, verbose):
+def bar_of_steps(options, rows, verbose, full_batch=None):
     """Context that yields what `run` reports its steps to."""
-    with progress(n_steps(options, rows), verbose) as bar:
+    if not verbose:
+        yield silent
+        return
+    with progress(n_steps(options, rows, full_batch), verbose) as bar:
         yield lambda info: bar.update(1, describe(info))

@@ -200,10 +200,12 @@ def _path(particles, model, batches, a, b, current, known):
     # A stream does not ask what pi is, nor what the prior is off its support.
     prior = particles.log_prior - particles.log_pi if a else 0.0
 
-    def log_ratio(f):
-        return linear_form(old, prior, known, f * a, f * b)
+    whole = linear_form(old, prior, known, a, b)
+    _check_values(whole)
 
-    _check_values(log_ratio(1.0))
+    def log_ratio(f):
+        return whole if f == 1.0 else linear_form(old, prior, known, f * a, f * b)
+
     if not model.has_block:
         return lambda f: (log_ratio(f), particles.block), None
     block = particles.block if current is None else current

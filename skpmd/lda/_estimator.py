@@ -12,18 +12,12 @@ from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.threads import workers
 from skpmd._base.utils import as_generator
+from skpmd.lda import _results as results
 from skpmd.lda._fit import fit_topics, initialise, update_stream
 from skpmd.lda._parameters import LDAParameters
 from skpmd.lda._posterior import posterior_of
 from skpmd.lda._predict import LDAPredictions
 from skpmd.lda._relabel import relabelling
-from skpmd.lda._results import (
-    doc_topic_prior_of,
-    history_of,
-    log_evidence_of,
-    lower_bound_of,
-    topic_word_prior_of,
-)
 from skpmd.lda._topics import ASSIGNMENTS
 
 # Counts are at most so large: sums of their squares stay far from the largest float32.
@@ -348,8 +342,8 @@ None, default=None
     @result
     def posterior_(self):
         """Posterior of the topics, a `TopicPosterior`."""
-        state, log_weights = self._state, self._log_weights
-        return posterior_of(state.topics, state.counts, self._labels, log_weights, self.weighting)
+        block, log_weights = self._state.block, self._log_weights
+        return posterior_of(block.topics, block.counts, self._labels, log_weights, self.weighting)
 
     @result
     def components_(self):
@@ -364,22 +358,23 @@ None, default=None
     @result
     def doc_topic_prior_(self):
         """Dirichlet parameters of documents' topic proportions, averaged likewise; shape (K,)."""
-        return doc_topic_prior_of(self._state.topics, np.exp(self._log_weights), self._labels)
+        weights = np.exp(self._log_weights)
+        return results.doc_topic_prior(self._state.block.topics, weights, self._labels)
 
     @result
     def topic_word_prior_(self):
         """Dirichlet parameters of topics' words: a float if all are equal, else of shape (K, V)."""
-        return topic_word_prior_of(self._state.topics, np.exp(self._log_weights))
+        return results.topic_word_prior(self._state.block.topics, np.exp(self._log_weights))
 
     @result
     def log_evidence_(self):
         """Log probability of all words fitted, of one topic; AttributeError where unknown."""
-        return log_evidence_of(self._state, self.learn_priors)
+        return results.log_evidence(self._state.block, self.learn_priors)
 
     @result
     def lower_bound_(self):
         """The best particle's lower bound of the same; AttributeError where unknown."""
-        return lower_bound_of(self._state, self.weighting, self.learn_priors)
+        return results.lower_bound(self._state.block, self.weighting, self.learn_priors)
 
     @result
     def bound_(self):
@@ -394,7 +389,7 @@ None, default=None
     @result
     def history_(self):
         """Record of the steps, a dict of ndarray."""
-        return history_of(self._state.history)
+        return results.history(self._state.history)
 
     @result
     def assignment_(self):
@@ -409,21 +404,21 @@ None, default=None
     @result
     def n_documents_seen_(self):
         """Documents so far."""
-        return self._state.n_documents_seen
+        return self._state.block.n_documents_seen
 
     @result
     def _n_features_out(self):
-        return self._state.topics.K
+        return self._state.block.topics.K
 
     @result
     def _log_weights(self):
         """Log weights of the particles."""
-        return self._state.log_weights(self.weighting)
+        return self._state.block.log_weights(self.weighting)
 
     @result
     def _labels(self):
         """Relabelling of the particles' topics."""
-        return relabelling(self._state.topics, self._state.counts, self._log_weights)
+        return relabelling(self._state.block.topics, self._state.block.counts, self._log_weights)
 
     def _of_fit(self, name, value):
         if value is None:
@@ -441,9 +436,8 @@ None, default=None
         check_non_negative(X, type(self).__name__)
         largest = (X.data if sp.issparse(X) else X).max(initial=0.0)
         if largest > _MAX_COUNT:
-            raise ValueError(
-                f"Counts must be at most {_MAX_COUNT:g}, got {largest:g}: scale X down."
-            )
+            message = f"Counts must be at most {_MAX_COUNT:g}, got {largest:g}: scale X down."
+            raise ValueError(message)
         counts = sp.csr_matrix(X, dtype=np.float32, copy=sp.issparse(X))
         counts.sum_duplicates()
         counts.eliminate_zeros()

@@ -6,21 +6,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._base.progress import progress
-from skpmd.engine.particles import effective_sample_size, log_sum_exp
+from skpmd._base.progress import bar_of_steps
+from skpmd.engine.loop import FullBatch, Options, Outcome, run
+from skpmd.engine.mirror import Settings
+from skpmd.engine.particles import draw_prior, effective_sample_size
 from skpmd.engine.resampling import resample
 from skpmd.engine.schedules import step_size
+from skpmd.engine.weighting import uniform
 from skpmd.lda import _learn_priors as learn_priors
+from skpmd.lda._documents import DocumentRows, with_words
+from skpmd.lda._model import LDABlock, LDAModel
 from skpmd.lda._parameters import batch_size_of, local_update_of, schedule_of, topics_of
 from skpmd.lda._predict import perplexity
-from skpmd.lda._stacking import Scores, scored
-from skpmd.lda._topics import Counts, Documents, LocalUpdate, Topics
+from skpmd.lda._stacking import Scores
+from skpmd.lda._topics import Counts, LocalUpdate
 
 # Posterior weights resample where the effective sample size is below this part of the particles.
 _MIN_ESS = 0.5
 _MAX_HISTORY = 10_000  # steps of earlier calls that a stream remembers
-_TAKEN = 1024  # documents that are taken from X at once
-_FULL_BATCH_PIECE = 512  # documents of a full-batch iteration that are in memory at once
+# A particle is a whole topic model: none is drawn anew, and no step is split.
+_SETTINGS = Settings(rejuvenation="never")
 
 
 class LDAState(NamedTuple):
@@ -28,71 +33,32 @@ class LDAState(NamedTuple):
 
     Attributes
     ----------
-    topics : Topics
-        Topic models of all particles under their priors.
-    counts : Counts
-        Counts of the particles.
+    block : LDABlock
+        Topic models of all particles.
     update : LocalUpdate
         How words are assigned to topics.
-    scores : Scores
-        Stacking weights.
-    base : ndarray of shape (m,)
-        What posterior weights subtract from the ELBOs: those at the last resampling. It is not
-        discounted: draws of a resampling have the ELBOs of then in their density for good.
-    size : float
-        Documents that the counts stand for.
-    n_documents_seen : int
-        Documents so far.
-    n_visits : int
-        Visits of documents so far, in all passes: the number of the next stream of randomness.
-    seeds : ndarray of shape (m,), uint64
-        Seeds of the particles' streams of randomness.
+    rng : numpy.random.Generator
+        Source of all randomness but that of assignments.
     history : list of tuple
         Number, size, documents and mean log density of a word of each step; of a stream the last
         10,000 or so.
-    rng : numpy.random.Generator
-        Source of all other randomness.
-    priors : PriorsState or None
-        State of ``learn_priors``.
-    exact : bool
-        Whether the counts are those of all documents so far, each once, and nothing else.
-    perplexity : float or None
-        That of the documents of a fit, with ``evaluate_every``.
-    n_iter : int or None
-        Passes and full-batch iterations of a fit.
+    perplexity, n_iter : float, int or None
+        Perplexity of the documents, with ``evaluate_every``, and number of passes of a fit.
     interrupted : bool
         Whether Ctrl-C ended the fit.
     """
 
-    topics: Topics
-    counts: Counts
+    block: LDABlock
     update: LocalUpdate
-    scores: Scores
-    base: np.ndarray
-    size: float
-    n_documents_seen: int
-    n_visits: int
-    seeds: np.ndarray
-    history: list
     rng: np.random.Generator
-    priors: learn_priors.PriorsState | None = None
-    exact: bool = False
+    history: list = []
     perplexity: float | None = None
     n_iter: int | None = None
     interrupted: bool = False
 
-    def log_weights(self, weighting):
-        """Log weights of the particles; the weights sum to 1."""
-        if weighting == "stacking":
-            return self.scores.log_weights
-        if weighting == "uniform":
-            return np.full(self.topics.m, -np.log(self.topics.m))
-        log_ratio = self.topics.elbo(self.counts) - self.base
-        return log_ratio - log_sum_exp(log_ratio)
-
 
 def initialise(parameters, X, total, rng):
-    """Particles before the first document.
+    """The state before the first document.
 
     Parameters
     ----------
@@ -114,137 +80,60 @@ def initialise(parameters, X, total, rng):
     if parameters.learn_priors:
         priors, topics = learn_priors.initialise(topics, rng)
     seeds = rng.integers(0, 2**64, size=m, dtype=np.uint64)
-    first = (_with_words(X) if total is None else X)[: batch_size_of(parameters, total)]
+    first = (with_words(X) if total is None else X)[: batch_size_of(parameters, total)]
     size = float(first.shape[0] if total is None else total)
     tokens = float(first.data.sum(dtype=np.float64)) * size / max(1, first.shape[0])
     counts = topics.initial_counts(tokens, rng) if tokens else Counts.zeros(m, topics.V, topics.K)
-    return LDAState(
-        topics=topics,
-        counts=counts,
-        update=local_update_of(parameters, X),
-        scores=Scores(np.full(m, -np.log(m))),
-        base=np.zeros(m),
-        size=size,
-        n_documents_seen=0,
-        n_visits=0,
-        seeds=seeds,
-        history=[],
-        rng=rng,
-        priors=priors,
-    )
+    block = LDABlock(topics, counts, Scores(uniform(m)), np.zeros(m), size, seeds, priors)
+    return LDAState(block, local_update_of(parameters, X), rng)
 
 
 def fit_topics(parameters, X, rng, workers):
-    """Fit topics to all documents.
-
-    Parameters
-    ----------
-    parameters : LDAParameters
-        Parameters of the estimator.
-    X : csr_matrix of shape (n, V), float32
-        Counts.
-    rng : numpy.random.Generator
-        Source of all randomness.
-    workers : Workers
-        Threads.
+    """Fit topics to all documents X, with threads ``workers``; the rest is as of `initialise`.
 
     Returns
     -------
     LDAState
         At the end, or after the last complete step if Ctrl-C ended the fit.
     """
-    n = X.shape[0]
+    n, value = X.shape[0], None
     state = initialise(parameters, X, float(n), rng)
-    try:
-        for after in _steps(parameters, X, state, workers):
-            state = after
-    except KeyboardInterrupt:
-        if not state.history:
-            raise
-        state = state._replace(counts=state.counts.balanced(), interrupted=True)
-    state = state._replace(n_documents_seen=n, n_iter=state.n_visits // n)
-    if state.priors is not None and not state.interrupted:
-        state = state._replace(topics=learn_priors.final_topics(state.priors, state.topics))
+    state = _after_steps(parameters, state, X, float(n), workers)
+    block = state.block._replace(n_documents_seen=n)
+    if state.interrupted:
+        block = block._replace(counts=block.counts.balanced())
+    elif block.priors is not None:
+        block = block._replace(topics=learn_priors.final_topics(block.priors, block.topics))
     if parameters.evaluate_every > 0 and not state.interrupted:
-        state = state._replace(perplexity=_perplexity(parameters, state, X))
-    return state
-
-
-def _steps(parameters, X, state, workers):
-    """All steps of a fit, one by one: the state after each."""
-    n, evaluated, every = X.shape[0], None, parameters.evaluate_every
-    size, rng = batch_size_of(parameters, n), state.rng
-    with progress(parameters.max_iter * -(-n // size), parameters.verbose, "batches") as bar:
-        for iteration in range(1, parameters.max_iter + 1):
-            order = rng.permutation(n) if parameters.shuffle else np.arange(n)
-            state = state._replace(scores=state.scores.renewed(), n_documents_seen=0)
-            for batch in _batches(X, order, size):
-                state = take_step(parameters, state, batch, float(n), workers)
-                yield state
-                bar.update(1, f"step size {state.history[-1][1]:.2g}")
-            state = _resampled(parameters, state, rng)
-            yield state
-            if every > 0 and iteration % every == 0:
-                before, evaluated = evaluated, _perplexity(parameters, state, X)
-                if parameters.verbose:
-                    print(f"pass {iteration}: perplexity {evaluated:.4f}")
-                if before is not None and abs(before - evaluated) < parameters.perp_tol:
-                    break
-    for _ in range(parameters.max_full_iter):
-        state = full_batch_step(parameters, state, X, workers)
-        yield state
-
-
-def _perplexity(parameters, state, X):
-    log_weights = state.log_weights(parameters.weighting)
-    return perplexity(parameters, state, log_weights, X)
+        value = _perplexity(parameters, block, X)
+    return state._replace(block=block, perplexity=value, n_iter=block.n_visits // n)
 
 
 def update_stream(parameters, state, X, workers):
-    """Update the particles by one call's documents of a stream.
-
-    Parameters
-    ----------
-    parameters : LDAParameters
-        Parameters of the estimator.
-    state : LDAState
-        Before; as it was if anything fails.
-    X : csr_matrix of shape (n, V), float32
-        Counts.
-    workers : Workers
-        Threads.
+    """Update the particles by one call's documents, in a single pass in their order.
 
     Returns
     -------
     LDAState
-        After.
+        After the call; the counts of ``state`` are as they were if anything fails.
     """
-    total = parameters.total_samples
-    size = batch_size_of(parameters, total)
-    with _rollback_of_counts(state.counts, X.indices):
-        state = state._replace(
-            rng=copy.deepcopy(state.rng),
-            history=state.history[-_MAX_HISTORY:],
-            perplexity=None,
-            n_iter=None,
-        )
-        if X.shape[1] > state.topics.V:
+    total, block = parameters.total_samples, state.block
+    once = parameters._replace(
+        max_iter=1, max_full_iter=0, shuffle=False, evaluate_every=0, verbose=0
+    )
+    with _rollback_of_counts(block.counts, X.indices):
+        if X.shape[1] > block.topics.V:
             wide = topics_of(parameters, X.shape[1])
-            wide = wide.with_priors(state.topics.alpha, state.topics.eta_scale)
-            state = state._replace(topics=wide, counts=state.counts.widened(X.shape[1]))
+            wide = wide.with_priors(block.topics.alpha, block.topics.eta_scale)
+            block = block._replace(topics=wide, counts=block.counts.widened(X.shape[1]))
         if total is None:
-            X = _with_words(X)
-        if not state.n_visits:
-            state = state._replace(update=local_update_of(parameters, X))
-        for batch in _batches(X, np.arange(X.shape[0]), size):
-            state = take_step(parameters, state, batch, total, workers)
-        return _resampled(parameters, state, state.rng)
-
-
-def _with_words(X):
-    """The documents that have words: to a stream without an end the others say nothing."""
-    some = np.diff(X.indptr) > 0
-    return X if some.all() else X[some]
+            X = with_words(X)
+        update = state.update if block.n_visits else local_update_of(parameters, X)
+        rng, history = copy.deepcopy(state.rng), state.history[-_MAX_HISTORY:]
+        after = _after_steps(once, LDAState(block, update, rng, history), X, total, workers)
+        if after.interrupted:
+            raise KeyboardInterrupt
+        return after
 
 
 @contextmanager
@@ -261,125 +150,85 @@ def _rollback_of_counts(counts, indices):
         raise
 
 
-def _batches(X, order, size):
-    """Documents in an order, batch by batch; many are taken from X at once, for that takes time."""
-    step = size * max(1, _TAKEN // size)
-    for start in range(0, len(order), step):
-        chosen = order[start : start + step]
-        ends = [*range(0, len(chosen), size), len(chosen)]
-        pairs = list(zip(ends[:-1], ends[1:], strict=True))
-        taken = Documents.of(X[np.concatenate([np.sort(chosen[a:b]) for a, b in pairs])])
-        for a, b in pairs:
-            yield taken.rows(a, b)
+def _after_steps(parameters, state, X, total, workers):
+    """The state after the engine's loop: passes over documents, and full-batch iterations."""
+    rng = state.rng
+    model = LDAModel(parameters, state.update, total, rng, workers)
+    start = draw_prior(model, parameters.n_particles, rng)._replace(block=state.block)
+    rows = DocumentRows(X, batch_size_of(parameters, total), parameters.shuffle)
+    options = Options(max_iter=parameters.max_iter, reweight=False, settings=_SETTINGS)
+    full_batch = FullBatch(parameters.max_full_iter, lambda particles, t: (particles, False))
+    outcome = Outcome(start, [])
+    if parameters.max_iter or parameters.max_full_iter:
+        with bar_of_steps(options, rows, parameters.verbose, full_batch) as report:
+            outcome = run(
+                model, rows, start, options, rng, report, full_batch=full_batch,
+                step_sizes=_step_sizes(parameters, state.block, total),
+                after_pass=_after_pass(parameters, model, X),
+            )  # fmt: skip
+    number = state.history[-1][0] if state.history else 0
+    steps = [(number + t, *info.extra.values()) for t, info in enumerate(outcome.infos, 1)]
+    return state._replace(
+        block=outcome.particles.block,
+        history=[*state.history, *steps],
+        interrupted=outcome.interrupted,
+    )
 
 
-def take_step(parameters, state, documents, total, workers):
-    """One step on a batch of documents.
+def _step_sizes(parameters, block, total):
+    """Coefficients of the steps of a call.
 
     Time runs in full batches: a batch of fewer documents is a part of a step, so that documents
     that come one by one do not each have the weight of a batch. The step size is that of the
-    batch's end; parts of a step of size 1 are averaged over the last full batch.
+    batch's end; parts of a step of size 1 are averaged over the last full batch. In an endless
+    stream the counts stand for more documents after each step.
     """
-    n, full = documents.n, batch_size_of(parameters, total)
-    n_visits, n_seen = state.n_visits + n, state.n_documents_seen + n
-    whole = step_size(schedule_of(parameters), n_visits / full, n, n_visits, state.topics.m, 0)
-    part = n / min(n_visits, full)
-    gamma = -np.expm1(n / full * np.log1p(-whole)) if whole < 1.0 else part
-    size = float(n_seen) if total is None else float(total)
-    state, workers = _with_guess(state, documents, size), workers.of(n)
-    scores, score = state.scores, np.nan
-    if parameters.weighting == "stacking" and state.topics.m > 1:
-        first = state.n_visits
-        scores, score = scored(scores, state.topics, state.counts, documents, first, workers)
-    discount = (1.0 - gamma) * size / state.size
-    counts, mass = state.topics.add_documents(
-        state.counts.discounted(discount),
-        gamma * size / n,
-        state.counts,
-        documents,
-        state.update,
-        _streams(state.seeds, state.n_visits, n),
-        workers,
-        elbo=parameters.weighting == "posterior",
-    )
-    topics, priors = state.topics, state.priors
-    if priors is not None:
-        priors, topics = learn_priors.update(
-            priors,
-            topics,
-            counts,
-            n_entries=len(documents.data),
-            mass=mass,
-            gamma=gamma,
-            copies=size / n,
-            rng=state.rng,
-        )
-    _record(state.history, gamma, n, score)
-    return state._replace(
-        topics=topics,
-        priors=priors,
-        counts=counts,
-        scores=scores,
-        size=size,
-        n_documents_seen=n_seen,
-        n_visits=n_visits,
-        exact=gamma == 1.0 and n == size == n_seen,
-    )
+    full, schedule = batch_size_of(parameters, total), schedule_of(parameters)
+
+    def step_sizes(t, n, seen, m, d):
+        n_visits = block.n_visits + seen
+        whole = step_size(schedule, n_visits / full, n, n_visits, m, d)
+        part = n / min(n_visits, full)
+        gamma = -np.expm1(n / full * np.log1p(-whole)) if whole < 1.0 else part
+        size = block.n_documents_seen + seen if total is None else total
+        before = block.size if t == 1 else size - n if total is None else total
+        growth = size / before if before else 1.0
+        return 1.0 - (1.0 - gamma) * growth, gamma * size / n
+
+    return step_sizes
 
 
-def _with_guess(state, documents, size):
-    """Particles with a guess: if there is none yet, it is made from the first words."""
-    if state.counts.totals.any() or not len(documents.data):
-        return state
-    tokens = float(documents.data.sum(dtype=np.float64)) * size / documents.n
-    counts = state.topics.initial_counts(tokens, state.rng)
-    priors = state.priors and state.priors._replace(guess=1.0)
-    return state._replace(counts=counts, size=size, priors=priors)
+def _after_pass(parameters, model, X):
+    """What follows each pass: resampling, and the perplexity that may end the passes."""
+    every, evaluated = parameters.evaluate_every, None
+
+    def after_pass(particles, iteration, rng):
+        nonlocal evaluated
+        block, stop = _resampled(parameters, model, particles.block, rng), False
+        if every > 0 and (iteration + 1) % every == 0:
+            before, evaluated = evaluated, _perplexity(parameters, block, X)
+            if parameters.verbose:
+                print(f"pass {iteration + 1}: perplexity {evaluated:.4f}")
+            stop = before is not None and abs(before - evaluated) < parameters.perp_tol
+        if not stop and iteration + 1 < parameters.max_iter:
+            block = block._replace(scores=block.scores.renewed(), n_documents_seen=0)
+        return particles._replace(block=block), stop
+
+    return after_pass
 
 
-def _record(history, *step):
-    history.append((history[-1][0] + 1 if history else 1, *step))
-
-
-def _streams(seeds, first, n):
-    """Seeds of the streams of n visits, for each particle: shape (m, n)."""
-    numbers = np.arange(first, first + n, dtype=np.uint64) * np.uint64(0xD1342543DE82EF95)
-    return seeds[:, None] + numbers
-
-
-def full_batch_step(parameters, state, X, workers):
-    """A step of size 1 on all documents: Bayes' rule given the assignment of the words."""
-    n, topics = X.shape[0], state.topics
-    counts = Counts.zeros(topics.m, topics.V, topics.K)
-    for a in range(0, n, _FULL_BATCH_PIECE):
-        rows = X[a : a + _FULL_BATCH_PIECE]
-        counts, _ = topics.add_documents(
-            counts,
-            1.0,
-            state.counts,
-            Documents.of(rows),
-            state.update,
-            _streams(state.seeds, state.n_visits + a, rows.shape[0]),
-            workers,
-            elbo=parameters.weighting == "posterior",
-        )
-    _record(state.history, 1.0, n, np.nan)
-    return state._replace(counts=counts, n_visits=state.n_visits + n, exact=True)
-
-
-def _resampled(parameters, state, rng):
+def _resampled(parameters, model, block, rng):
     """Posterior weights resample where few particles are effective; others never do."""
-    topics = state.topics
-    if parameters.weighting != "posterior" or topics.m == 1:
-        return state
-    log_weights = state.log_weights("posterior")
-    if effective_sample_size(log_weights) >= _MIN_ESS * topics.m:
-        return state
-    elbo = state.base + log_weights  # up to a constant, which the weights do not need
-    chosen = resample("systematic", np.exp(log_weights), topics.m, rng)
-    return state._replace(
-        topics=topics.with_priors(topics.alpha[chosen], topics.eta_scale[chosen]),
-        priors=state.priors and state.priors.select(chosen),
-        counts=state.counts.select(chosen),
-        base=elbo[chosen],
-    )
+    m = block.topics.m
+    if parameters.weighting != "posterior" or m == 1:
+        return block
+    log_weights = block.log_weights("posterior")
+    if effective_sample_size(log_weights) >= _MIN_ESS * m:
+        return block
+    elbo = block.base + log_weights  # up to a constant, which the weights do not need
+    chosen = resample("systematic", np.exp(log_weights), m, rng)
+    return model.select_block(block._replace(base=elbo), chosen)
+
+
+def _perplexity(parameters, block, X):
+    return perplexity(parameters, block, block.log_weights(parameters.weighting), X)

@@ -10,7 +10,7 @@ import math
 import numpy as np
 from numba import njit
 
-from skpmd.lda._topics import Documents
+from skpmd.lda._documents import Documents
 
 # Probabilities are kept above this, for float32 ends at 1e-38; and their logs above the next.
 _MIN_PROBABILITY = np.float32(1e-30)
@@ -50,7 +50,7 @@ def topic_mass(topics, counts, i, X, max_iter=100, tol=1e-3, start=0, stop=None)
     """
     stop = X.shape[0] if stop is None else stop
     out = np.empty((stop - start, topics.K))
-    _soft(*_arguments(topics, counts, i, X, start, stop), max_iter, tol, out)
+    _iterate(*_arguments(topics, counts, i, X, start, stop), max_iter, tol, False, out)
     return out
 
 
@@ -65,33 +65,20 @@ def document_elbos(topics, counts, i, X, max_iter=100, tol=1e-3, start=0, stop=N
     is a lower bound for any r. It is taken at r proportional to phi_k exp(digamma(alpha_k + n_k)),
     where it is largest. Words have an order: there is no multinomial coefficient in it.
 
-    Parameters are those of `topic_mass`.
-
-    Returns
-    -------
-    ndarray of shape (stop - start,), float64
-        The bounds in nats; 0 without words.
+    Parameters are those of `topic_mass`. Bounds are in nats, of shape (stop - start,); without
+    words they are 0.
     """
     stop = X.shape[0] if stop is None else stop
-    out = np.empty(stop - start)
-    _elbos(*_arguments(topics, counts, i, X, start, stop), max_iter, tol, out)
-    return out
+    out = np.empty((stop - start, 1))
+    _iterate(*_arguments(topics, counts, i, X, start, stop), max_iter, tol, True, out)
+    return out[:, 0]
 
 
 def word_probabilities(topics, counts, i, X, proportions, start, stop):
     """Probabilities of the documents' distinct words given topic proportions, under one particle.
 
-    Parameters
-    ----------
-    topics, counts, i, X, start, stop
-        As in `topic_mass`.
-    proportions : ndarray of shape (stop - start, K), float64
-        Topic proportions of these documents.
-
-    Returns
-    -------
-    ndarray of float64
-        One for each stored count of these documents.
+    The proportions have the shape (stop - start, K); other parameters are those of `topic_mass`.
+    Returns one float64 for each stored count of these documents.
     """
     out = np.empty(X.indptr[stop] - X.indptr[start])
     arguments = topics.kernel_arguments(counts, i)[:-1]
@@ -139,36 +126,53 @@ def _expected(phi, counts, start, n, t, gain):
 
 
 @njit(cache=True, nogil=True)
-def _soft(
+def _fixed_point(phi, counts, start, n, alpha, max_iter, tol, variational, mass, t, gain, log_t):
+    """Iterate mass = alpha + expected words, at proportions t = mass or exp(digamma(mass))."""
+    K = len(alpha)
+    total = 0.0
+    for j in range(n):
+        total += counts[start + j]
+    for k in range(K):
+        mass[k] = alpha[k] + total / K
+    for _ in range(max_iter):
+        if variational:
+            _log_weights(mass, log_t)
+            for k in range(K):
+                t[k] = math.exp(log_t[k])
+        else:
+            for k in range(K):
+                t[k] = max(np.float32(mass[k]), _MIN_PROBABILITY)
+        _expected(phi, counts, start, n, t, gain)
+        change = 0.0
+        for k in range(K):
+            new = alpha[k] + t[k] * float(gain[k])
+            change += abs(new - mass[k])
+            mass[k] = new
+        if change < tol * K:
+            break
+
+
+@njit(cache=True, nogil=True)
+def _iterate(
     indptr, indices, counts, first, last, words, scale, prior, inverse, alpha,
-    max_iter, tol, out,
+    max_iter, tol, variational, out,
 ):  # fmt: skip
+    """Pseudo-counts of the documents' topics, or if ``variational`` ELBOs of their words."""
     K = words.shape[1]
     padded = -(-K // _BLOCK) * _BLOCK
     phi = np.empty((_longest(indptr, first, last), padded), dtype=np.float32)
     t, gain = np.zeros(padded, dtype=np.float32), np.empty(padded, dtype=np.float32)
+    mass, log_t = np.empty(K), np.empty(K)
     for d in range(first, last):
         start, n = indptr[d], indptr[d + 1] - indptr[d]
-        mass = out[d - first]
-        mass[:] = alpha
-        if n == 0:
-            continue
-        total = 0.0
         for j in range(n):
             _phi(words, scale, prior, inverse, indices[start + j], phi[j])
-            total += counts[start + j]
-        mass += total / K
-        for _ in range(max_iter):
-            for k in range(K):
-                t[k] = max(np.float32(mass[k]), _MIN_PROBABILITY)
-            _expected(phi, counts, start, n, t, gain)
-            change = 0.0
-            for k in range(K):
-                new = alpha[k] + t[k] * float(gain[k])
-                change += abs(new - mass[k])
-                mass[k] = new
-            if change < tol * K:
-                break
+        _fixed_point(phi, counts, start, n, alpha, max_iter, tol, variational, mass, t, gain, log_t)
+        if variational:
+            _log_weights(mass, log_t)
+            out[d - first, 0] = _elbo(phi, counts, start, n, log_t, alpha)
+        else:
+            out[d - first] = mass
 
 
 @njit(cache=True, nogil=True)
@@ -191,42 +195,6 @@ def _log_weights(mass, out):
         largest = max(largest, out[k])
     for k in range(len(mass)):
         out[k] = max(out[k] - largest, _MIN_LOG)
-
-
-@njit(cache=True, nogil=True)
-def _elbos(
-    indptr, indices, counts, first, last, words, scale, prior, inverse, alpha,
-    max_iter, tol, out,
-):  # fmt: skip
-    K = words.shape[1]
-    padded = -(-K // _BLOCK) * _BLOCK
-    phi = np.empty((_longest(indptr, first, last), padded), dtype=np.float32)
-    t, gain = np.zeros(padded, dtype=np.float32), np.empty(padded, dtype=np.float32)
-    mass, log_t = np.empty(K), np.empty(K)
-    for d in range(first, last):
-        start, n = indptr[d], indptr[d + 1] - indptr[d]
-        out[d - first] = 0.0
-        if n == 0:
-            continue
-        total = 0.0
-        for j in range(n):
-            _phi(words, scale, prior, inverse, indices[start + j], phi[j])
-            total += counts[start + j]
-        mass[:] = alpha + total / K
-        for _ in range(max_iter):
-            _log_weights(mass, log_t)
-            for k in range(K):
-                t[k] = math.exp(log_t[k])
-            _expected(phi, counts, start, n, t, gain)
-            change = 0.0
-            for k in range(K):
-                new = alpha[k] + t[k] * float(gain[k])
-                change += abs(new - mass[k])
-                mass[k] = new
-            if change < tol * K:
-                break
-        _log_weights(mass, log_t)
-        out[d - first] = _elbo(phi, counts, start, n, log_t, alpha)
 
 
 @njit(cache=True, nogil=True)

@@ -157,24 +157,9 @@ def update(state, topics, counts, *, n_entries, mass, gamma, copies, rng):
 
 
 def final_topics(state, topics):
-    """Topic models that a fit ends with: under the given priors, if none were learnt.
+    """Topic models that a fit ends with: with priors that are learnt, or else those given.
 
-    Parameters
-    ----------
-    state : PriorsState
-        At the end.
-    topics : Topics
-        Under which the words of the last batch were assigned.
-
-    Returns
-    -------
-    Topics
-        With priors that are learnt or given, not those that `initialise` starts from.
-
-    Warns
-    -----
-    ConvergenceWarning
-        If the scale particles have not moved.
+    `initialise` starts with others. It warns of convergence if the scale particles have not moved.
     """
     if state.updated:
         return topics

@@ -1,6 +1,6 @@
 """Parameters of a topic model, and what they mean for its documents: priors, batches and steps."""
 
-from typing import NamedTuple
+from collections import namedtuple
 
 import numpy as np
 
@@ -16,31 +16,13 @@ _N_BURN = 1  # Gibbs sweeps whose conditional probabilities are not counted
 _BATCH, _SMALL_BATCH, _SMALL_CORPUS = 64, 32, 5000
 
 
-class LDAParameters(NamedTuple):
-    """Parameters of a fit, under the names that `LDATopicModelPMD` documents."""
-
-    n_components: int
-    doc_topic_prior: float | np.ndarray | None
-    topic_word_prior: float | np.ndarray | None
-    learn_priors: bool
-    n_particles: int
-    assignment: str
-    n_local_iter: int | str
-    step_size: float
-    step_offset: float
-    step_decay: float
-    batch_size: int | str
-    max_iter: int
-    max_full_iter: int
-    total_samples: float | None
-    weighting: str
-    shuffle: bool
-    max_doc_update_iter: int
-    mean_change_tol: float
-    evaluate_every: int
-    perp_tol: float
-    n_jobs: int | None
-    verbose: int
+LDAParameters = namedtuple(
+    "LDAParameters",
+    "n_components doc_topic_prior topic_word_prior learn_priors n_particles assignment n_local_iter"
+    " step_size step_offset step_decay batch_size max_iter max_full_iter total_samples weighting"
+    " shuffle max_doc_update_iter mean_change_tol evaluate_every perp_tol n_jobs verbose",
+)
+LDAParameters.__doc__ = "Parameters of a call; `LDATopicModelPMD` documents each."
 
 
 def topics_of(parameters, n_words):
@@ -113,6 +95,5 @@ def batch_size_of(parameters, total):
 
 def schedule_of(parameters):
     """Rule of the step sizes."""
-    return StepSchedule(
-        "power", parameters.step_size, parameters.step_offset, parameters.step_decay
-    )
+    eta, offset, decay = parameters.step_size, parameters.step_offset, parameters.step_decay
+    return StepSchedule("power", eta, offset, decay)

@@ -141,14 +141,7 @@ class TopicPosterior:
         return np.array(ends).reshape(len(chosen), len(words), 2)
 
     def top_words(self, n, level):
-        """The most probable words of each topic.
-
-        Parameters
-        ----------
-        n : int
-            Words of each topic, at most all.
-        level : float
-            Level of the intervals.
+        """The n most probable words of each topic, with intervals of some level.
 
         Returns
         -------
@@ -187,25 +180,9 @@ class TopicPosterior:
 
 
 def posterior_of(topics, counts, labels, log_weights, weighting):
-    """Posterior of relabelled topics, with arrays of its own.
+    """The `TopicPosterior` of particles with counts and weights, with arrays of its own.
 
-    Parameters
-    ----------
-    topics : Topics
-        Topic models of all particles.
-    counts : Counts
-        Their counts.
-    labels : ndarray of shape (m, K)
-        See `skpmd.lda._relabel.relabelling`.
-    log_weights : ndarray of shape (m,)
-        Log weights of the particles.
-    weighting : str
-        Where they come from.
-
-    Returns
-    -------
-    TopicPosterior
-        What a user gets.
+    ``labels``, of shape (m, K), come from `skpmd.lda._relabel.relabelling`.
     """
     concentration = np.empty((topics.m, topics.K, topics.V), dtype=np.float32)
     for i in range(topics.m):

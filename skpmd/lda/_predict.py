@@ -39,37 +39,11 @@ class LDAPredictions(TransformerMixin):
         return self._proportions(X, normalize)
 
     def fit_transform(self, X, y=None, *, normalize=True):
-        """Fit, and the topic proportions of the same documents.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Counts of words.
-        y : None
-            Ignored.
-        normalize : bool, default=True
-            As in `transform`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components)
-            ``fit(X).transform(X)``.
-        """
+        """``fit(X).transform(X)``: see `fit` and `transform`."""
         return self.fit(X).transform(X, normalize=normalize)
 
     def predict_proba(self, X):
-        """Topic proportions of documents: `transform`, always an ndarray.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Counts of words.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components)
-            A row sums to 1.
-        """
+        """Topic proportions of documents: `transform`, always an ndarray."""
         return self._proportions(X, normalize=True)
 
     def score_samples(self, X):
@@ -93,7 +67,7 @@ class LDAPredictions(TransformerMixin):
         """
         check_is_fitted(self)
         X, _ = self._counts(X, reset=False)
-        return log_probabilities(self._parameters(), self._state, self._log_weights, X)
+        return log_probabilities(self._parameters(), self._state.block, self._log_weights, X)
 
     def score(self, X, y=None):
         """Sum of `score_samples`, a float in nats."""
@@ -107,11 +81,11 @@ class LDAPredictions(TransformerMixin):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Counts of words.
         method : {"bound", "completion"}, default="bound"
-            ``"bound"``: exp of minus `score` for each word, an upper bound. ``"completion"``: from
-            one part of each document's words its topic proportions are found, and the average over
+            ``"bound"``: exp of minus `score` for each word, an upper bound. ``"completion"``: one
+            part of each document's words gives its topic proportions, and the average over
             particles predicts the words of the other part (Dai et al. 2016, eq. 19). A hash of the
-            document says where each of its words goes, so that it is split alike in every call;
-            where its counts are not whole, each is halved.
+            document decides on its split, so that it is the same in every call; where its counts
+            are not whole, each is halved.
 
         Returns
         -------
@@ -133,10 +107,10 @@ class LDAPredictions(TransformerMixin):
                 "X has no words that perplexity could be of: give documents of at least one word, "
                 "or, with method='completion', longer ones."
             )
-        parameters, state, log_weights = self._parameters(), self._state, self._log_weights
+        parameters, block, log_weights = self._parameters(), self._state.block, self._log_weights
         if method == "bound":
-            return perplexity(parameters, state, log_weights, X)
-        log_words = np.log(completed_words(parameters, state, log_weights, given, held_out))
+            return perplexity(parameters, block, log_weights, X)
+        log_words = np.log(completed_words(parameters, block, log_weights, given, held_out))
         tokens = held_out.data.sum(dtype=np.float64)
         return float(np.exp(-(log_words @ held_out.data.astype(np.float64)) / tokens))
 
@@ -192,33 +166,26 @@ class LDAPredictions(TransformerMixin):
     def _proportions(self, X, normalize):
         check_is_fitted(self)
         X, dtype = self._counts(X, reset=False)
-        mass = averaged_mass(
-            self._parameters(), self._state, self._log_weights, self._labels, X, normalize
-        )
-        return mass.astype(dtype)
+        parameters, block, labels = self._parameters(), self._state.block, self._labels
+        out = np.zeros((X.shape[0], block.topics.K))
+
+        def add(i, weight, rows):
+            mass = _mass(parameters, block, i, X, rows)
+            if normalize:
+                mass /= mass.sum(axis=1, keepdims=True)
+            out[slice(*rows)] += weight * mass[:, labels[i]]
+
+        _for_each_particle(add, self._log_weights, X.shape[0], parameters.n_jobs)
+        return out.astype(dtype)
 
 
-def averaged_mass(parameters, state, log_weights, labels, X, normalize):
-    """Average of the particles' topic proportions, or of pseudo-counts; shape (n, K)."""
-    out = np.zeros((X.shape[0], state.topics.K))
-
-    def add(i, weight, rows):
-        mass = _mass(parameters, state, i, X, rows)
-        if normalize:
-            mass /= mass.sum(axis=1, keepdims=True)
-        out[slice(*rows)] += weight * mass[:, labels[i]]
-
-    _for_each_particle(add, log_weights, X.shape[0], parameters.n_jobs)
-    return out
-
-
-def log_probabilities(parameters, state, log_weights, X):
+def log_probabilities(parameters, block, log_weights, X):
     """Lower bounds of the log probabilities of documents, averaged over particles; shape (n,)."""
-    table = np.empty((state.topics.m, X.shape[0]))
+    table = np.empty((block.topics.m, X.shape[0]))
     max_iter, tol = parameters.max_doc_update_iter, parameters.mean_change_tol
 
     def fill(i, _, rows):
-        elbos = document_elbos(state.topics, state.counts, i, X, max_iter, tol, *rows)
+        elbos = document_elbos(block.topics, block.counts, i, X, max_iter, tol, *rows)
         table[i, slice(*rows)] = elbos
 
     _for_each_particle(fill, log_weights, X.shape[0], parameters.n_jobs)
@@ -226,30 +193,30 @@ def log_probabilities(parameters, state, log_weights, X):
     return logsumexp(table[places] + log_weights[:, None], axis=0)
 
 
-def perplexity(parameters, state, log_weights, X):
+def perplexity(parameters, block, log_weights, X):
     """Perplexity by the bound; nan without words, for a fit does not end for that."""
     tokens = float(X.data.sum(dtype=np.float64)) or np.nan
-    return float(np.exp(-log_probabilities(parameters, state, log_weights, X).sum() / tokens))
+    return float(np.exp(-log_probabilities(parameters, block, log_weights, X).sum() / tokens))
 
 
-def completed_words(parameters, state, log_weights, given, held_out):
+def completed_words(parameters, block, log_weights, given, held_out):
     """Probabilities of the distinct held-out words, given the other parts of their documents."""
     out = np.zeros(held_out.nnz)
 
     def add(i, weight, rows):
-        mass = _mass(parameters, state, i, given, rows)
+        mass = _mass(parameters, block, i, given, rows)
         mass /= mass.sum(axis=1, keepdims=True)
         own = slice(*held_out.indptr[list(rows)])
-        values = word_probabilities(state.topics, state.counts, i, held_out, mass, *rows)
+        values = word_probabilities(block.topics, block.counts, i, held_out, mass, *rows)
         out[own] += weight * values
 
     _for_each_particle(add, log_weights, held_out.shape[0], parameters.n_jobs)
     return out
 
 
-def _mass(parameters, state, i, X, rows):
+def _mass(parameters, block, i, X, rows):
     max_iter, tol = parameters.max_doc_update_iter, parameters.mean_change_tol
-    return topic_mass(state.topics, state.counts, i, X, max_iter, tol, *rows)
+    return topic_mass(block.topics, block.counts, i, X, max_iter, tol, *rows)
 
 
 def _for_each_particle(function, log_weights, n, n_jobs):

@@ -4,60 +4,53 @@ from numbers import Integral
 
 import numpy as np
 
-_MISSING = "{} is not available: {}."
 
-
-def history_of(records):
+def history(records):
     """Record of the steps, a dict of ndarray."""
     step, gamma, n, score = np.array(records, dtype=np.float64).reshape(-1, 4).T
-    return {
-        "step": step.astype(int),
-        "step_size": gamma,
-        "n_documents": n.astype(int),
-        "log_density": score,
-    }
+    step, n = step.astype(int), n.astype(int)
+    return {"step": step, "step_size": gamma, "n_documents": n, "log_density": score}
 
 
-def doc_topic_prior_of(topics, weights, labels):
+def doc_topic_prior(topics, weights, labels):
     """Dirichlet parameters of topic proportions, averaged over relabelled particles; (K,)."""
     return weights @ np.take_along_axis(topics.alpha, labels, axis=1)
 
 
-def topic_word_prior_of(topics, weights):
+def topic_word_prior(topics, weights):
     """Dirichlet parameters of the topics' words, averaged over particles: a float or (K, V)."""
     eta = float(weights @ topics.eta_scale) * topics.eta.T
     return float(eta[0, 0]) if topics.eta.size == topics.K and np.ptp(eta) == 0.0 else eta
 
 
-def log_evidence_of(state, learn_priors):
+def log_evidence(block, learn_priors):
     """Log probability of all words fitted, of one topic; AttributeError where it is not known."""
-    if state.topics.K > 1:
-        raise AttributeError(
-            _MISSING.format("log_evidence_", "with several topics only bounds are known")
-        )
-    _check_exact("log_evidence_", state, learn_priors)
+    if block.topics.K > 1:
+        raise _missing("log_evidence_", "with several topics only bounds are known")
+    _check_exact("log_evidence_", block, learn_priors)
     # A single topic has all words: the documents' own terms are 0.
-    counts = state.counts._replace(documents=np.zeros(state.topics.m))
-    return float(state.topics.elbo(counts)[0])
+    counts = block.counts._replace(documents=np.zeros(block.topics.m))
+    return float(block.topics.elbo(counts)[0])
 
 
-def lower_bound_of(state, weighting, learn_priors):
+def lower_bound(block, weighting, learn_priors):
     """The best particle's lower bound of the same; AttributeError where it is not known."""
     if weighting != "posterior":
-        raise AttributeError(
-            _MISSING.format("lower_bound_", "its terms are computed with weighting='posterior'")
-        )
-    _check_exact("lower_bound_", state, learn_priors)
-    return float(state.topics.elbo(state.counts).max())
+        raise _missing("lower_bound_", "its terms are computed with weighting='posterior'")
+    _check_exact("lower_bound_", block, learn_priors)
+    return float(block.topics.elbo(block.counts).max())
 
 
-def _check_exact(name, state, learn_priors):
+def _check_exact(name, block, learn_priors):
     if learn_priors:
-        reason = "the priors are learnt, set learn_priors=False"
-        raise AttributeError(_MISSING.format(name, reason))
-    if not state.exact:
+        raise _missing(name, "the priors are learnt, set learn_priors=False")
+    if not block.exact:
         reason = "counts are not those of all documents, each once: set max_full_iter=1"
-        raise AttributeError(_MISSING.format(name, reason))
+        raise _missing(name, reason)
+
+
+def _missing(name, reason):
+    return AttributeError(f"{name} is not available: {reason}.")
 
 
 def table_of_words(posterior, n, names, level):

@@ -1,6 +1,6 @@
 """Weights of topic models by how well they predict documents before they are fitted to them.
 
-Only some documents are scored, for that costs as much as a step. See `skpmd._base.stacking`.
+Only some documents are scored, for that costs as much as a step. See `skpmd.engine.weighting`.
 """
 
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from skpmd._base.stacking import updated
+from skpmd.engine.weighting import stacking_step
 from skpmd.lda._inference import document_elbos
 
 _EVERY = 10  # one of so many documents is scored
@@ -36,29 +36,16 @@ class Scores(NamedTuple):
 
 
 def scored(scores, topics, counts, documents, first, workers):
-    """Weights after scoring some of the documents, to which the particles are not yet fitted.
+    """Weights after scoring some documents of a batch, to which the particles are not yet fitted.
 
-    Parameters
-    ----------
-    scores : Scores
-        Before.
-    topics : Topics
-        Topic models of all particles.
-    counts : Counts
-        Their counts.
-    documents : Documents
-        A batch.
-    first : int
-        Number of the first document: those whose number is a multiple of ten are scored.
-    workers : Workers
-        Threads.
+    The first document has the number ``first``; those whose number is a multiple of ten are scored.
 
     Returns
     -------
     Scores
         After.
     float
-        Mean log density of a word of these documents, nan without words.
+        Mean log density of a word of the documents scored, nan without words.
     """
     indptr, indices, data = documents
     X = sp.csr_matrix((data, indices, indptr), shape=(documents.n, topics.V))
@@ -71,5 +58,5 @@ def scored(scores, topics, counts, documents, first, workers):
     )
     weight = np.ones(X.shape[0])
     mixed = np.logaddexp.reduce(scores.log_weights[:, None] + log_density, axis=0)
-    log_weights = updated(scores.log_weights, log_density, weight, scores.n)
+    log_weights = stacking_step(scores.log_weights, log_density, weight, scores.n)
     return Scores(log_weights, scores.n + X.shape[0]), float(mixed.sum() / tokens)

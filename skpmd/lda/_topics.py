@@ -98,38 +98,6 @@ class Counts(NamedTuple):
         return Counts(words, discount * self.totals, discount * self.documents, scale)
 
 
-class Documents(NamedTuple):
-    """Counts of words, row by row.
-
-    Attributes
-    ----------
-    indptr, indices : ndarray of int32 or int64
-        As in a CSR matrix.
-    data : ndarray of float32
-        How often a word occurs, positive.
-    """
-
-    indptr: np.ndarray
-    indices: np.ndarray
-    data: np.ndarray
-
-    @classmethod
-    def of(cls, X):
-        """Rows of a CSR matrix without explicit zeros."""
-        return cls(X.indptr, X.indices, X.data)
-
-    @property
-    def n(self):
-        """Number of documents."""
-        return len(self.indptr) - 1
-
-    def rows(self, start, stop):
-        """Consecutive documents, as a view."""
-        ends = self.indptr[start : stop + 1]
-        own = slice(ends[0], ends[-1])
-        return Documents(ends - ends[0], self.indices[own], self.data[own])
-
-
 class LocalUpdate(NamedTuple):
     """Settings of the local update, which assigns the words of documents to topics.
 
@@ -180,12 +148,7 @@ class Topics:
     def initial_counts(self, n_tokens, rng):
         """Counts before the first document: a random guess, without which topics would not part.
 
-        Parameters
-        ----------
-        n_tokens : float
-            Words of all documents. The guess stands for a part of them; the steps discount it.
-        rng : numpy.random.Generator
-            Source of randomness.
+        The guess stands for a part of the words of all documents, ``n_tokens``; steps discount it.
         """
         words = rng.standard_gamma(_SHAPE, size=(self.m, self.V, self.K), dtype=np.float32)
         words *= np.float32(_GUESS * n_tokens / (_SHAPE * self.V * self.K))
@@ -209,12 +172,12 @@ class Topics:
 
     # ------------------------------------------------------------------ steps
     def add_documents(self, onto, gain, counts, documents, update, seeds, workers, elbo=False):
-        """Assign the words of documents to topics, and add them to counts.
+        """Assign the words of documents to topics, and add their expected counts.
 
         Parameters
         ----------
         onto : Counts
-            To which the documents' expected counts times ``gain`` are added, in place.
+            To which the expected counts times ``gain`` are added, in place.
         gain : float
             Copies of each document.
         counts : Counts

@@ -270,8 +270,8 @@ def test_weights_are_normalised(weighting):
 
 def test_mirror_weights_are_those_of_the_bounds():
     fitted = model(2, weighting="posterior", max_full_iter=1).fit(X[:6])
-    state = fitted._state
-    bounds = state.topics.elbo(state.counts)
+    block = fitted._state.block
+    bounds = block.topics.elbo(block.counts)
     expected = np.exp(bounds - np.logaddexp.reduce(bounds))
     np.testing.assert_allclose(fitted.posterior_.weights, expected, rtol=1e-8)
     assert fitted.lower_bound_ == pytest.approx(bounds.max())

@@ -9,7 +9,8 @@ from scipy.special import gammaln, logsumexp
 
 from skpmd._base.threads import workers
 from skpmd.lda import _kernels as kernels
-from skpmd.lda._topics import ASSIGNMENTS, Counts, Documents, LocalUpdate, Topics
+from skpmd.lda._documents import Documents
+from skpmd.lda._topics import ASSIGNMENTS, Counts, LocalUpdate, Topics
 
 SIZES = [1, 3, 4, 5, 15, 16, 17, 33]  # around the blocks and groups of the kernels
 

@@ -211,7 +211,7 @@ def test_a_fit_that_could_not_learn_says_so_and_has_the_given_priors():
     np.testing.assert_allclose(estimator.doc_topic_prior_, [2.0, 1.0, 3.0])
     assert estimator.topic_word_prior_ == pytest.approx(0.9)
     concentration = estimator.posterior_.concentration.sum() - 2 * 3 * 30 * 0.9
-    assert concentration == pytest.approx(estimator._state.counts.totals.sum(), rel=1e-4)
+    assert concentration == pytest.approx(estimator._state.block.counts.totals.sum(), rel=1e-4)
     with warnings.catch_warnings():  # a stream may still come so far, and more passes do
         warnings.simplefilter("error")
         stream = LDATopicModelPMD(3, learn_priors=True, n_particles=2, **given).partial_fit(X)
@@ -249,7 +249,7 @@ def test_resampled_particles_take_their_priors_along():
     model = LDATopicModelPMD(
         4, learn_priors=True, weighting="posterior", n_particles=4, random_state=0
     ).fit(X)
-    state = model._state
-    np.testing.assert_allclose(state.topics.eta_scale, state.priors.eta_scale())
-    np.testing.assert_allclose(state.topics.alpha, state.priors.alpha())
+    block = model._state.block
+    np.testing.assert_allclose(block.topics.eta_scale, block.priors.eta_scale())
+    np.testing.assert_allclose(block.topics.alpha, block.priors.alpha())
     assert np.isfinite(model.score(X))

@@ -37,9 +37,10 @@ def estimator_of(model, counts, weights, **params):
     estimator = LDATopicModelPMD(
         model.K, n_particles=model.m, doc_topic_prior=model.alpha[0], random_state=0, **params
     ).fit(documents(V=model.V))
-    state = estimator._state
-    scores = state.scores._replace(log_weights=np.log(np.asarray(weights)))
-    estimator._set_state(state._replace(topics=model, counts=counts, scores=scores))
+    block = estimator._state.block
+    scores = block.scores._replace(log_weights=np.log(np.asarray(weights)))
+    block = block._replace(topics=model, counts=counts, scores=scores)
+    estimator._set_state(estimator._state._replace(block=block))
     return estimator
 
 

@@ -184,7 +184,7 @@ def test_a_vocabulary_of_one_word_is_certain():
 
 # ---------------------------------------------------------------------- averages
 def test_results_are_averages_over_relabelled_particles(lda):
-    model, counts, order = lda._state.topics, lda._state.counts, lda._labels
+    model, counts, order = lda._state.block.topics, lda._state.block.counts, lda._labels
     weights = lda.posterior_.weights
     np.testing.assert_allclose(weights.sum(), 1.0, rtol=1e-12)
     pseudo = [
@@ -203,8 +203,8 @@ def test_results_are_averages_over_relabelled_particles(lda):
 def test_mirror_weights_are_those_of_the_bounds(corpus):
     own = {"weighting": "posterior", "max_full_iter": 1, "n_particles": 3, "random_state": 0}
     estimator = LDATopicModelPMD(4, doc_topic_prior=0.3, **own).fit(corpus)
-    state = estimator._state
-    expected = state.topics.elbo(state.counts)
+    block = estimator._state.block
+    expected = block.topics.elbo(block.counts)
     posterior = estimator.posterior_
     np.testing.assert_allclose(np.diff(posterior.log_weights), np.diff(expected), atol=1e-6)
     np.testing.assert_allclose(posterior.weights.sum(), 1.0, rtol=1e-9)
@@ -307,8 +307,8 @@ def test_the_lower_bound_is_below_the_evidence(corpus):
     np.testing.assert_allclose(one.lower_bound_, one.log_evidence_, rtol=1e-5)
     several = LDATopicModelPMD(4, topic_word_prior=0.2, doc_topic_prior=0.3, **own).fit(corpus)
     assert one.lower_bound_ < several.lower_bound_ < 0.0
-    state = several._state
-    assert several.lower_bound_ == state.topics.elbo(state.counts).max()
+    block = several._state.block
+    assert several.lower_bound_ == block.topics.elbo(block.counts).max()
 
 
 # ---------------------------------------------------------------------- errors

@@ -10,7 +10,8 @@ import pytest
 from scipy import sparse
 
 from skpmd import LDATopicModelPMD
-from skpmd.lda import _fit, _kernels
+from skpmd.lda import _fit, _kernels, _learn_priors
+from skpmd.lda._model import LDAModel
 from tests.lda.test_estimator import (
     ASSIGNMENTS,
     PHI,
@@ -56,9 +57,9 @@ def interrupt(monkeypatch, owner, name, at, error=KeyboardInterrupt):
 
 def state(estimator):
     """All that a stream goes on from."""
-    now = estimator._state
-    numbers = *now.counts, now.scores.log_weights, now.base, now.seeds
-    return [*(np.copy(one) for one in numbers), now.rng.bit_generator.state, now.n_visits]
+    block, rng = estimator._state.block, estimator._state.rng
+    numbers = *block.counts, block.scores.log_weights, block.base, block.seeds
+    return [*(np.copy(one) for one in numbers), rng.bit_generator.state, block.n_visits]
 
 
 def assert_same_state(one, other):
@@ -182,7 +183,7 @@ def test_documents_without_words_leave_the_prior(total_samples):
 def test_a_guess_that_comes_late_is_discounted_from_then_on():
     fitted = updated(stream(total_samples=180, learn_priors=True), [EMPTY, *parts(X, 20)[:4]])
     left = np.prod(1.0 - fitted.history_["step_size"][1:])
-    assert fitted._state.priors.guess == pytest.approx(left)
+    assert fitted._state.block.priors.guess == pytest.approx(left)
 
 
 @pytest.mark.parametrize("params", [{}, {"learn_priors": True}, {"weighting": "posterior"}])
@@ -214,16 +215,16 @@ def test_mirror_weights_are_the_same_with_resampling_and_without(monkeypatch):
     for enough in (0.0, 0.5):
         monkeypatch.setattr(_fit, "_MIN_ESS", enough)
         fitted = model(2, **params).fit(X[:3])
-        bound = fitted._state.topics.elbo(fitted._state.counts)
+        bound = fitted._state.block.topics.elbo(fitted._state.block.counts)
         mean.append(fitted.posterior_.weights @ (bound > -276.2))
     assert taken and mean[1] == pytest.approx(mean[0], abs=0.1)
 
 
 def test_steps_on_all_documents_do_not_weigh_resampled_particles_again(monkeypatch):
     params = {"weighting": "posterior", "n_particles": 20}
-    weighed = model(**params).fit(X)._state
+    weighed = model(**params).fit(X)._state.block
     assert weighed.base.any()  # there was a resampling
-    reweighted = model(max_full_iter=1, **params).fit(X)._state
+    reweighted = model(max_full_iter=1, **params).fit(X)._state.block
     np.testing.assert_array_equal(reweighted.base, weighed.base)
 
 
@@ -295,7 +296,7 @@ def test_a_prior_of_each_word_does_not_grow_along(prior):
 @pytest.mark.parametrize(
     "owner, name, at",
     [
-        (_fit, "take_step", 3),  # between two batches
+        (LDAModel, "update_block", 3),  # between two batches
         (_kernels, "deposit", 6),  # a batch has been put to the counts of one particle
         (_kernels, "sampled", 7),
     ],
@@ -349,7 +350,7 @@ def test_a_first_call_that_fails_leaves_nothing(monkeypatch, where):
     estimator = stream(random_state=source)
     before = vars(estimator).copy()
     if where == "step":
-        interrupt(monkeypatch, _fit, "take_step", 2)
+        interrupt(monkeypatch, LDAModel, "update_block", 2)
     bad = X.astype(float)
     bad[0, 0] = -1.0
     with pytest.raises((KeyboardInterrupt, ValueError)):
@@ -377,14 +378,14 @@ def test_an_interrupted_fit_keeps_what_it_has(monkeypatch, at, n_jobs):
     monkeypatch.undo()
     assert fitted.n_batch_iter_ == 2
     np.testing.assert_allclose(fitted.topic_word_.sum(axis=1), 1.0, rtol=1e-5)
-    words, totals, *_, scale = fitted._state.counts
+    words, totals, *_, scale = fitted._state.block.counts
     np.testing.assert_allclose(scale * words.sum(axis=1), totals, rtol=1e-4)
     assert fitted.partial_fit(X).n_batch_iter_ == 8
 
 
 def test_a_fit_that_is_interrupted_at_once_is_none(monkeypatch):
     fitted = stream()
-    interrupt(monkeypatch, _fit, "take_step", 1)
+    interrupt(monkeypatch, LDAModel, "update_block", 1)
     with pytest.raises(KeyboardInterrupt):
         fitted.fit(X)
     assert not hasattr(fitted, "components_")
@@ -392,7 +393,7 @@ def test_a_fit_that_is_interrupted_at_once_is_none(monkeypatch):
 
 def test_a_step_that_is_interrupted_is_not_recorded(monkeypatch):
     fitted = stream(learn_priors=True)
-    interrupt(monkeypatch, _fit.learn_priors, "update", 3)
+    interrupt(monkeypatch, _learn_priors, "update", 3)
     with pytest.raises(KeyboardInterrupt):
         fitted.fit(X)
     assert fitted.n_batch_iter_ == len(fitted.history_["step"]) == 2
@@ -400,7 +401,7 @@ def test_a_step_that_is_interrupted_is_not_recorded(monkeypatch):
 
 def test_full_batches_that_are_interrupted_keep_the_passes(monkeypatch):
     fitted = stream(max_iter=2, max_full_iter=3)
-    interrupt(monkeypatch, _fit, "full_batch_step", 1)
+    interrupt(monkeypatch, LDAModel, "update_block", 13)  # after two passes of six batches
     with pytest.raises(KeyboardInterrupt):
         fitted.fit(X)
     monkeypatch.undo()
@@ -413,16 +414,16 @@ def test_a_stream_keeps_nothing_of_its_documents():
     sizes = []
     for _ in range(3):
         updated(fitted, parts(X, 40))
-        now = fitted._state
-        arrays = [*now.counts[:3], now.scores.log_weights, now.base, now.seeds]
+        block = fitted._state.block
+        arrays = [*block.counts[:3], block.scores.log_weights, block.base, block.seeds]
         sizes.append(sum(one.nbytes for one in arrays))
     assert len(set(sizes)) == 1
-    assert len(now.history) == fitted.n_batch_iter_
+    assert len(fitted._state.history) == fitted.n_batch_iter_
 
 
 def test_steps_on_all_documents_need_the_particles_once_more(monkeypatch):
     wide = sparse.hstack([X, sparse.csr_matrix((120, 50_000))]).tocsr()
-    fitted, true, peaks = model(4, max_iter=1, max_full_iter=1), _fit.full_batch_step, []
+    fitted, true, peaks = model(4, max_iter=1, max_full_iter=1), LDAModel.update_block, []
 
     def measured(*args):
         tracemalloc.start()
@@ -432,6 +433,6 @@ def test_steps_on_all_documents_need_the_particles_once_more(monkeypatch):
             peaks.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
 
-    monkeypatch.setattr(_fit, "full_batch_step", measured)
+    monkeypatch.setattr(LDAModel, "update_block", measured)
     fitted.fit(wide)
-    assert peaks[0] < 1.2 * fitted._state.counts.words.nbytes
+    assert peaks[-1] < 1.2 * fitted._state.block.counts.words.nbytes

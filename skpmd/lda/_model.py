@@ -1,0 +1,185 @@
+"""Latent Dirichlet allocation as a model of the engine: its conjugate block is all there is.
+
+Coordinates theta are empty. The block holds the topic models of all particles, which may fill the
+memory: a step updates them in place, one by one, in the rows of the batch's words only.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skpmd.engine import weighting
+from skpmd.engine.model import Model
+from skpmd.lda import _learn_priors as learn_priors
+from skpmd.lda._stacking import Scores, scored
+from skpmd.lda._topics import Counts, Topics
+
+
+class LDABlock(NamedTuple):
+    """Topic models of m particles and what their steps need.
+
+    Attributes
+    ----------
+    topics, counts : Topics, Counts
+        Priors and counts of the particles.
+    scores : Scores
+        Stacking weights.
+    base : ndarray of shape (m,)
+        What posterior weights subtract from the ELBOs: those at the last resampling. It is not
+        discounted: draws of a resampling have the ELBOs of then in their density for good.
+    size : float
+        Documents that the counts stand for.
+    seeds : ndarray of shape (m,), uint64
+        Seeds of the particles' streams of randomness.
+    priors : PriorsState or None
+        State of ``learn_priors``.
+    n_documents_seen, n_visits : int
+        Documents so far, within a fit those of the pass; and visits of documents in all passes,
+        which number the streams of randomness.
+    exact : bool
+        Whether the counts are those of all documents so far, each once, and nothing else.
+    last_step : dict of str to float
+        What the history keeps of the last step.
+    """
+
+    topics: Topics
+    counts: Counts
+    scores: Scores
+    base: np.ndarray
+    size: float
+    seeds: np.ndarray
+    priors: learn_priors.PriorsState | None
+    n_documents_seen: int = 0
+    n_visits: int = 0
+    exact: bool = False
+    last_step: dict = {}
+
+    def log_weights(self, source):
+        """Log weights of the particles, by the ``weighting`` named; the weights sum to 1."""
+        if source == "stacking":
+            return self.scores.log_weights
+        if source == "uniform":
+            return weighting.uniform(self.topics.m)
+        return weighting.posterior(self.topics.elbo(self.counts) - self.base)
+
+
+class LDAStatistics(NamedTuple):
+    """Batches of documents, and the block under which their words are to be assigned to topics.
+
+    The expected counts of their words would fill the memory for all particles at once.
+    """
+
+    block: LDABlock
+    batches: tuple
+
+
+class LDAModel(Model):
+    """Latent Dirichlet allocation; see `skpmd.engine.model.Model` for the methods.
+
+    Parameters
+    ----------
+    parameters : LDAParameters
+        Parameters of the estimator.
+    update : LocalUpdate
+        How words are assigned to topics.
+    total : float or None
+        Documents in all; None in an endless stream, whose counts stand for those so far.
+    rng : numpy.random.Generator
+        Source of randomness of initial guesses and of scale particles.
+    workers : Workers
+        Threads.
+    """
+
+    n_coordinates, block_weighs = 0, False
+
+    def __init__(self, parameters, update, total, rng, workers):
+        self.update, self.total, self._rng, self._workers = update, total, rng, workers
+        self._elbo = parameters.weighting == "posterior"
+        self._scores = parameters.weighting == "stacking" and parameters.n_particles > 1
+
+    def sample_prior(self, rng, m):
+        """Empty coordinates."""
+        return np.empty((m, 0))
+
+    def log_prior(self, theta):
+        """Zeros: there are no coordinates."""
+        return np.zeros(len(theta))
+
+    def log_likelihood(self, theta, batch):
+        """Zeros: the likelihood is that of the block."""
+        return np.zeros(len(theta))
+
+    def statistics(self, theta, block, batch):
+        """The batch as it is."""
+        return LDAStatistics(block, (batch,))
+
+    def add_statistics(self, one, other):
+        """Batches of one step together."""
+        return one._replace(batches=one.batches + other.batches)
+
+    def update_block(self, theta, block, a, b, statistics):
+        """Score documents, assign their words, add the expected counts, and learn the priors.
+
+        Counts become (1 - a) times what they were and b times those of the documents, in place
+        unless a = 1.
+        """
+        current, batches = statistics
+        full, first = batches[0].is_piece, batches[0].documents
+        n = sum(batch.documents.n for batch in batches)
+        n_seen = block.n_documents_seen + n
+        size = float(n_seen) if self.total is None else self.total
+        if not block.counts.totals.any() and len(first.data):
+            block = current = self._with_guess(block, first, size)
+        topics, scores, priors, score = block.topics, block.scores, block.priors, np.nan
+        if self._scores and not full:
+            workers, number = self._workers.of(n), block.n_visits
+            scores, score = scored(scores, topics, block.counts, first, number, workers)
+        if a == 1.0:
+            counts = Counts.zeros(topics.m, topics.V, topics.K)
+        else:
+            counts = block.counts.discounted(1.0 - a)
+        n_visits = block.n_visits
+        for documents, *_ in batches:
+            counts, mass = current.topics.add_documents(
+                counts, b, current.counts, documents, self.update,
+                _streams(block.seeds, n_visits, documents.n), self._workers.of(n), self._elbo,
+            )  # fmt: skip
+            n_visits += documents.n
+        gamma = b * n / size
+        if priors is not None and not full:
+            priors, topics = learn_priors.update(
+                priors, topics, counts, n_entries=len(first.data), mass=mass, gamma=gamma,
+                copies=size / n, rng=self._rng,
+            )  # fmt: skip
+        return block._replace(
+            topics=topics, counts=counts, scores=scores, size=size, priors=priors,
+            n_documents_seen=n_seen, n_visits=n_visits,
+            exact=a == b == 1.0 and (full or n == n_seen),
+            last_step={"step_size": gamma, "n_documents": n, "log_density": score},
+        )  # fmt: skip
+
+    def select_block(self, block, ancestors):
+        """Block of some of the particles; stacking weights, which never resample, stay."""
+        topics = block.topics
+        return block._replace(
+            topics=topics.with_priors(topics.alpha[ancestors], topics.eta_scale[ancestors]),
+            counts=block.counts.select(ancestors),
+            base=block.base[ancestors],
+            priors=block.priors and block.priors.select(ancestors),
+        )
+
+    def record(self, block, statistics):
+        """Step size, documents, and mean log density of a word before the step."""
+        return block.last_step
+
+    def _with_guess(self, block, documents, size):
+        """The block with an initial guess, made from the first documents that have words."""
+        tokens = float(documents.data.sum(dtype=np.float64)) * (block.size or size) / documents.n
+        priors = block.priors and block.priors._replace(guess=1.0)
+        return block._replace(counts=block.topics.initial_counts(tokens, self._rng), priors=priors)
+
+
+def _streams(seeds, first, n):
+    """Seeds of the streams of n visits, for each particle: shape (m, n)."""
+    numbers = np.arange(first, first + n, dtype=np.uint64) * np.uint64(0xD1342543DE82EF95)
+    return seeds[:, None] + numbers
