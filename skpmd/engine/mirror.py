@@ -193,19 +193,7 @@ def _path(particles, model, batches, a, b, current, known):
     in f, so it is evaluated anew at each f. ``known`` is the log-likelihood, where a rejuvenation
     has taken it already.
     """
-    theta, old = particles.theta, particles.log_ratio
-    if known is None:
-        inside = particles.log_prior > -np.inf
-        known = _where(inside, lambda some: log_likelihood(model, some, batches), theta)
-    # A stream does not ask what pi is, nor what the prior is off its support.
-    prior = particles.log_prior - particles.log_pi if a else 0.0
-
-    whole = linear_form(old, prior, known, a, b)
-    _check_values(whole)
-
-    def log_ratio(f):
-        return whole if f == 1.0 else linear_form(old, prior, known, f * a, f * b)
-
+    theta, log_ratio = particles.theta, _log_ratio(particles, model, batches, a, b, known)
     if not model.has_block:
         return lambda f: (log_ratio(f), particles.block), None
     block = particles.block if current is None else current
@@ -228,6 +216,21 @@ def _path(particles, model, batches, a, b, current, known):
         return log_ratio(f) + gain, new
 
     return path, statistics
+
+
+def _log_ratio(particles, model, batches, a, b, known):
+    """Log ratio as a function of f, without the gain of a conjugate block."""
+    theta, old = particles.theta, particles.log_ratio
+    if not theta.shape[1] and not model.block_weighs:  # Nothing weighs such particles.
+        return lambda f: old
+    if known is None:
+        inside = particles.log_prior > -np.inf
+        known = _where(inside, lambda some: log_likelihood(model, some, batches), theta)
+    # A stream does not ask what pi is, nor what the prior is off its support.
+    prior = particles.log_prior - particles.log_pi if a else 0.0
+    whole = linear_form(old, prior, known, a, b)
+    _check_values(whole)
+    return lambda f: whole if f == 1.0 else linear_form(old, prior, known, f * a, f * b)
 
 
 def _check_values(log_ratio):
