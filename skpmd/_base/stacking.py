@@ -1,7 +1,7 @@
 """Weights of particles by how well their average predicts (Yao et al. 2018).
 
 Likelihood weights of particles that each carry a whole model fall on one of them. Stacking weights
-maximise the log score of the mixture on rows that no particle has seen; a step
+maximise the log score of the mixture on rows to which no particle is fitted; a step
 
     w <- (1 - g) w + g * mean over rows of w_i p_i(y) / sum_j w_j p_j(y)
 
@@ -13,12 +13,11 @@ from scipy.special import logsumexp
 
 from skpmd._base.rows import Rows, distinct, sortable
 
-_ROWS = 1000  # held out, at most; and at most this share of them all
-_SHARE = 0.2
+_MAX_ROWS, _MAX_FRACTION = 1000, 0.2  # At most so many rows, of all rows, are held out.
 
 
 def hold_out(rows, rng):
-    """Rows to learn from, and rows to score predictions of before they are learnt too.
+    """Rows to fit first, and rows whose predictions are scored before they are added too.
 
     Equal rows stay together: copies of a row are its weight. None where all are equal.
     """
@@ -28,7 +27,7 @@ def hold_out(rows, rng):
     if n < 2:
         return None
     chosen = np.zeros(n, dtype=bool)
-    chosen[rng.permutation(n)[: max(1, min(_ROWS, int(_SHARE * n)))]] = True
+    chosen[rng.permutation(n)[: max(1, min(_MAX_ROWS, int(_MAX_FRACTION * n)))]] = True
     last = chosen[which]
     size = -(-len(weight) // rows.n_batches)
     return tuple(Rows(X[one], y[one], weight[one], size) for one in (~last, last))

@@ -25,7 +25,7 @@ from skpmd.sparse_gp._hyperparameters import (
     new_model,
 )
 from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around
-from skpmd.sparse_gp._inducing import follow
+from skpmd.sparse_gp._inducing import extended
 from skpmd.sparse_gp._model import SparseGP
 from skpmd.sparse_gp._student import scale_nodes
 
@@ -159,7 +159,7 @@ def update(parameters, state, data):
             _warn_of_surprise(state, rows)
         if isinstance(parameters.inducing_init, str):
             total = state.stream.seen + rows.total
-            state = _follow(state, rows.data.X, n_inducing(parameters.n_inducing, total))
+            state = _move_inducing(state, rows.data.X, n_inducing(parameters.n_inducing, total))
     state = _score_and_add(parameters, state, rows)
     is_posterior = parameters.weighting == "posterior"
     retains = not is_posterior and state.n_fitted < _n_needed(parameters, state)
@@ -297,13 +297,13 @@ def _complete(outcome):
     return outcome
 
 
-def _follow(state, X, n):
+def _move_inducing(state, X, n):
     """The state with up to n inducing inputs, moved to where the rows of X are.
 
     The particle of the largest weight says how far the rows are from the inducing inputs.
     """
     model, particles = state.model, state.particles
-    inducing = follow(model, particles.theta[state.best], X, max(n, model.n_inducing))
+    inducing = extended(model, particles.theta[state.best], X, max(n, model.n_inducing))
     if inducing is None:
         return state
     model, block = model.onto(inducing, particles.theta, particles.block)

@@ -149,9 +149,11 @@ def warn_of_bounds(kernel):
             )
 
 
-def n_inducing(asked, total):
+def n_inducing(requested, total):
     """How many inducing inputs for rows of a total weight."""
-    return int(np.clip(total / 4.0, _MIN_INDUCING, _MAX_INDUCING)) if asked == "auto" else asked
+    if requested != "auto":
+        return requested
+    return int(np.clip(total / 4.0, _MIN_INDUCING, _MAX_INDUCING))
 
 
 def new_model(parameters, covariance, prior, sample, theta, rng):

@@ -53,7 +53,7 @@ def choose(init, sample, n, covariance, theta, rng):
     return rows[np.sort(rng.choice(len(rows), n, replace=False))]
 
 
-def follow(model, theta, X, n):
+def extended(model, theta, X, n):
     """Inducing inputs for a stream that may have left the old ones, or None where they suffice.
 
     While there are fewer than n, rows with much variance given the old ones are added. After that
