@@ -44,6 +44,12 @@ def progress(total, verbose, name="mirror steps"):
         yield _Bar(bar)
 
 
+def write_line(text, verbose):
+    """Print a line that belongs to no step."""
+    if verbose:
+        print(text)
+
+
 def describe(info):
     """One line on a step."""
     line = f"ess={info.ess:.0f}/{info.n_particles}, rejuvenations={info.rejuvenations}"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._base.progress import bar_of_steps
+from skpmd._base.progress import bar_of_steps, write_line
 from skpmd.engine.loop import FullBatch, Options, Outcome, run
 from skpmd.engine.mirror import Settings
 from skpmd.engine.particles import draw_prior, effective_sample_size
@@ -29,32 +29,16 @@ _SETTINGS = Settings(rejuvenation="never")
 
 
 class LDAState(NamedTuple):
-    """What has been fitted, and all that a stream needs to go on.
-
-    Attributes
-    ----------
-    block : LDABlock
-        Topic models of all particles.
-    update : LocalUpdate
-        How words are assigned to topics.
-    rng : numpy.random.Generator
-        Source of all randomness but that of assignments.
-    history : list of tuple
-        Number, size, documents and mean log density of a word of each step; of a stream the last
-        10,000 or so.
-    perplexity, n_iter : float, int or None
-        Perplexity of the documents, with ``evaluate_every``, and number of passes of a fit.
-    interrupted : bool
-        Whether Ctrl-C ended the fit.
-    """
+    """What has been fitted, and all that a stream needs to go on."""
 
     block: LDABlock
-    update: LocalUpdate
-    rng: np.random.Generator
+    update: LocalUpdate  # How words are assigned to topics.
+    rng: np.random.Generator  # Source of all randomness but that of assignments.
+    # Number, size, documents and mean log density of a word of each step.
     history: list = []
-    perplexity: float | None = None
-    n_iter: int | None = None
-    interrupted: bool = False
+    perplexity: float | None = None  # Of the documents of a fit, with ``evaluate_every``.
+    n_iter: int | None = None  # Passes and full-batch iterations of a fit.
+    interrupted: bool = False  # Whether Ctrl-C ended the fit.
 
 
 def initialise(parameters, X, total, rng):
@@ -207,8 +191,7 @@ def _after_pass(parameters, model, X):
         block, stop = _resampled(parameters, model, particles.block, rng), False
         if every > 0 and (iteration + 1) % every == 0:
             before, evaluated = evaluated, _perplexity(parameters, block, X)
-            if parameters.verbose:
-                print(f"pass {iteration + 1}: perplexity {evaluated:.4f}")
+            write_line(f"pass {iteration + 1}: perplexity {evaluated:.4f}", parameters.verbose)
             stop = before is not None and abs(before - evaluated) < parameters.perp_tol
         if not stop and iteration + 1 < parameters.max_iter:
             block = block._replace(scores=block.scores.renewed(), n_documents_seen=0)

@@ -29,38 +29,20 @@ _SETTINGS = mirror.Settings(ess_threshold=0.3, bandwidth=1.0)
 
 
 class PriorsState(NamedTuple):
-    """What is known about the scales of the priors of m particles.
+    """What is known about the scales of the priors of m particles."""
 
-    Attributes
-    ----------
-    shape : ndarray of shape (K,)
-        The given prior of the documents' topic proportions.
-    scale : PriorScale
-        Likelihood of its scale.
-    documents, topics : tuple of Particles
-        Densities of the log scales, for each particle.
-    tallies : tuple of Tally, or None
-        Tallies of the documents since the last step of the scale particles, discounted as their
-        counts; None before the first.
-    moved : float
-        How far these documents have moved the counts: the sizes of their steps together.
-    entries : float
-        Entries of these documents.
-    guess : float
-        Part of the initial guess that is left in the counts.
-    updated : bool
-        Whether the scale particles have taken a step; before, they are draws of their prior.
-    """
-
-    shape: np.ndarray
-    scale: PriorScale
-    documents: tuple
-    topics: tuple
+    shape: np.ndarray  # (K,): The given prior of the documents' topic proportions.
+    scale: PriorScale  # Likelihood of its scale.
+    documents: tuple  # Particles of the log scale of that prior, for each of the m.
+    topics: tuple  # Likewise for the prior of the topics' words.
+    # Tallies of the documents since these last moved, discounted as their counts.
     tallies: tuple | None = None
-    moved: float = 0.0
-    entries: float = 0.0
-    guess: float = 1.0
-    updated: bool = False
+    moved: float = 0.0  # How far these documents have moved the counts: their step sizes as one.
+    entries: float = 0.0  # Entries of these documents.
+    guess: float = 1.0  # Part of the initial guess that is left in the counts.
+    updated: bool = (
+        False  # Whether the scale particles have moved, and are no draws of their prior.
+    )
 
     def alpha(self):
         """Dirichlet parameters of the documents' topic proportions, shape (m, K)."""

@@ -16,43 +16,22 @@ from skpmd.lda._topics import Counts, Topics
 
 
 class LDABlock(NamedTuple):
-    """Topic models of m particles and what their steps need.
-
-    Attributes
-    ----------
-    topics, counts : Topics, Counts
-        Priors and counts of the particles.
-    scores : Scores
-        Stacking weights.
-    base : ndarray of shape (m,)
-        What posterior weights subtract from the ELBOs: those at the last resampling. It is not
-        discounted: draws of a resampling have the ELBOs of then in their density for good.
-    size : float
-        Documents that the counts stand for.
-    seeds : ndarray of shape (m,), uint64
-        Seeds of the particles' streams of randomness.
-    priors : PriorsState or None
-        State of ``learn_priors``.
-    n_documents_seen, n_visits : int
-        Documents so far, within a fit those of the pass; and visits of documents in all passes,
-        which number the streams of randomness.
-    exact : bool
-        Whether the counts are those of all documents so far, each once, and nothing else.
-    last_step : dict of str to float
-        What the history keeps of the last step.
-    """
+    """Topic models of m particles and what their steps need."""
 
     topics: Topics
     counts: Counts
-    scores: Scores
+    scores: Scores  # Stacking weights.
+    # (m,): What posterior weights subtract from the ELBOs, those at the last resampling. It is not
+    # discounted: draws of a resampling have the ELBOs of then in their density for good.
     base: np.ndarray
-    size: float
-    seeds: np.ndarray
+    size: float  # Documents that the counts stand for.
+    seeds: np.ndarray  # (m,) uint64: Seeds of the particles' streams of randomness.
     priors: learn_priors.PriorsState | None
-    n_documents_seen: int = 0
-    n_visits: int = 0
+    n_documents_seen: int = 0  # Documents so far; within a fit those of the pass.
+    n_visits: int = 0  # Visits of documents in all passes, which number the streams of randomness.
+    # Whether the counts are those of all documents so far, each once, and nothing else.
     exact: bool = False
-    last_step: dict = {}
+    last_step: dict = {}  # What the history keeps of the last step.
 
     def log_weights(self, source):
         """Log weights of the particles, by the ``weighting`` named; the weights sum to 1."""

@@ -31,18 +31,10 @@ _N_GROUPS, _NEAR = 16, 0.125
 
 
 class Tally(NamedTuple):
-    """What the likelihood of the scale of Dirichlet-multinomials depends on.
+    """What the likelihood of the scale of Dirichlet-multinomials depends on."""
 
-    Attributes
-    ----------
-    parts : ndarray of shape (G, J)
-        How many counts exceed 0, 1, ..., by groups of equal Dirichlet parameters.
-    wholes : ndarray of shape (H, J)
-        The same for sums of counts, by groups of equal sums of Dirichlet parameters.
-    """
-
-    parts: np.ndarray
-    wholes: np.ndarray
+    parts: np.ndarray  # (G, J): How many counts exceed 0, 1, ..., by groups of equal parameters.
+    wholes: np.ndarray  # (H, J): The same for sums of counts, by groups of equal sums of them.
 
     def times(self, factor):
         """The tally of so many copies."""
@@ -54,18 +46,10 @@ class Tally(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Values of a prior, put into groups that are treated as equal.
+    """Values of a prior, put into groups that are treated as equal."""
 
-    Attributes
-    ----------
-    index : ndarray of int32
-        Group of each value.
-    values : ndarray of shape (G,)
-        The common value of each group.
-    """
-
-    index: np.ndarray
-    values: np.ndarray
+    index: np.ndarray  # int32: Group of each value.
+    values: np.ndarray  # (G,): The common value of each group.
 
     @classmethod
     def of(cls, prior):

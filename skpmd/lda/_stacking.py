@@ -17,18 +17,10 @@ _PRIOR = 50.0  # documents that the weights so far count as, at the start of a p
 
 
 class Scores(NamedTuple):
-    """Stacking weights so far.
+    """Stacking weights so far."""
 
-    Attributes
-    ----------
-    log_weights : ndarray of shape (m,)
-        Log weights of the particles; the weights sum to 1.
-    n : float
-        Documents that they come from.
-    """
-
-    log_weights: np.ndarray
-    n: float = _PRIOR
+    log_weights: np.ndarray  # (m,): Log weights of the particles; the weights sum to 1.
+    n: float = _PRIOR  # Documents that they come from.
 
     def renewed(self):
         """The same weights as if of few documents: the particles of an earlier pass were others."""

@@ -36,27 +36,16 @@ _MIN_ALPHA = 1e-7
 
 
 class Counts(NamedTuple):
-    """Expected counts of words in the topics of m particles, without the prior.
+    """Expected counts of words in the topics of m particles, without the prior."""
 
-    `Topics.add_documents` writes to ``words`` in place, in the rows of a batch's words only.
-
-    Attributes
-    ----------
-    words : ndarray of shape (m, V, K), float32
-        How often each word was assigned to each topic, divided by ``scale``.
-    totals : ndarray of shape (m, K)
-        Words of each topic.
-    documents : ndarray of shape (m,)
-        Sum over documents of the ELBO's terms A(alpha + sum r) - A(alpha) + entropy of r; nan where
-        these were not computed.
-    scale : float
-        Factor of ``words``: a step changes it, and touches the batch's words alone.
-    """
-
+    # (m, V, K) float32: How often each word was assigned to each topic, divided by ``scale``. It is
+    # written to in place, in the rows of a batch's words only.
     words: np.ndarray
-    totals: np.ndarray
+    totals: np.ndarray  # (m, K): Words of each topic.
+    # (m,): Sum over documents of the ELBO's terms A(alpha + sum r) - A(alpha) + entropy of r; nan
+    # where these were not computed.
     documents: np.ndarray
-    scale: float
+    scale: float  # Factor of ``words``: a step changes it, and touches the batch's words alone.
 
     @classmethod
     def zeros(cls, m, n_words, K):
@@ -99,22 +88,15 @@ class Counts(NamedTuple):
 
 
 class LocalUpdate(NamedTuple):
-    """Settings of the local update, which assigns the words of documents to topics.
+    """Settings of the local update, which assigns the words of documents to topics."""
 
-    Attributes
-    ----------
-    assignment : {"sampled", "soft", "collapsed"}
-        ``"sampled"``: a Gibbs chain over the words' topics, whose conditional probabilities are
-        averaged (Rao-Blackwell). ``"soft"``: expectation-maximisation for the document's topic
-        proportions. ``"collapsed"``: the zeroth-order collapsed update, in which a word's own
-        responsibilities are left out (Asuncion et al. 2009).
-    n_local_iter, n_burn : int
-        Visits of all words of a document, and those of a chain that are not counted.
-    """
-
+    # "sampled": a Gibbs chain over the words' topics, whose conditional probabilities are averaged
+    # (Rao-Blackwell). "soft": expectation-maximisation for the document's topic proportions.
+    # "collapsed": the zeroth-order collapsed update, in which a word's own responsibilities are
+    # left out (Asuncion et al. 2009).
     assignment: str
-    n_local_iter: int
-    n_burn: int = 0
+    n_local_iter: int  # Visits of all words of a document.
+    n_burn: int = 0  # The first visits of a chain, which are not counted.
 
 
 class Topics:

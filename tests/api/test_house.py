@@ -14,7 +14,6 @@ UNFINISHED = {
     "skpmd._base._legacy": "for the families below",
     "skpmd.logistic": "records of parameters and of state, the one loop",
     "skpmd.mixture": "records of parameters and of state, the one loop",
-    "skpmd.lda": "the one loop",
 }
 ESTIMATORS = [
     skpmd.BayesianLogisticRegressionPMD,
