@@ -64,3 +64,18 @@ def bar_of_steps(options, rows, verbose, full_batch=None):
         return
     with progress(n_steps(options, rows, full_batch), verbose) as bar:
         yield lambda info: bar.update(1, describe(info))
+
+
+@contextmanager
+def bar_of_tempering(verbose):
+    """Context that yields what tempered SMC reports its segments to, in percent of the way."""
+    done = 0
+    with progress(100, verbose, "tempering, % of the way") as bar:
+
+        def report(info):
+            nonlocal done
+            now = int(100 * info.extra["power"])
+            bar.update(now - done, f"acceptance={info.extra['acceptance']:.2f}")
+            done = now
+
+        yield report

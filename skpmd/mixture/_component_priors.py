@@ -27,7 +27,7 @@ class Conditional(NamedTuple):
         V about the mean, the prior's included: each column c of C has the density
         exp(-c' V c / 2), but for the power of its diagonal entry.
     count : ndarray of shape (m, K)
-        Half the second derivative in log C_ii at its best, the prior's rows included.
+        Half the second derivative in log C_ii at its maximum, the prior's rows included.
     """
 
     of_means: np.ndarray
@@ -148,7 +148,7 @@ class NormalWishart(NamedTuple):
 
 
 class Independent(NamedTuple):
-    """Means and standard deviations of each column that know nothing of one another.
+    """Means and standard deviations of each column that are independent a priori.
 
     mu_j ~ N(mean_j, mean_scale_j^2), sigma_j ~ half-N(0, scale_j^2) for each component, and
     correlations uniform over all correlation matrices (Lewandowski, Kurowicka and Joe 2009, eta =
@@ -256,8 +256,8 @@ def scatter_about(means, sums):
     count = np.maximum(sums.count, 1e-300)[..., None]
     centre = sums.first / count
     away = means - centre
-    own = sums.second - sums.first[..., :, None] * centre[..., None, :]
-    return own + (count * away)[..., :, None] * away[..., None, :]
+    about_centre = sums.second - sums.first[..., :, None] * centre[..., None, :]
+    return about_centre + (count * away)[..., :, None] * away[..., None, :]
 
 
 def _log_gamma(shape, rate, log_root):

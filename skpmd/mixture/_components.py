@@ -6,7 +6,7 @@ rows: with f(x) = (1, x, x x') the counts of a component are sum of r f(x). All 
     kappa = kappa0 + N,   mean = (kappa0 m0 + sum r x) / kappa,   nu = nu0 + N,
     Psi = Psi0 + sum r x x' + kappa0 m0 m0' - kappa mean mean'
 
-and a Student distribution for the next row. `skpmd.mixture._prior.Problem` has the priors.
+and a Student distribution for the next row. `skpmd.mixture._prior.MixturePrior` has the priors.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,8 @@ from skpmd.mixture._kernels import left_out, left_out_product, product_log_sum, 
 from skpmd.mixture._special import log_gamma_rise
 
 _LOG_PI = np.log(np.pi)
-_HUGE = 1e9  # rows from which 1 + u has lost digits of u that the density needs
+# From so many rows on, 1 + u has lost digits of u that the density needs.
+_HUGE = 1e9
 
 
 class Normals(NamedTuple):
@@ -27,7 +28,7 @@ class Normals(NamedTuple):
     Attributes
     ----------
     kappa, nu : ndarray of shape (m, K)
-        Rows that means and covariances have seen, the prior's included.
+        Rows that means and covariances rest on, the prior's included.
     mean : ndarray of shape (m, K, p)
         Posterior means.
     scatter : ndarray of shape (m, K, p, p), (m, 1, p, p), (m, K, p) or (m, K)
@@ -78,7 +79,7 @@ class Family:
         """Features of the rows, shape (n, f): those of a component first."""
         return quadratic_features(X)
 
-    def moved(self, second, size, sums, scale, shift):
+    def rescale(self, second, size, sums, scale, shift):
         """Second moments of rows x scale + shift, given number, sum and second moments of x."""
         i, j = self._places()
         sums = sums * scale
@@ -110,7 +111,7 @@ class Family:
         precision = self._precision(normals)
         precision = precision * (normals.kappa / (normals.kappa + 1.0))[..., None, None]
         linear = np.einsum("mkij,mkj->mki", precision, normals.mean)
-        constant = self._least_form(normals) + np.einsum("mki,mki->mk", linear, normals.mean)
+        constant = self._min_form(normals) + np.einsum("mki,mki->mk", linear, normals.mean)
         upper = np.triu_indices(self.p)
         quadratic = precision[:, :, upper[0], upper[1]] * np.where(upper[0] == upper[1], 1.0, 2.0)
         return np.concatenate([constant[..., None], -2.0 * linear, quadratic], axis=-1)
@@ -123,19 +124,27 @@ class Family:
         leave the quadratic form below 0.
         """
         out = features @ coefficients.reshape(-1, coefficients.shape[-1]).T
-        least = self._least_form(normals)
-        np.maximum(out, least, out=out)
-        return np.log(out, out=out) if least else np.log1p(out, out=out)
+        lower = self._min_form(normals)
+        np.maximum(out, lower, out=out)
+        return np.log(out, out=out) if lower else np.log1p(out, out=out)
 
-    def _least_form(self, normals):
+    def _min_form(self, normals):
         """c: 1 or, for huge counts, 0."""
         return 0.0 if normals.nu.max() > _HUGE else 1.0
 
     def left_out(self, normals, features, log_ratio, log_density, resp):
         """Change log densities (n, m K) to those without a row's own responsibility, in place."""
-        df, D = self.student_df(normals).ravel(), self.shared_columns
-        own = normals.kappa.ravel(), self.kappa0, df, self.per_row, D, self.det_power
-        left_out(log_ratio, log_density, resp, *own)
+        left_out(
+            log_ratio,
+            log_density,
+            resp,
+            kappa=normals.kappa.ravel(),
+            kappa0=self.kappa0,
+            df=self.student_df(normals).ravel(),
+            per_row=self.per_row,
+            D=self.shared_columns,
+            power=self.det_power,
+        )
 
     def location_scale(self, normals):
         """Lower Cholesky factors (m, K, p, p) of Psi / nu, which is 1 / E[precision]."""
@@ -164,7 +173,7 @@ class Family:
         noise = rng.standard_normal(scale.shape[:-1]) / np.sqrt(normals.kappa[chosen])[..., None]
         return normals.mean[chosen] + np.einsum("nkij,nkj->nki", scale, noise), scale
 
-    # ------------------------------------------------------------------ of a kind of covariance
+    # ------------------------------------------------------------------ by covariance type
     @property
     def shared_columns(self):
         """D: columns that share one Student distribution."""
@@ -214,8 +223,8 @@ class Family:
 class Full(Family):
     """A covariance matrix for each component."""
 
-    def __init__(self, *prior):
-        super().__init__(*prior)
+    def __init__(self, mean, kappa, nu, scatter):
+        super().__init__(mean, kappa, nu, scatter)
         self.n_features = 1 + self.p + self.p * (self.p + 1) // 2
 
     def _scatter(self, counts, shared, kappa, mean):
@@ -228,8 +237,8 @@ class Full(Family):
 class Tied(Family):
     """One covariance matrix, whose scatter all components add to."""
 
-    def __init__(self, *prior):
-        super().__init__(*prior)
+    def __init__(self, mean, kappa, nu, scatter):
+        super().__init__(mean, kappa, nu, scatter)
         self.n_features = 1 + self.p
         self.n_shared = self.p * (self.p + 1) // 2
 
@@ -252,8 +261,8 @@ class Diagonal(Family):
 
     product = True
 
-    def __init__(self, *prior):
-        super().__init__(*prior)
+    def __init__(self, mean, kappa, nu, scatter):
+        super().__init__(mean, kappa, nu, scatter)
         self.n_features = 1 + 2 * self.p
 
     @property
@@ -270,7 +279,7 @@ class Diagonal(Family):
         return normals.nu
 
     def coefficients(self, normals):
-        """Places and rates of the columns: their product is not linear in features."""
+        """Locations and rates of the columns: their product is not linear in features."""
         ratio = (normals.kappa / (normals.kappa + 1.0))[..., None]
         return np.concatenate([normals.mean, ratio / normals.scatter], axis=-1)
 
@@ -283,17 +292,23 @@ class Diagonal(Family):
 
     def left_out(self, normals, features, log_ratio, log_density, resp):
         """Change log densities to those without a row's own responsibility, in place."""
-        X = np.ascontiguousarray(features[:, 1 : 1 + self.p])
-        location, scatter = normals.mean.reshape(-1, self.p), normals.scatter.reshape(-1, self.p)
-        own = normals.kappa.ravel(), self.kappa0, normals.nu.ravel(), location, scatter
-        left_out_product(X, log_density, resp, *own)
+        left_out_product(
+            np.ascontiguousarray(features[:, 1 : 1 + self.p]),
+            log_density,
+            resp,
+            kappa=normals.kappa.ravel(),
+            kappa0=self.kappa0,
+            df=normals.nu.ravel(),
+            location=normals.mean.reshape(-1, self.p),
+            scatter=normals.scatter.reshape(-1, self.p),
+        )
 
     def _places(self):
         return np.arange(self.p), np.arange(self.p)
 
     def _scatter(self, counts, shared, kappa, mean):
         scatter = self.scatter0 + counts[..., 1 + self.p :] + self.kappa0 * self.mean0**2
-        scatter = np.maximum(scatter - kappa[..., None] * mean**2, _least(self.scatter0))
+        scatter = np.maximum(scatter - kappa[..., None] * mean**2, _min_scatter(self.scatter0))
         return self.nu0 + counts[..., 0], scatter
 
     def _factored(self, scatter):
@@ -318,8 +333,8 @@ class Spherical(Family):
     The precision has nu p / 2 as its shape, so a row counts p times.
     """
 
-    def __init__(self, *prior):
-        super().__init__(*prior)
+    def __init__(self, mean, kappa, nu, scatter):
+        super().__init__(mean, kappa, nu, scatter)
         self.n_features = 2 + self.p
         self.per_row, self.det_power = float(self.p), 0.5 * self.p
 
@@ -328,7 +343,7 @@ class Spherical(Family):
         squares = np.einsum("ij,ij->i", X, X)
         return np.concatenate([np.ones((len(X), 1)), X, squares[:, None]], axis=1)
 
-    def moved(self, second, size, sums, scale, shift):
+    def rescale(self, second, size, sums, scale, shift):
         """Sums of squares of rows x scale + shift; all columns have one scale."""
         cross = 2.0 * (sums * scale * shift).sum(axis=-1, keepdims=True)
         return second * scale[0] ** 2 + cross + size * (shift**2).sum()
@@ -340,14 +355,14 @@ class Spherical(Family):
     def coefficients(self, normals):
         """Linear form of c + u(x) in the features."""
         rate = normals.kappa / ((normals.kappa + 1.0) * self.p * normals.scatter)
-        constant = self._least_form(normals) + rate * (normals.mean**2).sum(axis=-1)
+        constant = self._min_form(normals) + rate * (normals.mean**2).sum(axis=-1)
         linear = -2.0 * rate[..., None] * normals.mean
         return np.concatenate([constant[..., None], linear, rate[..., None]], axis=-1)
 
     def _scatter(self, counts, shared, kappa, mean):
         squares = counts[..., -1] + self.kappa0 * (self.mean0**2).sum()
         added = (squares - kappa * (mean**2).sum(axis=-1)) / self.p
-        scatter = np.maximum(self.scatter0 + added, _least(self.scatter0))
+        scatter = np.maximum(self.scatter0 + added, _min_scatter(self.scatter0))
         return self.nu0 + counts[..., 0], scatter
 
     def _factored(self, scatter):
@@ -393,7 +408,7 @@ def _matrices(upper, p):
     return out
 
 
-def _least(scatter0):
+def _min_scatter(scatter0):
     """Rounding may leave less than the prior's scatter, or nothing where that is nothing."""
     return np.maximum(scatter0, np.finfo(float).tiny ** 0.5)
 

@@ -1,46 +1,35 @@
 """Gaussian mixtures with a posterior, weights and a stream."""
 
-import copy
-import warnings
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.base import BaseEstimator, DensityMixin, _fit_context
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.base import DensityMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from skpmd._base._legacy import reset, rollback_on_error
+from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.options import LOOP_CONSTRAINTS, check_options
 from skpmd._base.rows import merged
 from skpmd._base.utils import as_generator
-from skpmd.engine.loop import Options
-from skpmd.engine.mirror import Settings
-from skpmd.mixture._conjugate_fit import fit_conjugate, take_in
+from skpmd.mixture._conjugate_fit import fit_conjugate, update_conjugate
 from skpmd.mixture._initialization import INITS
-from skpmd.mixture._particles import in_units
 from skpmd.mixture._predict import MixturePredictions
-from skpmd.mixture._prior import Units, problem_of, strategy_of
-from skpmd.mixture._relabel import aligned, orders
-from skpmd.mixture._reservoir import joined
-from skpmd.mixture._smc_fit import all_rows, fit_parameters, learn_anew, partial_fit_parameters
+from skpmd.mixture._prior import MixtureParameters, strategy_of
+from skpmd.mixture._reservoir import extend
+from skpmd.mixture._smc_fit import fit_draws, update_draws
 from skpmd.mixture._summaries import (
     component_parameters,
-    conjugate_points,
+    conjugate_state,
+    draws_state,
+    posterior_of,
     precisions,
-    prior_attributes,
+    prior_covariance,
 )
 
 WEIGHTINGS = ("stacking", "posterior", "uniform")
-_SETTLED = (
-    "n_components", "strategy", "covariance_type", "n_particles", "weight_concentration_prior_type",
-    "weight_concentration_prior", "discount", "component_prior", "mean_prior",
-    "mean_precision_prior", "mean_scale_prior", "degrees_of_freedom_prior", "covariance_prior",
-    "reg_covar",
-)  # fmt: skip
 
 
-class GaussianMixturePMD(MixturePredictions, DensityMixin, BaseEstimator):
+class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
     """Bayesian Gaussian mixture whose particles each are a whole mixture.
 
     Two forms of particle. ``strategy="parameters"``: all weights, means and covariances are
@@ -64,9 +53,9 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, BaseEstimator):
         warned of, and 1 is refused.
     weighting : {"stacking", "posterior", "uniform"}, default="stacking"
         Where the conjugate strategy's weights for predictions come from: how well components
-        predict rows that they have not learnt, the particles' lower bounds of the evidence, or
-        nowhere. Stacking weights are not posterior weights. With ``"uniform"`` labels, too, are an
-        average over all particles, which often finds groups better than the best one.
+        predict rows left out of them, the particles' lower bounds of the evidence, or nowhere.
+        Stacking weights are not posterior weights. With ``"uniform"`` labels, too, are an average
+        over all particles, which often finds groups better than the best one.
     weight_concentration_prior_type : {"dirichlet_distribution", "dirichlet_process", \
 "pitman_yor"}, default="dirichlet_distribution"
         Prior of the mixture weights.
@@ -100,8 +89,8 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, BaseEstimator):
         Added to the diagonal of the prior scatter, in units of the columns' variances.
     init_params : {"mixed", "k-means++", "kmeans", "random_from_data", "random"}, default="mixed"
         How each particle of the conjugate strategy starts: from centres that are far from each
-        other, with 2 or 20 steps of Lloyd's algorithm; from any rows, with 2 steps; or with shares
-        at random. ``"mixed"`` is ``"k-means++"`` and ``"random_from_data"`` in turns.
+        other, with 2 or 20 steps of Lloyd's algorithm; from any rows, with 2 steps; or with random
+        responsibilities. ``"mixed"`` is ``"k-means++"`` and ``"random_from_data"`` in turns.
     batch_size : int or "auto", default="auto"
         Rows of a stochastic step. Of this, ``init_params``, ``max_iter``, ``max_full_iter``,
         ``tol`` and ``warm_start`` the strategy ``"parameters"`` makes no use.
@@ -115,14 +104,14 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, BaseEstimator):
         Step t has size ``step_size / (step_offset + t**step_decay)``.
     rejuvenation, ess_threshold, bandwidth
         As in `BayesianLogisticRegressionPMD`; for ``strategy="parameters"``. ``rejuvenation`` and
-        ``bandwidth`` act in a stream whose rows have become too many to be kept (5000).
+        ``bandwidth`` act in a stream whose rows have become too many to be retained (5000).
     total_samples : float or None, default=None
         Rows of one pass of `partial_fit`, where there will be several; not with ``forgetting``.
     forgetting : float, default=0.0
         Share of the past that each row of later calls of `partial_fit` makes forgotten; rows of one
         call do not discount each other.
     warm_start : bool, default=False
-        Whether `fit` starts from the particles of the fit before (conjugate strategy). Units and
+        Whether `fit` starts from the particles of the fit before (conjugate strategy). Scales and
         defaults of the prior are those of the new rows.
     random_state : int, RandomState or None, default=None
         Source of randomness.
@@ -134,7 +123,7 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, BaseEstimator):
     Attributes
     ----------
     weights_ : ndarray of shape (n_components,)
-        Mixture weights, averaged over aligned particles.
+        Mixing weights, averaged over relabelled particles.
     means_ : ndarray of shape (n_components, n_features)
         Means.
     covariances_, precisions_, precisions_cholesky_ : ndarray
@@ -145,20 +134,20 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, BaseEstimator):
     strategy_ : str
         The strategy taken.
     converged_ : bool
-        Whether the best particle has settled, or the posterior was reached. False after rows of a
-        conjugate stream that several components have shared out only once.
+        Whether the best particle has converged, or the posterior was reached. False after rows of a
+        conjugate stream whose responsibilities under several components were found only once.
     n_iter_ : int
         Steps.
     lower_bound_ : float
         Lower bound of the log evidence by the best particle (conjugate), or `log_evidence_`.
     log_evidence_ : float
         Log marginal likelihood (``strategy="parameters"``); too low for concentrations far below
-        0.1. Not there once rows of a stream are no longer kept, or some are forgotten.
+        0.1. Not there once rows of a stream are no longer retained, or some are forgotten.
     posterior_ : Posterior
-        Draws of weights, means and standard deviations of aligned components.
+        Draws of weights, means and standard deviations of relabelled components.
     history_ : dict of str to ndarray
-        A record of the steps. Of the conjugate strategy: size, and for each row the best particle's
-        bound (steps on all data only) and log density of the rows before it learnt them.
+        A record of the steps. Of the conjugate strategy: ``step_size``, and for each row the best
+        particle's ``elbo`` (full-batch iterations only) and ``log_density`` before the step.
     weight_concentration_prior_, mean_prior_, mean_precision_prior_, degrees_of_freedom_prior_, \
 covariance_prior_, mean_scale_prior_
         The prior, as far as ``component_prior`` has it.
@@ -169,7 +158,7 @@ covariance_prior_, mean_scale_prior_
     to the rows. Densities and draws of rows are averages over particles with the weights of
     ``weighting``. Labels, responsibilities, parameters and ``posterior_`` weigh the particles by
     their bounds of the evidence (equally with ``weighting="uniform"``), which is often one particle
-    with nearly all of the weight; components of all particles are aligned to those of the best.
+    with nearly all of the weight; components of all particles are relabelled by those of the best.
 
     The log evidence is that of the prior over all orders of the components, of which the posterior
     is an equal mixture: no factor of ``n_components!`` has to be added.
@@ -199,6 +188,12 @@ covariance_prior_, mean_scale_prior_
     (1,)
     """
 
+    _frozen_parameters = (
+        "n_components", "strategy", "covariance_type", "n_particles",
+        "weight_concentration_prior_type", "weight_concentration_prior", "discount",
+        "component_prior", "mean_prior", "mean_precision_prior", "mean_scale_prior",
+        "degrees_of_freedom_prior", "covariance_prior", "reg_covar",
+    )  # fmt: skip
     _parameter_constraints: dict = {
         **{
             name: LOOP_CONSTRAINTS[name]
@@ -305,7 +300,7 @@ covariance_prior_, mean_scale_prior_
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, sample_weight=None):
-        """Learn the mixture from all rows.
+        """Fit the mixture to all rows.
 
         There are several copies of them in memory meanwhile; `partial_fit` is for more rows than
         that leaves room for. After Ctrl-C the particles are those of the last complete step.
@@ -332,36 +327,39 @@ covariance_prior_, mean_scale_prior_
         Warns
         -----
         ConvergenceWarning
-            If a given ``max_full_iter`` ends the steps before the bound has settled; with
+            If a given ``max_full_iter`` ends the steps before the bound has converged; with
             ``strategy="parameters"`` of what stands against the posterior.
         """
-        with rollback_on_error(self):
-            before = getattr(self, "_conjugate", None) if self.warm_start else None
-            reset(self)
-            self._points = None
-            self._options()
+        with self._rollback_on_error():
+            earlier = getattr(self, "_state", None) if self.warm_start else None
+            self._reset()
+            parameters = self._parameters()
             X, weight = self._read(X, sample_weight, reset=True)
-            strategy = strategy_of(self, len(X), X.shape[1], in_parts=False)
-            rng = as_generator(self.random_state)
+            strategy, rng = self._strategy(parameters, X, in_parts=False), self._rng()
             if strategy == "parameters":
-                self._learn_parameters(X, weight, rng, first=True)
+                fit, scaler, prior = fit_draws(parameters, X, weight, rng)
+                state = draws_state(fit, scaler, prior)
             else:
-                kept = joined(None, X, weight, 1.0)
-                self._set_conjugate(fit_conjugate(self, kept, rng, before))
-                self._particles()
-        self._warn()
+                conjugate = earlier is not None and earlier.strategy == "conjugate"
+                before = earlier.fit if conjugate else None
+                fit = fit_conjugate(parameters, extend(None, X, weight, 1.0), rng, before)
+                state = conjugate_state(fit, self.weighting)
+            self._set_state(state)
+            self._freeze()
+            _ = self._predictive  # Weights for predictions are found here, not when one is made.
+        self._warn_or_interrupt()
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X, y=None, sample_weight=None):
         """Take more rows in, which are then no longer needed.
 
-        While they are few, all rows are kept, and the particles learn anew from all of them
-        whenever there are twice as many. Later each row counts once, shared out as the particles
-        see it when it comes; a sample of the rows is kept, for stacking and for the defaults of the
-        prior. Rows should come shuffled: in sorted order a stream can be much worse than `fit`.
-        Components keep their places from call to call, next to those of the best particle before.
-        If the call fails in any way, or Ctrl-C ends it, the estimator stays as it was.
+        While they are few, all rows are retained, and all are fitted anew whenever there are twice
+        as many. Later each row counts once, by its responsibilities at its arrival; a sample of the
+        rows is retained, for stacking and for the defaults of the prior. Rows should come shuffled:
+        in sorted order a stream can be much worse than `fit`. Components keep their places from
+        call to call, next to those of the best particle before. If the call fails in any way, or
+        Ctrl-C ends it, the estimator stays as it was.
 
         Parameters
         ----------
@@ -377,45 +375,48 @@ covariance_prior_, mean_scale_prior_
         GaussianMixturePMD
             The estimator.
         """
-        with rollback_on_error(self):
-            first = getattr(self, "strategy_", None) is None
-            self._options()
-            if not first:
-                self._refuse_changes()
-            X, weight = self._read(X, sample_weight, reset=first)
-            if first:
-                strategy = strategy_of(self, len(X), X.shape[1], in_parts=True)
+        with self._rollback_on_error():
+            before = getattr(self, "_state", None)
+            if before is None:
+                self._reset()
+            parameters = self._parameters()
+            self._check_frozen()
+            X, weight = self._read(X, sample_weight, reset=before is None)
+            if before is None:
+                strategy, rng = self._strategy(parameters, X, in_parts=True), self._rng()
             else:
-                strategy = self.strategy_
+                strategy = before.strategy
             if strategy == "parameters":
-                rng = as_generator(self.random_state) if first else None
-                self._learn_parameters(X, weight, rng, first)
+                if before is None:
+                    fit, scaler, prior = fit_draws(parameters, X, weight, rng)
+                else:
+                    fit, scaler, prior = update_draws(parameters, before, X, weight)
+                state = draws_state(fit, scaler, prior, before)
             else:
-                before = None if first else self._conjugate
-                self._set_conjugate(take_in(self, before, X, weight))
-            self._warn()
+                if before is None:
+                    fit = fit_conjugate(parameters, extend(None, X, weight, 1.0), rng)
+                else:
+                    fit = update_conjugate(parameters, before.fit, X, weight)
+                state = conjugate_state(fit, self.weighting, before)
+            self._set_state(state)
+            self._freeze()
+            self._warn_or_interrupt()
         return self
 
     # ------------------------------------------------------------------ steps of a fit
-    def _options(self):
-        """Options of a step on rows that are not kept."""
-        options = Options(
-            total_samples=self.total_samples,
-            forgetting=self.forgetting,
-            settings=Settings(
-                rejuvenation=self.rejuvenation,
-                ess_threshold=self.ess_threshold,
-                bandwidth=self.bandwidth,
-            ),
-        )
-        return check_options(options)
+    def _parameters(self):
+        """`MixtureParameters` of now."""
+        values = {name: getattr(self, name) for name in MixtureParameters._fields}
+        parameters = MixtureParameters(**values)
+        check_options(parameters.stream_options)
+        return parameters
 
     def _read(self, X, sample_weight, reset):
         """Distinct rows, sorted, and how often each counts."""
         X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=reset)
         X = np.asarray(X, dtype=np.float64)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        present = weight > 0.0  # a row of weight zero is as good as absent
+        present = weight > 0.0  # A row of weight zero is as good as absent.
         if not present.any():
             raise ValueError("sample_weight is zero for every row: there are no data to fit.")
         if not present.all():
@@ -423,113 +424,128 @@ covariance_prior_, mean_scale_prior_
         places, weight = merged(weight, X)
         return X[places], weight
 
-    def _refuse_changes(self):
-        """Parameters that the stream so far has been made with stay as they are."""
-        for name, before in self._settled.items():
-            now = getattr(self, name)
-            if not np.array_equal(now, before):
-                raise ValueError(
-                    f"{name} was {before!r} in the calls before and is {now!r}: set it back, or "
-                    "call fit."
-                )
-
-    def _set_conjugate(self, conjugate):
-        """Results of conjugate particles."""
-        before = self._points_before(conjugate.units)
-        conjugate, points = conjugate_points(conjugate, self.weighting, before)
-        self._conjugate, self._state, self._certificates = conjugate, None, {}
-        self._seen = conjugate.seen
-        bound = conjugate.model.state(conjugate.counts).bound.max()
-        self.lower_bound_ = float(bound + conjugate.counts.total * conjugate.units.log_jacobian)
-        gamma, mean_bound, score, n_particles = np.array(conjugate.history).reshape(-1, 4).T
-        self.history_ = {
-            "step": np.arange(1, len(gamma) + 1),
-            "step_size": gamma,
-            "bound": mean_bound + conjugate.units.log_jacobian,
-            "log_density": score + conjugate.units.log_jacobian,
-            "n_particles": n_particles.astype(int),
-        }
-        self._interrupted, self._convergence_warnings = (
-            conjugate.interrupted,
-            conjugate.convergence_warnings,
-        )
-        self._set("conjugate", points, conjugate.units, conjugate.problem, conjugate.converged)
-
-    def _learn_parameters(self, X, weight, rng, first):
-        """Rows for ``strategy="parameters"``, the first or more."""
-        seen, size = 0.0 if first else self._seen, float(weight.sum())
-        if first:
-            units, problem = self._units_and_prior(X, weight)
-            fitted = fit_parameters(self, problem, units.inner(X), weight, rng)
-        else:
-            units, problem, state = self._units, self._problem, self._state
-            total = all_rows(self, state, units.inner(X), weight)
-            if total is None:
-                own = problem, units.inner(X), weight, None, state
-                fitted = partial_fit_parameters(self, *own)
-            else:
-                X, weight, discount = units.outer(total[0]), *total[1:]
-                units, problem = self._units_and_prior(X, weight)
-                own = units.inner(X), weight, size, discount, state
-                fitted = learn_anew(self, problem, *own)
-        order = orders(fitted.particles, self._points_before(units))
-        points = aligned(fitted.particles, order)
-        self._conjugate, self._state = None, fitted.state
-        self._seen = seen + size
-        self.history_ = fitted.history
-        self._interrupted, self._convergence_warnings = (
-            fitted.interrupted,
-            list(fitted.convergence_warnings),
-        )
-        evidence = fitted.log_evidence
-        self._certificates = {"unavailable": "the particles have not all been weighed by all rows"}
-        vars(self).pop("log_evidence_", None)  # of the rows before these
-        self.lower_bound_ = np.nan
-        if evidence is not None:
-            evidence = float(evidence + self._seen * units.log_jacobian)
-            self._certificates = {
-                "log_evidence": evidence, "log_evidence_se": fitted.log_evidence_se,
-            }  # fmt: skip
-            self.log_evidence_ = self.lower_bound_ = evidence
-        self._set("parameters", points, units, problem, fitted.converged)
-
-    def _units_and_prior(self, X, weight):
-        """For ``strategy="parameters"``, from all rows so far."""
-        units = Units.of(X, weight, self.covariance_type)
-        return units, problem_of(self, units.inner(X), weight, units, "parameters")
-
-    def _points_before(self, units):
-        """Particles of the rows before in the units of now, or None after none."""
-        points = getattr(self, "_points", None)
-        return None if points is None else in_units(points, self._units, units)
-
-    def _set(self, strategy, points, units, problem, converged):
-        """Results that both strategies have."""
-        if self.verbose and self.strategy == "auto" and not hasattr(self, "strategy_"):
+    def _strategy(self, parameters, X, in_parts):
+        """The strategy that first rows are fitted by."""
+        strategy = strategy_of(parameters, *X.shape, in_parts=in_parts)
+        if self.verbose and self.strategy == "auto":
             print(f"strategy='auto' takes {strategy!r}.")
-        self.strategy_, self.converged_ = strategy, bool(converged)
-        self.n_iter_ = len(self.history_["step"])
-        self.n_components_ = problem.n_components
-        self._points, self._units, self._problem, self._lazy = points, units, problem, {}
-        parameters = component_parameters(points, units, self.covariance_type)
-        self.weights_, self.means_, self.covariances_ = parameters
-        factors = precisions(self.covariances_, self.covariance_type)
-        self.precisions_, self.precisions_cholesky_ = factors
-        for name, value in prior_attributes(problem, units).items():
-            setattr(self, name, value)
-        self._settled = {name: copy.deepcopy(getattr(self, name)) for name in _SETTLED}
+        return strategy
 
-    def _n_parameters(self):
-        """Free parameters of one mixture."""
-        return self._problem.n_coordinates
+    def _rng(self):
+        return as_generator(self.random_state)
 
-    def _warn(self):
-        """Warn the caller of doubts, or hand on his Ctrl-C."""
-        if self._interrupted:
-            raise KeyboardInterrupt
-        if self._convergence_warnings:
-            warnings.warn(
-                f"{type(self).__name__}: {'; '.join(self._convergence_warnings)}.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+    def _warn_or_interrupt(self):
+        fit = self._state.fit
+        self._conclude(fit.convergence_warnings, interrupted=fit.interrupted)
+
+    # ------------------------------------------------------------------ results
+    @result
+    def strategy_(self):
+        """The strategy taken, a str."""
+        return self._state.strategy
+
+    @result
+    def converged_(self):
+        """Whether the best particle has converged, or the posterior was reached."""
+        return bool(self._state.fit.converged)
+
+    @result
+    def history_(self):
+        """Record of the steps, a dict of ndarray."""
+        return self._state.history
+
+    @result
+    def n_iter_(self):
+        """Steps."""
+        return len(self._state.history["step"])
+
+    @result
+    def lower_bound_(self):
+        """Lower bound of the log evidence."""
+        return self._state.lower_bound
+
+    @result
+    def log_evidence_(self):
+        """Log marginal likelihood; raises AttributeError where it is not known."""
+        if self._state.log_evidence is None:
+            return self.posterior_.log_evidence  # This raises, and says why.
+        return self._state.log_evidence
+
+    @result
+    def posterior_(self):
+        """Draws of weights, means and standard deviations of relabelled components."""
+        return posterior_of(self._state)
+
+    @result
+    def _component_parameters(self):
+        """Weights, means and covariances."""
+        state = self._state
+        return component_parameters(state.points, state.scaler, state.prior.covariance_type)
+
+    @result
+    def weights_(self):
+        """Mixing weights."""
+        return self._component_parameters[0]
+
+    @result
+    def means_(self):
+        """Means."""
+        return self._component_parameters[1]
+
+    @result
+    def covariances_(self):
+        """Covariances."""
+        return self._component_parameters[2]
+
+    @result
+    def _precisions(self):
+        """Precisions and their factors."""
+        return precisions(self.covariances_, self._state.prior.covariance_type)
+
+    @result
+    def precisions_(self):
+        """Inverses of the covariances."""
+        return self._precisions[0]
+
+    @result
+    def precisions_cholesky_(self):
+        """Factors of the precisions."""
+        return self._precisions[1]
+
+    # ------------------------------------------------------------------ the prior
+    @result
+    def weight_concentration_prior_(self):
+        """Concentration of each component, or of the process."""
+        return self._state.prior.concentration
+
+    @result
+    def mean_prior_(self):
+        """Prior mean of the means."""
+        return self._state.scaler.inverse_transform(self._state.prior.mean)
+
+    @result
+    def covariance_prior_(self):
+        """Prior scatter, or squared scales of the half-normal standard deviations."""
+        return prior_covariance(self._state.prior, self._state.scaler)
+
+    @result
+    def mean_precision_prior_(self):
+        """Precision of the means in units of the components'; ``"normal_wishart"`` only."""
+        return self._of_prior("normal_wishart", "mean_precision")
+
+    @result
+    def degrees_of_freedom_prior_(self):
+        """Degrees of freedom of the Wishart distribution; ``"normal_wishart"`` only."""
+        return self._of_prior("normal_wishart", "df")
+
+    @result
+    def mean_scale_prior_(self):
+        """Prior standard deviations of the means; ``"independent"`` only."""
+        return self._of_prior("independent", "mean_scale") * self._state.scaler.scale
+
+    def _of_prior(self, component_prior, name):
+        """A hyperparameter, or AttributeError where the prior does not have it."""
+        prior = self._state.prior
+        if prior.component_prior != component_prior:
+            raise AttributeError(f"component_prior={prior.component_prior!r} has no {name}.")
+        return getattr(prior, name)

@@ -6,18 +6,20 @@ from skpmd._base.rows import stretches
 from skpmd.mixture._conjugate import Counts
 from skpmd.mixture._starts_kernels import lloyd, spread
 
-_ROWS, _ROWS_EACH = 1000, 60  # at least, and for each component
+# A start sees at least so many rows, or so many for each component.
+_MIN_ROWS, _ROWS_EACH = 1000, 60
 INITS = ("mixed", "k-means++", "kmeans", "random_from_data", "random")
-_MORE = 10  # times as many rows for "kmeans", whose starts differ enough
-_LLOYD = {"k-means++": 2, "random_from_data": 2, "kmeans": 20}
+# "kmeans" sees more rows by this factor: its starts differ enough.
+_MORE_ROWS = 10
+_LLOYD_STEPS = {"k-means++": 2, "random_from_data": 2, "kmeans": 20}
 
 
-def starts(model, X, weight, init, m, rng):
-    """Counts of m particles that have shared out some rows, as if they were all.
+def initial_counts(model, X, weight, init, m, rng):
+    """Counts of m particles after assigning a sample of rows each, as if they were all rows.
 
     Parameters
     ----------
-    model : Mixture
+    model : ConjugateMixture
         Of the components.
     X : ndarray of shape (n, p)
         Distinct rows.
@@ -25,7 +27,8 @@ def starts(model, X, weight, init, m, rng):
         How often each counts.
     init : str
         One of `INITS`: centres that are far from each other, with 2 or 20 steps of Lloyd's
-        algorithm; any rows, with 2 steps; shares at random; or the first and the third in turns.
+        algorithm; any rows, with 2 steps; random responsibilities; or the first and the third in
+        turns.
     m : int
         Number of particles.
     rng : numpy.random.Generator
@@ -34,31 +37,25 @@ def starts(model, X, weight, init, m, rng):
     Returns
     -------
     Counts
-        One particle for each start; each has seen other rows.
+        One particle for each start.
     """
-    size = max(_ROWS, _ROWS_EACH * model.K)
+    size = max(_MIN_ROWS, _ROWS_EACH * model.K)
     if init == "kmeans":
-        size *= _MORE
+        size *= _MORE_ROWS
     turns = ("k-means++", "random_from_data") if init == "mixed" else (init,)
-    return join(
-        [
-            _start(model, *sample(X, weight, size, rng), turns[i % len(turns)], weight.sum(), rng)
-            for i in range(m)
-        ]
-    )
+    parts = [
+        _start(model, *_sample(X, weight, size, rng), turns[i % len(turns)], weight.sum(), rng)
+        for i in range(m)
+    ]
+    return Counts(*(np.concatenate(values) for values in zip(*parts, strict=True)))
 
 
-def sample(X, weight, size, rng):
-    """At most ``size`` rows, one from each of as many stretches of the total weight."""
+def _sample(X, weight, size, rng):
+    """At most ``size`` rows by stratified sampling of the total weight."""
     if len(X) <= size:
         return X, weight
     places, counts = stretches(weight, size, rng)
     return X[places], counts.astype(np.float64)
-
-
-def join(parts):
-    """Particles of several counts together."""
-    return Counts(*(np.concatenate(values) for values in zip(*parts, strict=True)))
 
 
 def _start(model, X, weight, init, total, rng):
@@ -74,7 +71,7 @@ def _start(model, X, weight, init, total, rng):
             centres = X[np.minimum(places, n - 1)]
         else:
             centres = spread(X, weight, rng.random(K))
-        labels = lloyd(X, weight, centres, _LLOYD[init])
+        labels = lloyd(X, weight, centres, _LLOYD_STEPS[init])
         resp = np.zeros((n, K))
         resp[np.arange(n), labels] = 1.0
     weight = weight * (total / weight.sum())

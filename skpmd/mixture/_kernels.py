@@ -8,11 +8,13 @@ import math
 import numpy as np
 from numba import njit
 
-_NEGLIGIBLE = -37.0  # log of a responsibility that is lost in rounding
-_LITTLE = 1e-9  # responsibility that a component does not miss
+# A responsibility with a lower log is lost in rounding, and a component does not miss a lower one.
+_NEGLIGIBLE, _LITTLE = -37.0, 1e-9
+# A product beyond this is replaced by its log.
 _LARGE = 1e100
 _LOG_PI = math.log(math.pi)
-_HUGE = 1e6  # from where log gammas lose more digits than the series
+# From here on log gammas lose more digits than the series does.
+_HUGE = 1e6
 
 
 @njit(cache=True)
@@ -43,7 +45,7 @@ def quadratic_features(X):
 
 @njit(cache=True)
 def responsibilities(log_joint, weight, resp, log_density, entropy):
-    """Weighted responsibilities and log densities of rows, and the entropies of their sums.
+    """Weighted responsibilities and log densities of rows, and the entropies of the labels.
 
     Parameters
     ----------
@@ -64,14 +66,14 @@ def responsibilities(log_joint, weight, resp, log_density, entropy):
             largest = -np.inf
             for k in range(K):
                 largest = max(largest, log_joint[a, i, k])
-            total, inner = 0.0, 0.0
+            total, weighted = 0.0, 0.0
             for k in range(K):
                 gap = log_joint[a, i, k] - largest
                 if gap > _NEGLIGIBLE:
-                    share = math.exp(gap)
-                    total += share
-                    inner += share * gap
-                    resp[a, i, k] = share
+                    r = math.exp(gap)
+                    total += r
+                    weighted += r * gap
+                    resp[a, i, k] = r
                 else:
                     resp[a, i, k] = 0.0
             factor = weight[a] / total
@@ -79,7 +81,7 @@ def responsibilities(log_joint, weight, resp, log_density, entropy):
                 resp[a, i, k] *= factor
             log_density[a, i] = largest + math.log(total)
             # r log r = r (gap - log total)
-            entropy[i] -= weight[a] * (inner / total - math.log(total))
+            entropy[i] -= weight[a] * (weighted / total - math.log(total))
 
 
 @njit(cache=True)
@@ -90,7 +92,7 @@ def product_log_sum(X, location, rate):
     out = np.empty((n, c))
     for a in range(n):
         for k in range(c):
-            total, more = 0.0, 0.0  # the product is 1 + more, which may be tiny
+            total, more = 0.0, 0.0  # The product is 1 + more, which may be tiny.
             for j in range(p):
                 gap = X[a, j] - location[k, j]
                 form = rate[k, j] * gap * gap
@@ -141,14 +143,14 @@ def left_out(log_ratio, log_density, resp, kappa, kappa0, df, per_row, D, power)
                 continue
             less = kappa[k] - r
             q = math.expm1(log_ratio[a, k]) * (kappa[k] + 1.0) / kappa[k]
-            kept = max(1.0 - r * q * kappa[k] / less, 1e-12)
-            u = less / (less + 1.0) * (kappa[k] / less) ** 2 * q / kept
+            factor = max(1.0 - r * q * kappa[k] / less, 1e-12)
+            u = less / (less + 1.0) * (kappa[k] / less) ** 2 * q / factor
             before, after = df[k], df[k] - per_row * r
             # The density with the row, with each of its factors changed.
             change = _log_gamma_rise(0.5 * after, 0.5 * D)
             change -= _log_gamma_rise(0.5 * before, 0.5 * D)
             gain = math.log(less * (kappa[k] + 1.0) / ((less + 1.0) * kappa[k]))
-            change += 0.5 * D * gain - power * math.log(kept)
+            change += 0.5 * D * gain - power * math.log(factor)
             change += 0.5 * (before + D) * log_ratio[a, k] - 0.5 * (after + D) * math.log1p(u)
             log_density[a, k] += change
 
@@ -169,8 +171,8 @@ def left_out_product(X, log_density, resp, kappa, kappa0, df, location, scatter)
             total = p * one
             for j in range(p):
                 q = (X[a, j] - location[k, j]) ** 2 / scatter[k, j]
-                kept = max(1.0 - r * q * kappa[k] / less, 1e-12)
-                u = less / (less + 1.0) * (kappa[k] / less) ** 2 * q / kept
-                total -= 0.5 * math.log(kept * scatter[k, j])
+                factor = max(1.0 - r * q * kappa[k] / less, 1e-12)
+                u = less / (less + 1.0) * (kappa[k] / less) ** 2 * q / factor
+                total -= 0.5 * math.log(factor * scatter[k, j])
                 total -= 0.5 * (after + 1.0) * math.log1p(u)
             log_density[a, k] = total

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-_BLOCK = 1 << 17  # numbers at once: what stays in a processor's cache
-_MOST_ROWS = 2048
+# Densities are taken in blocks of about so many numbers, which stay in a processor's cache, and of
+# at most so many rows.
+_BLOCK, _MAX_ROWS = 1 << 17, 2048
 
 
 class Mixtures(NamedTuple):
@@ -19,15 +20,15 @@ class Mixtures(NamedTuple):
 
     Attributes
     ----------
-    log_shares : ndarray of shape (m, K)
-        Log mixture weights.
+    log_mixing : ndarray of shape (m, K)
+        Log mixing weights.
     means : ndarray of shape (m, K, p)
         Means.
     factor : ndarray of shape (m, K, p, p)
         Lower Cholesky factors C of the precisions, Lambda = C C'.
     """
 
-    log_shares: np.ndarray
+    log_mixing: np.ndarray
     means: np.ndarray
     factor: np.ndarray
 
@@ -57,7 +58,7 @@ class Sums(NamedTuple):
         return Sums(*(one + more for one, more in zip(self, other, strict=True)))
 
 
-def none(mixtures):
+def no_sums(mixtures):
     """`Sums` of no rows."""
     shape = mixtures.means.shape
     return Sums(
@@ -67,7 +68,7 @@ def none(mixtures):
 
 def log_likelihood(mixtures, X, weight):
     """Weighted sum over rows of the log density; shape (m,)."""
-    value = np.zeros(len(mixtures.log_shares))
+    value = np.zeros(len(mixtures.log_mixing))
     for particles, _, w, _, total in _blocks(mixtures, X, weight):
         value[particles] += total @ w
     return value
@@ -89,7 +90,7 @@ def sums(mixtures, X, weight):
 
 
 def log_densities(mixtures, X):
-    """Log of share times density of each component; shape (m, K, n)."""
+    """Log of mixing weight times density of each component; shape (m, K, n)."""
     natural = _natural(mixtures)
     return natural @ _products(X).T
 
@@ -102,8 +103,8 @@ def responsibilities(mixtures, X):
 
 def _blocks(mixtures, X, weight):
     """(particles, t(x), weights, relative densities (m, K, n), log totals (m, n)) in pieces."""
-    natural, (m, n_components) = _natural(mixtures), mixtures.log_shares.shape
-    size = min(_MOST_ROWS, len(X))
+    natural, (m, n_components) = _natural(mixtures), mixtures.log_mixing.shape
+    size = min(_MAX_ROWS, len(X))
     many = max(1, _BLOCK // (n_components * size))
     for start in range(0, len(X), size):
         t, w = _products(X[start : start + size]), weight[start : start + size]
@@ -124,15 +125,15 @@ def _products(X):
 
 
 def _natural(mixtures):
-    """What multiplies t(x) in log (share x density); shape (m, K, q)."""
-    log_shares, means, factor = mixtures
+    """What multiplies t(x) in log (mixing weight x density); shape (m, K, q)."""
+    log_mixing, means, factor = mixtures
     p = means.shape[-1]
     # C' mu first: the square mu' Lambda mu is then a sum of squares.
     half = np.einsum("mkji,mkj->mki", factor, means)
     linear = np.einsum("mkij,mkj->mki", factor, half)
     precision = factor @ factor.swapaxes(-1, -2)
     log_det = np.log(np.diagonal(factor, axis1=-2, axis2=-1)).sum(axis=-1)
-    constant = log_shares + log_det - 0.5 * p * np.log(2.0 * np.pi) - 0.5 * (half**2).sum(axis=-1)
+    constant = log_mixing + log_det - 0.5 * p * np.log(2.0 * np.pi) - 0.5 * (half**2).sum(axis=-1)
     rows, columns = np.triu_indices(p)
     square = precision[..., rows, columns] * np.where(rows == columns, -0.5, -1.0)
     return np.concatenate([constant[..., None], linear, square], axis=-1)

@@ -4,16 +4,18 @@ import numpy as np
 from scipy.special import gammaln
 
 from skpmd.engine.model import Model
-from skpmd.mixture._component_priors import by_parameters
-from skpmd.mixture._likelihood import Mixtures, log_likelihood, none, sums
+from skpmd.mixture._component_priors import Independent, NormalWishart, by_parameters
+from skpmd.mixture._likelihood import Mixtures, log_likelihood, no_sums, sums
 from skpmd.mixture._smc_reference import Blend, blended_sticks, near_rows
-from skpmd.mixture._stick_breaking import by_sticks, log_shares, sticks_of
+from skpmd.mixture._stick_breaking import Sticks, by_sticks, log_mixing, sticks_of
 
-_JITTER = 1e-8  # of a curvature, which steers moves and need not be exact
-_FAR = 100.0  # of a log scale: a trajectory that got there has left for good
+# A curvature steers proposals and need not be exact: this share is added to its diagonal.
+_JITTER = 1e-8
+# A trajectory whose log scale got so far has left for good.
+_FAR = 100.0
 
 
-class MixtureParameters(Model):
+class ParameterModel(Model):
     """Mixture of K normal components, theta = (sticks, means, log-Cholesky of the precisions).
 
     Where the prior does not change when components are permuted, the posterior has K! copies of
@@ -53,19 +55,19 @@ class MixtureParameters(Model):
     def mixtures(self, theta):
         """`Mixtures` of particles of shape (m, d)."""
         sticks, means, scales = self._parts(theta)
-        return Mixtures(log_shares(sticks), means, self._factors(scales))
+        return Mixtures(log_mixing(sticks), means, self._factors(scales))
 
     def theta(self, mixtures):
         """Particles of mixtures; the inverse of `mixtures`."""
-        shares, means, factor = mixtures
-        m, p, at = len(shares), self.n_features, np.arange(self.n_features)
+        log_weights, means, factor = mixtures
+        m, p, at = len(log_weights), self.n_features, np.arange(self.n_features)
         logs = factor[:, : self._n_factors].copy()
         logs[..., at, at] = np.log(logs[..., at, at])
         if self.type in ("diag", "spherical"):
             scales = logs[..., at, at][..., : self._per_factor]
         else:
             scales = logs[..., *np.tril_indices(p)]
-        parts = [sticks_of(shares), means.reshape(m, -1), scales.reshape(m, -1)]
+        parts = [sticks_of(log_weights), means.reshape(m, -1), scales.reshape(m, -1)]
         return np.concatenate(parts, axis=1)
 
     def names(self):
@@ -117,9 +119,8 @@ class MixtureParameters(Model):
         if not away.any():
             return theta
         moved, order = theta.copy(), order[away]
-        shares, means, factor = self.mixtures(theta[away])
-        at = np.arange(len(order))[:, None]
-        moved[away] = self.theta(Mixtures(shares[at, order], means[at, order], factor[at, order]))
+        mixtures, at = self.mixtures(theta[away]), np.arange(len(order))[:, None]
+        moved[away] = self.theta(Mixtures(*(values[at, order] for values in mixtures)))
         return moved
 
     def _keys(self, theta):
@@ -129,22 +130,22 @@ class MixtureParameters(Model):
     def reference(self, X, weight):
         """Model whose prior is spread over the rows, and has the same order of components."""
         near = near_rows(self.sticks, self.components, X, weight)
-        return MixtureParameters(*near, self.direction)
+        return ParameterModel(*near, self.direction)
 
-    def between(self, reference, share):
+    def between(self, reference, power):
         """Model with a prior on the way from the reference's to this one's, not normalised."""
-        if share == 1.0:
+        if power == 1.0:
             return self
-        sticks = blended_sticks(reference.sticks, self.sticks, share)
-        components = Blend(reference.components, self.components, share)
-        return MixtureParameters(sticks, components, self.direction)
+        sticks = blended_sticks(reference.sticks, self.sticks, power)
+        components = Blend(reference.components, self.components, power)
+        return ParameterModel(sticks, components, self.direction)
 
     # ------------------------------------------------------------------ the contract
     def sample_prior(self, rng, m):
         """Draws from the prior, in order."""
-        shares = self.sticks.sample(rng, m)
-        drawn = Mixtures(shares, *self.components.sample(rng, m, self.n_components))
-        return self.to_ordered(self.theta(drawn))
+        log_weights = self.sticks.sample(rng, m)
+        means, factor = self.components.sample(rng, m, self.n_components)
+        return self.to_ordered(self.theta(Mixtures(log_weights, means, factor)))
 
     def log_prior(self, theta):
         """Normalised; -inf where components are not in order."""
@@ -154,9 +155,9 @@ class MixtureParameters(Model):
         return value
 
     def _log_prior(self, theta, mixtures):
-        """Without regard to order; its integral is one."""
+        """Log prior density without regard to order; its integral is one."""
         value = self.sticks.log_density(theta[:, : self.n_components - 1])
-        return value + self.components.log_density(*mixtures[1:])
+        return value + self.components.log_density(mixtures.means, mixtures.factor)
 
     def log_likelihood(self, theta, batch):
         """Weighted sum of the log densities of the rows."""
@@ -192,29 +193,29 @@ class MixtureParameters(Model):
         theta = theta if near.all() else np.where(near[:, None], theta, 0.0)
         with np.errstate(over="ignore", invalid="ignore"):
             mixtures = self.mixtures(theta)
-            found = none(mixtures)
+            total = no_sums(mixtures)
             for batch in batches:
-                found = found.plus(sums(mixtures, batch.X, batch.weight))
-            value = self._log_prior(theta, mixtures) + found.value
-            gradient = self._gradient(theta, mixtures, found)
-            root = self._roots(theta, mixtures, found)
+                total = total.plus(sums(mixtures, batch.X, batch.weight))
+            value = self._log_prior(theta, mixtures) + total.value
+            gradient = self._gradient(theta, mixtures, total)
+            root = self._roots(theta, mixtures, total)
         return np.where(near & ~np.isnan(value), value, -np.inf), gradient, root
 
-    def _gradient(self, theta, mixtures, found):
+    def _gradient(self, theta, mixtures, total):
         sticks = theta[:, : self.n_components - 1]
-        by_stick = self.sticks.gradient(sticks) + by_sticks(found.count, sticks)
-        by_means, by_factor = self.components.gradient(*mixtures[1:])
-        data_means, data_factor = by_parameters(found, *mixtures[1:])
+        by_stick = self.sticks.gradient(sticks) + by_sticks(total.count, sticks)
+        by_means, by_factor = self.components.gradient(mixtures.means, mixtures.factor)
+        data_means, data_factor = by_parameters(total, mixtures.means, mixtures.factor)
         by_means += data_means
         by_factor += data_factor
         return np.concatenate(
             [by_stick, by_means.reshape(len(theta), -1), self._by_scales(by_factor)], axis=1
         )
 
-    def _roots(self, theta, mixtures, found):
+    def _roots(self, theta, mixtures, total):
         """Root of the curvature: of each coordinate, or lower factors where they go together."""
-        of_sticks = self.sticks.curvature(theta[:, : self.n_components - 1], found.count)
-        given = self.components.conditional(*mixtures[1:], found)
+        of_sticks = self.sticks.curvature(theta[:, : self.n_components - 1], total.count)
+        given = self.components.conditional(mixtures.means, mixtures.factor, total)
         m, p, at = len(theta), self.n_features, np.arange(self.n_features)
         if p > 1 and self.type in ("full", "tied"):
             return self._dense_roots(of_sticks, given, mixtures.factor)
@@ -234,7 +235,7 @@ class MixtureParameters(Model):
             at = one + k * p + np.arange(p)
             roots[:, at[:, None], at] = _lower(given.of_means[:, k])
         for k in range(self._n_factors):
-            for j in range(p):  # entries (i, j) of C, i >= j, the first by its logarithm
+            for j in range(p):  # Entries (i, j) of C, i >= j, the first by its logarithm.
                 i = np.arange(j, p)
                 at = two + k * self._per_factor + i * (i + 1) // 2 + j
                 block = scatter[:, k, j:, j:].copy()
@@ -245,7 +246,7 @@ class MixtureParameters(Model):
         return roots
 
     def _by_scales(self, by_factor):
-        """What a sum over entries of the factors is by the coordinates of the precisions."""
+        """Sums over entries of the factors as sums over the coordinates of the precisions."""
         p, at = self.n_features, np.arange(self.n_features)
         if self.type == "tied":
             by_factor = by_factor.sum(axis=1, keepdims=True)
@@ -256,6 +257,25 @@ class MixtureParameters(Model):
         else:
             by = by_factor[..., *np.tril_indices(p)]
         return by.reshape(len(by_factor), -1)
+
+
+def parameter_model(prior, X, weight):
+    """Model under a prior; components are ordered along the rows' first principal axis."""
+    sticks = Sticks.of(prior.weights_type, prior.n_components, prior.concentration, prior.discount)
+    kind, covariance = prior.covariance_type, np.asarray(prior.covariance, dtype=np.float64)
+    if prior.component_prior == "normal_wishart":
+        components = NormalWishart(kind, prior.mean, prior.mean_precision, prior.df, covariance)
+    else:
+        variances = np.diag(covariance) if covariance.ndim == 2 else np.atleast_1d(covariance)
+        components = Independent(kind, prior.mean, prior.mean_scale, np.sqrt(variances))
+    return ParameterModel(sticks, components, _axis(X, weight))
+
+
+def _axis(X, weight):
+    """First principal axis of the rows, its largest entry positive."""
+    centred = X - np.average(X, axis=0, weights=weight)
+    axis = np.linalg.eigh((centred.T * weight) @ centred)[1][:, -1]
+    return axis * np.sign(axis[np.argmax(np.abs(axis))])
 
 
 def _lower(matrices):

@@ -8,17 +8,17 @@ import numpy as np
 class MixtureParticles(NamedTuple):
     """Particles that each are a whole mixture of Student or normal components.
 
-    All in inner units: columns shifted and scaled by `skpmd.mixture._prior.Units`.
+    Columns are shifted and scaled by a `skpmd.mixture._prior.Scaler`.
 
     Attributes
     ----------
     log_weights : ndarray of shape (m,)
         Log weights of the particles, sum of exp 1: for labels, responsibilities and parameters.
-    log_shares : ndarray of shape (m, K)
-        Log mixture weights within each particle, in expectation under its posterior.
+    log_mixing : ndarray of shape (m, K)
+        Log mixing weights within each particle, in expectation under its posterior.
     log_predictive : ndarray of shape (m, K)
         Log weights of all components for predictions, sum of exp over all of them 1. Without
-        stacking they are ``log_weights[:, None] + log_shares``.
+        stacking they are ``log_weights[:, None] + log_mixing``.
     location : ndarray of shape (m, K, p)
         Centres.
     scale_cholesky : ndarray of shape (m, K, p, p)
@@ -31,7 +31,7 @@ class MixtureParticles(NamedTuple):
     """
 
     log_weights: np.ndarray
-    log_shares: np.ndarray
+    log_mixing: np.ndarray
     log_predictive: np.ndarray
     location: np.ndarray
     scale_cholesky: np.ndarray
@@ -39,30 +39,30 @@ class MixtureParticles(NamedTuple):
     product: bool = False
 
 
-def chosen(particles, places):
+def select(particles, places):
     """Some of the particles, their weights as they were."""
     return MixtureParticles(*(values[places] for values in particles[:-1]), particles.product)
 
 
-def in_units(particles, units, others):
-    """Particles of some units in other ones."""
-    ratio = units.scale / others.scale
+def rescaled(particles, scaler, other):
+    """Particles in the columns of one scaler in those of another."""
+    ratio = scaler.scale / other.scale
     return particles._replace(
-        location=others.inner(units.outer(particles.location)),
+        location=other.transform(scaler.inverse_transform(particles.location)),
         scale_cholesky=particles.scale_cholesky * ratio[:, None],
     )
 
 
-class ParametersFit(NamedTuple):
-    """What ``strategy="parameters"`` returns to the estimator.
+class SMCFit(NamedTuple):
+    """Fit result of ``strategy="parameters"``.
 
     Attributes
     ----------
     particles : MixtureParticles
-        Draws of the posterior, df = inf; inner units.
+        Draws of the posterior, df = inf; scaled columns.
     log_evidence : float or None
-        Log marginal likelihood of the rows in inner units (the estimator adds the Jacobian of the
-        units); labels count, so it is that of the unordered mixture.
+        Log marginal likelihood of the scaled rows (the Jacobian of the scaler is added later);
+        labels count, so it is that of the unordered mixture.
     log_evidence_se : float or None
         Its standard error.
     history : dict of str to ndarray
@@ -72,9 +72,9 @@ class ParametersFit(NamedTuple):
     interrupted : bool
         Whether Ctrl-C ended it; the particles are then those of the last complete step.
     convergence_warnings : list of str
-        Reasons not to trust it; the estimator warns of them.
+        Reasons not to trust it.
     state : object
-        What `partial_fit` needs to go on; the strategy's own.
+        What a stream needs to go on; the strategy's own.
     """
 
     particles: MixtureParticles

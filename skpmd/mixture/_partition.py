@@ -9,12 +9,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-MOST_ROWS = 2000
-_DRAWS = 500  # partitions that losses are averaged over
-_CANDIDATES = 40  # of the draws, and as many of the particles' most probable labels
-_SWEPT, _MOST_SWEEPS = 8, 50
-_FEW_ROWS = 100  # from all of them apart a sweep costs as many clusters as rows
-_SAME = 1e-9  # losses that differ by rounding
+MAX_ROWS = 2000
+# Losses are averages over so many partitions drawn from the posterior.
+_DRAWS = 500
+# Searches may start from so many draws, and from the most probable labels of as many particles.
+_CANDIDATES = 40
+# The best of them so many are improved, in at most so many sweeps over the rows.
+_IMPROVED, _MAX_SWEEPS = 8, 50
+# All rows apart is a start for few rows only: a sweep costs as many clusters as rows.
+_FEW_ROWS = 100
+# Losses that differ by less are equal but for rounding.
+_SAME = 1e-9
+# Responsibilities are taken in blocks of about so many numbers.
 _BLOCK = 1 << 22
 
 
@@ -49,10 +55,10 @@ class Partition(NamedTuple):
 
 def check_rows(n):
     """Raise where rows are too many for a matrix of all pairs."""
-    if n > MOST_ROWS:
+    if n > MAX_ROWS:
         raise ValueError(
-            f"X has {n} rows, and partitions are for at most {MOST_ROWS}: all pairs of rows are "
-            f"looked at. Give a sample of the rows, such as X[::{-(-n // MOST_ROWS)}]."
+            f"X has {n} rows, and partitions are for at most {MAX_ROWS}: all pairs of rows are "
+            f"looked at. Give a sample of the rows, such as X[::{-(-n // MAX_ROWS)}]."
         )
 
 
@@ -155,14 +161,14 @@ def _search(search, starts):
     """The best partition found from the most promising starts, and its expected loss."""
     starts = np.unique(np.array(starts), axis=0)
     losses = np.array([search.expected(labels) for labels in starts])
-    best, least = None, np.inf
+    best, lowest = None, np.inf
     order = np.argsort(losses, kind="stable")
-    for i in order if starts.shape[1] <= _FEW_ROWS else order[:_SWEPT]:
-        labels = numbered(search.swept(starts[i]))
+    for i in order if starts.shape[1] <= _FEW_ROWS else order[:_IMPROVED]:
+        labels = numbered(search.improve(starts[i]))
         expected = search.expected(labels)
-        if expected < least:
-            best, least = labels, expected
-    return best, max(0.0, float(least))
+        if expected < lowest:
+            best, lowest = labels, expected
+    return best, max(0.0, float(lowest))
 
 
 class _Pairs:
@@ -170,7 +176,8 @@ class _Pairs:
 
     def __init__(self, draws, together):
         self.draws, self.n_pairs = draws, max(1, len(together) * (len(together) - 1) // 2)
-        self.wrong = 1.0 - 2.0 * together  # what a pair costs more together than apart
+        # This is what a pair costs more together than apart.
+        self.wrong = 1.0 - 2.0 * together
         np.fill_diagonal(self.wrong, 0.0)
         self.all_apart = 0.5 * (together.sum() - len(together))
 
@@ -180,15 +187,15 @@ class _Pairs:
 
     def distances(self, labels):
         n, table = len(labels), _contingency(labels, self.draws)
-        own = (np.bincount(labels).astype(float) ** 2).sum()
-        drawn = (table.sum(axis=1).astype(float) ** 2).sum(axis=1)
-        wrong = own + drawn - 2.0 * (table.astype(float) ** 2).sum(axis=(1, 2))
+        of_labels = (np.bincount(labels).astype(float) ** 2).sum()
+        of_draws = (table.sum(axis=1).astype(float) ** 2).sum(axis=1)
+        wrong = of_labels + of_draws - 2.0 * (table.astype(float) ** 2).sum(axis=(1, 2))
         return 0.5 * wrong / max(1, n * (n - 1) // 2)
 
-    def swept(self, labels):
+    def improve(self, labels):
         labels = labels.copy()
         costs = self.wrong @ np.eye(_room(labels, self.draws))[labels]
-        for _ in range(_MOST_SWEEPS):
+        for _ in range(_MAX_SWEEPS):
             moved = False
             for i in range(len(labels)):
                 new, old = int(np.argmin(costs[i])), labels[i]
@@ -216,15 +223,15 @@ class _Information:
         return float(self.distances(labels).mean())
 
     def distances(self, labels):
-        own = self.f[np.bincount(labels)].sum()
-        shared = self.f[_contingency(labels, self.draws)].sum(axis=(1, 2))
-        return np.maximum(own + self.of_draws - 2.0 * shared, 0.0) / len(labels)
+        of_labels = self.f[np.bincount(labels)].sum()
+        common = self.f[_contingency(labels, self.draws)].sum(axis=(1, 2))
+        return np.maximum(of_labels + self.of_draws - 2.0 * common, 0.0) / len(labels)
 
-    def swept(self, labels):
+    def improve(self, labels):
         labels, room = labels.copy(), _room(labels, self.draws)
         table = _contingency(labels, self.draws, room).transpose(0, 2, 1).copy()
         sizes, each = np.bincount(labels, minlength=room), np.arange(len(self.draws))
-        for _ in range(_MOST_SWEEPS):
+        for _ in range(_MAX_SWEEPS):
             moved = False
             for i in range(len(labels)):
                 drawn, old = self.draws[:, i], labels[i]

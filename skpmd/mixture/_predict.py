@@ -4,17 +4,19 @@ import numpy as np
 from scipy.special import logsumexp
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skpmd._base.estimator import result
 from skpmd._base.utils import as_generator
 from skpmd.mixture import _partition
-from skpmd.mixture._particles import chosen
+from skpmd.mixture._particles import select
 from skpmd.mixture._student import Students
-from skpmd.mixture._summaries import conjugate_draws, conjugate_particles, posterior_of
+from skpmd.mixture._summaries import conjugate_particles
 
-_NEGLIGIBLE = -20.0  # log weight of a particle below which labels do not ask it
+# Particles whose log weight is less than the largest by more are left out of labels.
+_NEGLIGIBLE = -20.0
 
 
 class MixturePredictions:
-    """Mixin of an estimator that holds `MixtureParticles`, made when they are asked for."""
+    """Mixin of an estimator whose ``_state`` is a `skpmd.mixture._summaries.MixtureState`."""
 
     # ------------------------------------------------------------------ densities and labels
     def score_samples(self, X):
@@ -30,20 +32,19 @@ class MixturePredictions:
         ndarray of shape (n_samples,)
             Log of the average over particles of their Student (or normal) mixtures.
         """
-        X = self._rows(X)
-        particles = self._particles()
+        X, particles = self._rows(X), self._predictive
         log_weights = particles.log_predictive.ravel()
         out = np.empty(len(X))
         for rows, log_density in _students(particles).blocks(X):
             out[rows] = logsumexp(log_density + log_weights, axis=1)
-        return out + self._units.log_jacobian
+        return out + self._state.scaler.log_jacobian
 
     def score(self, X, y=None):
         """Mean log posterior predictive density of the rows, a float."""
         return float(self.score_samples(X).mean())
 
     def predict_proba(self, X):
-        """Responsibilities of the components, averaged over aligned particles.
+        """Responsibilities of the components, averaged over relabelled particles.
 
         Parameters
         ----------
@@ -56,8 +57,8 @@ class MixturePredictions:
             Probabilities; a row of them sums to 1.
         """
         X = self._rows(X)
-        log_weights, particles = self._asked()
-        out = np.zeros((len(X), particles.log_shares.shape[1]))
+        log_weights, particles = self._labelling_particles()
+        out = np.zeros((len(X), particles.log_mixing.shape[1]))
         weights = np.exp(log_weights)
         for rows, resp in _responsibilities(particles, X):
             out[rows] = np.tensordot(resp, weights, axes=(1, 0))
@@ -95,12 +96,12 @@ class MixturePredictions:
                 "sample."
             )
         rng = as_generator(self.random_state if random_state is None else random_state)
-        particles = self._particles()
-        students, K = _students(particles), particles.log_shares.shape[1]
+        particles = self._predictive
+        students, K = _students(particles), particles.log_mixing.shape[1]
         weights = np.exp(particles.log_predictive.ravel())
         drawn = rng.choice(len(weights), size=n_samples, p=weights / weights.sum())
         drawn = drawn[np.argsort(drawn % K, kind="stable")]
-        return self._units.outer(students.draw(drawn, rng)), drawn % K
+        return self._state.scaler.inverse_transform(students.draw(drawn, rng)), drawn % K
 
     # ------------------------------------------------------------------ criteria and parameters
     def bic(self, X):
@@ -121,10 +122,10 @@ class MixturePredictions:
         return -2.0 * self._best_score(X) + 2.0 * self._n_parameters()
 
     def component_interval(self, level=0.9):
-        """Central credible intervals of the parameters of aligned components.
+        """Central credible intervals of the parameters of relabelled components.
 
-        With ``strategy="conjugate"`` each particle is a posterior around one way to share the rows
-        out, and that is taken as known: intervals are too narrow where components overlap.
+        With ``strategy="conjugate"`` each particle is a posterior given its own responsibilities of
+        the rows, taken as known: intervals are too narrow where components overlap.
 
         Parameters
         ----------
@@ -138,7 +139,7 @@ class MixturePredictions:
             (n_components, n_features, 2): lower and upper ends.
         """
         ends = self.posterior_.interval(level)
-        K, p = self.n_components_, self.n_features_in_
+        K, p = self._state.prior.n_components, self.n_features_in_
         parts = np.split(ends, [K, K + K * p])
         shaped = [part.reshape(K, p, 2) for part in parts[1:]]
         return {"weights": parts[0], "means": shaped[0], "stds": shaped[1]}
@@ -157,7 +158,8 @@ class MixturePredictions:
         ndarray of shape (n_samples, n_samples)
             Probabilities, 1 on the diagonal.
         """
-        return _partition.co_clustering(*self._shares(X))
+        responsibilities, log_weights = self._all_responsibilities(X)
+        return _partition.co_clustering(responsibilities, log_weights)
 
     def optimal_partition(self, X, loss="vi", level=0.9, random_state=None):
         """The partition of least expected loss, and a ball of partitions around it.
@@ -179,66 +181,55 @@ class MixturePredictions:
             Labels, expected loss and credible ball; see `skpmd.mixture._partition`.
         """
         rng = as_generator(self.random_state if random_state is None else random_state)
-        return _partition.optimal_partition(*self._shares(X), loss=loss, level=level, rng=rng)
+        responsibilities, log_weights = self._all_responsibilities(X)
+        return _partition.optimal_partition(
+            responsibilities, log_weights, loss=loss, level=level, rng=rng
+        )
 
-    # ------------------------------------------------------------------ what they stand on
-    @property
-    def posterior_(self):
-        """Draws of weights, means and standard deviations of aligned components."""
-        if getattr(self, "_points", None) is None:
-            raise AttributeError("posterior_ is there after fit.")
-        if "posterior" not in self._lazy:
-            self._lazy["posterior"] = self._new_posterior()
-        return self._lazy["posterior"]
+    # ------------------------------------------------------------------ particles for all these
+    @result
+    def _predictive(self):
+        """Particles for predictions: with ``strategy="conjugate"`` Students, and their weights."""
+        state = self._state
+        if state.strategy == "parameters":
+            return state.points
+        return conjugate_particles(state.fit, state.points, state.weighting)
 
-    def _new_posterior(self):
-        if self._conjugate is None:
-            return posterior_of(self._points, self._units, **self._certificates)
-        rng = np.random.default_rng(0)  # the same draws whenever they are asked for
-        draws = conjugate_draws(self._conjugate, self._points, rng)
-        label = "each particle takes its way to share the rows out as known"
-        return posterior_of(draws, self._units, unavailable=label)
-
-    def _particles(self):
-        """Particles for predictions."""
-        if self._conjugate is None:
-            return self._points
-        if "particles" not in self._lazy:
-            own = self._conjugate, self._points, self.weighting
-            self._lazy["particles"] = conjugate_particles(*own)
-        return self._lazy["particles"]
-
-    def _asked(self):
-        """Particles whose weight says something of labels, and their log weights."""
-        particles = self._particles()
-        log_weights = particles.log_weights
-        asked = np.flatnonzero(log_weights > log_weights.max() + _NEGLIGIBLE)
-        return log_weights[asked], chosen(particles, asked)
+    def _labelling_particles(self):
+        """Log weights of the particles that matter for labels, and these particles."""
+        log_weights = self._predictive.log_weights
+        places = np.flatnonzero(log_weights > log_weights.max() + _NEGLIGIBLE)
+        return log_weights[places], select(self._predictive, places)
 
     def _rows(self, X):
+        """Checked rows in scaled columns."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
-        return self._units.inner(np.asarray(X, dtype=np.float64))
+        return self._state.scaler.transform(np.asarray(X, dtype=np.float64))
 
-    def _shares(self, X):
+    def _all_responsibilities(self, X):
         """Responsibilities (m, n, K) under each particle, and log weights of the particles."""
         X = self._rows(X)
         _partition.check_rows(len(X))
-        log_weights, particles = self._asked()
+        log_weights, particles = self._labelling_particles()
         parts = [resp for _, resp in _responsibilities(particles, X)]
         return np.moveaxis(np.concatenate(parts), 1, 0), log_weights
 
+    def _n_parameters(self):
+        """Free parameters of one mixture."""
+        return self._state.prior.n_coordinates
+
     def _best_score(self, X):
-        X = self._rows(X)
-        particles = self._particles()
-        if self._conjugate is not None:  # their weights may be equal, their bounds are not
-            model, counts = self._conjugate.model, self._conjugate.counts
-            particles = chosen(particles, [int(model.state(counts).bound.argmax())])
-        total = np.zeros(len(particles.log_shares))
+        """Log-likelihood of the best particle."""
+        X, particles = self._rows(X), self._predictive
+        if self._state.strategy == "conjugate":  # Their weights may be equal, their ELBOs are not.
+            model, counts = self._state.fit.model, self._state.fit.counts
+            particles = select(particles, [int(model.posteriors(counts).elbo.argmax())])
+        total = np.zeros(len(particles.log_mixing))
         for _, log_density in _students(particles).blocks(X):
-            joint = log_density.reshape(-1, *particles.log_shares.shape) + particles.log_shares
+            joint = log_density.reshape(-1, *particles.log_mixing.shape) + particles.log_mixing
             total += logsumexp(joint, axis=2).sum(axis=0)
-        return float(total.max() + len(X) * self._units.log_jacobian)
+        return float(total.max() + len(X) * self._state.scaler.log_jacobian)
 
 
 def _students(particles):
@@ -253,7 +244,7 @@ def _students(particles):
 
 def _responsibilities(particles, X):
     """Blocks of rows, and the responsibilities (n, m, K) of each particle's components."""
-    log_shares = particles.log_shares
+    log_mixing = particles.log_mixing
     for rows, log_density in _students(particles).blocks(X):
-        joint = log_density.reshape(-1, *log_shares.shape) + log_shares
+        joint = log_density.reshape(-1, *log_mixing.shape) + log_mixing
         yield rows, np.exp(joint - logsumexp(joint, axis=2, keepdims=True))

@@ -1,26 +1,82 @@
-"""What a mixture estimator's parameters mean for its rows: inner units and the prior in them."""
+"""What a mixture estimator's parameters mean for its rows: scaled columns and the prior of them."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-_COVARIANCE_SHARE = 0.01  # of the rows' covariance: the prior's, where components are tighter
-_FEW_ROWS_EACH, _LEAST_SHARE = 10.0, 1e-4  # rows of a component from which it falls, and how far
+from skpmd.engine.loop import Options
+from skpmd.engine.mirror import Settings
+
+# The prior scatter is this share of the rows' covariance, for components are tighter than all rows.
+_COVARIANCE_SHARE = 0.01
+# The conjugate strategy's share falls once a component has more rows than this, and it stops here.
+_FEW_ROWS_EACH, _MIN_SHARE = 10.0, 1e-4
 _MEAN_PRECISION = {"conjugate": 1e-4, "parameters": 0.01}
-_SINGULAR = 1e-3  # of reg_covar, which may be lost in rounding
-_ROUNDING = 1e-10  # of the largest eigenvalue
-_FEW_COORDINATES, _FEW_ROWS = 12, 2000
-_LEAST_DF = 0.1  # above the bound: draws of a gamma of half of it are still numbers
+# An eigenvalue below this share of reg_covar says that reg_covar has been lost in rounding.
+_SINGULAR = 1e-3
+# Rounding may leave an eigenvalue negative by this share of the largest one.
+_ROUNDING = 1e-10
+# strategy="auto" draws all parameters where there are at most so many of them, and so many rows.
+_MAX_COORDINATES, _MAX_ROWS = 12, 2000
+# Degrees of freedom exceed their bound by at least this, or draws of a gamma would underflow.
+_MIN_DF = 0.1
 _CONJUGATE_ONLY = ("mean_precision_prior", "degrees_of_freedom_prior")
 
 
-class Units(NamedTuple):
+class MixtureParameters(NamedTuple):
+    """Parameters of `GaussianMixturePMD` as they are when a method is called; see there."""
+
+    n_components: int
+    strategy: str
+    covariance_type: str
+    n_particles: int | str
+    weighting: str
+    weight_concentration_prior_type: str
+    weight_concentration_prior: float | None
+    discount: float
+    component_prior: str
+    mean_prior: np.ndarray | None
+    mean_precision_prior: float | None
+    mean_scale_prior: float | np.ndarray | None
+    degrees_of_freedom_prior: float | None
+    covariance_prior: float | np.ndarray | None
+    reg_covar: float
+    init_params: str
+    batch_size: int | str
+    max_iter: int
+    max_full_iter: int | str
+    tol: float
+    step_size: float
+    step_offset: float
+    step_decay: float
+    rejuvenation: str
+    ess_threshold: float
+    bandwidth: float | str
+    total_samples: float | None
+    forgetting: float
+    verbose: int
+    verbose_interval: int
+
+    @property
+    def stream_options(self):
+        """`Options` of a step on rows that are not retained."""
+        settings = Settings(
+            rejuvenation=self.rejuvenation,
+            ess_threshold=self.ess_threshold,
+            bandwidth=self.bandwidth,
+        )
+        return Options(
+            total_samples=self.total_samples, forgetting=self.forgetting, settings=settings
+        )
+
+
+class Scaler(NamedTuple):
     """Shift and scale of the columns.
 
     Attributes
     ----------
     shift, scale : ndarray of shape (p,)
-        Inner x is (x - shift) / scale.
+        Scaled x is (x - shift) / scale.
     """
 
     shift: np.ndarray
@@ -43,20 +99,20 @@ class Units(NamedTuple):
 
     @property
     def log_jacobian(self):
-        """What is added to the log density of an inner row to give that of the row."""
+        """What is added to the log density of a scaled row to give that of the row."""
         return -np.log(self.scale).sum()
 
-    def inner(self, X):
-        """Rows in inner units."""
+    def transform(self, X):
+        """Rows, or locations, in scaled columns."""
         return (X - self.shift) / self.scale
 
-    def outer(self, X):
-        """Inner rows, or locations, in the user's units."""
+    def inverse_transform(self, X):
+        """Scaled rows, or locations, in the user's columns."""
         return X * self.scale + self.shift
 
 
-class Problem(NamedTuple):
-    """A mixture and its prior, in inner units.
+class MixturePrior(NamedTuple):
+    """The prior hyperparameters of a mixture, in scaled columns.
 
     Normal-Wishart components, with kappa = ``mean_precision``, nu = ``df`` and Psi =
     ``covariance``: mu_k given its precision has mean ``mean`` and precision kappa times that;
@@ -73,9 +129,9 @@ class Problem(NamedTuple):
     covariance_type : {"full", "tied", "diag", "spherical"}
         Form of the covariances.
     weights_type : {"dirichlet_distribution", "dirichlet_process", "pitman_yor"}
-        Prior of the mixture weights.
+        Prior of the mixing weights.
     concentration : float
-        Of the Dirichlet, each component's; of the processes, the whole.
+        Of each component (Dirichlet), or of the whole process.
     discount : float
         Of the Pitman-Yor process, 0 elsewhere.
     component_prior : {"normal_wishart", "independent"}
@@ -122,94 +178,94 @@ def n_coordinates(n_components, p, covariance_type):
     return n_components - 1 + n_components * p + of_covariances[covariance_type]
 
 
-def strategy_of(estimator, n, p, in_parts):
+def strategy_of(parameters, n, p, in_parts):
     """Which strategy ``"auto"`` stands for.
 
-    The conjugate one is exact for one component, and scales; all parameters as coordinates are
-    exact for a few of them and few rows.
+    The conjugate one is exact for one component, and scales; draws of all parameters are exact for
+    a few of them and few rows.
     """
-    if estimator.component_prior == "independent":
-        if estimator.strategy == "conjugate":
+    if parameters.component_prior == "independent":
+        if parameters.strategy == "conjugate":
             raise ValueError(
                 "component_prior='independent' is not conjugate: set strategy='parameters' or "
                 "component_prior='normal_wishart'."
             )
         return "parameters"
-    if estimator.strategy != "auto":
-        return estimator.strategy
-    d = n_coordinates(estimator.n_components, p, estimator.covariance_type)
-    few = d <= _FEW_COORDINATES and n <= _FEW_ROWS and not in_parts
-    return "parameters" if few and estimator.n_components > 1 else "conjugate"
+    if parameters.strategy != "auto":
+        return parameters.strategy
+    d = n_coordinates(parameters.n_components, p, parameters.covariance_type)
+    few = d <= _MAX_COORDINATES and n <= _MAX_ROWS and not in_parts
+    return "parameters" if few and parameters.n_components > 1 else "conjugate"
 
 
-def problem_of(estimator, X, weight, units, strategy, total=None):
-    """The prior of an estimator for its rows.
+def prior_of(parameters, X, weight, scaler, strategy, total=None):
+    """The prior that an estimator's parameters and rows come to.
 
     Parameters
     ----------
-    estimator : GaussianMixturePMD
-        Its parameters.
+    parameters : MixtureParameters
+        Of the estimator.
     X : ndarray of shape (n, p)
-        Rows in inner units.
+        Scaled rows.
     weight : ndarray of shape (n,)
         How often each counts.
-    units : Units
+    scaler : Scaler
         Of the columns.
     strategy : {"conjugate", "parameters"}
         Some defaults differ.
     total : float, optional
-        Rows that these are a sample of; default: these.
+        Number of rows that these are a sample of; default: these are all.
 
     Returns
     -------
-    Problem
-        In inner units.
+    MixturePrior
+        In scaled columns.
     """
-    _refuse_unused(estimator)
-    p, K, kind = X.shape[1], estimator.n_components, estimator.weight_concentration_prior_type
-    concentration = estimator.weight_concentration_prior
-    mean = estimator.mean_prior
-    if mean is not None:
-        mean = (_array("mean_prior", mean, (p,)) - units.shift) / units.scale
-    precision = estimator.mean_precision_prior
-    mean_scale = estimator.mean_scale_prior
-    mean_scale = np.ones(p) if mean_scale is None else _scales(mean_scale, p) / units.scale
-    df = float(p) if estimator.degrees_of_freedom_prior is None else _df(estimator, p)
-    return Problem(
-        K,
-        estimator.covariance_type,
-        kind,
-        1.0 / K if concentration is None else float(concentration),
-        float(estimator.discount) if kind == "pitman_yor" else 0.0,
-        estimator.component_prior,
-        np.zeros(p) if mean is None else mean,
-        _MEAN_PRECISION[strategy] if precision is None else float(precision),
-        mean_scale,
-        df,
-        _covariance(estimator, X, weight, units, strategy, total or weight.sum()),
+    _refuse_unused(parameters)
+    p, K, kind = X.shape[1], parameters.n_components, parameters.weight_concentration_prior_type
+    concentration, mean = parameters.weight_concentration_prior, np.zeros(p)
+    if parameters.mean_prior is not None:
+        mean = scaler.transform(_array("mean_prior", parameters.mean_prior, (p,)))
+    precision, mean_scale = parameters.mean_precision_prior, np.ones(p)
+    if parameters.mean_scale_prior is not None:
+        mean_scale = _scales(parameters.mean_scale_prior, p) / scaler.scale
+    return MixturePrior(
+        n_components=K,
+        covariance_type=parameters.covariance_type,
+        weights_type=kind,
+        concentration=1.0 / K if concentration is None else float(concentration),
+        discount=float(parameters.discount) if kind == "pitman_yor" else 0.0,
+        component_prior=parameters.component_prior,
+        mean=mean,
+        mean_precision=_MEAN_PRECISION[strategy] if precision is None else float(precision),
+        mean_scale=mean_scale,
+        df=_df(parameters, p),
+        covariance=_covariance(parameters, X, weight, scaler, strategy, total or weight.sum()),
     )
 
 
-def _df(estimator, p):
-    df = float(estimator.degrees_of_freedom_prior)
-    least = p - 1 if estimator.covariance_type in ("full", "tied") else 0
-    if df < least + _LEAST_DF:
+def _df(parameters, p):
+    if parameters.degrees_of_freedom_prior is None:
+        return float(p)
+    df = float(parameters.degrees_of_freedom_prior)
+    lower = p - 1 if parameters.covariance_type in ("full", "tied") else 0
+    if df < lower + _MIN_DF:
         raise ValueError(
-            f"The parameter 'degrees_of_freedom_prior' should be greater than {least}, by "
-            f"{_LEAST_DF} at least, but got {df:.3f}: raise it, or leave it None for the number of "
+            f"The parameter 'degrees_of_freedom_prior' should be greater than {lower}, by "
+            f"{_MIN_DF} at least, but got {df:.3f}: raise it, or leave it None for the number of "
             "columns."
         )
     return df
 
 
-def _refuse_unused(estimator):
+def _refuse_unused(parameters):
     """A prior's parameter that the other form of prior has is an error, not ignored."""
-    own = estimator.component_prior
-    other = _CONJUGATE_ONLY if own == "independent" else ("mean_scale_prior",)
+    kind = parameters.component_prior
+    other = _CONJUGATE_ONLY if kind == "independent" else ("mean_scale_prior",)
     for name in other:
-        if getattr(estimator, name) is not None:
+        if getattr(parameters, name) is not None:
             raise ValueError(
-                f"{name} has no meaning with component_prior={own!r}: leave it None, or set the "
+                f"{name} has no meaning with component_prior={kind!r}: leave it None, or set the "
                 "other component_prior."
             )
 
@@ -221,67 +277,71 @@ def _scales(values, p):
     return scales
 
 
-def _share(estimator, total, strategy):
-    """Share of the rows' covariance that the prior's default has.
+def _covariance_share(parameters, total, strategy):
+    """Share of the rows' covariance that the prior scatter has by default.
 
     Components of few rows take their shape from all rows; those of many have their own.
     """
-    if estimator.component_prior == "independent":
+    if parameters.component_prior == "independent":
         return 1.0
     if strategy == "parameters":
         return _COVARIANCE_SHARE
-    few = _FEW_ROWS_EACH * estimator.n_components / total
-    return float(np.clip(few**2, _LEAST_SHARE, 1.0))
+    few = _FEW_ROWS_EACH * parameters.n_components / total
+    return float(np.clip(few**2, _MIN_SHARE, 1.0))
 
 
-def _covariance(estimator, X, weight, units, strategy, total):
+def _covariance(parameters, X, weight, scaler, strategy, total):
     """Psi; what is added to its diagonal keeps components on equal rows proper."""
-    p, kind, own = X.shape[1], estimator.covariance_type, estimator.covariance_prior
-    if own is None:
-        share = _share(estimator, total, strategy)
+    p, kind, independent = (
+        X.shape[1], parameters.covariance_type, parameters.component_prior == "independent",
+    )  # fmt: skip
+    if parameters.covariance_prior is None:
+        share = _covariance_share(parameters, total, strategy)
         centred = X - np.average(X, axis=0, weights=weight)
         covariance = share * (centred.T * (weight / weight.sum())) @ centred
         if kind == "diag":
             covariance = np.diag(covariance).copy()
-        elif kind in ("full", "tied") and estimator.component_prior == "independent":
-            covariance = np.diag(np.diag(covariance))  # correlations are uniform
+        elif kind in ("full", "tied") and independent:
+            covariance = np.diag(np.diag(covariance))  # The prior of correlations is uniform.
         elif kind == "spherical":
             covariance = np.array(np.trace(covariance) / p)
     else:
-        covariance = _given_covariance(own, p, kind, units)
-        _refuse_correlations(covariance, estimator.component_prior)
+        covariance = _given_covariance(parameters.covariance_prior, p, kind, scaler)
+        if independent:
+            _refuse_correlations(covariance)
     matrix = kind in ("full", "tied")
-    covariance = covariance + estimator.reg_covar * (np.eye(p) if matrix else 1.0)
-    least = np.linalg.eigvalsh(covariance).min() if matrix else covariance.min()
-    if not least > _SINGULAR * estimator.reg_covar + np.finfo(float).tiny:
+    covariance = covariance + parameters.reg_covar * (np.eye(p) if matrix else 1.0)
+    smallest = np.linalg.eigvalsh(covariance).min() if matrix else covariance.min()
+    if not smallest > _SINGULAR * parameters.reg_covar + np.finfo(float).tiny:
         raise ValueError(
-            f"The prior scatter is singular with reg_covar={estimator.reg_covar:g}, for columns do "
-            "not vary or depend on each other linearly: raise reg_covar, or give covariance_prior."
+            f"The prior scatter is singular with reg_covar={parameters.reg_covar:g}, for columns "
+            "do not vary or depend on each other linearly: raise reg_covar, or give "
+            "covariance_prior."
         )
     return covariance
 
 
-def _refuse_correlations(covariance, component_prior):
-    if component_prior == "independent" and covariance.ndim == 2:
-        if np.count_nonzero(covariance - np.diag(np.diag(covariance))):
-            raise ValueError(
-                "covariance_prior must be diagonal with component_prior='independent', whose "
-                "correlations are uniform: the diagonal has the squared scales of the half-normal "
-                "standard deviations."
-            )
+def _refuse_correlations(covariance):
+    if covariance.ndim == 2 and np.count_nonzero(covariance - np.diag(np.diag(covariance))):
+        raise ValueError(
+            "covariance_prior must be diagonal with component_prior='independent', whose "
+            "correlations are uniform: the diagonal has the squared scales of the half-normal "
+            "standard deviations."
+        )
 
 
-def _given_covariance(own, p, kind, units):
+def _given_covariance(values, p, kind, scaler):
     shape = {"full": (p, p), "tied": (p, p), "diag": (p,), "spherical": ()}[kind]
-    own = _array("covariance_prior", own, shape)
+    covariance = _array("covariance_prior", values, shape)
     if kind in ("full", "tied"):
-        values = np.linalg.eigvalsh(own)
-        if not np.allclose(own, own.T) or values[0] <= -_ROUNDING * max(values[-1], 0.0):
+        eigenvalues = np.linalg.eigvalsh(covariance)
+        rounding = _ROUNDING * max(eigenvalues[-1], 0.0)
+        if not np.allclose(covariance, covariance.T) or eigenvalues[0] <= -rounding:
             raise ValueError("covariance_prior must be symmetric and positive definite.")
-        return own / np.outer(units.scale, units.scale)
-    if not (own > 0.0).all():
+        return covariance / np.outer(scaler.scale, scaler.scale)
+    if not (covariance > 0.0).all():
         raise ValueError(f"covariance_prior must be positive with covariance_type={kind!r}.")
-    return own / (units.scale**2 if kind == "diag" else units.scale[0] ** 2)
+    return covariance / (scaler.scale**2 if kind == "diag" else scaler.scale[0] ** 2)
 
 
 def _array(name, values, shape):

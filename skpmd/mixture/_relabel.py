@@ -1,17 +1,20 @@
-"""Which component of one particle is which component of another."""
+"""Relabelling: which component of one particle is which component of another."""
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from skpmd.mixture._particles import MixtureParticles, chosen
+from skpmd.mixture._particles import MixtureParticles, select
 
-_NUMBERS = 1 << 20  # of matrix entries at once
-_FAR_APART = 1e-6  # share of the distance in what is maximised: it decides between disjoint ones
-_NEAR = np.log(2.0)  # of the largest log weight
-_CANDIDATES, _OTHERS = 20, 50
+# Matrices of affinities have about so many entries at once.
+_MAX_NUMBERS = 1 << 20
+# This share of the distance is subtracted from affinities: it decides where nothing overlaps.
+_FAR_APART = 1e-6
+# Particles with a log weight this near to the largest may be the best; at most so many are tried,
+# by their affinities with at most so many others.
+_NEAR, _MAX_CANDIDATES, _MAX_OTHERS = np.log(2.0), 20, 50
 
 
-def orders(particles, before=None):
+def relabelling(particles, before=None):
     """Order of each particle's components that brings them next to those of the best particle.
 
     Of all assignments it has the largest affinity, sum_k sqrt(w_k v_k) BC(N_k, M_k), with w and v
@@ -23,9 +26,9 @@ def orders(particles, before=None):
     Parameters
     ----------
     particles : MixtureParticles
-        Log weights, log shares, locations and scales are used.
+        Log weights, log mixing weights, locations and scales are used.
     before : MixtureParticles or None
-        Of the rows before, in the same units, with as many components.
+        Of the rows before, in the same scaled columns, with as many components.
 
     Returns
     -------
@@ -33,7 +36,7 @@ def orders(particles, before=None):
         Component k of the best particle is component ``order[i, k]`` of particle i. With ``before``
         it is component k of the best particle there, so that labels go on.
     """
-    m, n_components = particles.log_shares.shape
+    m, n_components = particles.log_mixing.shape
     if n_components == 1:
         return np.zeros((m, 1), dtype=np.int64)
     best = _best(particles)
@@ -41,27 +44,27 @@ def orders(particles, before=None):
     order = np.array([_assigned(one)[0] for one in affinity])
     if before is None:
         return order
-    both = zip(chosen(before, [_best(before)])[:-1], chosen(particles, [best])[:-1], strict=True)
+    both = zip(select(before, [_best(before)])[:-1], select(particles, [best])[:-1], strict=True)
     pair = MixtureParticles(*(np.concatenate(values) for values in both))
     return order[:, _assigned(_affinities(pair, 0, np.array([1]))[0])[0]]
 
 
-def aligned(particles, order):
+def relabelled(particles, order):
     """`MixtureParticles` with their components in the orders given."""
     rows = np.arange(len(order))[:, None]
-    fields = "log_shares", "log_predictive", "location", "scale_cholesky", "df"
+    fields = "log_mixing", "log_predictive", "location", "scale_cholesky", "df"
     return particles._replace(**{name: getattr(particles, name)[rows, order] for name in fields})
 
 
 def _best(particles):
-    """Place of the particle that the others are aligned to."""
+    """Place of the particle that the others are relabelled by."""
     log_weights = particles.log_weights
     candidates = np.flatnonzero(log_weights > log_weights.max() - _NEAR)
     if len(candidates) == 1:
         return int(candidates[0])
-    candidates = candidates[_spaced(len(candidates), _CANDIDATES)]
+    candidates = candidates[_spaced(len(candidates), _MAX_CANDIDATES)]
     weights = np.exp(log_weights - log_weights.max())
-    others = _spaced(len(weights), _OTHERS)
+    others = _spaced(len(weights), _MAX_OTHERS)
     totals = [
         weights[others] @ [_assigned(one)[1] for one in _affinities(particles, best, others)]
         for best in candidates
@@ -79,9 +82,9 @@ def _assigned(affinity):
 
 
 def _affinities(particles, best, places):
-    """Of the best particle's components with those of others; shape (len(places), K, K)."""
+    """Affinities of the best particle's components with others'; shape (len(places), K, K)."""
     _, n_components, p = particles.location.shape
-    many = max(1, _NUMBERS // (n_components * p) ** 2)
+    many = max(1, _MAX_NUMBERS // (n_components * p) ** 2)
     parts = [
         _affinity(particles, best, places[start : start + many])
         for start in range(0, len(places), many)
@@ -92,8 +95,8 @@ def _affinities(particles, best, places):
 def _affinity(particles, best, places):
     root = particles.scale_cholesky
     covariance = root[places] @ root[places].swapaxes(-1, -2)
-    reference = root[best] @ root[best].swapaxes(-1, -2)
-    middle = 0.5 * (covariance[:, None] + reference[:, None])
+    of_best = root[best] @ root[best].swapaxes(-1, -2)
+    middle = 0.5 * (covariance[:, None] + of_best[:, None])
     away = particles.location[places][:, None] - particles.location[best][:, None]
     # A distribution of no width has no inverse: a ridge of rounding error's size stands in.
     p, at = away.shape[-1], np.arange(away.shape[-1])
@@ -106,6 +109,7 @@ def _affinity(particles, best, places):
     ]
     log_det = np.linalg.slogdet(middle)[1] - 0.5 * (logs[0][:, None] + logs[1][:, None])
     distance = 0.125 * np.maximum(square, 0.0) + 0.5 * np.maximum(log_det, 0.0)
-    shares = particles.log_shares
-    overlap = np.exp(0.5 * (shares[places][:, None] + shares[best][:, None]) - distance)
+    log_mixing = particles.log_mixing
+    pairs = log_mixing[places][:, None] + log_mixing[best][:, None]
+    overlap = np.exp(0.5 * pairs - distance)
     return overlap - _FAR_APART * np.minimum(distance, 1e6 * p)

@@ -1,6 +1,6 @@
-"""Rows of a stream that are kept: all while they are few, then those of the smallest hash.
+"""A reservoir sample of a stream's rows: all while they are few, then those of the smallest hash.
 
-The hash is of a row's bytes, so which rows are kept depends neither on their order nor on the
+The hash is of a row's bytes, so which rows are retained depends neither on their order nor on the
 parts that they come in, and copies of a row share its fate.
 """
 
@@ -11,10 +11,11 @@ import numpy as np
 from skpmd._base.hashing import INCREMENT, mix_bits
 from skpmd._base.rows import merged
 
-_LEAST, _EACH = 1000, 200  # rows, and rows for each component
+# The reservoir holds at least so many rows, or so many for each component.
+_MIN_ROWS, _ROWS_EACH = 1000, 200
 
 
-class Kept(NamedTuple):
+class Reservoir(NamedTuple):
     """Distinct rows.
 
     Attributes
@@ -23,33 +24,33 @@ class Kept(NamedTuple):
         Rows, sorted.
     weight : ndarray of shape (n,)
         How often each counts, the past discounted.
-    fresh : ndarray of shape (n,)
-        What the discount has left of one row's weight since it came last.
+    discount : ndarray of shape (n,)
+        What forgetting has left of one row's weight since it came last.
     complete : bool
         Whether these are all rows so far.
     """
 
     X: np.ndarray
     weight: np.ndarray
-    fresh: np.ndarray
+    discount: np.ndarray
     complete: bool
 
     def sampled_weight(self):
         """Weights for a sample: rows of the past are in it less often already."""
-        return self.weight if self.complete else self.weight / np.maximum(self.fresh, 1e-300)
+        return self.weight if self.complete else self.weight / np.maximum(self.discount, 1e-300)
 
 
-def n_kept(n_components):
-    """How many rows are kept."""
-    return max(_LEAST, _EACH * n_components)
+def reservoir_size(n_components):
+    """How many rows are retained."""
+    return max(_MIN_ROWS, _ROWS_EACH * n_components)
 
 
-def joined(kept, X, weight, discount):
-    """Rows kept and more that have come, none left out.
+def extend(reservoir, X, weight, discount):
+    """The rows of a reservoir and new ones, none left out.
 
     Parameters
     ----------
-    kept : Kept or None
+    reservoir : Reservoir or None
         Before.
     X : ndarray of shape (n, p)
         Distinct rows, sorted.
@@ -60,35 +61,32 @@ def joined(kept, X, weight, discount):
 
     Returns
     -------
-    Kept
+    Reservoir
         After.
     """
-    fresh = np.ones(len(X))
-    if kept is None:
-        return Kept(X, weight, fresh, True)
-    X = np.concatenate([kept.X, X])
-    weight = np.concatenate([discount * kept.weight, weight])
-    fresh = np.concatenate([discount * kept.fresh, fresh])
-    return Kept(*_merged(X, weight, fresh), kept.complete)
-
-
-def trimmed(kept, size):
-    """At most ``size`` of the rows."""
-    if len(kept.X) <= size:
-        return kept
-    X, weight, fresh, _ = kept
-    # An exponential variate divided by freshness: the past is sampled as it counts.
-    key = -np.log(uniforms(X)) / np.maximum(fresh, 1e-300)
-    chosen = np.sort(np.argpartition(key, size - 1)[:size])
-    return Kept(X[chosen], weight[chosen], fresh[chosen], False)
-
-
-def _merged(X, weight, fresh):
+    undiscounted = np.ones(len(X))
+    if reservoir is None:
+        return Reservoir(X, weight, undiscounted, True)
+    X = np.concatenate([reservoir.X, X])
+    weight = np.concatenate([discount * reservoir.weight, weight])
+    discounts = np.concatenate([discount * reservoir.discount, undiscounted])
     places, total = merged(weight, X)
     order = np.lexsort(X.T[::-1])
     ordered = X[order]
     first = np.flatnonzero(np.append(True, (ordered[1:] != ordered[:-1]).any(axis=1)))
-    return X[places], total, np.maximum.reduceat(fresh[order], first)
+    latest = np.maximum.reduceat(discounts[order], first)
+    return Reservoir(X[places], total, latest, reservoir.complete)
+
+
+def trim(reservoir, size):
+    """A reservoir of at most ``size`` of the rows."""
+    if len(reservoir.X) <= size:
+        return reservoir
+    X, weight, discount, _ = reservoir
+    # The key is an exponential variate over the discount, so the past is sampled as it counts.
+    key = -np.log(uniforms(X)) / np.maximum(discount, 1e-300)
+    chosen = np.sort(np.argpartition(key, size - 1)[:size])
+    return Reservoir(X[chosen], weight[chosen], discount[chosen], False)
 
 
 def uniforms(X):

@@ -5,107 +5,67 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._base.progress import progress
+from skpmd._base.progress import bar_of_tempering
 from skpmd._base.results import convergence_warnings
 from skpmd._base.rows import Rows, merged
 from skpmd._base.streaming import Stream, advance, coefficients
-from skpmd.engine.loop import Options, drive
-from skpmd.engine.mirror import Settings
+from skpmd.engine.loop import drive
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import log_weights
 from skpmd.engine.smc import tempering
-from skpmd.mixture._component_priors import Independent, NormalWishart
-from skpmd.mixture._model import MixtureParameters
-from skpmd.mixture._particles import MixtureParticles, ParametersFit
-from skpmd.mixture._stick_breaking import Sticks
+from skpmd.mixture._model import ParameterModel, parameter_model
+from skpmd.mixture._particles import MixtureParticles, SMCFit
+from skpmd.mixture._prior import Scaler, prior_of
 
 N_PARTICLES = 2000
-MOST_KEPT = 5000  # rows
-_LEAST_PARTICLES = 100  # of which averages and the evidence may be told
-_NOTHING = 1e-9  # a weight of a row that is forgotten
-_LEAST_DISTINCT = 0.05  # of the particles
-_LEAST_ACCEPTANCE = 0.1
-_MOST_CORRELATION = 0.5
+# All rows of a stream are retained up to so many.
+MAX_RETAINED = 5000
+# Fewer particles say too little of averages and of the evidence.
+_MIN_PARTICLES = 100
+# A row that counts less than this is forgotten.
+_NO_WEIGHT = 1e-9
+# Draws are doubtful if fewer of the particles are distinct, if fewer moves are accepted in the last
+# stage, or if particles are more correlated with where they were before it.
+_MIN_DISTINCT, _MIN_ACCEPTANCE, _MAX_CORRELATION = 0.05, 0.1, 0.5
+# Columns of the history beside the engine's, and what they hold for a step without moves.
+_COLUMNS = {"log_increment": np.nan, "n_moves": 0, "acceptance": np.nan, "correlation": np.nan}
 
 
-class Stage(NamedTuple):
-    """A record of one power of the likelihood.
-
-    Attributes
-    ----------
-    power : float
-        Power of the likelihood, 1 at the end.
-    ess : float
-        Effective sample size before resampling.
-    log_increment : float
-        Increment of the log evidence.
-    moves : int
-        Moves of each particle.
-    acceptance : float
-        Their mean acceptance probability.
-    correlation : float
-        Rank correlation of the log densities before and after the moves.
-    """
-
-    power: float
-    ess: float
-    log_increment: float
-    moves: int
-    acceptance: float
-    correlation: float
-
-
-def _stage(info):
-    extra = info.extra
-    return Stage(
-        extra["power"],
-        info.ess,
-        extra["log_increment"],
-        extra["n_moves"],
-        extra["acceptance"],
-        extra["correlation"],
-    )
-
-
-class ParametersState(NamedTuple):
+class SMCState(NamedTuple):
     """What a stream of parts needs to go on.
 
     Attributes
     ----------
-    model : MixtureParameters
+    model : ParameterModel
         With the order that the first rows gave to components.
     stream : Stream
-        The particles, in the model's coordinates; none after a fit that was interrupted.
-    kept : Batch or None
-        All rows so far with what they count now; None once they were too many to keep.
-    stages : list of Stage
-        Record of all parts.
+        The particles, in the model's coordinates (None after a fit that was interrupted), and the
+        record of all steps.
+    retained : Batch or None
+        All rows so far with what they count now; None once they were too many to retain.
     log_evidence, variance : float
         Of the rows so far, nan where it is not known; and the variance of the estimate.
-    n_learned : int
-        Distinct rows when the particles were last drawn anew; 0 after a fit that was interrupted.
+    n_rows_fitted : int
+        Distinct rows of the last fit to all rows; 0 after a fit that was interrupted.
     """
 
-    model: MixtureParameters
+    model: ParameterModel
     stream: Stream
-    kept: Batch | None
-    stages: list
+    retained: Batch | None
     log_evidence: float
     variance: float
-    n_learned: int = 0
+    n_rows_fitted: int = 0
 
 
-def fit_parameters(estimator, problem, X, weight, rng):
-    """Posterior of a mixture's parameters given all rows, by tempering from the prior.
+def fit_draws(parameters, X, weight, rng):
+    """Fit all rows.
 
     Parameters
     ----------
-    estimator : GaussianMixturePMD
-        ``n_particles``, ``ess_threshold`` and ``verbose``.
-    problem : Problem
-        The mixture and its prior, in inner units.
+    parameters : MixtureParameters
+        Of the estimator.
     X : ndarray of shape (n, p)
-        Distinct rows in inner units, in sorted order.
+        Distinct rows, in sorted order.
     weight : ndarray of shape (n,)
         How often each counts.
     rng : numpy.random.Generator
@@ -113,209 +73,231 @@ def fit_parameters(estimator, problem, X, weight, rng):
 
     Returns
     -------
-    ParametersFit
+    SMCFit, Scaler, MixturePrior
+        Its result; columns; and the prior in them.
+    """
+    scaler, prior = _scaler_and_prior(parameters, X, weight)
+    return fit_smc(parameters, prior, scaler.transform(X), weight, rng), scaler, prior
+
+
+def update_draws(parameters, before, X, weight):
+    """The draws after one call's rows of a stream.
+
+    A first part of one row says nothing of scales: while all rows are retained, and the last fit
+    saw less than half of them, scaler and the prior's defaults are found anew too.
+
+    Parameters
+    ----------
+    parameters, X, weight
+        As of `fit_draws`.
+    before : MixtureState
+        After the rows before; it is left as it is.
+
+    Returns
+    -------
+    SMCFit, Scaler, MixturePrior
+        As of `fit_draws`.
+    """
+    scaler, state = before.scaler, before.fit.state
+    total = rows_to_refit(parameters, state, scaler.transform(X), weight)
+    if total is None:
+        fit = update_smc(parameters, scaler.transform(X), weight, state)
+        return fit, scaler, before.prior
+    size, X = float(weight.sum()), scaler.inverse_transform(total.X)
+    scaler, prior = _scaler_and_prior(parameters, X, total.weight)
+    fit = refit_smc(
+        parameters, prior, scaler.transform(X), total.weight, size, total.discount, state
+    )
+    return fit, scaler, prior
+
+
+def _scaler_and_prior(parameters, X, weight):
+    scaler = Scaler.of(X, weight, parameters.covariance_type)
+    return scaler, prior_of(parameters, scaler.transform(X), weight, scaler, "parameters")
+
+
+def fit_smc(parameters, prior, X, weight, rng):
+    """Posterior given all rows, by tempered SMC.
+
+    Parameters
+    ----------
+    parameters : MixtureParameters
+        Of the estimator.
+    prior : MixturePrior
+        In scaled columns.
+    X : ndarray of shape (n, p)
+        Distinct scaled rows, in sorted order.
+    weight : ndarray of shape (n,)
+        How often each counts.
+    rng : numpy.random.Generator
+        Source of all randomness.
+
+    Returns
+    -------
+    SMCFit
         Equally weighted draws, and the log evidence.
     """
     rows = Batch(np.ascontiguousarray(X), None, weight)
-    model = parameters_model(problem, X, weight)
     stream = Stream(None, None, [], 0.0, rng)
-    state = ParametersState(model, stream, None, [], 0.0, 0.0)
-    return _tempered(estimator, state, rows, 0.0, float(weight.sum()))
+    state = SMCState(parameter_model(prior, X, weight), stream, None, 0.0, 0.0)
+    return _tempered(parameters, state, rows, 0.0, float(weight.sum()))
 
 
-def partial_fit_parameters(estimator, problem, X, weight, rng, state=None):
+def update_smc(parameters, X, weight, state):
     """Posterior after the rows of one more part.
 
-    As long as rows are few they are kept, and particles move from the posterior of the part before
-    to that of all rows by tempering. Later the rows are let go: the weights of the particles
+    As long as rows are few they are retained, and particles move from the posterior of the part
+    before to that of all rows by tempering. Later the rows are let go: the weights of the particles
     follow the sequential Bayes rule (or a mirror step, `skpmd._base.streaming.coefficients`), and
-    particles are redrawn from their kernel density estimate when few are effective.
+    particles are rejuvenated by their kernel density estimate when few are effective.
 
     Parameters
     ----------
-    estimator, problem, X, weight, rng
-        As of `fit_parameters`; ``problem`` and ``rng`` are for the first part.
-    state : ParametersState or None
-        Of the part before, left as it is; None before the first.
+    parameters, X, weight
+        As of `fit_smc`.
+    state : SMCState
+        Of the part before, left as it is.
 
     Returns
     -------
-    ParametersFit
-        Draws, weighted once rows are no longer kept; the log evidence as long as they are.
+    SMCFit
+        Draws, weighted once rows are no longer retained; the log evidence as long as they are.
     """
-    if state is None:
-        return fit_parameters(estimator, problem, X, weight, rng)
-    options = Options(
-        n_particles=_n_particles(estimator),
-        total_samples=estimator.total_samples,
-        forgetting=estimator.forgetting,
-        settings=Settings(
-            rejuvenation=estimator.rejuvenation,
-            ess_threshold=estimator.ess_threshold,
-            bandwidth=estimator.bandwidth,
-        ),
-    )
     rows, size = Batch(np.ascontiguousarray(X), None, weight), float(weight.sum())
-    fresh = state.stream.particles is None  # the fit before was interrupted
-    if not fresh and (state.kept is None or len(state.kept.weight) + len(weight) > MOST_KEPT):
-        return _followed(state, rows, options)
-    if fresh:
+    anew = state.stream.particles is None  # The fit before was interrupted.
+    if not anew and _too_many(state, weight):
+        return _advanced(parameters, state, rows)
+    if anew:
         state = state._replace(log_evidence=0.0)
-    a, b = _coefficients(estimator, state, weight)
-    return _tempered(estimator, state, rows._replace(weight=b * weight), a, size)
+    a, b = coefficients(parameters.stream_options, state.stream.seen, size)
+    return _tempered(parameters, state, rows._replace(weight=b * weight), a, size)
 
 
-def all_rows(estimator, state, X, weight):
-    """All rows so far, if they are to be learnt anew, or None.
+class RowsToRefit(NamedTuple):
+    """Distinct rows, sorted; how often each counts; what the last part left of the others' weight.
 
-    A first part of one row says nothing of scales: while all rows are kept, and the particles have
-    been drawn anew from less than half of them, units and the prior's defaults are found anew too.
+    The discount is the share of the past that is forgotten.
+    """
+
+    X: np.ndarray
+    weight: np.ndarray
+    discount: float
+
+
+def rows_to_refit(parameters, state, X, weight):
+    """`RowsToRefit`: all rows so far, if they are to be fitted anew, or None.
 
     Parameters
     ----------
-    estimator : GaussianMixturePMD
+    parameters : MixtureParameters
         ``forgetting`` and ``total_samples``.
-    state : ParametersState
+    state : SMCState
         Of the parts before.
     X : ndarray of shape (n, p)
-        Distinct rows of the new part, in the units of the state.
+        Distinct rows of the new part, in the columns of the state.
     weight : ndarray of shape (n,)
         How often each counts.
-
-    Returns
-    -------
-    X : ndarray of shape (n, p)
-        Distinct rows, sorted.
-    weight : ndarray of shape (n,)
-        How often each counts, the past discounted.
-    discount : float
-        Share of the past that is forgotten now.
     """
-    if state.kept is None or len(state.kept.weight) + len(weight) > MOST_KEPT:
+    if _too_many(state, weight):
         return None
-    a, b = _coefficients(estimator, state, weight)
-    total = _joined(state.kept, Batch(X, None, b * weight), a)
+    a, b = coefficients(parameters.stream_options, state.stream.seen, float(weight.sum()))
+    total = _joined(state.retained, Batch(X, None, b * weight), a)
     places, weight = merged(total.weight, total.X)
-    if len(places) < 2 * state.n_learned:
+    if len(places) < 2 * state.n_rows_fitted:
         return None
-    return total.X[places], weight, a
+    return RowsToRefit(total.X[places], weight, a)
 
 
-def learn_anew(estimator, problem, X, weight, size, discount, state):
-    """Posterior given all rows, drawn as by `fit_parameters`, as the next step of a stream.
+def _too_many(state, weight):
+    """Whether rows are too many to retain."""
+    return state.retained is None or len(state.retained.weight) + len(weight) > MAX_RETAINED
+
+
+def refit_smc(parameters, prior, X, weight, size, discount, state):
+    """Posterior given all rows, drawn as by `fit_smc`, as the next step of a stream.
 
     Parameters
     ----------
-    estimator, problem, X, weight
-        As of `fit_parameters`.
+    parameters, prior, X, weight
+        As of `fit_smc`.
     size : float
         Weighted rows of the part that has come.
     discount : float
         Share of the past that it makes forgotten.
-    state : ParametersState
+    state : SMCState
         Of the parts before, left as it is.
 
     Returns
     -------
-    ParametersFit
+    SMCFit
         The evidence is that of rows none of which have been forgotten.
     """
-    seen, known = (
-        state.stream.seen,
-        state.stream.particles is None or not np.isnan(state.log_evidence),
-    )
-    model = parameters_model(problem, X, weight)
-    stream = Stream(None, None, [], seen, state.stream.rng)
-    first = ParametersState(model, stream, None, state.stages, 0.0 if known else np.nan, 0.0)
+    known = state.stream.particles is None or not np.isnan(state.log_evidence)
+    model, evidence = parameter_model(prior, X, weight), 0.0 if known else np.nan
+    first = SMCState(model, state.stream._replace(particles=None), None, evidence, 0.0)
     rows = Batch(np.ascontiguousarray(X), None, weight)
-    return _tempered(estimator, first, rows, discount, size)
+    return _tempered(parameters, first, rows, discount, size)
 
 
-def _coefficients(estimator, state, weight):
-    options = Options(total_samples=estimator.total_samples, forgetting=estimator.forgetting)
-    return coefficients(options, state.stream.seen, float(weight.sum()))
-
-
-def _tempered(estimator, state, rows, a, size):
+def _tempered(parameters, state, rows, a, size):
     """Particles after a step with coefficient a on the past, all rows at hand.
 
-    Kept rows count (1 - a) times what they did: that is the linear form of `skpmd.engine.mirror`
-    in terms of weights of rows.
+    Retained rows count (1 - a) times what they did: that is the linear form of
+    `skpmd.engine.mirror` in terms of weights of rows.
     """
-    model, stream, total = state.model, state.stream, _joined(state.kept, rows, a)
+    model, stream, total = state.model, state.stream, _joined(state.retained, rows, a)
     rng = copy.deepcopy(stream.rng)
     if stream.particles is None:
         way = {"initial": model.reference(total.X, total.weight)}
-        before, n_learned = (state.log_evidence, 0.0), len(total.weight)
+        before, n_rows_fitted = (state.log_evidence, 0.0), len(total.weight)
     else:
-        way = {"start": stream.particles.theta, "before": [state.kept]}
-        before, n_learned = (state.log_evidence, state.variance), state.n_learned
-    m, least = _n_particles(estimator), estimator.ess_threshold
-    with progress(100, estimator.verbose, "tempering, % of the way") as bar:
-        report = _teller(bar)
-        states = tempering(model, [total], m, rng, ess_threshold=least, **way)
-        found = drive(states, lambda info: report(_stage(info)))
-    stages = [_stage(info) for info in found.infos]
-    if found.interrupted and stream.particles is not None:
-        raise KeyboardInterrupt  # the estimator stays as it was
-    stream = Stream(
-        None if found.interrupted else found.particles, None, [], stream.seen + size, rng
+        way = {"start": stream.particles.theta, "before": [state.retained]}
+        before, n_rows_fitted = (state.log_evidence, state.variance), state.n_rows_fitted
+    m, threshold = _n_particles(parameters), parameters.ess_threshold
+    with bar_of_tempering(parameters.verbose) as report:
+        smc = drive(tempering(model, [total], m, rng, ess_threshold=threshold, **way), report)
+    if smc.interrupted and stream.particles is not None:
+        raise KeyboardInterrupt  # The estimator stays as it was.
+    particles = None if smc.interrupted else smc.particles
+    after = SMCState(
+        model=model,
+        stream=Stream(particles, None, [*stream.infos, *smc.infos], stream.seen + size, rng),
+        retained=total,
+        log_evidence=np.nan if a or smc.interrupted else before[0] + smc.log_evidence,
+        variance=before[1] + smc.log_evidence_se**2,
+        n_rows_fitted=0 if smc.interrupted else n_rows_fitted,
     )
-    after = ParametersState(
-        model,
-        stream,
-        total,
-        [*state.stages, *stages],
-        np.nan if a or found.interrupted else before[0] + found.log_evidence,
-        before[1] + found.log_evidence_se**2,
-        0 if found.interrupted else n_learned,
-    )
-    return _outcome(after, found.particles, _convergence_warnings(found), found.interrupted)
+    return _fit_of(after, smc.particles, _convergence_warnings(smc), smc.interrupted)
 
 
-def _joined(kept, rows, a):
-    """Kept rows, which count (1 - a) times what they did, and new ones."""
-    if kept is None:
+def _joined(retained, rows, a):
+    """Retained rows, which count (1 - a) times what they did, and new ones."""
+    if retained is None:
         return rows
-    weight = np.concatenate([(1.0 - a) * kept.weight, rows.weight])
-    left = weight > _NOTHING
-    return Batch(np.concatenate([kept.X, rows.X])[left], None, weight[left])
+    weight = np.concatenate([(1.0 - a) * retained.weight, rows.weight])
+    present = weight > _NO_WEIGHT
+    return Batch(np.concatenate([retained.X, rows.X])[present], None, weight[present])
 
 
-def _teller(bar):
-    """What tells a bar of the stages."""
-    done = 0
-
-    def report(stage):
-        nonlocal done
-        now = int(100 * stage.power)
-        bar.update(now - done, f"acceptance={stage.acceptance:.2f}")
-        done = now
-
-    return report
-
-
-def _followed(state, rows, options):
-    """Particles after a step on rows that are not kept, nor are those before."""
+def _advanced(parameters, state, rows):
+    """Particles after a step on rows that are not retained, nor are those before."""
+    options = parameters.stream_options._replace(n_particles=_n_particles(parameters))
     stream = advance(state.stream, state.model, Rows(*rows, len(rows.weight)), options)
-    ess = stream.infos[-1].ess
-    stage = Stage(1.0, ess, np.nan, 0, np.nan, np.nan)
-    after = ParametersState(state.model, stream, None, [*state.stages, stage], np.nan, np.nan)
-    return _outcome(
-        after, stream.particles, convergence_warnings(stream.outcome(), stream=True), False
-    )
+    after = SMCState(state.model, stream, None, np.nan, np.nan)
+    reasons = convergence_warnings(stream.outcome(), stream=True)
+    return _fit_of(after, stream.particles, reasons, False)
 
 
-def _outcome(state, particles, reasons, interrupted):
+def _fit_of(state, particles, reasons, interrupted):
     known, m = not np.isnan(state.log_evidence), len(particles.theta)
-    if m < _LEAST_PARTICLES:
+    if m < _MIN_PARTICLES:
         few = f"{m} particles are too few to tell a posterior or its evidence by: set n_particles"
-        reasons = [*reasons, f"{few} to {_LEAST_PARTICLES} or more"]
-    return ParametersFit(
-        particles_of(state.model, particles),
-        state.log_evidence if known else None,
-        float(np.sqrt(state.variance)) if known else None,
-        _record(state.stages),
+        reasons = [*reasons, f"{few} to {_MIN_PARTICLES} or more"]
+    return SMCFit(
+        particles=particles_of(state.model, particles),
+        log_evidence=state.log_evidence if known else None,
+        log_evidence_se=float(np.sqrt(state.variance)) if known else None,
+        history=_history(state.stream.infos),
         converged=not interrupted and not reasons,
         interrupted=interrupted,
         convergence_warnings=reasons,
@@ -323,77 +305,63 @@ def _outcome(state, particles, reasons, interrupted):
     )
 
 
-def parameters_model(problem, X, weight):
-    """Model of a problem; components are ordered along the rows' first principal axis."""
-    sticks = Sticks.of(
-        problem.weights_type, problem.n_components, problem.concentration, problem.discount
-    )
-    kind, covariance = problem.covariance_type, np.asarray(problem.covariance, dtype=np.float64)
-    if problem.component_prior == "normal_wishart":
-        own = problem.mean, problem.mean_precision, problem.df, covariance
-        return MixtureParameters(sticks, NormalWishart(kind, *own), _axis(X, weight))
-    variances = np.diag(covariance) if covariance.ndim == 2 else np.atleast_1d(covariance)
-    independent = Independent(kind, problem.mean, problem.mean_scale, np.sqrt(variances))
-    return MixtureParameters(sticks, independent, _axis(X, weight))
-
-
 def particles_of(model, particles):
-    """`MixtureParticles` of a cloud of the model's."""
-    alive = np.isfinite(particles.log_ratio)  # a redraw may have left the region of its labels
+    """`MixtureParticles` of the engine's particles of a model."""
+    # A rejuvenation may have taken some out of the region of ordered components.
+    alive = np.isfinite(particles.log_ratio)
     mixtures = model.mixtures(np.ascontiguousarray(particles.theta[alive]))
     # Sigma = A A' with A = C^-T; of A' = Q R it is R' R, whatever the precision's condition.
     root = np.linalg.qr(np.linalg.inv(mixtures.factor), mode="r").swapaxes(-1, -2)
     sign = np.where(np.diagonal(root, axis1=-2, axis2=-1) < 0.0, -1.0, 1.0)
-    own = log_weights(particles.log_ratio[alive])
-    shares = mixtures.log_shares
+    log_weight = log_weights(particles.log_ratio[alive])
     return MixtureParticles(
-        own,
-        shares,
-        own[:, None] + shares,
-        np.ascontiguousarray(mixtures.means),
-        np.ascontiguousarray(root * sign[..., None, :]),
-        np.full(shares.shape, np.inf),
+        log_weights=log_weight,
+        log_mixing=mixtures.log_mixing,
+        log_predictive=log_weight[:, None] + mixtures.log_mixing,
+        location=np.ascontiguousarray(mixtures.means),
+        scale_cholesky=np.ascontiguousarray(root * sign[..., None, :]),
+        df=np.full(mixtures.log_mixing.shape, np.inf),
     )
 
 
-def _n_particles(estimator):
-    if estimator.n_particles == 1:
+def _n_particles(parameters):
+    if parameters.n_particles == 1:
         raise ValueError(
             "n_particles=1 cannot tell a posterior with strategy='parameters': set n_particles to "
-            f"{_LEAST_PARTICLES} or more, or strategy='conjugate'."
+            f"{_MIN_PARTICLES} or more, or strategy='conjugate'."
         )
-    return N_PARTICLES if estimator.n_particles == "auto" else estimator.n_particles
+    return N_PARTICLES if parameters.n_particles == "auto" else parameters.n_particles
 
 
-def _axis(X, weight):
-    """First principal axis of the rows, its largest entry positive."""
-    centred = X - np.average(X, axis=0, weights=weight)
-    axis = np.linalg.eigh((centred.T * weight) @ centred)[1][:, -1]
-    return axis * np.sign(axis[np.argmax(np.abs(axis))])
+def _history(infos):
+    """Record of the steps as a dict of arrays."""
+    columns = {
+        name: np.array([info.extra.get(name, other) for info in infos])
+        for name, other in _COLUMNS.items()
+    }
+    return {
+        "step": np.arange(1, len(infos) + 1),
+        "likelihood_power": np.array([info.extra.get("power", 1.0) for info in infos]),
+        "ess": np.array([info.ess for info in infos]),
+        **columns,
+    }
 
 
-def _record(stages):
-    """Record of the stages as a dict of arrays."""
-    columns = {name: np.array([getattr(one, name) for one in stages]) for name in Stage._fields}
-    record = {"step": np.arange(1, len(stages) + 1), "likelihood_power": columns.pop("power")}
-    return {**record, **columns}
-
-
-def _convergence_warnings(found):
-    """Reasons not to trust tempered draws, a list of str."""
-    reasons, m = [], len(found.particles.theta)
-    last, distinct = _stage(found.infos[-1]), len(np.unique(found.particles.theta[:, -1]))
-    if distinct < _LEAST_DISTINCT * m:
-        reasons.append(f"only {distinct} of {m} particles are distinct: the cloud has collapsed")
-    if not last.acceptance >= _LEAST_ACCEPTANCE:
+def _convergence_warnings(smc):
+    """Reasons not to trust draws of tempered SMC, a list of str."""
+    reasons, m = [], len(smc.particles.theta)
+    last, distinct = smc.infos[-1].extra, len(np.unique(smc.particles.theta[:, -1]))
+    if distinct < _MIN_DISTINCT * m:
+        reasons.append(f"only {distinct} of {m} particles are distinct: the system has collapsed")
+    if not last["acceptance"] >= _MIN_ACCEPTANCE:
         reasons.append(
-            f"moves of the particles are accepted with probability {last.acceptance:.2f}"
+            f"moves of the particles are accepted with probability {last['acceptance']:.2f}"
         )
-    if not last.correlation <= _MOST_CORRELATION:
+    if not last["correlation"] <= _MAX_CORRELATION:
         reasons.append(
-            f"moves hardly change the particles (correlation {last.correlation:.2f} with where "
+            f"moves hardly change the particles (correlation {last['correlation']:.2f} with where "
             "they were)"
         )
-    if found.interrupted:
-        reasons.append(f"the fit was interrupted after {len(found.infos)} steps")
+    if smc.interrupted:
+        reasons.append(f"the fit was interrupted after {len(smc.infos)} steps")
     return reasons

@@ -14,19 +14,19 @@ from skpmd.mixture._stick_breaking import Sticks
 
 
 class Blend(NamedTuple):
-    """Components with the density of one prior to the power 1 - share times another's to share.
+    """Components with the density of one prior to the power 1 - power, times another's to power.
 
     Attributes
     ----------
     one, other : NormalWishart or Independent
         Of the same covariance type.
-    share : float
+    power : float
         Of the other.
     """
 
     one: NormalWishart | Independent
     other: NormalWishart | Independent
-    share: float
+    power: float
 
     @property
     def covariance_type(self):
@@ -53,12 +53,12 @@ class Blend(NamedTuple):
         return Conditional(*(self._mixed(*parts) for parts in zip(*both, strict=True)))
 
     def _mixed(self, one, other):
-        return (1.0 - self.share) * one + self.share * other
+        return (1.0 - self.power) * one + self.power * other
 
 
-def blended_sticks(one, other, share):
-    """Sticks with the density of one to the power 1 - share times another's, up to a constant."""
-    a, b = ((1.0 - share) * x + share * y for x, y in zip(one[:2], other[:2], strict=True))
+def blended_sticks(one, other, power):
+    """Sticks with the density of one to the power 1 - power, times another's, up to a constant."""
+    a, b = ((1.0 - power) * x + power * y for x, y in zip(one[:2], other[:2], strict=True))
     return Sticks(a, b, other.exchangeable)
 
 
@@ -85,17 +85,17 @@ def near_rows(sticks, components, X, weight):
     covariance = (centred.T * (weight / weight.sum())) @ centred
     k = np.arange(1.0, n_components)
     even = Sticks(np.ones(n_components - 1), n_components - k, sticks.exchangeable)
-    kind, part = components.covariance_type, n_components ** (-2.0 / p)
+    kind, size = components.covariance_type, n_components ** (-2.0 / p)
     if isinstance(components, Independent):
         # Never narrower than a share of the prior: a column may be constant.
         sd = np.sqrt(np.diag(covariance))
         scale = np.sqrt(np.mean(sd**2, keepdims=True)) if kind == "spherical" else sd
-        own = np.sqrt(part) * scale + 0.01 * components.scale
-        return even, Independent(kind, mean, sd + 0.01 * components.mean_scale, own)
+        scale = np.sqrt(size) * scale + 0.01 * components.scale
+        return even, Independent(kind, mean, sd + 0.01 * components.mean_scale, scale)
     if kind == "diag":
         covariance = np.diag(covariance)
     elif kind == "spherical":
         covariance = np.trace(covariance) / p**2
     df = {"diag": 4.0, "spherical": 4.0 / p}.get(kind, p + 3.0)
-    own = 2.0 * part * covariance + components.covariance
-    return even, NormalWishart(kind, mean, part, df, own)
+    scatter = 2.0 * size * covariance + components.covariance
+    return even, NormalWishart(kind, mean, size, df, scatter)

@@ -3,7 +3,8 @@
 import numpy as np
 from scipy.special import gammaln
 
-_HUGE = 1e6  # from where log gammas lose more digits than the series
+# From here on log gammas lose more digits than the series does.
+_HUGE = 1e6
 
 
 def log_gamma_rise(a, h):

@@ -1,4 +1,4 @@
-"""Priors of mixture weights as sticks that are broken off one after another."""
+"""Priors of mixing weights as sticks that are broken off one after another."""
 
 from typing import NamedTuple
 
@@ -47,7 +47,7 @@ class Sticks(NamedTuple):
             - rng.exponential(size=(m, len(shape))) / shape
             for shape in (self.a, self.b)
         ]
-        return log_shares(logs[0] - logs[1])
+        return log_mixing(logs[0] - logs[1])
 
     def log_density(self, sticks):
         """Log density of the coordinates; shape (m,)."""
@@ -59,29 +59,29 @@ class Sticks(NamedTuple):
         return self.a - (self.a + self.b) * expit(sticks)
 
     def curvature(self, sticks, count):
-        """Of the coordinates, at the least that of the tail of the prior; shape (m, K - 1)."""
+        """Curvature in the coordinates, at least that of the prior's tail; shape (m, K - 1)."""
         after = np.cumsum(count[:, ::-1], axis=1)[:, ::-1][:, :-1]
         tail = np.minimum(np.minimum(self.a, self.b), 1.0)
         return (self.a + self.b + after) * expit(sticks) * expit(-sticks) + 0.25 * tail**2
 
 
-def log_shares(sticks):
+def log_mixing(sticks):
     """Log weights of sticks; shape (m, K)."""
     rest = np.cumsum(_log_expit(-sticks), axis=1)
     zero = np.zeros((len(sticks), 1))
     return np.concatenate([_log_expit(sticks), zero], axis=1) + np.concatenate([zero, rest], axis=1)
 
 
-def sticks_of(shares):
-    """Sticks of log weights; the inverse of `log_shares`."""
-    after = np.logaddexp.accumulate(shares[:, ::-1], axis=1)[:, ::-1]
-    return shares[:, :-1] - after[:, 1:]
+def sticks_of(log_weights):
+    """Sticks of log weights; the inverse of `log_mixing`."""
+    after = np.logaddexp.accumulate(log_weights[:, ::-1], axis=1)[:, ::-1]
+    return log_weights[:, :-1] - after[:, 1:]
 
 
-def by_sticks(by_shares, sticks):
+def by_sticks(by_weights, sticks):
     """Gradient in the sticks from the gradient in the log weights, shape (m, K)."""
-    after = np.cumsum(by_shares[:, ::-1], axis=1)[:, ::-1]
-    return by_shares[:, :-1] - expit(sticks) * after[:, :-1]
+    after = np.cumsum(by_weights[:, ::-1], axis=1)[:, ::-1]
+    return by_weights[:, :-1] - expit(sticks) * after[:, :-1]
 
 
 def _log_expit(x):

@@ -5,7 +5,8 @@ import numpy as np
 from skpmd.mixture._kernels import product_log_sum, quadratic_features
 from skpmd.mixture._special import log_gamma_rise
 
-_CHUNK, _LEAST_CHUNK = 2**18, 16
+# Densities are taken in blocks of about so many numbers, and of at least so many rows.
+_CHUNK, _MIN_CHUNK = 2**18, 16
 _LOG_PI = np.log(np.pi)
 
 
@@ -62,13 +63,13 @@ class Students:
             logs = product_log_sum(X, np.ascontiguousarray(self.location), self.rate)
         else:
             form = quadratic_features(np.ascontiguousarray(X)) @ self.coefficients.T
-            np.maximum(form, 0.0, out=form)  # rounding may leave it below
+            np.maximum(form, 0.0, out=form)  # Rounding may leave it below.
             logs = form if self.normal.all() else np.where(self.normal, form, np.log1p(form))
         return self.constant - self.exponent * logs
 
     def blocks(self, X):
         """Slices of the rows, and their log densities."""
-        size = max(_LEAST_CHUNK, _CHUNK // len(self.df))
+        size = max(_MIN_CHUNK, _CHUNK // len(self.df))
         for a in range(0, len(X), size):
             rows = slice(a, a + size)
             yield rows, self.log_density(X[rows])

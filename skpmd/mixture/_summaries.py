@@ -1,102 +1,209 @@
-"""What a fit of a mixture says: particles for predictions, draws, and parameters of components."""
+"""What a fit of a mixture shows: particles for predictions, draws, and parameters of components."""
+
+from typing import NamedTuple
 
 import numpy as np
 
 from skpmd.engine.particles import log_sum_exp
 from skpmd.mixture._components import cholesky
-from skpmd.mixture._particles import MixtureParticles
-from skpmd.mixture._relabel import orders
+from skpmd.mixture._conjugate_fit import ConjugateFit
+from skpmd.mixture._particles import MixtureParticles, SMCFit, rescaled
+from skpmd.mixture._prior import MixturePrior, Scaler
+from skpmd.mixture._relabel import relabelled, relabelling
 from skpmd.mixture._stacking import stacked
 from skpmd.posterior import Posterior
 
-_DRAWS, _LEAST_DRAWS, _NUMBERS = 1000, 200, 4_000_000
-_NEGLIGIBLE = -30.0  # log weight below which a particle says nothing of parameters
+# There are so many draws of conjugate posteriors, but fewer where they hold more than so many
+# numbers.
+_DRAWS, _MIN_DRAWS, _MAX_NUMBERS = 1000, 200, 4_000_000
+# Particles with a lower log weight add nothing to averages of parameters.
+_NEGLIGIBLE = -30.0
 
 
-def conjugate_points(conjugate, weighting, before=None):
-    """Particles at the expected parameters of each, df = inf; components aligned, and the counts.
+class MixtureState(NamedTuple):
+    """What the estimator has learnt.
+
+    Attributes
+    ----------
+    strategy : {"conjugate", "parameters"}
+        The one taken.
+    weighting : str
+        Where weights for predictions come from (conjugate strategy).
+    fit : ConjugateFit or SMCFit
+        What it needs to go on.
+    scaler : Scaler
+        Of the columns.
+    prior : MixturePrior
+        In scaled columns.
+    points : MixtureParticles
+        Normal mixtures, one for each particle, in scaled columns: draws, or the expected parameters
+        of conjugate posteriors. Components are relabelled by those of the best particle.
+    history : dict of str to ndarray
+        A record of the steps.
+    n_samples_seen : float
+        Weighted rows so far.
+    lower_bound : float
+        Of the log evidence, in the user's columns; nan where it is not known.
+    log_evidence : float or None
+        In the user's columns; None where it is not known.
+    """
+
+    strategy: str
+    weighting: str
+    fit: ConjugateFit | SMCFit
+    scaler: Scaler
+    prior: MixturePrior
+    points: MixtureParticles
+    history: dict
+    n_samples_seen: float
+    lower_bound: float
+    log_evidence: float | None = None
+
+
+def conjugate_state(fit, weighting, before=None):
+    """`MixtureState` of conjugate particles.
 
     Parameters
     ----------
-    conjugate : Conjugate
-        What has been learnt.
+    fit : ConjugateFit
+        Its components are put into the order of the best particle's.
     weighting : {"stacking", "posterior", "uniform"}
         Whether particles are weighed by their bounds of the evidence, or not at all.
-    before : MixtureParticles or None
-        Of the rows before, in the same units: components go on with their places.
-
-    Returns
-    -------
-    Conjugate
-        The same with components in the order of the best particle's.
-    MixtureParticles
-        In inner units.
+    before : MixtureState or None
+        Of the rows before: components go on with their places.
     """
-    model, m = conjugate.model, len(conjugate.counts.entropy)
-    state = model.state(conjugate.counts)
+    model, scaler, m = fit.model, fit.scaler, len(fit.counts.entropy)
+    posteriors = model.posteriors(fit.counts)
     log_weights = np.full(m, -np.log(m))
     if weighting != "uniform":
-        log_weights = state.bound - log_sum_exp(state.bound)
-    found = _points(model, state, log_weights)
+        log_weights = posteriors.elbo - log_sum_exp(posteriors.elbo)
+    points = _points(model, posteriors, log_weights)
     if model.K > 1 and (m > 1 or before is not None):
-        order = orders(found, before)
-        components = np.take_along_axis(conjugate.counts.components, order[..., None], axis=1)
-        conjugate = conjugate._replace(counts=conjugate.counts._replace(components=components))
-        found = _points(model, model.state(conjugate.counts), log_weights)
-    return conjugate, found
+        order = relabelling(points, _points_before(before, scaler))
+        components = np.take_along_axis(fit.counts.components, order[..., None], axis=1)
+        fit = fit._replace(counts=fit.counts._replace(components=components))
+        posteriors = model.posteriors(fit.counts)
+        points = _points(model, posteriors, log_weights)
+    gamma, mean_elbo, score, n_particles = np.array(fit.history).reshape(-1, 4).T
+    history = {
+        "step": np.arange(1, len(gamma) + 1),
+        "step_size": gamma,
+        "elbo": mean_elbo + scaler.log_jacobian,
+        "log_density": score + scaler.log_jacobian,
+        "n_particles": n_particles.astype(int),
+    }
+    return MixtureState(
+        strategy="conjugate",
+        weighting=weighting,
+        fit=fit,
+        scaler=scaler,
+        prior=fit.prior,
+        points=points,
+        history=history,
+        n_samples_seen=fit.n_samples_seen,
+        lower_bound=float(posteriors.elbo.max() + fit.counts.total * scaler.log_jacobian),
+    )
 
 
-def _points(model, state, log_weights):
-    scale, shares = model.family.location_scale(state.normals), state.log_shares
-    predictive = log_weights[:, None] + shares
-    no_df = np.full(shares.shape, np.inf)
-    return MixtureParticles(log_weights, shares, predictive, state.normals.mean, scale, no_df)
+def draws_state(fit, scaler, prior, before=None):
+    """`MixtureState` of draws of all parameters; `before` as in `conjugate_state`."""
+    order = relabelling(fit.particles, _points_before(before, scaler))
+    evidence, n_samples_seen = fit.log_evidence, fit.state.stream.seen
+    if evidence is not None:
+        evidence = float(evidence + n_samples_seen * scaler.log_jacobian)
+    return MixtureState(
+        strategy="parameters",
+        weighting="posterior",
+        fit=fit,
+        scaler=scaler,
+        prior=prior,
+        points=relabelled(fit.particles, order),
+        history=fit.history,
+        n_samples_seen=n_samples_seen,
+        lower_bound=np.nan if evidence is None else evidence,
+        log_evidence=evidence,
+    )
 
 
-def conjugate_particles(conjugate, points, weighting):
+def _points_before(before, scaler):
+    return None if before is None else rescaled(before.points, before.scaler, scaler)
+
+
+def _points(model, posteriors, log_weights):
+    scale, log_mixing = model.family.location_scale(posteriors.normals), posteriors.log_mixing
+    return MixtureParticles(
+        log_weights=log_weights,
+        log_mixing=log_mixing,
+        log_predictive=log_weights[:, None] + log_mixing,
+        location=posteriors.normals.mean,
+        scale_cholesky=scale,
+        df=np.full(log_mixing.shape, np.inf),
+    )
+
+
+def conjugate_particles(fit, points, weighting):
     """Particles for predictions: Students, and the weights of their average."""
-    model, family = conjugate.model, conjugate.model.family
-    state = model.state(conjugate.counts)
+    model, family = fit.model, fit.model.family
+    posteriors = model.posteriors(fit.counts)
     log_predictive, m = points.log_predictive, len(points.log_weights)
     if weighting == "stacking" and m * model.K > 1:
-        kept, start = conjugate.kept, state.log_shares - np.log(m)
-        weight, X = kept.sampled_weight(), conjugate.units.inner(kept.X)
-        left_out = model.left_out(state, X, weight)
+        start = posteriors.log_mixing - np.log(m)
+        weight, X = fit.reservoir.sampled_weight(), fit.scaler.transform(fit.reservoir.X)
+        left_out = model.left_out(posteriors, X, weight)
         log_predictive = stacked(left_out, weight, start.ravel()).reshape(m, -1)
+    df = family.student_df(posteriors.normals)
     return points._replace(
         log_predictive=log_predictive,
-        scale_cholesky=family.student_scale(state.normals),
-        df=np.array(np.broadcast_to(family.student_df(state.normals), log_predictive.shape)),
+        scale_cholesky=family.student_scale(posteriors.normals),
+        df=np.array(np.broadcast_to(df, log_predictive.shape)),
         product=family.product,
     )
 
 
-def conjugate_draws(conjugate, points, rng):
-    """Draws of the particles' posteriors, as particles of equal weight."""
-    model, p = conjugate.model, conjugate.model.p
-    n = int(np.clip(_NUMBERS / (model.K * p * p), _LEAST_DRAWS, _DRAWS))
-    weights = np.exp(points.log_weights)
-    at = np.sort(rng.choice(len(weights), size=n, p=weights / weights.sum()))
-    state = model.state(conjugate.counts)
-    shares = np.log(np.maximum(model.weights.draw(conjugate.counts.sizes[at], rng), 1e-300))
-    location, scale = model.family.draw(state.normals, at, rng)
-    equal, no_df = np.full(n, -np.log(n)), np.full(shares.shape, np.inf)
-    return MixtureParticles(equal, shares, equal[:, None] + shares, location, scale, no_df)
-
-
-def posterior_of(points, units, **certificates):
-    """Posterior of weights, means and standard deviations of the components, the user's units."""
+def posterior_of(state):
+    """Posterior of weights, means and standard deviations of the components, in user's columns."""
+    if state.strategy == "conjugate":
+        rng = np.random.default_rng(0)  # The same draws whenever they are asked for.
+        points = _conjugate_draws(state.fit, state.points, rng)
+        evidence = {"unavailable": "each particle takes its responsibilities of the rows as known"}
+    elif state.log_evidence is None:
+        points = state.points
+        evidence = {"unavailable": "the particles have not all been weighed by all rows"}
+    else:
+        points, error = state.points, state.fit.log_evidence_se
+        evidence = {"log_evidence": state.log_evidence, "log_evidence_se": error}
     m, K, p = points.location.shape
     variances = (points.scale_cholesky**2).sum(axis=-1)
-    means, stds = units.outer(points.location), np.sqrt(variances) * units.scale
-    parts = [np.exp(points.log_shares), means.reshape(m, -1), stds.reshape(m, -1)]
+    means = state.scaler.inverse_transform(points.location)
+    stds = np.sqrt(variances) * state.scaler.scale
+    parts = [np.exp(points.log_mixing), means.reshape(m, -1), stds.reshape(m, -1)]
     names = [f"weight[{k}]" for k in range(K)]
     names += [f"{what}[{k},{j}]" for what in ("mean", "std") for k in range(K) for j in range(p)]
-    return Posterior(np.concatenate(parts, axis=1), points.log_weights, names=names, **certificates)
+    return Posterior(np.concatenate(parts, axis=1), points.log_weights, names=names, **evidence)
 
 
-def component_parameters(points, units, covariance_type):
-    """Weights, means and covariances, averaged over aligned particles, in the user's units.
+def _conjugate_draws(fit, points, rng):
+    """Draws of the particles' posteriors, as particles of equal weight."""
+    model, p = fit.model, fit.model.p
+    n = int(np.clip(_MAX_NUMBERS / (model.K * p * p), _MIN_DRAWS, _DRAWS))
+    weights = np.exp(points.log_weights)
+    places = np.sort(rng.choice(len(weights), size=n, p=weights / weights.sum()))
+    normals, sizes = model.posteriors(fit.counts).normals, fit.counts.sizes[places]
+    log_mixing = np.log(np.maximum(model.weights.draw(sizes, rng), 1e-300))
+    location, scale = model.family.draw(normals, places, rng)
+    log_weights = np.full(n, -np.log(n))
+    return MixtureParticles(
+        log_weights=log_weights,
+        log_mixing=log_mixing,
+        log_predictive=log_weights[:, None] + log_mixing,
+        location=location,
+        scale_cholesky=scale,
+        df=np.full(log_mixing.shape, np.inf),
+    )
+
+
+def component_parameters(points, scaler, covariance_type):
+    """Weights, means and covariances, averaged over relabelled particles, in the user's columns.
 
     Returns
     -------
@@ -107,23 +214,23 @@ def component_parameters(points, units, covariance_type):
     covariances : ndarray
         Of the shape that scikit-learn gives this type.
     """
-    told = points.log_weights > _NEGLIGIBLE
-    w = np.exp(points.log_weights[told])
+    chosen = points.log_weights > _NEGLIGIBLE
+    w = np.exp(points.log_weights[chosen])
     w = w / w.sum()
-    shares = np.tensordot(w, np.exp(points.log_shares[told]), axes=1)
-    means = units.outer(np.tensordot(w, points.location[told], axes=1))
-    root = points.scale_cholesky[told]
-    covariances = np.zeros(root.shape[1:])
-    for share, one in zip(w, root, strict=True):
-        covariances += share * (one @ np.swapaxes(one, -1, -2))
-    covariances *= np.outer(units.scale, units.scale)
+    weights = np.tensordot(w, np.exp(points.log_mixing[chosen]), axes=1)
+    means = scaler.inverse_transform(np.tensordot(w, points.location[chosen], axes=1))
+    roots = points.scale_cholesky[chosen]
+    covariances = np.zeros(roots.shape[1:])
+    for weight, root in zip(w, roots, strict=True):
+        covariances += weight * (root @ np.swapaxes(root, -1, -2))
+    covariances *= np.outer(scaler.scale, scaler.scale)
     if covariance_type == "tied":
         covariances = covariances[0]
     elif covariance_type != "full":
         covariances = np.diagonal(covariances, axis1=1, axis2=2).copy()
         if covariance_type == "spherical":
             covariances = covariances.mean(axis=1)
-    return shares / shares.sum(), means, covariances
+    return weights / weights.sum(), means, covariances
 
 
 def precisions(covariances, covariance_type):
@@ -135,22 +242,10 @@ def precisions(covariances, covariance_type):
     return transposed @ inverse, transposed
 
 
-def prior_attributes(problem, units):
-    """The prior in the user's units, by the names of the attributes."""
-    covariance, scale = problem.covariance, units.scale
-    if problem.covariance_type in ("full", "tied"):
-        covariance = covariance * np.outer(scale, scale)
-    else:
-        covariance = covariance * (scale**2 if problem.covariance_type == "diag" else scale[0] ** 2)
-    told = {
-        "weight_concentration_prior_": problem.concentration,
-        "mean_prior_": units.outer(problem.mean),
-        "covariance_prior_": covariance[()],
-    }
-    if problem.component_prior == "independent":
-        return {**told, "mean_scale_prior_": problem.mean_scale * scale}
-    return {
-        **told,
-        "mean_precision_prior_": problem.mean_precision,
-        "degrees_of_freedom_prior_": problem.df,
-    }
+def prior_covariance(prior, scaler):
+    """Prior scatter in the user's columns."""
+    scale = scaler.scale
+    if prior.covariance_type in ("full", "tied"):
+        return prior.covariance * np.outer(scale, scale)
+    factor = scale**2 if prior.covariance_type == "diag" else scale[0] ** 2
+    return (prior.covariance * factor)[()]

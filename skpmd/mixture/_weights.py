@@ -1,4 +1,4 @@
-"""Conjugate posteriors of mixture weights: Dirichlet, and stick-breaking processes cut at K.
+"""Conjugate posteriors of mixing weights: Dirichlet, and stick-breaking processes cut at K.
 
 All take counts of shape (m, K). A process breaks its sticks in the order of the counts, largest
 first (which needs no counting of orders: the variational posterior may choose it), and the last
@@ -105,7 +105,7 @@ def _unsorted(values, order):
 
 
 def weights_prior(kind, n_components, concentration, discount):
-    """The prior of the mixture weights that an estimator's parameters name."""
+    """The prior of the mixing weights that an estimator's parameters name."""
     if kind == "dirichlet_distribution":
         return Dirichlet(n_components, concentration)
     return Sticks(n_components, concentration, discount if kind == "pitman_yor" else 0.0)

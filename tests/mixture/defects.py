@@ -13,12 +13,12 @@ DEFECTS = [
     Defect(
         "a row is not left out of the scatter that it is predicted by",
         "mixture/_kernels.py",
-        "change += 0.5 * D * gain - power * math.log(kept)",
+        "change += 0.5 * D * gain - power * math.log(factor)",
         "change += 0.5 * D * gain",
         "mixture/test_models.py",
     ),
     Defect(
-        "the bound of a conjugate mixture forgets the entropy of the labels",
+        "the ELBO of a conjugate mixture forgets the entropy of the labels",
         "mixture/_conjugate.py",
         " - self._log_partition0 + counts.entropy",
         " - self._log_partition0",
@@ -34,14 +34,14 @@ DEFECTS = [
     Defect(
         "a stream of mixtures forgets nothing",
         "mixture/_conjugate_fit.py",
-        "counts = counts.step(new, a, b)",
-        "counts = counts.step(new, 0.0, b)",
+        "counts = before.counts.step(new, a, b)",
+        "counts = before.counts.step(new, 0.0, b)",
         "mixture/test_estimator.py",
     ),
     Defect(
-        "which rows are kept depends on the parts they come in",
+        "which rows are retained depends on the parts they come in",
         "mixture/_reservoir.py",
-        "key = -np.log(uniforms(X)) / np.maximum(fresh, 1e-300)",
+        "key = -np.log(uniforms(X)) / np.maximum(discount, 1e-300)",
         "key = -np.log(uniforms(X)) * np.arange(1.0, len(X) + 1.0)",
         "mixture/test_estimator.py",
     ),
@@ -76,8 +76,8 @@ DEFECTS = [
     Defect(
         "rows of earlier passes keep their weight",
         "mixture/_smc_fit.py",
-        "(1.0 - a) * kept.weight",
-        "kept.weight",
+        "(1.0 - a) * retained.weight",
+        "retained.weight",
         "mixture/test_smc.py",
     ),
     Defect(

@@ -181,7 +181,7 @@ def test_components_may_die():
 def test_one_component_is_the_exact_posterior():
     X, _ = blobs(50)
     fitted = mixture(1, mean_precision_prior=1.0).fit(X)
-    assert fitted.strategy_ == "conjugate" and len(fitted._points.log_weights) == 1
+    assert fitted.strategy_ == "conjugate" and len(fitted._state.points.log_weights) == 1
     log_density = 0.0
     stream = mixture(1, mean_precision_prior=1.0)
     # Predictions of rows to come add up to the bound, which is the evidence here.
@@ -207,9 +207,9 @@ def test_parts_are_near_one_pass():
         stream.partial_fit(part)
     assert stream.score(held_out) > one_pass - 0.05
     assert stream.score(held_out) > whole - 0.15
-    assert stream._conjugate.seen == 4000
-    assert stream._conjugate.counts.sizes.sum(axis=1) == pytest.approx(4000)
-    assert len(stream._conjugate.kept.X) == 1600
+    assert stream._state.n_samples_seen == 4000
+    assert stream._state.fit.counts.sizes.sum(axis=1) == pytest.approx(4000)
+    assert len(stream._state.fit.reservoir.X) == 1600
 
 
 def test_kept_rows_do_not_depend_on_parts():
@@ -219,7 +219,7 @@ def test_kept_rows_do_not_depend_on_parts():
         one.partial_fit(part)
     for part in np.array_split(X[::-1], 10):
         other.partial_fit(part)
-    np.testing.assert_array_equal(one._conjugate.kept.X, other._conjugate.kept.X)
+    np.testing.assert_array_equal(one._state.fit.reservoir.X, other._state.fit.reservoir.X)
 
 
 def test_a_few_first_rows_do_not_spoil_a_stream():
@@ -237,10 +237,13 @@ def test_forgetting_follows_a_drift():
         X = rng.normal(size=(200, 2)) * 0.5 + np.array([[0.2 * time, 0.0]])
         forgetful.partial_fit(X)
         other.partial_fit(X)
-    assert forgetful._conjugate.counts.sizes.sum(axis=1).max() < 700
+    assert forgetful._state.fit.counts.sizes.sum(axis=1).max() < 700
     assert forgetful.score(X) > other.score(X) + 0.2
     # Newer rows are likelier to be kept.
-    assert forgetful._conjugate.kept.X[:, 0].mean() > other._conjugate.kept.X[:, 0].mean() + 2.0
+    assert (
+        forgetful._state.fit.reservoir.X[:, 0].mean()
+        > other._state.fit.reservoir.X[:, 0].mean() + 2.0
+    )
 
 
 def test_further_passes_are_mirror_steps():
@@ -253,7 +256,7 @@ def test_further_passes_are_mirror_steps():
     for _ in range(5):
         for part in parts:
             stream.partial_fit(part)
-    assert stream._conjugate.counts.sizes.sum(axis=1) == pytest.approx(3000)
+    assert stream._state.fit.counts.sizes.sum(axis=1) == pytest.approx(3000)
     assert stream.lower_bound_ > once
     assert stream.score(held_out) > mixture(4).fit(X).score(held_out) - 0.1
 
@@ -287,7 +290,7 @@ def test_a_failed_call_changes_nothing():
 
 def test_ctrl_c_keeps_the_last_complete_step(monkeypatch):
     X, _ = blobs()
-    true, calls = _conjugate_fit.Mixture.expect, []
+    true, calls = _conjugate_fit.ConjugateMixture.e_step, []
 
     def interrupted(self, *args):
         calls.append(0)
@@ -296,7 +299,7 @@ def test_ctrl_c_keeps_the_last_complete_step(monkeypatch):
         return true(self, *args)
 
     fitted = mixture(batch_size=100)
-    monkeypatch.setattr(_conjugate_fit.Mixture, "expect", interrupted)
+    monkeypatch.setattr(_conjugate_fit.ConjugateMixture, "e_step", interrupted)
     with pytest.raises(KeyboardInterrupt):
         fitted.fit(X)
     monkeypatch.undo()
@@ -315,7 +318,7 @@ def test_starts(init):
 def test_the_bound_grows_and_steps_end():
     X, _ = blobs()
     fitted = mixture(n_particles=1, init_params="random_from_data", max_iter=0).fit(X)
-    bound = fitted.history_["bound"]
+    bound = fitted.history_["elbo"]
     assert (np.diff(bound) > -1e-3).all() and fitted.converged_
     assert fitted.lower_bound_ == pytest.approx(600 * bound[-1])
     assert fitted.history_["n_particles"][-1] == 1 and fitted.n_iter_ == len(bound)
@@ -401,7 +404,7 @@ def test_posterior_of_components():
     for name, value in (("means", fitted.means_), ("weights", fitted.weights_)):
         assert (interval[name][..., 0] < value).all() and (value < interval[name][..., 1]).all()
     assert fitted.posterior_.names[0] == "weight[0]"
-    with pytest.raises(AttributeError, match="share the rows"):
+    with pytest.raises(AttributeError, match="responsibilities"):
         _ = fitted.posterior_.log_evidence
     sizes = 400 * fitted.weights_
     width = interval["means"][:, 0, 1] - interval["means"][:, 0, 0]

@@ -7,8 +7,8 @@ import pytest
 from scipy.special import gammaln, logsumexp
 from scipy.stats import dirichlet, multivariate_normal, multivariate_t, t
 
-from skpmd.mixture._conjugate import Mixture
-from skpmd.mixture._prior import Problem
+from skpmd.mixture._conjugate import ConjugateMixture
+from skpmd.mixture._prior import MixturePrior
 from skpmd.mixture._special import log_gamma_rise
 from skpmd.mixture._student import Students
 from skpmd.mixture._weights import Dirichlet, Sticks
@@ -26,25 +26,25 @@ SCATTER["tied"] = SCATTER["full"]
 def mixture(K, covariance_type, weights="dirichlet_distribution"):
     mean = np.array([0.1, -0.2, 0.3])
     own = 0.7, 0.3, "normal_wishart", mean, 0.5, np.ones(3), 4.0, SCATTER[covariance_type]
-    return Mixture(Problem(K, covariance_type, weights, *own))
+    return ConjugateMixture(MixturePrior(K, covariance_type, weights, *own))
 
 
 def rows(n=14, seed=0):
     return np.random.default_rng(seed).normal(size=(n, 3)) * [1.0, 2.0, 0.5] + [0.0, 1.0, 0.0]
 
 
-def learnt(model, X, weight=None):
-    """Counts of a particle that has shared the rows out three times over."""
+def counts_of(model, X, weight=None):
+    """Counts of a particle after three E steps."""
     rng = np.random.default_rng(1)
     weight = np.ones(len(X)) if weight is None else weight
     features = model.family.features(X)
     resp = rng.dirichlet(np.ones(model.K), size=len(X)) * weight[:, None]
     components = resp.T @ features[:, : model.family.n_features]
     shared = weight @ features[:, model.family.n_features :]
-    counts = model.nothing(1)
+    counts = model.no_counts(1)
     counts.components[0], counts.shared[0] = components, shared
     for _ in range(3):
-        counts, _ = model.expect(model.state(counts), X, weight)
+        counts, _ = model.e_step(model.posteriors(counts), X, weight)
     return counts
 
 
@@ -52,12 +52,12 @@ def learnt(model, X, weight=None):
 @pytest.mark.parametrize("weights", WEIGHTS)
 def test_predictive_densities_multiply_to_the_evidence(covariance_type, weights):
     X, model = rows(), mixture(1, covariance_type, weights)
-    counts, total = model.nothing(1), 0.0
+    counts, total = model.no_counts(1), 0.0
     for row in X:
-        new, score = model.expect(model.state(counts), row[None], np.ones(1))
+        new, score = model.e_step(model.posteriors(counts), row[None], np.ones(1))
         total += score[0]
         counts = counts.step(new, 0.0, 1.0)
-    assert total == pytest.approx(model.state(counts).bound[0], rel=1e-12)
+    assert total == pytest.approx(model.posteriors(counts).elbo[0], rel=1e-12)
 
 
 @pytest.mark.parametrize("covariance_type", TYPES)
@@ -67,33 +67,33 @@ def test_bound_is_below_the_evidence_and_near_it(covariance_type, weights):
     X = np.array([[0.0, 0.1, 0.0], [0.1, 0.0, 0.2], [6.0, 5.0, 7.0], [6.1, 5.0, 6.8]])
     model, logs = mixture(2, covariance_type, weights), []
     for labels in itertools.product(range(2), repeat=4):
-        counts, features = model.nothing(1), model.family.features(X)
+        counts, features = model.no_counts(1), model.family.features(X)
         own = features[:, : model.family.n_features]
         for k in range(2):
             counts.components[0, k] = own[np.array(labels) == k].sum(axis=0)
         counts.shared[0] = features[:, model.family.n_features :].sum(axis=0)
-        logs.append(model.state(counts).bound[0])
-    bound = model.state(learnt(model, X)).bound[0]
+        logs.append(model.posteriors(counts).elbo[0])
+    elbo = model.posteriors(counts_of(model, X)).elbo[0]
     if weights == "dirichlet_distribution":  # sticks are broken in the order of the sizes
-        assert bound < logsumexp(logs)
-    assert bound > logsumexp(logs) - 6.0
+        assert elbo < logsumexp(logs)
+    assert elbo > logsumexp(logs) - 6.0
 
 
 @pytest.mark.parametrize("covariance_type", TYPES)
 def test_left_out_density_is_that_of_the_component_without_the_row(covariance_type):
     X, model = rows(), mixture(2, covariance_type)
-    family, counts = model.family, learnt(model, X)
-    state, n = model.state(counts), len(X)
+    family, counts = model.family, counts_of(model, X)
+    posteriors, n = model.posteriors(counts), len(X)
     features = family.features(X)
-    _, log_density = model.log_densities(state, features)
-    joint = log_density + state.log_shares.ravel()
-    resp, _ = model.shared_out(joint, np.ones(n), np.zeros(1))
-    left_out = model.left_out(state, X, np.ones(n))
+    _, log_density = model.log_densities(posteriors, features)
+    joint = log_density + posteriors.log_mixing.ravel()
+    resp, _ = model.responsibilities(joint, np.ones(n), np.zeros(1))
+    left_out = model.left_out(posteriors, X, np.ones(n))
     for a, k in itertools.product(range(n), range(2)):
         less = counts.components.copy()
         less[0, k] -= resp[a, k] * features[a, : family.n_features]
         shared = counts.shared - resp[a, k] * features[a, family.n_features :]
-        without = model.state(counts._replace(components=less, shared=shared))
+        without = model.posteriors(counts._replace(components=less, shared=shared))
         _, direct = model.log_densities(without, features[a : a + 1])
         assert left_out[a, k] == pytest.approx(direct[0, k], abs=1e-9)
 
@@ -101,9 +101,9 @@ def test_left_out_density_is_that_of_the_component_without_the_row(covariance_ty
 @pytest.mark.parametrize("covariance_type", TYPES)
 def test_densities_are_scipys(covariance_type):
     X, model = rows(), mixture(2, covariance_type)
-    state = model.state(learnt(model, X))
-    family, normals = model.family, state.normals
-    _, log_density = model.log_densities(state, family.features(X))
+    posteriors = model.posteriors(counts_of(model, X))
+    family, normals = model.family, posteriors.normals
+    _, log_density = model.log_densities(posteriors, family.features(X))
     df = np.broadcast_to(family.student_df(normals), (1, 2))[0]
     roots = family.student_scale(normals)[0]
     students = Students(normals.mean[0], roots, df, family.product)
@@ -145,7 +145,7 @@ def test_draws_have_the_moments_of_their_density(product, df):
 @pytest.mark.parametrize("covariance_type", TYPES)
 def test_draws_of_parameters_have_the_posterior_moments(covariance_type):
     X, model = rows(40), mixture(2, covariance_type)
-    normals = model.state(learnt(model, X)).normals
+    normals = model.posteriors(counts_of(model, X)).normals
     chosen = np.zeros(20_000, dtype=int)
     location, scale = model.family.draw(normals, chosen, np.random.default_rng(0))
     np.testing.assert_allclose(location.mean(axis=0), normals.mean[0], atol=0.05)
@@ -195,9 +195,9 @@ def test_sticks(discount):
 @pytest.mark.parametrize("covariance_type", TYPES)
 def test_counts_add_up_over_batches(covariance_type):
     X, model = rows(300), mixture(3, covariance_type)
-    state, weight = model.state(learnt(model, X)), np.linspace(0.5, 2.0, 300)
-    whole, score = model.expect(state, X, weight)
-    parts = [model.expect(state, X[i::3], weight[i::3]) for i in range(3)]
+    posteriors, weight = model.posteriors(counts_of(model, X)), np.linspace(0.5, 2.0, 300)
+    whole, score = model.e_step(posteriors, X, weight)
+    parts = [model.e_step(posteriors, X[i::3], weight[i::3]) for i in range(3)]
     for at in range(3):
         np.testing.assert_allclose(whole[at], sum(part[at] for part, _ in parts), rtol=1e-9)
     np.testing.assert_allclose(score, sum(part for _, part in parts), rtol=1e-9)
@@ -210,13 +210,17 @@ def test_huge_weights_leave_the_density_its_digits(covariance_type):
     X, model, found = rows(), mixture(2, covariance_type), []
     for size in (1e7, 3e12):
         weight = np.full(len(X), size)
-        state = model.state(learnt(model, X, weight))
+        posteriors = model.posteriors(counts_of(model, X, weight))
         features = model.family.features(X)
-        df = np.broadcast_to(model.family.student_df(state.normals), (1, 2))[0]
-        own = state.normals.mean[0], model.family.student_scale(state.normals)[0]
+        df = np.broadcast_to(model.family.student_df(posteriors.normals), (1, 2))[0]
+        own = posteriors.normals.mean[0], model.family.student_scale(posteriors.normals)[0]
         students = Students(*own, df, model.family.product).log_density(X)
         found.append(
-            [students, model.log_densities(state, features)[1], model.left_out(state, X, weight)]
+            [
+                students,
+                model.log_densities(posteriors, features)[1],
+                model.left_out(posteriors, X, weight),
+            ]
         )
     np.testing.assert_allclose(found[1], found[0], atol=1e-3)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skpmd.mixture._partition import (
-    MOST_ROWS,
+    MAX_ROWS,
     check_rows,
     co_clustering,
     draw_partitions,
@@ -130,12 +130,10 @@ def test_numbered():
 
 
 def test_bad_input():
-    check_rows(MOST_ROWS)
-    with pytest.raises(
-        ValueError, match=rf"X has {MOST_ROWS + 1} rows.*at most {MOST_ROWS}.*X\[::2"
-    ):
-        check_rows(MOST_ROWS + 1)
-    shares = np.ones((1, MOST_ROWS + 1, 1))
+    check_rows(MAX_ROWS)
+    with pytest.raises(ValueError, match=rf"X has {MAX_ROWS + 1} rows.*at most {MAX_ROWS}.*X\[::2"):
+        check_rows(MAX_ROWS + 1)
+    shares = np.ones((1, MAX_ROWS + 1, 1))
     with pytest.raises(ValueError, match="rows"):
         co_clustering(shares, np.zeros(1))
     with pytest.raises(ValueError, match="rows"):

@@ -48,7 +48,7 @@ def test_equal_weights_have_a_best_particle_too(X):
         ).fit(X)
         for one in ("uniform", "posterior")
     )
-    bounds = equal._conjugate.model.state(equal._conjugate.counts).bound
+    bounds = equal._state.fit.model.posteriors(equal._state.fit.counts).elbo
     assert bounds.argmax() > 0  # or the first one were the best by chance
     assert equal.bic(X) == pytest.approx(weighed.bic(X), rel=1e-9)
 
@@ -63,7 +63,7 @@ def test_a_first_row_does_not_fix_units_and_prior(X):
     np.testing.assert_allclose(stream.mean_prior_, whole.mean_prior_, rtol=1e-9)
     assert stream.log_evidence_ == pytest.approx(whole.log_evidence_, abs=1.0)
     assert stream.history_["step"][-1] > whole.history_["step"][-1]
-    assert stream._seen == 80.0
+    assert stream._state.n_samples_seen == 80.0
 
 
 def test_parts_under_a_given_prior_come_to_what_fit_does(X):
@@ -77,7 +77,7 @@ def test_parts_under_a_given_prior_come_to_what_fit_does(X):
         quietly(stream.partial_fit, part)
     assert stream.log_evidence_ == pytest.approx(whole.log_evidence_, abs=0.8)
     np.testing.assert_allclose(stream.means_, whole.means_, atol=0.1)
-    assert stream._state.n_learned == 50
+    assert stream._state.fit.state.n_rows_fitted == 50
 
 
 def test_learning_anew_keeps_what_is_forgotten_forgotten(X):
@@ -95,7 +95,7 @@ def test_the_independent_prior_tells_what_it_has(X, covariance_type):
     rows = np.column_stack([X, 0.5 * X + np.sin(X)])
     own = {"component_prior": "independent", "covariance_type": covariance_type}
     fitted = quietly(sampled(1, n_particles=20, **own, reg_covar=0.0).fit, rows)
-    np.testing.assert_allclose(fitted.mean_scale_prior_, fitted._units.scale, rtol=1e-9)
+    np.testing.assert_allclose(fitted.mean_scale_prior_, fitted._state.scaler.scale, rtol=1e-9)
     for name in ("mean_precision_prior_", "degrees_of_freedom_prior_"):
         assert not hasattr(fitted, name)
     variance = rows.var(axis=0)

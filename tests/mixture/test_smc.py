@@ -1,7 +1,6 @@
 """Mixtures with all parameters as coordinates: densities, gradients, and exact posteriors."""
 
 from itertools import product
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,14 +8,15 @@ from scipy.integrate import quad
 from scipy.special import betaln, gammaln, logsumexp, multigammaln
 from scipy.stats import beta, dirichlet, multivariate_normal, norm, wishart
 
+from skpmd import GaussianMixturePMD
 from skpmd.engine.model import Batch
 from skpmd.mixture import _smc_fit
 from skpmd.mixture._component_priors import Independent, NormalWishart
 from skpmd.mixture._likelihood import Mixtures, log_densities, responsibilities
-from skpmd.mixture._model import MixtureParameters
-from skpmd.mixture._prior import Problem
-from skpmd.mixture._smc_fit import fit_parameters, parameters_model, partial_fit_parameters
-from skpmd.mixture._stick_breaking import Sticks, by_sticks, log_shares, sticks_of
+from skpmd.mixture._model import ParameterModel
+from skpmd.mixture._prior import MixturePrior
+from skpmd.mixture._smc_fit import fit_smc, parameter_model, update_smc
+from skpmd.mixture._stick_breaking import Sticks, by_sticks, log_mixing, sticks_of
 
 TYPES = ("full", "tied", "diag", "spherical")
 WEIGHTS = ("dirichlet_distribution", "dirichlet_process", "pitman_yor")
@@ -39,22 +39,18 @@ def component_prior(name, kind, p, rng):
 def model_of(name, kind, n_components, p, weights="dirichlet_distribution", seed=0):
     rng = np.random.default_rng(seed)
     sticks = Sticks.of(weights, n_components, 0.8, 0.3)
-    return MixtureParameters(sticks, component_prior(name, kind, p, rng), rng.standard_normal(p))
+    return ParameterModel(sticks, component_prior(name, kind, p, rng), rng.standard_normal(p))
 
 
-def problem_of(kind, n_components, p, weights="dirichlet_distribution", prior="normal_wishart"):
+def prior_of(kind, n_components, p, weights="dirichlet_distribution", components="normal_wishart"):
     covariance = {"diag": np.full(p, 0.3), "spherical": np.array(0.3)}.get(kind, 0.3 * np.eye(p))
     own = np.full(p, 0.1), 0.2, np.full(p, 1.5), p + 1.5, covariance
-    return Problem(n_components, kind, weights, 0.8, 0.3, prior, *own)
+    return MixturePrior(n_components, kind, weights, 0.8, 0.3, components, *own)
 
 
-def asked(**params):
-    params = {
-        "n_particles": 1000, "ess_threshold": 0.5, "verbose": 0, "bandwidth": "loo",
-        "rejuvenation": "ess", "total_samples": None, "forgetting": 0.0, "step_size": 1.0,
-        "step_offset": 1.0, "step_decay": 0.5, "max_iter": 1, **params,
-    }  # fmt: skip
-    return SimpleNamespace(**params, get_params=lambda deep: params)
+def parameters(**changes):
+    changes = {"strategy": "parameters", "n_particles": 1000, **changes}
+    return GaussianMixturePMD(**changes)._parameters()
 
 
 def numerical_log_jacobian(function, at, h=1e-6):
@@ -85,7 +81,7 @@ def test_likelihood_gradient_and_coordinates(kind, name, n_components, p):
             ],
             axis=0,
         )
-        for one in zip(mixtures.log_shares, mixtures.means, covariances, strict=True)
+        for one in zip(mixtures.log_mixing, mixtures.means, covariances, strict=True)
     ]
     np.testing.assert_allclose(model.log_likelihood(theta, batch), expected, rtol=1e-6)
     value, gradient, root = model.local(theta, [batch])
@@ -121,7 +117,7 @@ def test_many_rows_and_particles_are_taken_in_blocks():
 def test_normal_wishart_density_is_that_of_scipy_with_its_jacobian(kind):
     rng, p = np.random.default_rng(3), 2
     prior = component_prior("normal_wishart", kind, p, rng)
-    model = MixtureParameters(Sticks.of(WEIGHTS[0], 1, 1.0), prior)
+    model = ParameterModel(Sticks.of(WEIGHTS[0], 1, 1.0), prior)
     theta = model.sample_prior(rng, 3)
 
     def precision(scales):
@@ -152,7 +148,7 @@ def test_normal_wishart_density_is_that_of_scipy_with_its_jacobian(kind):
 def test_independent_density_is_of_means_deviations_and_uniform_correlations(p, uniform):
     rng = np.random.default_rng(4)
     prior = component_prior("independent", "full", p, rng)
-    model = MixtureParameters(Sticks.of(WEIGHTS[0], 1, 1.0), prior)
+    model = ParameterModel(Sticks.of(WEIGHTS[0], 1, 1.0), prior)
     theta = model.sample_prior(rng, 3)
 
     def parts(scales):
@@ -200,7 +196,7 @@ def test_sticks(kind):
     shares = sticks.sample(rng, 40_000)
     np.testing.assert_allclose(logsumexp(shares, axis=1), 0.0, atol=1e-12)
     s = sticks_of(shares)
-    np.testing.assert_allclose(log_shares(s), shares, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(log_mixing(s), shares, rtol=1e-9, atol=1e-12)
     k = np.arange(1, K)
     a = np.full(K - 1, {"dirichlet_distribution": 0.8, "dirichlet_process": 1.0}.get(kind, 0.7))
     b = {"dirichlet_distribution": 0.8 * (K - k), "dirichlet_process": np.full(K - 1, 0.8)}.get(
@@ -215,12 +211,12 @@ def test_sticks(kind):
         up, down = (s[:5] + x * h * np.eye(K - 1)[j] for x in (1, -1))
         slope = (sticks.log_density(up) - sticks.log_density(down)) / (2 * h)
         np.testing.assert_allclose(sticks.gradient(s[:5])[:, j], slope, rtol=1e-5, atol=1e-6)
-        slope = (log_shares(up) - log_shares(down)) @ f / (2 * h)
+        slope = (log_mixing(up) - log_mixing(down)) @ f / (2 * h)
         found = by_sticks(np.tile(f, (5, 1)), s[:5])[:, j]
         np.testing.assert_allclose(found, slope, rtol=1e-5, atol=1e-6)
     if kind == "dirichlet_distribution":
         own = dirichlet.logpdf(np.exp(shares[0]), np.full(K, 0.8))
-        at = numerical_log_jacobian(lambda s: np.exp(log_shares(s[None])[0, :-1]), s[0])
+        at = numerical_log_jacobian(lambda s: np.exp(log_mixing(s[None])[0, :-1]), s[0])
         assert sticks.log_density(s[:1])[0] == pytest.approx(own + at, abs=1e-5)
         np.testing.assert_allclose(np.exp(shares).mean(axis=0), 1.0 / K, atol=0.01)
 
@@ -232,7 +228,7 @@ def test_labels_are_in_order_where_the_prior_does_not_tell_them_apart():
     keys = model.mixtures(theta).means @ model.direction
     assert (np.diff(keys, axis=1) >= 0).all()
     assert np.isfinite(model.log_prior(theta)).all()
-    moved = model.shuffled(theta, rng)
+    moved = model.permute_labels(theta, rng)
     outside = (np.diff(model.mixtures(moved).means @ model.direction, axis=1) < 0).any(axis=1)
     assert 0.7 < outside.mean() < 0.95  # five permutations of six
     assert (model.log_prior(moved)[outside] == -np.inf).all()
@@ -240,9 +236,9 @@ def test_labels_are_in_order_where_the_prior_does_not_tell_them_apart():
     np.testing.assert_allclose(
         model.log_likelihood(moved, batch), model.log_likelihood(theta, batch), rtol=1e-9
     )
-    np.testing.assert_allclose(model.enter(moved), theta, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(model.to_ordered(moved), theta, rtol=1e-8, atol=1e-8)
     other = model_of("normal_wishart", "full", 3, 2, "dirichlet_process")
-    assert other.enter(theta) is theta and other.shuffled(theta, rng) is theta
+    assert other.to_ordered(theta) is theta and other.permute_labels(theta, rng) is theta
 
 
 def test_what_flies_off_has_no_density():
@@ -256,25 +252,25 @@ def test_what_flies_off_has_no_density():
 
 
 # ---------------------------------------------------------------------- exact posteriors
-def closed_form(problem, X, weight):
+def closed_form(prior, X, weight):
     """Log evidence of one component."""
     n, p, kappa, nu, S = (
-        weight.sum(), X.shape[1], problem.mean_precision, problem.df, problem.covariance,
+        weight.sum(), X.shape[1], prior.mean_precision, prior.df, prior.covariance,
     )  # fmt: skip
     if not n:
         return 0.0
     mean = weight @ X / n
     C = ((X - mean).T * weight) @ (X - mean)
-    C += kappa * n / (kappa + n) * np.outer(mean - problem.mean, mean - problem.mean)
+    C += kappa * n / (kappa + n) * np.outer(mean - prior.mean, mean - prior.mean)
     value = -0.5 * n * p * np.log(np.pi) + 0.5 * p * np.log(kappa / (kappa + n))
-    if problem.covariance_type in ("full", "tied"):
+    if prior.covariance_type in ("full", "tied"):
         value += multigammaln(0.5 * (nu + n), p) - multigammaln(0.5 * nu, p)
         value += 0.5 * nu * np.linalg.slogdet(S)[1]
         return value - 0.5 * (nu + n) * np.linalg.slogdet(S + C)[1]
-    S, d, k = (S, np.diag(C), 1) if problem.covariance_type == "diag" else (p * S, np.trace(C), p)
+    S, d, k = (S, np.diag(C), 1) if prior.covariance_type == "diag" else (p * S, np.trace(C), p)
     by_column = gammaln(0.5 * k * (nu + n)) - gammaln(0.5 * k * nu)
     by_column = by_column + 0.5 * k * (nu * np.log(S) - (nu + n) * np.log(S + d))
-    return value + by_column.sum() * (p if problem.covariance_type == "diag" and d.size != p else 1)
+    return value + by_column.sum() * (p if prior.covariance_type == "diag" and d.size != p else 1)
 
 
 @pytest.mark.parametrize("kind", TYPES)
@@ -282,30 +278,30 @@ def test_evidence_and_mean_of_one_component(kind):
     rng = np.random.default_rng(8)
     X = rng.standard_normal((40, 2)) @ [[0.7, 0.4], [0.0, 0.5]] + 0.3
     weight = rng.integers(1, 4, size=40).astype(float)
-    problem = problem_of(kind, 1, 2)
-    found = fit_parameters(asked(n_particles=2000), problem, X, weight, np.random.default_rng(0))
-    assert found.log_evidence == pytest.approx(closed_form(problem, X, weight), abs=0.15)
+    prior = prior_of(kind, 1, 2)
+    found = fit_smc(parameters(n_particles=2000), prior, X, weight, np.random.default_rng(0))
+    assert found.log_evidence == pytest.approx(closed_form(prior, X, weight), abs=0.15)
     assert (
         0.02 < found.log_evidence_se < 0.15 and found.converged and not found.convergence_warnings
     )
     mean = found.particles.location[:, 0].mean(axis=0)
-    exact = (weight @ X + 0.2 * problem.mean) / (weight.sum() + 0.2)
+    exact = (weight @ X + 0.2 * prior.mean) / (weight.sum() + 0.2)
     sd = found.particles.location[:, 0].std(axis=0)
     np.testing.assert_allclose(mean, exact, atol=0.12 * sd.max())
 
 
-def log_share_moment(problem, counts):
+def log_share_moment(prior, counts):
     """log E[prod w_k^n_k]."""
-    sticks = Sticks.of(problem.weights_type, len(counts), problem.concentration, problem.discount)
+    sticks = Sticks.of(prior.weights_type, len(counts), prior.concentration, prior.discount)
     counts = np.asarray(counts)
     after = counts.sum() - np.cumsum(counts)[:-1]
     moments = betaln(sticks.a + counts[:-1], sticks.b + after) - betaln(sticks.a, sticks.b)
     return moments.sum()
 
 
-def by_assignments(problem, X, marginal):
+def by_assignments(prior, X, marginal):
     """Log evidence as a sum over all assignments of rows to components."""
-    n, K, values = len(X), problem.n_components, {}
+    n, K, values = len(X), prior.n_components, {}
     for z in product(range(K), repeat=n):
         for k in range(K):
             members = tuple(i for i in range(n) if z[i] == k)
@@ -313,7 +309,7 @@ def by_assignments(problem, X, marginal):
                 values[members] = marginal(X[list(members)])
     return logsumexp(
         [
-            log_share_moment(problem, np.bincount(z, minlength=K))
+            log_share_moment(prior, np.bincount(z, minlength=K))
             + sum(values[tuple(i for i in range(n) if z[i] == k)] for k in range(K))
             for z in product(range(K), repeat=n)
         ]
@@ -325,19 +321,17 @@ def by_assignments(problem, X, marginal):
 def test_evidence_and_predictions_of_few_rows(weights, n_components):
     """Enumerated: 2^6 and 3^5 assignments, each in closed form."""
     X = np.array([-1.6, -1.3, -1.2, 0.7, 1.1, 1.9])[: 8 - n_components, None]
-    problem = problem_of("full", n_components, 1, weights)
+    prior = prior_of("full", n_components, 1, weights)
 
     def exact(X):
-        return by_assignments(
-            problem, X, lambda rows: closed_form(problem, rows, np.ones(len(rows)))
-        )
+        return by_assignments(prior, X, lambda rows: closed_form(prior, rows, np.ones(len(rows))))
 
-    own = asked(n_particles=4000), problem, X, np.ones(len(X)), np.random.default_rng(1)
-    found = fit_parameters(*own)
+    own = parameters(n_particles=4000), prior, X, np.ones(len(X)), np.random.default_rng(1)
+    found = fit_smc(*own)
     assert found.log_evidence == pytest.approx(exact(X), abs=0.1)
     at = np.array([[-1.4], [0.0], [1.0], [4.0]])
     particles = found.particles
-    mixtures = Mixtures(particles.log_shares, particles.location, 1.0 / particles.scale_cholesky)
+    mixtures = Mixtures(particles.log_mixing, particles.location, 1.0 / particles.scale_cholesky)
     density = np.exp(logsumexp(log_densities(mixtures, at), axis=1)).mean(axis=0)
     expected = [np.exp(exact(np.vstack([X, row])) - exact(X)) for row in at]
     np.testing.assert_allclose(density, expected, rtol=0.05, atol=0.002)
@@ -346,8 +340,8 @@ def test_evidence_and_predictions_of_few_rows(weights, n_components):
 def test_evidence_under_the_independent_prior():
     """A small analogue of posteriordb's low_dim_gauss_mix: normal means, half-normal deviations."""
     X = np.array([-1.5, -1.2, 0.8, 1.3, 1.6])[:, None]
-    problem = problem_of("full", 2, 1, prior="independent")._replace(concentration=5.0)
-    scale, (tau,), (m0,) = np.sqrt(problem.covariance[0, 0]), problem.mean_scale, problem.mean
+    prior = prior_of("full", 2, 1, components="independent")._replace(concentration=5.0)
+    scale, (tau,), (m0,) = np.sqrt(prior.covariance[0, 0]), prior.mean_scale, prior.mean
 
     def marginal(rows):
         if not len(rows):
@@ -363,9 +357,9 @@ def test_evidence_under_the_independent_prior():
 
         return np.log(quad(given, 1e-6, 12 * scale, limit=200, points=[0.1, 0.5, 1.0])[0])
 
-    exact = by_assignments(problem, X, marginal)
-    own = asked(n_particles=4000), problem, X, np.ones(len(X)), np.random.default_rng(2)
-    assert fit_parameters(*own).log_evidence == pytest.approx(exact, abs=0.1)
+    exact = by_assignments(prior, X, marginal)
+    own = parameters(n_particles=4000), prior, X, np.ones(len(X)), np.random.default_rng(2)
+    assert fit_smc(*own).log_evidence == pytest.approx(exact, abs=0.1)
 
 
 @pytest.mark.parametrize("kind", TYPES)
@@ -400,16 +394,16 @@ def test_a_second_group_is_found_under_a_vague_prior():
         rng.multivariate_normal([-1.0, 0.0], corner, 80),
         rng.multivariate_normal([1.5, 0.0], corner * [[1, -1], [-1, 1]], 120),
     ])  # fmt: skip
-    vague = problem_of("full", 2, 2)._replace(
+    vague = prior_of("full", 2, 2)._replace(
         mean_precision=0.01, df=2.0, covariance=0.01 * np.eye(2)
     )
     found = [
-        fit_parameters(asked(n_particles=500), vague, X, np.ones(200), np.random.default_rng(seed))
+        fit_smc(parameters(n_particles=500), vague, X, np.ones(200), np.random.default_rng(seed))
         for seed in range(2)
     ]
     evidences = [one.log_evidence for one in found]
     assert np.ptp(evidences) < 1.2
-    shares = np.exp(found[0].particles.log_shares).mean(axis=0)
+    shares = np.exp(found[0].particles.log_mixing).mean(axis=0)
     np.testing.assert_allclose(shares, [0.4, 0.6], atol=0.08)
 
 
@@ -424,19 +418,24 @@ def two_groups():
 def summary(fit):
     particles = fit.particles
     w = np.exp(particles.log_weights)
-    parts = particles.location[..., 0], particles.scale_cholesky[..., 0, 0], particles.log_shares
+    parts = particles.location[..., 0], particles.scale_cholesky[..., 0, 0], particles.log_mixing
     values = np.concatenate(parts, axis=1)
     mean = w @ values
     return mean, np.sqrt(w @ (values - mean) ** 2)
 
 
+def next_part(parameters, prior, part, state, seed=0):
+    weight = np.ones(len(part))
+    if state is None:
+        return fit_smc(parameters, prior, part, weight, np.random.default_rng(seed))
+    return update_smc(parameters, part, weight, state)
+
+
 def in_parts(X, n_parts, seed=0, **params):
     state, fit = None, None
-    problem = problem_of("full", 2, 1)
+    prior = prior_of("full", 2, 1)
     for part in np.array_split(X, n_parts):
-        rng = np.random.default_rng(seed)
-        weight = np.ones(len(part))
-        fit = partial_fit_parameters(asked(**params), problem, part, weight, rng, state)
+        fit = next_part(parameters(**params), prior, part, state, seed)
         state = fit.state
     return fit
 
@@ -452,9 +451,9 @@ def test_parts_come_to_what_the_whole_does(two_groups):
 
 def test_rows_that_are_too_many_to_keep_still_count(two_groups, monkeypatch):
     whole = in_parts(two_groups, 1, seed=1)
-    monkeypatch.setattr(_smc_fit, "MOST_KEPT", 100)
+    monkeypatch.setattr(_smc_fit, "MAX_RETAINED", 100)
     parts = in_parts(two_groups, 3)
-    assert parts.log_evidence is None and parts.state.kept is None
+    assert parts.log_evidence is None and parts.state.retained is None
     (mean, sd), (own, _) = summary(whole), summary(parts)
     np.testing.assert_allclose((own - mean) / sd, 0.0, atol=0.5)
 
@@ -467,31 +466,29 @@ def test_forgotten_rows_do_not_count(two_groups):
     (mean, sd), (own, _) = summary(alone), summary(forgetful)
     np.testing.assert_allclose((own - mean) / sd, 0.0, atol=0.25)
     assert forgetful.log_evidence is None
-    assert len(forgetful.state.kept.weight) == len(last)
+    assert len(forgetful.state.retained.weight) == len(last)
 
 
 def test_rows_count_once_after_each_pass(two_groups):
     """Kept rows have the weights that mirror steps give them: at the end of a pass they are one."""
-    state, problem = None, problem_of("full", 2, 1)
-    own = asked(n_particles=100, total_samples=150.0)
+    state, prior = None, prior_of("full", 2, 1)
+    own = parameters(n_particles=100, total_samples=150.0)
     for part in [*np.array_split(two_groups, 3)] * 3:
-        rng = np.random.default_rng(0)
-        state = partial_fit_parameters(own, problem, part, np.ones(50), rng, state).state
-    _, which = np.unique(state.kept.X, return_inverse=True)
-    np.testing.assert_allclose(np.bincount(which.ravel(), state.kept.weight), 1.0)
+        state = next_part(own, prior, part, state).state
+    _, which = np.unique(state.retained.X, return_inverse=True)
+    np.testing.assert_allclose(np.bincount(which.ravel(), state.retained.weight), 1.0)
     assert state.stream.seen == 450.0
 
 
 def test_the_state_of_a_part_is_left_as_it_is(two_groups):
     first = in_parts(two_groups[:50], 1)
-    more = two_groups[50:100], np.ones(50), None, first.state
-    problem = problem_of("full", 2, 1)
-    one, two = (partial_fit_parameters(asked(), problem, *more) for _ in range(2))
+    more = two_groups[50:100], np.ones(50), first.state
+    one, two = (update_smc(parameters(), *more) for _ in range(2))
     np.testing.assert_array_equal(one.particles.location, two.particles.location)
 
 
 def test_interrupted_at_the_last_whole_stage(two_groups, monkeypatch):
-    calls, ours = [], MixtureParameters.local
+    calls, ours = [], ParameterModel.local
 
     def local(self, theta, batches):
         calls.append(None)
@@ -499,36 +496,36 @@ def test_interrupted_at_the_last_whole_stage(two_groups, monkeypatch):
             raise KeyboardInterrupt
         return ours(self, theta, batches)
 
-    monkeypatch.setattr(MixtureParameters, "local", local)
+    monkeypatch.setattr(ParameterModel, "local", local)
     fit = in_parts(two_groups, 1)
     assert fit.interrupted and not fit.converged and fit.log_evidence is None
     assert "interrupted" in fit.convergence_warnings[-1]
     assert 0.0 < fit.history["likelihood_power"][-1] < 1.0
     assert np.isfinite(fit.particles.location).all()
     # The next part takes it up with all rows, and begins anew.
-    part, problem = two_groups[:10], problem_of("full", 2, 1)
-    more = partial_fit_parameters(asked(), problem, part, np.ones(10), None, fit.state)
-    assert more.state.kept.weight.sum() == 160.0 and more.log_evidence is not None
+    part = two_groups[:10]
+    more = update_smc(parameters(), part, np.ones(10), fit.state)
+    assert more.state.retained.weight.sum() == 160.0 and more.log_evidence is not None
     calls.clear()
     calls.extend([None] * 55)
     with pytest.raises(KeyboardInterrupt):
-        partial_fit_parameters(asked(), problem, part, np.ones(10), None, more.state)
+        update_smc(parameters(), part, np.ones(10), more.state)
 
 
 def test_hard_rows():
     """One row, equal rows, a constant column, more components than rows: no nan."""
     for X in (np.zeros((1, 2)), np.array([[1.0, 0.0], [2.0, 0.0], [-3.0, 0.0]])):
         for kind in TYPES:
-            problem = problem_of(kind, 4, 2)
-            own = asked(n_particles=60), problem, X, np.full(len(X), 3.0)
-            particles = fit_parameters(*own, np.random.default_rng(0)).particles
+            prior = prior_of(kind, 4, 2)
+            own = parameters(n_particles=60), prior, X, np.full(len(X), 3.0)
+            particles = fit_smc(*own, np.random.default_rng(0)).particles
             for values in particles[:5]:
                 assert np.isfinite(values).all()
 
 
 def test_progress_is_told(two_groups, capsys):
-    fit_parameters(
-        asked(n_particles=50, verbose=1), problem_of("full", 1, 1), two_groups, np.ones(150),
+    fit_smc(
+        parameters(n_particles=50, verbose=1), prior_of("full", 1, 1), two_groups, np.ones(150),
         np.random.default_rng(0),
     )  # fmt: skip
     told = capsys.readouterr()
@@ -538,5 +535,5 @@ def test_progress_is_told(two_groups, capsys):
 def test_components_are_ordered_along_the_first_principal_axis():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((50, 2)) * [0.2, 3.0]
-    model = parameters_model(problem_of("full", 2, 2), X, np.ones(50))
+    model = parameter_model(prior_of("full", 2, 2), X, np.ones(50))
     assert model.direction[1] > 0.98

@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skpmd import GaussianMixturePMD
 from skpmd.mixture import _conjugate_fit
 from skpmd.mixture._conjugate import Counts
-from skpmd.mixture._model import MixtureParameters
+from skpmd.mixture._model import ParameterModel
 
 
 def mixture(n_components=3, **params):
@@ -42,12 +42,12 @@ def interrupt(monkeypatch, owner, name, at):
 def test_rows_after_an_interrupted_fit_are_taken_in(monkeypatch, rows):
     X, more = blobs(600), blobs(rows, seed=1)
     fitted = mixture(batch_size=100)
-    interrupt(monkeypatch, _conjugate_fit.Mixture, "expect", 7)
+    interrupt(monkeypatch, _conjugate_fit.ConjugateMixture, "e_step", 7)
     with pytest.raises(KeyboardInterrupt):
         fitted.fit(X)
     monkeypatch.undo()
     assert fitted.partial_fit(more).n_iter_ > 6
-    assert fitted._conjugate.seen == 600 + rows
+    assert fitted._state.n_samples_seen == 600 + rows
 
 
 @pytest.mark.parametrize("strategy", ["conjugate", "parameters"])
@@ -56,8 +56,8 @@ def test_an_interrupted_part_changes_nothing(monkeypatch, strategy):
     rng = np.random.RandomState(0)
     stream = mixture(2, strategy=strategy, n_particles=100, random_state=rng)
     before, position = vars(stream).copy(), rng.get_state()[2]
-    own = (MixtureParameters, "local", 60) if strategy == "parameters" else (
-        _conjugate_fit.Mixture, "expect", 2,
+    own = (ParameterModel, "local", 60) if strategy == "parameters" else (
+        _conjugate_fit.ConjugateMixture, "e_step", 2,
     )  # fmt: skip
     interrupt(monkeypatch, *own)
     with pytest.raises(KeyboardInterrupt):
@@ -135,7 +135,7 @@ def test_a_warm_start_knows_where_the_components_were():
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
 def test_counts_in_other_units_are_those_of_the_rows_there(covariance_type):
     X, weight = blobs(), np.ones(300)
-    found = mixture(covariance_type=covariance_type, n_particles=2, max_iter=0).fit(X)._conjugate
+    found = mixture(covariance_type=covariance_type, n_particles=2, max_iter=0).fit(X)._state.fit
     model, scale, shift = found.model, np.array([2.0, 0.5]), np.array([-1.0, 3.0])
     if covariance_type == "spherical":
         scale = np.full(2, 2.0)
@@ -146,7 +146,7 @@ def test_counts_in_other_units_are_those_of_the_rows_there(covariance_type):
         return Counts((resp.T @ features[:, :f])[None], weight @ features[None, :, f:], np.zeros(1))
 
     for moved, exact in zip(
-        model.moved(counts(X), scale, shift), counts(X * scale + shift), strict=True
+        model.rescale(counts(X), scale, shift), counts(X * scale + shift), strict=True
     ):
         np.testing.assert_allclose(moved, exact, rtol=1e-9, atol=1e-9)
 
@@ -157,7 +157,7 @@ def test_a_warm_start_that_rounding_has_left_no_covariance_goes_along(monkeypatc
     def lost(model, counts, scale, shift):
         return counts._replace(components=-1e6 * counts.components)
 
-    monkeypatch.setattr(_conjugate_fit.Mixture, "moved", lost)
+    monkeypatch.setattr(_conjugate_fit.ConjugateMixture, "rescale", lost)
     warm = mixture(warm_start=True).fit(X).fit(1e-9 * X + 1.0)
     assert warm.score(1e-9 * X + 1.0) == pytest.approx(
         mixture().fit(X).score(X) - 2 * np.log(1e-9), abs=0.02
@@ -171,7 +171,7 @@ def test_the_default_prior_mean_follows_the_rows():
     stream = mixture()
     for part in parts:
         stream.partial_fit(part)
-    assert not stream._conjugate.kept.complete
+    assert not stream._state.fit.reservoir.complete
     np.testing.assert_allclose(stream.mean_prior_, X.mean(axis=0), atol=1e-9)
     forgetful = mixture(2, forgetting=0.01)
     for t in range(15):
@@ -207,7 +207,7 @@ def test_labels_go_on_from_part_to_part(strategy):
             if strategy == "parameters":
                 continue
             assert (stream.predict(stream.means_) == np.arange(3)).all()
-            stream._conjugate.rng.random(7 + seed)  # other starts, another order of components
+            stream._state.fit.rng.random(7 + seed)  # other starts, another order of components
 
 
 def test_the_record_of_earlier_parts_stays_in_the_units_of_the_rows():
@@ -215,5 +215,5 @@ def test_the_record_of_earlier_parts_stays_in_the_units_of_the_rows():
     stream = mixture().partial_fit(X[:50] / 100.0)
     first = stream.history_
     after = stream.partial_fit(X[50:]).history_
-    for name in ("bound", "log_density"):
+    for name in ("elbo", "log_density"):
         np.testing.assert_allclose(after[name][: len(first["step"])], first[name], rtol=1e-9)
