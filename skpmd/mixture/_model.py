@@ -6,7 +6,7 @@ from scipy.special import gammaln
 from skpmd.engine.model import Model
 from skpmd.mixture._component_priors import Independent, NormalWishart, by_parameters
 from skpmd.mixture._likelihood import Mixtures, log_likelihood, no_sums, sums
-from skpmd.mixture._smc_reference import Blend, blended_sticks, near_rows
+from skpmd.mixture._smc_start import Blend, blended_sticks, near_rows
 from skpmd.mixture._stick_breaking import Sticks, by_sticks, log_mixing, sticks_of
 
 # A curvature steers proposals and need not be exact: this share is added to its diagonal.
@@ -127,17 +127,17 @@ class ParameterModel(Model):
         return self._parts(theta)[1] @ self.direction
 
     # ------------------------------------------------------------------ where to start from
-    def reference(self, X, weight):
+    def initial(self, X, weight):
         """Model whose prior is spread over the rows, and has the same order of components."""
         near = near_rows(self.sticks, self.components, X, weight)
         return ParameterModel(*near, self.direction)
 
-    def between(self, reference, power):
-        """Model with a prior on the way from the reference's to this one's, not normalised."""
+    def between(self, initial, power):
+        """Model with a prior on the way from the initial one's to this one's, not normalised."""
         if power == 1.0:
             return self
-        sticks = blended_sticks(reference.sticks, self.sticks, power)
-        components = Blend(reference.components, self.components, power)
+        sticks = blended_sticks(initial.sticks, self.sticks, power)
+        components = Blend(initial.components, self.components, power)
         return ParameterModel(sticks, components, self.direction)
 
     # ------------------------------------------------------------------ the contract

@@ -14,8 +14,8 @@ MAX_ROWS = 2000
 _DRAWS = 500
 # Searches may start from so many draws, and from the most probable labels of as many particles.
 _CANDIDATES = 40
-# The best of them so many are improved, in at most so many sweeps over the rows.
-_IMPROVED, _MAX_SWEEPS = 8, 50
+# The best of them so many are improved, in at most so many rounds over the rows.
+_IMPROVED, _MAX_ROUNDS = 8, 50
 # All rows apart is a start for few rows only: a sweep costs as many clusters as rows.
 _FEW_ROWS = 100
 # Losses that differ by less are equal but for rounding.
@@ -195,7 +195,7 @@ class _Pairs:
     def improve(self, labels):
         labels = labels.copy()
         costs = self.wrong @ np.eye(_room(labels, self.draws))[labels]
-        for _ in range(_MAX_SWEEPS):
+        for _ in range(_MAX_ROUNDS):
             moved = False
             for i in range(len(labels)):
                 new, old = int(np.argmin(costs[i])), labels[i]
@@ -231,7 +231,7 @@ class _Information:
         labels, room = labels.copy(), _room(labels, self.draws)
         table = _contingency(labels, self.draws, room).transpose(0, 2, 1).copy()
         sizes, each = np.bincount(labels, minlength=room), np.arange(len(self.draws))
-        for _ in range(_MAX_SWEEPS):
+        for _ in range(_MAX_ROUNDS):
             moved = False
             for i in range(len(labels)):
                 drawn, old = self.draws[:, i], labels[i]

@@ -248,7 +248,7 @@ def _tempered(parameters, state, rows, a, size):
     model, stream, total = state.model, state.stream, _joined(state.retained, rows, a)
     rng = copy.deepcopy(stream.rng)
     if stream.particles is None:
-        way = {"initial": model.reference(total.X, total.weight)}
+        way = {"initial": model.initial(total.X, total.weight)}
         before, n_rows_fitted = (state.log_evidence, 0.0), len(total.weight)
     else:
         way = {"start": stream.particles.theta, "before": [state.retained]}

@@ -13,7 +13,7 @@ MODULES = modules()
 UNFINISHED = {
     "skpmd._base._legacy": "for the families below",
     "skpmd.logistic": "records of parameters and of state, the one loop",
-    "skpmd.mixture": "records of parameters and of state, the one loop",
+    "skpmd.mixture": "the one loop",
 }
 ESTIMATORS = [
     skpmd.BayesianLogisticRegressionPMD,

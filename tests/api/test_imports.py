@@ -14,7 +14,7 @@ NUMERICAL = {
     "logistic": "_binary _multinomial _design _priors _horseshoe _mean_field",
     "sparse_gp": "_stationary _student",
     "mixture": "_conjugate _components _weights _component_priors _likelihood _stick_breaking "
-    "_student _special _smc_reference",
+    "_student _special _smc_start",
     "lda": "_topics _inference _prior_scale",
 }
 MODULES = modules()

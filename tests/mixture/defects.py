@@ -53,10 +53,10 @@ DEFECTS = [
         "mixture/test_smc.py",
     ),
     Defect(
-        "a path from a reference is taken for one from the prior",
+        "a path from near the rows is taken for one from the prior",
         "engine/smc.py",
-        "gain + model.log_prior(theta) - reference.log_prior(theta)",
-        "gain + 0.0",
+        "moves = MarkovMoves(first, batches, before, scheme)",
+        "moves = MarkovMoves(model, batches, before, scheme)",
         "mixture/test_smc.py",
     ),
     Defect(

@@ -364,26 +364,26 @@ def test_evidence_under_the_independent_prior():
 
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("name", ["normal_wishart", "independent"])
-def test_on_the_way_from_the_reference_to_the_prior(kind, name):
+def test_on_the_way_from_near_the_rows_to_the_prior(kind, name):
     rng = np.random.default_rng(10)
     model = model_of(name, kind, 2, 2)
     X, weight = rng.standard_normal((30, 2)) * [3.0, 0.5] + [5.0, 0.0], rng.random(30)
-    reference = model.reference(X, weight)
-    theta = reference.sample_prior(rng, 2000)
+    initial = model.initial(X, weight)
+    theta = initial.sample_prior(rng, 2000)
     mixtures = model.mixtures(theta)
     centre = np.average(X[:, 0], weights=weight)
     assert np.median(mixtures.means[..., 0]) == pytest.approx(centre, abs=0.3)
     covariance = np.linalg.inv(mixtures.factor @ mixtures.factor.swapaxes(-1, -2))
     assert 0.3 < np.median(np.sqrt(covariance[..., 0, 0])) < 5.0
     theta = theta[:4]
-    both = [one.local(theta, []) for one in (reference, model)]
-    between = model.between(reference, 0.3)
+    both = [one.local(theta, []) for one in (initial, model)]
+    between = model.between(initial, 0.3)
     value, gradient, root = between.local(theta, [])
     offset = value - 0.7 * both[0][0] - 0.3 * both[1][0]
     np.testing.assert_allclose(offset, offset[0], rtol=1e-6)
     np.testing.assert_allclose(gradient, 0.7 * both[0][1] + 0.3 * both[1][1], rtol=1e-8)
     assert np.isfinite(root).all()
-    assert model.between(reference, 1.0) is model
+    assert model.between(initial, 1.0) is model
 
 
 def test_a_second_group_is_found_under_a_vague_prior():
