@@ -83,8 +83,8 @@ def merged(weight, X, *columns):
     return order[starts], np.add.reduceat(weight[order], starts)
 
 
-def stretches(weight, n, rng):
-    """Places of rows drawn one from each of n equal stretches of the total weight, and how often.
+def stratified_sample(weight, n, rng):
+    """Places of rows drawn one from each of n equal strata of the total weight, and how often.
 
     A row of weight 2 and two copies of it are the same to the draw, and sorted rows are all
     represented.

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skpmd._base.rows import stretches
+from skpmd._base.rows import stratified_sample
 from skpmd.mixture._conjugate import Counts
 from skpmd.mixture._starts_kernels import lloyd, spread
 
@@ -54,7 +54,7 @@ def _sample(X, weight, size, rng):
     """At most ``size`` rows by stratified sampling of the total weight."""
     if len(X) <= size:
         return X, weight
-    places, counts = stretches(weight, size, rng)
+    places, counts = stratified_sample(weight, size, rng)
     return X[places], counts.astype(np.float64)
 
 

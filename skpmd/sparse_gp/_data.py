@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._base.rows import Rows, merged, stretches
+from skpmd._base.rows import Rows, merged, stratified_sample
 
 _ROUNDING = 1e-13
 _MIDDLE_RANGE = 2.5631  # The middle 80 % of a normal distribution, in standard deviations.
@@ -148,7 +148,7 @@ def take(sample, n, rng):
     weight = sample.weight
     if max(weight.sum(), len(weight)) <= n:
         return sample
-    places, counts = stretches(weight, n, rng)
+    places, counts = stratified_sample(weight, n, rng)
     # Where the total weight is small the rows drawn must not count for more than that.
     counts = counts * min(1.0, weight.sum() / n)
     factor = np.broadcast_to(sample.noise_factor, weight.shape)[places]
