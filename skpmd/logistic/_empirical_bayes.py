@@ -91,13 +91,8 @@ def scale_by_evidence(make_model, batches, n_particles, rng, low=LOW, high=HIGH)
         Draws in a round.
     rng : numpy.random.Generator
         Source of the seed of the draws.
-    low, high : float
-        Range of the search.
-
-    Returns
-    -------
-    ScaleChoice
-        As of `best_scale`.
+    low, high
+        As of `best_scale`, like what is returned.
     """
     seed = rng.integers(2**63)
 
@@ -112,24 +107,7 @@ def scale_by_evidence(make_model, batches, n_particles, rng, low=LOW, high=HIGH)
 
 
 def chosen_scale(parameters, rows, n_classes, rng):
-    """Scale of the prior that the parameters ask for.
-
-    Parameters
-    ----------
-    parameters : LogisticParameters
-        Of the estimator.
-    rows : Rows
-        All data.
-    n_classes : int
-        Of the data.
-    rng : numpy.random.Generator
-        Source of randomness, used by ``"evidence"`` only.
-
-    Returns
-    -------
-    ScaleChoice
-        With the log evidence only where the scale was chosen by it.
-    """
+    """`ScaleChoice` that the parameters ask for, given `Rows`; a number spends no randomness."""
     if parameters.prior_scale != "evidence":
         return ScaleChoice(parameters.prior_scale)
     if parameters.prior == "horseshoe":

@@ -38,7 +38,7 @@ from skpmd.logistic._streaming import proposal_step
 
 
 class LogisticState(NamedTuple):
-    """What the estimator has learnt.
+    """What a fit has come to.
 
     Attributes
     ----------
@@ -174,11 +174,13 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         Log marginal likelihood, with ``reweight=True`` and ``temperature=1`` (not set otherwise,
         nor after moves).
     n_iter_ : int
-        Rounds of reweighting, or passes of stochastic steps; after `partial_fit`, steps.
+        Rounds of reweighting and checks of chains, or passes of stochastic steps; after
+        `partial_fit`, steps.
     history_ : dict of ndarray
-        One entry per step, round or call: step size, effective sample size, rejuvenations,
-        bandwidth, and the error of the means by rejuvenations so far (``rejuvenation_error``); of a
-        Gaussian without correlations the step size and the largest ``change`` of a log precision.
+        One entry per step, round, check of chains or call: step size, effective sample size,
+        rejuvenations, bandwidth, ``r_hat`` of moves, and where nothing is reweighted the error of
+        the means by rejuvenations so far (``rejuvenation_error``); of a Gaussian without
+        correlations the step size and the largest ``change`` of a log precision.
     diagnostics_ : dict
         The inference ``method``; ``ess``; ``pareto_k``; the ``disagreement`` of the proposal's
         components in standard errors; ``r_hat`` of moves, and ``importance_ess`` and
@@ -341,22 +343,25 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         if mean_field:
             results = fit_mean_field(model, rows, 1.0 / self.temperature, names)
             stream, n_iter, remedy = None, len(results.history["step"]), "lower prior_scale"
-            no_means = ""
         else:
             last = None if last is None else last.stream
             outcome, n_iter, remedy = find_posterior(model, rows, parameters, options, rng, last)
-            results = self._results(model, outcome, names)
+            seen = model.prior.reported(outcome.particles.theta)
+            results = results_of(
+                outcome, temperature=self.temperature, names=names, coordinates=seen
+            )
             stream = stream_after(outcome, rows.total, rng)
-            no_means = missing_means(model, rows.data, outcome.particles.theta, len(classes))
         self.classes_ = classes
-        reasons = list(results.diagnostics["warnings"])
-        results.diagnostics["warnings"].extend([no_means] if no_means else [])
         self._freeze()
         self._set_state(
             LogisticState(stream, results, n_iter, choice.scale, model.fit_intercept, X.dtype)
         )
-        self._conclude(reasons, remedy, results.diagnostics["interrupted"])
+        self._warn_or_interrupt(remedy)
+        no_means = not mean_field and missing_means(
+            model, rows.data, outcome.particles.theta, len(classes)
+        )
         if no_means:
+            results.diagnostics["warnings"].append(no_means)
             warn(
                 f"{type(self).__name__}: {no_means}, and coef_ and coef_std_ do not converge. "
                 "Report posterior_.quantile(0.5) and posterior_.interval(), which exist, or set "
@@ -422,7 +427,10 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             stream = advance(stream, model, rows, options, step)
             names = coordinate_names(model, _check_feature_names_in(self), self.classes_)
             method = f"stream from {name_of(proposal)}"
-            results = self._results(model, stream.outcome(), names, stream=True, method=method)
+            seen = model.prior.reported(stream.particles.theta)
+            results = results_of(
+                stream.outcome(), names=names, coordinates=seen, stream=True, method=method
+            )
             n_iter = len(stream.infos)
             self._set_state(
                 LogisticState(stream, results, n_iter, prior_scale, model.fit_intercept, X.dtype)
@@ -457,7 +465,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
 
     @result
     def n_iter_(self):
-        """Rounds of reweighting, or passes of stochastic steps; after `partial_fit`, steps."""
+        """Rounds and checks of chains, or passes of steps; after `partial_fit`, steps."""
         return self._state.n_iter
 
     def _coefficients(self, moment):
@@ -498,13 +506,6 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         weight = row_weights(X, codes, classes, sample_weight, self.class_weight, all_classes)
         targets = 2.0 * codes - 1.0 if len(classes) == 2 else codes
         return Rows(X, targets, weight, self.batch_size)
-
-    def _results(self, model, outcome, names, **notes):
-        """Posterior and diagnostics in the coordinates that users see."""
-        coordinates = model.prior.reported(outcome.particles.theta)
-        return results_of(
-            outcome, temperature=self.temperature, names=names, coordinates=coordinates, **notes
-        )
 
     def __sklearn_tags__(self):
         """Tags: sparse input is fine."""

@@ -45,7 +45,7 @@ def find_posterior(model, rows, parameters, options, rng, last=None):
     outcome : Outcome
         Its notes name the method.
     n_iter : int
-        Passes of stochastic steps, or rounds of reweighting and of moves.
+        Passes of stochastic steps, or rounds of reweighting and checks of chains.
     remedy : str
         What to do if it is not to be trusted.
     """

@@ -33,25 +33,10 @@ def move_from_proposals(model, batches, components, n_particles, power, rng):
     They start from Student draws: wide enough for R-hat, but none of them so far out that it never
     arrives, as draws of a Cauchy component may be.
 
-    Parameters
-    ----------
-    model : Model
-        Offers ``log_joint_gradient``.
-    batches : list of Batch
-        All data.
-    components : list of Proposal
-        Of the mixture.
-    n_particles : int
-        Least number of particles in the end.
-    power : float
-        Power of the likelihood.
-    rng : numpy.random.Generator
-        Source of all randomness.
-
     Yields
     ------
     Outcome
-        Particles of equal weight and ``chains``, whenever R-hat has been computed.
+        ``n_particles`` particles of equal weight, or more, and ``chains``, at each check of R-hat.
     """
     plain = next(component for component in components if not component.axes.size)
     start = draw(plain._replace(df=_START_DF), N_CHAINS, rng)
@@ -68,7 +53,7 @@ def move_hierarchical(model, batches, n_particles, power, rng):
     coefficient: its mean and precision less the normal prior's own define the coordinates in which
     the chains move. The particles are in the prior's own coordinates.
 
-    Parameters and yields are as of `move_from_proposals`.
+    It yields the same as `move_from_proposals`.
     """
     informed, gaussian = _informed(model, batches, power)
     start = _START_SCALE * informed.sample_near(rng, N_CHAINS)

@@ -33,14 +33,10 @@ def row_weights(X, codes, classes, sample_weight, class_weight, all_classes):
     ----------
     X : {ndarray, sparse matrix} of shape (n, p)
         Rows.
-    codes : ndarray of shape (n,)
-        Class of each row.
-    classes : ndarray of shape (K,)
-        Labels.
-    sample_weight : array-like of shape (n,) or None
-        As the user gives it.
-    class_weight : dict, "balanced" or None
-        As of `class_weights`.
+    codes, classes : ndarray of shape (n,), (K,)
+        Class of each row, and labels.
+    sample_weight, class_weight
+        As the user gives them.
     all_classes : bool
         Whether it is an error if ``sample_weight`` leaves a class without weight.
 
@@ -74,24 +70,10 @@ def _check_all_weighted(codes, weight, classes):
 
 
 def class_weights(class_weight, codes, classes, weight):
-    """Factors by which ``class_weight`` multiplies the weights of rows.
+    """Factors (n,) by which ``class_weight`` multiplies the weights of rows.
 
-    Parameters
-    ----------
-    class_weight : dict or "balanced"
-        Weight of each label, 1 where a label is missing; ``"balanced"`` gives all classes the same
-        total.
-    codes : ndarray of shape (n,)
-        Class of each row.
-    classes : ndarray of shape (K,)
-        Labels.
-    weight : ndarray of shape (n,)
-        Weight of each row.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        Factors of the weights.
+    It holds the weight of each label, 1 where a label is missing; ``"balanced"`` gives all classes
+    the same total. Other arguments are as of `row_weights`.
     """
     codes = codes.astype(int)
     if class_weight == "balanced":

@@ -14,20 +14,8 @@ from skpmd.engine.mean_field import DiagonalTarget
 def logit_moments(mean, variance, X, fit_intercept):
     """Means and variances of each row's logits.
 
-    Parameters
-    ----------
-    mean, variance : ndarray of shape (d,)
-        Of the coordinates: rows of coefficients one after the other, each with its intercept last.
-        Without variances they are None.
-    X : ndarray or CSR matrix of shape (n, p)
-        Rows.
-    fit_intercept : bool
-        Whether there are intercepts.
-
-    Returns
-    -------
-    centre, spread : ndarray of shape (n, K)
-        Means and variances of K = 1 logit or more; spread is None where variance is.
+    Means and variances (d,) are those of rows of coefficients one after the other, each with its
+    intercept last; there are K = 1 logit or more, (n, K). Without variances they are None.
     """
     centre = _times(X, mean, fit_intercept)
     return centre, None if variance is None else _times(_squared(X), variance, fit_intercept)

@@ -44,23 +44,9 @@ def is_mean_field(parameters, n_features, n_classes):
 
 
 def fit_mean_field(model, rows, power, names):
-    """The posterior by Gaussian mirror descent without correlations.
+    """`Results` with a `GaussianPosterior`, by Gaussian mirror descent without correlations.
 
-    Parameters
-    ----------
-    model : LogisticModel or SoftmaxModel
-        Its prior has a Gaussian.
-    rows : Rows
-        All data.
-    power : float
-        Power of the likelihood.
-    names : list of str
-        Of the coordinates.
-
-    Returns
-    -------
-    Results
-        With a `GaussianPosterior`.
+    The model's prior must have a Gaussian; ``names`` are those of the coordinates.
     """
     batches, d = rows.whole(), len(names)
     states = mean_field_mirror_descent(

@@ -251,20 +251,20 @@ class ProductPrior(Prior):
     """
 
     def __init__(self, parts, d):
-        super().__init__(self._filled(np.empty(d), ((at, prior.scale) for at, prior in parts)))
         self.parts = parts
         self.tail_df = min(prior.tail_df for _, prior in parts)
+        super().__init__(self._joined(np.empty(d), lambda at, prior: prior.scale))
 
-    @staticmethod
-    def _filled(out, values):
-        for at, value in values:
-            out[..., at] = value
+    def _joined(self, out, values):
+        """``values(at, prior)`` of each part, at its coordinates."""
+        for at, prior in self.parts:
+            out[..., at] = values(at, prior)
         return out
 
     def sample(self, rng, m):
         """Draw m points; see `Prior`."""
         out = np.empty((m, len(self.scale)))
-        return self._filled(out, ((at, prior.sample(rng, m)) for at, prior in self.parts))
+        return self._joined(out, lambda at, prior: prior.sample(rng, m))
 
     def log_density(self, theta):
         """Log density; see `Prior`."""
@@ -272,18 +272,17 @@ class ProductPrior(Prior):
 
     def gradient(self, theta):
         """Gradient of the log density; see `Prior`."""
-        values = ((at, prior.gradient(theta[:, at])) for at, prior in self.parts)
-        return self._filled(np.empty(theta.shape), values)
+        return self._joined(np.empty(theta.shape), lambda at, prior: prior.gradient(theta[:, at]))
 
     def expected(self, mean, sd):
-        """Each part's own; see `Prior`."""
-        pairs = (
-            (at, prior.expected(mean[at], None if sd is None else sd[at]))
-            for at, prior in self.parts
-        )
-        return self._filled(np.empty((2, len(mean))), ((at, np.stack(pair)) for at, pair in pairs))
+        """Those of each part; see `Prior`."""
+
+        def values(at, prior):
+            return np.stack(prior.expected(mean[at], None if sd is None else sd[at]))
+
+        return self._joined(np.empty((2, len(mean))), values)
 
     def expected_third(self, mean, sd):
-        """Each part's own; see `Prior`."""
-        values = ((at, prior.expected_third(mean[at], sd[at])) for at, prior in self.parts)
-        return self._filled(np.empty(len(mean)), values)
+        """That of each part; see `Prior`."""
+        out = np.empty(len(mean))
+        return self._joined(out, lambda at, prior: prior.expected_third(mean[at], sd[at]))

@@ -1,8 +1,7 @@
 """One step of a stream of rows whose particles are rejuvenated from proposals for its outcome."""
 
-from skpmd.engine import cubic_surrogate, rejuvenation_error
+from skpmd.engine import cubic_surrogate, mirror, rejuvenation_error
 from skpmd.engine.assumed_density import AssumedDensityModel, filter_step, more_accurate, project
-from skpmd.engine.mirror import step
 from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors, errors_of
 from skpmd.logistic._importance import importance_sample, proposal_components
 
@@ -20,7 +19,9 @@ def proposal_step(stream, model, batches, a, b, options, rng, *, proposal):
     if particles is not None:
         in_place = settings._replace(rejuvenation="never")
         observer = RejuvenationErrors(model.monitored, stream.error_terms)
-        stayed, info = step(particles, model, batches, a, b, in_place, rng, observer=observer)
+        stayed, info = mirror.step(
+            particles, model, batches, a, b, in_place, rng, observer=observer
+        )
         enough = info.ess >= settings.ess_threshold * options.n_particles
         if settings.rejuvenation == "never" or (enough and settings.rejuvenation == "ess"):
             assumed = assumed or project(particles, stream.error_terms, model.monitored)
@@ -37,12 +38,9 @@ def proposal_step(stream, model, batches, a, b, options, rng, *, proposal):
     log_prior = model.log_prior(outcome.particles.theta)
     moved = outcome.particles._replace(log_prior=log_prior)
     by_rejuvenation, total = errors_of(error_terms, moved, model.monitored)
-    info = outcome.infos[-1]._replace(
-        a=a,
-        rejuvenations=int(particles is not None),
-        rejuvenation_error=by_rejuvenation,
-        mean_error=total,
-    )
+    fresh = int(particles is not None)
+    info = outcome.infos[-1]._replace(a=a, rejuvenations=fresh)
+    info = info._replace(rejuvenation_error=by_rejuvenation, mean_error=total)
     assumed = filter_step(assumed, model, batches, a, b, rng)
     return stream._replace(particles=moved, assumed=assumed, error_terms=error_terms), info
 
@@ -66,18 +64,15 @@ def _rejuvenate(stream, stayed, assumed, model, batches, a, b, m, proposal, rng)
 
     if assumed is None:
         return drawn(None, 0.0), NO_ERROR
-    outcome, error_terms = None, rejuvenation_error.fade(assumed.error_terms, a)
     cubic = cubic_surrogate.fit(particles, stayed, assumed.gaussian)
-    if cubic is not None:
-        outcome = drawn(cubic, _MIN_SHARE)
-        if outcome.infos[0].ess >= _MIN_SHARE * m:
-            error_terms = rejuvenation_error.fade(stream.error_terms, a)
-            error_terms = cubic_surrogate.error_terms_of(
-                cubic, particles, stayed, error_terms, model.monitored
-            )
-        else:
-            outcome = None
-    outcome = outcome or drawn(None, 0.0)
+    outcome = None if cubic is None else drawn(cubic, _MIN_SHARE)
+    if outcome is not None and outcome.infos[0].ess >= _MIN_SHARE * m:
+        error_terms = rejuvenation_error.fade(stream.error_terms, a)
+        error_terms = cubic_surrogate.error_terms_of(
+            cubic, particles, stayed, error_terms, model.monitored
+        )
+    else:
+        outcome, error_terms = drawn(None, 0.0), rejuvenation_error.fade(assumed.error_terms, a)
     return outcome, rejuvenation_error.of_conflict(
         error_terms, particles, stayed, outcome.particles, model.monitored
     )
