@@ -38,8 +38,8 @@ def proposal_step(stream, model, batches, a, b, options, rng, *, proposal):
     log_prior = model.log_prior(outcome.particles.theta)
     moved = outcome.particles._replace(log_prior=log_prior)
     by_rejuvenation, total = errors_of(error_terms, moved, model.monitored)
-    fresh = int(particles is not None)
-    info = outcome.infos[-1]._replace(a=a, rejuvenations=fresh)
+    rejuvenations = int(particles is not None)
+    info = outcome.infos[-1]._replace(a=a, rejuvenations=rejuvenations)
     info = info._replace(rejuvenation_error=by_rejuvenation, mean_error=total)
     assumed = filter_step(assumed, model, batches, a, b, rng)
     return stream._replace(particles=moved, assumed=assumed, error_terms=error_terms), info
