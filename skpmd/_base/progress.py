@@ -59,10 +59,17 @@ def describe(info):
 @contextmanager
 def bar_of_steps(options, rows, verbose, full_batch=None):
     """Context that yields what `run` reports its steps to."""
+    with bar_of_rounds(verbose, n_steps(options, rows, full_batch), "mirror steps") as report:
+        yield report
+
+
+@contextmanager
+def bar_of_rounds(verbose, total=None, name="rounds"):
+    """Context that yields what a method reports its steps to; their number may be unknown."""
     if not verbose:
         yield silent
         return
-    with progress(n_steps(options, rows, full_batch), verbose) as bar:
+    with progress(total, verbose, name) as bar:
         yield lambda info: bar.update(1, describe(info))
 
 

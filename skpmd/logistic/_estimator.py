@@ -38,30 +38,14 @@ from skpmd.logistic._streaming import proposal_step
 
 
 class LogisticState(NamedTuple):
-    """What a fit has come to.
+    """What a fit has come to."""
 
-    Attributes
-    ----------
-    stream : Stream or None
-        What it needs to go on; None for a Gaussian without correlations.
-    results : Results
-        What it shows.
-    n_iter : int
-        Rounds, passes or steps.
-    prior_scale : float
-        Scale of the prior.
-    fit_intercept : bool
-        Whether there is an intercept.
-    dtype : numpy.dtype
-        Of the features.
-    """
-
-    stream: Stream | None
-    results: Results
-    n_iter: int
-    prior_scale: float
-    fit_intercept: bool
-    dtype: np.dtype
+    stream: Stream | None  # What it needs to go on; None for a Gaussian without correlations.
+    results: Results  # What it shows.
+    n_iter: int  # Rounds, passes or steps.
+    prior_scale: float  # Scale of the prior.
+    fit_intercept: bool  # Whether there is an intercept.
+    dtype: np.dtype  # Of the features.
 
 
 def _takes_parts(estimator):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skpmd._base.progress import bar_of_steps, describe, progress
+from skpmd._base.progress import bar_of_rounds, bar_of_steps
 from skpmd._base.results import convergence_warnings
 from skpmd.engine.diagnostics import pareto_k
 from skpmd.engine.loop import drive, run
@@ -69,8 +69,8 @@ def find_posterior(model, rows, parameters, options, rng, last=None):
     states = (_by_moves if hierarchical else _by_weights_or_moves)(
         model, rows.whole(), parameters, options, rng
     )
-    with progress(None, parameters.verbose, "rounds") as bar:
-        outcome = drive(states, lambda info: bar.update(1, describe(info)))
+    with bar_of_rounds(parameters.verbose) as report:
+        outcome = drive(states, report)
     remedy = _FOR_WEIGHTS if outcome.chains is None else _FOR_MOVES
     return outcome, len(outcome.infos), remedy
 
