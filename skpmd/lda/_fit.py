@@ -73,7 +73,7 @@ def initialise(parameters, X, total, rng):
 
 
 def fit_topics(parameters, X, rng, workers):
-    """Fit topics to all documents X, with threads ``workers``; the rest is as of `initialise`.
+    """Fit topics to all documents X on some threads; other parameters are those of `initialise`.
 
     Returns
     -------

@@ -113,11 +113,7 @@ class LDAModel(Model):
         if self._scores and not full:
             workers, number = self._workers.of(n), block.n_visits
             scores, score = scored(scores, topics, block.counts, first, number, workers)
-        if a == 1.0:
-            counts = Counts.zeros(topics.m, topics.V, topics.K)
-        else:
-            counts = block.counts.discounted(1.0 - a)
-        n_visits = block.n_visits
+        counts, n_visits = block.counts.discounted(1.0 - a), block.n_visits
         for documents, *_ in batches:
             counts, mass = current.topics.add_documents(
                 counts, b, current.counts, documents, self.update,

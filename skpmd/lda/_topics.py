@@ -80,7 +80,7 @@ class Counts(NamedTuple):
         return self._replace(words=words, totals=totals)
 
     def discounted(self, discount):
-        """Counts times a discount; the words themselves are rescaled once in many steps only."""
+        """Counts times a discount; words are rescaled, and copied, once in many steps and at 0."""
         words, scale = self.words, self.scale * discount
         if scale < _MIN_SCALE:
             words, scale = words * np.float32(scale), 1.0

@@ -60,6 +60,20 @@ DEFECTS = [
         "lda/test_streams.py",
     ),
     Defect(
+        "counts of a stream do not come to stand for its new documents",
+        "lda/_fit.py",
+        "1.0 - (1.0 - gamma) * growth",
+        "gamma",
+        "lda/test_streams.py",
+    ),
+    Defect(
+        "counts of a step that Ctrl-C cut short stay unbalanced",
+        "lda/_fit.py",
+        "block._replace(counts=block.counts.balanced())",
+        "block._replace(counts=block.counts)",
+        "lda/test_streams.py",
+    ),
+    Defect(
         "words of a call that failed stay in the topics",
         "lda/_fit.py",
         "        words[:, touched] = before\n",
