@@ -66,27 +66,13 @@ def _robust(values, weight):
 
 
 class Data(NamedTuple):
-    """Checked input of one call.
+    """Checked input of one call."""
 
-    Attributes
-    ----------
-    X : ndarray of shape (n, p)
-        Features.
-    y : ndarray of shape (n, t)
-        Targets, in the user's units.
-    noise_variance : ndarray of shape (n,)
-        Variance of each row's own noise, in squared units of y.
-    alpha : ndarray of shape (n,)
-        More of it, in squared units of the scaled y.
-    weight : ndarray of shape (n,)
-        How often each row counts.
-    """
-
-    X: np.ndarray
-    y: np.ndarray
-    noise_variance: np.ndarray
-    alpha: np.ndarray
-    weight: np.ndarray
+    X: np.ndarray  # (n, p): Features.
+    y: np.ndarray  # (n, t): Targets, in the user's units.
+    noise_variance: np.ndarray  # (n,): Variance of each row's own noise, in squared units of y.
+    alpha: np.ndarray  # (n,): More of it, in squared units of the scaled y.
+    weight: np.ndarray  # (n,): How often each row counts.
 
     def joined(self, other):
         """These rows and those of another call."""
@@ -111,21 +97,15 @@ def rows_of(data, scaler, batch_size):
 
 
 class Sample(NamedTuple):
-    """Distinct rows, sorted: neither copies of rows nor their order change what is fitted to them.
+    """Distinct rows, sorted: neither copies of rows nor their order change what is fitted to
+    them."""
 
-    Attributes
-    ----------
-    X, y, noise_variance, weight : ndarray
-        As of `Data`, with y scaled.
-    noise_factor : ndarray of shape (n,) or float
-        Factor of the kernel's noise.
-    """
-
+    # As of `Data`, with y scaled.
     X: np.ndarray
     y: np.ndarray
     noise_variance: np.ndarray
     weight: np.ndarray
-    noise_factor: np.ndarray | float = 1.0
+    noise_factor: np.ndarray | float = 1.0  # (n,): Factor of the kernel's noise.
 
 
 def sample_of(rows, df=None):

@@ -36,45 +36,22 @@ _MAX_MEDIAN_ERROR = 2.0  # A larger median error, in standard deviations, gives 
 
 
 class GPState(NamedTuple):
-    """What an estimator has learned.
+    """What an estimator has learned."""
 
-    Attributes
-    ----------
-    model : SparseGP
-        Covariance and inducing inputs.
-    scaler : Scaler
-        Of y.
-    sample : Sample
-        Rows that the kernel was fitted to.
-    theta : ndarray of shape (d,)
-        Hyperparameters of the largest evidence.
-    stream : Stream
-        Its particles are hyperparameters, and hold q(u) of each.
-    log_weights : ndarray of shape (m,) or None
-        Weights of the particles; None where those of the particle system are meant.
-    alpha : float
-        Noise variance of every new row beside the kernel's, in squared units of the scaled y.
-    n_fitted : int
-        Number of distinct rows when the kernel was fitted.
-    n_scored : float
-        Rows whose predictions have made the weights.
-    retained : Data or None
-        All rows, while there are few. With forgetting their weights fall like those of the past.
-    results : Results or None
-        What the estimator shows.
-    """
-
-    model: SparseGP
-    scaler: Scaler
-    sample: Sample
-    theta: np.ndarray
-    stream: Stream
+    model: SparseGP  # Covariance and inducing inputs.
+    scaler: Scaler  # Of y.
+    sample: Sample  # Rows that the kernel was fitted to.
+    theta: np.ndarray  # (d,): Hyperparameters of the largest evidence.
+    stream: Stream  # Its particles are hyperparameters, and hold q(u) of each.
+    # (m,): Weights of the particles; None where those of the particle system are meant.
     log_weights: np.ndarray | None
+    # Noise variance of every new row beside the kernel's, in squared units of the scaled y.
     alpha: float
-    n_fitted: int
-    n_scored: float = 0.0
+    n_fitted: int  # Number of distinct rows when the kernel was fitted.
+    n_scored: float = 0.0  # Rows whose predictions have made the weights.
+    # All rows, while there are few. With forgetting their weights fall like those of the past.
     retained: Data | None = None
-    results: Results | None = None
+    results: Results | None = None  # What the estimator shows.
 
     @property
     def particles(self):

@@ -17,9 +17,12 @@ from skpmd import (
 from skpmd.engine import mirror
 from tests.tools.engine_calls import PARTS, counted
 from tests.tools.exact_models import NORMAL_MEAN
-from tests.tools.source import ROOT, modules
+from tests.tools.source import ROOT, modules, needs_source
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    needs_source,
+]
 # Not on the one loop yet; to be empty.
 PENDING = {
     "GaussianMixturePMD (conjugate)",

@@ -6,13 +6,13 @@ import inspect
 import pytest
 
 import skpmd
-from tests.tools.source import modules, parse
+from tests.tools.source import modules, needs_source, parse
+
+pytestmark = needs_source
 
 MODULES = modules()
 # Modules that do not keep these manners yet, with the reason; to be empty.
 UNFINISHED = {
-    "skpmd._base._legacy": "for the families below",
-    "skpmd.logistic": "records of parameters and of state, the one loop",
     "skpmd.mixture": "the one loop",
 }
 ESTIMATORS = [

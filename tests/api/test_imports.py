@@ -5,7 +5,9 @@ from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
-from tests.tools.source import ROOT, modules, parse
+from tests.tools.source import ROOT, modules, needs_source, parse
+
+pytestmark = needs_source
 
 SHARED = {"_base", "posterior", "predictive", "metrics"}
 TOP = {"skpmd", "skpro", "_show_versions"}  # they may import everything

@@ -4,7 +4,11 @@ import ast
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
+# Tests of an installed package have no sources beside them, nor documentation.
+needs_source = pytest.mark.skipif(not (ROOT / "skpmd").exists(), reason="needs the source tree")
 
 
 class Module(NamedTuple):

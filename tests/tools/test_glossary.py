@@ -1,14 +1,14 @@
 """The package speaks the field's language, and the check of it would notice if it did not."""
 
 import ast
-import os
 
 import pytest
 
 from tests.tools.glossary import instead_of, names, places, prose, words_given_up
+from tests.tools.source import needs_source
 
 
-@pytest.mark.skipif(os.environ.get("SKPMD_GLOSSARY") != "1", reason="SKPMD_GLOSSARY is not set")
+@needs_source
 def test_no_word_that_was_given_up_is_left():
     left = places()
     assert not left, "\n".join(f"{one.path}:{one.line}: {one.text}" for one in left)
