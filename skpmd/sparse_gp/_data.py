@@ -97,8 +97,7 @@ def rows_of(data, scaler, batch_size):
 
 
 class Sample(NamedTuple):
-    """Distinct rows, sorted: neither copies of rows nor their order change what is fitted to
-    them."""
+    """Distinct rows, sorted: neither copies of rows nor their order change a fit."""
 
     # As of `Data`, with y scaled.
     X: np.ndarray
