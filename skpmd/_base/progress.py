@@ -57,20 +57,29 @@ def describe(info):
 
 
 @contextmanager
-def bar_of_steps(options, rows, verbose, full_batch=None):
-    """Context that yields what `run` reports its steps to."""
-    with bar_of_rounds(verbose, n_steps(options, rows, full_batch), "mirror steps") as report:
+def bar_of_steps(options, rows, verbose, full_batch=None, every=1):
+    """Context that yields what `run` reports its steps to; one of ``every`` so many is shown."""
+    total = n_steps(options, rows, full_batch)
+    with bar_of_rounds(verbose, total, "mirror steps", every) as report:
         yield report
 
 
 @contextmanager
-def bar_of_rounds(verbose, total=None, name="rounds"):
+def bar_of_rounds(verbose, total=None, name="rounds", every=1):
     """Context that yields what a method reports its steps to; their number may be unknown."""
     if not verbose:
         yield silent
         return
+    done = 0
     with progress(total, verbose, name) as bar:
-        yield lambda info: bar.update(1, describe(info))
+
+        def report(info):
+            nonlocal done
+            done += 1
+            if done % every == 0:
+                bar.update(every, describe(info))
+
+        yield report
 
 
 @contextmanager

@@ -17,21 +17,13 @@ LOG_2PI = np.log(2.0 * np.pi)
 
 
 class Conditional(NamedTuple):
-    """Curvatures of a component's coordinates given which rows are its own.
+    """Curvatures of a component's coordinates given which rows are its own."""
 
-    Attributes
-    ----------
-    of_means : ndarray of shape (m, K, p, p)
-        Precision of the mean.
-    scatter : ndarray of shape (m, K, p, p)
-        V about the mean, the prior's included: each column c of C has the density
-        exp(-c' V c / 2), but for the power of its diagonal entry.
-    count : ndarray of shape (m, K)
-        Half the second derivative in log C_ii at its maximum, the prior's rows included.
-    """
-
-    of_means: np.ndarray
+    of_means: np.ndarray  # (m, K, p, p): Precision of the mean.
+    # (m, K, p, p): V about the mean, the prior's included: each column c of C has the density
+    # exp(-c' V c / 2), but for the power of its diagonal entry.
     scatter: np.ndarray
+    # (m, K): Half the second derivative in log C_ii at its maximum, the prior's rows included.
     count: np.ndarray
 
 
@@ -41,26 +33,13 @@ class NormalWishart(NamedTuple):
     ``"full"``: Lambda ~ Wishart(nu, S^-1), so that E[Lambda] = nu S^-1. ``"tied"``: one such Lambda
     for all. ``"diag"``: Lambda_j ~ Gamma(nu / 2, rate S_j / 2). ``"spherical"``: one
     lambda ~ Gamma(nu p / 2, rate p S / 2).
-
-    Attributes
-    ----------
-    covariance_type : {"full", "tied", "diag", "spherical"}
-        Form of the precisions.
-    mean : ndarray of shape (p,)
-        Prior mean.
-    mean_precision : float
-        kappa.
-    df : float
-        nu, above p - 1.
-    covariance : ndarray of shape (p, p), (p,) or ()
-        S.
     """
 
-    covariance_type: str
-    mean: np.ndarray
-    mean_precision: float
-    df: float
-    covariance: np.ndarray
+    covariance_type: str  # {"full", "tied", "diag", "spherical"}: Form of the precisions.
+    mean: np.ndarray  # (p,): Prior mean.
+    mean_precision: float  # kappa.
+    df: float  # nu, above p - 1.
+    covariance: np.ndarray  # (p, p): S.
 
     def sample(self, rng, m, n_components):
         """Means (m, K, p) and factors (m, K, p, p) drawn from the prior."""
@@ -153,21 +132,13 @@ class Independent(NamedTuple):
     mu_j ~ N(mean_j, mean_scale_j^2), sigma_j ~ half-N(0, scale_j^2) for each component, and
     correlations uniform over all correlation matrices (Lewandowski, Kurowicka and Joe 2009, eta =
     1) where the type has any. A spherical component has one sigma.
-
-    Attributes
-    ----------
-    covariance_type : {"full", "tied", "diag", "spherical"}
-        Form of the covariances.
-    mean, mean_scale : ndarray of shape (p,)
-        Of the means.
-    scale : ndarray of shape (p,), or (1,) for ``"spherical"``
-        Of the standard deviations.
     """
 
-    covariance_type: str
+    covariance_type: str  # {"full", "tied", "diag", "spherical"}: Form of the covariances.
+    # (p,): Of the means.
     mean: np.ndarray
     mean_scale: np.ndarray
-    scale: np.ndarray
+    scale: np.ndarray  # (p,): Of the standard deviations.
 
     def sample(self, rng, m, n_components):
         """Means (m, K, p) and factors (m, K, p, p) drawn from the prior."""

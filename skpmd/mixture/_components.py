@@ -23,28 +23,15 @@ _HUGE = 1e9
 
 
 class Normals(NamedTuple):
-    """Posteriors of the components of m particles.
+    """Posteriors of the components of m particles."""
 
-    Attributes
-    ----------
-    kappa, nu : ndarray of shape (m, K)
-        Rows that means and covariances rest on, the prior's included.
-    mean : ndarray of shape (m, K, p)
-        Posterior means.
-    scatter : ndarray of shape (m, K, p, p), (m, 1, p, p), (m, K, p) or (m, K)
-        Psi, of the covariance type.
-    root : ndarray or None
-        Lower Cholesky factors of Psi, where it is a matrix.
-    log_det : ndarray of shape (m, K) or (m, 1)
-        Log determinant of Psi as a (p, p) matrix.
-    """
-
+    # (m, K): Rows that means and covariances rest on, the prior's included.
     kappa: np.ndarray
     nu: np.ndarray
-    mean: np.ndarray
-    scatter: np.ndarray
-    root: np.ndarray | None
-    log_det: np.ndarray
+    mean: np.ndarray  # (m, K, p): Posterior means.
+    scatter: np.ndarray  # (m, K, p, p): Psi, of the covariance type.
+    root: np.ndarray | None  # Lower Cholesky factors of Psi, where it is a matrix.
+    log_det: np.ndarray  # (m, K) or (m, 1): Log determinant of Psi as a (p, p) matrix.
 
 
 class Family:

@@ -14,10 +14,13 @@ holds for any r: that is the step's own log ratio (with r fixed it is Bayes' rul
 having fixed r costs.
 """
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from skpmd.engine.model import Model, linear_form
+from skpmd.engine.particles import Particles
 from skpmd.mixture._components import FAMILIES, Normals
 from skpmd.mixture._kernels import responsibilities
 from skpmd.mixture._weights import weights_prior
@@ -29,30 +32,17 @@ _LOG_2PI = np.log(2.0 * np.pi)
 
 
 class Counts(NamedTuple):
-    """Sufficient statistics of the rows that m particles have seen; the prior is not in it.
+    """Sufficient statistics of the rows that m particles have seen; the prior is not in it."""
 
-    Attributes
-    ----------
-    components : ndarray of shape (m, K, f)
-        Sum of r f(x) of each component; the first is the number of rows.
-    shared : ndarray of shape (m, g)
-        What all components count together.
-    entropy : ndarray of shape (m,)
-        Of the rows' labels.
-    """
-
+    # (m, K, f): Sum of r f(x) of each component; the first is the number of rows.
     components: np.ndarray
-    shared: np.ndarray
-    entropy: np.ndarray
+    shared: np.ndarray  # (m, g): What all components count together.
+    entropy: np.ndarray  # (m,): Of the rows' labels.
 
     def step(self, other, a, b):
         """(1 - a) self + b other."""
         pairs = zip(self, other, strict=True)
-        return Counts(*((1.0 - a) * before + b * new for before, new in pairs))
-
-    def take(self, chosen):
-        """Some of the particles."""
-        return Counts(*(values[chosen] for values in self))
+        return Counts(*(linear_form(before, 0.0, new, a, b) for before, new in pairs))
 
     @property
     def sizes(self):
@@ -66,41 +56,51 @@ class Counts(NamedTuple):
 
 
 class Posteriors(NamedTuple):
-    """Conjugate posteriors of m particles, in the form that predictions of rows need.
+    """Conjugate posteriors of m particles, in the form that predictions of rows need."""
 
-    Attributes
-    ----------
-    normals : Normals
-        Of means and covariances.
-    coefficients : ndarray
-        See `Family.coefficients`.
-    log_mixing : ndarray of shape (m, K)
-        Log expected mixing weights.
-    constant : ndarray of shape (m, K)
-        Log density of the components' Students at their centres.
-    exponent : ndarray of shape (m, K)
-        Power at which they fall.
-    elbo : ndarray of shape (m,)
-        Lower bound of the log evidence of the rows counted:
-        A(prior + counts) - A(prior) - N p log(2 pi) / 2, and the labels' entropy.
-    """
-
-    normals: Normals
-    coefficients: np.ndarray
-    log_mixing: np.ndarray
-    constant: np.ndarray
-    exponent: np.ndarray
+    normals: Normals  # Of means and covariances.
+    coefficients: np.ndarray  # See `Family.coefficients`.
+    log_mixing: np.ndarray  # (m, K): Log expected mixing weights.
+    constant: np.ndarray  # (m, K): Log density of the components' Students at their centres.
+    exponent: np.ndarray  # (m, K): Power at which they fall.
+    # (m,): Lower bound of the log evidence of the rows counted: A(prior + counts) - A(prior) - N p
+    # log(2 pi) / 2, and the labels' entropy.
     elbo: np.ndarray
 
 
-class ConjugateMixture:
-    """Model of a conjugate mixture.
+class Block:
+    """Conjugate block of m particles: their counts, and what these stand for under a prior."""
+
+    def __init__(self, model, counts):
+        self.model, self.counts = model, counts
+
+    @cached_property
+    def posteriors(self):
+        """`Posteriors`, made when they are first needed."""
+        return self.model.posteriors(self.counts)
+
+
+class RowStatistics(NamedTuple):
+    """What a step takes from its rows."""
+
+    counts: Counts  # Of the rows, by the responsibilities of each particle's components.
+    score: np.ndarray  # (m,): weighted sum of their log predictive densities.
+    size: float  # Their weight.
+
+
+class ConjugateMixture(Model):
+    """Model of a conjugate mixture, without coordinates.
+
+    Particles differ by their blocks, whose evidence is known by its lower bound only: it does not
+    weigh them.
 
     Parameters
     ----------
     prior : MixturePrior
         Prior hyperparameters and sizes.
     """
+
+    block_weighs = False
 
     def __init__(self, prior):
         self.K, self.p = prior.n_components, len(prior.mean)
@@ -149,6 +149,50 @@ class ConjugateMixture:
             elbo,
         )
 
+    # ------------------------------------------------------------------ the contract
+    def sample_prior(self, rng, m):
+        """No coordinates."""
+        return np.empty((m, 0))
+
+    def log_prior(self, theta):
+        """Nothing is uncertain about no coordinates."""
+        return np.zeros(len(theta))
+
+    def particles(self, counts):
+        """The engine's particles with these counts."""
+        zero = np.zeros(len(counts.entropy))
+        return Particles(np.empty((len(zero), 0)), zero, zero, zero, Block(self, counts))
+
+    def prior_block(self, theta):
+        """Counts of no rows; the prior itself is not in the counts."""
+        return Block(self, self.no_counts(len(theta)))
+
+    def statistics(self, theta, block, batch):
+        """Rows by the responsibilities under the block."""
+        counts, score = self.e_step(block.posteriors, batch.X, batch.weight)
+        return RowStatistics(counts, score, batch.weight.sum())
+
+    def add_statistics(self, one, other):
+        """Statistics of two batches together."""
+        counts = one.counts.step(other.counts, 0.0, 1.0)
+        return RowStatistics(counts, one.score + other.score, one.size + other.size)
+
+    def update_block(self, theta, block, a, b, statistics):
+        """The linear form in the counts."""
+        return Block(self, block.counts.step(statistics.counts, a, b))
+
+    def select_block(self, block, ancestors):
+        """Block of some of the particles."""
+        return Block(self, Counts(*(values[ancestors] for values in block.counts)))
+
+    def record(self, block, statistics):
+        """ELBO and log density of the best particle, for each row."""
+        return {
+            "elbo": block.posteriors.elbo.max() / block.counts.total,
+            "log_density": statistics.score.max() / statistics.size,
+        }
+
+    # ------------------------------------------------------------------ rows
     def chunks(self, n, m):
         """Slices of n rows that suit m particles."""
         size = max(_MIN_CHUNK, _CHUNK // (m * self.K))

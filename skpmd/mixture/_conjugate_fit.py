@@ -5,10 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._base.progress import progress
+from skpmd._base.progress import bar_of_steps
 from skpmd._base.rows import Rows
-from skpmd._base.streaming import coefficients
-from skpmd.engine.schedules import StepSchedule, step_size
+from skpmd._base.streaming import Stream, advance, coefficients
+from skpmd.engine import mirror
+from skpmd.engine.loop import FullBatch, Options, Outcome, run
+from skpmd.engine.mirror import Settings
+from skpmd.engine.particles import Particles
 from skpmd.mixture._conjugate import ConjugateMixture, Counts
 from skpmd.mixture._initialization import initial_counts
 from skpmd.mixture._prior import MixturePrior, Scaler, prior_of
@@ -22,53 +25,28 @@ _STARTS, _ROUND = 8, 5
 _MAX_FULL_ITER, _MAX_FULL_ITER_FEW, _FEW_ROWS = 3, 100, 2000
 # batch_size="auto" is at least so many rows, or so many for each column.
 _MIN_BATCH, _BATCH_EACH = 256, 32
+# A particle is a whole mixture: none is drawn anew, and no step is split.
+_SETTINGS = Settings(rejuvenation="never")
 
 
 class ConjugateFit(NamedTuple):
-    """Fit result: conjugate particles, and what a stream needs to go on.
+    """Fit result: conjugate particles, and what a stream needs to go on."""
 
-    Attributes
-    ----------
-    model : ConjugateMixture
-        Of the components.
-    scaler : Scaler
-        Of the columns.
-    prior : MixturePrior
-        In scaled columns.
-    counts : Counts
-        Of the particles.
-    reservoir : Reservoir
-        Rows to choose weights for predictions by, in the user's columns.
-    n_samples_seen : float
-        Weighted rows so far.
-    n_rows_fitted : int
-        Distinct rows of the last fit.
-    history : list of tuple
-        Step size, ELBO and log density of the best particle for each row, and number of particles;
-        of each step.
-    converged : bool
-        Whether the best particle gained no more than ``tol`` in the last full-batch iteration, and
-        that was on all rows so far.
-    convergence_warnings : list of str
-        What speaks against the result of the last call.
-    interrupted : bool
-        Whether Ctrl-C ended the fit; the counts are those of the last complete step.
-    rng : numpy.random.Generator
-        Source of all randomness.
-    """
-
-    model: ConjugateMixture
-    scaler: Scaler
-    prior: MixturePrior
-    counts: Counts
-    reservoir: Reservoir
-    n_samples_seen: float
-    n_rows_fitted: int
-    history: list
+    model: ConjugateMixture  # Of the components.
+    scaler: Scaler  # Of the columns.
+    prior: MixturePrior  # In scaled columns.
+    counts: Counts  # Of the particles.
+    reservoir: Reservoir  # Rows to choose weights for predictions by, in the user's columns.
+    n_samples_seen: float  # Weighted rows so far.
+    n_rows_fitted: int  # Distinct rows of the last fit.
+    infos: list  # A record of each step; of densities in the user's columns.
+    # Whether the best particle gained no more than ``tol`` in the last full-batch iteration, and
+    # that was on all rows so far.
     converged: bool
-    convergence_warnings: list
+    convergence_warnings: list  # What speaks against the result of the last call.
+    # Whether Ctrl-C ended the fit; the counts are those of the last complete step.
     interrupted: bool
-    rng: np.random.Generator
+    rng: np.random.Generator  # Source of all randomness.
 
 
 def n_particles(parameters, p):
@@ -110,20 +88,22 @@ def fit_conjugate(parameters, reservoir, rng, before=None):
     else:
         n_starts = _STARTS if m == 1 < model.K and max_full_iter >= 4 * _ROUND else m
         counts = initial_counts(model, X, weight, parameters.init_params, n_starts, rng)
-    run = _Run(parameters, model, X, weight, max_full_iter, m)
-    run.go(counts, rng)
+    outcome = _run(parameters, model, _rows(parameters, X, weight), counts, max_full_iter, m, rng)
+    # One component is exact after one iteration.
+    exact = model.K == 1 and max_full_iter > 0 and not outcome.interrupted
+    converged = outcome.converged or exact
     return ConjugateFit(
         model=model,
         scaler=scaler,
         prior=prior,
-        counts=run.counts,
+        counts=outcome.particles.block.counts,
         reservoir=trim(reservoir, reservoir_size(model.K)),
         n_samples_seen=float(weight.sum()),
         n_rows_fitted=len(X),
-        history=run.history,
-        converged=run.converged,
-        convergence_warnings=run.convergence_warnings(),
-        interrupted=run.interrupted,
+        infos=_unscaled(outcome.infos, scaler),
+        converged=converged,
+        convergence_warnings=_convergence_warnings(parameters, converged),
+        interrupted=outcome.interrupted,
         rng=rng,
     )
 
@@ -160,85 +140,81 @@ def _carried(before, model, m, X, weight, scaler):
     return stayed if scores[0] >= scores[1] else along
 
 
-class _Run:
-    """One fit, which Ctrl-C may end after any of its steps."""
+class _Rows(Rows):
+    """Rows that the model itself takes in pieces, to suit the number of its components."""
 
-    def __init__(self, parameters, model, X, weight, max_full_iter, m):
-        self.parameters, self.model, self.X, self.weight = parameters, model, X, weight
-        self.max_full_iter, self.m = max_full_iter, m
-        self.counts, self.history = None, []
-        self.converged, self.interrupted = False, False
+    def whole(self):
+        """All of them."""
+        return [self.data]
 
-    def go(self, counts, rng):
-        """Stochastic passes, then full-batch iterations."""
-        self.counts = counts
-        size = self.parameters.batch_size
-        if size == "auto":
-            size = max(_MIN_BATCH, _BATCH_EACH * self.X.shape[1])
-        rows = Rows(self.X, None, self.weight, size)
-        # A pass in one batch is a step on all data: the iterations after it do better without it.
-        # With one component responsibilities are known, and such a step is exact.
-        stochastic = rows.n_batches > 1 and self.model.K > 1 or not self.max_full_iter
-        passes = self.parameters.max_iter if stochastic else 0
-        try:
-            self._passes(rows, passes, rng)
-            self._full_batch(rows)
-        except KeyboardInterrupt:
-            if not self.history:
-                raise
-            self.interrupted = True
 
-    def _passes(self, rows, passes, rng):
-        parameters, t = self.parameters, 0
-        schedule = StepSchedule(
-            "power", parameters.step_size, parameters.step_offset, parameters.step_decay
-        )
-        with progress(passes * rows.n_batches, parameters.verbose) as bar:
-            for _ in range(passes):
-                for batch in rows.one_pass("epoch", rng):
-                    t += 1
-                    gamma = step_size(schedule, t, 0.0, 0.0, 0, 0)
-                    posteriors, size = self.model.posteriors(self.counts), batch.weight.sum()
-                    new, score = self.model.e_step(posteriors, batch.X, batch.weight)
-                    self.counts = self.counts.step(new, gamma, gamma * rows.total / size)
-                    self._record(gamma, np.nan, score.max() / size, bar, t)
+def _rows(parameters, X, weight):
+    size = parameters.batch_size
+    if size == "auto":
+        size = max(_MIN_BATCH, _BATCH_EACH * X.shape[1])
+    return _Rows(X, None, weight, size)
 
-    def _full_batch(self, rows):
-        """Steps of size 1 until the ELBO converges, fewer and fewer particles taking part."""
-        model, tol, last = self.model, self.parameters.tol * rows.total, -np.inf
-        posteriors = model.posteriors(self.counts)
-        with progress(self.max_full_iter, self.parameters.verbose, "steps on all data") as bar:
-            for t in range(1, self.max_full_iter + 1):
-                if t > 1 and t % _ROUND == 1 and len(posteriors.elbo) > self.m:
-                    self._keep_best(posteriors.elbo, max(self.m, -(-len(posteriors.elbo) // 2)))
-                    posteriors = model.posteriors(self.counts)
-                self.counts, score = model.e_step(posteriors, self.X, self.weight)
-                posteriors = model.posteriors(self.counts)
-                elbo = posteriors.elbo.max()
-                self._record(1.0, elbo / rows.total, score.max() / rows.total, bar, t)
-                self.converged, last = bool(abs(elbo - last) <= tol), elbo
-                if self.converged and len(posteriors.elbo) == self.m:
-                    break
-        if len(posteriors.elbo) > self.m:
-            self._keep_best(posteriors.elbo, self.m)
-        if model.K == 1 and self.max_full_iter:  # One step is exact.
-            self.converged = True
 
-    def convergence_warnings(self):
-        """Reasons not to trust it, a list of str; none where the user has not asked for steps."""
-        if self.converged or self.parameters.max_full_iter in ("auto", 0):
-            return []
-        return [f"the bound still grew after {self.max_full_iter} steps on all data"]
+def _run(parameters, model, rows, counts, max_full_iter, m, rng):
+    """`Outcome` of stochastic passes and full-batch iterations from some counts on."""
+    # A pass in one batch is a step on all data: the iterations after it do better without it.
+    # With one component responsibilities are known, and such a step is exact.
+    stochastic = rows.n_batches > 1 and model.K > 1 or not max_full_iter
+    options = Options(
+        max_iter=parameters.max_iter if stochastic else 0,
+        step_size=parameters.step_size,
+        step_offset=parameters.step_offset,
+        step_decay=parameters.step_decay,
+        settings=_SETTINGS,
+    )
+    full_batch = FullBatch(max_full_iter, _until(model, m, parameters.tol * rows.total))
+    start = model.particles(counts)
+    if not options.max_iter and not max_full_iter:
+        return Outcome(start, [])
+    every = parameters.verbose_interval
+    with bar_of_steps(options, rows, parameters.verbose, full_batch, every) as report:
+        return run(model, rows, start, options, rng, report, full_batch=full_batch)
 
-    def _keep_best(self, elbo, m):
-        chosen = np.argsort(-elbo, kind="stable")[:m]
-        self.counts = self.counts.take(np.sort(chosen))
 
-    def _record(self, gamma, elbo, score, bar, t):
-        self.history.append((gamma, elbo, score, len(self.counts.entropy)))
-        every = self.parameters.verbose_interval
-        if t % every == 0:
-            bar.update(every, f"step size {gamma:.2g}, log density {score:.5g} for each row")
+def _until(model, m, tol):
+    """When full-batch iterations end: once the ELBO gains no more, and m particles are left."""
+    last = -np.inf
+
+    def until(particles, t):
+        nonlocal last
+        elbo = particles.block.posteriors.elbo
+        converged, last = bool(abs(elbo.max() - last) <= tol), elbo.max()
+        if t % _ROUND == 0:
+            particles = _best(model, particles, max(m, -(-len(elbo) // 2)))
+        return particles, converged and len(elbo) == m
+
+    return until
+
+
+def _best(model, particles, m):
+    """The m particles of the largest ELBO, in the order they had."""
+    elbo = particles.block.posteriors.elbo
+    if len(elbo) <= m:
+        return particles
+    chosen = np.sort(np.argsort(-elbo, kind="stable")[:m])
+    *values, block = particles
+    return Particles(*(one[chosen] for one in values), model.select_block(block, chosen))
+
+
+def _convergence_warnings(parameters, converged):
+    """Reasons not to trust it, a list of str; none where the user has not asked for steps."""
+    if converged or parameters.max_full_iter in ("auto", 0):
+        return []
+    return [f"the bound still grew after {parameters.max_full_iter} steps on all data"]
+
+
+def _unscaled(infos, scaler):
+    """Records of steps on scaled rows as of the rows themselves."""
+    shift = scaler.log_jacobian
+    return [
+        info._replace(extra={name: value + shift for name, value in info.extra.items()})
+        for info in infos
+    ]
 
 
 def update_conjugate(parameters, before, X, weight):
@@ -266,7 +242,8 @@ def update_conjugate(parameters, before, X, weight):
         After these rows.
     """
     rng, size = copy.deepcopy(before.rng), float(weight.sum())
-    a, b = coefficients(parameters.stream_options, before.n_samples_seen, size)
+    options = parameters.stream_options._replace(settings=_SETTINGS)
+    a, _ = coefficients(options, before.n_samples_seen, size)
     n_samples_seen, reservoir = before.n_samples_seen + size, before.reservoir
     if parameters.total_samples is None or a == 0.0:  # This is no second pass.
         most = reservoir_size(before.model.K)
@@ -276,35 +253,39 @@ def update_conjugate(parameters, before, X, weight):
         reservoir = extend(reservoir, rows.X, rows.weight, 1.0 - a)
         if reservoir.complete and len(reservoir.X) >= 2 * before.n_rows_fitted:
             fit = fit_conjugate(parameters, reservoir, rng)
-            history = _rescaled(before.history, before.scaler, fit.scaler) + fit.history
-            return fit._replace(n_samples_seen=n_samples_seen, history=history)
+            infos = [*before.infos, *fit.infos]
+            return fit._replace(n_samples_seen=n_samples_seen, infos=infos)
         reservoir = trim(reservoir, most)
-    model, scaler = before.model, before.scaler
-    new, score = model.e_step(model.posteriors(before.counts), scaler.transform(X), weight)
-    counts = before.counts.step(new, a, b)
-    # The prior is not in the counts: its defaults follow the rows.
-    sample = scaler.transform(reservoir.X), reservoir.sampled_weight()
-    prior = prior_of(parameters, *sample, scaler, "conjugate", counts.total)
-    if parameters.mean_prior is None:
-        sums = counts.components[0, :, 1 : 1 + model.p].sum(axis=0)
-        prior = prior._replace(mean=sums / counts.total)
-    model = ConjugateMixture(prior)
-    elbo = model.posteriors(counts).elbo.max() / counts.total
+    stream = Stream(before.model.particles(before.counts), None, [], before.n_samples_seen, rng)
+    rows = _rows(parameters, before.scaler.transform(X), weight)
+    stream = advance(stream, before.model, rows, options, _step)
+    prior = _prior_of_now(parameters, before, reservoir, stream.particles.block.counts)
     return before._replace(
-        model=model,
+        model=ConjugateMixture(prior),
         prior=prior,
-        counts=counts,
+        counts=stream.particles.block.counts,
         reservoir=reservoir,
         n_samples_seen=n_samples_seen,
-        history=[*before.history, (a, elbo, score.max() / size, len(counts.entropy))],
-        converged=before.converged and model.K == 1,  # One component is exact.
+        infos=[*before.infos, *_unscaled(stream.infos, before.scaler)],
+        converged=before.converged and before.model.K == 1,  # One component is exact.
         convergence_warnings=[],
         interrupted=False,
         rng=rng,
     )
 
 
-def _rescaled(history, scaler, others):
-    """Records in the columns of one scaler in those of another."""
-    shift = scaler.log_jacobian - others.log_jacobian
-    return [(a, elbo + shift, score + shift, m) for a, elbo, score, m in history]
+def _step(stream, model, batches, a, b, options, rng):
+    """The engine's step of a stream, without an account of rejuvenations: there are none."""
+    particles, info = mirror.step(stream.particles, model, batches, a, b, options.settings, rng)
+    return stream._replace(particles=particles), info
+
+
+def _prior_of_now(parameters, before, reservoir, counts):
+    """The prior is not in the counts: its defaults follow the rows."""
+    scaler = before.scaler
+    X, weight = scaler.transform(reservoir.X), reservoir.sampled_weight()
+    prior = prior_of(parameters, X, weight, scaler, "conjugate", counts.total)
+    if parameters.mean_prior is None:
+        sums = counts.components[0, :, 1 : 1 + before.model.p].sum(axis=0)
+        prior = prior._replace(mean=sums / counts.total)
+    return prior

@@ -16,42 +16,20 @@ _BLOCK, _MAX_ROWS = 1 << 17, 2048
 
 
 class Mixtures(NamedTuple):
-    """Normal mixtures, one for each particle.
+    """Normal mixtures, one for each particle."""
 
-    Attributes
-    ----------
-    log_mixing : ndarray of shape (m, K)
-        Log mixing weights.
-    means : ndarray of shape (m, K, p)
-        Means.
-    factor : ndarray of shape (m, K, p, p)
-        Lower Cholesky factors C of the precisions, Lambda = C C'.
-    """
-
-    log_mixing: np.ndarray
-    means: np.ndarray
-    factor: np.ndarray
+    log_mixing: np.ndarray  # (m, K): Log mixing weights.
+    means: np.ndarray  # (m, K, p): Means.
+    factor: np.ndarray  # (m, K, p, p): Lower Cholesky factors C of the precisions, Lambda = C C'.
 
 
 class Sums(NamedTuple):
-    """Sums over rows by responsibility: the likelihood and its gradient ask for no more.
+    """Sums over rows by responsibility: the likelihood and its gradient ask for no more."""
 
-    Attributes
-    ----------
-    value : ndarray of shape (m,)
-        Log-likelihood.
-    count : ndarray of shape (m, K)
-        Sum of w r.
-    first : ndarray of shape (m, K, p)
-        Sum of w r x.
-    second : ndarray of shape (m, K, p, p)
-        Sum of w r x x'.
-    """
-
-    value: np.ndarray
-    count: np.ndarray
-    first: np.ndarray
-    second: np.ndarray
+    value: np.ndarray  # (m,): Log-likelihood.
+    count: np.ndarray  # (m, K): Sum of w r.
+    first: np.ndarray  # (m, K, p): Sum of w r x.
+    second: np.ndarray  # (m, K, p, p): Sum of w r x x'.
 
     def plus(self, other):
         """These and others."""

@@ -9,33 +9,22 @@ class MixtureParticles(NamedTuple):
     """Particles that each are a whole mixture of Student or normal components.
 
     Columns are shifted and scaled by a `skpmd.mixture._prior.Scaler`.
-
-    Attributes
-    ----------
-    log_weights : ndarray of shape (m,)
-        Log weights of the particles, sum of exp 1: for labels, responsibilities and parameters.
-    log_mixing : ndarray of shape (m, K)
-        Log mixing weights within each particle, in expectation under its posterior.
-    log_predictive : ndarray of shape (m, K)
-        Log weights of all components for predictions, sum of exp over all of them 1. Without
-        stacking they are ``log_weights[:, None] + log_mixing``.
-    location : ndarray of shape (m, K, p)
-        Centres.
-    scale_cholesky : ndarray of shape (m, K, p, p)
-        Lower Cholesky factors of the scale matrices (full matrices for every covariance type).
-    df : ndarray of shape (m, K)
-        Degrees of freedom; inf is a normal.
-    product : bool
-        Whether a component is a product of univariate Students, one for each column (diagonal
-        covariances), and not a multivariate one. No difference where df is inf.
     """
 
+    # (m,): Log weights of the particles, sum of exp 1: for labels, responsibilities and parameters.
     log_weights: np.ndarray
+    # (m, K): Log mixing weights within each particle, in expectation under its posterior.
     log_mixing: np.ndarray
+    # (m, K): Log weights of all components for predictions, sum of exp over all of them 1. Without
+    # stacking they are ``log_weights[:, None] + log_mixing``.
     log_predictive: np.ndarray
-    location: np.ndarray
+    location: np.ndarray  # (m, K, p): Centres.
+    # (m, K, p, p): Lower Cholesky factors of the scale matrices (full matrices for every covariance
+    # type).
     scale_cholesky: np.ndarray
-    df: np.ndarray
+    df: np.ndarray  # (m, K): Degrees of freedom; inf is a normal.
+    # Whether a component is a product of univariate Students, one for each column (diagonal
+    # covariances), and not a multivariate one. No difference where df is inf.
     product: bool = False
 
 
@@ -54,34 +43,16 @@ def rescaled(particles, scaler, other):
 
 
 class SMCFit(NamedTuple):
-    """Fit result of ``strategy="parameters"``.
+    """Fit result of ``strategy="parameters"``."""
 
-    Attributes
-    ----------
-    particles : MixtureParticles
-        Draws of the posterior, df = inf; scaled columns.
-    log_evidence : float or None
-        Log marginal likelihood of the scaled rows (the Jacobian of the scaler is added later);
-        labels count, so it is that of the unordered mixture.
-    log_evidence_se : float or None
-        Its standard error.
-    history : dict of str to ndarray
-        A record with one entry for each step.
-    converged : bool
-        Whether the posterior was reached.
-    interrupted : bool
-        Whether Ctrl-C ended it; the particles are then those of the last complete step.
-    convergence_warnings : list of str
-        Reasons not to trust it.
-    state : object
-        What a stream needs to go on; the strategy's own.
-    """
-
-    particles: MixtureParticles
+    particles: MixtureParticles  # Draws of the posterior, df = inf; scaled columns.
+    # Log marginal likelihood of the scaled rows (the Jacobian of the scaler is added later); labels
+    # count, so it is that of the unordered mixture.
     log_evidence: float | None
-    log_evidence_se: float | None
-    history: dict
-    converged: bool
+    log_evidence_se: float | None  # Its standard error.
+    history: dict  # A record with one entry for each step.
+    converged: bool  # Whether the posterior was reached.
+    # Whether Ctrl-C ended it; the particles are then those of the last complete step.
     interrupted: bool = False
-    convergence_warnings: list = []
-    state: Any = None
+    convergence_warnings: list = []  # Reasons not to trust it.
+    state: Any = None  # What a stream needs to go on; the strategy's own.

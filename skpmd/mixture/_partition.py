@@ -25,30 +25,18 @@ _BLOCK = 1 << 22
 
 
 class Partition(NamedTuple):
-    """A Bayes clustering and its credible ball (Wade and Ghahramani 2018).
+    """A Bayes clustering and its credible ball (Wade and Ghahramani 2018)."""
 
-    Attributes
-    ----------
-    labels : ndarray of shape (n,), int
-        Clusters of the rows, numbered as they come.
-    expected_loss : float
-        Its expected loss: the share of pairs of rows that are wrongly together or apart
-        (``"binder"``), or the variation of information in nats (``"vi"``).
-    radius : float
-        Of the smallest ball around it, by the loss, that holds ``level`` of the posterior.
-    level : float
-        Probability of the ball.
-    horizontal : ndarray of shape (n,), int
-        The partition drawn from the posterior that lies in the ball and furthest out.
-    upper, lower : ndarray of shape (n,), int
-        Those of the fewest and of the most clusters in the ball, the furthest out of them.
-    """
-
-    labels: np.ndarray
+    labels: np.ndarray  # (n,) int: Clusters of the rows, numbered as they come.
+    # Its expected loss: the share of pairs of rows that are wrongly together or apart
+    # (``"binder"``), or the variation of information in nats (``"vi"``).
     expected_loss: float
+    # Of the smallest ball around it, by the loss, that holds ``level`` of the posterior.
     radius: float
-    level: float
+    level: float  # Probability of the ball.
+    # (n,) int: The partition drawn from the posterior that lies in the ball and furthest out.
     horizontal: np.ndarray
+    # (n,) int: Those of the fewest and of the most clusters in the ball, the furthest out of them.
     upper: np.ndarray
     lower: np.ndarray
 

@@ -71,14 +71,9 @@ class MixtureParameters(NamedTuple):
 
 
 class Scaler(NamedTuple):
-    """Shift and scale of the columns.
+    """Shift and scale of the columns."""
 
-    Attributes
-    ----------
-    shift, scale : ndarray of shape (p,)
-        Scaled x is (x - shift) / scale.
-    """
-
+    # (p,): Scaled x is (x - shift) / scale.
     shift: np.ndarray
     scale: np.ndarray
 
@@ -121,44 +116,22 @@ class MixturePrior(NamedTuple):
     * tied: one Lambda for all components, of the same prior;
     * diag: lambda_kj ~ Gamma(nu / 2, rate Psi_j / 2), each column on its own;
     * spherical: lambda_k ~ Gamma(p nu / 2, rate p Psi / 2).
-
-    Attributes
-    ----------
-    n_components : int
-        K.
-    covariance_type : {"full", "tied", "diag", "spherical"}
-        Form of the covariances.
-    weights_type : {"dirichlet_distribution", "dirichlet_process", "pitman_yor"}
-        Prior of the mixing weights.
-    concentration : float
-        Of each component (Dirichlet), or of the whole process.
-    discount : float
-        Of the Pitman-Yor process, 0 elsewhere.
-    component_prior : {"normal_wishart", "independent"}
-        Prior of means and covariances.
-    mean : ndarray of shape (p,)
-        Prior mean of the locations.
-    mean_precision : float
-        kappa.
-    mean_scale : ndarray of shape (p,)
-        Standard deviations of the locations, ``component_prior="independent"`` only.
-    df : float
-        nu.
-    covariance : ndarray of shape (p, p), (p, p), (p,) or ()
-        Psi, of the covariance type; with ``"independent"`` the squared scales of the half-normal
-        standard deviations.
     """
 
-    n_components: int
-    covariance_type: str
+    n_components: int  # K.
+    covariance_type: str  # {"full", "tied", "diag", "spherical"}: Form of the covariances.
+    # {"dirichlet_distribution", "dirichlet_process", "pitman_yor"}: Prior of the mixing weights.
     weights_type: str
-    concentration: float
-    discount: float
-    component_prior: str
-    mean: np.ndarray
-    mean_precision: float
+    concentration: float  # Of each component (Dirichlet), or of the whole process.
+    discount: float  # Of the Pitman-Yor process, 0 elsewhere.
+    component_prior: str  # {"normal_wishart", "independent"}: Prior of means and covariances.
+    mean: np.ndarray  # (p,): Prior mean of the locations.
+    mean_precision: float  # kappa.
+    # (p,): Standard deviations of the locations, ``component_prior="independent"`` only.
     mean_scale: np.ndarray
-    df: float
+    df: float  # nu.
+    # (p, p): Psi, of the covariance type; with ``"independent"`` the squared scales of the
+    # half-normal standard deviations.
     covariance: np.ndarray
 
     @property

@@ -16,24 +16,12 @@ _MIN_ROWS, _ROWS_EACH = 1000, 200
 
 
 class Reservoir(NamedTuple):
-    """Distinct rows.
+    """Distinct rows."""
 
-    Attributes
-    ----------
-    X : ndarray of shape (n, p)
-        Rows, sorted.
-    weight : ndarray of shape (n,)
-        How often each counts, the past discounted.
-    discount : ndarray of shape (n,)
-        What forgetting has left of one row's weight since it came last.
-    complete : bool
-        Whether these are all rows so far.
-    """
-
-    X: np.ndarray
-    weight: np.ndarray
-    discount: np.ndarray
-    complete: bool
+    X: np.ndarray  # (n, p): Rows, sorted.
+    weight: np.ndarray  # (n,): How often each counts, the past discounted.
+    discount: np.ndarray  # (n,): What forgetting has left of one row's weight since it came last.
+    complete: bool  # Whether these are all rows so far.
 
     def sampled_weight(self):
         """Weights for a sample: rows of the past are in it less often already."""

@@ -32,28 +32,18 @@ _COLUMNS = {"log_increment": np.nan, "n_moves": 0, "acceptance": np.nan, "correl
 
 
 class SMCState(NamedTuple):
-    """What a stream of parts needs to go on.
+    """What a stream of parts needs to go on."""
 
-    Attributes
-    ----------
-    model : ParameterModel
-        With the order that the first rows gave to components.
-    stream : Stream
-        The particles, in the model's coordinates (None after a fit that was interrupted), and the
-        record of all steps.
-    retained : Batch or None
-        All rows so far with what they count now; None once they were too many to retain.
-    log_evidence, variance : float
-        Of the rows so far, nan where it is not known; and the variance of the estimate.
-    n_rows_fitted : int
-        Distinct rows of the last fit to all rows; 0 after a fit that was interrupted.
-    """
-
-    model: ParameterModel
+    model: ParameterModel  # With the order that the first rows gave to components.
+    # The particles, in the model's coordinates (None after a fit that was interrupted), and the
+    # record of all steps.
     stream: Stream
+    # All rows so far with what they count now; None once they were too many to retain.
     retained: Batch | None
+    # Of the rows so far, nan where it is not known; and the variance of the estimate.
     log_evidence: float
     variance: float
+    # Distinct rows of the last fit to all rows; 0 after a fit that was interrupted.
     n_rows_fitted: int = 0
 
 

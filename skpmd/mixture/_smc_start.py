@@ -14,19 +14,12 @@ from skpmd.mixture._stick_breaking import Sticks
 
 
 class Blend(NamedTuple):
-    """Components with the density of one prior to the power 1 - power, times another's to power.
+    """Components with the density of one prior to the power 1 - power, times another's to power."""
 
-    Attributes
-    ----------
-    one, other : NormalWishart or Independent
-        Of the same covariance type.
-    power : float
-        Of the other.
-    """
-
+    # Of the same covariance type.
     one: NormalWishart | Independent
     other: NormalWishart | Independent
-    power: float
+    power: float  # Of the other.
 
     @property
     def covariance_type(self):

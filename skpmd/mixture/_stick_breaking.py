@@ -10,18 +10,12 @@ class Sticks(NamedTuple):
     """Weights w_k = v_k prod_(j<k) (1 - v_j), v_k ~ Beta(a_k, b_k), v_K = 1.
 
     The coordinates are s_k = logit v_k, k < K.
-
-    Attributes
-    ----------
-    a, b : ndarray of shape (K - 1,)
-        Parameters of the Beta distributions.
-    exchangeable : bool
-        Whether the density of the weights does not change when they are permuted.
     """
 
+    # (K - 1,): Parameters of the Beta distributions.
     a: np.ndarray
     b: np.ndarray
-    exchangeable: bool
+    exchangeable: bool  # Whether the density of the weights does not change when they are permuted.
 
     @classmethod
     def of(cls, kind, n_components, concentration, discount=0.0):

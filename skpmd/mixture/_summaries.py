@@ -4,60 +4,39 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd.engine.particles import log_sum_exp
+from skpmd.engine import weighting as weights_of
 from skpmd.mixture._components import cholesky
 from skpmd.mixture._conjugate_fit import ConjugateFit
 from skpmd.mixture._particles import MixtureParticles, SMCFit, rescaled
 from skpmd.mixture._prior import MixturePrior, Scaler
 from skpmd.mixture._relabel import relabelled, relabelling
-from skpmd.mixture._stacking import stacked
 from skpmd.posterior import Posterior
 
 # There are so many draws of conjugate posteriors, but fewer where they hold more than so many
 # numbers.
 _DRAWS, _MIN_DRAWS, _MAX_NUMBERS = 1000, 200, 4_000_000
+# Stacking ends after so many iterations or when the score gains less, and so many rows speak for
+# the weights at the start, so that none becomes 0.
+_STACKING = {"max_iter": 100, "tol": 1e-5, "prior_rows": 1.0}
 # Particles with a lower log weight add nothing to averages of parameters.
 _NEGLIGIBLE = -30.0
 
 
 class MixtureState(NamedTuple):
-    """What the estimator has learnt.
+    """What the estimator has learnt."""
 
-    Attributes
-    ----------
-    strategy : {"conjugate", "parameters"}
-        The one taken.
-    weighting : str
-        Where weights for predictions come from (conjugate strategy).
-    fit : ConjugateFit or SMCFit
-        What it needs to go on.
-    scaler : Scaler
-        Of the columns.
-    prior : MixturePrior
-        In scaled columns.
-    points : MixtureParticles
-        Normal mixtures, one for each particle, in scaled columns: draws, or the expected parameters
-        of conjugate posteriors. Components are relabelled by those of the best particle.
-    history : dict of str to ndarray
-        A record of the steps.
-    n_samples_seen : float
-        Weighted rows so far.
-    lower_bound : float
-        Of the log evidence, in the user's columns; nan where it is not known.
-    log_evidence : float or None
-        In the user's columns; None where it is not known.
-    """
-
-    strategy: str
-    weighting: str
-    fit: ConjugateFit | SMCFit
-    scaler: Scaler
-    prior: MixturePrior
+    strategy: str  # {"conjugate", "parameters"}: The one taken.
+    weighting: str  # Where weights for predictions come from (conjugate strategy).
+    fit: ConjugateFit | SMCFit  # What it needs to go on.
+    scaler: Scaler  # Of the columns.
+    prior: MixturePrior  # In scaled columns.
+    # Normal mixtures, one for each particle, in scaled columns: draws, or the expected parameters
+    # of conjugate posteriors. Components are relabelled by those of the best particle.
     points: MixtureParticles
-    history: dict
-    n_samples_seen: float
-    lower_bound: float
-    log_evidence: float | None = None
+    history: dict  # A record of the steps.
+    n_samples_seen: float  # Weighted rows so far.
+    lower_bound: float  # Of the log evidence, in the user's columns; nan where it is not known.
+    log_evidence: float | None = None  # In the user's columns; None where it is not known.
 
 
 def conjugate_state(fit, weighting, before=None):
@@ -74,23 +53,20 @@ def conjugate_state(fit, weighting, before=None):
     """
     model, scaler, m = fit.model, fit.scaler, len(fit.counts.entropy)
     posteriors = model.posteriors(fit.counts)
-    log_weights = np.full(m, -np.log(m))
-    if weighting != "uniform":
-        log_weights = posteriors.elbo - log_sum_exp(posteriors.elbo)
+    equal = weighting == "uniform"
+    log_weights = weights_of.uniform(m) if equal else weights_of.posterior(posteriors.elbo)
     points = _points(model, posteriors, log_weights)
     if model.K > 1 and (m > 1 or before is not None):
         order = relabelling(points, _points_before(before, scaler))
         components = np.take_along_axis(fit.counts.components, order[..., None], axis=1)
         fit = fit._replace(counts=fit.counts._replace(components=components))
-        posteriors = model.posteriors(fit.counts)
-        points = _points(model, posteriors, log_weights)
-    gamma, mean_elbo, score, n_particles = np.array(fit.history).reshape(-1, 4).T
+        points = relabelled(points, order)
     history = {
-        "step": np.arange(1, len(gamma) + 1),
-        "step_size": gamma,
-        "elbo": mean_elbo + scaler.log_jacobian,
-        "log_density": score + scaler.log_jacobian,
-        "n_particles": n_particles.astype(int),
+        "step": np.arange(1, len(fit.infos) + 1),
+        "step_size": np.array([info.a for info in fit.infos]),
+        "elbo": np.array([info.extra["elbo"] for info in fit.infos]),
+        "log_density": np.array([info.extra["log_density"] for info in fit.infos]),
+        "n_particles": np.array([info.n_particles for info in fit.infos]),
     }
     return MixtureState(
         strategy="conjugate",
@@ -150,7 +126,8 @@ def conjugate_particles(fit, points, weighting):
         start = posteriors.log_mixing - np.log(m)
         weight, X = fit.reservoir.sampled_weight(), fit.scaler.transform(fit.reservoir.X)
         left_out = model.left_out(posteriors, X, weight)
-        log_predictive = stacked(left_out, weight, start.ravel()).reshape(m, -1)
+        log_predictive = weights_of.stacked(left_out, weight, start.ravel(), **_STACKING)
+        log_predictive = log_predictive.reshape(m, -1)
     df = family.student_df(posteriors.normals)
     return points._replace(
         log_predictive=log_predictive,

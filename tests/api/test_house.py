@@ -12,9 +12,7 @@ pytestmark = needs_source
 
 MODULES = modules()
 # Modules that do not keep these manners yet, with the reason; to be empty.
-UNFINISHED = {
-    "skpmd.mixture": "the one loop",
-}
+UNFINISHED = {}
 ESTIMATORS = [
     skpmd.BayesianLogisticRegressionPMD,
     skpmd.GaussianMixturePMD,

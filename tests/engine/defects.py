@@ -192,4 +192,11 @@ DEFECTS = [
         "log_sum_exp(ratio)",
         "engine/test_smc.py",
     ),
+    Defect(
+        "stacking of components forgets how often rows count",
+        "engine/weighting.py",
+        "density.T @ (weight / mixed)",
+        "density.T @ (weight.mean() / mixed)",
+        "engine/test_weighting.py",
+    ),
 ]

@@ -351,7 +351,7 @@ def test_auto_says_what_it_took(capsys):
     GaussianMixturePMD(1, verbose=1, verbose_interval=1).fit(X)
     captured = capsys.readouterr()
     assert "takes 'conjugate'" in captured.out
-    assert "log density" in captured.out + captured.err
+    assert "log_density" in captured.out + captured.err
 
 
 def test_bad_parameters_are_named():

@@ -1,9 +1,11 @@
-"""Weights of a mixture's components by stacking."""
+"""Weights of particles, or of their components, by stacking."""
 
 import numpy as np
 import pytest
 
-from skpmd.mixture._stacking import stacked
+from skpmd.engine.weighting import posterior, stacked, uniform
+
+OF_COMPONENTS = {"max_iter": 100, "tol": 1e-5, "prior_rows": 1.0}
 
 
 @pytest.fixture
@@ -17,7 +19,7 @@ def table():
 
 def test_weights_are_shares_of_the_best_average(table):
     log_density, weight = table
-    shares = np.exp(stacked(log_density, weight, np.full(5, -np.log(5.0))))
+    shares = np.exp(stacked(log_density, weight, **OF_COMPONENTS))
     assert shares.sum() == pytest.approx(1.0)
     density = np.exp(log_density)
 
@@ -32,10 +34,15 @@ def test_weights_are_shares_of_the_best_average(table):
 def test_weights_of_rows_are_repetitions(table):
     log_density, weight = table[0][:500], table[1][:500]
     weight[log_density.argmax(axis=1) == 1] *= 5.0
-    start = np.full(5, -np.log(5.0))
-    weighted = stacked(log_density, weight, start)
+    weighted = stacked(log_density, weight, **OF_COMPONENTS)
     copies = np.repeat(log_density, weight.astype(int), axis=0)
-    repeated = stacked(copies, np.ones(len(copies)), start)
+    repeated = stacked(copies, np.ones(len(copies)), **OF_COMPONENTS)
     np.testing.assert_allclose(np.exp(weighted), np.exp(repeated), atol=1e-4)
-    alike = stacked(log_density, np.ones(500), start)
+    alike = stacked(log_density, np.ones(500), **OF_COMPONENTS)
     assert np.abs(np.exp(weighted) - np.exp(alike)).max() > 0.1
+
+
+def test_other_weights():
+    np.testing.assert_allclose(np.exp(uniform(4)), 0.25)
+    values = np.array([-1e4, -1e4 + np.log(3.0)])
+    np.testing.assert_allclose(np.exp(posterior(values)), [0.25, 0.75])
