@@ -342,7 +342,7 @@ def _convergence_warnings(smc):
     reasons, m = [], len(smc.particles.theta)
     last, distinct = smc.infos[-1].extra, len(np.unique(smc.particles.theta[:, -1]))
     if distinct < _MIN_DISTINCT * m:
-        reasons.append(f"only {distinct} of {m} particles are distinct: the system has collapsed")
+        reasons.append(f"only {distinct} of {m} particles are distinct: they have collapsed")
     if not last["acceptance"] >= _MIN_ACCEPTANCE:
         reasons.append(
             f"moves of the particles are accepted with probability {last['acceptance']:.2f}"

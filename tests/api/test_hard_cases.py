@@ -102,12 +102,12 @@ def test_a_high_threshold_leaves_room_for_the_wide_component():
     assert not pmd.history_["substep_bound_hit"].any()
 
 
-def test_a_collapsed_cloud_is_never_returned_silently():
+def test_collapsed_particles_are_never_returned_silently():
     """Equal weights on copies of one point have a perfect effective sample size."""
     X = np.random.default_rng(0).normal(3.0, 1.0, size=(200, 2))
     problem = {**NORMAL_MEAN, "sample_prior": lambda rng, m: rng.standard_normal((m, 2))}
     pmd = ParticleMirrorDescent(**problem, bandwidth=2.0, shrinkage=False, random_state=5)
-    with pytest.warns(ConvergenceWarning, match="particles are distinct: the cloud has collapsed"):
+    with pytest.warns(ConvergenceWarning, match="particles are distinct: they have collapsed"):
         pmd.fit(X)
 
 
