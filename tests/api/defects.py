@@ -6,22 +6,22 @@ DEFECTS = [
     Defect(
         "the scale N/B is missing",
         "engine/loop.py",
-        "b = power * gamma * rows.total / size",
-        "b = power * gamma",
+        "return gamma, options.power * gamma * rows.total / size",
+        "return gamma, options.power * gamma",
         "api/test_custom.py",
     ),
     Defect(
         "a cloud on the move is redrawn from its kernels alone",
         "engine/mirror.py",
-        "redraw, defensive = True, DEFENSIVE_SHARE",
-        "redraw, defensive = True, 0.0",
+        "due, defensive, known = not follows, DEFENSIVE_SHARE, None",
+        "due, defensive, known = not follows, 0.0, None",
         "api/test_hard_cases.py",
     ),
     Defect(
         "the temperature is forgotten in the polish step",
         "engine/loop.py",
-        "reweight(particles, model, rows.whole(), power, options.settings, rng, m)",
-        "reweight(particles, model, rows.whole(), 1.0, options.settings, rng, m)",
+        "reweighting(particles, model, rows.whole(), power, options.settings, rng, m)",
+        "reweighting(particles, model, rows.whole(), 1.0, options.settings, rng, m)",
         "api/test_custom.py",
     ),
     Defect(

@@ -5,9 +5,9 @@ from tests.tools.seeded_defects import Defect
 DEFECTS = [
     Defect(
         "a failed call of partial_fit is not undone",
-        "_base/streaming.py",
-        "        vars(estimator).update(before)\n",
-        "        pass\n",
+        "_base/estimator.py",
+        "            vars(self).update(before)\n",
+        "            pass\n",
         "base/test_streaming.py",
     ),
     Defect(

@@ -5,9 +5,9 @@ from tests.tools.seeded_defects import Defect
 DEFECTS = [
     Defect(
         "the -r term of a step is dropped",
-        "engine/mirror.py",
-        "return keep * log_ratio + f * drift if keep > 0.0 else f * drift",
-        "return log_ratio + f * drift",
+        "engine/model.py",
+        "return (1.0 - a) * old + new if a < 1.0 else new",
+        "return old + new",
         "engine/test_mirror.py",
     ),
     Defect(
@@ -76,22 +76,22 @@ DEFECTS = [
     Defect(
         "a split step does not redraw",
         "engine/mirror.py",
-        "redraw, defensive = True, DEFENSIVE_SHARE",
-        "redraw, defensive = False, 0.0",
+        "due, defensive, known = not follows, DEFENSIVE_SHARE, None",
+        "due, defensive, known = False, 0.0, None",
         "engine/test_mirror.py",
     ),
     Defect(
         "the block's prior normaliser is dropped",
         "engine/mirror.py",
-        " - f * a * partition_prior",
+        " - f * a * at_prior",
         "",
         "engine/test_mirror.py",
     ),
     Defect(
         "the block stays behind when its particle moves",
         "engine/rejuvenation.py",
-        "block = model.move_block(particles.theta[ancestors], particles.block[ancestors], theta)",
-        "block = particles.block[ancestors]",
+        "block = model.move_block(particles.theta[ancestors], inherited, theta)",
+        "block = inherited",
         "engine/test_mirror.py",
     ),
     Defect(
@@ -118,8 +118,8 @@ DEFECTS = [
     Defect(
         "the Jacobian of the skew map has the wrong sign",
         "engine/importance.py",
-        "log_jacobian += np.log(reference.spread / reference.scale).sum()",
-        "log_jacobian -= np.log(reference.spread / reference.scale).sum()",
+        "log_jacobian += np.log(proposal.spread / proposal.scale).sum()",
+        "log_jacobian -= np.log(proposal.spread / proposal.scale).sum()",
         "engine/test_importance.py",
     ),
     Defect(
@@ -131,9 +131,9 @@ DEFECTS = [
     ),
     Defect(
         "every Hamiltonian trajectory is accepted",
-        "engine/hmc.py",
-        "taken = rng.random(len(probability)) < probability",
-        "taken = rng.random(len(probability)) < 2.0",
+        "engine/metropolis.py",
+        "return rng.random(len(probability)) < probability, float",
+        "return rng.random(len(probability)) < 2.0, float",
         "engine/test_hmc.py",
     ),
     Defect(
@@ -188,8 +188,8 @@ DEFECTS = [
     Defect(
         "the evidence of a tempered path is a sum over particles and no mean",
         "engine/smc.py",
-        "log_sum_exp(ratio) - np.log(len(theta))",
-        "log_sum_exp(ratio)",
+        "log_sum_exp(particles.log_ratio) - np.log(m)",
+        "log_sum_exp(particles.log_ratio)",
         "engine/test_smc.py",
     ),
     Defect(
