@@ -27,12 +27,12 @@ pytestmark = [
 PENDING = {
     "GaussianMixturePMD (conjugate)",
     "GaussianMixturePMD (parameters)",
-    "LDATopicModelPMD",
 }
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 2))
 LABELS = (X[:, 0] + RNG.standard_normal(60) > 0.0).astype(int)
-WORDS = RNG.poisson(1.0, (30, 12))
+TOPICS = RNG.dirichlet(np.full(12, 0.3), 3)
+WORDS = RNG.multinomial(60, RNG.dirichlet(np.full(3, 0.2), 60) @ TOPICS)
 # By row of the table: the estimator with its defaults (fewer particles where they take long),
 # small data, arguments of partial_fit.
 ROWS = {
@@ -61,7 +61,7 @@ REQUESTS = {
     },
     ("SparseGPRegressorPMD", "n_particles"): {"n_particles": 4},
     ("LDATopicModelPMD", "max_full_iter"): {"max_full_iter": 3},
-    ("LDATopicModelPMD", "learn_priors"): {"learn_priors": True},
+    ("LDATopicModelPMD", "learn_priors"): {"learn_priors": True, "max_iter": 40},
     ("LDATopicModelPMD", "weighting"): {"weighting": "stacking"},
     ("ParticleMirrorDescent", "rejuvenation"): {"rejuvenation": "never"},
 }  # fmt: skip
