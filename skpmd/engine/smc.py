@@ -234,5 +234,5 @@ def _rank_correlation(one, other):
 
     SciPy's takes six times as long, for it shares ranks among equal values; a tenth of a fit.
     """
-    ranks = [np.argsort(np.argsort(values)) for values in (one, other)]
-    return float(np.corrcoef(ranks)[0, 1])
+    first, second = (np.argsort(np.argsort(v)) - 0.5 * (len(v) - 1) for v in (one, other))
+    return float(first @ second / (first @ first))

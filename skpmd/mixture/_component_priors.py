@@ -39,7 +39,7 @@ class NormalWishart(NamedTuple):
     mean: np.ndarray  # (p,): Prior mean.
     mean_precision: float  # kappa.
     df: float  # nu, above p - 1.
-    covariance: np.ndarray  # (p, p): S.
+    covariance: np.ndarray  # (p, p), (p,) or (): S, of the covariance type.
 
     def sample(self, rng, m, n_components):
         """Means (m, K, p) and factors (m, K, p, p) drawn from the prior."""
@@ -135,10 +135,9 @@ class Independent(NamedTuple):
     """
 
     covariance_type: str  # {"full", "tied", "diag", "spherical"}: Form of the covariances.
-    # (p,): Of the means.
-    mean: np.ndarray
-    mean_scale: np.ndarray
-    scale: np.ndarray  # (p,): Of the standard deviations.
+    mean: np.ndarray  # (p,): Expectations of the means.
+    mean_scale: np.ndarray  # (p,): Their standard deviations.
+    scale: np.ndarray  # (p,), or (1,) if spherical: Scales of the standard deviations.
 
     def sample(self, rng, m, n_components):
         """Means (m, K, p) and factors (m, K, p, p) drawn from the prior."""

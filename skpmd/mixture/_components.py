@@ -29,7 +29,8 @@ class Normals(NamedTuple):
     kappa: np.ndarray
     nu: np.ndarray
     mean: np.ndarray  # (m, K, p): Posterior means.
-    scatter: np.ndarray  # (m, K, p, p): Psi, of the covariance type.
+    # (m, K, p, p), (m, 1, p, p), (m, K, p) or (m, K): Psi, of the covariance type.
+    scatter: np.ndarray
     root: np.ndarray | None  # Lower Cholesky factors of Psi, where it is a matrix.
     log_det: np.ndarray  # (m, K) or (m, 1): Log determinant of Psi as a (p, p) matrix.
 

@@ -335,16 +335,7 @@ covariance_prior_, mean_scale_prior_
             self._reset()
             parameters = self._parameters()
             X, weight = self._read(X, sample_weight, reset=True)
-            strategy, rng = self._strategy(parameters, X, in_parts=False), self._rng()
-            if strategy == "parameters":
-                fit, scaler, prior = fit_draws(parameters, X, weight, rng)
-                state = draws_state(fit, scaler, prior)
-            else:
-                conjugate = earlier is not None and earlier.strategy == "conjugate"
-                before = earlier.fit if conjugate else None
-                fit = fit_conjugate(parameters, extend(None, X, weight, 1.0), rng, before)
-                state = conjugate_state(fit, self.weighting)
-            self._set_state(state)
+            self._set_state(self._first_state(parameters, X, weight, False, earlier))
             self._freeze()
             _ = self._predictive  # Weights for predictions are found here, not when one is made.
         self._warn_or_interrupt()
@@ -383,20 +374,11 @@ covariance_prior_, mean_scale_prior_
             self._check_frozen()
             X, weight = self._read(X, sample_weight, reset=before is None)
             if before is None:
-                strategy, rng = self._strategy(parameters, X, in_parts=True), self._rng()
+                state = self._first_state(parameters, X, weight, in_parts=True)
+            elif before.strategy == "parameters":
+                state = draws_state(*update_draws(parameters, before, X, weight), before)
             else:
-                strategy = before.strategy
-            if strategy == "parameters":
-                if before is None:
-                    fit, scaler, prior = fit_draws(parameters, X, weight, rng)
-                else:
-                    fit, scaler, prior = update_draws(parameters, before, X, weight)
-                state = draws_state(fit, scaler, prior, before)
-            else:
-                if before is None:
-                    fit = fit_conjugate(parameters, extend(None, X, weight, 1.0), rng)
-                else:
-                    fit = update_conjugate(parameters, before.fit, X, weight)
+                fit = update_conjugate(parameters, before.fit, X, weight)
                 state = conjugate_state(fit, self.weighting, before)
             self._set_state(state)
             self._freeze()
@@ -424,15 +406,17 @@ covariance_prior_, mean_scale_prior_
         places, weight = merged(weight, X)
         return X[places], weight
 
-    def _strategy(self, parameters, X, in_parts):
-        """The strategy that first rows are fitted by."""
+    def _first_state(self, parameters, X, weight, in_parts, earlier=None):
+        """`MixtureState` after the first rows, from an earlier one on where it is conjugate too."""
         strategy = strategy_of(parameters, *X.shape, in_parts=in_parts)
         if self.verbose and self.strategy == "auto":
             print(f"strategy='auto' takes {strategy!r}.")
-        return strategy
-
-    def _rng(self):
-        return as_generator(self.random_state)
+        rng = as_generator(self.random_state)
+        if strategy == "parameters":
+            return draws_state(*fit_draws(parameters, X, weight, rng))
+        before = earlier.fit if earlier and earlier.strategy == "conjugate" else None
+        fit = fit_conjugate(parameters, extend(None, X, weight, 1.0), rng, before)
+        return conjugate_state(fit, self.weighting)
 
     def _warn_or_interrupt(self):
         fit = self._state.fit

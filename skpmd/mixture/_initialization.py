@@ -4,7 +4,7 @@ import numpy as np
 
 from skpmd._base.rows import stratified_sample
 from skpmd.mixture._conjugate import Counts
-from skpmd.mixture._starts_kernels import lloyd, spread
+from skpmd.mixture._kernels import kmeans_plusplus, lloyd
 
 # A start sees at least so many rows, or so many for each component.
 _MIN_ROWS, _ROWS_EACH = 1000, 60
@@ -70,7 +70,7 @@ def _start(model, X, weight, init, total, rng):
             places = np.searchsorted(np.cumsum(weight), uniforms, side="right")
             centres = X[np.minimum(places, n - 1)]
         else:
-            centres = spread(X, weight, rng.random(K))
+            centres = kmeans_plusplus(X, weight, rng.random(K))
         labels = lloyd(X, weight, centres, _LLOYD_STEPS[init])
         resp = np.zeros((n, K))
         resp[np.arange(n), labels] = 1.0

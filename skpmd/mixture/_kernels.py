@@ -1,4 +1,4 @@
-"""Numba kernels of mixtures: features of rows, responsibilities, left-out densities.
+"""Numba kernels of mixtures: features of rows, responsibilities, left-out densities, starts.
 
 What BLAS can do is done by BLAS: a quadratic form in x is linear in the features (1, x, x x').
 """
@@ -176,3 +176,72 @@ def left_out_product(X, log_density, resp, kappa, kappa0, df, location, scatter)
                 total -= 0.5 * math.log(factor * scatter[k, j])
                 total -= 0.5 * (after + 1.0) * math.log1p(u)
             log_density[a, k] = total
+
+
+@njit(cache=True)
+def kmeans_plusplus(X, weight, uniforms):
+    """Centres by k-means++ (Arthur and Vassilvitskii 2007), shape (K, p).
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, p)
+        Rows.
+    weight : ndarray of shape (n,)
+        How often each counts.
+    uniforms : ndarray of shape (K,)
+        Uniform numbers, one for each centre.
+    """
+    n, p = X.shape
+    K = len(uniforms)
+    centres = np.empty((K, p))
+    nearest = np.empty(n)
+    mass = weight.copy()
+    for k in range(K):
+        total = mass.sum()
+        if not total > 0.0:  # All rows are centres: any row will do.
+            mass, total = weight.copy(), weight.sum()
+        target, sofar, chosen = uniforms[k] * total, 0.0, n - 1
+        for a in range(n):
+            sofar += mass[a]
+            if sofar > target:
+                chosen = a
+                break
+        centres[k] = X[chosen]
+        for a in range(n):
+            distance = 0.0
+            for j in range(p):
+                distance += (X[a, j] - centres[k, j]) ** 2
+            if k == 0 or distance < nearest[a]:
+                nearest[a] = distance
+            mass[a] = weight[a] * nearest[a]
+    return centres
+
+
+@njit(cache=True)
+def lloyd(X, weight, centres, steps):
+    """Labels of the rows after steps of Lloyd's algorithm; the centres are moved."""
+    n, p = X.shape
+    K = len(centres)
+    labels = np.empty(n, dtype=np.int64)
+    for step in range(steps + 1):
+        for a in range(n):
+            nearest = np.inf
+            for k in range(K):
+                distance = 0.0
+                for j in range(p):
+                    distance += (X[a, j] - centres[k, j]) ** 2
+                if distance < nearest:
+                    nearest = distance
+                    labels[a] = k
+        if step == steps:
+            break
+        sums, total = np.zeros((K, p)), np.zeros(K)
+        for a in range(n):
+            total[labels[a]] += weight[a]
+            for j in range(p):
+                sums[labels[a], j] += weight[a] * X[a, j]
+        for k in range(K):
+            if total[k] > 0.0:  # An empty one stays.
+                for j in range(p):
+                    centres[k, j] = sums[k, j] / total[k]
+    return labels

@@ -8,7 +8,6 @@ and so are the sums of t(x) by responsibility, which every gradient is a functio
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
 
 # Densities are taken in blocks of about so many numbers, which stay in a processor's cache, and of
 # at most so many rows.
@@ -65,18 +64,6 @@ def sums(mixtures, X, weight):
     rows, columns = np.triu_indices(p)
     second[..., rows, columns] = second[..., columns, rows] = moments[..., 1 + p :]
     return Sums(value, moments[..., 0], moments[..., 1 : 1 + p], second)
-
-
-def log_densities(mixtures, X):
-    """Log of mixing weight times density of each component; shape (m, K, n)."""
-    natural = _natural(mixtures)
-    return natural @ _products(X).T
-
-
-def responsibilities(mixtures, X):
-    """Probabilities of the components given each row; shape (m, K, n)."""
-    joint = log_densities(mixtures, X)
-    return np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
 
 
 def _blocks(mixtures, X, weight):

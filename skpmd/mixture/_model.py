@@ -70,20 +70,6 @@ class ParameterModel(Model):
         parts = [sticks_of(log_weights), means.reshape(m, -1), scales.reshape(m, -1)]
         return np.concatenate(parts, axis=1)
 
-    def names(self):
-        """A name for each coordinate."""
-        K, p = self.n_components, self.n_features
-        at = {"diag": [(j, j) for j in range(p)], "spherical": [(0, 0)]}.get(
-            self.type, list(zip(*np.tril_indices(p), strict=True))
-        )
-        factors = [
-            f"{'log_' if i == j else ''}precision_cholesky[{k},{i},{j}]"
-            for k in range(self._n_factors)
-            for i, j in at
-        ]
-        means = [f"mean[{k},{j}]" for k in range(K) for j in range(p)]
-        return [f"logit_stick[{k}]" for k in range(K - 1)] + means + factors
-
     def _parts(self, theta):
         m, (one, two, _) = len(theta), self._ends
         means = theta[:, one:two].reshape(m, self.n_components, self.n_features)

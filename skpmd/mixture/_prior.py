@@ -130,8 +130,8 @@ class MixturePrior(NamedTuple):
     # (p,): Standard deviations of the locations, ``component_prior="independent"`` only.
     mean_scale: np.ndarray
     df: float  # nu.
-    # (p, p): Psi, of the covariance type; with ``"independent"`` the squared scales of the
-    # half-normal standard deviations.
+    # (p, p), (p,) or (): Psi, of the covariance type; with ``"independent"`` the squared scales of
+    # the half-normal standard deviations.
     covariance: np.ndarray
 
     @property

@@ -89,16 +89,34 @@ def update_draws(parameters, before, X, weight):
         As of `fit_draws`.
     """
     scaler, state = before.scaler, before.fit.state
-    total = rows_to_refit(parameters, state, scaler.transform(X), weight)
-    if total is None:
-        fit = update_smc(parameters, scaler.transform(X), weight, state)
-        return fit, scaler, before.prior
-    size, X = float(weight.sum()), scaler.inverse_transform(total.X)
-    scaler, prior = _scaler_and_prior(parameters, X, total.weight)
-    fit = refit_smc(
-        parameters, prior, scaler.transform(X), total.weight, size, total.discount, state
+    scaled, size = scaler.transform(X), float(weight.sum())
+    if not _too_many(state, weight):
+        a, b = coefficients(parameters.stream_options, state.stream.seen, size)
+        total = _joined(state.retained, Batch(scaled, None, b * weight), a)
+        places, weights = merged(total.weight, total.X)
+        if len(places) >= 2 * state.n_rows_fitted:
+            X = scaler.inverse_transform(total.X[places])
+            return _refit(parameters, X, weights, size, a, state)
+    return update_smc(parameters, scaled, weight, state), scaler, before.prior
+
+
+def _refit(parameters, X, weight, size, a, state):
+    """As `fit_draws` of all rows, but as the next step of a stream.
+
+    That step has coefficient a on the past, and adds so many weighted rows to it. The evidence is
+    that of rows none of which have been forgotten.
+    """
+    scaler, prior = _scaler_and_prior(parameters, X, weight)
+    known = state.stream.particles is None or not np.isnan(state.log_evidence)
+    rows = Batch(scaler.transform(X), None, weight)
+    first = SMCState(
+        model=parameter_model(prior, rows.X, weight),
+        stream=state.stream._replace(particles=None),
+        retained=None,
+        log_evidence=0.0 if known else np.nan,
+        variance=0.0,
     )
-    return fit, scaler, prior
+    return _tempered(parameters, first, rows, a, size), scaler, prior
 
 
 def _scaler_and_prior(parameters, X, weight):
@@ -163,70 +181,9 @@ def update_smc(parameters, X, weight, state):
     return _tempered(parameters, state, rows._replace(weight=b * weight), a, size)
 
 
-class RowsToRefit(NamedTuple):
-    """Distinct rows, sorted; how often each counts; what the last part left of the others' weight.
-
-    The discount is the share of the past that is forgotten.
-    """
-
-    X: np.ndarray
-    weight: np.ndarray
-    discount: float
-
-
-def rows_to_refit(parameters, state, X, weight):
-    """`RowsToRefit`: all rows so far, if they are to be fitted anew, or None.
-
-    Parameters
-    ----------
-    parameters : MixtureParameters
-        ``forgetting`` and ``total_samples``.
-    state : SMCState
-        Of the parts before.
-    X : ndarray of shape (n, p)
-        Distinct rows of the new part, in the columns of the state.
-    weight : ndarray of shape (n,)
-        How often each counts.
-    """
-    if _too_many(state, weight):
-        return None
-    a, b = coefficients(parameters.stream_options, state.stream.seen, float(weight.sum()))
-    total = _joined(state.retained, Batch(X, None, b * weight), a)
-    places, weight = merged(total.weight, total.X)
-    if len(places) < 2 * state.n_rows_fitted:
-        return None
-    return RowsToRefit(total.X[places], weight, a)
-
-
 def _too_many(state, weight):
     """Whether rows are too many to retain."""
     return state.retained is None or len(state.retained.weight) + len(weight) > MAX_RETAINED
-
-
-def refit_smc(parameters, prior, X, weight, size, discount, state):
-    """Posterior given all rows, drawn as by `fit_smc`, as the next step of a stream.
-
-    Parameters
-    ----------
-    parameters, prior, X, weight
-        As of `fit_smc`.
-    size : float
-        Weighted rows of the part that has come.
-    discount : float
-        Share of the past that it makes forgotten.
-    state : SMCState
-        Of the parts before, left as it is.
-
-    Returns
-    -------
-    SMCFit
-        The evidence is that of rows none of which have been forgotten.
-    """
-    known = state.stream.particles is None or not np.isnan(state.log_evidence)
-    model, evidence = parameter_model(prior, X, weight), 0.0 if known else np.nan
-    first = SMCState(model, state.stream._replace(particles=None), None, evidence, 0.0)
-    rows = Batch(np.ascontiguousarray(X), None, weight)
-    return _tempered(parameters, first, rows, discount, size)
 
 
 def _tempered(parameters, state, rows, a, size):

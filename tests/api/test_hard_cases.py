@@ -13,7 +13,7 @@ from skpmd.engine.bandwidth import BANDWIDTH_RULES, kernel_covariance
 from tests.tools.exact_models import NORMAL_MEAN, normal_log_likelihood, normal_log_prior
 
 
-def test_polish_draws_from_a_density_without_edges():
+def test_reweighting_draws_from_a_density_without_edges():
     """A compact kernel leaves the posterior's tails at pi = 0, which no weight can show: the
     evidence in 15 dimensions was 0.45 nats too low with a standard error of 0.03."""
     d, X = 15, np.random.default_rng(0).normal(size=(50, 15))
@@ -30,8 +30,8 @@ def test_polish_draws_from_a_density_without_edges():
     "d, n, shift", [(1, 500, 8.0), (1, 50, 10.0), (1, 500, 30.0), (5, 500, 8.0)]
 )
 def test_data_far_from_where_the_prior_is(d, n, shift, seed):
-    """The cloud has to travel. Redrawn from its kernels alone it shrank to a point on the way (mean
-    65 posterior sds off, sd a hundred times too small) and certified itself."""
+    """The particles have to travel. From kernels alone they shrank to a point on the way (mean 65
+    posterior sds off, sd a hundred times too small) and passed their own diagnostics."""
     X = np.random.default_rng(100 + seed).normal(shift / d**0.5, 1.0, size=(n, d))
     problem = {**NORMAL_MEAN, "sample_prior": lambda rng, m: rng.standard_normal((m, d))}
     pmd = ParticleMirrorDescent(**problem, random_state=seed).fit(X)
@@ -44,7 +44,7 @@ def test_data_far_from_where_the_prior_is(d, n, shift, seed):
     assert abs(pmd.log_evidence_ - exact) < 4.5 * pmd.posterior_.log_evidence_se + 0.01
 
 
-def test_polish_reaches_a_tail_heavier_than_the_kernels():
+def test_reweighting_reaches_a_tail_heavier_than_the_kernels():
     """Gamma(3) posterior of a rate. From Gaussian kernels alone its sd was 10 % low, its 99 %
     quantile 13 %, and a third of the evidences were more than three standard errors off."""
     X = np.full((2, 1), 1e-3)
@@ -77,7 +77,7 @@ def test_polish_reaches_a_tail_heavier_than_the_kernels():
 
 
 def test_the_wide_component_outlives_a_redraw_before_every_step():
-    """Student posterior, 3 degrees of freedom. With the polish step redrawing twice, the second
+    """Student posterior, 3 degrees of freedom. With reweighting that draws twice, the second
     time from the kernels alone, 9 of 12 sds were more than 15 % low."""
     found = []
     for seed in range(4):
@@ -91,7 +91,7 @@ def test_the_wide_component_outlives_a_redraw_before_every_step():
         ).fit(np.zeros((5, 1)))
         assert pmd.history_["rejuvenations"][-1] == pmd.history_["substeps"][-1] + 1
         found.append(np.log(pmd.posterior_.quantile(0.995)[0]))
-    # 5.84; four clouds of 1000 particles: 6 % standard error of the quantile, three of them.
+    # 5.84; four sets of 1000 particles: 6 % standard error of the quantile, three of them.
     assert abs(np.mean(found) - np.log(student(3).ppf(0.995))) < 0.18
 
 
@@ -157,7 +157,7 @@ def test_functions_may_write_into_theta():
 
 @pytest.mark.parametrize("rule", [*BANDWIDTH_RULES, 0.7])
 @pytest.mark.parametrize("d", [2, 100])
-def test_no_rule_is_wider_than_the_cloud_under_shrinkage(rule, d):
+def test_no_rule_is_wider_than_q_under_shrinkage(rule, d):
     white = np.random.default_rng(0).standard_normal((300, d))
     log_w = np.full(300, -np.log(300))
     covariance = kernel_covariance(white, log_w, rule, 1.5, 1.0, True)
@@ -257,14 +257,14 @@ def test_no_evidence_where_a_step_was_cut_short():
         _ = pmd.posterior_.log_evidence
 
 
-def two_clouds(n=60):
+def two_groups(n=60):
     rng = np.random.default_rng(0)
     y = np.arange(n) % 2
     return rng.normal(size=(n, 2)) + 4.0 * y[:, None], y
 
 
 def test_an_interrupted_fit_leaves_nothing_behind(monkeypatch):
-    X, y = two_clouds()
+    X, y = two_groups()
     model = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
 
     def interrupted(*args):
@@ -279,7 +279,7 @@ def test_an_interrupted_fit_leaves_nothing_behind(monkeypatch):
 
 
 def test_a_warning_turned_into_an_error_comes_after_the_results():
-    X, y = two_clouds()
+    X, y = two_groups()
     model = BayesianLogisticRegressionPMD(
         proposal="prior", rejuvenation="never", n_particles=20, prior_scale=30.0, random_state=0
     )
@@ -291,7 +291,7 @@ def test_a_warning_turned_into_an_error_comes_after_the_results():
 
 
 def test_the_warning_points_at_the_caller():
-    X, y = two_clouds()
+    X, y = two_groups()
     model = BayesianLogisticRegressionPMD(
         proposal="prior", rejuvenation="never", n_particles=20, prior_scale=30.0, random_state=0
     )
@@ -301,7 +301,7 @@ def test_the_warning_points_at_the_caller():
 
 
 def test_decisions_are_finite_far_out():
-    X, y = two_clouds()
+    X, y = two_groups()
     model = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
     far = 1e5 * X
     assert np.isfinite(model.decision_function(far)).all()

@@ -17,10 +17,11 @@
   the posterior, both densities are those given Omega (its Lemma 18), and where an estimate is 0 at
   one of 2000 exact draws there, the divergence is infinite and the target is missed.
 * Table 1: CPU seconds and peak memory of one iteration against m in 20 dimensions: weights
-  linear, a rejuvenation quadratic in time, memory linear in both.
+  linear, a rejuvenation quadratic in time, memory at most linear in both.
 
-``slope`` is the exponent of the fitted power, ``bound`` that of the theory. Theorem 5 and Table 1
-name exponents: the slope must agree to 0.1. Theorems 4 and 6 bound errors from above: the slope may
+``slope`` is the exponent of the fitted power, ``bound`` that of the theory. Theorem 5 and the times
+of Table 1 name exponents: the slope must agree to 0.1. That of memory must not be above by more (a
+buffer of fixed size makes it smaller). Theorems 4 and 6 bound errors from above: the slope may
 be steeper, and must not be less steep by more than two of its standard errors. In one dimension it
 cannot be much steeper, for there the bound is attained: by the noise of the kernel estimate in
 Theorem 4, by that of the gradients in Theorem 6 at its own growth (after steps of 2 / (t + 1) it
@@ -61,8 +62,9 @@ def slopes(rows):
     """Fitted powers of Theorem 5 and of Table 1."""
     found = [fitted("theorem 5", *_curve(rows, "theorem 5", "m", "rmse_steps"), -0.5, "equal")]
     for (task, key), bound in COSTS.items():
-        name = f"table 1, {'time' if key == 'cpu_s' else 'memory'} of {task}"
-        found.append(fitted(name, *_curve(rows, "table 1", "m", key, task=task), bound, "equal"))
+        what, relation = ("time", "equal") if key == "cpu_s" else ("memory", "at most")
+        curve = _curve(rows, "table 1", "m", key, task=task)
+        found.append(fitted(f"table 1, {what} of {task}", *curve, bound, relation))
     return found
 
 
@@ -89,6 +91,8 @@ def gates(rows):
         gap = row["slope"] - row["bound"]
         if row["relation"] == "equal":
             found.append(Gate(f"{row['of']}: |slope - bound|", abs(gap), TOLERANCE))
+        elif row["standard_error"] is None:
+            found.append(Gate(f"{row['of']}: slope - bound", gap, TOLERANCE))
         else:
             gap = gap / row["standard_error"]
             name = f"{row['of']}: (slope - bound) / standard error"
