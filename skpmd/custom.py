@@ -13,14 +13,13 @@ from sklearn.utils.validation import (
 )
 
 from skpmd._base.estimator import result
-from skpmd._base.options import LOOP_CONSTRAINTS, check_options
+from skpmd._base.options import LOOP_CONSTRAINTS, options_of
 from skpmd._base.progress import bar_of_steps
 from skpmd._base.results import ParticleResults, Results, results_of
 from skpmd._base.rows import Rows
-from skpmd._base.streaming import Stream, advance, check_coordinates, first_stream, stream_after
+from skpmd._base.streaming import Stream, advance, first_stream, stream_after
 from skpmd._base.utils import as_generator
-from skpmd.engine.loop import Options, run
-from skpmd.engine.mirror import Settings
+from skpmd.engine.loop import run
 from skpmd.engine.model import Model
 from skpmd.engine.particles import draw_prior
 
@@ -280,7 +279,7 @@ class ParticleMirrorDescent(ParticleResults):
         ParticleMirrorDescent
             The fitted estimator.
         """
-        options = self._options()
+        options = options_of(self.get_params(deep=False))
         self._reset()
         model, rows = self._read(X, y, sample_weight, reset=True)
         rng = as_generator(self.random_state)
@@ -320,12 +319,12 @@ class ParticleMirrorDescent(ParticleResults):
             The estimator.
         """
         with self._rollback_on_error():
-            options, before = self._options(), getattr(self, "_state", None)
+            options = options_of(self.get_params(deep=False))
+            before = getattr(self, "_state", None)
             if before is None:
                 self._reset()
             model, rows = self._read(X, y, sample_weight, reset=before is None)
             stream = first_stream(self.random_state) if before is None else before.stream
-            check_coordinates(stream, model)
             stream = advance(stream, model, rows, options)
             results = results_of(stream.outcome(), stream=True, method="stream from prior")
             self._set_state(CustomState(stream, results, len(stream.infos)))
@@ -336,40 +335,6 @@ class ParticleMirrorDescent(ParticleResults):
     def n_iter_(self):
         """Passes; after `partial_fit`, steps."""
         return self._state.n_iter
-
-    def _options(self):
-        """Options of the loop."""
-        settings = Settings(
-            rejuvenation=self.rejuvenation,
-            ess_threshold=self.ess_threshold,
-            max_substeps=self.max_substeps,
-            resampling=self.resampling,
-            bandwidth=self.bandwidth,
-            bandwidth_factor=self.bandwidth_factor,
-            smoothness=self.smoothness,
-            kernel=self.kernel,
-            shrinkage=self.shrinkage,
-        )
-        options = Options(
-            n_particles=self.n_particles,
-            max_iter=self.max_iter,
-            step_schedule=self.step_schedule,
-            step_size=self.step_size,
-            step_offset=self.step_offset,
-            step_decay=self.step_decay,
-            step_constant=self.step_constant,
-            sampling=self.sampling,
-            particle_growth=self.particle_growth,
-            max_particles=self.max_particles,
-            final_particles=self.final_particles,
-            average=self.average,
-            reweight=self.reweight,
-            total_samples=self.total_samples,
-            forgetting=self.forgetting,
-            temperature=self.temperature,
-            settings=settings,
-        )
-        return check_options(options)
 
     def _read(self, X, y, sample_weight, reset):
         """Checked data, and the model that goes with them."""

@@ -102,15 +102,3 @@ def stream_after(outcome, seen, rng):
     """The stream that goes on from a fit of so many weighted rows."""
     error_terms = NO_ERROR if outcome.error_terms is None else outcome.error_terms
     return Stream(outcome.particles, None, outcome.infos, seen, rng, error_terms)
-
-
-def check_coordinates(stream, model):
-    """Raise if the particles of a stream have other coordinates than the model now asks for."""
-    if stream.particles is None:
-        return
-    d = stream.particles.theta.shape[1]
-    if model.n_coordinates not in (None, d):
-        raise ValueError(
-            f"The stream has {d} coordinates, the parameters now ask for {model.n_coordinates}: do "
-            "not change fit_intercept or prior between calls."
-        )

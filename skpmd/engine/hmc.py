@@ -20,7 +20,6 @@ _MAX_LEAPS = 300  # A trajectory takes so many steps on average, at most.
 _WINDOWS = (20, 40, 60)  # The whitening changes after so many iterations of the warm-up.
 _FIRST_STEP = 0.8  # The first step size is this times d^(-1/4), its scaling with d.
 _GOOD_R_HAT = 1.02
-MAX_TOTAL = sum(_WINDOWS) + MAX_ITER
 _CHUNK = 50  # Diagnostics are first looked at after so many iterations, then a quarter more.
 
 

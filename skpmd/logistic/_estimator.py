@@ -12,14 +12,12 @@ from sklearn.utils.multiclass import _check_partial_fit_first_call
 from sklearn.utils.validation import _check_feature_names_in
 
 from skpmd._base.estimator import result
-from skpmd._base.options import LOOP_CONSTRAINTS, check_options
+from skpmd._base.options import LOOP_CONSTRAINTS, options_of, record_of
 from skpmd._base.results import ParticleResults, Results, results_of
 from skpmd._base.rows import Rows
 from skpmd._base.streaming import Stream, advance, first_stream, kernel_step, stream_after
 from skpmd._base.utils import as_generator
 from skpmd._base.warn import warn
-from skpmd.engine.loop import Options
-from skpmd.engine.mirror import Settings
 from skpmd.logistic._empirical_bayes import chosen_scale
 from skpmd.logistic._fit import find_posterior, name_of
 from skpmd.logistic._hmc import MOVES
@@ -311,7 +309,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         ValueError
             If y has one class only, or the weights leave a class without any.
         """
-        options, parameters = self._options(), self._parameters()
+        options, parameters = self._records()
         last = getattr(self, "_state", None) if self.warm_start else None
         self._reset()
         X, y = self._validated(X, y, reset=True)
@@ -387,7 +385,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             If y holds other labels than ``classes``, or a parameter needs all data at once.
         """
         with self._rollback_on_error():
-            options, parameters = self._options(), self._parameters()
+            options, parameters = self._records()
             before = getattr(self, "_state", None)
             first = before is None or before.stream is None
             if self.class_weight == "balanced":
@@ -460,30 +458,10 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         rows = rows.astype(state.dtype, copy=False)
         return rows[:, :p], rows[:, p] if state.fit_intercept else np.zeros(n_rows, state.dtype)
 
-    def _parameters(self):
-        """Parameters of the family; the record has their names."""
-        names = LogisticParameters._fields
-        return LogisticParameters(**{name: getattr(self, name) for name in names})
-
-    def _options(self):
-        """Options of the loop."""
-        options = Options(
-            n_particles=self.n_particles,
-            max_iter=self.max_iter,
-            step_size=self.step_size,
-            step_offset=self.step_offset,
-            step_decay=self.step_decay,
-            reweight=self.reweight,
-            total_samples=self.total_samples,
-            forgetting=self.forgetting,
-            temperature=self.temperature,
-            settings=Settings(
-                rejuvenation=self.rejuvenation,
-                ess_threshold=self.ess_threshold,
-                bandwidth=self.bandwidth,
-            ),
-        )
-        return check_options(options)
+    def _records(self):
+        """Options of the loop, and parameters of the family."""
+        parameters = self.get_params(deep=False)
+        return options_of(parameters), record_of(LogisticParameters, parameters)
 
     def _rows(self, X, codes, classes, sample_weight, all_classes=False):
         """Data with targets and weights as the model wants them."""

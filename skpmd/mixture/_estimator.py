@@ -8,7 +8,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from skpmd._base.estimator import ParticleEstimator, result
-from skpmd._base.options import LOOP_CONSTRAINTS, check_options
+from skpmd._base.options import LOOP_CONSTRAINTS, check_options, record_of
 from skpmd._base.rows import merged
 from skpmd._base.utils import as_generator
 from skpmd.mixture._conjugate_fit import fit_conjugate, update_conjugate
@@ -388,8 +388,7 @@ covariance_prior_, mean_scale_prior_
     # ------------------------------------------------------------------ steps of a fit
     def _parameters(self):
         """`MixtureParameters` of now."""
-        values = {name: getattr(self, name) for name in MixtureParameters._fields}
-        parameters = MixtureParameters(**values)
+        parameters = record_of(MixtureParameters, self.get_params(deep=False))
         check_options(parameters.stream_options)
         return parameters
 

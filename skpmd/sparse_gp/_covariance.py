@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.gaussian_process import kernels as sk
 
+from skpmd.engine.bandwidth import squared_distances
 from skpmd.sparse_gp import _stationary
 
 _STEP = 1e-5  # Step of differences in theta.
@@ -61,7 +62,7 @@ class KernelCovariance:
         if not self.is_fast:
             return np.ascontiguousarray(self.at(theta)(A, B))
         term = self._fast.at(theta)
-        squared = _stationary.squared_distances(A / term.length_scale, B / term.length_scale)
+        squared = squared_distances(A / term.length_scale, B / term.length_scale)
         if A is B:  # A row has no distance from itself, whatever rounding says.
             squared[np.diag_indices(len(A))] = 0.0
         out = _stationary.values(squared, self._fast.nu)
@@ -136,7 +137,7 @@ class _Fast:
         term = self.at(theta)
         centre = (B / term.length_scale).mean(axis=0)
         A, B = A / term.length_scale - centre, B / term.length_scale - centre
-        squared = _stationary.squared_distances(A, B)
+        squared = squared_distances(A, B)
         out = np.zeros(len(theta))
         place = self._scale[1]
         if place is not None:

@@ -10,10 +10,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from skpmd._base.estimator import result
-from skpmd._base.options import LOOP_CONSTRAINTS, check_options
+from skpmd._base.options import LOOP_CONSTRAINTS, options_of, record_of
 from skpmd._base.results import ParticleResults
-from skpmd.engine.loop import Options
-from skpmd.engine.mirror import Settings
 from skpmd.sparse_gp._data import Data
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
 from skpmd.sparse_gp._fit import fit, update
@@ -393,22 +391,11 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     # ------------------------------------------------------------------ steps of a fit
     def _parameters(self):
         """The parameters as a record."""
-        options = Options(
-            n_particles=self.n_particles,
-            max_iter=self.max_iter,
-            step_size=self.step_size,
-            step_offset=self.step_offset,
-            step_decay=self.step_decay,
-            total_samples=self.total_samples,
-            forgetting=self.forgetting,
-            settings=Settings(
-                rejuvenation=self.rejuvenation if self.weighting == "posterior" else "never",
-                ess_threshold=self.ess_threshold,
-                bandwidth=self.bandwidth,
-            ),
-        )
-        fields = {name: getattr(self, name) for name in GPParameters._fields[:-1]}
-        return GPParameters(**fields, options=check_options(options))
+        given = self.get_params(deep=False)
+        # The kernel of the rejuvenation is not that of the process.
+        rejuvenation = self.rejuvenation if self.weighting == "posterior" else "never"
+        options = options_of({**given, "kernel": "gaussian", "rejuvenation": rejuvenation})
+        return record_of(GPParameters, given, options=options)
 
     def _read(self, X, y, sample_weight, noise_variance, reset=True):
         X, y = validate_data(

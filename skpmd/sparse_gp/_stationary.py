@@ -9,20 +9,6 @@ import numpy as np
 SHAPES = (0.5, 1.5, 2.5, np.inf)  # nu of the Matern family; inf is the squared exponential
 
 
-def squared_distances(A, B):
-    """Squared distances of the rows of A and B, shape (n, m), by one matrix product.
-
-    Both are centred first, so that as little as possible cancels. The squares of the norms are two
-    more columns of the product, which saves two passes through the outcome.
-    """
-    centre = B.mean(axis=0)
-    A, B = A - centre, B - centre
-    left = np.column_stack([A, np.einsum("ij,ij->i", A, A), np.ones(len(A))])
-    right = np.column_stack([-2.0 * B, np.ones(len(B)), np.einsum("ij,ij->i", B, B)])
-    out = left @ right.T
-    return np.maximum(out, 0.0, out=out)
-
-
 def values(squared, nu):
     """g at the squared distances, which are overwritten."""
     if nu == np.inf:

@@ -41,6 +41,7 @@ def committed():
 def draw(folder, names):
     if not committed():
         pytest.skip("the results of the benchmarks are in the repository only")
+    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
     command = [sys.executable, "-c", DRAW, folder, *names]
     done = subprocess.run(command, capture_output=True, text=True, cwd=studies.FOLDER.parents[1])
     assert done.returncode == 0, done.stderr
