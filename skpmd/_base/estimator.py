@@ -36,10 +36,8 @@ def result(method):
 class ParticleEstimator(BaseEstimator):
     """Base of all estimators.
 
-    Attributes
-    ----------
-    _frozen_parameters : tuple of str
-        Parameters that may not change between calls of ``partial_fit``.
+    ``_frozen_parameters`` are the names of those that may not change between calls of
+    ``partial_fit``.
     """
 
     _frozen_parameters = ()
@@ -100,14 +98,8 @@ class ParticleEstimator(BaseEstimator):
     def _conclude(self, reasons=(), remedy="", interrupted=False):
         """Hand on the user's Ctrl-C, or warn of what speaks against the result.
 
-        Parameters
-        ----------
-        reasons : sequence of str
-            What speaks against it.
-        remedy : str
-            What to do about it.
-        interrupted : bool
-            Whether Ctrl-C ended the fit.
+        ``reasons`` are what speaks against it, ``remedy`` is what to do about it, and
+        ``interrupted`` says whether Ctrl-C ended the fit.
         """
         if interrupted:
             raise KeyboardInterrupt

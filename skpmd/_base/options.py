@@ -55,22 +55,9 @@ def options_of(parameters):
 
 
 def check_options(options):
-    """The options, or an error where parameters do not go with each other.
+    """The options as they are, or a ValueError where parameters do not go with each other.
 
-    Parameters
-    ----------
-    options : Options
-        Of the loop.
-
-    Returns
-    -------
-    Options
-        The same.
-
-    Raises
-    ------
-    ValueError
-        Names the parameters, and what to set instead.
+    The error names the parameters, and what to set instead.
     """
     bandwidth, rejuvenation = options.settings.bandwidth, options.settings.rejuvenation
     if options.settings.shrinkage and not isinstance(bandwidth, str) and bandwidth > 1:

@@ -31,28 +31,13 @@ class Results(NamedTuple):
 def results_of(
     outcome, *, temperature=1.0, names=None, coordinates=None, stream=False, **diagnostics
 ):
-    """Posterior, evidence, history and diagnostics of an outcome.
+    """Posterior, evidence, history and diagnostics of an outcome of any inference method.
 
-    Parameters
-    ----------
-    outcome : Outcome
-        Of any inference method.
-    temperature : float
-        1 / power of the likelihood; the evidence is known at 1 only.
-    names : list of str, optional
-        Names of the coordinates.
-    coordinates : ndarray of shape (m, d), optional
-        The particles as the user wants to see them; default: as they are.
-    stream : bool
-        Whether data were given in parts: no evidence then, and the error that rejuvenations have
-        left in the means is a reason to warn.
-    **diagnostics
-        Further entries of ``diagnostics``.
-
-    Returns
-    -------
-    Results
-        To be shown by the estimator's attributes.
+    ``temperature`` is 1 / power of the likelihood; the evidence is known at 1 only.
+    ``coordinates``, of shape (m, d), are the particles as the user wants to see them, by default as
+    they are, and ``names`` are those of the coordinates. In a ``stream`` data were given in parts:
+    there is no evidence then, and the error that rejuvenations have left in the means is a reason
+    to warn. Further keywords become entries of ``diagnostics``.
     """
     particles, chains = outcome.particles, outcome.chains
     missing = _why_no_evidence(outcome, temperature, stream)

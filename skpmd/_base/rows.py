@@ -10,18 +10,10 @@ _AUTO_BATCH = 1000
 class Rows:
     """Weighted rows of an array, cut into batches of nearly equal size.
 
-    Rows of weight zero are left out, so that weight zero is the same as absence.
-
-    Parameters
-    ----------
-    X : ndarray or CSR matrix of shape (n, p)
-        Features.
-    y : ndarray of shape (n,) or (n, t), or None
-        Targets.
-    weight : ndarray of shape (n,) or None
-        Row weights; None is one each.
-    batch_size : int or "auto"
-        Rows in a batch; ``"auto"`` is min(n, 1000).
+    Rows of weight zero are left out, so that weight zero is the same as absence. X is an array or
+    CSR matrix of shape (n, p); y has the shape (n,) or (n, t), or is None; ``weight`` has the shape
+    (n,), and None is one each. ``batch_size`` is the number of rows in a batch, ``"auto"``
+    min(n, 1000).
     """
 
     def __init__(self, X, y, weight, batch_size):
@@ -67,14 +59,8 @@ class Rows:
 def merged(weight, X, *columns):
     """Places of the distinct rows, in sorted order, and the total weight of each.
 
-    Parameters
-    ----------
-    weight : ndarray of shape (n,)
-        How often each row counts.
-    X : ndarray of shape (n, p)
-        Features.
-    *columns : ndarrays of shape (n,) or (n, t)
-        What else rows have to agree in.
+    ``weight`` has the shape (n,) and X (n, p). Rows have to agree in ``columns``, of shape (n,) or
+    (n, t), too.
     """
     keys = np.column_stack([*columns, sortable(X)])
     order = np.lexsort(keys.T[::-1])

@@ -64,28 +64,12 @@ def kernel_step(stream, model, batches, a, b, options, rng):
 
 
 def advance(stream, model, rows, options, step=kernel_step):
-    """One step on the rows of one call.
+    """One step on the rows of one call; the stream before is left as it is.
 
-    Parameters
-    ----------
-    stream : Stream
-        Before; left as it is.
-    model : Model
-        See `skpmd.engine.model`.
-    rows : Rows
-        Data of the call. They are one batch: ``batch_size`` cuts them into pieces that fit in
-        memory and nothing else.
-    options : Options
-        Parameters of the estimator.
-    step : callable
-        ``step(stream, model, batches, a, b, options, rng) -> (stream, info)``: how the particles
-        take the step, and how they are rejuvenated. Records of iterations before the last are
-        added to those of the stream.
-
-    Returns
-    -------
-    Stream
-        After.
+    The rows are one batch: ``batch_size`` cuts them into pieces that fit in memory and nothing
+    else. How the particles take the step, and how they are rejuvenated, is up to
+    ``step(stream, model, batches, a, b, options, rng) -> (stream, info)``. It adds records of
+    iterations before the last to the stream itself.
     """
     rng = copy.deepcopy(stream.rng)
     a, b = coefficients(options, stream.seen, rows.total)

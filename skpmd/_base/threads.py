@@ -17,12 +17,8 @@ _MIN_DOCUMENTS = 4  # to start a thread takes longer than the local update of fe
 class Workers:
     """Threads that run both phases of a step: words are assigned, and their counts deposited.
 
-    Parameters
-    ----------
-    n_jobs : int
-        Number of threads, the caller's among them.
-    pool : ThreadPoolExecutor or None
-        The other threads.
+    ``n_jobs`` counts the caller's thread too. The pool has the others, and is None if there are
+    none.
     """
 
     def __init__(self, n_jobs, pool):
@@ -35,15 +31,9 @@ class Workers:
     def each(self, m, shape, assign, deposit):
         """Both phases, for each of m particles.
 
-        Parameters
-        ----------
-        m : int
-            Number of particles.
-        shape : tuple of int
-            Shape of one particle's expected counts, which the first phase writes.
-        assign, deposit : tuple of (callable, int)
-            ``function(i, expected, start, stop)`` and the number of documents, or words, whose
-            range can be cut anywhere.
+        The first phase writes a particle's expected counts, a float32 array of this shape.
+        ``assign`` and ``deposit`` are pairs of ``function(i, expected, start, stop)`` and the
+        number of documents, or words, whose range can be cut anywhere.
         """
         if m >= self.n_jobs:  # whole particles: no thread waits for another
             self.map(lambda i: _particle(i, shape, assign, deposit), range(m))

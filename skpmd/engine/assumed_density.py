@@ -25,16 +25,9 @@ class AssumedDensity(NamedTuple):
 class AssumedDensityModel(Model):
     """A model with the prior q^(1 - a) p^a, where q is a Gaussian and p the prior of the model.
 
-    Its posterior is the outcome of a step of coefficient a from q.
-
-    Parameters
-    ----------
-    model : Model
-        Offers ``gaussian_target`` and ``skew_axes``.
-    gaussian : Gaussian
-        q.
-    a : float
-        Coefficient of the step.
+    Its posterior is the outcome of a step of coefficient a from q. The model offers
+    ``gaussian_target`` and ``skew_axes``. Given a `Cubic`, ``log_prior`` takes it for log q;
+    ``gaussian_target`` takes the Gaussian in any case.
     """
 
     def __init__(self, model, gaussian, a, cubic=None):
@@ -88,25 +81,10 @@ def more_accurate(assumed, other, monitored):
 
 
 def filter_step(assumed, model, batches, a, b, rng):
-    """Track after a step of coefficients (a, b) on the rows of some batches.
+    """The assumed density after a step of coefficients (a, b) on the rows of some batches.
 
-    Parameters
-    ----------
-    assumed : AssumedDensity or None
-        Before the step; None is the prior.
-    model : Model
-        Offers ``gaussian_target``.
-    batches : sequence of Batch
-        Rows of data.
-    a, b : float
-        Coefficients.
-    rng : numpy.random.Generator
-        Of the random displacements by which skewness is measured.
-
-    Returns
-    -------
-    AssumedDensity
-        After the step.
+    ``assumed`` is that before the step, None for the prior. The model offers ``gaussian_target``.
+    Randomness is spent on the displacements by which skewness is measured.
     """
     start, error_terms = np.zeros(len(model.prior.scale)), rejuvenation_error.NO_ERROR
     if assumed is not None:

@@ -14,27 +14,15 @@ _NARROWEST = 1e-3  # This is the smallest bandwidth along any axis, in whitened 
 
 
 def kernel_covariance(white, log_w, rule, factor, smoothness, shrinkage):
-    """Covariance of the kernels in whitened coordinates.
+    """Covariance of the kernels in whitened coordinates, shape (d, d).
 
-    Parameters
-    ----------
-    white : ndarray of shape (m, d)
-        Particles with weighted mean 0 and covariance I.
-    log_w : ndarray of shape (m,)
-        Normalised log weights.
-    rule : float or {"loo", "theorem", "scott", "silverman", "median"}
-        A float is h itself: the covariance is h^2 I.
-    factor : float
-        Multiplies h of the rules ``"theorem"``, ``"scott"``, ``"silverman"`` and ``"median"``.
-    smoothness : float
-        beta of the theorem's rule h = factor * m^(-1/(d + 2 beta)).
-    shrinkage : bool
-        Whether centres will be shrunk (the leave-one-out score depends on it).
+    The particles ``white``, of shape (m, d), have weighted mean 0 and covariance I; their log
+    weights are normalised. With ``shrinkage`` centres will be shrunk: the leave-one-out score
+    depends on it, and eigenvalues are then in (0, 1].
 
-    Returns
-    -------
-    ndarray of shape (d, d)
-        Kernel covariance with eigenvalues in (0, 1] under shrinkage.
+    A float as ``rule`` is h itself: the covariance is h^2 I. ``factor`` multiplies h of the rules
+    ``"theorem"``, ``"scott"``, ``"silverman"`` and ``"median"``, and ``smoothness`` is beta of the
+    theorem's rule h = factor * m^(-1/(d + 2 beta)).
     """
     d = white.shape[1]
     if rule == "loo":

@@ -38,17 +38,8 @@ def fit(particles, after, gaussian):
     A polynomial knows nothing beyond its particles. So enough of them have to be effective where
     the step goes, and it has to follow log q there.
 
-    Parameters
-    ----------
-    particles, after : Particles
-        The same particles before and after the step: q, with pi known, and what becomes of it.
-    gaussian : Gaussian
-        Near q, for coordinates of order one.
-
-    Returns
-    -------
-    Cubic or None
-        To be evaluated by `value`.
+    ``particles`` is q, whose pi has to be known, and ``after`` the same particles after the step.
+    The Gaussian is near q, for coordinates of order one.
     """
     theta, d = particles.theta, particles.theta.shape[1]
     if np.isnan(particles.log_pi).any() or len(theta) < _PER_TERM * n_terms(d):
@@ -74,23 +65,9 @@ def value(cubic, theta):
 def error_terms_of(cubic, particles, after, error_terms, monitored):
     """What the polynomial loses of q, seen where the step takes q.
 
-    See `skpmd.engine.rejuvenation_error`.
-
-    Parameters
-    ----------
-    cubic : Cubic
-        Fitted to the particles.
-    particles, after : Particles
-        The same particles before and after the step: q, and what becomes of it.
-    error_terms : ndarray of shape (r, 3) or (1, 3)
-        What rejuvenations before this one have lost.
-    monitored : callable
-        That of the model.
-
-    Returns
-    -------
-    ndarray of shape (r, 3)
-        Coefficients.
+    It is added to ``error_terms``, of shape (r, 3) or (1, 3), which rejuvenations before this one
+    have lost; the sum has the shape (r, 3), see `skpmd.engine.rejuvenation_error`. ``particles``
+    and ``after`` are as of `fit`.
     """
     w = weights(after.log_ratio)
     alive = w > 0.0

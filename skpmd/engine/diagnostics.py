@@ -33,21 +33,15 @@ def heavy_tail(log_ratio, k):
 def pareto_k(log_ratio):
     """Shape of the generalised Pareto tail of importance weights (PSIS k-hat).
 
-    Vehtari, Simpson, Gelman, Yao and Gabry, "Pareto smoothed importance sampling" (JMLR 2024):
-    the min(0.2 m, 3 sqrt(m)) largest weights are fitted by the estimator of Zhang and Stephens
-    (Technometrics 2009) with a weak prior at k = 0.5. Above 0.7 averages over the particles are
-    not to be trusted. A small value is necessary, not sufficient: a tail that no particle reached
-    does not show.
+    Vehtari, Simpson, Gelman, Yao and Gabry, "Pareto smoothed importance sampling" (JMLR 2024): the
+    min(0.2 m, 3 sqrt(m)) largest weights are fitted by the estimator of Zhang and Stephens
+    (Technometrics 2009) with a weak prior at k = 0.5. Above 0.7 averages over the particles are not
+    to be trusted. A small value is necessary, not sufficient: a tail that no particle reached does
+    not show.
 
-    Parameters
-    ----------
-    log_ratio : ndarray of shape (m,)
-        Unnormalised log weights of independent draws.
-
-    Returns
-    -------
-    float
-        k-hat; nan below 25 particles with a weight, -inf where all tail weights are equal.
+    ``log_ratio``, of shape (m,), holds unnormalised log weights of independent draws. k-hat is nan
+    below 25 particles with a weight, -inf where fewer than five weights are above the tail's
+    cutoff, or none is by more than rounding.
     """
     tail = _largest(log_ratio)
     if len(tail) < 6:
@@ -83,25 +77,14 @@ def _zhang_stephens(excess):
 
 
 def log_evidence(log_ratio, group=None):
-    """Log mean exponential of r and its standard error (delta method).
+    """Log mean exponential of r and its standard error (delta method), both in nats.
 
-    Unbiased for the evidence itself after a step of a = b = 1 on all data that nothing split,
-    from particles whose density pi and prior are both normalised.
+    Unbiased for the evidence itself after a step of a = b = 1 on all data that nothing split, from
+    particles whose density pi and prior are both normalised.
 
-    Parameters
-    ----------
-    log_ratio : ndarray of shape (m,)
-        r after the step.
-    group : ndarray of shape (m,), int, optional
-        Particles with the same label were drawn together (antithetic pairs); labels count from
-        0. The standard error then comes from the groups' means, which are independent.
-
-    Returns
-    -------
-    log_evidence : float
-        Estimate, in nats.
-    standard_error : float
-        Its standard error, in nats.
+    ``log_ratio`` is r after the step, shape (m,). Particles of the same ``group``, (m,) integers
+    from 0, were drawn together (antithetic pairs): the standard error then comes from the groups'
+    means, which are independent.
     """
     total = log_sum_exp(log_ratio)
     if total == -np.inf:
@@ -131,35 +114,20 @@ class RankDiagnostics(NamedTuple):
 def rank_diagnostics(draws):
     """R-hat and effective sample sizes of each coordinate that are defined for any distribution.
 
-    Vehtari, Gelman, Simpson, Carpenter and Bürkner, "Rank-normalization, folding, and
-    localization: an improved R-hat for assessing convergence of MCMC" (Bayesian Analysis 2021).
+    Vehtari, Gelman, Simpson, Carpenter and Bürkner, "Rank-normalization, folding, and localization:
+    an improved R-hat for assessing convergence of MCMC" (Bayesian Analysis 2021).
 
-    Parameters
-    ----------
-    draws : ndarray of shape (n_chains, n, d)
-        Draws, n at least 4. The draw in the middle of chains of odd length is left out.
-
-    Returns
-    -------
-    RankDiagnostics
-        One value of each per coordinate; nan for a coordinate that never moved.
+    Draws have the shape (n_chains, n, d), n at least 4; the draw in the middle of chains of odd
+    length is left out. All values are nan for a coordinate that never moved.
     """
     return RankDiagnostics(*np.concatenate([_by_ranks(x) for x in _half_chains(draws)], axis=1))
 
 
 def ess_mean(draws):
-    """Effective sample size of the mean of each coordinate.
+    """Effective sample size of the mean of each coordinate, shape (d,).
 
-    Parameters
-    ----------
-    draws : ndarray of shape (n_chains, n, d)
-        Draws, n at least 4.
-
-    Returns
-    -------
-    ndarray of shape (d,)
-        It may exceed the number of draws where successive draws are negatively correlated; nan
-        for a coordinate that never moved.
+    Draws are as of `rank_diagnostics`. The size may exceed their number where successive draws are
+    negatively correlated; it is nan for a coordinate that never moved.
     """
     return np.concatenate([_ess(x) for x in _half_chains(draws)])
 
@@ -198,15 +166,8 @@ def _by_ranks(x):
 def _normal_scores(order, ordered):
     """Normal quantiles of (rank - 3/8) / (n + 1/4); equal draws share their mean rank.
 
-    Parameters
-    ----------
-    order, ordered : ndarray of shape (k, n)
-        Where each of the sorted draws stands, and the sorted draws.
-
-    Returns
-    -------
-    ndarray of shape (k, n)
-        In the order of the draws.
+    ``order`` says where each of the sorted draws ``ordered`` stands. All shapes are (k, n), and the
+    scores are in the order of the draws.
     """
     n = ordered.shape[1]
     at = np.arange(n)

@@ -48,34 +48,22 @@ def hamiltonian(
     """Move chains by Hamiltonian Monte Carlo until R-hat and effective draws are good.
 
     Trajectories are a quarter of a period of the whitened posterior long, jittered, the same for
-    all chains, so that each gradient is one matrix product over all of them (Neal 2011). The
-    whitening is taken anew from the pooled draws of each window of the warm-up, as far as halves of
-    the chains agree on it.
+    all chains, so that each gradient is one matrix product over all of them (Neal 2011). The first
+    whitening is by ``mean`` (d,) and ``chol`` (d, d), the Cholesky factor of a covariance near the
+    posterior's; it is taken anew from the pooled draws of each window of the warm-up, as far as
+    halves of the chains agree on it.
 
-    Parameters
-    ----------
-    log_joint_gradient : callable
-        theta of shape (n_chains, d) -> (values (n_chains,), gradients (n_chains, d)).
-    start : ndarray of shape (n_chains, d)
-        First positions; wider than the posterior, or R-hat says little.
-    mean, chol : ndarray of shape (d,), (d, d)
-        First whitening: mean and Cholesky factor of a covariance near the posterior's.
-    rng : numpy.random.Generator
-        Source of all randomness.
-    target_ess : float
-        Chains run until everything that the diagnostics look at has this many effective draws.
-    jump : callable, optional
-        For what gradients do not do well: ``(theta, rng) -> (moved, log Jacobian (n_chains,))``, a
-        reversible proposal, which is accepted or not after each trajectory.
-    shown : callable, optional
-        theta of shape (n, d) -> (n, k): what users see, where that is not theta itself.
-    max_iter : int
-        Bound on the iterations after the warm-up.
+    ``log_joint_gradient`` maps theta of shape (n_chains, d) to values (n_chains,) and gradients
+    (n_chains, d). The first positions ``start``, of the same shape, are to be wider than the
+    posterior, or R-hat says little.
 
-    Yields
-    ------
-    Chains
-        Draws and diagnostics so far, after each look at them; judge ``r_hat`` before use.
+    For what gradients do not do well there is ``jump(theta, rng) -> (moved, log Jacobian
+    (n_chains,))``, a reversible proposal, which is accepted or not after each trajectory. Where
+    users do not see theta itself, ``shown`` maps it from (n, d) to what they see, (n, k).
+
+    Chains run until R-hat is below 1.02 and everything that the diagnostics look at has
+    ``target_ess`` effective draws, for ``max_iter`` iterations after the warm-up at most. Draws and
+    diagnostics so far are yielded after each look at them; judge ``r_hat`` before use.
     """
     chains = _Whitened(log_joint_gradient, mean, chol, jump)
     state, log_step = chains.at(start), np.log(_FIRST_STEP * len(mean) ** -0.25)

@@ -64,17 +64,8 @@ class PooledDraws(NamedTuple):
 class ProposalDraws:
     """Strategy of rejuvenation: particles drawn from a mixture of proposals, which becomes pi.
 
-    Parameters
-    ----------
-    proposals : list of Proposal
-        Components of the mixture.
-    counts : ndarray of shape (K,)
-        How many draws to take from each, even numbers.
-
-    Attributes
-    ----------
-    table : ndarray of shape (m, K)
-        Log densities of the draws under each proposal.
+    ``counts``, of shape (K,), holds even numbers, of draws to take from each of K proposals. After
+    a call ``table``, (m, K), holds the log densities of the draws under each proposal.
     """
 
     def __init__(self, proposals, counts):
@@ -92,19 +83,9 @@ class ProposalDraws:
 def pooled(before, particles, strategy):
     """All draws so far and those of one more round, weighed by the mixture over all rounds.
 
-    Parameters
-    ----------
-    before : PooledDraws or None
-        Of the rounds before.
-    particles : Particles
-        Draws of this round, weighed by the posterior.
-    strategy : ProposalDraws
-        Where they came from.
-
-    Returns
-    -------
-    PooledDraws
-        The weights of all of them.
+    ``before`` is the `PooledDraws` of the rounds before, None in the first. ``particles`` are the
+    draws of this round, weighed by the posterior, and ``strategy`` is the `ProposalDraws` that they
+    came from.
     """
     source = np.repeat(np.arange(len(strategy.counts)), strategy.counts)
     table, counts, all_draws = strategy.table, strategy.counts, particles
@@ -200,16 +181,10 @@ def even_counts(shares, n):
 def disagreement(draws, min_ess=50.0):
     """Largest gap between a proposal's own posterior means and the mixture's.
 
-    Each proposal with an effective sample size of at least ``min_ess`` by its own density is
-    held against the whole.
-
-    Returns
-    -------
-    worst : float
-        Largest gap over proposals and coordinates, in standard errors; those of both estimates
-        come from the sums over antithetic pairs, which are independent.
-    judged : int
-        Proposals that had the effective sample size to be held against the whole.
+    Each proposal with an effective sample size of at least ``min_ess`` by its own density is held
+    against the whole. The largest gap over proposals and coordinates is in standard errors; those
+    of both estimates come from the sums over antithetic pairs, which are independent. The number of
+    proposals that were held against the whole comes second.
     """
     particles = draws.particles
     log_joint = particles.log_ratio + particles.log_pi

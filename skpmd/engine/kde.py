@@ -49,25 +49,13 @@ def fit(
 ):
     """Fit the estimate to weighted particles.
 
-    Parameters
-    ----------
-    theta : ndarray of shape (m, d)
-        Particles.
-    log_ratio : ndarray of shape (m,)
-        Log weights, up to a constant.
-    bandwidth, factor, smoothness
-        See `skpmd.engine.bandwidth.kernel_covariance`.
-    kernel : {"gaussian", "epanechnikov"}
-        Epanechnikov has the compact support that Theorem 6 assumes. Both are scaled to the
-        kernel covariance, at which they are interchangeable to about 1 % of bandwidth (their
-        canonical bandwidths; Wand and Jones 1995, section 2.7).
-    shrinkage : bool
-        Without it the estimate is wider than q, as in the published algorithm.
+    ``theta`` has the shape (m, d), and ``log_ratio`` are log weights (m,) up to a constant. For
+    ``bandwidth``, ``factor`` and ``smoothness`` see `skpmd.engine.bandwidth.kernel_covariance`.
 
-    Returns
-    -------
-    KDE
-        The estimate.
+    Epanechnikov has the compact support that Theorem 6 assumes. Both kernels are scaled to the
+    kernel covariance, at which they are interchangeable to about 1 % of bandwidth (their canonical
+    bandwidths; Wand and Jones 1995, section 2.7). Without shrinkage the estimate is wider than q,
+    as in the published algorithm.
     """
     theta, log_ratio, source = _distinct(theta, log_ratio)
     mean, cov = moments(theta, log_ratio)

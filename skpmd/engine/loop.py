@@ -91,17 +91,9 @@ def silent(info):
 def drive(outcomes, report=silent):
     """Run an inference method to its end, or to Ctrl-C.
 
-    Parameters
-    ----------
-    outcomes : iterator of Outcome
-        Complete states; ``infos`` are those of the steps since the one before.
-    report : callable
-        Receives each new `StepInfo`.
-
-    Returns
-    -------
-    Outcome
-        The last complete state, with the records of all steps.
+    The ``infos`` of each `Outcome` are those of the steps since the one before, and ``report``
+    receives them one by one. The last complete state is returned, with the records of all steps;
+    where Ctrl-C comes before the first, it is raised.
     """
     last, infos = None, []
     try:
@@ -123,35 +115,17 @@ def run(
 ):  # fmt: skip
     """Stochastic mirror steps over passes through the data, then a finish on all of them.
 
-    Parameters
-    ----------
-    model : Model
-        See `skpmd.engine.model`.
-    rows : Rows
-        The data: ``total``, ``n_batches``, ``one_pass(sampling, rng)`` and ``whole()``.
-    start : Particles
-        q before the first step, r = 0.
-    options : Options
-        Parameters.
-    rng : numpy.random.Generator
-        Source of all randomness.
-    report : callable
-        Receives the `StepInfo` of each step.
-    step_sizes : callable, optional
-        ``step_sizes(t, size, seen, m, d) -> (a, b)``: coefficients of step t on a batch of that
-        many weighted rows, ``seen`` of them so far; default: the schedule of the options.
-    after_pass : callable, optional
-        ``after_pass(particles, iteration, rng) -> (particles, stop)`` after each pass.
-    full_batch : FullBatch, optional
-        Iterations on all data after the passes, in place of the reweighting that the options ask
-        for.
-    error_terms : ndarray of shape (r, 3) or (1, 3)
-        What rejuvenations had lost before the start, where that is not the prior.
+    ``rows`` has ``total``, ``n_batches``, ``one_pass(sampling, rng)`` and ``whole()``. ``start`` is
+    q before the first step. Where that is not the prior, ``error_terms``, of shape (r, 3) or
+    (1, 3), is what rejuvenations had lost by then. ``report`` receives the `StepInfo` of each step.
 
-    Returns
-    -------
-    Outcome
-        Final particles and the record of all steps.
+    ``step_sizes(t, size, seen, m, d) -> (a, b)`` are the coefficients of step t on a batch of
+    ``size`` weighted rows, ``seen`` of them so far; by default they are those of the schedule that
+    the options name. ``after_pass(particles, iteration, rng) ->
+    (particles, stop)`` is called after each pass. With ``full_batch`` iterations on all data follow
+    the passes, in place of the reweighting that the options ask for.
+
+    Returns the final `Outcome`, with the records of all steps.
     """
     if options.average and model.has_block:
         raise ValueError("average=True is not available for models with a conjugate block.")
@@ -229,21 +203,7 @@ def full_batch_iterations(base, model, batches, a, b, settings, rng, full_batch)
     """Steps of coefficients (a, b) from one base, local variables under the iterate before.
 
     At a = 1 the base is forgotten, and each iterate follows from the one before. In a stream
-    (a < 1) every iterate is the base and the new rows.
-
-    Parameters
-    ----------
-    base : Particles
-        q before.
-    model, batches, a, b, settings, rng
-        As of `skpmd.engine.mirror.step`.
-    full_batch : FullBatch
-        When to stop.
-
-    Yields
-    ------
-    Outcome
-        After each iteration.
+    (a < 1) every iterate is the base and the new rows. Yields the `Outcome` of each iteration.
     """
     last = base
     for t in range(1, full_batch.max_iter + 1):

@@ -57,21 +57,10 @@ class MeanField(NamedTuple):
 def mean_field_mirror_descent(target, d, max_iter=50, tol=0.02):
     """Gaussian mirror descent in the diagonal family, from zero and the curvature there.
 
-    Parameters
-    ----------
-    target : callable
-        (mean, variance or None) -> DiagonalTarget; None for the values at the mean itself.
-    d : int
-        Number of coordinates.
-    max_iter : int
-        Bound on the mirror steps.
-    tol : float
-        Stop when no log precision would change by more than this.
-
-    Yields
-    ------
-    MeanField
-        States for `skpmd.engine.loop.drive`.
+    ``target`` maps (mean, variance), of shape (d,) each, to a `DiagonalTarget`; a variance of None
+    asks for the values at the mean itself. There are ``max_iter`` mirror steps at most, and they
+    end where no log precision would change by more than ``tol``. Yields the `MeanField` of each for
+    `skpmd.engine.loop.drive`.
     """
     mean, precision, gamma, last = np.zeros(d), target(np.zeros(d), None).precision, 1.0, 0.0
     for _ in range(max_iter):

@@ -8,19 +8,8 @@ _DECAY = 0.6  # The step size is adapted with gain t^-0.6 (Robbins and Monro 195
 def accept(log_ratio, rng):
     """Metropolis decisions given log acceptance ratios; nan is refused.
 
-    Parameters
-    ----------
-    log_ratio : ndarray of shape (m,)
-        Logarithms of the acceptance ratios.
-    rng : numpy.random.Generator
-        Source of the decisions.
-
-    Returns
-    -------
-    taken : ndarray of shape (m,), bool
-        Which proposals are accepted.
-    probability : float
-        Mean acceptance probability.
+    For ratios of shape (m,), returns which proposals are accepted, a mask of the same shape, and
+    the mean acceptance probability.
     """
     log_ratio = np.where(np.isnan(log_ratio), -np.inf, log_ratio)
     probability = np.exp(np.minimum(0.0, log_ratio))

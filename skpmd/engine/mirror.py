@@ -58,31 +58,13 @@ class StepInfo(NamedTuple):
 def step(particles, model, batches, a, b, settings, rng, n_particles=None, **options):
     """Move q by one step of coefficients (a, b) on some data.
 
-    Parameters
-    ----------
-    particles : Particles
-        q before the step.
-    model : Model
-        See `skpmd.engine.model.Model`.
-    batches : sequence of Batch
-        Rows of data, summed over: one minibatch, or all data in pieces that fit in memory.
-    a, b : float
-        Coefficients on the prior part and on the batch's log-likelihood.
-    settings : Settings
-        When the step is split and the particles are rejuvenated, and how.
-    rng : numpy.random.Generator
-        Source of all randomness.
-    n_particles : int, optional
-        Number of particles from the next rejuvenation on; default: as it is.
-    **options
-        See `segments`.
+    The batches are summed over: one minibatch, or all data in pieces that fit in memory. The
+    coefficient a is that of the prior part, b that of their log-likelihood. The settings say when
+    the step is split and the particles are rejuvenated, and how; from the next rejuvenation on
+    there are ``n_particles`` of them, by default as many as there are. The options are those of
+    `segments`.
 
-    Returns
-    -------
-    particles : Particles
-        q after the step.
-    info : StepInfo
-        What happened.
+    Returns q after the step, and what happened as a `StepInfo`.
     """
     *_, last = segments(particles, model, batches, a, b, settings, rng, n_particles, **options)
     return last
@@ -94,28 +76,20 @@ def segments(
 ):  # fmt: skip
     """The segments of a step one by one, as far each as the effective sample size lets it go.
 
-    Parameters
-    ----------
-    particles, model, batches, a, b, settings, rng, n_particles
-        As of `step`.
-    rejuvenate : callable
-        Strategy of rejuvenation: draws from the kernel density estimate of q
-        (`skpmd.engine.rejuvenation.rejuvenate_by_kernels`), draws from proposals fitted to the
-        outcome (`skpmd.engine.importance.ProposalDraws`), both before a segment, or moves by Markov
-        chains that leave q as it is (`skpmd.engine.smc.MarkovMoves`), which follow each segment.
-    rejuvenate_first : bool
-        Whether to rejuvenate first in any case, with the defensive component.
-    current : object, optional
-        Block under which local variables of the rows are taken; default: the particles' own.
-    observer : RejuvenationErrors, optional
-        Keeps account of what rejuvenations lose.
+    Positional arguments are as of `step`.
 
-    Yields
-    ------
-    particles : Particles
-        q after the segment; the last has taken the whole step.
-    info : StepInfo
-        What has happened in the step so far.
+    ``rejuvenate`` is a strategy of rejuvenation: draws from the kernel density estimate of q
+    (`skpmd.engine.rejuvenation.rejuvenate_by_kernels`), draws from proposals fitted to the outcome
+    (`skpmd.engine.importance.ProposalDraws`), both before a segment, or moves by Markov chains that
+    leave q as it is (`skpmd.engine.smc.MarkovMoves`), which follow each segment.
+
+    With ``rejuvenate_first`` the particles are rejuvenated first in any case, with the defensive
+    component. ``current`` is the block under which local variables of the rows are taken, by
+    default the particles' own. An ``observer``, of `RejuvenationErrors`, keeps account of what
+    rejuvenations lose.
+
+    Yields q after each segment, the last of which has taken the whole step, and a `StepInfo` of
+    what has happened in the step so far.
     """
     whole, first, known, done = (a, b), None, None, 0.0
     substeps = rejuvenations = 0

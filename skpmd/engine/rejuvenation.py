@@ -21,32 +21,13 @@ def rejuvenate_by_kernels(
     A kernel density estimate ends near its outermost particle. Where q has to move (a substep),
     each rejuvenation then cuts it off on the side it moves to, and it shrinks to a point on the
     way; where the posterior has the heavier tails (reweighting), the weights have no variance.
-    There a share of the particles comes from a Student distribution that is wider than q
-    (importance sampling with a defensive component; Hesterberg 1995). q is then the estimate with
-    the same share of one normal, which has the mean and the covariance of the particles too and
-    goes on where the kernels end, and r = log q - log pi.
+    There the share ``defensive`` of the particles comes from a Student distribution that is wider
+    than q (importance sampling with a defensive component; Hesterberg 1995). q is then the estimate
+    with the same share of one normal, which has the mean and the covariance of the particles too
+    and goes on where the kernels end, and r = log q - log pi.
 
-    Parameters
-    ----------
-    particles : Particles
-        q.
-    model : Model
-        See `skpmd.engine.model.Model`.
-    settings : Settings
-        Bandwidth, kernel, shrinkage and resampling.
-    rng : numpy.random.Generator
-        Source of the draws.
-    n_particles : int, optional
-        Number of new particles; default: as it is.
-    defensive : float
-        Share of the defensive component.
-    observer : RejuvenationErrors, optional
-        Keeps account of what the estimate loses of q.
-
-    Returns
-    -------
-    Rejuvenated
-        Fresh draws, and the bandwidth of the estimate.
+    The number of particles stays as it is unless ``n_particles`` says otherwise. An ``observer``,
+    of `RejuvenationErrors`, keeps account of what the estimate loses of q.
     """
     estimate = kde.fit(
         particles.theta,

@@ -42,19 +42,9 @@ HIGHER = 1.6  # This factor is for orders above the third; it was set on pima in
 def add(error_terms, variance, c0=0.0, c1=0.0, c2=0.0):
     """Count the errors of one rejuvenation in, at which the coordinates had these variances.
 
-    Parameters
-    ----------
-    error_terms : ndarray of shape (r, 3) or (1, 3)
-        Coefficients of the polynomial so far.
-    variance : ndarray of shape (r,)
-        Variances of q.
-    c0, c1, c2 : float or ndarray of shape (r,)
-        See the text of this module.
-
-    Returns
-    -------
-    ndarray of shape (r, 3)
-        Coefficients.
+    ``error_terms``, of shape (r, 3) or (1, 3), holds the coefficients of the polynomial so far;
+    what is returned has the shape (r, 3). The variances of q have the shape (r,), and so have c0,
+    c1 and c2, of the text of this module, unless they are floats.
     """
     c0, c1, c2 = (np.minimum(np.broadcast_to(c, variance.shape), _MAX_TERM) for c in (c0, c1, c2))
     own = np.stack([c0 + c1 + c2, -c1 - 2.0 * c2, c2], axis=1)
@@ -88,12 +78,8 @@ def largest(squared):
 class RejuvenationErrors:
     """Observer of steps that keeps account of what rejuvenations lose.
 
-    Parameters
-    ----------
-    monitored : callable
-        That of the model.
-    terms : ndarray of shape (r, 3) or (1, 3)
-        Coefficients so far, of the polynomial above.
+    ``monitored`` is that of the model, and ``terms``, of shape (r, 3) or (1, 3), holds the
+    coefficients so far of the polynomial above.
     """
 
     def __init__(self, monitored, terms=NO_ERROR):
@@ -188,19 +174,8 @@ def of_conflict(error_terms, before, stayed, after, monitored):
     place has none. And a mean that has moved further than data that obey the model would move it is
     where the two need not be alike: all that is beyond counts.
 
-    Parameters
-    ----------
-    error_terms : ndarray of shape (r, 3) or (1, 3)
-        Coefficients so far.
-    before, stayed, after : Particles
-        q, the same particles after the step, and the fresh ones.
-    monitored : callable
-        That of the model.
-
-    Returns
-    -------
-    ndarray of shape (r, 3)
-        Coefficients.
+    ``before`` is q, ``stayed`` the same particles after the step, and ``after`` the fresh ones.
+    Coefficients have the shapes of `add`.
     """
     (start, spread), (seen, _), (end, narrow) = (
         _moments(c, monitored) for c in (before, stayed, after)

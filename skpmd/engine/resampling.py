@@ -45,23 +45,9 @@ SCHEMES = {
 
 
 def resample(scheme, weights, n, rng):
-    """Draw n ancestors by the named scheme.
+    """Draw n ancestors by the named scheme: their indices in ascending order, shape (n,), int64.
 
-    Parameters
-    ----------
-    scheme : {"systematic", "stratified", "residual", "multinomial"}
-        Name of the scheme.
-    weights : ndarray of shape (m,)
-        Normalised weights.
-    n : int
-        Number of ancestors to draw; it need not equal m.
-    rng : numpy.random.Generator
-        Source of the noise.
-
-    Returns
-    -------
-    ndarray of shape (n,), int64
-        Ancestor indices in ascending order.
+    The weights, of shape (m,), are normalised; n need not equal m.
     """
     return SCHEMES[scheme](weights, n, rng)
 

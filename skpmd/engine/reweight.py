@@ -19,32 +19,18 @@ _HOPELESS = 0.01  # After two rounds of proposals with a smaller share effective
 def reweighting(particles, model, batches, b, settings, rng, n_particles=None):
     """Weigh particles by the posterior itself, drawn anew first where needed.
 
-    Particles that already stand well are weighed where they are (weak data: draws from the prior).
-    Otherwise they are drawn anew first, from the kernel density estimate and a defensive component.
-    A round with poor diagnostics is followed by another from the better density that it found,
-    three at most, unless it could not be taken whole; the round with the largest effective sample
-    size is kept.
+    Particles that already stand well are weighed where they are (weak data: draws from the prior),
+    and so are all under ``rejuvenation="never"``. Otherwise they are drawn anew first, from the
+    kernel density estimate and a defensive component. A round with poor diagnostics is followed by
+    another from the better density that it found, three at most, unless it could not be taken
+    whole; the round with the largest effective sample size is kept.
 
     The kernel is Gaussian whatever the settings say: under a compact one pi is zero where the
     posterior is not, and no weight can show it.
 
-    Parameters
-    ----------
-    particles : Particles
-        Where the mirror steps ended. Under ``rejuvenation="never"`` it is weighed where it is.
-    model, batches, settings, rng
-        As in `skpmd.engine.mirror.step`.
-    b : float
-        Power of the likelihood, 1 / temperature.
-    n_particles : int, optional
-        Number of particles to return; default: as it is.
-
-    Yields
-    ------
-    particles : Particles
-        The best round so far: r = log joint - log pi exactly.
-    info : StepInfo
-        Of the round.
+    The coefficient b is the power of the likelihood, 1 / temperature, and ``n_particles`` are
+    drawn, by default as many as there are. Each round yields the particles of the best one so far,
+    with r = log joint - log pi exactly, and its own `StepInfo`.
     """
     n_particles = len(particles.theta) if n_particles is None else n_particles
     in_place = settings.rejuvenation == "never" or _is_known(particles, settings, n_particles)
@@ -88,38 +74,16 @@ def proposal_rounds(
 ):  # fmt: skip
     """Draw from a mixture of proposals and weigh by the posterior, in adaptive rounds.
 
-    Each round is a step of a = b = 1 on fresh draws; the draws of all rounds are weighed by the one
-    mixture that they came from (see `skpmd.engine.importance`).
+    Each round is a step of coefficients (1, b) on n fresh draws, b the power of the likelihood; the
+    draws of all rounds are weighed by the one mixture that they came from (see
+    `skpmd.engine.importance`). The shares of the proposals are those of the first round.
 
-    Parameters
-    ----------
-    model, batches, rng
-        As in `skpmd.engine.mirror.step`.
-    proposals : list of Proposal
-        Components of the mixture.
-    shares : ndarray of shape (len(proposals),)
-        Their shares in the first round.
-    b : float
-        Power of the likelihood.
-    n : int
-        Draws per round.
-    max_rounds : int
-        Bound on the rounds.
-    target_ess : float
-        Rounds end when the effective sample size reaches this, or after two rounds if less than
-        1 % of the draws are effective.
-    min_first_ess : float
-        Effective sample size of the first round below which there is no second.
+    Rounds end when the effective sample size reaches ``target_ess``, when that of the first is
+    below ``min_first_ess``, or after two or more if less than 1 % of the draws are effective.
 
-    Yields
-    ------
-    draws : PooledDraws
-        All draws so far, with their weights.
-    info : StepInfo
-        Of the round.
-    disagreement : float or None
-        Of the proposals on the posterior mean (`skpmd.engine.importance.disagreement`), after the
-        last round.
+    Each yields all `PooledDraws` so far, a `StepInfo` with their number and effective sample size,
+    and the disagreement of the proposals on the posterior mean
+    (`skpmd.engine.importance.disagreement`), which is None before the last round.
     """
     still = mirror.Settings(rejuvenation="never")
     shares, draws, t = np.asarray(shares, dtype=float), None, 0

@@ -24,23 +24,10 @@ class StepSchedule(NamedTuple):
 
 
 def step_size(schedule, t, batch_rows, rows_seen, n_particles, d):
-    """gamma_t for t = 1, 2, ...
+    """gamma_t in (0, 1] for t = 1, 2, ...
 
-    Parameters
-    ----------
-    schedule : StepSchedule
-        The rule.
-    t : int
-        Number of this step, from 1.
-    batch_rows, rows_seen : float
-        Weighted rows in this batch, and in all batches up to and including it.
-    n_particles, d : int
-        m_t and the dimension.
-
-    Returns
-    -------
-    float
-        Step size in (0, 1].
+    ``batch_rows`` counts the weighted rows in this batch, ``rows_seen`` those in all batches up to
+    and including it; ``n_particles`` is m_t.
     """
     if schedule.rule == "rows":
         return min(1.0, schedule.eta * batch_rows / rows_seen)

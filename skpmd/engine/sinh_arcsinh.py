@@ -16,28 +16,13 @@ _WIDER = 1.04  # A marginal is wider than the slice: of 1.0 to 1.15 this had the
 def skewed(gaussian, model, log_joint, batches, b=1.0):
     """Give a Gaussian the skewness and the scale of the posterior along its most skewed axes.
 
-    The model names the axes (``skew_axes``); the log joint density on a slice along each then
-    gives standard deviation and skewness of that slice, which the sinh-arcsinh map reproduces.
-    The location stays: along skewed axes a slice through the mean is shifted where the marginal
-    is not.
+    The model names the axes, by ``skew_axes(mean, chol, batches, b) -> (rotation, skewness)``; the
+    log joint density on a slice along each then gives standard deviation and skewness of that
+    slice, which the sinh-arcsinh map reproduces. The location stays: along skewed axes a slice
+    through the mean is shifted where the marginal is not.
 
-    Parameters
-    ----------
-    gaussian : Gaussian
-        Where to start.
-    model : Model
-        Offers ``skew_axes(mean, chol, batches, b) -> (rotation, skewness)``.
-    log_joint : callable
-        theta of shape (m, d) -> (m,).
-    batches : sequence of Batch
-        All data.
-    b : float
-        Power of the likelihood.
-
-    Returns
-    -------
-    Proposal
-        With no skewed axis where the posterior has none.
+    ``log_joint`` maps theta of shape (m, d) to (m,), and b is the power of the likelihood. Where
+    the posterior has no skewed axis, the `Proposal` has none.
     """
     rotation, skewness = model.skew_axes(gaussian.mean, gaussian.chol, batches, b)
     axes = np.flatnonzero(np.abs(skewness) > _MIN_SKEW)

@@ -38,42 +38,24 @@ def tempering(
 ):  # fmt: skip
     """Draws of a posterior and its evidence, from the prior on or from draws of another posterior.
 
-    Parameters
-    ----------
-    model : Model
-        Offers ``local(theta, batches)``: the log joint density given all batches, shape (m,), its
-        gradient (m, d), and the root F of a curvature F F' at each particle, (m, d) where it is
-        diagonal, else (m, d, d), lower triangular. It may offer ``permute_labels(theta, rng)`` and
-        ``to_ordered(theta)`` where a posterior has symmetries and particles keep to one of several
-        equal regions: the first spreads them over all, moves take place anywhere, and the second
-        takes them back. Neither changes the measure.
-    batches : sequence of Batch
-        All data.
-    n_particles : int
-        m.
-    rng : numpy.random.Generator
-        Source of all randomness.
-    initial : Model, optional
-        Particles start from its prior, and not from the model's own. The model then offers
-        ``between(initial, share)``, a model whose ``local`` has the prior to the power of the
-        share, times that of the initial one to the rest, up to a constant.
-    start : ndarray of shape (m, d), optional
-        Equally weighted draws of the posterior given ``before``; default: draws of the prior.
-    before : sequence of Batch
-        Data of the start, to be left behind where ``batches`` do not hold them too.
-    ess_threshold : float
-        Share of the particles that stays effective in a segment.
-    scheme : str
-        Of `skpmd.engine.resampling`.
+    The model offers ``local(theta, batches)``: the log joint density given all batches, shape (m,),
+    its gradient (m, d), and the root F of a curvature F F' at each particle, (m, d) where it is
+    diagonal, else (m, d, d), lower triangular. It may offer ``permute_labels(theta, rng)`` and
+    ``to_ordered(theta)`` where a posterior has symmetries and particles keep to one of several
+    equal regions: the first spreads them over all, moves take place anywhere, and the second takes
+    them back. Neither changes the measure.
 
-    Yields
-    ------
-    Outcome
-        Equally weighted draws after each segment (their density is not known: ``log_pi`` is nan),
-        and the evidence so far relative to that of the start, with its standard error as if
-        segments were independent. The ``extra`` of a record holds the ``power`` of the likelihood,
-        ``log_increment`` of the log evidence, and ``n_moves``, ``acceptance`` and ``correlation``
-        of the moves.
+    Particles start from the prior of ``initial`` where there is one, and not from the model's own.
+    The model then offers ``between(initial, share)``, a model whose ``local`` has the prior to the
+    power of the share, times that of the initial one to the rest, up to a constant. Or they start
+    from ``start``, equally weighted draws (m, d) of the posterior given the data ``before``, which
+    are left behind where ``batches`` do not hold them too.
+
+    In a segment the share ``ess_threshold`` of the particles stays effective. Each segment yields
+    equally weighted draws (their density is not known: ``log_pi`` is nan), and the evidence so far
+    relative to that of the start, with its standard error as if segments were independent. The
+    ``extra`` of a record holds the ``power`` of the likelihood, ``log_increment`` of the log
+    evidence, and ``n_moves``, ``acceptance`` and ``correlation`` of the moves.
     """
     first = model if initial is None else initial
     theta = first.sample_prior(rng, n_particles) if start is None else start
@@ -103,14 +85,8 @@ def tempering(
 class MarkovMoves:
     """Strategy of rejuvenation: resampled particles, moved by a chain that leaves q as it is.
 
-    Parameters
-    ----------
-    first : Model
-        Its prior is where the step starts from.
-    batches, before : sequence of Batch
-        Data at the end of the step and at its start.
-    scheme : str
-        Of `skpmd.engine.resampling`.
+    The step starts from the prior of ``first`` and the data ``before``, and ends at the data
+    ``batches``.
     """
 
     follows = True

@@ -28,27 +28,11 @@ def laplace(model, batches, start, b=1.0, max_iter=100, tol=1e-6):
     """Mode of the log joint density by Newton's method, and the curvature there.
 
     A step is halved until the slope along it has fallen, so a log-concave posterior is climbed from
-    anywhere.
+    anywhere. Steps end where the next would be shorter than ``tol`` standard deviations. The
+    `Gaussian` returned has its mean at the mode and the inverse negative Hessian as covariance.
 
-    Parameters
-    ----------
-    model : Model
-        Offers ``gaussian_target``.
-    batches : sequence of Batch
-        All data.
-    start : ndarray of shape (d,)
-        Where to start.
-    b : float
-        Power of the likelihood.
-    max_iter : int
-        Bound on the steps.
-    tol : float
-        Stop when a step is shorter than this, in standard deviations.
-
-    Returns
-    -------
-    Gaussian
-        Normal distribution at the mode with the inverse negative Hessian as covariance.
+    The model offers ``gaussian_target``, ``start`` has the shape (d,), and b is the power of the
+    likelihood.
     """
     mean = start
     gradient, precision = model.gaussian_target(mean, None, batches, b)
@@ -74,21 +58,8 @@ def laplace(model, batches, start, b=1.0, max_iter=100, tol=1e-6):
 def variational_mirror_descent(model, batches, start, b=1.0, max_iter=20, tol=1e-3):
     """Gaussian mirror descent from a Gaussian near the posterior, such as `laplace`.
 
-    Parameters
-    ----------
-    model, batches, b
-        As in `laplace`.
-    start : Gaussian
-        Where to start.
-    max_iter : int
-        Bound on the steps.
-    tol : float
-        Stop when the mean moves by less than this, in standard deviations.
-
-    Returns
-    -------
-    Gaussian
-        The last iterate.
+    Steps end where the mean moves by less than ``tol`` standard deviations; the last iterate is
+    returned. Other arguments are as of `laplace`.
     """
     gamma = 1.0
     gradient, target = model.gaussian_target(start.mean, start.chol @ start.chol.T, batches, b)

@@ -27,30 +27,17 @@ def stacked(
 ):  # fmt: skip
     """Log weights of the best mixture by expectation-maximisation.
 
-    Each weight is multiplied by its mean responsibility.
+    Each weight is multiplied by its mean responsibility, until the mean log score gains less than
+    ``tol``. ``log_start`` and the log weights returned have the shape (c,) and a sum of exp 1; by
+    default all are equal at the start.
 
-    Parameters
-    ----------
-    log_density : ndarray of shape (n, c)
-        Of rows under each particle, or component of one, that does not know them.
-    weight : ndarray of shape (n,)
-        How often each row counts.
-    log_start : ndarray of shape (c,), optional
-        Log weights to start from, sum of exp 1; default: equal ones.
-    max_iter : int
-        Bound on the iterations.
-    tol : float
-        Iterations end when the mean log score gains less.
-    prior_rows : float
-        Rows that speak for the weights at the start: with some, none becomes zero.
-    dtype : dtype
-        Of the densities. Responsibilities need no more than float32, and the products are bound by
-        memory; but the score then has a noise of 1e-8, at which weights may still be on their way.
+    ``log_density``, of shape (n, c), is that of rows under each particle, or component of one, that
+    does not know them, and ``weight``, (n,), is how often each row counts. ``prior_rows`` speak for
+    the weights at the start: with some, none becomes zero.
 
-    Returns
-    -------
-    ndarray of shape (c,)
-        Log weights, sum of exp 1.
+    The densities have the given dtype. Responsibilities need no more than float32, and the products
+    are bound by memory; but the score then has a noise of 1e-8, at which weights may still be on
+    their way.
     """
     largest = log_density.max(axis=1, keepdims=True)
     density = np.exp((log_density - largest).astype(dtype))
@@ -68,27 +55,15 @@ def stacked(
 
 
 def stacking_step(log_weights, log_density, weight, n_before):
-    """Log weights after new rows that no particle has been fitted to yet.
+    """Log weights (m,) after new rows that no particle has been fitted to yet.
 
     w <- (1 - g) w + g * mean responsibility of each particle for the rows, g the share of these
     rows among all that have been scored. To first order that is a mirror step on the log score of
     the mixture.
 
-    Parameters
-    ----------
-    log_weights : ndarray of shape (m,)
-        Before, sum of exp 1.
-    log_density : ndarray of shape (m, n)
-        Of the rows under each particle.
-    weight : ndarray of shape (n,)
-        How often each row counts.
-    n_before : float
-        Weighted rows that the weights before come from.
-
-    Returns
-    -------
-    ndarray of shape (m,)
-        Log weights after.
+    The log weights before have a sum of exp 1 and come from ``n_before`` weighted rows.
+    ``log_density``, of shape (m, n), is that of the new rows under each particle, and ``weight``,
+    (n,), is how often each row counts.
     """
     total = weight.sum()
     gamma = total / (n_before + total)

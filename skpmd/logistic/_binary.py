@@ -55,27 +55,13 @@ class LogisticModel(LinearModel):
     def gaussian_target(self, mean, cov, batches, b=1.0):
         """Expected gradient and negative Hessian of the log joint density under a Gaussian.
 
+        Returns E[grad log p(theta, data)], of shape (d,), and E[-Hessian log p(theta, data)],
+        (d, d), with the prior's positive stand-in where it has one. b is the power of the
+        likelihood.
+
         Each logit is Gaussian in one dimension. A Gauss-Hermite rule of 16 points, or of 96 where
         the sd of a logit exceeds 1.5, errs by less than 1e-4 up to an sd of 5. At ``cov=None`` the
         values at the mean itself are returned.
-
-        Parameters
-        ----------
-        mean : ndarray of shape (d,)
-            Mean of the Gaussian.
-        cov : ndarray of shape (d, d) or None
-            Its covariance.
-        batches : sequence of Batch
-            All data.
-        b : float
-            Power of the likelihood.
-
-        Returns
-        -------
-        gradient : ndarray of shape (d,)
-            E[grad log p(theta, data)].
-        precision : ndarray of shape (d, d)
-            E[-Hessian log p(theta, data)], with the prior's positive stand-in where it has one.
         """
         sd = None if cov is None else np.sqrt(np.diag(cov))
         gradient, precision = self.prior.expected(mean, sd)
@@ -95,19 +81,12 @@ class LogisticModel(LinearModel):
     def expected_logits(self, centre, spread, y):
         """Derivatives of log-likelihoods, averaged over independent normal logits.
 
-        Parameters
-        ----------
-        centre, spread : ndarray of shape (n, 1)
-            Means and variances of the logits; at ``spread=None`` the values at the means.
-        y : ndarray of shape (n,)
-            Targets.
+        ``centre`` and ``spread``, of shape (n, 1), are means and variances of the logits; at
+        ``spread=None`` the values are those at the means. y has the shape (n,).
 
-        Returns
-        -------
-        slope, curvature : ndarray of shape (n, 1)
-            E[d log p / dz] and E[-d2 log p / dz2], by the rules of `gaussian_target`.
-        coupled : callable
-            Maps changes of the logits, of shape (n, 1), to the curvature times them.
+        Returns E[d log p / dz] and E[-d2 log p / dz2], of shape (n, 1), by the rules of
+        `gaussian_target`, and a callable that maps changes of the logits, (n, 1), to the curvature
+        times them.
         """
         sd = np.zeros(len(y)) if spread is None else np.sqrt(spread[:, 0])
         ones, (nodes, node_weights) = np.ones(len(y)), _rule(sd)

@@ -13,15 +13,9 @@ from skpmd.engine.model import Model
 class LinearModel(Model):
     """A likelihood of linear predictors under a prior on their coefficients.
 
-    Rows of a batch may have one feature fewer than a row of coefficients: its last coefficient is
-    then the intercept, and no column of ones is ever stored.
-
-    Parameters
-    ----------
-    prior : Prior or HorseshoePrior
-        Prior on the coefficients; ``gaussian_target`` needs the former.
-    fit_intercept : bool
-        Whether the last coefficient of a row is an intercept.
+    With ``fit_intercept`` rows of a batch have one feature fewer than a row of coefficients: its
+    last coefficient is then the intercept, and no column of ones is ever stored. The prior may be a
+    `HorseshoePrior`, but ``gaussian_target`` needs a `Prior`.
     """
 
     def __init__(self, prior, fit_intercept):
@@ -50,12 +44,8 @@ class LinearModel(Model):
         projection, as in symmetric tensor decomposition (De Lathauwer, De Moor and Vandewalle
         2000). The rows that contribute most stand for all.
 
-        Returns
-        -------
-        rotation : ndarray of shape (d, d)
-            Axes, in columns, in the coordinates u.
-        skewness : ndarray of shape (d,)
-            Leading-order skewness along each axis.
+        Returns the rotation (d, d), with the axes in columns, in the coordinates u, and the
+        leading-order skewness (d,) along each.
         """
         rows, third = chol, self.prior.expected_third(mean, np.linalg.norm(chol, axis=1))
         for white, factor in self._third_derivatives(mean, chol, batches):

@@ -27,24 +27,14 @@ class ScaleChoice(NamedTuple):
 
 
 def best_scale(evidence, low=LOW, high=HIGH):
-    """Scale in [low, high] of the highest evidence.
+    """Scale in [low, high] of the highest evidence, the best of all scales tried.
 
     A few scales in each decade are tried, then the logarithm of the scale is searched between the
     neighbours of the best of them. Where an end of the range is as good as the best, to within one
-    nat, the data do not determine the scale, whether the evidence still rises there or is flat:
-    the choice then carries a warning.
+    nat, the data do not determine the scale, whether the evidence still rises there or is flat: the
+    choice then carries a warning.
 
-    Parameters
-    ----------
-    evidence : callable
-        Maps a scale to its log evidence; what is not finite counts as minus infinity.
-    low, high : float
-        Range of the search.
-
-    Returns
-    -------
-    ScaleChoice
-        The best of all scales tried.
+    ``evidence`` maps a scale to its log evidence; what is not finite counts as minus infinity.
     """
     tried = {}
 
@@ -76,23 +66,11 @@ def best_scale(evidence, low=LOW, high=HIGH):
 
 
 def scale_by_evidence(make_model, batches, n_particles, rng, low=LOW, high=HIGH):
-    """Scale of a model's prior by the evidence that importance sampling gives.
+    """Scale of a model's prior by the evidence that importance sampling gives; see `best_scale`.
 
     Every scale has the same random numbers. The errors of their evidences are then nearly the same,
-    and do not mislead the search.
-
-    Parameters
-    ----------
-    make_model : callable
-        Maps a scale to a Model with that scale of its prior.
-    batches : list of Batch
-        All data.
-    n_particles : int
-        Draws in a round.
-    rng : numpy.random.Generator
-        Source of the seed of the draws.
-    low, high
-        As of `best_scale`, like what is returned.
+    and do not mislead the search. ``make_model`` maps a scale to a model with that scale of its
+    prior, and there are ``n_particles`` draws in a round.
     """
     seed = rng.integers(2**63)
 

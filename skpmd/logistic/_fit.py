@@ -24,30 +24,12 @@ _FOR_MOVES = "raise n_particles, lower prior_scale, or leave out features that f
 def find_posterior(model, rows, parameters, options, rng, last=None):
     """The posterior by the inference method that the parameters and the model ask for.
 
-    Parameters
-    ----------
-    model : Model
-        Has a ``prior``; offers ``log_joint_gradient`` and, if its prior allows, a
-        ``gaussian_target``.
-    rows : Rows
-        All data.
-    parameters : LogisticParameters
-        Of the estimator.
-    options : Options
-        Parameters of the loop.
-    rng : numpy.random.Generator
-        Source of all randomness.
-    last : Stream, optional
-        Of the last fit. Stochastic steps start there instead of from the prior or the proposals.
+    The model has a ``prior``; it offers ``log_joint_gradient`` and, if its prior allows, a
+    ``gaussian_target``. Where there is ``last``, the `Stream` of the last fit, stochastic steps
+    start there instead of from the prior or the proposals.
 
-    Returns
-    -------
-    outcome : Outcome
-        Its notes name the method.
-    n_iter : int
-        Passes of stochastic steps, or rounds of reweighting and checks of chains.
-    remedy : str
-        What to do if it is not to be trusted.
+    Returns the `Outcome`, whose notes name the method; the number of passes of stochastic steps, or
+    of rounds of reweighting and checks of chains; and what to do if it is not to be trusted.
     """
     if last is not None and last.particles.theta.shape[1] != model.n_coordinates:
         raise ValueError(

@@ -31,12 +31,9 @@ def move_from_proposals(model, batches, components, n_particles, power, rng):
     """Chains that start from around the plain component of a proposal mixture.
 
     They start from Student draws: wide enough for R-hat, but none of them so far out that it never
-    arrives, as draws of a Cauchy component may be.
-
-    Yields
-    ------
-    Outcome
-        ``n_particles`` particles of equal weight, or more, and ``chains``, at each check of R-hat.
+    arrives, as draws of a Cauchy component may be. Each check of R-hat yields an `Outcome` with
+    ``chains`` and ``n_particles`` particles of equal weight, or more; there are fewer where the
+    chains have made fewer draws.
     """
     plain = next(component for component in components if not component.axes.size)
     start = draw(plain._replace(df=_START_DF), N_CHAINS, rng)

@@ -27,23 +27,11 @@ def encode_known(y, classes):
 
 
 def row_weights(X, codes, classes, sample_weight, class_weight, all_classes):
-    """Weights of the rows of X, by row and by class; None where neither is given.
+    """Weights (n,) of the rows of X, by row and by class; None where neither is given.
 
-    Parameters
-    ----------
-    X : {ndarray, sparse matrix} of shape (n, p)
-        Rows.
-    codes, classes : ndarray of shape (n,), (K,)
-        Class of each row, and labels.
-    sample_weight, class_weight
-        As the user gives them.
-    all_classes : bool
-        Whether it is an error if ``sample_weight`` leaves a class without weight.
-
-    Returns
-    -------
-    ndarray of shape (n,) or None
-        Weights.
+    ``codes``, of shape (n,), are the classes of the rows, and ``classes``, (K,), the labels.
+    ``sample_weight`` and ``class_weight`` are as the user gives them. With ``all_classes`` it is an
+    error if ``sample_weight`` leaves a class without weight.
     """
     if sample_weight is None and class_weight is None:
         return None

@@ -30,19 +30,9 @@ class LogisticParameters(NamedTuple):
 def linear_model(parameters, n_features, n_classes, prior_scale):
     """Binary or softmax regression with the prior that the parameters name.
 
-    Parameters
-    ----------
-    parameters : LogisticParameters
-        Names the prior, and says whether there is an intercept.
-    n_features, n_classes : int
-        Of the data. Two classes have one row of coefficients, more classes have one each.
-    prior_scale : float
-        Scale of the coefficients' prior; of tau under the horseshoe.
-
-    Returns
-    -------
-    LogisticModel or SoftmaxModel
-        Coordinates are rows of coefficients, each with its intercept last.
+    Two classes have one row of coefficients, more classes have one each. Coordinates are these
+    rows, each with its intercept last. ``prior_scale`` is that of the coefficients, and of tau
+    under the horseshoe.
     """
     n_rows = 1 if n_classes == 2 else n_classes
     is_intercept = np.zeros((n_rows, n_features + parameters.fit_intercept), dtype=bool)

@@ -24,21 +24,9 @@ def logit_moments(mean, variance, X, fit_intercept):
 def mean_field_target(model, mean, variance, batches, b=1.0):
     """Expectations of the log joint density that the mean-field mirror step needs.
 
-    Parameters
-    ----------
-    model : LogisticModel or SoftmaxModel
-        Offers ``expected_logits``; its prior offers ``expected``.
-    mean, variance : ndarray of shape (d,)
-        The Gaussian; at ``variance=None`` the values at the mean itself.
-    batches : sequence of Batch
-        All data.
-    b : float
-        Power of the likelihood.
-
-    Returns
-    -------
-    DiagonalTarget
-        Gradient, precisions, and products with the curvature.
+    The model offers ``expected_logits``, and its prior ``expected``. The Gaussian has mean and
+    variance of shape (d,); at ``variance=None`` the values are those at the mean itself. b is the
+    power of the likelihood. Returns a `DiagonalTarget`.
     """
     ones = model.fit_intercept
     sd = None if variance is None else np.sqrt(variance)

@@ -12,16 +12,9 @@ _ROWS = 512  # A table takes this many rows before it takes more particles.
 class SoftmaxModel(LinearModel):
     """Multinomial logistic regression in its symmetric form: a row of coefficients for each class.
 
-    theta is these rows one after the other, each with its intercept last. What is added to all
-    rows alike changes no probability: in that direction the posterior is the prior. Labels are
-    codes 0 to K - 1.
-
-    Parameters
-    ----------
-    prior, fit_intercept
-        As of `LinearModel`.
-    n_classes : int
-        K.
+    theta is these rows one after the other, each with its intercept last. What is added to all rows
+    alike changes no probability: in that direction the posterior is the prior. Labels are codes 0
+    to K - 1, K = ``n_classes``; other parameters are as of `LinearModel`.
     """
 
     def __init__(self, prior, fit_intercept, n_classes):
@@ -71,15 +64,16 @@ class SoftmaxModel(LinearModel):
     def gaussian_target(self, mean, cov, batches, b=1.0):
         """Expected gradient and negative Hessian of the log joint density under a Gaussian.
 
-        Parameters and returns as in `LogisticModel.gaussian_target`. The K logits of a row are
-        jointly Gaussian, and expectations are means over 128 quasi-random nodes: probabilities err
-        by about 2e-4 where logits have an sd of 0.5, by 2e-3 at 1.5 and by 8e-3 at 4 (root mean
-        square over rows). The fixed point of `skpmd.engine.variational.variational_mirror_descent`
-        moves by up to 0.03 posterior sds on iris, wine and vowel, by 0.13 on segment. At
-        ``cov=None`` the values at the mean itself are exact.
+        Arguments and results are as in `LogisticModel.gaussian_target`. The K logits of a row are
+        jointly Gaussian, and expectations are means over 128 quasi-random nodes, more where K > 32:
+        probabilities err by about 2e-4 where logits have an sd of 0.5, by 2e-3 at 1.5 and by 8e-3
+        at 4 (root mean square over rows). The fixed point of
+        `skpmd.engine.variational.variational_mirror_descent` moves by up to 0.03 posterior sds on
+        iris, wine and vowel, by 0.13 on segment. At ``cov=None`` the values at the mean itself are
+        exact.
 
-        The negative Hessian of a row is the sum over pairs of classes k > l of
-        E[p_k p_l] (e_k - e_l)(e_k - e_l)^T (x) x x^T, positive semidefinite by any rule.
+        The negative Hessian of a row is the sum over pairs of classes k > l of E[p_k p_l]
+        (e_k - e_l)(e_k - e_l)^T (x) x x^T, positive semidefinite by any rule.
         """
         sd = None if cov is None else np.sqrt(np.diag(cov))
         gradient, diagonal = self.prior.expected(mean, sd)

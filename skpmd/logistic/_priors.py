@@ -18,15 +18,8 @@ _MIN_EM_SHARE = 0.02
 class Prior:
     """What all priors on the coefficients themselves share.
 
-    Parameters
-    ----------
-    scale : ndarray of shape (d,)
-        Scale of each coordinate.
-
-    Attributes
-    ----------
-    tail_df : float
-        Degrees of freedom of the heaviest tail; inf where all tails fall faster than any power.
+    ``scale``, of shape (d,), is that of each coordinate. ``tail_df`` is the degrees of freedom of
+    the heaviest tail, inf where all tails fall faster than any power.
     """
 
     has_gaussian = True  # `expected` is offered.
@@ -53,21 +46,11 @@ class Prior:
         raise NotImplementedError
 
     def expected(self, mean, sd):
-        """Gradient and precision for a Gaussian with these marginals.
+        """Gradient and precision for a Gaussian with these marginals, of shape (d,) each.
 
-        Parameters
-        ----------
-        mean : ndarray of shape (d,)
-            Mean of each coordinate.
-        sd : ndarray of shape (d,) or None
-            Standard deviation of each coordinate; None for the values at the mean itself.
-
-        Returns
-        -------
-        gradient : ndarray of shape (d,)
-            E[d log p / d theta_j].
-        precision : ndarray of shape (d,)
-            E[-d2 log p / d theta_j2], bounded away from zero.
+        Returns E[d log p / d theta_j] and E[-d2 log p / d theta_j2], the latter bounded away from
+        zero. ``mean`` and ``sd`` have the shape (d,) too; ``sd=None`` asks for the values at the
+        mean itself.
         """
         raise NotImplementedError
 
