@@ -18,24 +18,14 @@ _PIECE = 1 << 16  # mixtures that are handled at once
 
 
 def mixture_quantiles(a, b, weights, q):
-    """Quantiles of mixtures of m beta distributions.
+    """Quantiles of mixtures of m beta distributions, shape (n,).
 
     Newton's method for the log of the smaller tail's probability as a function of log x, which is
-    concave where particles agree, inside a bracket that bisection shrinks.
+    concave where particles agree, inside a bracket that bisection shrinks. The quantiles have a
+    relative error of at most 1e-4.
 
-    Parameters
-    ----------
-    a, b : ndarray of shape (m, n)
-        Parameters of the mixtures' components; positive.
-    weights : ndarray of shape (m,)
-        Weights of the components, which sum to 1.
-    q : float
-        Probability in (0, 1).
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        Quantiles with a relative error of at most 1e-4.
+    The components' parameters a and b, of shape (m, n), are positive. Their weights (m,) sum to 1,
+    and the probability q is in (0, 1).
     """
     pieces = range(0, a.shape[1], _PIECE)
     parts = [

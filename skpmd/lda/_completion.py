@@ -12,17 +12,8 @@ def completion_split(X):
     """Put each occurrence of a word into one part or the other with equal chances.
 
     The chances are the bits of a hash of the word and of the whole document. In a document whose
-    counts are not all whole numbers, each count is halved instead.
-
-    Parameters
-    ----------
-    X : csr_matrix of shape (n, V)
-        Counts, without explicit zeros.
-
-    Returns
-    -------
-    tuple of csr_matrix
-        The two parts, without explicit zeros; their sum is X.
+    counts are not all whole numbers, each count is halved instead. The two parts are CSR matrices
+    without explicit zeros, as X (n, V) is, and their sum is X.
     """
     counts = X.data.astype(np.float64)
     row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))

@@ -49,14 +49,8 @@ class DocumentBatch(NamedTuple):
 class DocumentRows:
     """All documents of a call, with the interface of `skpmd._base.rows.Rows`.
 
-    Parameters
-    ----------
-    X : csr_matrix of shape (n, V), float32
-        Counts, without explicit zeros.
-    batch_size : int
-        Documents of a batch; the last one of a pass may have fewer.
-    shuffle : bool
-        Whether each pass has an order of its own.
+    X (n, V) is a CSR matrix of float32 counts without explicit zeros. The last batch of a pass may
+    have fewer documents than ``batch_size``. With ``shuffle`` each pass has an order of its own.
     """
 
     def __init__(self, X, batch_size, shuffle):

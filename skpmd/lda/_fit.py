@@ -42,23 +42,11 @@ class LDAState(NamedTuple):
 
 
 def initialise(parameters, X, total, rng):
-    """The state before the first document.
+    """The state before the first document: its particles differ by a guess.
 
-    Parameters
-    ----------
-    parameters : LDAParameters
-        Parameters of the estimator.
-    X : csr_matrix of shape (n, V), float32
-        Documents of the first call: the rule for the assignment looks at their length.
-    total : float or None
-        Number of documents in all, where that is known.
-    rng : numpy.random.Generator
-        Source of all randomness.
-
-    Returns
-    -------
-    LDAState
-        Particles that differ by a guess; without it as yet if the first batch has no words.
+    There is no guess as yet if the first batch has no words. X (n, V), a CSR matrix of float32, has
+    the documents of the first call: the rule for the assignment looks at their length. ``total`` is
+    the number of documents in all, None where it is not known.
     """
     topics, m, priors = topics_of(parameters, X.shape[1]), parameters.n_particles, None
     if parameters.learn_priors:
@@ -75,10 +63,7 @@ def initialise(parameters, X, total, rng):
 def fit_topics(parameters, X, rng, workers):
     """Fit topics to all documents X on some threads; other parameters are those of `initialise`.
 
-    Returns
-    -------
-    LDAState
-        At the end, or after the last complete step if Ctrl-C ended the fit.
+    If Ctrl-C ends the fit, each particle is as it was after its last complete step.
     """
     n, value = X.shape[0], None
     state = initialise(parameters, X, float(n), rng)
@@ -96,10 +81,7 @@ def fit_topics(parameters, X, rng, workers):
 def update_stream(parameters, state, X, workers):
     """Update the particles by one call's documents, in a single pass in their order.
 
-    Returns
-    -------
-    LDAState
-        After the call; the counts of ``state`` are as they were if anything fails.
+    The counts of ``state`` are as they were if anything fails.
     """
     total, block = parameters.total_samples, state.block
     once = parameters._replace(

@@ -24,29 +24,13 @@ def topic_mass(topics, counts, i, X, max_iter=100, tol=1e-3, start=0, stop=None)
     """Pseudo-counts of topics in documents under one particle, the prior's included.
 
     They are alpha and the expected words of each topic at the fixed point of
-    expectation-maximisation for the documents' topic proportions.
+    expectation-maximisation for the documents' topic proportions. Their shape is (stop - start, K),
+    float64; a row sums to the sum of alpha and the document's words, and without words it is alpha.
 
-    Parameters
-    ----------
-    topics : Topics
-        Topic models of all particles.
-    counts : Counts
-        Their counts.
-    i : int
-        The particle.
-    X : csr_matrix of shape (n, V), float32
-        Documents, without explicit zeros.
-    max_iter : int
-        Maximal number of iterations for a document.
-    tol : float
-        Mean change of the pseudo-counts at which iterations end.
-    start, stop : int
-        Range of the documents; default all.
-
-    Returns
-    -------
-    ndarray of shape (stop - start, K), float64
-        A row sums to the sum of alpha and the document's words; without words it is alpha.
+    The particle is number ``i``. X (n, V), a CSR matrix of float32 without explicit zeros, has the
+    documents, which are taken from ``start`` up to ``stop``, by default to the end. For each of
+    them there are at most ``max_iter`` iterations, which end where the mean change of the
+    pseudo-counts is below ``tol``.
     """
     stop = X.shape[0] if stop is None else stop
     out = np.empty((stop - start, topics.K))

@@ -193,32 +193,18 @@ def sampled(
     """Assign words by the mean conditional probabilities along a Gibbs chain.
 
     Two steps of expectation-maximisation precede the chain: after a few sweeps from random topics a
-    document's words would still be spread over too many of them.
+    document's words would still be spread over too many of them. Then there are ``n_local_iter``
+    Gibbs sweeps, of which the first ``n_burn`` are not counted.
 
-    Parameters
-    ----------
-    indptr, indices, counts : ndarray
-        Documents, as in a CSR matrix; counts are float32.
-    first, last : int
-        The documents from ``first`` up to, not including, ``last``.
-    words : ndarray of shape (V, K), float32
-        Counts of words in topics, divided by ``scale``.
-    scale : float32
-        Factor of ``words``.
-    prior : ndarray of shape (V or 1, K), float32
-        Dirichlet parameters of the topics' words.
-    inverse : ndarray of shape (K,), float32
-        One over a topic's counts and prior, summed over words.
-    alpha : ndarray of shape (K,), float32
-        Dirichlet parameters of the documents' topic proportions.
-    seeds : ndarray of shape (n,), uint64
-        Seeds of the documents' streams of random numbers.
-    n_local_iter, n_burn : int
-        Gibbs sweeps, and how many of the first are not counted.
-    expected : ndarray of shape (nnz, K), float32
-        Receives the expected counts: a word's count times its responsibilities.
-    mass_out : ndarray of shape (n, K), float32
-        Receives the expected words of each document in each topic.
+    * indptr, indices, counts: documents, as in a CSR matrix; counts are float32;
+    * first, last: the documents from ``first`` up to, not including, ``last``;
+    * words: (V, K), float32, counts of words in topics, divided by ``scale``, float32;
+    * prior: (V or 1, K), float32, Dirichlet parameters of the topics' words;
+    * inverse: (K,), float32, one over a topic's counts and prior, summed over words;
+    * alpha: (K,), float32, Dirichlet parameters of the documents' topic proportions;
+    * seeds: (n,), uint64, of the documents' streams of random numbers;
+    * expected: (nnz, K), float32, receives a word's count times its responsibilities;
+    * mass_out: (n, K), float32, receives the expected words of each document in each topic.
     """
     nb = _n_blocks(words.shape[1])
     longest = _longest(indptr, first, last)

@@ -60,22 +60,10 @@ class PriorsState(NamedTuple):
 
 
 def initialise(topics, rng):
-    """Draw scale particles from their prior.
+    """Draw scale particles from their prior; ``topics`` have the priors as given.
 
-    Parameters
-    ----------
-    topics : Topics
-        With the priors as given.
-    rng : numpy.random.Generator
-        Source of randomness.
-
-    Returns
-    -------
-    PriorsState
-        Before the first document.
-    Topics
-        With priors no larger than 1 / K: under large ones topics do not part, which would make the
-        scales larger still.
+    Returns the state before the first document, and topics that start with priors no larger than
+    1 / K: under large ones topics do not part, which would make the scales larger still.
     """
     shape, largest = topics.alpha[0], 1.0 / topics.K
     scale = PriorScale.of_documents(shape)
@@ -94,29 +82,12 @@ def initialise(topics, rng):
 def update(state, topics, counts, *, n_entries, mass, gamma, copies, rng):
     """Tally a batch, and now and then move the scale particles.
 
-    Parameters
-    ----------
-    state : PriorsState
-        Before.
-    topics : Topics
-        Under which the words of the batch were assigned.
-    counts : Counts
-        After the batch.
-    n_entries : int
-        Distinct words of the batch's documents, summed over documents.
-    mass : ndarray of shape (m, B, K), float32
-        Expected words of each document in each topic.
-    gamma, copies : float
-        Step size, and how many documents each one stands for.
-    rng : numpy.random.Generator
-        Source of randomness.
+    The words of the batch were assigned under ``topics``; ``counts`` are those after it.
+    ``mass`` (m, B, K), float32, holds the expected words of its documents in each topic, and
+    ``n_entries`` is the number of their distinct words, summed over documents. The step size is
+    ``gamma``, and each document stands for ``copies`` documents.
 
-    Returns
-    -------
-    PriorsState
-        After.
-    Topics
-        With the priors as they are known now.
+    Returns the state after the batch, and topics with the priors as they are known now.
     """
     state = state._replace(guess=state.guess * (1.0 - gamma))
     if state.guess > _MAX_GUESS:

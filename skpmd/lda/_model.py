@@ -55,18 +55,8 @@ class LDAStatistics(NamedTuple):
 class LDAModel(Model):
     """Latent Dirichlet allocation; see `skpmd.engine.model.Model` for the methods.
 
-    Parameters
-    ----------
-    parameters : LDAParameters
-        Parameters of the estimator.
-    update : LocalUpdate
-        How words are assigned to topics.
-    total : float or None
-        Documents in all; None in an endless stream, whose counts stand for those so far.
-    rng : numpy.random.Generator
-        Source of randomness of initial guesses and of scale particles.
-    workers : Workers
-        Threads.
+    ``total`` is the number of documents in all; None in an endless stream, whose counts stand for
+    those so far. ``rng`` is the source of randomness of initial guesses and of scale particles.
     """
 
     n_coordinates, block_weighs = 0, False

@@ -63,14 +63,9 @@ class Groups(NamedTuple):
 class PriorScale(Model):
     """Log of the scale of Dirichlet priors.
 
-    Parameters
-    ----------
-    parts : Groups
-        Parameters: a column is a Dirichlet; a single row or column stands for all.
-    wholes : Groups
-        Their sums, for each column or for all.
-    draws : tuple of (int, float)
-        Most words of a column that are tallied: a number, and a part of them of at most a half.
+    ``parts`` are `Groups` of the parameters: a column is a Dirichlet; a single row or column stands
+    for all. ``wholes`` are those of their sums, for each column or for all. ``draws`` is a pair,
+    the most words of a column that are tallied: a number, and a part of them of at most a half.
     """
 
     n_coordinates = 1
@@ -105,19 +100,9 @@ class PriorScale(Model):
     def tally(self, counts, scale, totals):
         """Expected tally of the draws from each column of counts.
 
-        Parameters
-        ----------
-        counts : ndarray of shape (n, c), float32
-            Columns of counts, C order, divided by ``scale``.
-        scale : float
-            Factor of ``counts``.
-        totals : ndarray of shape (c,)
-            Sums of the columns.
-
-        Returns
-        -------
-        Tally
-            With columns for 0, 1, ... below the largest number of draws.
+        ``counts`` (n, c), float32 in C order, are divided by ``scale``; ``totals`` (c,) are the
+        sums of the columns, not divided. The tally has columns for 0, 1, ... below the largest
+        number of draws.
         """
         max_draws, part = self.draws
         draws = np.floor(np.minimum(max_draws, part * totals)).astype(np.int64)

@@ -18,19 +18,8 @@ def relabelling(topics, counts, log_weights):
     resampling makes another particle the first. Topics whose priors differ, of words or of topic
     proportions, are never matched.
 
-    Parameters
-    ----------
-    topics : Topics
-        Topic models of all particles.
-    counts : Counts
-        Their counts.
-    log_weights : ndarray of shape (m,)
-        Log weights of the particles.
-
-    Returns
-    -------
-    ndarray of shape (m, K), int
-        Topic k is topic ``labels[i, k]`` of particle i; the first row is 0, 1, ..., K - 1.
+    Of the outcome ``labels``, an int array of shape (m, K), topic k is topic ``labels[i, k]`` of
+    particle i; the first row is 0, 1, ..., K - 1.
     """
     m, K = topics.m, topics.K
     if m == 1 or K == 1:

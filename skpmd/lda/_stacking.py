@@ -31,13 +31,8 @@ def scored(scores, topics, counts, documents, first, workers):
     """Weights after scoring some documents of a batch, to which the particles are not yet fitted.
 
     The first document has the number ``first``; those whose number is a multiple of ten are scored.
-
-    Returns
-    -------
-    Scores
-        After.
-    float
-        Mean log density of a word of the documents scored, nan without words.
+    With the new `Scores` comes the mean log density of a word of these documents, by their ELBOs;
+    it is nan without words.
     """
     indptr, indices, data = documents
     X = sp.csr_matrix((data, indices, indptr), shape=(documents.n, topics.V))

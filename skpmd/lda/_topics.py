@@ -102,16 +102,10 @@ class LocalUpdate(NamedTuple):
 class Topics:
     """Topic models of m particles under given priors.
 
-    Parameters
-    ----------
-    alpha : ndarray of shape (m, K), float64
-        Dirichlet parameters of the documents' topic proportions, for each particle.
-    eta : ndarray of shape (V or 1, K), float64
-        Dirichlet parameters of the topics' words; one row for all words where they are the same.
-    eta_scale : ndarray of shape (m,)
-        Factor by which each particle multiplies eta.
-    n_words : int
-        V.
+    Dirichlet parameters of the documents' topic proportions are ``alpha`` (m, K), float64, for each
+    particle. Those of the topics' words are ``eta`` (V or 1, K), float64, with one row for all
+    words where they are the same; each particle multiplies them by its factor ``eta_scale`` (m,). V
+    is ``n_words``.
     """
 
     def __init__(self, alpha, eta, eta_scale, n_words):
@@ -156,31 +150,13 @@ class Topics:
     def add_documents(self, onto, gain, counts, documents, update, seeds, workers, elbo=False):
         """Assign the words of documents to topics, and add their expected counts.
 
-        Parameters
-        ----------
-        onto : Counts
-            To which the expected counts times ``gain`` are added, in place.
-        gain : float
-            Copies of each document.
-        counts : Counts
-            Under which words are assigned; may have the same ``words`` as ``onto``.
-        documents : Documents
-            A batch.
-        update : LocalUpdate
-            How words are assigned.
-        seeds : ndarray of shape (m, B), uint64
-            Seeds of the documents' streams of random numbers.
-        workers : Workers
-            Threads.
-        elbo : bool
-            Whether the documents' terms of the ELBO are computed.
+        Words are assigned under ``counts``. The expected counts times ``gain``, the copies of each
+        document, are added to ``onto``, whose ``words`` are written to in place and may be those of
+        ``counts``. ``seeds`` (m, B), uint64, are those of the documents' streams of random numbers.
+        With ``elbo`` the documents' terms of the ELBO are computed.
 
-        Returns
-        -------
-        Counts
-            ``onto`` after the step.
-        ndarray of shape (m, B, K), float32
-            Expected words of each document in each topic.
+        Returns ``onto`` after the step, and the expected words of each document in each topic, of
+        shape (m, B, K), float32.
         """
         factor = np.float32(gain / onto.scale)
         mass = np.empty((self.m, documents.n, self.K), dtype=np.float32)

@@ -38,23 +38,9 @@ class Normals(NamedTuple):
 class Family:
     """Base of the four families.
 
-    Parameters
-    ----------
-    mean : ndarray of shape (p,)
-        m0.
-    kappa, nu : float
-        kappa0 and nu0.
-    scatter : ndarray
-        Psi0, of the covariance type.
-
-    Attributes
-    ----------
-    n_features : int
-        Features that a component counts.
-    n_shared : int
-        Features that a particle counts for all its components.
-    product : bool
-        Whether columns have Student distributions of their own.
+    ``mean`` (p,), ``kappa``, ``nu`` and ``scatter``, of the covariance type, are m0, kappa0, nu0
+    and Psi0. A component counts ``n_features`` features, and a particle counts ``n_shared`` for all
+    its components. With ``product`` columns have Student distributions of their own.
     """
 
     n_shared, product = 0, False
@@ -147,14 +133,10 @@ class Family:
         return root * np.sqrt(factor)[..., None, None]
 
     def draw(self, normals, chosen, rng):
-        """Parameters drawn from the posteriors of chosen particles.
+        """Parameters drawn from the posteriors of n chosen particles.
 
-        Returns
-        -------
-        location : ndarray of shape (n, K, p)
-            Means.
-        scale : ndarray of shape (n, K, p, p)
-            Lower Cholesky factors of the covariances.
+        These are means, of shape (n, K, p), and lower Cholesky factors of the covariances,
+        (n, K, p, p).
         """
         scale = self._draw_scale(normals, chosen, rng)
         scale = np.broadcast_to(scale, normals.kappa[chosen].shape + 2 * (self.p,))

@@ -93,11 +93,6 @@ class ConjugateMixture(Model):
 
     Particles differ by their blocks, whose evidence is known by its lower bound only: it does not
     weigh them.
-
-    Parameters
-    ----------
-    prior : MixturePrior
-        Prior hyperparameters and sizes.
     """
 
     block_weighs = False
@@ -201,21 +196,8 @@ class ConjugateMixture(Model):
     def e_step(self, posteriors, X, weight):
         """Counts of rows by the responsibilities of each particle's components.
 
-        Parameters
-        ----------
-        posteriors : Posteriors
-            Of the particles.
-        X : ndarray of shape (n, p)
-            Rows.
-        weight : ndarray of shape (n,)
-            How often each counts.
-
-        Returns
-        -------
-        Counts
-            Of these rows.
-        ndarray of shape (m,)
-            Weighted sum of their log predictive densities.
+        With them comes the weighted sum of the rows' log predictive densities, of shape (m,). The
+        rows X (n, p) count ``weight`` (n,) times.
         """
         family, m = self.family, len(posteriors.constant)
         counts, score = self.no_counts(m), np.zeros(m)
@@ -247,10 +229,7 @@ class ConjugateMixture(Model):
     def left_out(self, posteriors, X, weight):
         """Log densities of rows under each component, their own responsibility taken out.
 
-        Returns
-        -------
-        ndarray of shape (n, m K)
-            Of components, without their ``log_mixing``.
+        Their shape is (n, m K), and they are without the components' ``log_mixing``.
         """
         m, out = len(posteriors.constant), []
         for rows in self.chunks(len(X), m):

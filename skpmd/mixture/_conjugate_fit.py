@@ -59,23 +59,10 @@ def n_particles(parameters, p):
 
 
 def fit_conjugate(parameters, reservoir, rng, before=None):
-    """Fit all rows.
+    """Fit all rows: the distinct ones of the reservoir, in the user's columns.
 
-    Parameters
-    ----------
-    parameters : MixtureParameters
-        Of the estimator.
-    reservoir : Reservoir
-        Distinct rows, all of them.
-    rng : numpy.random.Generator
-        Source of all randomness.
-    before : ConjugateFit or None
-        Particles to start from.
-
-    Returns
-    -------
-    ConjugateFit
-        Its result.
+    The outcome is a `ConjugateFit`. Particles start from those of another, ``before``, or where
+    that is None from `initial_counts`.
     """
     weight = reservoir.weight
     scaler = Scaler.of(reservoir.X, weight, parameters.covariance_type)
@@ -218,28 +205,15 @@ def _unscaled(infos, scaler):
 
 
 def update_conjugate(parameters, before, X, weight):
-    """The particles after one call's rows of a stream.
+    """The particles after one call's rows of a stream, as a `ConjugateFit`.
 
-    While all rows are retained, and the last fit saw less than half of them, all are fitted anew: a
+    While all rows are retained, and the last fit saw at most half of them, all are fitted anew: a
     first part of one row says nothing of places. Later each row counts once, by the
     responsibilities under the particles at its arrival. With ``total_samples`` rows of a second
     pass are mirror steps.
 
-    Parameters
-    ----------
-    parameters : MixtureParameters
-        Of the estimator.
-    before : ConjugateFit
-        Of the rows before; it is left as it is.
-    X : ndarray of shape (n, p)
-        Distinct rows, sorted, the user's columns.
-    weight : ndarray of shape (n,)
-        How often each counts.
-
-    Returns
-    -------
-    ConjugateFit
-        After these rows.
+    X (n, p) holds distinct rows, sorted, in the user's columns, and ``weight`` (n,) how often each
+    counts. ``before`` is left as it is.
     """
     rng, size = copy.deepcopy(before.rng), float(weight.sum())
     options = parameters.stream_options._replace(settings=_SETTINGS)

@@ -17,27 +17,14 @@ _LLOYD_STEPS = {"k-means++": 2, "random_from_data": 2, "kmeans": 20}
 def initial_counts(model, X, weight, init, m, rng):
     """Counts of m particles after assigning a sample of rows each, as if they were all rows.
 
-    Parameters
-    ----------
-    model : ConjugateMixture
-        Of the components.
-    X : ndarray of shape (n, p)
-        Distinct rows.
-    weight : ndarray of shape (n,)
-        How often each counts.
-    init : str
-        One of `INITS`: centres that are far from each other, with 2 or 20 steps of Lloyd's
-        algorithm; any rows, with 2 steps; random responsibilities; or the first and the third in
-        turns.
-    m : int
-        Number of particles.
-    rng : numpy.random.Generator
-        Source of all randomness.
+    X (n, p) holds distinct rows, and ``weight`` (n,) how often each counts. ``init`` is one of
+    `INITS`:
 
-    Returns
-    -------
-    Counts
-        One particle for each start.
+    * "k-means++" and "kmeans": centres that are far from each other, with 2 or 20 steps of Lloyd's
+      algorithm;
+    * "random_from_data": any rows as centres, with 2 steps;
+    * "random": random responsibilities;
+    * "mixed": "k-means++" and "random_from_data" in turns.
     """
     size = max(_MIN_ROWS, _ROWS_EACH * model.K)
     if init == "kmeans":

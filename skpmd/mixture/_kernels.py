@@ -47,18 +47,9 @@ def quadratic_features(X):
 def responsibilities(log_joint, weight, resp, log_density, entropy):
     """Weighted responsibilities and log densities of rows, and the entropies of the labels.
 
-    Parameters
-    ----------
-    log_joint : ndarray of shape (n, m, K)
-        Log weight plus log density of each component.
-    weight : ndarray of shape (n,)
-        How often rows count.
-    resp : ndarray of shape (n, m, K)
-        Receives weight times responsibility.
-    log_density : ndarray of shape (n, m)
-        Receives the log densities.
-    entropy : ndarray of shape (m,)
-        To which -sum of weight r log r is added.
+    ``log_joint`` (n, m, K) holds log weight plus log density of each component, and ``weight`` (n,)
+    how often rows count. ``resp`` (n, m, K) receives weight times responsibility r,
+    ``log_density`` (n, m) the log densities; -sum of weight r log r is added to ``entropy`` (m,).
     """
     n, m, K = log_joint.shape
     for a in range(n):
@@ -113,27 +104,16 @@ def left_out(log_ratio, log_density, resp, kappa, kappa0, df, per_row, D, power)
 
         |Psi'| = |Psi| (1 - s),  d' Psi'^-1 d = q / (1 - s),  s = r q kappa / kappa'
 
-    and x lies kappa / kappa' times as far from the new mean.
+    and x lies kappa / kappa' times as far from the new mean. No more is taken out than has come in
+    over the prior's ``kappa0``: a stochastic step may have forgotten some of a row.
 
-    Parameters
-    ----------
-    log_ratio : ndarray of shape (n, c)
-        log(1 + u), u = q kappa / (kappa + 1).
-    log_density : ndarray of shape (n, c)
-        Log densities with the row; replaced by those without.
-    resp : ndarray of shape (n, c)
-        Responsibility of each component for one copy of the row.
-    kappa, df : ndarray of shape (c,)
-        Of the components with all rows; df of the Student distribution.
-    kappa0 : float
-        The prior's kappa: no more is taken out than has come in (a stochastic step may have
-        forgotten some of a row).
-    per_row : float
-        What a row adds to df.
-    D : float
-        Columns that share one precision.
-    power : float
-        Of the scatter's determinant in the density.
+    * log_ratio: (n, c), log(1 + u), u = q kappa / (kappa + 1);
+    * log_density: (n, c), with the row; replaced by those without;
+    * resp: (n, c), responsibility of each component for one copy of the row;
+    * kappa, df: (c,), of the components with all rows; df of the Student distribution;
+    * per_row: what a row adds to df;
+    * D: columns that share one precision;
+    * power: that of the scatter's determinant in the density.
     """
     n, c = log_ratio.shape
     for a in range(n):
@@ -182,14 +162,7 @@ def left_out_product(X, log_density, resp, kappa, kappa0, df, location, scatter)
 def kmeans_plusplus(X, weight, uniforms):
     """Centres by k-means++ (Arthur and Vassilvitskii 2007), shape (K, p).
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, p)
-        Rows.
-    weight : ndarray of shape (n,)
-        How often each counts.
-    uniforms : ndarray of shape (K,)
-        Uniform numbers, one for each centre.
+    The rows X (n, p) count ``weight`` (n,) times. ``uniforms`` (K,) has a number for each centre.
     """
     n, p = X.shape
     K = len(uniforms)

@@ -23,14 +23,8 @@ class ParameterModel(Model):
     ascending order, and the prior is K! times as dense there: the evidence is that of the prior
     over all of the space, and labels do not switch.
 
-    Parameters
-    ----------
-    sticks : Sticks
-        Prior of the weights.
-    components : NormalWishart or Independent
-        Prior of the components.
-    direction : ndarray of shape (p,), optional
-        Components are ordered by the projection of their means on it; default: the first column.
+    The order is that of the means' projections on ``direction`` (p,), by default the first column.
+    The prior of the components is a `NormalWishart`, an `Independent`, or a `Blend` of two such.
     """
 
     def __init__(self, sticks, components, direction=None):
@@ -159,21 +153,9 @@ class ParameterModel(Model):
         conditional posterior of weights, of each mean and of each column of C, given which rows
         belong to which component.
 
-        Parameters
-        ----------
-        theta : ndarray of shape (m, d)
-            Particles.
-        batches : sequence of Batch
-            All data.
-
-        Returns
-        -------
-        value : ndarray of shape (m,)
-            Log prior + log-likelihood.
-        gradient : ndarray of shape (m, d)
-            Of the value.
-        root : ndarray of shape (m, d) or (m, d, d)
-            F with curvature F F': of each coordinate alone, or lower triangular.
+        The batches are all data. The density, of shape (m,), is log prior + log-likelihood; its
+        gradient has the shape (m, d). The root is F with curvature F F': of each coordinate alone,
+        shape (m, d), or lower triangular, (m, d, d).
         """
         near = (np.abs(theta[:, self._logs]) < _FAR).all(axis=1) & np.isfinite(theta).all(axis=1)
         theta = theta if near.all() else np.where(near[:, None], theta, 0.0)

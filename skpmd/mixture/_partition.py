@@ -53,12 +53,7 @@ def check_rows(n):
 def co_clustering(responsibilities, log_weights):
     """Probability that two rows are of one component; shape (n, n), 1 on the diagonal.
 
-    Parameters
-    ----------
-    responsibilities : ndarray of shape (m, n, K)
-        Of each particle's components for each row.
-    log_weights : ndarray of shape (m,)
-        Of the particles, up to a constant.
+    Responsibilities have the shape (m, n, K). Log weights (m,) are up to a constant.
     """
     m, n, n_components = responsibilities.shape
     check_rows(n)
@@ -82,24 +77,9 @@ def optimal_partition(responsibilities, log_weights, *, loss="vi", level=0.9, rn
     search starts from; sweeps then move one row at a time to where the expected loss is least
     (Dahl, Johnson and Mueller 2022), in time proportional to rows and clusters.
 
-    Parameters
-    ----------
-    responsibilities : ndarray of shape (m, n, K)
-        Of each particle's components for each row.
-    log_weights : ndarray of shape (m,)
-        Of the particles, up to a constant.
-    loss : {"vi", "binder"}
-        Variation of information, averaged over draws, or Binder's loss, by the co-clustering
-        probabilities.
-    level : float
-        Probability of the credible ball.
-    rng : numpy.random.Generator, optional
-        Source of the draws; default: a fixed one.
-
-    Returns
-    -------
-    Partition
-        Labels, loss and ball.
+    The loss "vi" is the variation of information, averaged over draws, and "binder" is Binder's
+    loss, by the co-clustering probabilities. ``level`` is the probability of the credible ball.
+    Arrays are those of `co_clustering`. Without ``rng`` draws are the same in each call.
     """
     if loss not in ("vi", "binder"):
         raise ValueError(f"loss must be 'vi' or 'binder', got {loss!r}.")

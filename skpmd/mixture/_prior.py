@@ -172,27 +172,11 @@ def strategy_of(parameters, n, p, in_parts):
 
 
 def prior_of(parameters, X, weight, scaler, strategy, total=None):
-    """The prior that an estimator's parameters and rows come to.
+    """The prior, in scaled columns, that an estimator's parameters and rows come to.
 
-    Parameters
-    ----------
-    parameters : MixtureParameters
-        Of the estimator.
-    X : ndarray of shape (n, p)
-        Scaled rows.
-    weight : ndarray of shape (n,)
-        How often each counts.
-    scaler : Scaler
-        Of the columns.
-    strategy : {"conjugate", "parameters"}
-        Some defaults differ.
-    total : float, optional
-        Number of rows that these are a sample of; default: these are all.
-
-    Returns
-    -------
-    MixturePrior
-        In scaled columns.
+    X (n, p) holds scaled rows, and ``weight`` (n,) how often each counts. They are a sample of
+    ``total`` rows, or all there are where that is None. Some defaults differ between the
+    strategies, "conjugate" and "parameters".
     """
     _refuse_unused(parameters)
     p, K, kind = X.shape[1], parameters.n_components, parameters.weight_concentration_prior_type

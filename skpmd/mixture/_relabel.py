@@ -23,18 +23,10 @@ def relabelling(particles, before=None):
     Bhattacharyya distances decide. The best particle is the one with the largest weight; among
     those within a factor of two, the one with the largest mean affinity with the others.
 
-    Parameters
-    ----------
-    particles : MixtureParticles
-        Log weights, log mixing weights, locations and scales are used.
-    before : MixtureParticles or None
-        Of the rows before, in the same scaled columns, with as many components.
-
-    Returns
-    -------
-    ndarray of shape (m, K), int
-        Component k of the best particle is component ``order[i, k]`` of particle i. With ``before``
-        it is component k of the best particle there, so that labels go on.
+    Component k of the best particle is component ``order[i, k]`` of particle i; the order has the
+    shape (m, K), int. With ``before``, particles of the rows before in the same scaled columns and
+    with as many components, it is component k of the best particle there, so that labels go on. Log
+    weights, log mixing weights, locations and scales of the particles are used.
     """
     m, n_components = particles.log_mixing.shape
     if n_components == 1:

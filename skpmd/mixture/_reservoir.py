@@ -36,21 +36,8 @@ def reservoir_size(n_components):
 def extend(reservoir, X, weight, discount):
     """The rows of a reservoir and new ones, none left out.
 
-    Parameters
-    ----------
-    reservoir : Reservoir or None
-        Before.
-    X : ndarray of shape (n, p)
-        Distinct rows, sorted.
-    weight : ndarray of shape (n,)
-        How often each counts.
-    discount : float
-        What is left of the past's weight.
-
-    Returns
-    -------
-    Reservoir
-        After.
+    The new rows X (n, p) are distinct and sorted, and count ``weight`` (n,) times. ``discount`` is
+    what is left of the past's weight. The reservoir is None before the first rows.
     """
     undiscounted = np.ones(len(X))
     if reservoir is None:

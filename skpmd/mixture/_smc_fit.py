@@ -48,45 +48,21 @@ class SMCState(NamedTuple):
 
 
 def fit_draws(parameters, X, weight, rng):
-    """Fit all rows.
+    """Fit all rows: the result, the scaler of the columns, and the prior in scaled columns.
 
-    Parameters
-    ----------
-    parameters : MixtureParameters
-        Of the estimator.
-    X : ndarray of shape (n, p)
-        Distinct rows, in sorted order.
-    weight : ndarray of shape (n,)
-        How often each counts.
-    rng : numpy.random.Generator
-        Source of all randomness.
-
-    Returns
-    -------
-    SMCFit, Scaler, MixturePrior
-        Its result; columns; and the prior in them.
+    X (n, p) holds distinct rows, in sorted order and in the user's columns, and ``weight`` (n,) how
+    often each counts.
     """
     scaler, prior = _scaler_and_prior(parameters, X, weight)
     return fit_smc(parameters, prior, scaler.transform(X), weight, rng), scaler, prior
 
 
 def update_draws(parameters, before, X, weight):
-    """The draws after one call's rows of a stream.
+    """The draws after one call's rows of a stream; arguments and results are as of `fit_draws`.
 
     A first part of one row says nothing of scales: while all rows are retained, and the last fit
-    saw less than half of them, scaler and the prior's defaults are found anew too.
-
-    Parameters
-    ----------
-    parameters, X, weight
-        As of `fit_draws`.
-    before : MixtureState
-        After the rows before; it is left as it is.
-
-    Returns
-    -------
-    SMCFit, Scaler, MixturePrior
-        As of `fit_draws`.
+    saw at most half of them, the scaler and the prior's defaults are found anew too. The
+    `MixtureState` ``before`` is left as it is.
     """
     scaler, state = before.scaler, before.fit.state
     scaled, size = scaler.transform(X), float(weight.sum())
@@ -125,25 +101,9 @@ def _scaler_and_prior(parameters, X, weight):
 
 
 def fit_smc(parameters, prior, X, weight, rng):
-    """Posterior given all rows, by tempered SMC.
+    """Posterior given all rows, by tempered SMC: equally weighted draws, and the log evidence.
 
-    Parameters
-    ----------
-    parameters : MixtureParameters
-        Of the estimator.
-    prior : MixturePrior
-        In scaled columns.
-    X : ndarray of shape (n, p)
-        Distinct scaled rows, in sorted order.
-    weight : ndarray of shape (n,)
-        How often each counts.
-    rng : numpy.random.Generator
-        Source of all randomness.
-
-    Returns
-    -------
-    SMCFit
-        Equally weighted draws, and the log evidence.
+    X (n, p) holds distinct scaled rows, in sorted order, and ``weight`` (n,) how often each counts.
     """
     rows = Batch(np.ascontiguousarray(X), None, weight)
     stream = Stream(None, None, [], 0.0, rng)
@@ -152,24 +112,15 @@ def fit_smc(parameters, prior, X, weight, rng):
 
 
 def update_smc(parameters, X, weight, state):
-    """Posterior after the rows of one more part.
+    """Posterior after the rows of one more part; arguments are as of `fit_smc`.
 
     As long as rows are few they are retained, and particles move from the posterior of the part
     before to that of all rows by tempering. Later the rows are let go: the weights of the particles
     follow the sequential Bayes rule (or a mirror step, `skpmd._base.streaming.coefficients`), and
     particles are rejuvenated by their kernel density estimate when few are effective.
 
-    Parameters
-    ----------
-    parameters, X, weight
-        As of `fit_smc`.
-    state : SMCState
-        Of the part before, left as it is.
-
-    Returns
-    -------
-    SMCFit
-        Draws, weighted once rows are no longer retained; the log evidence as long as they are.
+    Draws are weighted once rows are no longer retained; the log evidence is known as long as they
+    are, and none of them has been discounted. ``state``, of the part before, is left as it is.
     """
     rows, size = Batch(np.ascontiguousarray(X), None, weight), float(weight.sum())
     anew = state.stream.particles is None  # The fit before was interrupted.

@@ -15,17 +15,7 @@ def log_gamma_rise(a, h):
 
         h log a + h (h - 1) / (2 a) - h (h - 1) (2 h - 1) / (12 a^2) + ...
 
-    Parameters
-    ----------
-    a : ndarray
-        Positive.
-    h : float
-        Not negative.
-
-    Returns
-    -------
-    ndarray of the shape of a
-        The differences.
+    ``a`` is an array of positive numbers, whose shape the differences have; h is not negative.
     """
     a = np.asarray(a, dtype=np.float64)
     huge = a > _HUGE

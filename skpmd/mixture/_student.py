@@ -13,16 +13,9 @@ _LOG_PI = np.log(np.pi)
 class Students:
     """Components with location, scale matrix and degrees of freedom.
 
-    Parameters
-    ----------
-    location : ndarray of shape (c, p)
-        Centres.
-    scale_cholesky : ndarray of shape (c, p, p)
-        Lower Cholesky factors of the scale matrices.
-    df : ndarray of shape (c,)
-        Degrees of freedom, inf for a normal.
-    product : bool
-        Whether columns have univariate Students of their own.
+    Centres have the shape (c, p), lower Cholesky factors of the scale matrices (c, p, p), and
+    ``df`` (c,), which is inf for a normal. With ``product`` columns have univariate Students of
+    their own.
     """
 
     def __init__(self, location, scale_cholesky, df, product):

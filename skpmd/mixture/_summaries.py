@@ -40,16 +40,11 @@ class MixtureState(NamedTuple):
 
 
 def conjugate_state(fit, weighting, before=None):
-    """`MixtureState` of conjugate particles.
+    """`MixtureState` of conjugate particles, with components in the order of the best particle's.
 
-    Parameters
-    ----------
-    fit : ConjugateFit
-        Its components are put into the order of the best particle's.
-    weighting : {"stacking", "posterior", "uniform"}
-        Whether particles are weighed by their bounds of the evidence, or not at all.
-    before : MixtureState or None
-        Of the rows before: components go on with their places.
+    The weightings "stacking" and "posterior" weigh particles by their bounds of the evidence, and
+    "uniform" does not. With ``before``, the `MixtureState` of the rows before, components go on
+    with their places.
     """
     model, scaler, m = fit.model, fit.scaler, len(fit.counts.entropy)
     posteriors = model.posteriors(fit.counts)
@@ -182,14 +177,8 @@ def _conjugate_draws(fit, points, rng):
 def component_parameters(points, scaler, covariance_type):
     """Weights, means and covariances, averaged over relabelled particles, in the user's columns.
 
-    Returns
-    -------
-    weights : ndarray of shape (K,)
-        Sum 1.
-    means : ndarray of shape (K, p)
-        Of the components.
-    covariances : ndarray
-        Of the shape that scikit-learn gives this type.
+    Weights (K,) sum to 1, means have the shape (K, p), and covariances the shape that scikit-learn
+    gives this type.
     """
     chosen = points.log_weights > _NEGLIGIBLE
     w = np.exp(points.log_weights[chosen])

@@ -10,15 +10,7 @@ from scipy.special import betaln, gammaln
 
 
 class Dirichlet:
-    """Weights ~ Dirichlet(alpha, ..., alpha).
-
-    Parameters
-    ----------
-    n_components : int
-        K.
-    concentration : float
-        alpha.
-    """
+    """K weights ~ Dirichlet(alpha, ..., alpha), with alpha the concentration."""
 
     def __init__(self, n_components, concentration):
         self.K, self.alpha = n_components, concentration
@@ -48,16 +40,8 @@ class Dirichlet:
 class Sticks:
     """A Pitman-Yor process: stick k ~ Beta(1 - discount, concentration + k discount), k = 1, ...
 
-    Without discount it is a Dirichlet process.
-
-    Parameters
-    ----------
-    n_components : int
-        Where the process is cut.
-    concentration : float
-        Of the process.
-    discount : float
-        In [0, 1).
+    It is cut at K = ``n_components``. The discount is in [0, 1); without it this is a Dirichlet
+    process.
     """
 
     def __init__(self, n_components, concentration, discount=0.0):

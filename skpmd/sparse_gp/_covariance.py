@@ -25,17 +25,13 @@ class _Term(NamedTuple):
 class KernelCovariance:
     """A kernel at any hyperparameters, its noise apart from the rest.
 
-    Parameters
-    ----------
-    kernel : sklearn.gaussian_process.kernels.Kernel
-        Sums and products as in `GaussianProcessRegressor`. `WhiteKernel` is noise: it is in the
-        covariance of a row with itself only.
+    ``theta`` is that of the kernel: logs of the hyperparameters that are not fixed. Sums and
+    products are as in `GaussianProcessRegressor`. A `WhiteKernel` is noise: it is in the covariance
+    of a row with itself only.
 
-    Notes
-    -----
-    ``theta`` is that of the kernel: logs of the hyperparameters that are not fixed. A product of
-    constants and one RBF or Matern kernel (nu of 1/2, 3/2, 5/2), with or without WhiteKernels added
-    to it, is evaluated by `skpmd.sparse_gp._stationary`; any other kernel through its ``__call__``.
+    A product of constants and one RBF or Matern kernel (nu of 1/2, 3/2, 5/2 or infinity), with or
+    without WhiteKernels added to it, is evaluated by `skpmd.sparse_gp._stationary`; any other
+    kernel through its ``__call__``.
     """
 
     def __init__(self, kernel):

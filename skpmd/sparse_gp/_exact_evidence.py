@@ -83,25 +83,17 @@ def maximise_evidence(
 ):
     """Hyperparameters of the largest marginal likelihood, shape (d,).
 
-    Parameters
-    ----------
-    covariance : KernelCovariance
-        Its kernel gives the first start, with its own noise or the best fraction of the variance of
-        y in its place, and the bounds.
-    sample : Sample
-        Few rows: the cost is their number cubed.
-    optimizer : "fmin_l_bfgs_b" or callable
-        As in `GaussianProcessRegressor`.
-    n_restarts : int
-        Further starts, normal around the first one in the logs, clipped to the bounds; if any, one
-        more with short length scales. Of more than 200 rows L-BFGS takes a few steps from each on
-        500 of them, and goes on from the best place on all.
-    first : ndarray of shape (d,), optional
-        The first start as it is.
-    n_jobs : int or None
-        Threads that share the starts, in the sense of joblib.
-    n_evaluations : int
-        Most evaluations of L-BFGS; its own limit by default.
+    The cost is the number of rows cubed. ``optimizer`` is "fmin_l_bfgs_b" or a callable, as in
+    `GaussianProcessRegressor`. The first start is ``first`` (d,) as it is. Where that is None it is
+    the kernel's theta, with its own noise or, for L-BFGS, the best fraction of the variance of y in
+    its place.
+
+    ``n_restarts`` further starts are normal around the first one in the logs, clipped to the
+    kernel's bounds; if there are any, one more has short length scales. Of more than 200 rows
+    L-BFGS takes a few steps from each on 500 of them, and goes on from the best place on all.
+
+    ``n_jobs`` threads share the starts, in the sense of joblib. ``n_evaluations`` is the most that
+    L-BFGS may take, its own limit by default.
     """
     bounds = covariance.kernel.bounds
     if first is None:

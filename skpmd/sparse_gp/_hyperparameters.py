@@ -78,14 +78,10 @@ def fit_hyperparameters(parameters, covariance, whole, subset, rng):
 
     L-BFGS searches on some rows of the subset, and with normal noise goes on from there on all of
     them. Where the whole has more rows, the evidence of a sparse process on many of these refines
-    the hyperparameters.
+    the hyperparameters of a fast kernel.
 
-    Returns
-    -------
-    theta : ndarray of shape (d,)
-        Logs of the hyperparameters.
-    sample : Sample
-        Rows of the search, with noise according to their errors if noise is Student's.
+    Returns theta (d,), in logs, and the `Sample` of the search, with noise according to its errors
+    if noise is Student's.
     """
     optimizer, df = parameters.optimizer, parameters.student_df
     if optimizer is None or not covariance.kernel.n_dims:

@@ -14,13 +14,9 @@ _STEP = 1e-4  # Step of the differences that approximate second derivatives.
 class HyperPrior:
     """Prior of the logs of a kernel's free hyperparameters.
 
-    Parameters
-    ----------
-    kernel : sklearn.gaussian_process.kernels.Kernel
-        Gives bounds: the prior is uniform between their logs, unless ``distributions`` are given.
-    distributions : list of scipy.stats frozen distributions, or None
-        One for each free hyperparameter in the order of ``kernel.theta``, on its own scale (not
-        of its logarithm).
+    It is uniform between the logs of the kernel's bounds, unless ``distributions`` are given:
+    frozen ones of scipy.stats, one for each free hyperparameter in the order of ``kernel.theta``,
+    on its own scale (not of its logarithm).
     """
 
     def __init__(self, kernel, distributions=None):

@@ -24,17 +24,9 @@ _FAR, _MANY_FAR = 0.5, 0.02
 def choose(init, sample, n, covariance, theta, rng):
     """At most n inducing inputs, shape (M, p): all distinct rows where there are no more than n.
 
-    Parameters
-    ----------
-    init : {"random", "kmeans", "greedy"} or array-like of shape (M, p)
-        Rows at random; centres of clusters; those that leave the least conditional variance of f,
-        one by one (Burt, Rasmussen and van der Wilk 2020); or the inputs themselves.
-    sample : Sample
-        Rows of the data.
-    n : int
-        How many.
-    covariance, theta
-        For ``"greedy"``.
+    ``init`` is "random", rows at random; "kmeans", centres of clusters; "greedy", the rows that
+    leave the least conditional variance of f, one by one (Burt, Rasmussen and van der Wilk 2020);
+    or the inputs themselves, of any number. Covariance and theta are for "greedy".
     """
     if not isinstance(init, str):
         return check_array(init, dtype=np.float64, input_name="inducing_init", copy=True)

@@ -42,29 +42,16 @@ class Conditional(NamedTuple):
 class SparseGP(Model):
     """The process with a normal likelihood.
 
-    Parameters
-    ----------
-    covariance : KernelCovariance
-        Of one theta.
-    prior : HyperPrior
-        Of theta.
-    inducing : ndarray of shape (M, p)
-        Z, of all particles.
-    approximation : {"dtc", "fitc", "vfe"}
-        See above.
-    jitter : float
-        Added to the diagonal of K_ZZ, as a fraction of its mean; ten times more while that matrix
-        is not positive definite, up to 0.01.
-    n_targets : int
-        t: targets with one covariance, independent given theta.
-    block_weighs : bool
-        See `skpmd.engine.model.Model`.
-    n_jobs : int or None
-        Threads that share the particles, in the sense of joblib.
+    The prior is that of theta, a `HyperPrior`. ``inducing`` (M, p) is the Z of all particles, and
+    ``approximation`` is "dtc", "fitc" or "vfe", as in the module's text. ``jitter`` is added to the
+    diagonal of K_ZZ, as a fraction of its mean; ten times more while that matrix is not positive
+    definite, up to 0.01.
 
-    Notes
-    -----
-    ``y`` of a batch has t + 1 columns: the targets, and the variance of the row's own noise.
+    The t = ``n_targets`` have one covariance and are independent given theta. ``y`` of a batch has
+    t + 1 columns: the targets, and the variance of the row's own noise.
+
+    ``block_weighs`` is that of `skpmd.engine.model.Model`. ``n_jobs`` threads share the particles,
+    in the sense of joblib.
     """
 
     df = None  # Degrees of freedom of Student noise.
@@ -213,18 +200,11 @@ class SparseGP(Model):
         return model
 
     def onto(self, inducing, theta, block):
-        """The process at other inducing inputs, and q(u) carried over to them.
+        """The process at other inducing inputs, and q(u) carried over to them, shape (m, k').
 
         Values at the old ones are v = G v' + e given those at the new, e normal with covariance
         R = I - G G', and their likelihood, normal with precision S, is integrated over e. Where the
         new inputs hold the old ones R is zero and nothing is lost.
-
-        Returns
-        -------
-        model : SparseGP
-            With these inducing inputs.
-        block : ndarray of shape (m, k')
-            q(u) there.
         """
         model = self.at(inducing)
         out = model.prior_block(theta)
@@ -277,17 +257,12 @@ class SparseGP(Model):
         return Conditional(self.inducing, self.prior_factor(theta), factor, mean)
 
     def predict(self, theta, conditional, X, joint=False):
-        """Moments of f at the rows of X under one particle.
+        """Moments of f at the rows of X under one particle: means (n, t) and variances (n,).
 
-        The variance is k(x, x) - v_x' v_x + v_x' P^-1 v_x with P the precision of v, whatever the
-        approximation: "dtc" of the paper leaves out the first two terms, and is over-confident.
-
-        Returns
-        -------
-        mean : ndarray of shape (n, t)
-            For each target.
-        variance : ndarray of shape (n,), or with ``joint`` the covariance of shape (n, n)
-            The same for all targets.
+        With ``joint`` the covariance, of shape (n, n), stands in place of the variances; all
+        targets have the same. The variance is k(x, x) - v_x' v_x + v_x' P^-1 v_x with P the
+        precision of v, whatever the approximation: "dtc" of the paper leaves out the first two
+        terms, and is over-confident.
         """
         cross = self.covariance.cross(theta, X, conditional.inducing)
         V = dtrsm(1.0, conditional.prior_factor, cross.T, lower=1, overwrite_b=1)

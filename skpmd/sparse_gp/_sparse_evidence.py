@@ -25,10 +25,10 @@ def sparse_evidence(model, theta, sample, gradient=True):
         in V:       m (P r)' - B^-1 V P - 2 V diag(g),
         in K_ZX:    L^-T times that,
         in K_ZZ:    -1/2 L^-T (m m' - I + B^-1 - 2 V diag(g) V') L^-1,
-        in lambda:  w / (2 lambda) ((r^2 + h) / lambda - 1),
+        in lambda:  w / (2 lambda) ((r^2 + h) / lambda - 1), plus w left / (2 lambda^2) for "vfe",
 
-    where g is the derivative in the conditional variance given Z, k(x, x) - v' v. (F depends on V
-    through V' V alone, which is why no derivative of a Cholesky factor is needed.) The model's
+    where g is the derivative in the conditional variance given Z, left = k(x, x) - v' v. (F depends
+    on V through V' V alone, which is why no derivative of a Cholesky factor is needed.) The model's
     approximation is "fitc" or "vfe", and its covariance ``is_fast``.
     """
     fit = _fit(model, theta, sample)
@@ -89,7 +89,7 @@ def student_weighed(model, theta, sample, df):
 
 
 class _Fit(NamedTuple):
-    """The quantities in the text of `sparse_evidence`, by the same names."""
+    """As in the text of `sparse_evidence`: lam is lambda, factor is that of B, and s = V P y."""
 
     L: np.ndarray
     V: np.ndarray

@@ -18,14 +18,7 @@ _N_NODES, _TAIL = 24, 1e-9  # Number of scales of the mixture, and probability b
 class StudentSparseGP(SparseGP):
     """The process with a Student likelihood, scaled by the root of the noise.
 
-    Parameters
-    ----------
-    *args
-        Those of `SparseGP`, for one target.
-    df : float
-        Degrees of freedom.
-    **options
-        Those of `SparseGP`.
+    ``df`` is its degrees of freedom. The other arguments are those of `SparseGP`, for one target.
     """
 
     def __init__(self, *args, df, **options):
