@@ -13,7 +13,7 @@ from sklearn.utils.validation import (
 )
 
 from skpmd._base.estimator import result
-from skpmd._base.options import LOOP_CONSTRAINTS, options_of
+from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.progress import bar_of_steps
 from skpmd._base.results import ParticleResults, Results, results_of
 from skpmd._base.rows import Rows
@@ -138,11 +138,11 @@ class ParticleMirrorDescent(ParticleResults):
         One entry per step: ``step``, ``step_size`` (a), ``likelihood_power`` (b), ``fraction`` of
         it before the first substep, ``substeps``, ``substep_bound_hit``, ``rejuvenations``,
         ``bandwidth``, ``ess``, ``n_particles``, ``rejuvenation_error``. Rounds of reweighting come
-        last, the one kept at the end. `partial_fit` adds one entry a call.
+        last, and that of the largest ``ess`` is kept. `partial_fit` adds one entry a call.
     diagnostics_ : dict
         ``ess``, ``pareto_k``, ``disagreement`` (None here), ``mean_error`` (bound on the error of
-        the means by rejuvenations and few particles, None after reweighting), ``interrupted``,
-        ``warnings``.
+        the means by rejuvenations and few particles, None after reweighting and where it is not
+        known), ``interrupted``, ``warnings``.
     n_iter_ : int
         Passes; after `partial_fit`, steps.
     n_features_in_ : int
@@ -279,7 +279,7 @@ class ParticleMirrorDescent(ParticleResults):
         ParticleMirrorDescent
             The fitted estimator.
         """
-        options = options_of(self.get_params(deep=False))
+        options = self._loop_options()
         self._reset()
         model, rows = self._read(X, y, sample_weight, reset=True)
         rng = as_generator(self.random_state)
@@ -319,8 +319,7 @@ class ParticleMirrorDescent(ParticleResults):
             The estimator.
         """
         with self._rollback_on_error():
-            options = options_of(self.get_params(deep=False))
-            before = getattr(self, "_state", None)
+            options, before = self._loop_options(), getattr(self, "_state", None)
             if before is None:
                 self._reset()
             model, rows = self._read(X, y, sample_weight, reset=before is None)

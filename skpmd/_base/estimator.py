@@ -11,7 +11,10 @@ from functools import wraps
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from skpmd._base.options import check_options
 from skpmd._base.warn import warn
+from skpmd.engine.loop import Options
+from skpmd.engine.mirror import Settings
 
 
 def result(method):
@@ -51,6 +54,19 @@ class ParticleEstimator(BaseEstimator):
         state = dict(super().__getstate__())
         return {**state, "_cache": {}} if "_cache" in state else state
 
+    def _record(self, kind, **others):
+        """A record of the parameters that its fields have the names of, and of others.
+
+        They are read one by one: a subclass may take fewer of them in its constructor.
+        """
+        given = {name: getattr(self, name) for name in kind._fields if hasattr(self, name)}
+        return kind(**{**given, **others})
+
+    def _loop_options(self, **settings):
+        """The checked `Options` of the loop; what the estimator does not have is as by default."""
+        settings = self._record(Settings, **settings)
+        return check_options(self._record(Options, settings=settings))
+
     def _reset(self):
         """Drop what an earlier fit left: a fit that fails must not look like a fitted one."""
         for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
@@ -63,7 +79,7 @@ class ParticleEstimator(BaseEstimator):
 
     @contextmanager
     def _rollback_on_error(self):
-        """Leave the estimator, and a generator given to it, as they were if anything fails."""
+        """Leave the estimator, and a RandomState given to it, as they were if anything fails."""
         before, generator = vars(self).copy(), self.random_state
         position = copy.deepcopy(generator)
         try:
@@ -71,9 +87,7 @@ class ParticleEstimator(BaseEstimator):
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
-            if isinstance(generator, np.random.Generator):
-                generator.bit_generator.state = position.bit_generator.state
-            elif isinstance(generator, np.random.RandomState):
+            if isinstance(generator, np.random.RandomState):
                 generator.set_state(position.get_state())
             raise
 

@@ -1,4 +1,4 @@
-"""Parameters of estimators: records of them, those of the loop, and how these go together."""
+"""Parameters of the loop as estimators have them: their constraints, and how they go together."""
 
 from numbers import Integral, Real
 
@@ -6,8 +6,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from skpmd.engine.bandwidth import BANDWIDTH_RULES
 from skpmd.engine.kde import KERNELS
-from skpmd.engine.loop import Options
-from skpmd.engine.mirror import Settings
 from skpmd.engine.resampling import SCHEMES
 
 LOOP_CONSTRAINTS = {
@@ -40,18 +38,6 @@ LOOP_CONSTRAINTS = {
     "random_state": ["random_state"],
     "verbose": ["verbose"],
 }
-
-
-def record_of(kind, parameters, **others):
-    """A record of the parameters, a dict, that its fields have the names of; and of others."""
-    chosen = {name: parameters[name] for name in kind._fields if name in parameters}
-    return kind(**{**chosen, **others})
-
-
-def options_of(parameters):
-    """The checked `Options` of a dict of parameters; those that are missing have their defaults."""
-    settings = record_of(Settings, parameters)
-    return check_options(record_of(Options, parameters, settings=settings))
 
 
 def check_options(options):

@@ -53,7 +53,8 @@ def write_line(text, verbose):
 def describe(info):
     """One line on a step."""
     line = f"ess={info.ess:.0f}/{info.n_particles}, rejuvenations={info.rejuvenations}"
-    return ", ".join([line, *(f"{name}={value:.5g}" for name, value in info.extra.items())])
+    known = {name: value for name, value in info.extra.items() if value == value}  # No nan.
+    return ", ".join([line, *(f"{name}={value:.5g}" for name, value in known.items())])
 
 
 @contextmanager

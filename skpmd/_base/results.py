@@ -142,6 +142,11 @@ def convergence_warnings(outcome, stream=False):
     """Reasons not to trust an outcome, a list of str; empty where there is none."""
     reasons = _of_weights(outcome) if outcome.chains is None else _of_chains(outcome.chains)
     if stream:
+        if outcome.error_terms is not None and np.isnan(outcome.error_terms).any():
+            reasons.append(
+                "what rejuvenations of the particles have lost is not known, for the fit before "
+                "was interrupted"
+            )
         error = outcome.mean_error
         if error is not None and error > _MAX_ERROR:
             reasons.append(

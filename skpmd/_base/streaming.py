@@ -10,7 +10,7 @@ from skpmd.engine import mirror
 from skpmd.engine.assumed_density import AssumedDensity
 from skpmd.engine.loop import Outcome
 from skpmd.engine.particles import Particles, draw_prior
-from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
+from skpmd.engine.rejuvenation_error import NO_ERROR, UNKNOWN_ERROR, RejuvenationErrors
 
 
 class Stream(NamedTuple):
@@ -28,7 +28,7 @@ class Stream(NamedTuple):
 
     def outcome(self):
         """What it has come to."""
-        return Outcome(self.particles, self.infos)
+        return Outcome(self.particles, self.infos, error_terms=self.error_terms)
 
 
 def coefficients(options, seen, size):
@@ -84,5 +84,7 @@ def first_stream(random_state):
 
 def stream_after(outcome, seen, rng):
     """The stream that goes on from a fit of so many weighted rows."""
-    error_terms = NO_ERROR if outcome.error_terms is None else outcome.error_terms
+    error_terms = outcome.error_terms
+    if error_terms is None:  # Nobody has kept account: of a fit that was to end reweighted.
+        error_terms = NO_ERROR if outcome.reweighted or not outcome.interrupted else UNKNOWN_ERROR
     return Stream(outcome.particles, None, outcome.infos, seen, rng, error_terms)

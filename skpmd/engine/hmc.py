@@ -63,14 +63,19 @@ def hamiltonian(
 
     Chains run until R-hat is below 1.02 and everything that the diagnostics look at has
     ``target_ess`` effective draws, for ``max_iter`` iterations after the warm-up at most. Draws and
-    diagnostics so far are yielded after each look at them; judge ``r_hat`` before use.
+    diagnostics so far are yielded after each look at them; judge ``r_hat`` before use. Those of
+    each window of the warm-up come first, and are not among the later ones.
     """
     chains = _Whitened(log_joint_gradient, mean, chol, jump)
     state, log_step = chains.at(start), np.log(_FIRST_STEP * len(mean) ** -0.25)
     n_gradients = 1
     for length in _WINDOWS:
-        state, log_step, zs, _, taken = _advance(chains, state, log_step, length, rng, adapt=True)
+        state, log_step, zs, accept, taken = _advance(
+            chains, state, log_step, length, rng, adapt=True
+        )
         n_gradients += taken
+        draws = chains.position(zs)
+        yield Chains(draws, *_diagnose(draws, shown), float(accept), n_gradients)
         chains, state = chains.rewhitened(zs[:, length // 2 :], state)
     thetas, accepts, length = [], [], _CHUNK
     while length:

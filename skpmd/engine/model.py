@@ -28,9 +28,7 @@ Everything else is optional and used where it is offered:
   the likelihood to the power b, shape (m,), and its gradient, shape (m, d): `skpmd.engine.hmc`
   then moves particles along it where weights fail;
 * ``gaussian_target`` lets `skpmd.engine.variational` place a Gaussian before any particle is drawn,
-  and ``skew_axes`` lets `skpmd.engine.sinh_arcsinh` skew it; `skpmd.logistic._binary` shows both;
-* ``expected_logits``, of a linear model, lets `skpmd.logistic._mean_field` place a Gaussian without
-  correlations, for more coordinates than a matrix can hold.
+  and ``skew_axes`` lets `skpmd.engine.sinh_arcsinh` skew it.
 """
 
 from typing import NamedTuple

@@ -27,6 +27,7 @@ from scipy.special import ndtr, ndtri
 from skpmd.engine.particles import effective_sample_size, weights
 
 NO_ERROR = np.zeros((1, 3))  # This is the account before the first rejuvenation.
+UNKNOWN_ERROR = np.full((1, 3), np.nan)  # And this one where nobody has kept it.
 _MAX_SCORED = 1000  # Third cumulants are averaged over so many particles, against all.
 # Particles that have collapsed have a variance of this at least, so that its powers are numbers.
 _MIN_VARIANCE, _MAX_TERM = 1e-90, 1e6
@@ -64,6 +65,8 @@ def squared_error(error_terms, variance):
 
 def largest(squared):
     """Bound on the largest of normal errors of these variances, with 95 % probability."""
+    if np.isnan(squared).any():
+        return np.nan
     sd = np.sqrt(squared[squared > 0.0])
     if not sd.size:
         return 0.0

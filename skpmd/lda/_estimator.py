@@ -9,7 +9,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_non_negative, validate_data
 
 from skpmd._base.estimator import ParticleEstimator, result
-from skpmd._base.options import LOOP_CONSTRAINTS, record_of
+from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.threads import workers
 from skpmd._base.utils import as_generator
 from skpmd.lda import _results as results
@@ -428,7 +428,7 @@ None, default=None
     # ------------------------------------------------------------------ checks
     def _parameters(self):
         """Parameters of this call."""
-        return record_of(LDAParameters, self.get_params(deep=False))
+        return self._record(LDAParameters)
 
     def _counts(self, X, reset):
         """Checked counts, a CSR matrix of float32 without explicit zeros, and their dtype."""

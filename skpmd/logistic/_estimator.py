@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import _check_partial_fit_first_call
 from sklearn.utils.validation import _check_feature_names_in
 
 from skpmd._base.estimator import result
-from skpmd._base.options import LOOP_CONSTRAINTS, options_of, record_of
+from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.results import ParticleResults, Results, results_of
 from skpmd._base.rows import Rows
 from skpmd._base.streaming import Stream, advance, first_stream, kernel_step, stream_after
@@ -309,7 +309,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         ValueError
             If y has one class only, or the weights leave a class without any.
         """
-        options, parameters = self._records()
+        options, parameters = self._loop_options(), self._parameters()
         last = getattr(self, "_state", None) if self.warm_start else None
         self._reset()
         X, y = self._validated(X, y, reset=True)
@@ -385,7 +385,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             If y holds other labels than ``classes``, or a parameter needs all data at once.
         """
         with self._rollback_on_error():
-            options, parameters = self._records()
+            options, parameters = self._loop_options(), self._parameters()
             before = getattr(self, "_state", None)
             first = before is None or before.stream is None
             if self.class_weight == "balanced":
@@ -394,6 +394,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
                 raise ValueError(
                     "prior_scale='evidence' needs all data: call fit, or set a number."
                 )
+            if first:
+                self._frozen = {}
             self._check_frozen()
             X, y = self._validated(X, y, reset=first)
             _check_partial_fit_first_call(self, classes)
@@ -458,10 +460,9 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         rows = rows.astype(state.dtype, copy=False)
         return rows[:, :p], rows[:, p] if state.fit_intercept else np.zeros(n_rows, state.dtype)
 
-    def _records(self):
-        """Options of the loop, and parameters of the family."""
-        parameters = self.get_params(deep=False)
-        return options_of(parameters), record_of(LogisticParameters, parameters)
+    def _parameters(self):
+        """Parameters of the family."""
+        return self._record(LogisticParameters)
 
     def _rows(self, X, codes, classes, sample_weight, all_classes=False):
         """Data with targets and weights as the model wants them."""

@@ -15,16 +15,16 @@ PRIORS = ("normal", "laplace", "student_t", "cauchy", "horseshoe")
 class LogisticParameters(NamedTuple):
     """Parameters of the estimator that its parts share, as it was given them."""
 
-    prior: str = "normal"
-    prior_scale: float | str = 1.0
-    prior_df: float = 4.0
-    intercept_prior_scale: float = 10.0
-    fit_intercept: bool = True
-    proposal: str = "auto"
-    moves: str = "auto"
-    covariance_type: str = "auto"
-    reweight: bool = True
-    verbose: int = 0
+    prior: str
+    prior_scale: float | str
+    prior_df: float
+    intercept_prior_scale: float
+    fit_intercept: bool
+    proposal: str
+    moves: str
+    covariance_type: str
+    reweight: bool
+    verbose: int
 
 
 def linear_model(parameters, n_features, n_classes, prior_scale):

@@ -9,7 +9,7 @@ from skpmd._base.progress import bar_of_steps
 from skpmd._base.rows import Rows
 from skpmd._base.streaming import Stream, advance, coefficients
 from skpmd.engine import mirror
-from skpmd.engine.loop import FullBatch, Options, Outcome, run
+from skpmd.engine.loop import FullBatch, Outcome, run
 from skpmd.engine.mirror import Settings
 from skpmd.engine.particles import Particles
 from skpmd.mixture._conjugate import ConjugateMixture, Counts
@@ -147,13 +147,8 @@ def _run(parameters, model, rows, counts, max_full_iter, m, rng):
     # A pass in one batch is a step on all data: the iterations after it do better without it.
     # With one component responsibilities are known, and such a step is exact.
     stochastic = rows.n_batches > 1 and model.K > 1 or not max_full_iter
-    options = Options(
-        max_iter=parameters.max_iter if stochastic else 0,
-        step_size=parameters.step_size,
-        step_offset=parameters.step_offset,
-        step_decay=parameters.step_decay,
-        settings=_SETTINGS,
-    )
+    max_iter = parameters.max_iter if stochastic else 0
+    options = parameters.options._replace(max_iter=max_iter, settings=_SETTINGS)
     full_batch = FullBatch(max_full_iter, _until(model, m, parameters.tol * rows.total))
     start = model.particles(counts)
     if not options.max_iter and not max_full_iter:
@@ -216,7 +211,7 @@ def update_conjugate(parameters, before, X, weight):
     counts. ``before`` is left as it is.
     """
     rng, size = copy.deepcopy(before.rng), float(weight.sum())
-    options = parameters.stream_options._replace(settings=_SETTINGS)
+    options = parameters.options._replace(settings=_SETTINGS)
     a, _ = coefficients(options, before.n_samples_seen, size)
     n_samples_seen, reservoir = before.n_samples_seen + size, before.reservoir
     if parameters.total_samples is None or a == 0.0:  # This is no second pass.

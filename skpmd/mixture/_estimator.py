@@ -8,7 +8,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from skpmd._base.estimator import ParticleEstimator, result
-from skpmd._base.options import LOOP_CONSTRAINTS, check_options, record_of
+from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.rows import merged
 from skpmd._base.utils import as_generator
 from skpmd.mixture._conjugate_fit import fit_conjugate, update_conjugate
@@ -337,7 +337,7 @@ covariance_prior_, mean_scale_prior_
             X, weight = self._read(X, sample_weight, reset=True)
             self._set_state(self._first_state(parameters, X, weight, False, earlier))
             self._freeze()
-            _ = self._predictive  # Weights for predictions are found here, not when one is made.
+            _ = self._predictive  # Weights for predictions are found here, not by the first one.
         self._warn_or_interrupt()
         return self
 
@@ -388,9 +388,7 @@ covariance_prior_, mean_scale_prior_
     # ------------------------------------------------------------------ steps of a fit
     def _parameters(self):
         """`MixtureParameters` of now."""
-        parameters = record_of(MixtureParameters, self.get_params(deep=False))
-        check_options(parameters.stream_options)
-        return parameters
+        return self._record(MixtureParameters, options=self._loop_options())
 
     def _read(self, X, sample_weight, reset):
         """Distinct rows, sorted, and how often each counts."""

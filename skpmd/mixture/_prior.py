@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd.engine.loop import Options
-from skpmd.engine.mirror import Settings
 
 # The prior scatter is this share of the rows' covariance, for components are tighter than all rows.
 _COVARIANCE_SHARE = 0.01
@@ -49,25 +48,12 @@ class MixtureParameters(NamedTuple):
     step_size: float
     step_offset: float
     step_decay: float
-    rejuvenation: str
     ess_threshold: float
-    bandwidth: float | str
     total_samples: float | None
     forgetting: float
     verbose: int
     verbose_interval: int
-
-    @property
-    def stream_options(self):
-        """`Options` of a step on rows that are not retained."""
-        settings = Settings(
-            rejuvenation=self.rejuvenation,
-            ess_threshold=self.ess_threshold,
-            bandwidth=self.bandwidth,
-        )
-        return Options(
-            total_samples=self.total_samples, forgetting=self.forgetting, settings=settings
-        )
+    options: Options  # Of the loop.
 
 
 class Scaler(NamedTuple):

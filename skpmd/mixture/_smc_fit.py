@@ -67,7 +67,7 @@ def update_draws(parameters, before, X, weight):
     scaler, state = before.scaler, before.fit.state
     scaled, size = scaler.transform(X), float(weight.sum())
     if not _too_many(state, weight):
-        a, b = coefficients(parameters.stream_options, state.stream.seen, size)
+        a, b = coefficients(parameters.options, state.stream.seen, size)
         total = _joined(state.retained, Batch(scaled, None, b * weight), a)
         places, weights = merged(total.weight, total.X)
         if len(places) >= 2 * state.n_rows_fitted:
@@ -128,7 +128,7 @@ def update_smc(parameters, X, weight, state):
         return _advanced(parameters, state, rows)
     if anew:
         state = state._replace(log_evidence=0.0)
-    a, b = coefficients(parameters.stream_options, state.stream.seen, size)
+    a, b = coefficients(parameters.options, state.stream.seen, size)
     return _tempered(parameters, state, rows._replace(weight=b * weight), a, size)
 
 
@@ -179,7 +179,7 @@ def _joined(retained, rows, a):
 
 def _advanced(parameters, state, rows):
     """Particles after a step on rows that are not retained, nor are those before."""
-    options = parameters.stream_options._replace(n_particles=_n_particles(parameters))
+    options = parameters.options._replace(n_particles=_n_particles(parameters))
     stream = advance(state.stream, state.model, Rows(*rows, len(rows.weight)), options)
     after = SMCState(state.model, stream, None, np.nan, np.nan)
     reasons = convergence_warnings(stream.outcome(), stream=True)

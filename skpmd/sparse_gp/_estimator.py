@@ -10,7 +10,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from skpmd._base.estimator import result
-from skpmd._base.options import LOOP_CONSTRAINTS, options_of, record_of
+from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.results import ParticleResults
 from skpmd.sparse_gp._data import Data
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
@@ -391,11 +391,10 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     # ------------------------------------------------------------------ steps of a fit
     def _parameters(self):
         """The parameters as a record."""
-        given = self.get_params(deep=False)
         # The kernel of the rejuvenation is not that of the process.
         rejuvenation = self.rejuvenation if self.weighting == "posterior" else "never"
-        options = options_of({**given, "kernel": "gaussian", "rejuvenation": rejuvenation})
-        return record_of(GPParameters, given, options=options)
+        options = self._loop_options(kernel="gaussian", rejuvenation=rejuvenation)
+        return self._record(GPParameters, options=options)
 
     def _read(self, X, y, sample_weight, noise_variance, reset=True):
         X, y = validate_data(

@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 from skpmd._base.progress import bar_of_steps
 from skpmd._base.results import Results, history_of, results_of
 from skpmd._base.stacking import hold_out
-from skpmd._base.streaming import Stream, advance, stream_after
+from skpmd._base.streaming import Stream, advance, coefficients, stream_after
 from skpmd._base.utils import as_generator
 from skpmd._base.warn import warn
 from skpmd.engine import weighting
@@ -233,7 +233,8 @@ def _add(parameters, state, rows):
         return state._replace(stream=advance(stream, model, rows, options))
     full_batch = _iterations(parameters, model, rows.total)
     if not stream.seen:
-        options = options._replace(max_iter=0)
+        _, power = coefficients(options, 0.0, rows.total)
+        options = options._replace(max_iter=0, temperature=1.0 / power)
         outcome = run(model, rows, stream.particles, options, stream.rng, full_batch=full_batch)
         return state._replace(stream=stream_after(_complete(outcome), rows.total, stream.rng))
 

@@ -9,7 +9,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from skpmd import BayesianLogisticRegressionPMD
 from skpmd.engine.model import Batch
 from skpmd.logistic._labels import class_weights
-from skpmd.logistic._make_model import LogisticParameters, linear_model
+from skpmd.logistic._make_model import linear_model
 
 # From the prior without rejuvenation, which would amplify rounding: another bandwidth, other
 # particles. A narrow prior leaves some of them effective.
@@ -99,7 +99,7 @@ def test_densities_that_chains_move_on_do_not_know_how_rows_are_stored_or_counte
     codes = np.searchsorted(LABELS[K], y).astype(float)
     codes = 2 * codes - 1 if K == 2 else codes
     weight = np.random.default_rng(1).integers(0, 4, 60)
-    model = linear_model(LogisticParameters(prior=prior), 2, K, 1.0)
+    model = linear_model(BayesianLogisticRegressionPMD(prior=prior)._parameters(), 2, K, 1.0)
     theta = model.prior.sample(np.random.default_rng(0), 20)
     batches = [
         Batch(X, codes, weight.astype(float)),

@@ -301,6 +301,29 @@ def test_ctrl_c_in_fit_keeps_the_last_complete_step(step):
     assert not hasattr(pmd, "log_evidence_")
 
 
+def test_a_stream_after_an_interrupted_fit_does_not_know_its_error():
+    """Fits that are to end reweighted keep no account of what rejuvenations have lost."""
+    X = np.random.default_rng(0).normal(1.0, 1.0, size=(200, 1))
+    count, last = iter(range(999)), [8]
+
+    def log_likelihood(theta, X, y):
+        if next(count) == last[0]:
+            raise KeyboardInterrupt
+        return normal_log_likelihood(theta, X, y)
+
+    functions = {**NORMAL_MEAN, "log_likelihood": log_likelihood}
+    pmd = ParticleMirrorDescent(**functions, batch_size=20, random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        pmd.fit(X)
+    assert pmd.history_["rejuvenations"].sum() > 0 and pmd.diagnostics_["mean_error"] is None
+    last[0] = None
+    with pytest.warns(ConvergenceWarning, match="the fit before was interrupted"):
+        pmd.partial_fit(X[:50])
+    assert pmd.diagnostics_["mean_error"] is None
+    pmd.fit(X)  # And this one has ended reweighted.
+    assert pmd.partial_fit(X[:50]).diagnostics_["mean_error"] < 0.5
+
+
 def test_ctrl_c_while_weighing_keeps_the_whole_rounds(monkeypatch):
     X, y = labelled(50)
     count, whole = iter(range(99)), LogisticModel.log_likelihood

@@ -315,3 +315,17 @@ def test_moves_after_weights_keep_their_diagnostics(cancer, monkeypatch):
     assert model.diagnostics_["importance_pareto_k"] < 0.7
     assert model.history_["r_hat"][-1] == model.diagnostics_["r_hat"] < 1.05
     assert model.n_iter_ == len(model.history_["step"]) > 1
+
+
+def test_a_stream_may_begin_anew_after_a_fit_without_one():
+    """Mean-field fits leave no stream, and so no parameters that are frozen."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X = StandardScaler().fit_transform(X[:200, :3])
+    model = BayesianLogisticRegressionPMD(covariance_type="diag", prior_scale=3.0, random_state=0)
+    model.fit(X, y[:200]).set_params(covariance_type="full", prior_scale=1.0)
+    model.partial_fit(X, y[:200])
+    fresh = BayesianLogisticRegressionPMD(covariance_type="full", prior_scale=1.0, random_state=0)
+    fresh.partial_fit(X, y[:200], classes=[0, 1])
+    np.testing.assert_array_equal(model.posterior_.particles, fresh.posterior_.particles)
+    with pytest.raises(ValueError, match="prior_scale was 1.0"):
+        model.set_params(prior_scale=2.0).partial_fit(X, y[:200])

@@ -22,7 +22,7 @@ from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.logistic._binary import LogisticModel
 from skpmd.logistic._horseshoe import HorseshoePrior
 from skpmd.logistic._importance import importance_sample, proposal_components
-from skpmd.logistic._make_model import LogisticParameters, linear_model, missing_means
+from skpmd.logistic._make_model import linear_model, missing_means
 from skpmd.logistic._priors import LaplacePrior, NormalPrior, ProductPrior, StudentTPrior
 
 SCALE = np.array([0.3, 1.0, 7.0])
@@ -510,7 +510,7 @@ def test_missing_means(n_classes, sparse):
     y = np.sign(scores[:, 0]) if n_classes == 2 else scores.argmax(axis=1)
 
     def said(prior, X, y):
-        parameters = LogisticParameters(prior=prior, fit_intercept=False)
+        parameters = BayesianLogisticRegressionPMD(prior=prior, fit_intercept=False)._parameters()
         model = linear_model(parameters, 3, n_classes, 1.0)
         theta = np.zeros((2, model.prior.n_coordinates))
         theta[1, : rows.size] = rows.ravel()  # coefficients, or a multiple of them
