@@ -197,11 +197,11 @@ def test_an_estimator_checks_its_options():
 
 def test_options_are_an_estimators_parameters_of_the_same_names():
     own, of_step = {"n_particles": 17, "step_decay": 0.5}, {"kernel": "epanechnikov"}
-    options = ParticleMirrorDescent(**NORMAL_MEAN, **own, **of_step)._options()
+    options = ParticleMirrorDescent(**NORMAL_MEAN, **own, **of_step)._loop_options()
     assert options == Options(**own, settings=Settings(**of_step))
 
 
 def test_defaults_of_the_estimator_and_of_the_loop_agree():
-    assert ParticleMirrorDescent(**NORMAL_MEAN)._options() == Options()
+    assert ParticleMirrorDescent(**NORMAL_MEAN)._loop_options() == Options()
     fields = {*Options._fields, *Settings._fields} - {"settings"}
     assert fields < set(LOOP_CONSTRAINTS)
