@@ -12,6 +12,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
+from skpmd.engine import kernel_sums
 from skpmd.engine.bandwidth import kernel_covariance, shrink_matrix, squared_distances
 from skpmd.engine.particles import log_sum_exp, moments, weights
 from skpmd.engine.resampling import resample
@@ -96,6 +97,10 @@ def log_density(kde, theta):
     log_det = np.linalg.slogdet(kde.factor)[1]
     if not kde.centres.any():  # At full shrinkage every kernel is the same.
         return _log_kernel(np.einsum("ij,ij->i", points, points), kde) - log_det
+    if kde.kernel == "gaussian":
+        tiles = kernel_sums.tiled(kde.centres, kde.log_weights)
+        log_constant = 0.5 * len(kde.mean) * np.log(2.0 * np.pi)
+        return kernel_sums.log_sums(tiles, points) - log_constant - log_det
     out = np.empty(len(points))
     step = max(1, _CHUNK // len(kde.centres))
     for start in range(0, len(points), step):
