@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import _fit_context
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_array,
@@ -14,12 +15,13 @@ from sklearn.utils.validation import (
 
 from skpmd._base.estimator import result
 from skpmd._base.options import LOOP_CONSTRAINTS
-from skpmd._base.progress import bar_of_steps
+from skpmd._base.progress import bar_of_rounds, bar_of_steps
 from skpmd._base.results import ParticleResults, Results, results_of
 from skpmd._base.rows import Rows
 from skpmd._base.streaming import Stream, advance, first_stream, stream_after
 from skpmd._base.utils import as_generator
-from skpmd.engine.loop import run
+from skpmd.engine.from_values import from_values
+from skpmd.engine.loop import drive, run
 from skpmd.engine.model import Model
 from skpmd.engine.particles import draw_prior
 
@@ -54,9 +56,17 @@ class ParticleMirrorDescent(ParticleResults):
     sample_prior : callable
         ``sample_prior(rng, m)`` with a `numpy.random.Generator` returns (m, d). It must draw from
         the very density that ``log_prior`` gives: where it draws too narrowly, no weight shows it.
+    proposal : {"auto", "prior"}, default="auto"
+        Where `fit` starts from. ``"auto"``: proposals that are fitted to the optima of the density,
+        found from its values; if they fit well the particles are drawn from them and reweighted,
+        and the parameters of stochastic steps have no effect. Where the weights fail, or the
+        likelihood is noisy, mirror steps on all data start from the prior. ``"prior"``: stochastic
+        mirror steps from the prior, the paper's algorithm; so do ``reweight=False``,
+        ``average=True``, ``particle_growth`` and a ``rejuvenation`` other than ``"ess"``.
     n_particles : int, default=1000
-        Number m of particles. A mode of the posterior that holds none of the first m draws from the
-        prior is lost without a warning; below some 50 particles the warning never ends.
+        Number m of particles, in each round where proposals need several. A mode of the posterior
+        that no search finds and that holds none of the first m draws from the prior is lost without
+        a warning; from the prior, below some 50 particles the warning never ends.
     max_iter : int, default=5
         Passes over the data.
     batch_size : int or "auto", default="auto"
@@ -144,7 +154,8 @@ class ParticleMirrorDescent(ParticleResults):
         the means by rejuvenations and few particles, None after reweighting and where it is not
         known), ``interrupted``, ``warnings``.
     n_iter_ : int
-        Passes; after `partial_fit`, steps.
+        Rounds of reweighting and mirror steps, or passes of stochastic steps; after `partial_fit`,
+        steps.
     n_features_in_ : int
         Number of columns of X.
 
@@ -192,6 +203,7 @@ class ParticleMirrorDescent(ParticleResults):
         "log_prior": [callable],
         "sample_prior": [callable],
         **LOOP_CONSTRAINTS,
+        "proposal": [StrOptions({"auto", "prior"})],
     }
 
     def __init__(
@@ -200,6 +212,7 @@ class ParticleMirrorDescent(ParticleResults):
         log_prior,
         sample_prior,
         *,
+        proposal="auto",
         n_particles=1000,
         max_iter=5,
         batch_size="auto",
@@ -232,6 +245,7 @@ class ParticleMirrorDescent(ParticleResults):
         self.log_likelihood = log_likelihood
         self.log_prior = log_prior
         self.sample_prior = sample_prior
+        self.proposal = proposal
         self.n_particles = n_particles
         self.max_iter = max_iter
         self.batch_size = batch_size
@@ -283,12 +297,19 @@ class ParticleMirrorDescent(ParticleResults):
         self._reset()
         model, rows = self._read(X, y, sample_weight, reset=True)
         rng = as_generator(self.random_state)
-        start = draw_prior(model, self.n_particles, rng)
-        with bar_of_steps(options, rows, self.verbose) as report:
-            outcome = run(model, rows, start, options, rng, report)
+        if self._starts_from_proposals():
+            with bar_of_rounds(self.verbose) as report:
+                outcome = drive(from_values(model, rows.whole(), options, rng), report)
+            n_iter = len(outcome.infos)
+        else:
+            start = draw_prior(model, self.n_particles, rng)
+            with bar_of_steps(options, rows, self.verbose) as report:
+                outcome = run(model, rows, start, options, rng, report)
+            outcome = outcome._replace(notes={"method": "mirror steps from prior"})
+            n_iter = self.max_iter
         stream = stream_after(outcome, rows.total, rng)
         results = results_of(outcome, temperature=self.temperature)
-        self._set_state(CustomState(stream, results, self.max_iter))
+        self._set_state(CustomState(stream, results, n_iter))
         self._warn_or_interrupt(
             "raise n_particles, max_iter or max_substeps, lower step_size, or widen the prior"
         )
@@ -332,8 +353,13 @@ class ParticleMirrorDescent(ParticleResults):
 
     @result
     def n_iter_(self):
-        """Passes; after `partial_fit`, steps."""
+        """Rounds and steps, or passes of stochastic steps; after `partial_fit`, steps."""
         return self._state.n_iter
+
+    def _starts_from_proposals(self):
+        """Whether a fit starts from proposals: what asks for steps from the prior gets them."""
+        plain = self.reweight and not self.average and self.particle_growth is None
+        return self.proposal == "auto" and plain and self.rejuvenation == "ess"
 
     def _read(self, X, y, sample_weight, reset):
         """Checked data, and the model that goes with them."""

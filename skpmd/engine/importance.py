@@ -142,6 +142,11 @@ def _log_student(squared, d, df):
     return normaliser - 0.5 * (df + d) * np.log1p(squared / df)
 
 
+def mixture_log_density(proposals, shares, theta):
+    """Log density of a mixture of proposals at each row of theta, shape (n,)."""
+    return _log_mixture(_log_densities(proposals, theta), np.asarray(shares))
+
+
 def _draw_each(proposals, counts, rng):
     return np.concatenate([draw(ref, k, rng) for ref, k in zip(proposals, counts, strict=True)])
 

@@ -150,6 +150,11 @@ def log_likelihood(model, theta, batches):
     return sum(model.log_likelihood(theta, batch) for batch in batches)
 
 
+def log_likelihood_inside(model, theta, batches, log_prior):
+    """The same, -inf off the support of the prior, where no model is asked."""
+    return _where(log_prior > -np.inf, lambda some: log_likelihood(model, some, batches), theta)
+
+
 def _is_due(particles, settings):
     if settings.rejuvenation == "always":
         return bool(particles.log_ratio.any())  # Particles at r = 0 are fresh draws already.
@@ -198,8 +203,7 @@ def _log_ratio(particles, model, batches, a, b, known):
     if not theta.shape[1] and not model.block_weighs:  # Nothing weighs such particles.
         return lambda f: old
     if known is None:
-        inside = particles.log_prior > -np.inf
-        known = _where(inside, lambda some: log_likelihood(model, some, batches), theta)
+        known = log_likelihood_inside(model, theta, batches, particles.log_prior)
     # A stream does not ask what pi is, nor what the prior is off its support.
     prior = particles.log_prior - particles.log_pi if a else 0.0
     whole = linear_form(old, prior, known, a, b)

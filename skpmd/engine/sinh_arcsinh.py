@@ -28,21 +28,19 @@ def skewed(gaussian, model, log_joint, batches, b=1.0):
     axes = np.flatnonzero(np.abs(skewness) > _MIN_SKEW)
     if not axes.size:
         return Proposal(gaussian.mean, gaussian.chol)
-    factor = gaussian.chol @ rotation
-    points = gaussian.mean + _NODES[None, :, None] * factor.T[axes][:, None, :]
+    return along(gaussian.mean, gaussian.chol @ rotation, axes, log_joint)
+
+
+def along(mean, factor, axes, log_joint):
+    """A `Proposal` with the scale and the skewness of slices along some columns of a factor."""
+    points = mean + _NODES[None, :, None] * factor.T[axes][:, None, :]
     values = log_joint(points.reshape(-1, len(factor))).reshape(len(axes), -1)
     scale, skewness = _slice_moments(values)
     scale *= _WIDER
     epsilon = np.interp(skewness, _sinh_arcsinh_moments(_GRID)[2], _GRID)
     centre, spread, _ = _sinh_arcsinh_moments(epsilon)
     return Proposal(
-        gaussian.mean,
-        factor,
-        axes=axes,
-        epsilon=epsilon,
-        scale=scale,
-        centre=centre,
-        spread=spread,
+        mean, factor, axes=axes, epsilon=epsilon, scale=scale, centre=centre, spread=spread
     )
 
 

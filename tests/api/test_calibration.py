@@ -67,6 +67,7 @@ def test_ranks_are_uniform(log_likelihood, simulate, reweight, replications):
             log_likelihood,
             log_prior,
             sample_prior,
+            proposal="prior",
             n_particles=400,
             reweight=reweight,
             random_state=seed,

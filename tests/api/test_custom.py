@@ -75,6 +75,7 @@ def check_exact(pmd, X):
     ids=str,
 )
 def test_conjugate_posterior(X, params):
+    params = {"proposal": "prior", **params}
     pmd = ParticleMirrorDescent(**NORMAL_MEAN, random_state=3, **params).fit(X)
     check_exact(pmd, X)
 
@@ -132,12 +133,14 @@ def two_modes():
     return problem, X, grid, np.exp(log_joint - log_evidence), log_evidence
 
 
+@pytest.mark.parametrize("proposal", ["auto", "prior"])
 @pytest.mark.parametrize("seed", range(3))
-def test_both_modes_are_found_with_their_mass(two_modes, seed):
+def test_both_modes_are_found_with_their_mass(two_modes, seed, proposal):
     """Total variation below 0.06 (1000 exact draws with Scott's rule reach 0.3); masses within
     4 binomial sds at 700 effective particles, 0.08."""
     problem, X, grid, density, log_evidence = two_modes
-    posterior = ParticleMirrorDescent(**problem, random_state=seed).fit(X).posterior_
+    model = ParticleMirrorDescent(**problem, proposal=proposal, random_state=seed)
+    posterior = model.fit(X).posterior_
     found = np.exp(posterior.log_density(grid[:, None]))
     width = grid[1] - grid[0]
     assert 0.5 * np.abs(found - density).sum() * width < 0.06
@@ -148,7 +151,9 @@ def test_both_modes_are_found_with_their_mass(two_modes, seed):
 def test_polish_makes_the_answer_independent_of_the_steps(two_modes):
     problem, X, *_ = two_modes
     found = [
-        ParticleMirrorDescent(**problem, batch_size=5, step_size=eta, random_state=0)
+        ParticleMirrorDescent(
+            **problem, proposal="prior", batch_size=5, step_size=eta, random_state=0
+        )
         .fit(X)
         .posterior_
         for eta in (0.1, 1.0, 3.0)
@@ -232,7 +237,8 @@ def test_pickle_and_joblib(X, tmp_path):
 
 
 def test_history_records_each_step(X):
-    pmd = ParticleMirrorDescent(**NORMAL_MEAN, random_state=0, batch_size=20, max_iter=2).fit(X)
+    params = {"proposal": "prior", "batch_size": 20, "max_iter": 2, "random_state": 0}
+    pmd = ParticleMirrorDescent(**NORMAL_MEAN, **params).fit(X)
     history = pmd.history_
     assert {len(column) for column in history.values()} == {len(history["step"])}
     assert len(history["step"]) >= 7  # three batches, two passes, a polish round
@@ -254,7 +260,7 @@ def test_a_collapsed_cloud_is_never_silent():
 
 def test_reaching_the_bound_on_splits_is_never_silent():
     X = np.random.default_rng(0).normal(4.0, 1.0, size=(3000, 1))
-    pmd = ParticleMirrorDescent(**NORMAL_MEAN, max_substeps=0, random_state=0)
+    pmd = ParticleMirrorDescent(**NORMAL_MEAN, proposal="prior", max_substeps=0, random_state=0)
     with pytest.warns(ConvergenceWarning, match="max_substeps"):
         pmd.fit(X)
 

@@ -60,6 +60,7 @@ REQUESTS = {
     ("LDATopicModelPMD", "max_full_iter"): {"max_full_iter": 3},
     ("LDATopicModelPMD", "learn_priors"): {"learn_priors": True, "max_iter": 40},
     ("LDATopicModelPMD", "weighting"): {"weighting": "stacking"},
+    ("ParticleMirrorDescent", "proposal"): {"proposal": "prior"},
     ("ParticleMirrorDescent", "rejuvenation"): {"rejuvenation": "never"},
 }  # fmt: skip
 UNUSED, DEFAULT, REQUEST = "–", "default", "on request: "

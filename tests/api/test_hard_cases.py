@@ -18,7 +18,9 @@ def test_reweighting_draws_from_a_density_without_edges():
     evidence in 15 dimensions was 0.45 nats too low with a standard error of 0.03."""
     d, X = 15, np.random.default_rng(0).normal(size=(50, 15))
     problem = {**NORMAL_MEAN, "sample_prior": lambda rng, m: rng.standard_normal((m, d))}
-    pmd = ParticleMirrorDescent(**problem, kernel="epanechnikov", random_state=0).fit(X)
+    pmd = ParticleMirrorDescent(
+        **problem, proposal="prior", kernel="epanechnikov", random_state=0
+    ).fit(X)
     quadratic = (X**2).sum() - (X.sum(axis=0) ** 2).sum() / 51
     exact = -0.5 * (50 * d * np.log(2 * np.pi) + d * np.log(51) + quadratic)
     assert abs(pmd.log_evidence_ - exact) < 4 * pmd.posterior_.log_evidence_se + 0.02
@@ -34,7 +36,7 @@ def test_data_far_from_where_the_prior_is(d, n, shift, seed):
     posterior sds off, sd a hundred times too small) and passed their own diagnostics."""
     X = np.random.default_rng(100 + seed).normal(shift / d**0.5, 1.0, size=(n, d))
     problem = {**NORMAL_MEAN, "sample_prior": lambda rng, m: rng.standard_normal((m, d))}
-    pmd = ParticleMirrorDescent(**problem, random_state=seed).fit(X)
+    pmd = ParticleMirrorDescent(**problem, proposal="prior", random_state=seed).fit(X)
     sd = (n + 1) ** -0.5
     # 1000 particles, ESS above 500: 4.5 standard errors of a mean and of an sd.
     assert np.abs(pmd.posterior_.mean() - X.sum(axis=0) / (n + 1)).max() < 0.2 * sd
@@ -62,6 +64,7 @@ def test_reweighting_reaches_a_tail_heavier_than_the_kernels():
                 log_likelihood,
                 log_prior,
                 lambda rng, m: rng.exponential(size=(m, 1)),
+                proposal="prior",
                 random_state=seed,
             )
             .fit(X)
@@ -97,7 +100,9 @@ def test_the_wide_component_outlives_a_redraw_before_every_step():
 
 def test_a_high_threshold_leaves_room_for_the_wide_component():
     X = np.random.default_rng(0).normal(8.0, 1.0, size=(500, 1))
-    pmd = ParticleMirrorDescent(**NORMAL_MEAN, ess_threshold=0.97, random_state=0).fit(X)
+    pmd = ParticleMirrorDescent(
+        **NORMAL_MEAN, proposal="prior", ess_threshold=0.97, random_state=0
+    ).fit(X)
     assert abs(pmd.posterior_.mean()[0] - X.sum() / 501) < 0.2 * 501**-0.5
     assert not pmd.history_["substep_bound_hit"].any()
 
@@ -106,7 +111,9 @@ def test_collapsed_particles_are_never_returned_silently():
     """Equal weights on copies of one point have a perfect effective sample size."""
     X = np.random.default_rng(0).normal(3.0, 1.0, size=(200, 2))
     problem = {**NORMAL_MEAN, "sample_prior": lambda rng, m: rng.standard_normal((m, 2))}
-    pmd = ParticleMirrorDescent(**problem, bandwidth=2.0, shrinkage=False, random_state=5)
+    pmd = ParticleMirrorDescent(
+        **problem, proposal="prior", bandwidth=2.0, shrinkage=False, random_state=5
+    )
     with pytest.warns(ConvergenceWarning, match="particles are distinct: they have collapsed"):
         pmd.fit(X)
 
@@ -114,14 +121,14 @@ def test_collapsed_particles_are_never_returned_silently():
 def test_a_prior_sampler_that_never_moves_is_an_error():
     problem = {**NORMAL_MEAN, "sample_prior": lambda rng, m: np.full((m, 1), 0.5)}
     with pytest.raises(ValueError, match=r"theta\[:, 0\] = 0.5"):
-        ParticleMirrorDescent(**problem).fit(np.zeros((5, 1)))
+        ParticleMirrorDescent(**problem, proposal="prior").fit(np.zeros((5, 1)))
 
 
 @pytest.mark.parametrize("value", [1j, "a"])
 def test_a_likelihood_that_is_no_real_number_is_an_error(value):
     problem = {**NORMAL_MEAN, "log_likelihood": lambda theta, X, y: np.full(len(theta), value)}
     with pytest.raises(TypeError, match="log_likelihood must return real numbers"):
-        ParticleMirrorDescent(**problem).fit(np.zeros((5, 1)))
+        ParticleMirrorDescent(**problem, proposal="prior").fit(np.zeros((5, 1)))
 
 
 @pytest.mark.parametrize("weight", [1.0, 1e8])
@@ -149,8 +156,12 @@ def test_functions_may_write_into_theta():
         return value
 
     vandals = {"log_likelihood": vandal_log_likelihood, "log_prior": vandal_log_prior}
-    clean = ParticleMirrorDescent(**NORMAL_MEAN, random_state=0).fit(X).posterior_
-    found = ParticleMirrorDescent(**{**NORMAL_MEAN, **vandals}, random_state=0).fit(X).posterior_
+    clean = ParticleMirrorDescent(**NORMAL_MEAN, proposal="prior", random_state=0).fit(X).posterior_
+    found = (
+        ParticleMirrorDescent(**{**NORMAL_MEAN, **vandals}, proposal="prior", random_state=0)
+        .fit(X)
+        .posterior_
+    )
     np.testing.assert_array_equal(found.particles, clean.particles)
     np.testing.assert_array_equal(found.weights, clean.weights)
 
@@ -176,7 +187,11 @@ def test_likelihood_is_asked_inside_the_prior_support_only():
         return np.where(theta[:, 0] > 0, -theta[:, 0], -np.inf)
 
     pmd = ParticleMirrorDescent(
-        log_likelihood, log_prior, lambda rng, m: rng.exponential(size=(m, 1)), random_state=0
+        log_likelihood,
+        log_prior,
+        lambda rng, m: rng.exponential(size=(m, 1)),
+        proposal="prior",
+        random_state=0,
     ).fit(X)
     mean = 31 / (1 + X.sum())  # Gamma(31, 1 + sum)
     assert abs(pmd.posterior_.mean()[0] / mean - 1) < 4 / np.sqrt(31 * 500)
@@ -185,14 +200,16 @@ def test_likelihood_is_asked_inside_the_prior_support_only():
 def test_prior_draws_off_the_prior_support_are_an_error():
     problem = {**NORMAL_MEAN, "log_prior": lambda t: np.where(t[:, 0] > 0, 0.0, -np.inf)}
     with pytest.raises(ValueError, match="one and the same density"):
-        ParticleMirrorDescent(**problem).fit(np.zeros((5, 1)))
+        ParticleMirrorDescent(**problem, proposal="prior").fit(np.zeros((5, 1)))
 
 
 @pytest.mark.parametrize("rejuvenation", ["ess", "never", "always"])
 def test_no_particle_left_is_an_error_in_every_mode(rejuvenation):
     problem = {**NORMAL_MEAN, "log_likelihood": lambda t, X, y: np.full(len(t), -np.inf)}
     with pytest.raises(FloatingPointError, match="zero posterior density"):
-        ParticleMirrorDescent(**problem, rejuvenation=rejuvenation).fit(np.zeros((5, 1)))
+        ParticleMirrorDescent(**problem, proposal="prior", rejuvenation=rejuvenation).fit(
+            np.zeros((5, 1))
+        )
 
 
 def test_particles_that_stand_well_are_weighed_where_they_are():
@@ -206,7 +223,11 @@ def test_particles_that_stand_well_are_weighed_where_they_are():
         return np.column_stack([v, np.exp(v / 2) * rng.standard_normal(m)])
 
     pmd = ParticleMirrorDescent(
-        lambda theta, X, y: np.zeros(len(theta)), log_prior, sample_prior, random_state=0
+        lambda theta, X, y: np.zeros(len(theta)),
+        log_prior,
+        sample_prior,
+        proposal="prior",
+        random_state=0,
     ).fit(np.zeros((10, 1)))
     assert pmd.posterior_.ess == pytest.approx(1000)
     assert pmd.log_evidence_ == pytest.approx(0.0, abs=1e-9)
@@ -219,8 +240,8 @@ def test_a_weight_argument_without_default_is_always_given():
 
     X = np.random.default_rng(0).normal(size=(20, 1))
     problem = {**NORMAL_MEAN, "log_likelihood": log_likelihood}
-    one = ParticleMirrorDescent(**problem, random_state=0).fit(X).posterior_
-    two = ParticleMirrorDescent(**NORMAL_MEAN, random_state=0).fit(X).posterior_
+    one = ParticleMirrorDescent(**problem, proposal="prior", random_state=0).fit(X).posterior_
+    two = ParticleMirrorDescent(**NORMAL_MEAN, proposal="prior", random_state=0).fit(X).posterior_
     np.testing.assert_allclose(one.mean(), two.mean())
 
 
@@ -231,7 +252,7 @@ def test_user_functions_see_rows_in_c_order():
 
     X = np.asfortranarray(np.random.default_rng(0).normal(size=(50, 3)))
     problem = {**NORMAL_MEAN, "log_likelihood": log_likelihood}
-    ParticleMirrorDescent(**problem, batch_size=20, random_state=0).fit(X)
+    ParticleMirrorDescent(**problem, proposal="prior", batch_size=20, random_state=0).fit(X)
 
 
 @pytest.mark.parametrize(
@@ -244,12 +265,12 @@ def test_user_functions_see_rows_in_c_order():
 )
 def test_settings_that_contradict_each_other(params, match):
     with pytest.raises(ValueError, match=match):
-        ParticleMirrorDescent(**NORMAL_MEAN, **params).fit(np.zeros((5, 1)))
+        ParticleMirrorDescent(**NORMAL_MEAN, proposal="prior", **params).fit(np.zeros((5, 1)))
 
 
 def test_no_evidence_where_a_step_was_cut_short():
     X = np.random.default_rng(0).normal(60.0, 1.0, size=(200, 1))
-    pmd = ParticleMirrorDescent(**NORMAL_MEAN, max_substeps=1, random_state=0)
+    pmd = ParticleMirrorDescent(**NORMAL_MEAN, proposal="prior", max_substeps=1, random_state=0)
     with pytest.warns(ConvergenceWarning, match="max_substeps"):
         pmd.fit(X)
     assert not hasattr(pmd, "log_evidence_")

@@ -288,7 +288,8 @@ def test_ctrl_c_in_fit_keeps_the_last_complete_step(step):
             raise KeyboardInterrupt
         return normal_log_likelihood(theta, X, y)
 
-    params = {"batch_size": 20, "max_iter": 2, "ess_threshold": 0.0, "random_state": 0}
+    params = {"proposal": "prior", "batch_size": 20, "max_iter": 2, "ess_threshold": 0.0}
+    params["random_state"] = 0
     pmd = ParticleMirrorDescent(**{**NORMAL_MEAN, "log_likelihood": log_likelihood}, **params)
     with pytest.raises(KeyboardInterrupt):
         pmd.fit(X)
@@ -312,7 +313,7 @@ def test_a_stream_after_an_interrupted_fit_does_not_know_its_error():
         return normal_log_likelihood(theta, X, y)
 
     functions = {**NORMAL_MEAN, "log_likelihood": log_likelihood}
-    pmd = ParticleMirrorDescent(**functions, batch_size=20, random_state=0)
+    pmd = ParticleMirrorDescent(**functions, proposal="prior", batch_size=20, random_state=0)
     with pytest.raises(KeyboardInterrupt):
         pmd.fit(X)
     assert pmd.history_["rejuvenations"].sum() > 0 and pmd.diagnostics_["mean_error"] is None

@@ -104,8 +104,8 @@ DEFECTS = [
     Defect(
         "the leave-one-out score counts the point itself",
         "engine/bandwidth.py",
-        "    table[np.arange(len(scored)), scored] = -np.inf\n",
-        "",
+        "log_sums(tiles, points, scored)",
+        "log_sums(tiles, points)",
         "engine/test_bandwidth.py",
     ),
     Defect(
@@ -198,5 +198,33 @@ DEFECTS = [
         "density.T @ (weight / mixed)",
         "density.T @ (weight.mean() / mixed)",
         "engine/test_weighting.py",
+    ),
+    Defect(
+        "a mixed difference is twice too large",
+        "engine/optima.py",
+        "0.25 * (pp - pm - mp + mm)",
+        "0.5 * (pp - pm - mp + mm)",
+        "engine/test_optima.py",
+    ),
+    Defect(
+        "only the best draw is searched from",
+        "engine/optima.py",
+        "_MAX_SEARCHES = 60 ",
+        "_MAX_SEARCHES = 1 ",
+        "engine/test_optima.py",
+    ),
+    Defect(
+        "searches that are not complete are believed",
+        "engine/from_values.py",
+        "failed = not complete or ",
+        "failed = ",
+        "api/test_from_values.py",
+    ),
+    Defect(
+        "a kernel's exponential is halved beyond one",
+        "engine/kernel_sums.py",
+        "np.float32(1 / 6.0)",
+        "np.float32(1 / 3.0)",
+        "engine/test_kde.py",
     ),
 ]

@@ -140,7 +140,7 @@ def test_a_fit_that_ends_reweighted_keeps_no_account_of_errors(monkeypatch):
 
     monkeypatch.setattr(rejuvenation_error, "of_rejuvenation", unwanted)
     X = np.random.default_rng(0).normal(1.0, 1.0, (200, 1))
-    fitted = ParticleMirrorDescent(**NORMAL_MEAN, batch_size=20, random_state=0)
+    fitted = ParticleMirrorDescent(**NORMAL_MEAN, proposal="prior", batch_size=20, random_state=0)
     fitted.fit(X)
     assert fitted.history_["rejuvenations"].sum() > 0
     assert fitted.diagnostics_["mean_error"] is None
@@ -164,5 +164,5 @@ def test_everything_goes_through_the_step(monkeypatch):
 
     monkeypatch.setattr(mirror, "step", broken)
     with pytest.raises(RuntimeError, match="no step"):
-        ParticleMirrorDescent(**NORMAL_MEAN).fit(np.zeros((5, 1)))
+        ParticleMirrorDescent(**NORMAL_MEAN, proposal="prior").fit(np.zeros((5, 1)))
     assert step is not broken

@@ -169,6 +169,7 @@ def other_fits(X, y):
         lambda theta, X, y: -0.5 * ((X[None, :, 0] - theta) ** 2).sum(axis=1),
         lambda theta: -0.5 * theta[:, 0] ** 2 - 0.5 * np.log(2.0 * np.pi),
         lambda rng, m: rng.standard_normal((m, 1)),
+        proposal="prior",
         random_state=0,
     ).fit(X[:50])
 

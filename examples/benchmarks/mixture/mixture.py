@@ -76,6 +76,7 @@ def fitted(name, X, grid, seed, **params):
         log_likelihood,
         log_prior,
         sample_prior,
+        proposal="prior",
         n_particles=N_PARTICLES,
         random_state=seed,
         **params,

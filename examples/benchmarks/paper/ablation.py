@@ -83,7 +83,7 @@ def run(config):
 
 def fitted(setting, case, seed, m):
     """Errors, diagnostics, CPU and warnings of one fit."""
-    params = dict(SETTINGS[setting])
+    params = {"proposal": "prior", **SETTINGS[setting]}
     if setting.startswith("10 batches"):
         params["batch_size"] = len(case.X) // 10
     functions = case.log_likelihood, case.log_prior, case.sample_prior

@@ -41,6 +41,7 @@ def one_error(X, exact, m, seed, reweight):
         log_likelihood,
         log_prior,
         sample_prior,
+        proposal="prior",
         n_particles=m,
         max_iter=1 if reweight else m // N_ROWS,
         batch_size=1,

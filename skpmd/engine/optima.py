@@ -1,0 +1,183 @@
+"""Optima of a log density from its values alone, and the Gaussians there.
+
+One call of the density takes many points, so that a gradient by central differences is one call of
+2 d points, and a Hessian one of 2 d^2. Coordinates are scaled by the curvature as far as it is
+known: differences are taken at a fixed share of a standard deviation, where neither rounding nor
+higher derivatives matter.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.optimize import minimize
+
+from skpmd.engine.variational import Gaussian
+
+_IMPOSSIBLE = 1e25  # Objective where the density is zero: the line search takes no infinity.
+_STEP = 1e-3  # Differences of first order are taken at this share of a standard deviation,
+_WIDE_STEP = 0.05  # and those of second order at this one.
+_MAX_SEARCHES = 60  # There are so many searches, at most,
+_MAX_FAILURES = 5  # and none after so many in a row that find nothing new.
+_THIN = 3.0  # A draw is explained by Gaussians that are not so many nats too low there.
+_ROUNDS = 3  # A search is begun anew so many times, in coordinates that the last has whitened.
+_MAX_ITER = 60  # BFGS takes so many iterations each time, at most.
+_TOL = 1e-3  # A search ends when the next step would be so short, in standard deviations.
+_MAX_NOISE, _ROUNDING = 1e-4, 1e-11  # Values of one point differ by no more, in nats and relative.
+_WIDEST = 30.0  # A Hessian widens an axis by this factor at most, where there is no curvature.
+_SAME = 0.5  # Optima that are closer than this, in standard deviations, are one.
+_MIN_MASS = 1e-6  # Optima with a smaller share of the mass are left out.
+
+
+class Optimum(NamedTuple):
+    """A Gaussian at a mode, and the log of the mass that it stands for."""
+
+    gaussian: Gaussian
+    log_mass: float
+
+
+def optima(log_density, draws, values, log_weights):
+    """The distinct optima that searches from some of the draws end in, the largest mass first.
+
+    ``log_density`` maps points (k, d) to values (k,), -inf off the support. Of the draws (m, d) the
+    values (m,) are known. The first search starts from the best of them, and each further one from
+    the draw of the largest weight among those that the Gaussians so far do not explain. Where a
+    search ends in a known optimum, draws that are nearer to it than its start would do the same.
+
+    Returned are the optima, and whether searches ended because there was nothing left to be found.
+    There are none where values of one point differ: differences of noise lead nowhere.
+    """
+    left = np.isfinite(values)
+    start = int(np.argmax(np.where(left, values, -np.inf)))
+    if not left.any():
+        return [], True
+    noise = abs(log_density(draws[[start]])[0] - values[start])
+    if not noise <= _MAX_NOISE + _ROUNDING * abs(values[start]):
+        return [], True
+    root, found, failures = np.diag(_scales(draws)), [], 0
+    for _ in range(_MAX_SEARCHES):
+        left[start] = False
+        one, known = _optimum_from(log_density, draws[start], root, found)
+        failures = 0 if one else failures + 1
+        if one:
+            found.append(one)
+            # In the coordinates of the first optimum the others are found in fewer steps.
+            root = found[0].gaussian.chol
+            density = one.log_mass - _log_volume(one.gaussian.chol)
+            left &= values > density - 0.5 * _distances(one.gaussian, draws) ** 2 + _THIN
+        elif known is not None:
+            distances = _distances(known.gaussian, draws)
+            left &= distances > distances[start]
+        if failures == _MAX_FAILURES or not left.any():
+            break
+        start = int(np.argmax(np.where(left, log_weights, -np.inf)))
+    complete = failures == _MAX_FAILURES or not left.any()
+    found.sort(key=lambda one: -one.log_mass)
+    most = found[0].log_mass if found else 0.0
+    return [one for one in found if one.log_mass > most + np.log(_MIN_MASS)], complete
+
+
+def _optimum_from(log_density, start, root, found):
+    """A new optimum, or None and the known one in which the search has ended, if any."""
+    value, place = _search(log_density, start, root, found)
+    known = _nearest(found, place)
+    if known is not None or value == -np.inf:
+        return None, known
+    gaussian, value = _refined(log_density, place, root, value)
+    if gaussian is None:
+        return None, None
+    known = _nearest(found, gaussian.mean)
+    return (None, known) if known else (Optimum(gaussian, value + _log_volume(gaussian.chol)), None)
+
+
+def _nearest(found, place):
+    """A known optimum that is the same as one at this place."""
+    near = [one for one in found if _distances(one.gaussian, place[None])[0] < _SAME]
+    return near[0] if near else None
+
+
+def _scales(draws):
+    """Spread of each coordinate, by quartiles: draws of a Cauchy prior have no variance."""
+    low, high = np.quantile(draws, [0.25, 0.75], axis=0)
+    spread = (high - low) / 1.35
+    return np.where(spread > 0.0, spread, np.maximum(np.ptp(draws, axis=0), 1e-12))
+
+
+def _refined(log_density, start, root, value):
+    """The Gaussian at the optimum near the end of a first search, and the value there.
+
+    ``root`` whitens the coordinates: theta = start + root u. A Hessian is taken, and the search
+    goes on in the coordinates that it whitens, until they are found white. The first is None where
+    there is no Gaussian.
+    """
+    for _ in range(_ROUNDS):
+        if value == -np.inf:
+            return None, value
+        hessian = _hessian(log_density, start, root, value)
+        if not np.isfinite(hessian).all():
+            return None, value
+        values, vectors = np.linalg.eigh(-hessian)
+        root = root @ vectors / np.sqrt(np.maximum(values, _WIDEST**-2.0))
+        if values.max() < 2.0 and values.min() > 0.5:
+            break
+        value, start = _search(log_density, start, root)
+    triangle = np.linalg.qr(root.T, mode="r")  # root @ root.T = triangle.T @ triangle
+    chol = triangle.T * np.sign(np.diag(triangle))
+    return (Gaussian(start, chol) if np.diag(chol).all() else None), value
+
+
+def _search(log_density, start, root, found=()):
+    """BFGS in whitened coordinates, ended at known optima: the value at its end, and the place."""
+    d = len(start)
+    steps = _STEP * np.concatenate([np.zeros((1, d)), np.eye(d), -np.eye(d)])
+
+    def objective(u):
+        values = -log_density(start + (u + steps) @ root.T)
+        value, ahead, behind = values[0], values[1 : d + 1], values[d + 1 :]
+        if not np.isfinite(value):
+            return _IMPOSSIBLE, np.zeros(d)
+        # At an edge of the support the side that is inside counts.
+        ahead, behind = (np.where(side < np.inf, side, value) for side in (ahead, behind))
+        return value, (ahead - behind) / (2.0 * _STEP)
+
+    def ended(u):
+        if _nearest(found, start + root @ u) is not None:
+            raise StopIteration
+
+    end = minimize(
+        objective,
+        np.zeros(d),
+        jac=True,
+        method="BFGS",
+        callback=ended,
+        options={"maxiter": _MAX_ITER, "gtol": _TOL},
+    )
+    value = -end.fun if end.fun < _IMPOSSIBLE else -np.inf
+    return value, start + root @ end.x
+
+
+def _hessian(log_density, at, root, value):
+    """Hessian in whitened coordinates ``root``, by central differences, shape (d, d)."""
+    d = len(at)
+    i, j = np.triu_indices(d, 1)
+    unit = np.eye(d)
+    corners = [si * unit[i] + sj * unit[j] for si in (1, -1) for sj in (1, -1)]
+    points = _WIDE_STEP * np.concatenate([unit, -unit, *corners])
+    values = log_density(at + points @ root.T)
+    values = np.maximum(values, value - 1e3)  # Off the support.
+    ahead, behind = values[:d], values[d : 2 * d]
+    hessian = np.diag(ahead - 2.0 * value + behind)
+    pp, pm, mp, mm = values[2 * d :].reshape(4, -1)
+    hessian[i, j] = hessian[j, i] = 0.25 * (pp - pm - mp + mm)
+    return hessian / _WIDE_STEP**2
+
+
+def _distances(gaussian, places):
+    """Distances of places (k, d) from a mean, in standard deviations."""
+    white = solve_triangular(gaussian.chol, (places - gaussian.mean).T, lower=True)
+    return np.sqrt(np.einsum("ij,ij->j", white, white))
+
+
+def _log_volume(chol):
+    """Log of the integral of exp(-x' cov^-1 x / 2)."""
+    return np.log(np.diag(chol)).sum() + 0.5 * len(chol) * np.log(2.0 * np.pi)

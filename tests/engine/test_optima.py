@@ -1,0 +1,105 @@
+"""Optima from values: places, curvatures and masses against closed forms."""
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from skpmd.engine.optima import optima
+
+
+def found(log_density, draws):
+    """Optima where the draws come from a density that does not matter."""
+    values = log_density(draws)
+    ones, complete = optima(log_density, draws, values, values)
+    assert complete
+    return ones
+
+
+def normal(mean, cov):
+    return lambda theta: np.atleast_1d(multivariate_normal(mean, cov).logpdf(theta))
+
+
+@pytest.mark.parametrize("d, condition", [(1, 1.0), (3, 10.0), (8, 1e4), (30, 1e6)])
+def test_a_normal_density_is_found_exactly(d, condition):
+    """Its Hessian has no higher terms: what is left is rounding, amplified by the differences."""
+    rng = np.random.default_rng(d)
+    axes = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    cov = axes * np.logspace(0.0, -np.log10(condition), d) @ axes.T
+    mean = 3.0 * rng.standard_normal(d)
+    (one,) = found(normal(mean, cov), 10.0 * rng.standard_normal((200, d)))
+    chol = np.linalg.cholesky(cov)
+    assert np.linalg.norm(np.linalg.solve(chol, one.gaussian.mean - mean)) < 1e-2
+    white = np.linalg.solve(chol, one.gaussian.chol)
+    np.testing.assert_allclose(white @ white.T, np.eye(d), atol=1e-3)
+    assert one.log_mass == pytest.approx(0.0, abs=2e-3)
+
+
+def test_all_modes_are_found_by_mass():
+    """Five normals, one of them narrow and rare, from 4000 draws of a wide normal."""
+    means = np.array([[-3.0, 0.0], [3.0, 1.0], [0.0, 4.0], [0.0, -4.0], [5.0, 5.0]])
+    sds, mass = np.array([0.7, 0.5, 0.6, 0.4, 0.15]), np.array([0.35, 0.25, 0.2, 0.15, 0.05])
+
+    def log_density(theta):
+        each = [normal(m, s**2 * np.eye(2))(theta) for m, s in zip(means, sds, strict=True)]
+        return np.logaddexp.reduce(np.log(mass)[:, None] + each, axis=0)
+
+    ones = found(log_density, 5.0 * np.random.default_rng(0).standard_normal((4000, 2)))
+    assert len(ones) == 5
+    for k, one in enumerate(ones):  # In the order of their masses.
+        np.testing.assert_allclose(one.gaussian.mean, means[k], atol=0.02)
+        assert one.log_mass == pytest.approx(np.log(mass[k]), abs=0.02)
+
+
+def test_a_hessian_of_a_density_in_units_of_any_size():
+    """A gamma density, by its log: mode and curvature are known, and so is the mass it stands for.
+
+    log t has the density t^a e^-(t / s) / (s^a Gamma(a)): mode log(a s), second derivative -a.
+    """
+    shape, scale = 7.0, 1e6
+
+    def log_density(theta):
+        x = theta[:, 0] - np.log(scale)
+        return shape * x - np.exp(x)
+
+    (one,) = found(log_density, 20.0 + np.random.default_rng(0).standard_normal((50, 1)))
+    assert one.gaussian.mean[0] == pytest.approx(np.log(shape * scale), abs=1e-3)
+    assert one.gaussian.chol[0, 0] == pytest.approx(shape**-0.5, rel=1e-3)
+
+
+def test_nothing_is_found_where_there_is_nothing():
+    draws = np.random.default_rng(0).standard_normal((50, 2))
+    values = np.full(50, -np.inf)
+    assert optima(lambda theta: np.full(len(theta), -np.inf), draws, values, values) == ([], True)
+
+
+def test_an_edge_of_the_support_ends_no_search_in_an_error():
+    def log_density(theta):
+        inside = ((theta > 0.0) & (theta < 1.0)).all(axis=1)
+        return np.where(inside, -20.0 * theta.sum(axis=1), -np.inf)
+
+    for one in found(log_density, np.random.default_rng(0).random((500, 3))):
+        assert np.isfinite(one.gaussian.chol).all() and log_density(one.gaussian.mean[None]) > -30.0
+
+
+def test_noise_is_not_searched():
+    rng = np.random.default_rng(0)
+
+    def log_density(theta):
+        return -0.5 * (theta**2).sum(axis=1) + 1e-2 * rng.standard_normal(len(theta))
+
+    draws = rng.standard_normal((50, 2))
+    values = log_density(draws)
+    assert optima(log_density, draws, values, values) == ([], True)
+
+
+def test_a_search_that_is_not_complete_says_so():
+    """More modes than searches; each draw lies at one of them."""
+    grid = np.stack(np.meshgrid(*[np.arange(9.0)] * 2), axis=-1).reshape(-1, 2)
+
+    def log_density(theta):
+        squared = ((theta[:, None] - grid) ** 2).sum(axis=2) / 0.05**2
+        return np.logaddexp.reduce(-0.5 * squared, axis=1)
+
+    values = log_density(grid)
+    ones, complete = optima(log_density, grid, values, values)
+    assert len(ones) == 60 and not complete
