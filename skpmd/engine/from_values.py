@@ -108,7 +108,9 @@ def _by_weights(model, batches, components, shares, n, power, rng):
 
 def _by_steps(model, batches, start, n, power, settings, rng):
     """States of a step of a = 1 from a known density, and of the reweighting at its end."""
-    particles, info = mirror.step(start, model, batches, 1.0, power, settings, rng)
+    for last in mirror.segments(start, model, batches, 1.0, power, settings, rng):
+        yield Outcome(last[0], [])  # What Ctrl-C leaves; the record is that of the whole step.
+    particles, info = last
     yield Outcome(particles, [info], reweighted=info.substep_bound_hit)
     if info.substep_bound_hit:  # The rest of the step has weighed the particles already.
         return

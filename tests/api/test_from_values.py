@@ -205,3 +205,24 @@ def test_a_call_gets_no_more_points_than_there_are_particles():
         log_likelihood, *wide_normal(20, 2.0), n_particles=300, random_state=0
     ).fit(ROW)
     assert max(most) == 300
+
+
+def test_ctrl_c_between_the_segments_of_a_step_keeps_what_is_complete():
+    count, last = iter(range(10**6)), [None]
+
+    def log_likelihood(theta, X, y):
+        if next(count) == last[0]:
+            raise KeyboardInterrupt
+        x, z = theta.T  # A narrow curve, to which no proposals fit.
+        return -0.5 * (z - x**2) ** 2 / 0.01
+
+    params = {"n_particles": 300, "random_state": 0}
+    functions = log_likelihood, *wide_normal(2, 3.0)
+    whole = ParticleMirrorDescent(*functions, **params).fit(ROW)
+    assert whole.diagnostics_["method"] == "mirror steps on all data from prior"
+    last[0] = 2 * next(count) - 4  # The same calls again, short of the last ones.
+    model = ParticleMirrorDescent(*functions, **params)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(ROW)
+    assert model.diagnostics_["interrupted"] and len(model.posterior_.particles) >= 300
+    assert "interrupted" in model.diagnostics_["warnings"][-1]
