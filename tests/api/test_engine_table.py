@@ -67,8 +67,10 @@ UNUSED, DEFAULT, REQUEST = "–", "default", "on request: "
 
 
 def read_table():
-    """The documentation's table, a dict of rows, each a dict of its cells."""
+    """The documentation's table, a dict of rows, each a dict of its cells; none beside a wheel."""
     path = ROOT / "docs" / "engine_table.csv"
+    if not path.exists():
+        return {}
     with path.open(encoding="utf-8", newline="") as file:
         return {row.pop("estimator"): row for row in csv.DictReader(file)}
 
