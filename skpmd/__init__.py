@@ -1,5 +1,6 @@
 """Bayesian estimators for scikit-learn, fitted by particle mirror descent."""
 
+from skpmd._from_jax import from_jax
 from skpmd._show_versions import show_versions
 from skpmd.custom import ParticleMirrorDescent
 from skpmd.lda import LDATopicModelPMD, TopicPosterior
@@ -21,5 +22,6 @@ __all__ = [
     "Posterior",
     "SparseGPRegressorPMD",
     "TopicPosterior",
+    "from_jax",
     "show_versions",
 ]

@@ -1,4 +1,4 @@
-"""ParticleMirrorDescent: the posterior of a user's own model, from values alone."""
+"""ParticleMirrorDescent: the posterior of a user's own model, by values or gradients too."""
 
 import inspect
 from typing import NamedTuple
@@ -37,11 +37,11 @@ class CustomState(NamedTuple):
 class ParticleMirrorDescent(ParticleResults):
     """Posterior of a user's own model by particle mirror descent.
 
-    Only values of the log-likelihood and the log prior are needed, no gradients, and neither
-    conjugacy nor one mode is assumed: weighted particles follow stochastic mirror descent steps on
-    the space of densities (Dai, He, Dai and Song 2016, Algorithm 1), are rejuvenated from a
-    weighted kernel density estimate when few of them carry the weight, and are finally reweighted
-    by the posterior itself.
+    Only values of the log-likelihood and the log prior are needed (a gradient helps where there is
+    one), and neither conjugacy nor one mode is assumed. Particles are drawn from proposals that are
+    fitted to the posterior's values, or follow mirror descent steps on the space of densities (Dai,
+    He, Dai and Song 2016, Algorithm 1) and are rejuvenated from a weighted kernel density estimate
+    when few of them carry the weight; in the end they are weighed by the posterior itself.
 
     Parameters
     ----------
@@ -56,11 +56,19 @@ class ParticleMirrorDescent(ParticleResults):
     sample_prior : callable
         ``sample_prior(rng, m)`` with a `numpy.random.Generator` returns (m, d). It must draw from
         the very density that ``log_prior`` gives: where it draws too narrowly, no weight shows it.
+    log_joint_gradient : callable, optional
+        ``log_joint_gradient(theta, X, y)`` returns the log joint density of each particle given all
+        rows at once, (m,), and its gradient, (m, d), as anything that NumPy can read. With it
+        searches are exact and take up to 1000 parameters, and where weights fail Hamiltonian moves
+        take over, whose certificate is R-hat. Like ``log_likelihood`` it may take
+        ``sample_weight``. `skpmd.from_jax` makes it. For ``proposal="auto"`` and
+        ``temperature=1``.
     proposal : {"auto", "prior"}, default="auto"
         Where `fit` starts from. ``"auto"``: proposals that are fitted to the optima of the density,
         found from its values; if they fit well the particles are drawn from them and reweighted,
         and the parameters of stochastic steps have no effect. Where the weights fail, or the
-        likelihood is noisy, mirror steps on all data start from the prior. ``"prior"``: stochastic
+        likelihood is noisy, mirror steps on all data start from the prior, unless Hamiltonian moves
+        along ``log_joint_gradient`` do well. ``"prior"``: stochastic
         mirror steps from the prior, the paper's algorithm; so do ``reweight=False``,
         ``average=True``, ``particle_growth`` and a ``rejuvenation`` other than ``"ess"``.
     n_particles : int, default=1000
@@ -150,9 +158,10 @@ class ParticleMirrorDescent(ParticleResults):
         ``bandwidth``, ``ess``, ``n_particles``, ``rejuvenation_error``. Rounds of reweighting come
         last, and that of the largest ``ess`` is kept. `partial_fit` adds one entry a call.
     diagnostics_ : dict
-        ``ess``, ``pareto_k``, ``disagreement`` (None here), ``mean_error`` (bound on the error of
-        the means by rejuvenations and few particles, None after reweighting and where it is not
-        known), ``interrupted``, ``warnings``.
+        ``method``, ``ess``, ``pareto_k``, ``r_hat`` (after Hamiltonian moves, else None),
+        ``disagreement`` (of proposals at one optimum, else None), ``mean_error`` (bound on the
+        error of the means by rejuvenations and few particles, None after reweighting and where it
+        is not known), ``interrupted``, ``warnings``.
     n_iter_ : int
         Rounds of reweighting and mirror steps, or passes of stochastic steps; after `partial_fit`,
         steps.
@@ -162,8 +171,8 @@ class ParticleMirrorDescent(ParticleResults):
     Raises
     ------
     ValueError
-        If an array that a callable returns has the wrong shape, or sample weights meet a
-        ``log_likelihood`` that takes none.
+        If an array that a callable returns has the wrong shape, sample weights meet a callable that
+        takes none, or ``log_joint_gradient`` is not the gradient of the two others.
     FloatingPointError
         If a callable returns nan or +inf, or every particle has zero density.
 
@@ -202,6 +211,7 @@ class ParticleMirrorDescent(ParticleResults):
         "log_likelihood": [callable],
         "log_prior": [callable],
         "sample_prior": [callable],
+        "log_joint_gradient": [callable, None],
         **LOOP_CONSTRAINTS,
         "proposal": [StrOptions({"auto", "prior"})],
     }
@@ -212,6 +222,7 @@ class ParticleMirrorDescent(ParticleResults):
         log_prior,
         sample_prior,
         *,
+        log_joint_gradient=None,
         proposal="auto",
         n_particles=1000,
         max_iter=5,
@@ -245,6 +256,7 @@ class ParticleMirrorDescent(ParticleResults):
         self.log_likelihood = log_likelihood
         self.log_prior = log_prior
         self.sample_prior = sample_prior
+        self.log_joint_gradient = log_joint_gradient
         self.proposal = proposal
         self.n_particles = n_particles
         self.max_iter = max_iter
@@ -298,8 +310,10 @@ class ParticleMirrorDescent(ParticleResults):
         model, rows = self._read(X, y, sample_weight, reset=True)
         rng = as_generator(self.random_state)
         if self._starts_from_proposals():
+            gradient = self._gradient(rows.data, sample_weight)
             with bar_of_rounds(self.verbose) as report:
-                outcome = drive(from_values(model, rows.whole(), options, rng), report)
+                states = from_values(model, rows.whole(), options, rng, gradient)
+                outcome = drive(states, report)
             n_iter = len(outcome.infos)
         else:
             start = draw_prior(model, self.n_particles, rng)
@@ -367,19 +381,45 @@ class ParticleMirrorDescent(ParticleResults):
         if y is not None:
             y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
             check_consistent_length(X, y)
-        takes, needs = takes_weights(self.log_likelihood)
+        weighted = is_given_weights("log_likelihood", self.log_likelihood, sample_weight)
         if sample_weight is not None:
-            if not takes:
-                raise ValueError(
-                    "sample_weight was given, but log_likelihood takes none: add a keyword "
-                    "argument sample_weight of shape (n,) to log_likelihood, or fit without."
-                )
             sample_weight = _check_sample_weight(
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
             )
         functions = self.log_likelihood, self.log_prior, self.sample_prior
-        model = CustomModel(*functions, weighted=needs or sample_weight is not None)
+        model = CustomModel(*functions, weighted=weighted)
         return model, Rows(X, y, sample_weight, self.batch_size)
+
+    def _gradient(self, data, sample_weight):
+        """The user's gradient given all rows, as a function of particles alone; None without."""
+        function = self.log_joint_gradient
+        if function is None:
+            return None
+        if self.temperature != 1.0:
+            raise ValueError(
+                f"log_joint_gradient is that of the posterior at temperature=1, got "
+                f"temperature={self.temperature}: set log_joint_gradient=None."
+            )
+        given = is_given_weights("log_joint_gradient", function, sample_weight)
+        weight = {"sample_weight": data.weight} if given else {}
+
+        def gradient(theta):
+            values, gradients = function(theta.copy(), data.X, data.y, **weight)
+            gradients = np.asarray(gradients, dtype=np.float64)
+            if gradients.shape != theta.shape:
+                raise ValueError(
+                    "log_joint_gradient must return the log joint density and its gradient of "
+                    f"shape {theta.shape}, got {gradients.shape}."
+                )
+            values = np.asarray(values, dtype=np.float64)
+            if values.shape != (len(theta),):
+                raise ValueError(
+                    f"log_joint_gradient must return one value per particle, shape "
+                    f"({len(theta)},), got {values.shape}."
+                )
+            return values, gradients
+
+        return gradient
 
 
 class CustomModel(Model):
@@ -416,6 +456,17 @@ class CustomModel(Model):
         weight = {"sample_weight": batch.weight} if self._weighted else {}
         values = self._log_likelihood(theta.copy(), batch.X, batch.y, **weight)
         return _vector("log_likelihood", values, len(theta))
+
+
+def is_given_weights(name, function, sample_weight):
+    """Whether a user's function is to be called with ``sample_weight``; ValueError if it cannot."""
+    takes, needs = takes_weights(function)
+    if sample_weight is not None and not takes:
+        raise ValueError(
+            f"sample_weight was given, but {name} takes none: add a keyword argument "
+            f"sample_weight of shape (n,) to {name}, or fit without."
+        )
+    return needs or sample_weight is not None
 
 
 def takes_weights(function):

@@ -1,68 +1,88 @@
-"""A fit from values of the density alone: proposals fitted at its optima, or steps from the prior.
+"""A fit of a density by its values: proposals fitted at its optima, or steps from the prior.
 
 It is one algorithm whatever the start: q begins at a density that is known, and a step of a = 1
 takes it to the posterior. From proposals that fit well that step is importance reweighting, taken
 whole; from the prior the effective sample size splits it, and the particles are rejuvenated on the
 way. Steps from proposals that do not fit were worse than those from the prior: what such proposals
-miss is missed by the steps too, and no weight shows it.
+miss is missed by the steps too, and no weight shows it. Where the gradient is known Hamiltonian
+moves come before the steps: they start from around all optima, and R-hat shows where they do not
+mix.
 """
 
 import numpy as np
 
-from skpmd.engine import mirror
+from skpmd.engine import chain_draws, mirror
+from skpmd.engine.derivatives import check_gradient
 from skpmd.engine.diagnostics import heavy_tail, log_evidence, pareto_k
-from skpmd.engine.importance import Proposal, mixture_log_density
+from skpmd.engine.edges import Unbounded, edges
+from skpmd.engine.fitted_proposals import EACH, fitted_proposals
+from skpmd.engine.importance import mixture_log_density
+from skpmd.engine.importance_rounds import importance_rounds
 from skpmd.engine.loop import Outcome
-from skpmd.engine.optima import optima
 from skpmd.engine.particles import draw_prior, effective_sample_size, weights
-from skpmd.engine.reweight import proposal_rounds, reweighting
-from skpmd.engine.sinh_arcsinh import along
+from skpmd.engine.reweight import reweighting
 
-_TARGET_ESS = 0.6  # No further round is drawn once this share of the particles is effective.
 _MIN_ESS = 100.0  # Pairs are antithetic: a sd is known from half as many draws as there are.
-_MAX_ROUNDS = 10
 _MIN_SHARE = 0.05  # With a smaller share effective, or a heavy tail, weights have failed.
-_EACH = 2  # An optimum has so many components,
-_TAIL_DF = 5.0  # and the second has Student tails.
-_SKEWED, _PLAIN = 0.6, 0.4  # Shares of the two.
-_MIN_MASS = 0.02  # Each optimum has this share of the draws, at least.
-_MAX_DIMENSIONS = 100  # In more of them a Hessian takes longer than what it gains.
 _MIN_POINTS = 256  # A search hands over so many points at once, at most, or n_particles.
 _MAX_DISAGREEMENT = 6.0  # Proposals that disagree more on a mean, in standard errors, have failed.
 _MISSED_NATS = 3.0  # The mixture misses a draw of the prior where it is so much too thin,
 _MISSED_SHARE = 0.05  # and a part of the posterior where such draws have this share of the mass.
+_MAX_R_HAT, _MIN_DRAWS = 1.02, 100.0  # Chains are trusted up to here, and from so many draws on.
 
 
-def from_values(model, batches, options, rng):
+def from_values(model, batches, options, rng, gradient=None):
     """The states of a fit, for `skpmd.engine.loop.drive`.
 
-    The draws of the prior show where the searches start, and later whether the proposals miss a
-    part of what they see of the posterior.
+    ``gradient`` maps points (k, d) to log joint densities (k,) and their gradients (k, d), where it
+    is known. Coordinates with edges are replaced by others without (`skpmd.engine.edges`).
+    """
+    start = draw_prior(model, options.n_particles, rng)
+    lower, upper = edges(_without_errors(model.log_prior), start.theta)
+    if np.isinf([lower, upper]).all():
+        yield from _unbounded(model, start, batches, options, rng, gradient)
+        return
+    free = Unbounded(model, lower, upper)
+    gradient = gradient and free.gradient(gradient)
+    for outcome in _unbounded(free, free.freed(start), batches, options, rng, gradient):
+        yield outcome._replace(particles=free.restored(outcome.particles))
+
+
+def _unbounded(model, start, batches, options, rng, gradient):
+    """The states where no coordinate has an edge.
+
+    The draws of the prior ``start`` show where the searches start, and later whether the proposals
+    miss a part of what they see of the posterior.
     """
     n, power = options.final_particles or options.n_particles, options.power
-    start = draw_prior(model, options.n_particles, rng)
 
     # What weighs the draws of the prior.
     seen = power * mirror.log_likelihood_inside(model, start.theta, batches, start.log_prior)
     values = start.log_prior + seen
     log_joint = _searchable(model, batches, power, max(_MIN_POINTS, len(values)))
-    components, shares, complete = fitted_proposals(log_joint, start.theta, values, seen)
-    before = None
-    try:
-        if components:
-            for before in _by_weights(model, batches, components, shares, n, power, rng):
-                yield before
-    except FloatingPointError:  # The tails of proposals reach where the model has no number.
-        before = None
-    if before is not None:
-        failed = not complete or (before.disagreement or 0.0) > _MAX_DISAGREEMENT
-        failed |= _missed(components, shares, start.theta, values, seen, before)
-        if not (failed or _is_thin(before.particles)):
+    if gradient is not None:
+        check_gradient(gradient, log_joint, start.theta, values)
+    best, at_optima = None, None
+    for found in fitted_proposals(log_joint, start.theta, values, seen, rng, gradient):
+        # Moves need no more than all optima: what is between them they find by themselves.
+        at_optima = found if found.complete and not found.along_ridge else at_optima
+        last = yield from _by_weights(model, batches, found, n, power, rng)
+        if last is None:
+            continue
+        unseen = not found.complete or _missed(found, start.theta, values, seen, last)
+        if not (unseen or (last.disagreement or 0.0) > _MAX_DISAGREEMENT):
+            if not _is_thin(last.particles):
+                return
+            best = last if best is None or _ess(last) > _ess(best) else best
+    if gradient is not None and at_optima is not None:
+        for last in _by_moves(model, gradient, at_optima, n, power, rng):
+            yield last
+        if last.chains.r_hat <= _MAX_R_HAT and last.chains.ess >= _MIN_DRAWS:
             return
-    for after in _by_steps(model, batches, start, n, power, options.settings, rng):
-        yield after._replace(notes={"method": "mirror steps on all data from prior"})
-    if before is not None and not failed and _ess(before) > _ess(after) and _k(before) < _k(after):
-        yield before._replace(infos=[])
+    for last in _by_steps(model, batches, start, n, power, options.settings, rng):
+        yield last._replace(notes={"method": "mirror steps on all data from prior"})
+    if best is not None and _ess(best) > _ess(last) and _k(best) < _k(last):
+        yield best._replace(infos=[])
 
 
 def _searchable(model, batches, power, n_points):
@@ -72,15 +92,11 @@ def _searchable(model, batches, power, n_points):
     is zero, and its overflows are of no interest.
     """
 
-    def piece(theta):
-        try:
-            log_prior = model.log_prior(theta)
-            seen = mirror.log_likelihood_inside(model, theta, batches, log_prior)
-        except FloatingPointError:
-            if len(theta) == 1:
-                return np.array([-np.inf])
-            return np.concatenate([piece(point[None]) for point in theta])
-        return log_prior + power * seen
+    def some_of(theta):
+        log_prior = model.log_prior(theta)
+        return log_prior + power * mirror.log_likelihood_inside(model, theta, batches, log_prior)
+
+    piece = _without_errors(some_of)
 
     def log_joint(theta):
         pieces = [theta[i : i + n_points] for i in range(0, len(theta), n_points)]
@@ -90,20 +106,51 @@ def _searchable(model, batches, power, n_points):
     return log_joint
 
 
-def _by_weights(model, batches, components, shares, n, power, rng):
-    """States of importance reweighting of draws from the proposals, in rounds."""
-    notes = {"method": "importance reweighting of proposals fitted to values"}
-    rounds = proposal_rounds(
-        model, batches, components, shares, power, rng,
-        n=n,
-        max_rounds=_MAX_ROUNDS,
-        target_ess=max(_TARGET_ESS * n, _MIN_ESS),
-        min_first_ess=_MIN_SHARE * n,
-    )  # fmt: skip
-    for draws, info, gap in rounds:
-        # Each of several optima has proposals of its own, which are not to agree on a mean.
-        gap = gap if len(components) == _EACH else None
-        yield Outcome(draws.particles, [info], True, pair=draws.pair, disagreement=gap, notes=notes)
+def _without_errors(function):
+    """A function of points (k, d) that is -inf where it has no number."""
+
+    def values(theta):
+        try:
+            return function(theta)
+        except FloatingPointError:
+            if len(theta) == 1:
+                return np.array([-np.inf])
+            return np.concatenate([values(point[None]) for point in theta])
+
+    return values
+
+
+def _by_weights(model, batches, found, n, power, rng):
+    """States of importance reweighting of draws from the proposals, in rounds.
+
+    Returns the last of them, None where the tails of proposals reach where the model has no number.
+    """
+    where = " along a ridge" if found.along_ridge else ""
+    notes = {"method": f"importance reweighting of proposals fitted to values{where}"}
+    last = None
+    try:
+        for outcome in importance_rounds(
+            model, batches, found.components, found.shares, n, power, rng, _MIN_SHARE, _MIN_ESS
+        ):
+            # Proposals at several places are not to agree on a mean.
+            gap = outcome.disagreement if len(found.components) == EACH else None
+            last = outcome._replace(disagreement=gap, notes=notes)
+            yield last
+    except FloatingPointError:
+        return None
+    return last
+
+
+def _by_moves(model, gradient, found, n, power, rng):
+    """States of Hamiltonian moves from around all optima."""
+    plain, shares = found.components[1::EACH], found.shares[1::EACH]
+    start, largest = chain_draws.starts(plain, shares, rng), plain[0]
+    for outcome in chain_draws.moved(
+        model, gradient, start, largest.mean, largest.factor, n, power, rng
+    ):
+        yield outcome._replace(
+            notes={"method": "Hamiltonian moves from proposals fitted to values"}
+        )
 
 
 def _by_steps(model, batches, start, n, power, settings, rng):
@@ -118,35 +165,11 @@ def _by_steps(model, batches, start, n, power, settings, rng):
         yield Outcome(rejuvenated, [info], True)
 
 
-def fitted_proposals(log_joint, draws, values, log_likelihood):
-    """Components of a mixture, their shares, and whether they are all; none where none are found.
-
-    Each optimum has a Gaussian with the skewness of slices along its axes, and one with Student
-    tails.
-    """
-    d = draws.shape[1]
-    if d > _MAX_DIMENSIONS:
-        return [], np.empty(0), True
-    found, complete = optima(log_joint, draws, values, log_likelihood)
-    if not found:
-        return [], np.empty(0), complete
-    components, shares = [], []
-    mass = np.exp([one.log_mass - found[0].log_mass for one in found])
-    mass = np.maximum(mass / mass.sum(), _MIN_MASS)
-    for one, share in zip(found, mass / mass.sum(), strict=True):
-        mean, chol = one.gaussian
-        axes, lengths, _ = np.linalg.svd(chol)
-        components.append(along(mean, axes * lengths, np.arange(d), log_joint))
-        components.append(Proposal(mean, chol, _TAIL_DF))
-        shares += [_SKEWED * share, _PLAIN * share]
-    return components, np.array(shares), complete
-
-
-def _missed(components, shares, draws, values, log_likelihood, outcome):
+def _missed(found, draws, values, log_likelihood, outcome):
     """Whether draws of the prior see a part of the posterior where the mixture has nothing."""
     alive = np.isfinite(values)
     evidence, _ = log_evidence(outcome.particles.log_ratio, outcome.pair)
-    log_ratio = values[alive] - mixture_log_density(components, shares, draws[alive])
+    log_ratio = values[alive] - mixture_log_density(found.components, found.shares, draws[alive])
     thin = log_ratio > evidence + _MISSED_NATS
     return weights(log_likelihood[alive])[thin].sum() > _MISSED_SHARE
 

@@ -70,9 +70,9 @@ def hamiltonian(
     state, log_step = chains.at(start), np.log(_FIRST_STEP * len(mean) ** -0.25)
     n_gradients = 1
     for length in _WINDOWS:
-        state, log_step, zs, accept, taken = _advance(
-            chains, state, log_step, length, rng, adapt=True
-        )
+        # A chain that starts where the density is steep would never move by a step for the others.
+        adapt = np.mean if n_gradients > 1 else _harmonic_mean
+        state, log_step, zs, accept, taken = _advance(chains, state, log_step, length, rng, adapt)
         n_gradients += taken
         draws = chains.position(zs)
         yield Chains(draws, *_diagnose(draws, shown), float(accept), n_gradients)
@@ -153,21 +153,29 @@ class _Whitened:
         return _decide(state, new, new.value - state.value + log_jacobian, rng)[0]
 
 
-def _advance(chains, state, log_step, n, rng, adapt=False):
-    """n iterations: (state, log step, positions (n_chains, n, d), mean acceptance, gradients)."""
+def _advance(chains, state, log_step, n, rng, adapt=None):
+    """n iterations: (state, log step, positions (n_chains, n, d), mean acceptance, gradients).
+
+    The step size is adapted to ``adapt`` of the chains' acceptance probabilities, if that is given.
+    """
     zs, accepts, taken = [], [], 0
     for t in range(n):
         leaps = max(1, int(np.ceil(_LENGTH * rng.uniform(0.5, 1.5) / np.exp(log_step))))
         state, accept = _iterate(chains, state, np.exp(log_step), leaps, rng)
         state = chains.jumped(state, rng)
         zs.append(state.z)
-        accepts.append(accept)
+        accepts.append(accept.mean())
         taken += leaps
-        if adapt:
+        if adapt is not None:
             # At a hard edge no step is short enough for the acceptance asked for: hence a bound.
-            log_step = metropolis.adapted(log_step, accept, _ACCEPT, t)
+            log_step = metropolis.adapted(log_step, adapt(accept), _ACCEPT, t)
             log_step = max(log_step, np.log(_LENGTH / _MAX_LEAPS))
     return state, log_step, np.stack(zs, axis=1), np.mean(accepts), taken
+
+
+def _harmonic_mean(probabilities):
+    """It is near zero where any of them is."""
+    return 1.0 / np.mean(1.0 / np.maximum(probabilities, 1e-6))
 
 
 def _iterate(chains, state, step, leaps, rng):
@@ -184,6 +192,6 @@ def _iterate(chains, state, step, leaps, rng):
 
 
 def _decide(state, new, log_ratio, rng):
-    """Metropolis decision of each chain: its state, and the mean acceptance probability."""
+    """Metropolis decision of each chain: its state, and the acceptance probability (n_chains,)."""
     taken, probability = metropolis.accept(log_ratio, rng)
     return _State(*metropolis.select(taken, new, state)), probability

@@ -22,7 +22,8 @@ from skpmd.engine.particles import (
 
 AXIS_DF = 25.0  # Degrees of freedom of the Student tails along skewed axes.
 _RESOLUTION = 0.005  # A disagreement has no smaller standard error, in posterior sds.
-_MIN_SHARE = 0.05  # This share of each proposal bounds the weights where others are thin.
+# Shares of each proposal, or of all together: they bound the weights where others are thin.
+_MIN_SHARE, _MIN_SHARES = 0.05, 0.25
 
 
 class Proposal(NamedTuple):
@@ -170,7 +171,7 @@ def adapted(draws):
     particles, counts = draws.particles, draws.counts
     w = weights(particles.log_ratio)
     shares = w @ np.exp(draws.table - particles.log_pi[:, None]) * counts / counts.sum()
-    shares = np.maximum(shares / shares.sum(), _MIN_SHARE)
+    shares = np.maximum(shares / shares.sum(), min(_MIN_SHARE, _MIN_SHARES / len(shares)))
     return shares / shares.sum()
 
 

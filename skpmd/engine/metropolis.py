@@ -8,12 +8,12 @@ _DECAY = 0.6  # The step size is adapted with gain t^-0.6 (Robbins and Monro 195
 def accept(log_ratio, rng):
     """Metropolis decisions given log acceptance ratios; nan is refused.
 
-    For ratios of shape (m,), returns which proposals are accepted, a mask of the same shape, and
-    the mean acceptance probability.
+    For ratios of shape (m,), returns which proposals are accepted, a mask, and the acceptance
+    probabilities, of the same shape both.
     """
     log_ratio = np.where(np.isnan(log_ratio), -np.inf, log_ratio)
     probability = np.exp(np.minimum(0.0, log_ratio))
-    return rng.random(len(probability)) < probability, float(probability.mean())
+    return rng.random(len(probability)) < probability, probability
 
 
 def select(taken, new, old):

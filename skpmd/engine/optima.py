@@ -1,9 +1,7 @@
-"""Optima of a log density from its values alone, and the Gaussians there.
+"""Optima of a log density, from its values alone or by its gradient, and the Gaussians there.
 
-One call of the density takes many points, so that a gradient by central differences is one call of
-2 d points, and a Hessian one of 2 d^2. Coordinates are scaled by the curvature as far as it is
-known: differences are taken at a fixed share of a standard deviation, where neither rounding nor
-higher derivatives matter.
+Coordinates are scaled by the curvature as far as it is known, as `skpmd.engine.derivatives` and the
+search both need.
 """
 
 from typing import NamedTuple
@@ -15,8 +13,6 @@ from scipy.optimize import minimize
 from skpmd.engine.variational import Gaussian
 
 _IMPOSSIBLE = 1e25  # Objective where the density is zero: the line search takes no infinity.
-_STEP = 1e-3  # Differences of first order are taken at this share of a standard deviation,
-_WIDE_STEP = 0.05  # and those of second order at this one.
 _MAX_SEARCHES = 60  # There are so many searches, at most,
 _MAX_FAILURES = 5  # and none after so many in a row that find nothing new.
 _THIN = 3.0  # A draw is explained by Gaussians that are not so many nats too low there.
@@ -36,13 +32,14 @@ class Optimum(NamedTuple):
     log_mass: float
 
 
-def optima(log_density, draws, values, log_weights):
+def optima(log_density, draws, values, log_weights, derivatives):
     """The distinct optima that searches from some of the draws end in, the largest mass first.
 
-    ``log_density`` maps points (k, d) to values (k,), -inf off the support. Of the draws (m, d) the
-    values (m,) are known. The first search starts from the best of them, and each further one from
-    the draw of the largest weight among those that the Gaussians so far do not explain. Where a
-    search ends in a known optimum, draws that are nearer to it than its start would do the same.
+    ``log_density`` maps points (k, d) to values (k,), -inf off the support, and ``derivatives``
+    are its own (`skpmd.engine.derivatives`). Of the draws (m, d) the values (m,) are known. The
+    first search starts from the best of them, and each further one from the draw of the largest
+    weight among those that the Gaussians so far do not explain. Where a search ends in a known
+    optimum, draws that are nearer to it than its start would do the same.
 
     Returned are the optima, and whether searches ended because there was nothing left to be found.
     There are none where values of one point differ: differences of noise lead nowhere.
@@ -54,10 +51,10 @@ def optima(log_density, draws, values, log_weights):
     noise = abs(log_density(draws[[start]])[0] - values[start])
     if not noise <= _MAX_NOISE + _ROUNDING * abs(values[start]):
         return [], True
-    root, found, failures = np.diag(_scales(draws)), [], 0
+    root, found, failures = np.diag(scales(draws)), [], 0
     for _ in range(_MAX_SEARCHES):
         left[start] = False
-        one, known = _optimum_from(log_density, draws[start], root, found)
+        one, known = _optimum_from(derivatives, draws[start], root, found)
         failures = 0 if one else failures + 1
         if one:
             found.append(one)
@@ -77,13 +74,13 @@ def optima(log_density, draws, values, log_weights):
     return [one for one in found if one.log_mass > most + np.log(_MIN_MASS)], complete
 
 
-def _optimum_from(log_density, start, root, found):
+def _optimum_from(derivatives, start, root, found):
     """A new optimum, or None and the known one in which the search has ended, if any."""
-    value, place = _search(log_density, start, root, found)
+    value, place = _search(derivatives, start, root, found)
     known = _nearest(found, place)
     if known is not None or value == -np.inf:
         return None, known
-    gaussian, value = _refined(log_density, place, root, value)
+    gaussian, value = _refined(derivatives, place, root, value)
     if gaussian is None:
         return None, None
     known = _nearest(found, gaussian.mean)
@@ -96,14 +93,14 @@ def _nearest(found, place):
     return near[0] if near else None
 
 
-def _scales(draws):
+def scales(draws):
     """Spread of each coordinate, by quartiles: draws of a Cauchy prior have no variance."""
     low, high = np.quantile(draws, [0.25, 0.75], axis=0)
     spread = (high - low) / 1.35
     return np.where(spread > 0.0, spread, np.maximum(np.ptp(draws, axis=0), 1e-12))
 
 
-def _refined(log_density, start, root, value):
+def _refined(derivatives, start, root, value):
     """The Gaussian at the optimum near the end of a first search, and the value there.
 
     ``root`` whitens the coordinates: theta = start + root u. A Hessian is taken, and the search
@@ -113,32 +110,25 @@ def _refined(log_density, start, root, value):
     for _ in range(_ROUNDS):
         if value == -np.inf:
             return None, value
-        hessian = _hessian(log_density, start, root, value)
+        hessian = derivatives.hessian(start, root, value)
         if not np.isfinite(hessian).all():
             return None, value
         values, vectors = np.linalg.eigh(-hessian)
         root = root @ vectors / np.sqrt(np.maximum(values, _WIDEST**-2.0))
         if values.max() < 2.0 and values.min() > 0.5:
             break
-        value, start = _search(log_density, start, root)
+        value, start = _search(derivatives, start, root)
     triangle = np.linalg.qr(root.T, mode="r")  # root @ root.T = triangle.T @ triangle
     chol = triangle.T * np.sign(np.diag(triangle))
     return (Gaussian(start, chol) if np.diag(chol).all() else None), value
 
 
-def _search(log_density, start, root, found=()):
+def _search(derivatives, start, root, found=()):
     """BFGS in whitened coordinates, ended at known optima: the value at its end, and the place."""
-    d = len(start)
-    steps = _STEP * np.concatenate([np.zeros((1, d)), np.eye(d), -np.eye(d)])
 
     def objective(u):
-        values = -log_density(start + (u + steps) @ root.T)
-        value, ahead, behind = values[0], values[1 : d + 1], values[d + 1 :]
-        if not np.isfinite(value):
-            return _IMPOSSIBLE, np.zeros(d)
-        # At an edge of the support the side that is inside counts.
-        ahead, behind = (np.where(side < np.inf, side, value) for side in (ahead, behind))
-        return value, (ahead - behind) / (2.0 * _STEP)
+        value, slope = derivatives.slope(start + root @ u, root)
+        return (-value, -slope) if np.isfinite(value) else (_IMPOSSIBLE, slope)
 
     def ended(u):
         if _nearest(found, start + root @ u) is not None:
@@ -146,7 +136,7 @@ def _search(log_density, start, root, found=()):
 
     end = minimize(
         objective,
-        np.zeros(d),
+        np.zeros(len(start)),
         jac=True,
         method="BFGS",
         callback=ended,
@@ -154,22 +144,6 @@ def _search(log_density, start, root, found=()):
     )
     value = -end.fun if end.fun < _IMPOSSIBLE else -np.inf
     return value, start + root @ end.x
-
-
-def _hessian(log_density, at, root, value):
-    """Hessian in whitened coordinates ``root``, by central differences, shape (d, d)."""
-    d = len(at)
-    i, j = np.triu_indices(d, 1)
-    unit = np.eye(d)
-    corners = [si * unit[i] + sj * unit[j] for si in (1, -1) for sj in (1, -1)]
-    points = _WIDE_STEP * np.concatenate([unit, -unit, *corners])
-    values = log_density(at + points @ root.T)
-    values = np.maximum(values, value - 1e3)  # Off the support.
-    ahead, behind = values[:d], values[d : 2 * d]
-    hessian = np.diag(ahead - 2.0 * value + behind)
-    pp, pm, mp, mm = values[2 * d :].reshape(4, -1)
-    hessian[i, j] = hessian[j, i] = 0.25 * (pp - pm - mp + mm)
-    return hessian / _WIDE_STEP**2
 
 
 def _distances(gaussian, places):

@@ -8,12 +8,10 @@ import numpy as np
 
 from skpmd.engine import mirror
 from skpmd.engine.diagnostics import heavy_tail, pareto_k
-from skpmd.engine.importance import ProposalDraws, adapted, disagreement, even_counts, pooled
 
 _GOOD_IN_PLACE = 0.9  # With this share effective where it stands no draw can do much better.
 _GOOD_SHARE = 0.5  # With this share effective after fresh draws there is no further round.
 MAX_ROUNDS = 3
-_HOPELESS = 0.01  # After two rounds of proposals with a smaller share effective there is no third.
 
 
 def reweighting(particles, model, batches, b, settings, rng, n_particles=None):
@@ -67,40 +65,3 @@ def _is_known(particles, settings, n_particles):
 def _is_certified(particles, info, share):
     heavy = heavy_tail(particles.log_ratio, pareto_k(particles.log_ratio))
     return info.ess >= share * info.n_particles and not heavy
-
-
-def proposal_rounds(
-    model, batches, proposals, shares, b, rng, *, n, max_rounds, target_ess, min_first_ess=0.0
-):  # fmt: skip
-    """Draw from a mixture of proposals and weigh by the posterior, in adaptive rounds.
-
-    Each round is a step of coefficients (1, b) on n fresh draws, b the power of the likelihood; the
-    draws of all rounds are weighed by the one mixture that they came from (see
-    `skpmd.engine.importance`). The shares of the proposals are those of the first round.
-
-    Rounds end when the effective sample size reaches ``target_ess``, when that of the first is
-    below ``min_first_ess``, or after two or more if less than 1 % of the draws are effective.
-
-    Each yields all `PooledDraws` so far, a `StepInfo` with their number and effective sample size,
-    and the disagreement of the proposals on the posterior mean
-    (`skpmd.engine.importance.disagreement`), which is None before the last round.
-    """
-    still = mirror.Settings(rejuvenation="never")
-    shares, draws, t = np.asarray(shares, dtype=float), None, 0
-    done = False
-    while not done:
-        t += 1
-        strategy = ProposalDraws(proposals, even_counts(shares, n))
-        before = None if draws is None else draws.particles
-        particles, info = mirror.step(
-            before, model, batches, 1.0, b, still, rng,
-            rejuvenate=strategy, rejuvenate_first=True,
-        )  # fmt: skip
-        draws = pooled(draws, particles, strategy)
-        info = info._replace(ess=draws.ess, n_particles=len(draws.particles.theta), rejuvenations=0)
-        hopeless = t == 1 and draws.ess < min_first_ess
-        hopeless |= t > 1 and draws.ess < _HOPELESS * info.n_particles
-        done = draws.ess >= target_ess or t == max_rounds or hopeless
-        yield draws, info, disagreement(draws)[0] if done else None
-        if not done:
-            shares = adapted(draws)

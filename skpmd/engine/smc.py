@@ -176,7 +176,7 @@ def _langevin(model, batches, state, step, rng):
         log_ratio += 0.5 * (noise**2).sum(axis=1) - _log_det(state.root)
         log_ratio -= 0.5 * (back**2).sum(axis=1) - _log_det(new.root)
     taken, probability = metropolis.accept(log_ratio, rng)
-    return _State(*metropolis.select(taken, new, state)), probability
+    return _State(*metropolis.select(taken, new, state)), float(probability.mean())
 
 
 def _drifted(state, step):

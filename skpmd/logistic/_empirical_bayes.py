@@ -6,7 +6,8 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from skpmd.engine.diagnostics import log_evidence
-from skpmd.logistic._importance import importance_sample, proposal_components
+from skpmd.engine.importance_rounds import importance_sample
+from skpmd.logistic._importance import proposal_components
 from skpmd.logistic._make_model import linear_model
 
 LOW, HIGH = 1e-3, 1e2  # Scales between these are searched, for standardised features.

@@ -4,17 +4,12 @@ from functools import partial
 
 import numpy as np
 
+from skpmd.engine.chain_draws import TARGET_ESS, moved, outcome_of, starts, thinned
 from skpmd.engine.hmc import N_CHAINS, hamiltonian
-from skpmd.engine.importance import draw
-from skpmd.engine.loop import Outcome
-from skpmd.engine.mirror import StepInfo
-from skpmd.engine.particles import equally_weighted
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.logistic._priors import NormalPrior
 
 MOVES = ("auto", "always", "never")
-_TARGET_ESS = 0.25  # Chains run until the worst coordinate has this share of n_particles draws.
-_START_DF = 10.0  # Chains start from Student draws with these degrees of freedom.
 _MAX_ROUNDING = 0.01  # Single precision may change a difference of log densities by so many nats.
 _MIN_NUMBERS = 1 << 16  # Features of fewer numbers stay in double precision.
 # Under a hierarchical prior chains start at this share of the prior's width: from far out they take
@@ -30,17 +25,12 @@ _MIN_PRECISION = 1e-6
 def move_from_proposals(model, batches, components, n_particles, power, rng):
     """Chains that start from around the plain component of a proposal mixture.
 
-    They start from Student draws: wide enough for R-hat, but none of them so far out that it never
-    arrives, as draws of a Cauchy component may be. Each check of R-hat yields an `Outcome` with
-    ``chains`` and ``n_particles`` particles of equal weight, or more; there are fewer where the
-    chains have made fewer draws.
+    Each check of R-hat yields an `Outcome` with ``chains``.
     """
     plain = next(component for component in components if not component.axes.size)
-    start = draw(plain._replace(df=_START_DF), N_CHAINS, rng)
+    start = starts([plain], [1.0], rng)
     target = _log_joint(model, batches, start, power)
-    least = _TARGET_ESS * n_particles
-    for chains in hamiltonian(target, start, plain.mean, plain.factor, rng, target_ess=least):
-        yield _outcome(model, _thinned(chains, n_particles), chains, power)
+    yield from moved(model, target, start, plain.mean, plain.factor, n_particles, power, rng)
 
 
 def move_hierarchical(model, batches, n_particles, power, rng):
@@ -67,10 +57,10 @@ def move_hierarchical(model, batches, n_particles, power, rng):
     target = _log_joint(model.with_prior(informed), batches, start, power)
     for chains in hamiltonian(
         target, start, mean, chol, rng,
-        target_ess=_TARGET_ESS * n_particles, jump=jump, shown=informed.coefficients,
+        target_ess=TARGET_ESS * n_particles, jump=jump, shown=informed.coefficients,
     ):  # fmt: skip
-        theta = informed.uninformed(_thinned(chains, n_particles))
-        yield _outcome(model, theta, chains, power)
+        theta = informed.uninformed(thinned(chains, n_particles))
+        yield outcome_of(model, theta, chains, power)
 
 
 def _informed(model, batches, power):
@@ -97,19 +87,6 @@ def _normal_likelihood(model, batches, scale, power):
     posterior = 1.0 / (gaussian.chol**2).sum(axis=1)
     precision = np.maximum(posterior - normal.scale**-2.0, _MIN_PRECISION / normal.scale**2)
     return gaussian.mean * posterior / precision, 1.0 / precision, gaussian
-
-
-def _thinned(chains, n_particles):
-    """Draws that stand for all, evenly spaced: successive ones are alike, and cost predictions."""
-    every = max(1, chains.draws.shape[0] * chains.draws.shape[1] // n_particles)
-    return chains.draws[:, ::-1][:, ::every].reshape(-1, chains.draws.shape[2])
-
-
-def _outcome(model, theta, chains, power):
-    info = StepInfo(
-        1.0, power, 1.0, 0, False, 0, np.nan, chains.ess, len(theta), extra={"r_hat": chains.r_hat}
-    )
-    return Outcome(equally_weighted(model, theta), [info], reweighted=True, chains=chains)
 
 
 def _log_joint(model, batches, theta, power):

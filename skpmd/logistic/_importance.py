@@ -3,15 +3,11 @@
 import numpy as np
 
 from skpmd.engine.importance import Proposal, ProposalDraws, even_counts
-from skpmd.engine.loop import Outcome
 from skpmd.engine.mirror import log_likelihood
-from skpmd.engine.reweight import proposal_rounds
 from skpmd.engine.sinh_arcsinh import skewed
 from skpmd.engine.variational import laplace, variational_mirror_descent
 
 PROPOSALS = ("auto", "prior", "laplace", "mirror")
-_TARGET_ESS = 0.6  # No further round is drawn once this share of n_particles is effective.
-_MAX_ROUNDS = 10  # There are at most this many rounds.
 _TAIL_DF = 5.0  # The widest component has Student tails with these degrees of freedom.
 # Under a prior whose tails fall by a power, this share of the draws comes from a Cauchy component
 # that is so much wider.
@@ -67,29 +63,3 @@ def draw_proposals(model, components, shares, n_particles, rng):
     """Particles drawn from the mixture q itself, with r = 0."""
     draws = ProposalDraws(components, even_counts(np.asarray(shares), n_particles))
     return draws(None, model, None, rng).particles
-
-
-def importance_rounds(model, batches, components, shares, n_particles, power, rng, min_share=0.0):
-    """Importance reweighting of draws from the mixture, in rounds until enough are effective.
-
-    Yields the `Outcome` of each round.
-    """
-    rounds = proposal_rounds(
-        model, batches, components, shares, power, rng,
-        n=n_particles,
-        max_rounds=_MAX_ROUNDS,
-        target_ess=_TARGET_ESS * n_particles,
-        min_first_ess=min_share * n_particles,
-    )  # fmt: skip
-    for draws, info, gap in rounds:
-        yield Outcome(draws.particles, [info], True, pair=draws.pair, disagreement=gap)
-
-
-def importance_sample(model, batches, components, shares, n_particles, power, rng, min_share=0.0):
-    """The last state of `importance_rounds`, with the records of all rounds."""
-    infos = []
-    for outcome in importance_rounds(
-        model, batches, components, shares, n_particles, power, rng, min_share
-    ):
-        infos += outcome.infos
-    return outcome._replace(infos=infos)

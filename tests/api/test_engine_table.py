@@ -17,7 +17,7 @@ from skpmd import (
 from skpmd.engine import mirror
 from skpmd.mixture import _smc_fit
 from tests.tools.engine_calls import PARTS, counted
-from tests.tools.exact_models import NORMAL_MEAN
+from tests.tools.exact_models import LOG_GAMMAS, NORMAL_MEAN
 from tests.tools.source import ROOT, modules, needs_source
 
 pytestmark = [
@@ -61,6 +61,7 @@ REQUESTS = {
     ("LDATopicModelPMD", "learn_priors"): {"learn_priors": True, "max_iter": 40},
     ("LDATopicModelPMD", "weighting"): {"weighting": "stacking"},
     ("ParticleMirrorDescent", "proposal"): {"proposal": "prior"},
+    ("ParticleMirrorDescent", "log_joint_gradient"): {**LOG_GAMMAS, "n_particles": 400},
     ("ParticleMirrorDescent", "rejuvenation"): {"rejuvenation": "never"},
 }  # fmt: skip
 UNUSED, DEFAULT, REQUEST = "–", "default", "on request: "

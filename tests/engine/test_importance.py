@@ -14,9 +14,9 @@ from skpmd.engine.importance import (
     even_counts,
     log_density,
 )
+from skpmd.engine.importance_rounds import proposal_rounds
 from skpmd.engine.model import Batch, Model
 from skpmd.engine.particles import moments
-from skpmd.engine.reweight import proposal_rounds
 
 FACTOR = np.array([[1.5, 0.0], [0.6, 0.8]])
 

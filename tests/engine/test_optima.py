@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
+from skpmd.engine.derivatives import ByDifferences
 from skpmd.engine.optima import optima
 
 
 def found(log_density, draws):
     """Optima where the draws come from a density that does not matter."""
     values = log_density(draws)
-    ones, complete = optima(log_density, draws, values, values)
+    ones, complete = optima(log_density, draws, values, values, ByDifferences(log_density))
     assert complete
     return ones
 
@@ -69,7 +70,11 @@ def test_a_hessian_of_a_density_in_units_of_any_size():
 def test_nothing_is_found_where_there_is_nothing():
     draws = np.random.default_rng(0).standard_normal((50, 2))
     values = np.full(50, -np.inf)
-    assert optima(lambda theta: np.full(len(theta), -np.inf), draws, values, values) == ([], True)
+
+    def nothing(theta):
+        return np.full(len(theta), -np.inf)
+
+    assert optima(nothing, draws, values, values, ByDifferences(nothing)) == ([], True)
 
 
 def test_an_edge_of_the_support_ends_no_search_in_an_error():
@@ -89,7 +94,7 @@ def test_noise_is_not_searched():
 
     draws = rng.standard_normal((50, 2))
     values = log_density(draws)
-    assert optima(log_density, draws, values, values) == ([], True)
+    assert optima(log_density, draws, values, values, ByDifferences(log_density)) == ([], True)
 
 
 def test_a_search_that_is_not_complete_says_so():
@@ -101,5 +106,5 @@ def test_a_search_that_is_not_complete_says_so():
         return np.logaddexp.reduce(-0.5 * squared, axis=1)
 
     values = log_density(grid)
-    ones, complete = optima(log_density, grid, values, values)
+    ones, complete = optima(log_density, grid, values, values, ByDifferences(log_density))
     assert len(ones) == 60 and not complete

@@ -7,12 +7,13 @@ from scipy.stats import qmc
 from sklearn.datasets import load_iris
 
 from skpmd.engine.diagnostics import log_evidence
+from skpmd.engine.importance_rounds import importance_sample
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import moments
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.logistic._binary import LogisticModel
 from skpmd.logistic._design import normal_nodes
-from skpmd.logistic._importance import importance_sample, proposal_components
+from skpmd.logistic._importance import proposal_components
 from skpmd.logistic._kernels import add_log_softmax, expected_softmax
 from skpmd.logistic._multinomial import SoftmaxModel
 from skpmd.logistic._priors import NormalPrior

@@ -16,12 +16,13 @@ from sklearn.preprocessing import StandardScaler
 
 from skpmd import BayesianLogisticRegressionPMD
 from skpmd.engine.diagnostics import log_evidence
+from skpmd.engine.importance_rounds import importance_sample
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import moments, weights
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.logistic._binary import LogisticModel
 from skpmd.logistic._horseshoe import HorseshoePrior
-from skpmd.logistic._importance import importance_sample, proposal_components
+from skpmd.logistic._importance import proposal_components
 from skpmd.logistic._make_model import linear_model, missing_means
 from skpmd.logistic._priors import LaplacePrior, NormalPrior, ProductPrior, StudentTPrior
 

@@ -7,7 +7,17 @@ import sys
 from collections import Counter
 from contextlib import contextmanager
 
-from skpmd.engine import hmc, importance, loop, mirror, rejuvenation, reweight, smc, weighting
+from skpmd.engine import (
+    hmc,
+    importance,
+    importance_rounds,
+    loop,
+    mirror,
+    rejuvenation,
+    reweight,
+    smc,
+    weighting,
+)
 
 STEP = mirror.segments.__code__  # every step is made of segments
 # A step belongs to the innermost of these that runs it.
@@ -15,7 +25,7 @@ PHASES = {
     loop._stochastic.__code__: "stochastic steps",
     loop.full_batch_iterations.__code__: "full-batch iterations",
     reweight.reweighting.__code__: "importance reweighting",
-    reweight.proposal_rounds.__code__: "importance reweighting",
+    importance_rounds.proposal_rounds.__code__: "importance reweighting",
     smc.tempering.__code__: "importance reweighting",  # one step of a = b = 1 in many segments
 }
 PARTS = {

@@ -1,0 +1,154 @@
+"""Edges of a prior's support, and a model in coordinates that have none.
+
+Gaussians, kernels and Student tails reach beyond an edge, where the posterior ends at once. Where a
+coordinate has an edge of its own, whatever the others are, it is replaced by a logarithm or a logit
+of the distance from it.
+"""
+
+import numpy as np
+from scipy.special import expit, log_expit
+
+from skpmd.engine.model import Model
+
+_PROBES = 16  # An edge has to be the same for so many draws of the other coordinates.
+_SAME = 1e-6  # Edges that are closer than this share of a coordinate's range are one.
+_BISECTIONS = 60
+
+
+class Unbounded(Model):
+    """A model in coordinates u of the whole real line, its densities with the Jacobian.
+
+    Parameters
+    ----------
+    model : Model
+        Without a conjugate block.
+    lower, upper : ndarray of shape (d,)
+        Edges, infinite where there is none.
+    """
+
+    def __init__(self, model, lower, upper):
+        self._model, self._lower = model, lower
+        low, high = np.isfinite(lower), np.isfinite(upper)
+        self._both, self._low, self._high = low & high, low & ~high, high & ~low
+        self._upper = upper
+
+    def sample_prior(self, rng, m):
+        """Draw from the prior, in coordinates u; see `Model`."""
+        return self.outward(self._model.sample_prior(rng, m))
+
+    def log_prior(self, u):
+        """Log prior density of u; see `Model`."""
+        return self._model.log_prior(self.inward(u)) + self.log_jacobian(u)
+
+    def log_likelihood(self, u, batch):
+        """Log-likelihood of a batch at u; see `Model`."""
+        return self._model.log_likelihood(self.inward(u), batch)
+
+    def inward(self, u):
+        """Coordinates of the model, theta."""
+        theta = u.copy()
+        both, low, high = self._both, self._low, self._high
+        lower, upper = self._lower, self._upper
+        with np.errstate(over="ignore"):
+            theta[:, low] = lower[low] + np.exp(u[:, low])
+            theta[:, high] = upper[high] - np.exp(u[:, high])
+        theta[:, both] = lower[both] + (upper[both] - lower[both]) * expit(u[:, both])
+        return theta
+
+    def outward(self, theta):
+        """Coordinates u of theta within the edges."""
+        u = theta.copy()
+        both, low, high = self._both, self._low, self._high
+        below, above = theta - self._lower, self._upper - theta
+        u[:, low], u[:, high] = _log(below[:, low]), _log(above[:, high])
+        u[:, both] = _log(below[:, both]) - _log(above[:, both])
+        return u
+
+    def log_jacobian(self, u):
+        """Log determinant of the derivative of theta by u, shape (m,)."""
+        one, both = self._low | self._high, self._both
+        width = np.log(self._upper[both] - self._lower[both]).sum()
+        within = log_expit(u[:, both]) + log_expit(-u[:, both])
+        return u[:, one].sum(axis=1) + within.sum(axis=1) + width
+
+    def gradient(self, of_theta):
+        """The function of u that has the values and gradients of a log density of theta."""
+
+        def of_u(u):
+            theta = self.inward(u)
+            values, gradients = of_theta(theta)
+            slope, of_jacobian = np.ones_like(u), np.zeros_like(u)
+            slope[:, self._low] = theta[:, self._low] - self._lower[self._low]
+            slope[:, self._high] = theta[:, self._high] - self._upper[self._high]
+            of_jacobian[:, self._low | self._high] = 1.0
+            share = expit(u[:, self._both])
+            width = self._upper[self._both] - self._lower[self._both]
+            slope[:, self._both] = width * share * expit(-u[:, self._both])
+            of_jacobian[:, self._both] = 1.0 - 2.0 * share
+            return values + self.log_jacobian(u), gradients * slope + of_jacobian
+
+        return of_u
+
+    def restored(self, particles):
+        """Particles of u as those of theta; ratios of densities stay as they are."""
+        log_jacobian = self.log_jacobian(particles.theta)
+        return particles._replace(
+            theta=self.inward(particles.theta),
+            log_pi=particles.log_pi - log_jacobian,
+            log_prior=particles.log_prior - log_jacobian,
+        )
+
+    def freed(self, particles):
+        """Particles of theta as those of u."""
+        u = self.outward(particles.theta)
+        log_jacobian = self.log_jacobian(u)
+        return particles._replace(
+            theta=u,
+            log_pi=particles.log_pi + log_jacobian,
+            log_prior=particles.log_prior + log_jacobian,
+        )
+
+
+def edges(log_prior, draws):
+    """Lower and upper edge of each coordinate, (d,) each, infinite where draws have no common one.
+
+    ``log_prior`` maps points (k, d) to (k,), -inf off the support, which the draws (m, d) are from.
+    """
+    low, high = draws.min(axis=0), draws.max(axis=0)
+    reach = high - low
+    places = np.linspace(0, len(draws) - 1, min(_PROBES, len(draws))).astype(int)
+    probes = draws[np.unique(places)]
+    return (
+        _edge(log_prior, probes, low - reach, low, reach),
+        _edge(log_prior, probes, high + reach, high, reach),
+    )
+
+
+def _edge(log_prior, probes, outside, outermost, reach):
+    """Edges between draws and places that are further out than any of them."""
+    k, d = probes.shape
+    columns = np.arange(d)
+
+    def inside(values):
+        """Whether the probes (k, d) with one coordinate set to its value are in the support."""
+        points = np.repeat(probes[:, None], d, axis=1)
+        points[:, columns, columns] = values
+        with np.errstate(all="ignore"):
+            return (log_prior(points.reshape(-1, d)) > -np.inf).reshape(k, d)
+
+    near, far = probes.copy(), np.broadcast_to(outside, (k, d)).copy()
+    candidates = ~inside(far).any(axis=0)
+    if not candidates.any():
+        return np.sign(outside - outermost) * np.full(d, np.inf)
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (near + far)
+        within = inside(middle)
+        near, far = np.where(within, middle, near), np.where(within, far, middle)
+    same = np.ptp(near, axis=0) <= _SAME * reach
+    beyond = np.abs(near - outside).min(axis=0) <= np.abs(outermost - outside) + _SAME * reach
+    found = np.median(near, axis=0)
+    return np.where(candidates & same & beyond, found, np.sign(outside - outermost) * np.inf)
+
+
+def _log(distance):
+    return np.log(np.maximum(distance, np.finfo(float).tiny))
