@@ -18,7 +18,8 @@ from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.progress import bar_of_rounds, bar_of_steps
 from skpmd._base.results import ParticleResults, Results, results_of
 from skpmd._base.rows import Rows
-from skpmd._base.streaming import Stream, advance, first_stream, stream_after
+from skpmd._base.stream_from_values import step_from_values
+from skpmd._base.streaming import Stream, advance, first_stream, kernel_step, stream_after
 from skpmd._base.utils import as_generator
 from skpmd.engine.from_values import from_values
 from skpmd.engine.loop import drive, run
@@ -335,8 +336,10 @@ class ParticleMirrorDescent(ParticleResults):
 
         The first rows to come (all `total_samples` of them, if that is given) count once each: the
         sequential Bayes rule, with no data kept. After fit, the posterior goes on from what fit
-        left. Between rejuvenations nothing is approximated; what they lose is estimated in
-        ``history_["rejuvenation_error"]``, and a large error is warned of. If the call fails in any
+        left. The first rows are fitted as by fit. Between rejuvenations nothing is approximated;
+        they draw from proposals for the outcome of the step, where a cubic polynomial follows the
+        log of the posterior before it, and else from a kernel density estimate. What they lose is
+        estimated in ``history_["rejuvenation_error"]``, and a large error is warned of. If the call fails in any
         way, the estimator stays as it was.
 
         Parameters
@@ -359,8 +362,13 @@ class ParticleMirrorDescent(ParticleResults):
                 self._reset()
             model, rows = self._read(X, y, sample_weight, reset=before is None)
             stream = first_stream(self.random_state) if before is None else before.stream
-            stream = advance(stream, model, rows, options)
-            results = results_of(stream.outcome(), stream=True, method="stream from prior")
+            by_proposals = self._starts_from_proposals()
+            step = step_from_values if by_proposals else kernel_step
+            stream = advance(stream, model, rows, options, step)
+            method = (
+                "stream from proposals fitted to values" if by_proposals else "stream from prior"
+            )
+            results = results_of(stream.outcome(), stream=True, method=method)
             self._set_state(CustomState(stream, results, len(stream.infos)))
             self._warn_or_interrupt("raise n_particles, or give the rows in larger parts")
         return self

@@ -325,3 +325,77 @@ def test_ctrl_c_between_the_segments_of_a_step_keeps_what_is_complete():
         model.fit(ROW)
     assert model.diagnostics_["interrupted"] and len(model.posterior_.particles) >= 300
     assert "interrupted" in model.diagnostics_["warnings"][-1]
+
+
+def regression_log_likelihood(theta, X, y):
+    z = theta @ X.T
+    return (z * y - np.logaddexp(0.0, z)).sum(axis=1)
+
+
+def regression(seed):
+    """Logistic data in eight parts, of 50 rows each."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((400, 4))
+    y = (X @ [1.0, -1.0, 0.5, 0.0] + rng.logistic(size=400) > 0.0).astype(float)
+    return X, y, np.array_split(np.arange(400), 8)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_stream_follows_the_same_proposals(seed):
+    """Beside the fit on all rows, whose own error is .02 sds; the stream says what its own may be.
+
+    The largest of four coordinates may err by two of the standard errors that it states. From the
+    prior, with kernels at each rejuvenation, errors were .1 to .5 sds.
+    """
+    X, y, parts = regression(seed)
+    functions = regression_log_likelihood, *wide_normal(4, 2.0)
+    params = {"n_particles": 2000, "random_state": seed}
+    whole = ParticleMirrorDescent(*functions, **params).fit(X, y).posterior_
+    stream = ParticleMirrorDescent(*functions, **params)
+    for part in parts:
+        stream.partial_fit(X[part], y[part])
+    assert stream.diagnostics_["method"] == "stream from proposals fitted to values"
+    assert stream.history_["rejuvenations"].sum() > 0 and len(stream.history_["step"]) == 8
+    gap = np.abs((stream.posterior_.mean() - whole.mean()) / whole.std()).max()
+    assert stream.diagnostics_["mean_error"] < 0.1
+    assert gap < 2.0 * stream.diagnostics_["mean_error"] + 0.02
+    np.testing.assert_allclose(stream.posterior_.std(), whole.std(), rtol=0.1)
+
+
+def test_a_stream_of_a_bounded_parameter_stays_within_its_edges():
+    """A Poisson rate under an exponential prior, a gamma posterior: mean and sd are exact."""
+
+    def log_likelihood(theta, X, y):
+        return np.log(theta[:, 0]) * y.sum() - len(y) * theta[:, 0]
+
+    def log_prior(theta):
+        return np.where(theta[:, 0] > 0.0, -theta[:, 0], -np.inf)
+
+    y = np.random.default_rng(0).poisson(0.05, 400)
+    model = ParticleMirrorDescent(
+        log_likelihood,
+        log_prior,
+        lambda rng, m: rng.exponential(size=(m, 1)),
+        n_particles=2000,
+        random_state=0,
+    )
+    for part in np.array_split(y, 8):
+        model.partial_fit(np.zeros((len(part), 1)), part)
+    shape, rate = 1.0 + y.sum(), 1.0 + len(y)
+    assert (model.posterior_.particles[model.posterior_.weights > 1e-12] > 0.0).all()
+    sd = np.sqrt(shape) / rate
+    assert model.posterior_.mean()[0] == pytest.approx(shape / rate, abs=0.1 * sd)
+    assert model.posterior_.std()[0] == pytest.approx(sd, rel=0.1)
+
+
+def test_a_failed_part_of_a_stream_leaves_it_as_it_was():
+    X, y, parts = regression(0)
+    model = ParticleMirrorDescent(
+        regression_log_likelihood, *wide_normal(4, 2.0), n_particles=500, random_state=0
+    )
+    model.partial_fit(X[parts[0]], y[parts[0]])
+    before = model.posterior_
+    model.set_params(log_likelihood=lambda theta, X, y: np.full(len(theta), np.nan))
+    with pytest.raises(FloatingPointError):
+        model.partial_fit(X[parts[1]], y[parts[1]])
+    assert model.posterior_ is before

@@ -1,0 +1,102 @@
+"""One step of a stream whose particles come from proposals fitted to values, where that works."""
+
+import numpy as np
+
+from skpmd._base.streaming import kernel_step
+from skpmd.engine import cubic_surrogate, mirror, rejuvenation_error
+from skpmd.engine.assumed_density import project
+from skpmd.engine.fitted_proposals import fitted_proposals
+from skpmd.engine.from_values import from_values
+from skpmd.engine.importance_rounds import importance_sample
+from skpmd.engine.model import Model
+from skpmd.engine.rejuvenation_error import RejuvenationErrors, errors_of
+
+# With a smaller share of the draws effective the kernel density estimate rejuvenates them instead.
+_MIN_SHARE = 0.3
+# With fewer rows particles cost little, so that a rejuvenation draws several times as many: they
+# last for more steps, and a polynomial needs them.
+_FEW_ROWS, _MORE = 500, 3
+_STARTS = 200  # Searches start from so many of the heaviest particles.
+
+
+def step_from_values(stream, model, batches, a, b, options, rng):
+    """The particles stay while enough of them are effective; else draws from proposals follow.
+
+    On the first rows it is a fit: the prior is known everywhere. Later q is known at its particles
+    only, and a cubic polynomial through the values of log q stands for it; where there are too few
+    particles for that, or log q is no cubic, the step is that of `kernel_step`.
+    """
+    few = sum(len(batch.weight) for batch in batches) < _FEW_ROWS
+    m = options.n_particles * (_MORE if few else 1)
+    if stream.particles is None:
+        info = None
+        for outcome in from_values(model, batches, options._replace(n_particles=m), rng):
+            info = outcome.infos[-1] if outcome.infos else info
+        return stream._replace(particles=outcome.particles), info._replace(a=a, b=b)
+    if a > 0.0 and np.isnan(stream.particles.log_pi).any():  # Of Hamiltonian moves, or an average.
+        return kernel_step(stream, model, batches, a, b, options, rng)
+    in_place = options.settings._replace(rejuvenation="never")
+    observer = RejuvenationErrors(model.monitored, stream.error_terms)
+    stayed, info = mirror.step(
+        stream.particles, model, batches, a, b, in_place, rng, observer=observer
+    )
+    if info.ess >= options.settings.ess_threshold * options.n_particles:
+        return stream._replace(particles=stayed, error_terms=observer.terms), info
+    outcome = _drawn(stream.particles, stayed, model, batches, a, b, m, rng)
+    if outcome is None:
+        return kernel_step(stream, model, batches, a, b, options, rng)
+    log_prior = model.log_prior(outcome.particles.theta)
+    moved = outcome.particles._replace(log_prior=log_prior)
+    error_terms = rejuvenation_error.fade(stream.error_terms, a)
+    error_terms = cubic_surrogate.error_terms_of(
+        outcome.notes["cubic"], stream.particles, stayed, error_terms, model.monitored
+    )
+    error_terms = rejuvenation_error.of_conflict(
+        error_terms, stream.particles, stayed, moved, model.monitored
+    )
+    by_rejuvenation, total = errors_of(error_terms, moved, model.monitored)
+    info = outcome.infos[-1]._replace(
+        a=a, rejuvenations=1, rejuvenation_error=by_rejuvenation, mean_error=total
+    )
+    return stream._replace(particles=moved, error_terms=error_terms), info
+
+
+class _AfterStep(Model):
+    """The outcome of a step from q, up to a constant, with q^(1 - a) p^a for a prior."""
+
+    def __init__(self, model, cubic, a):
+        self._model, self._cubic, self._a = model, cubic, a
+        self.log_likelihood = model.log_likelihood
+
+    def log_prior(self, theta):
+        """Log density up to a constant, -inf off the support of the prior; see `Model`."""
+        log_prior = self._model.log_prior(theta)
+        log_q = (1.0 - self._a) * cubic_surrogate.value(self._cubic, theta)
+        with np.errstate(invalid="ignore"):
+            return np.where(log_prior > -np.inf, log_q + self._a * log_prior, -np.inf)
+
+
+def _drawn(particles, stayed, model, batches, a, b, m, rng):
+    """Weighted draws from proposals for the outcome of a step; None where that is not sound."""
+    gaussian = project(stayed, rejuvenation_error.NO_ERROR, model.monitored).gaussian
+    cubic = cubic_surrogate.fit(particles, stayed, gaussian)
+    if cubic is None:
+        return None
+    target = _AfterStep(model, cubic, a)
+
+    def log_joint(theta):
+        log_prior = target.log_prior(theta)
+        return log_prior + b * mirror.log_likelihood_inside(target, theta, batches, log_prior)
+
+    heaviest = np.argsort(-stayed.log_ratio, kind="stable")[:_STARTS]
+    theta = stayed.theta[heaviest]
+    values = log_joint(theta)
+    found = next(fitted_proposals(log_joint, theta, values, values, rng), None)
+    if found is None or not found.complete:
+        return None
+    outcome = importance_sample(
+        target, batches, found.components, found.shares, m, b, rng, _MIN_SHARE
+    )
+    if outcome.infos[0].ess < _MIN_SHARE * m:
+        return None
+    return outcome._replace(notes={"cubic": cubic})
