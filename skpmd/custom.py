@@ -339,8 +339,8 @@ class ParticleMirrorDescent(ParticleResults):
         left. The first rows are fitted as by fit. Between rejuvenations nothing is approximated;
         they draw from proposals for the outcome of the step, where a cubic polynomial follows the
         log of the posterior before it, and else from a kernel density estimate. What they lose is
-        estimated in ``history_["rejuvenation_error"]``, and a large error is warned of. If the call fails in any
-        way, the estimator stays as it was.
+        estimated in ``history_["rejuvenation_error"]``, and a large error is warned of. If the call
+        fails in any way, the estimator stays as it was.
 
         Parameters
         ----------
