@@ -195,7 +195,9 @@ def add_log_softmax(table, label, weight, total, differentiate):
                 for j in range(length):
                     mass[j] += work[j]
                 if differentiate:
-                    z[:] = work[:length]
+                    # Numba compiles an assignment of an array to a slice for seconds.
+                    for j in range(length):
+                        z[j] = work[j]
             if differentiate:
                 for k in range(n_classes):
                     z = table[i, k, start:stop]
