@@ -41,8 +41,8 @@ def log_sums(tiles, points, own=None):
 
     ``own`` (n,) is the number of a centre that is left out of the sum of each point.
     """
-    out = np.empty(len(points))
-    _log_sums(*tiles, np.asarray(points, np.float32), _numbers(own, len(points)), out)
+    out, points = np.empty(len(points)), np.ascontiguousarray(points, np.float32)
+    _log_sums(*tiles, points, _numbers(own, len(points)), out)
     return out
 
 
@@ -55,7 +55,7 @@ def responsibilities(tiles, points, w, own=None):
     """
     n, d = points.shape
     out, means, totals = np.empty(n), np.empty((n, d)), np.zeros(tiles.log_weights.shape)
-    points, own = np.asarray(points, np.float32), _numbers(own, n)
+    points, own = np.ascontiguousarray(points, np.float32), _numbers(own, n)
     _responsibilities(*tiles, points, own, w, out, means, totals)
     return out, means, totals.ravel()
 

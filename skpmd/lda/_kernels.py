@@ -145,7 +145,8 @@ def _draw_assignments(phi, counts, mass, alpha, joint, sums, state, assigned):
         for i in range(tokens):
             state, u = _next_uniform(state)
             assigned[j, i] = _draw_topic(joint, sums, u * total)
-    mass[: len(alpha)] = alpha
+    for k in range(len(alpha)):
+        mass[k] = alpha[k]
     for j in range(len(counts)):
         tokens, each = _tokens(counts[j])
         for i in range(tokens):
@@ -276,10 +277,12 @@ def collapsed(
     one = np.empty((longest, nb * _BLOCK), dtype=np.float32)  # responsibilities of a token
     mass = np.zeros(nb * _BLOCK, dtype=np.float32)
     new, least = np.empty_like(mass), np.full(nb * _BLOCK, alpha[K - 1])
-    least[:K] = alpha
+    for k in range(K):
+        least[k] = alpha[k]
     for d in range(first, last):
         start, n = indptr[d], indptr[d + 1] - indptr[d]
-        mass[:] = least
+        for k in range(len(mass)):
+            mass[k] = least[k]
         for j in range(n):
             _word_probabilities(words, scale, prior, inverse, indices[start + j], phi[j])
             s = np.float32(0.0)

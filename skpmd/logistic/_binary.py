@@ -28,7 +28,7 @@ class LogisticModel(LinearModel):
         """Weighted sum of log sigmoid(y x . theta); see `Model`."""
         total = np.zeros(len(theta))
         for _, y, weight, table in self._tables(theta, [batch]):
-            add_log_sigmoid(table, y, weight, total)
+            add_log_sigmoid(table, y, weight, total, False)
         return total
 
     def log_joint_gradient(self, theta, batches, b=1.0):

@@ -72,7 +72,7 @@ def _logarithm(x, length):
 
 
 @njit(cache=True, error_model="numpy")
-def add_log_sigmoid(table, sign, weight, total, differentiate=False):
+def add_log_sigmoid(table, sign, weight, total, differentiate):
     """Add sum_n weight_n * log sigmoid(sign_n * table[i, n]) to total[i].
 
     log sigmoid(s z) = min(s z, 0) - log(1 + e^-|z|). Rows are summed in lanes, that is in a fixed
@@ -195,7 +195,9 @@ def add_log_softmax(table, label, weight, total, differentiate):
                 for j in range(length):
                     mass[j] += work[j]
                 if differentiate:
-                    z[:] = work[:length]
+                    # Numba compiles an assignment of an array to a slice for seconds.
+                    for j in range(length):
+                        z[j] = work[j]
             if differentiate:
                 for k in range(n_classes):
                     z = table[i, k, start:stop]

@@ -179,7 +179,8 @@ def kmeans_plusplus(X, weight, uniforms):
             if sofar > target:
                 chosen = a
                 break
-        centres[k] = X[chosen]
+        for j in range(p):  # Numba compiles an assignment of an array to a row for seconds.
+            centres[k, j] = X[chosen, j]
         for a in range(n):
             distance = 0.0
             for j in range(p):

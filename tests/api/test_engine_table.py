@@ -36,7 +36,7 @@ ROWS = {
     "BayesianLogisticRegressionPMD": (
         BayesianLogisticRegressionPMD(), (X, LABELS), {"classes": [0, 1]}
     ),
-    "SparseGPRegressorPMD": (SparseGPRegressorPMD(), (X[:, :1], np.sin(X[:, 0])), {}),
+    "SparseGPRegressorPMD": (SparseGPRegressorPMD(), (X[:24, :1], np.sin(X[:24, 0])), {}),
     "GaussianMixturePMD (conjugate)": (GaussianMixturePMD(2, strategy="conjugate"), (MANY,), {}),
     "GaussianMixturePMD (parameters)": (
         GaussianMixturePMD(2, strategy="parameters", n_particles=50),
@@ -54,9 +54,9 @@ REQUESTS = {
     },
     ("BayesianLogisticRegressionPMD", "moves"): {"moves": "always", "n_particles": 400},
     ("SparseGPRegressorPMD", "weighting"): {
-        "weighting": "posterior", "n_particles": 30, "max_iter": 2
+        "weighting": "posterior", "n_particles": 20, "max_iter": 2
     },
-    ("SparseGPRegressorPMD", "n_particles"): {"n_particles": 4},
+    ("SparseGPRegressorPMD", "n_particles"): {"n_particles": 2},
     ("LDATopicModelPMD", "max_full_iter"): {"max_full_iter": 3},
     ("LDATopicModelPMD", "learn_priors"): {"learn_priors": True, "max_iter": 40},
     ("LDATopicModelPMD", "weighting"): {"weighting": "stacking"},

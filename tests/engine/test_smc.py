@@ -95,12 +95,12 @@ def test_from_the_prior_to_the_posterior(x):
 
 def test_evidence_is_right_on_average_and_its_error_honest(x):
     found = [
-        tempered(Mean(), [batch_of(x)], 300, np.random.default_rng(seed)) for seed in range(60)
+        tempered(Mean(), [batch_of(x)], 300, np.random.default_rng(seed)) for seed in range(40)
     ]
     off = np.array([one.log_evidence for one in found]) - exact(x)[0]
     error = np.mean([one.log_evidence_se for one in found])
-    assert abs(off.mean()) < 4 * off.std() / np.sqrt(60) + 0.5 * error**2
-    assert 0.7 < off.std() / error < 1.5
+    assert abs(off.mean()) < 4 * off.std() / np.sqrt(40) + 0.5 * error**2
+    assert 0.7 < off.std() / error < 1.5  # An sd of 40 errs by 0.11 of itself.
 
 
 def test_moves_leave_the_posterior_as_it_is(x):

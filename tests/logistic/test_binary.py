@@ -68,7 +68,7 @@ def test_single_precision_features(fit_intercept):
 def test_log_sigmoid_of_any_logit(sign, logit):
     for z in (logit, -logit):
         total = np.zeros(1)
-        add_log_sigmoid(np.array([[z]]), np.array([sign]), np.ones(1), total)
+        add_log_sigmoid(np.array([[z]]), np.array([sign]), np.ones(1), total, False)
         # Below exp(-700) the answer is 1e-304, not its exact even smaller value.
         np.testing.assert_allclose(total[0], -np.logaddexp(0.0, -sign * z), rtol=1e-14, atol=1e-303)
 
@@ -77,7 +77,7 @@ def test_log_sigmoid_over_a_dense_grid():
     z = np.linspace(-45.0, 45.0, 20_001)
     for sign in (-1.0, 1.0):
         total = np.zeros(len(z))
-        add_log_sigmoid(z[:, None].copy(), np.array([sign]), np.ones(1), total)
+        add_log_sigmoid(z[:, None].copy(), np.array([sign]), np.ones(1), total, False)
         np.testing.assert_allclose(total, -np.logaddexp(0.0, -sign * z), rtol=4e-15)
 
 
@@ -89,14 +89,14 @@ def test_the_kernel_equals_its_python_source(dtype, n):
     table = rng.normal(0.0, 20.0, (3, n)).astype(dtype)
     sign, weight = rng.choice([-1.0, 1.0], n), rng.random(n)
     compiled, python = np.ones(3), np.ones(3)
-    add_log_sigmoid(table, sign, weight, compiled)
-    add_log_sigmoid.py_func(table, sign, weight, python)
+    add_log_sigmoid(table, sign, weight, compiled, False)
+    add_log_sigmoid.py_func(table, sign, weight, python, False)
     np.testing.assert_allclose(compiled, python, rtol=1e-14)
 
 
 def test_the_kernel_adds_to_what_is_there():
     total = np.array([5.0, -3.0])
-    add_log_sigmoid(np.zeros((2, 3)), np.ones(3), np.ones(3), total)
+    add_log_sigmoid(np.zeros((2, 3)), np.ones(3), np.ones(3), total, False)
     np.testing.assert_allclose(total, np.array([5.0, -3.0]) - 3 * np.log(2), rtol=1e-15)
 
 

@@ -2,6 +2,7 @@
 
 import warnings
 from copy import copy
+from functools import cache
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ def small():
 class Grid:
     """Posterior of coefficient and intercept on a grid, prior N(0, 2^2) and N(0, 3^2)."""
 
-    def __init__(self, X, y, power=1.0):
+    def __init__(self, X, y, power):
         slope, intercept = np.linspace(-8, 12, 501), np.linspace(-12, 12, 501)
         self.points = np.stack(np.meshgrid(slope, intercept, indexing="ij"), -1).reshape(-1, 2)
         sign = 2 * y - 1
@@ -45,6 +46,12 @@ class Grid:
 
     def proba(self, X):
         return self.mass @ expit(self.points[:, :1] * X[:, 0] + self.points[:, 1:])
+
+
+@pytest.fixture(scope="module")
+def grid_of(small):
+    """By the power of the likelihood, each made once."""
+    return cache(lambda power: Grid(*small, power))
 
 
 PRIOR = {"prior_scale": 2.0, "intercept_prior_scale": 3.0}
@@ -64,12 +71,12 @@ PRIOR = {"prior_scale": 2.0, "intercept_prior_scale": 3.0}
     ids=str,
 )
 @pytest.mark.parametrize("seed", range(2))
-def test_posterior_is_that_of_the_grid(small, params, seed):
+def test_posterior_is_that_of_the_grid(small, grid_of, params, seed):
     """Tolerances: 2400 effective draws make Monte Carlo sds of 0.02 of a posterior sd for means
     and 0.015 relative for sds; 4 of each. Probabilities inherit less than 0.02."""
     X, y = small
     model = BayesianLogisticRegressionPMD(random_state=seed, **PRIOR, **params).fit(X, y)
-    grid = Grid(X, y, power=1.0 / params.get("temperature", 1.0))
+    grid = grid_of(1.0 / params.get("temperature", 1.0))
     assert np.abs((model.posterior_.mean() - grid.mean) / grid.std).max() < 0.08
     assert np.abs(model.posterior_.std() / grid.std - 1).max() < 0.06
     new = np.linspace(-3, 3, 7)[:, None]
@@ -83,11 +90,11 @@ def test_posterior_is_that_of_the_grid(small, params, seed):
     np.testing.assert_allclose(model.coef_std_, [model.posterior_.std()[:1]])
 
 
-def test_steps_from_proposals_stay_at_the_posterior(small):
+def test_steps_from_proposals_stay_at_the_posterior(small, grid_of):
     """reweight=False from the mixture of proposals: q0 is near the posterior and full-batch steps
     move it there; nothing is reweighted at the end."""
     X, y = small
-    grid = Grid(X, y)
+    grid = grid_of(1.0)
     model = BayesianLogisticRegressionPMD(reweight=False, random_state=0, **PRIOR).fit(X, y)
     assert np.abs((model.posterior_.mean() - grid.mean) / grid.std).max() < 0.15
     assert len(model.history_["step"]) == model.n_iter_ == 5

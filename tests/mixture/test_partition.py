@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.special import entr
 
 from skpmd.mixture._partition import (
     MAX_ROWS,
@@ -27,13 +28,20 @@ def binder(a, b):
 
 
 def information(a, b):
-    table = np.array([[np.mean((a == k) & (b == j)) for j in np.unique(b)] for k in np.unique(a)])
+    return informations(a[None], b[None])[0, 0]
+
+
+def informations(first, second):
+    """Variation of information between each of the first partitions and each of the second."""
+    n = first.shape[1]
+    one, two = ((rows[..., None] == np.arange(n)).astype(float) for rows in (first, second))
+    table = np.einsum("ank,bnj->abkj", one, two, optimize=True) / n
 
     def entropy(p):
-        p = p[p > 0]
-        return -(p * np.log(p)).sum()
+        return entr(p).sum(axis=-1)
 
-    return 2 * entropy(table.ravel()) - entropy(table.sum(axis=0)) - entropy(table.sum(axis=1))
+    together = entropy(table.reshape(*table.shape[:2], -1))
+    return 2 * together - entropy(table.sum(axis=-1)) - entropy(table.sum(axis=-2))
 
 
 def posterior(seed, m=4, n=6):
@@ -56,19 +64,17 @@ def test_co_clustering():
 
 
 @pytest.mark.parametrize(
-    "loss, distance, seed",
-    [("binder", binder, seed) for seed in range(8)] + [("vi", information, s) for s in range(3)],
+    "loss, seed", [("binder", seed) for seed in range(8)] + [("vi", seed) for seed in range(3)]
 )
-def test_best_of_all_partitions_of_six_rows(loss, distance, seed):
+def test_best_of_all_partitions_of_six_rows(loss, seed):
     own = posterior(seed)
     found = optimal_partition(*own, loss=loss, rng=np.random.default_rng(1))
     draws = draw_partitions(*own, 500, np.random.default_rng(1))
     if loss == "vi":
-        each = {tuple(draw): None for draw in draws}
-        counts = {one: (draws == one).all(axis=1).mean() for one in each}
+        each, counts = np.unique(draws, axis=0, return_counts=True)
 
         def expected(labels):
-            return sum(w * distance(labels, np.array(draw)) for draw, w in counts.items())
+            return informations(np.atleast_2d(labels), each) @ counts / 500
     else:
         together = co_clustering(*own)[np.triu_indices(6, 1)]
 
@@ -76,7 +82,7 @@ def test_best_of_all_partitions_of_six_rows(loss, distance, seed):
             same = (labels[:, None] == labels[None, :])[np.triu_indices(6, 1)]
             return np.where(same, 1.0 - together, together).mean()
 
-    least = min(expected(one) for one in all_partitions(6))
+    least = np.min([expected(one) for one in all_partitions(6)])
     assert expected(found.labels) == pytest.approx(least, abs=1e-10)
     assert found.expected_loss == pytest.approx(least, abs=1e-10)
     np.testing.assert_array_equal(found.labels, numbered(found.labels))

@@ -36,8 +36,15 @@ def on_a_grid(X, y, log_prior, n=80):
     """Moments of the logs of the hyperparameters, and the log evidence."""
     axes = [np.linspace(low, high, n) for low, high in KERNEL.bounds]
     theta = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+    value = []
+    for log_length in axes[0]:  # One decomposition serves all noises.
+        eigenvalues, vectors = np.linalg.eigh(RBF(np.exp(log_length))(X))
+        variance = eigenvalues + np.exp(axes[1])[:, None]
+        value.append(stats.norm.logpdf(vectors.T @ y, scale=np.sqrt(variance)).sum(axis=1))
+    value = np.concatenate(value)
     exact = GaussianProcessRegressor(KERNEL, optimizer=None).fit(X, y)
-    value = np.array([exact.log_marginal_likelihood(one, clone_kernel=False) for one in theta])
+    for i in (0, n * n // 2, n * n - 1):
+        assert value[i] == pytest.approx(exact.log_marginal_likelihood(theta[i]))
     value += log_prior(theta)
     cell = np.prod([axis[1] - axis[0] for axis in axes])
     evidence = logsumexp(value) + np.log(cell)
@@ -67,16 +74,16 @@ def test_mirror_weights_are_the_posterior_of_the_hyperparameters(given):
 
     mean, std, evidence = on_a_grid(X, y, log_prior)
     gp = SparseGPRegressorPMD(
-        KERNEL, weighting="posterior", n_particles=1000, hyperprior=hyperprior, max_iter=5,
+        KERNEL, weighting="posterior", n_particles=500, hyperprior=hyperprior, max_iter=2,
         optimizer=None, normalize_y=False, random_state=0,
     ).fit(X, y)  # fmt: skip
     posterior = gp.posterior_
-    assert posterior.ess > 500
+    assert posterior.ess > 250
     found = posterior.expectation(np.log)
     spread = np.sqrt(posterior.expectation(lambda theta: (np.log(theta) - found) ** 2))
-    # 4.5 standard errors of a mean of 500 draws, and of an sd.
-    assert (np.abs(found - mean) < 0.2 * std).all()
-    assert (np.abs(spread / std - 1.0) < 0.15).all()
+    # 4.5 standard errors of a mean of 250 draws, and of an sd.
+    assert (np.abs(found - mean) < 0.28 * std).all()
+    assert (np.abs(spread / std - 1.0) < 0.2).all()
     assert abs(gp.log_evidence_ - evidence) < 0.15
     assert abs(posterior.log_evidence - gp.log_evidence_) == 0.0
 

@@ -10,8 +10,11 @@ from skpmd.engine.model import Model
 def normal_log_likelihood(theta, X, y, sample_weight=None):
     """Rows x ~ N(theta, I), theta broadcast over the columns of X."""
     weight = np.ones(len(X)) if sample_weight is None else sample_weight
-    squared = ((X[None, :, :] - theta[:, None, :]) ** 2).sum(axis=2)
-    return -0.5 * squared @ weight - 0.5 * X.shape[1] * np.log(2 * np.pi) * weight.sum()
+    centre, total = X.mean(axis=0), weight.sum()
+    rows, means = X - centre, theta - centre
+    squared = total * (means**2).sum(axis=1) - 2.0 * means @ (weight @ rows)
+    squared += weight @ (rows**2).sum(axis=1)
+    return -0.5 * squared - 0.5 * X.shape[1] * np.log(2 * np.pi) * total
 
 
 def normal_log_prior(theta):
