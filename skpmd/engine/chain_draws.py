@@ -12,15 +12,20 @@ TARGET_ESS = 0.25  # Chains run until the worst coordinate has this share of n_p
 _START_DF = 10.0  # Chains start from Student draws with these degrees of freedom.
 
 
-def starts(proposals, shares, rng):
+def starts(proposals, shares, rng, *, others=()):
     """Where chains start: Student draws (n_chains, d) from around each proposal, by its share.
 
     They are wide enough for R-hat, but none of them so far out that it never arrives, as draws of a
-    Cauchy component may be. The proposals have no skewed axes.
+    Cauchy component may be. The proposals have no skewed axes. Some start at ``others``, places
+    (k, d), instead, at most a quarter of them: from a part of the posterior that no proposal knows.
     """
+    others = others[: N_CHAINS // 4]
     counts = even_counts(np.asarray(shares) / np.sum(shares), N_CHAINS)
     wide = [proposal._replace(df=_START_DF) for proposal in proposals]
-    return np.concatenate([draw(one, n, rng) for one, n in zip(wide, counts, strict=True)])
+    theta = np.concatenate([draw(one, n, rng) for one, n in zip(wide, counts, strict=True)])
+    if len(others):
+        theta[:: N_CHAINS // len(others)][: len(others)] = others
+    return theta
 
 
 def moved(model, log_joint_gradient, start, mean, chol, n_particles, power, rng):

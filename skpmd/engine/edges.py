@@ -12,7 +12,8 @@ from skpmd.engine.model import Model
 
 _PROBES = 16  # An edge has to be the same for so many draws of the other coordinates.
 _SAME = 1e-6  # Edges that are closer than this share of a coordinate's range are one.
-_BISECTIONS = 60
+_BISECTIONS = 62
+_TINY = 1e-300
 
 
 class Unbounded(Model):
@@ -53,7 +54,8 @@ class Unbounded(Model):
             theta[:, low] = lower[low] + np.exp(u[:, low])
             theta[:, high] = upper[high] - np.exp(u[:, high])
         theta[:, both] = lower[both] + (upper[both] - lower[both]) * expit(u[:, both])
-        return theta
+        # Rounding and underflow end at the edge itself, where there may be no density.
+        return np.clip(theta, np.nextafter(lower, np.inf), np.nextafter(upper, -np.inf))
 
     def outward(self, theta):
         """Coordinates u of theta within the edges."""
@@ -118,14 +120,17 @@ def edges(log_prior, draws):
     reach = high - low
     places = np.linspace(0, len(draws) - 1, min(_PROBES, len(draws))).astype(int)
     probes = draws[np.unique(places)]
-    return (
-        _edge(log_prior, probes, low - reach, low, reach),
-        _edge(log_prior, probes, high + reach, high, reach),
-    )
+    lower = _edge(log_prior, probes, low - reach, reach)
+    upper = _edge(log_prior, probes, high + reach, reach)
+    return np.where(lower < low, lower, -np.inf), np.where(upper > high, upper, np.inf)
 
 
-def _edge(log_prior, probes, outside, outermost, reach):
-    """Edges between draws and places that are further out than any of them."""
+def _edge(log_prior, probes, outside, reach):
+    """Edges (d,) between draws and places that are further out than any; nan where there is none.
+
+    An edge is the last number known to be outside. Zero is asked for first, and numbers next to it:
+    bisection would never get there, and draws may lie as close to it as numbers do.
+    """
     k, d = probes.shape
     columns = np.arange(d)
 
@@ -139,15 +144,17 @@ def _edge(log_prior, probes, outside, outermost, reach):
     near, far = probes.copy(), np.broadcast_to(outside, (k, d)).copy()
     candidates = ~inside(far).any(axis=0)
     if not candidates.any():
-        return np.sign(outside - outermost) * np.full(d, np.inf)
-    for _ in range(_BISECTIONS):
+        return np.full(d, np.nan)
+    for t in range(_BISECTIONS):
         middle = 0.5 * (near + far)
+        if t == 0:
+            middle = np.where(np.sign(near) * np.sign(far) < 0.0, 0.0, middle)
+        if t == 1:
+            middle = np.where(near * far == 0.0, np.sign(near + far) * _TINY, middle)
         within = inside(middle)
         near, far = np.where(within, middle, near), np.where(within, far, middle)
-    same = np.ptp(near, axis=0) <= _SAME * reach
-    beyond = np.abs(near - outside).min(axis=0) <= np.abs(outermost - outside) + _SAME * reach
-    found = np.median(near, axis=0)
-    return np.where(candidates & same & beyond, found, np.sign(outside - outermost) * np.inf)
+    same = np.ptp(far, axis=0) <= _SAME * reach
+    return np.where(candidates & same, np.median(far, axis=0), np.nan)
 
 
 def _log(distance):

@@ -64,7 +64,7 @@ def _unbounded(model, start, batches, options, rng, gradient):
         check_gradient(gradient, log_joint, start.theta, values)
     best, at_optima = None, None
     for found in fitted_proposals(log_joint, start.theta, values, seen, rng, gradient):
-        # Moves need no more than all optima: what is between them they find by themselves.
+        # Moves need no more than optima: what is between them they find by themselves.
         at_optima = found if found.complete and not found.along_ridge else at_optima
         last = yield from _by_weights(model, batches, found, n, power, rng)
         if last is None:
@@ -75,7 +75,8 @@ def _unbounded(model, start, batches, options, rng, gradient):
                 return
             best = last if best is None or _ess(last) > _ess(best) else best
     if gradient is not None and at_optima is not None:
-        for last in _by_moves(model, gradient, at_optima, n, power, rng):
+        likely = start.theta[np.argsort(-seen, kind="stable")]
+        for last in _by_moves(model, gradient, at_optima, likely, n, power, rng):
             yield last
         if last.chains.r_hat <= _MAX_R_HAT and last.chains.ess >= _MIN_DRAWS:
             return
@@ -141,10 +142,10 @@ def _by_weights(model, batches, found, n, power, rng):
     return last
 
 
-def _by_moves(model, gradient, found, n, power, rng):
-    """States of Hamiltonian moves from around all optima."""
+def _by_moves(model, gradient, found, likely, n, power, rng):
+    """States of Hamiltonian moves from around all optima, and from likely draws of the prior."""
     plain, shares = found.components[1::EACH], found.shares[1::EACH]
-    start, largest = chain_draws.starts(plain, shares, rng), plain[0]
+    start, largest = chain_draws.starts(plain, shares, rng, others=likely), plain[0]
     for outcome in chain_draws.moved(
         model, gradient, start, largest.mean, largest.factor, n, power, rng
     ):
