@@ -177,6 +177,10 @@ def _of_weights(outcome):
             "the bound on substeps (max_substeps) was reached and the rest of a step was taken "
             "in one go: the particles may not have arrived where the posterior is"
         )
+    if outcome.n_left_out:
+        reasons.append(
+            f"the particles have left out {outcome.n_left_out} of the modes that a search has found"
+        )
     if disagreement is not None and disagreement > _MAX_DISAGREEMENT:
         reasons.append(
             f"the proposals disagree on the posterior mean by {disagreement:.1f} standard errors"

@@ -56,7 +56,8 @@ class ByGradients:
 
     def slope(self, at, root):
         """As of `ByDifferences`."""
-        values, gradients = self._gradient(at[None])
+        with np.errstate(all="ignore"):  # A search goes where no particle would.
+            values, gradients = self._gradient(at[None])
         if not (np.isfinite(values).all() and np.isfinite(gradients).all()):
             return -np.inf, np.zeros(len(at))
         return values[0], gradients[0] @ root
@@ -64,7 +65,8 @@ class ByGradients:
     def hessian(self, at, root, value):
         """As of `ByDifferences`; nan next to an edge of the support."""
         steps = _WIDE_STEP * np.eye(len(at))
-        _, gradients = self._gradient(at + np.concatenate([steps, -steps]) @ root.T)
+        with np.errstate(all="ignore"):
+            _, gradients = self._gradient(at + np.concatenate([steps, -steps]) @ root.T)
         ahead, behind = np.split(gradients @ root, 2)
         hessian = (ahead - behind) / (2.0 * _WIDE_STEP)
         return 0.5 * (hessian + hessian.T)

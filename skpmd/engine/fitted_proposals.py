@@ -7,6 +7,7 @@ import numpy as np
 from skpmd.engine.derivatives import ByDifferences, ByGradients
 from skpmd.engine.importance import Proposal
 from skpmd.engine.optima import optima, scales
+from skpmd.engine.particles import effective_sample_size
 from skpmd.engine.ridge import ridges
 from skpmd.engine.sinh_arcsinh import along
 from skpmd.engine.variational import Gaussian
@@ -18,8 +19,11 @@ _MIN_MASS = 0.02  # Each optimum has this share of the draws, at least.
 # In more dimensions a Hessian takes longer than what it gains, by values and by gradients.
 _MAX_BY_VALUES, _MAX_BY_GRADIENTS = 100, 1000
 _MAX_SLICES = 200  # Proposals have skewed axes in no more of them: moves take less time.
-_MAX_RIDGE = 30  # Ridges are looked for in no more dimensions.
-_OTHER_OPTIMA = 0.2  # Optima that a ridge does not start from have this share of the draws.
+_RIDGE_BY_VALUES, _RIDGE_BY_GRADIENTS = 30, 100  # Ridges are looked for in no more dimensions.
+_MORE_FAILURES = 20  # Where weights have failed, so many searches in a row may find nothing new;
+_N_LIKELY = 50.0  # they start from random draws, of which so many are effective.
+_MAX_RIDGES, _MISSABLE = 4, 0.05  # They start from so many optima, none with a smaller mass.
+_ALIKE = 0.1  # Along ridges so much is dealt out to all proposals alike.
 
 
 class Proposals(NamedTuple):
@@ -48,35 +52,73 @@ def fitted_proposals(log_joint, draws, values, log_likelihood, rng, gradient=Non
         return
     derivatives = ByDifferences(log_joint) if gradient is None else ByGradients(gradient)
     found, complete = optima(log_joint, draws, values, log_likelihood, derivatives)
-    others, their_shares = [], np.empty(0)
     if found:
-        first = _at_optima(log_joint, found, complete)
-        yield first
-        others, their_shares = first.components[EACH:], first.shares[EACH:]
-    if d > _MAX_RIDGE:
+        yield _at_optima(log_joint, found, complete)
+        likely = _flattened(log_likelihood) + rng.gumbel(size=len(draws))
+        more, complete = optima(
+            log_joint, draws, values, likely, derivatives,
+            before=found, max_failures=_MORE_FAILURES,
+        )  # fmt: skip
+        if len(more) > len(found):
+            found = more
+            yield _at_optima(log_joint, found, complete)
+    if d > (_RIDGE_BY_VALUES if gradient is None else _RIDGE_BY_GRADIENTS):
         return
+    parts = [
+        next(ridges(log_joint, derivatives, one.gaussian, rng), None) for one in found[:_MAX_RIDGES]
+    ]
+    if any(parts):
+        parts = [
+            part or _of_optimum(log_joint, one) for part, one in zip(parts, found, strict=False)
+        ]
+        parts += [_of_optimum(log_joint, one) for one in found[len(parts) :]]
+        yield _along(parts)
     best = int(np.argmax(log_likelihood))
-    starts = [one.gaussian for one in found[:1]] + [Gaussian(draws[best], np.diag(scales(draws)))]
-    for start in starts:
-        for components, shares in ridges(log_joint, derivatives, start, rng):
-            if others:
-                their_shares = _OTHER_OPTIMA * their_shares / their_shares.sum()
-                shares = np.concatenate([(1.0 - _OTHER_OPTIMA) * shares, their_shares])
-            # What draws of the prior see is asked of the whole mixture later.
-            yield Proposals(components + others, shares, complete=True, along_ridge=True)
+    start = Gaussian(draws[best], np.diag(scales(draws)))
+    for part in ridges(log_joint, derivatives, start, rng):
+        yield _along([part, *(_of_optimum(log_joint, one) for one in found[1:])])
+
+
+def _along(parts):
+    """Proposals along ridges and at optima, by their masses, with a little for each alike.
+
+    What draws of the prior see is asked of the whole mixture later.
+    """
+    log_mass = np.concatenate([part[1] for part in parts])
+    shares = np.exp(log_mass - log_mass.max())
+    shares = (1.0 - _ALIKE) * shares / shares.sum() + _ALIKE / len(shares)
+    components = [one for part in parts for one in part[0]]
+    return Proposals(components, shares, complete=True, along_ridge=True)
+
+
+def _flattened(log_weights):
+    """Log weights to a power at which enough of them are effective."""
+    power = 1.0
+    while power > 1e-3 and effective_sample_size(power * log_weights) < _N_LIKELY:
+        power *= 0.7
+    return power * log_weights
 
 
 def _at_optima(log_joint, found, complete):
-    """A Gaussian with the skewness of slices along its axes, and one with Student tails, each."""
-    components, shares = [], []
+    """Components at all optima, by their masses."""
     mass = np.exp([one.log_mass - found[0].log_mass for one in found])
     mass = np.maximum(mass / mass.sum(), _MIN_MASS)
+    components, shares = [], []
     for one, share in zip(found, mass / mass.sum(), strict=True):
-        mean, chol = one.gaussian
-        axes, lengths, _ = np.linalg.svd(chol)
-        skewed = Proposal(mean, chol)
-        if len(mean) <= _MAX_SLICES:
-            skewed = along(mean, axes * lengths, np.arange(len(mean)), log_joint)
-        components += [skewed, Proposal(mean, chol, _TAIL_DF)]
+        components += _of_optimum(log_joint, one)[0]
         shares += [_SKEWED * share, _PLAIN * share]
     return Proposals(components, np.array(shares), complete)
+
+
+def _of_optimum(log_joint, optimum):
+    """A Gaussian with the skewness of slices along its axes, and one with Student tails.
+
+    Their log masses come second.
+    """
+    mean, chol = optimum.gaussian
+    axes, lengths, _ = np.linalg.svd(chol)
+    skewed = Proposal(mean, chol)
+    if len(mean) <= _MAX_SLICES:
+        skewed = along(mean, axes * lengths, np.arange(len(mean)), log_joint)
+    components = [skewed, Proposal(mean, chol, _TAIL_DF)]
+    return components, optimum.log_mass + np.log([_SKEWED, _PLAIN])

@@ -28,6 +28,7 @@ _MIN_POINTS = 256  # A search hands over so many points at once, at most, or n_p
 _MAX_DISAGREEMENT = 6.0  # Proposals that disagree more on a mean, in standard errors, have failed.
 _MISSED_NATS = 3.0  # The mixture misses a draw of the prior where it is so much too thin,
 _MISSED_SHARE = 0.05  # and a part of the posterior where such draws have this share of the mass.
+_LEFT_OUT = 0.1  # A mode with a smaller share of its Laplace mass has been left out.
 _MAX_R_HAT, _MIN_DRAWS = 1.02, 100.0  # Chains are trusted up to here, and from so many draws on.
 
 
@@ -65,7 +66,7 @@ def _unbounded(model, start, batches, options, rng, gradient):
     best, at_optima = None, None
     for found in fitted_proposals(log_joint, start.theta, values, seen, rng, gradient):
         # Moves need no more than optima: what is between them they find by themselves.
-        at_optima = found if found.complete and not found.along_ridge else at_optima
+        at_optima = at_optima if found.along_ridge else found
         last = yield from _by_weights(model, batches, found, n, power, rng)
         if last is None:
             continue
@@ -74,16 +75,19 @@ def _unbounded(model, start, batches, options, rng, gradient):
             if not _is_thin(last.particles):
                 return
             best = last if best is None or _ess(last) > _ess(best) else best
-    if gradient is not None and at_optima is not None:
+    if gradient is not None and at_optima is not None and at_optima.complete:
         likely = start.theta[np.argsort(-seen, kind="stable")]
         for last in _by_moves(model, gradient, at_optima, likely, n, power, rng):
             yield last
         if last.chains.r_hat <= _MAX_R_HAT and last.chains.ess >= _MIN_DRAWS:
             return
     for last in _by_steps(model, batches, start, n, power, options.settings, rng):
-        yield last._replace(notes={"method": "mirror steps on all data from prior"})
+        last = last._replace(notes={"method": "mirror steps on all data from prior"})
+        yield last
     if best is not None and _ess(best) > _ess(last) and _k(best) < _k(last):
         yield best._replace(infos=[])
+    elif at_optima is not None:
+        yield last._replace(infos=[], n_left_out=_n_left_out(at_optima, last.particles))
 
 
 def _searchable(model, batches, power, n_points):
@@ -173,6 +177,27 @@ def _missed(found, draws, values, log_likelihood, outcome):
     log_ratio = values[alive] - mixture_log_density(found.components, found.shares, draws[alive])
     thin = log_ratio > evidence + _MISSED_NATS
     return weights(log_likelihood[alive])[thin].sum() > _MISSED_SHARE
+
+
+def _n_left_out(found, particles):
+    """How many of the optima that a search has found have next to no particles around them.
+
+    Mirror steps may lose a narrow mode on the way, and no weight shows it.
+    """
+    plain, mass = found.components[1::EACH], found.shares[1::EACH] / found.shares[1::EACH].sum()
+    w, d = weights(particles.log_ratio), particles.theta.shape[1]
+    near = [
+        w[
+            ((np.linalg.solve(one.factor, (particles.theta - one.mean).T)) ** 2).sum(axis=0)
+            < 9.0 * d
+        ]
+        for one in plain
+    ]
+    left_out = [
+        share > _MISSED_SHARE and one.sum() < _LEFT_OUT * share
+        for one, share in zip(near, mass, strict=True)
+    ]
+    return sum(left_out) if len(plain) > 1 else 0
 
 
 def _is_thin(particles):

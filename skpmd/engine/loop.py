@@ -69,6 +69,7 @@ class Outcome(NamedTuple):
     pair: np.ndarray | None = None  # (m,) int: Antithetic pairs of weighted draws.
     # Of importance proposals on the posterior mean, in standard errors.
     disagreement: float | None = None
+    n_left_out: int = 0  # Modes that a search has found and that have no particles.
     # Log marginal likelihood and its standard error, where the method adds it up by itself.
     log_evidence: float | None = None
     log_evidence_se: float | None = None

@@ -14,7 +14,7 @@ from skpmd.engine.variational import Gaussian
 
 _IMPOSSIBLE = 1e25  # Objective where the density is zero: the line search takes no infinity.
 _MAX_SEARCHES = 60  # There are so many searches, at most,
-_MAX_FAILURES = 5  # and none after so many in a row that find nothing new.
+MAX_FAILURES = 5  # and none after so many in a row that find nothing new, unless asked for more.
 _THIN = 3.0  # A draw is explained by Gaussians that are not so many nats too low there.
 _ROUNDS = 3  # A search is begun anew so many times, in coordinates that the last has whitened.
 _MAX_ITER = 60  # BFGS takes so many iterations each time, at most.
@@ -32,14 +32,17 @@ class Optimum(NamedTuple):
     log_mass: float
 
 
-def optima(log_density, draws, values, log_weights, derivatives):
+def optima(
+    log_density, draws, values, log_weights, derivatives, *, before=(), max_failures=MAX_FAILURES
+):  # fmt: skip
     """The distinct optima that searches from some of the draws end in, the largest mass first.
 
     ``log_density`` maps points (k, d) to values (k,), -inf off the support, and ``derivatives``
     are its own (`skpmd.engine.derivatives`). Of the draws (m, d) the values (m,) are known. The
     first search starts from the best of them, and each further one from the draw of the largest
     weight among those that the Gaussians so far do not explain. Where a search ends in a known
-    optimum, draws that are nearer to it than its start would do the same.
+    optimum, draws that are nearer to it than its start would do the same. Optima that are known
+    already are ``before``.
 
     Returned are the optima, and whether searches ended because there was nothing left to be found.
     There are none where values of one point differ: differences of noise lead nowhere.
@@ -51,8 +54,15 @@ def optima(log_density, draws, values, log_weights, derivatives):
     noise = abs(log_density(draws[[start]])[0] - values[start])
     if not noise <= _MAX_NOISE + _ROUNDING * abs(values[start]):
         return [], True
-    root, found, failures = np.diag(scales(draws)), [], 0
+    root, found, failures = np.diag(scales(draws)), list(before), 0
+    for one in found:
+        root = found[0].gaussian.chol
+        left &= _unexplained(one, draws, values)
+    if found:
+        start = int(np.argmax(np.where(left, log_weights, -np.inf)))
     for _ in range(_MAX_SEARCHES):
+        if failures == max_failures or not left.any():
+            break
         left[start] = False
         one, known = _optimum_from(derivatives, draws[start], root, found)
         failures = 0 if one else failures + 1
@@ -60,18 +70,21 @@ def optima(log_density, draws, values, log_weights, derivatives):
             found.append(one)
             # In the coordinates of the first optimum the others are found in fewer steps.
             root = found[0].gaussian.chol
-            density = one.log_mass - _log_volume(one.gaussian.chol)
-            left &= values > density - 0.5 * _distances(one.gaussian, draws) ** 2 + _THIN
+            left &= _unexplained(one, draws, values)
         elif known is not None:
             distances = _distances(known.gaussian, draws)
             left &= distances > distances[start]
-        if failures == _MAX_FAILURES or not left.any():
-            break
         start = int(np.argmax(np.where(left, log_weights, -np.inf)))
-    complete = failures == _MAX_FAILURES or not left.any()
+    complete = failures == max_failures or not left.any()
     found.sort(key=lambda one: -one.log_mass)
     most = found[0].log_mass if found else 0.0
     return [one for one in found if one.log_mass > most + np.log(_MIN_MASS)], complete
+
+
+def _unexplained(optimum, draws, values):
+    """Draws at which the density is much larger than the Gaussian of an optimum."""
+    top = optimum.log_mass - _log_volume(optimum.gaussian.chol)
+    return values > top - 0.5 * _distances(optimum.gaussian, draws) ** 2 + _THIN
 
 
 def _optimum_from(derivatives, start, root, found):

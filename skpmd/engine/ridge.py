@@ -33,7 +33,6 @@ _MIN_CHANGE = 0.2  # Nothing changes along a coordinate with a smaller change or
 _PILOT = 64  # By so many draws sections are held against the normal distribution,
 _MIN_NORMALITY = 0.2  # and are given up where a smaller share of them is effective.
 _MAX_RIDGES = 2  # So many coordinates are tried.
-_MIN_SHARE = 0.1  # So much is dealt out to all values alike.
 
 
 class Section(NamedTuple):
@@ -50,7 +49,7 @@ def ridges(log_density, derivatives, gaussian, rng):
 
     ``log_density`` maps points (k, d) to values (k,), and ``derivatives`` are its own
     (`skpmd.engine.derivatives`). ``gaussian`` is that at an optimum, or any that says where to
-    start and what the scales may be. Yields components and shares.
+    start and what the scales may be. Yields components and their log masses.
     """
     d = len(gaussian.mean)
     if d < 2:
@@ -74,17 +73,13 @@ def ridges(log_density, derivatives, gaussian, rng):
 
 
 def mixture(sections, j):
-    """Components (a list of `Proposal`) and shares (k,) of the sections of a grid, in order."""
-    values = np.array([one.mean[j] for one in sections])
-    spacing = np.gradient(values)
-    log_mass = np.array([one.log_mass for one in sections]) + np.log(spacing)
-    shares = np.exp(log_mass - log_mass.max())
+    """Components of the sections of a grid (a list of `Proposal`), and their log masses."""
+    spacing = np.gradient(np.array([one.mean[j] for one in sections]))
     components = []
     for one, width in zip(sections, _WIDTH * spacing, strict=True):
         factor = np.column_stack([one.root, width * one.slope])
         components.append(Proposal(one.mean, factor, _DF))
-    shares = (1.0 - _MIN_SHARE) * shares / shares.sum() + _MIN_SHARE / len(shares)
-    return components, shares
+    return components, np.array([one.log_mass for one in sections]) + np.log(spacing)
 
 
 def _first_section(derivatives, gaussian, j):

@@ -11,6 +11,12 @@ import pytest
 from scipy.stats import t as student
 
 from skpmd import ParticleMirrorDescent
+from skpmd._base.results import convergence_warnings
+from skpmd.engine import from_values
+from skpmd.engine.fitted_proposals import Proposals
+from skpmd.engine.importance import Proposal
+from skpmd.engine.loop import Outcome
+from skpmd.engine.particles import Particles
 
 ROW = np.zeros((1, 1))
 LOG_TWO_PI = np.log(2.0 * np.pi)
@@ -265,6 +271,21 @@ def test_label_switching(seed):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_proposals_that_miss_modes_are_not_believed():
     """More modes than searches: the draws of the prior are what is left."""
+    grid = np.stack(np.meshgrid(*[np.linspace(-4.0, 4.0, 13)] * 2), axis=-1).reshape(-1, 2)
+
+    def target(theta):
+        squared = ((theta[:, None] - grid) ** 2).sum(axis=2) / 0.06**2
+        normaliser = np.log(169 * 0.06**2) + LOG_TWO_PI
+        return np.logaddexp.reduce(-0.5 * squared, axis=1) - normaliser
+
+    model = fitted(target, *wide_normal(2, 4.0))
+    assert model.diagnostics_["method"] == "mirror steps on all data from prior"
+    warned = bool(model.diagnostics_["warnings"])
+    assert warned or abs(model.log_evidence_) < 0.2
+
+
+def test_many_modes_are_found_where_weights_have_failed():
+    """More modes than the first searches: others follow, and find them all."""
     grid = np.stack(np.meshgrid(*[np.linspace(-4.0, 4.0, 9)] * 2), axis=-1).reshape(-1, 2)
 
     def target(theta):
@@ -272,9 +293,39 @@ def test_proposals_that_miss_modes_are_not_believed():
         return np.logaddexp.reduce(-0.5 * squared, axis=1) - np.log(81 * 0.01) - LOG_TWO_PI
 
     model = fitted(target, *wide_normal(2, 4.0))
-    assert model.diagnostics_["method"] == "mirror steps on all data from prior"
-    warned = bool(model.diagnostics_["warnings"])
-    assert warned or abs(model.log_evidence_) < 0.2
+    sd = np.sqrt((grid[:, 0] ** 2).mean() + 0.01)
+    check(model, [0.0, 0.0], [sd, sd], 2000)
+
+
+def test_two_bananas_have_a_ridge_each():
+    def one(theta, centre):
+        x, y = theta[:, 0] - centre, theta[:, 1]
+        z = (y - 0.7 * x**2 + 1.0) / 0.3
+        return -0.5 * (x**2 + z**2) - np.log(0.3) - LOG_TWO_PI
+
+    def target(theta):
+        return np.logaddexp(np.log(0.7) + one(theta, -4.0), np.log(0.3) + one(theta, 4.0))
+
+    model = fitted(target, *wide_normal(2, 5.0))
+    sd = np.sqrt([1.0 + 16.0 - 1.6**2, 2.0 * 0.7**2 + 0.3**2])
+    check(model, [-1.6, 0.7 - 1.0], sd, 2000)
+    assert model.diagnostics_["method"].endswith("along a ridge")
+
+
+@pytest.mark.parametrize("lost, expected", [(False, 0), (True, 1)])
+def test_modes_without_particles_are_counted(lost, expected):
+    """Two optima of equal mass; the particles are at one of them, or at both."""
+    places = np.array([[-3.0, 0.0], [3.0, 0.0]])
+    components = [Proposal(place, 0.5 * np.eye(2)) for place in np.repeat(places, 2, axis=0)]
+    found = Proposals(components, np.array([0.3, 0.2, 0.3, 0.2]), True)
+    theta = places[[0, 0] if lost else [0, 1]].repeat(50, axis=0)
+    theta = theta + 0.5 * np.random.default_rng(0).standard_normal(theta.shape)
+    zeros = np.zeros(100)
+    particles = Particles(theta, zeros, zeros, zeros, np.empty((100, 0)))
+    assert from_values._n_left_out(found, particles) == expected
+    outcome = Outcome(particles, [], True, n_left_out=expected)
+    warned = [one for one in convergence_warnings(outcome) if "left out 1 of the modes" in one]
+    assert len(warned) == expected
 
 
 def test_a_model_may_be_asked_where_it_has_no_number():
