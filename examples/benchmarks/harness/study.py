@@ -36,6 +36,7 @@ PACKAGES = (
     "numpyro",
     "blackjax",
     "particles",
+    "emcee",
     "torch",
     "gpytorch",
     "gensim",

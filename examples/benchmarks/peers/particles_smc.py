@@ -87,7 +87,8 @@ def _steps(sampler, n_particles, seed, clock):
 
 def _snapshot(cpu, rows, run):
     with np.errstate(divide="ignore"):  # a particle may be dead
-        return Snapshot(cpu, rows, run.X.theta["theta"].copy(), np.log(run.W))
+        theta, log_weights = run.X.theta["theta"].copy(), np.log(run.W)
+    return Snapshot(cpu, rows, theta, log_weights, log_evidence=float(run.logLt))
 
 
 class _Prior:

@@ -55,6 +55,8 @@ class Snapshot(NamedTuple):
         Their log weights, up to a constant.
     log_density : callable or None
         From theta (k, d) to (k,), where the approximation has a density of its own.
+    log_evidence : float
+        The log evidence where the method estimates it, else nan.
     """
 
     cpu: float
@@ -62,6 +64,7 @@ class Snapshot(NamedTuple):
     particles: np.ndarray
     log_weights: np.ndarray
     log_density: Callable | None = None
+    log_evidence: float = float("nan")
 
 
 class Clock:

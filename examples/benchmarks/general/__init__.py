@@ -1,0 +1,1 @@
+"""Studies of the estimator for any model, by values of its density alone."""
