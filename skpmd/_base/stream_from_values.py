@@ -5,8 +5,9 @@ import numpy as np
 from skpmd._base.streaming import kernel_step
 from skpmd.engine import cubic_surrogate, mirror, rejuvenation_error
 from skpmd.engine.assumed_density import project
+from skpmd.engine.edges import Unbounded, edges
 from skpmd.engine.fitted_proposals import fitted_proposals
-from skpmd.engine.from_values import from_values
+from skpmd.engine.from_values import from_values, without_errors
 from skpmd.engine.importance_rounds import importance_sample
 from skpmd.engine.model import Model
 from skpmd.engine.rejuvenation_error import RejuvenationErrors, errors_of
@@ -24,7 +25,8 @@ def step_from_values(stream, model, batches, a, b, options, rng):
 
     On the first rows it is a fit: the prior is known everywhere. Later q is known at its particles
     only, and a cubic polynomial through the values of log q stands for it; where there are too few
-    particles for that, or log q is no cubic, the step is that of `kernel_step`.
+    particles for that, or log q is no cubic, the step is that of `kernel_step`. Coordinates with
+    edges are replaced by others without (`skpmd.engine.edges`).
     """
     few = sum(len(batch.weight) for batch in batches) < _FEW_ROWS
     m = options.n_particles * (_MORE if few else 1)
@@ -33,6 +35,17 @@ def step_from_values(stream, model, batches, a, b, options, rng):
         for outcome in from_values(model, batches, options._replace(n_particles=m), rng):
             info = outcome.infos[-1] if outcome.infos else info
         return stream._replace(particles=outcome.particles), info._replace(a=a, b=b)
+    lower, upper = edges(without_errors(model.log_prior), stream.particles.theta)
+    if np.isinf([lower, upper]).all():
+        return _next_step(stream, model, batches, a, b, m, options, rng)
+    free = Unbounded(model, lower, upper)
+    stream = stream._replace(particles=free.freed(stream.particles))
+    stream, info = _next_step(stream, free, batches, a, b, m, options, rng)
+    return stream._replace(particles=free.restored(stream.particles)), info
+
+
+def _next_step(stream, model, batches, a, b, m, options, rng):
+    """One step after the first, where no coordinate has an edge; rejuvenations draw m particles."""
     if a > 0.0 and np.isnan(stream.particles.log_pi).any():  # Of Hamiltonian moves, or an average.
         return kernel_step(stream, model, batches, a, b, options, rng)
     in_place = options.settings._replace(rejuvenation="never")

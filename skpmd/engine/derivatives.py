@@ -10,7 +10,8 @@ import numpy as np
 
 _STEP = 1e-3  # Differences of first order are taken at this share of a standard deviation,
 _WIDE_STEP = 0.05  # and those of second order at this one.
-_WRONG_SLOPE = 0.1  # A gradient off by this share of itself is not that of the density.
+_WRONG_SLOPE = 0.05  # A gradient off by this share of itself is not that of the density.
+_WRONG_VALUE, _COMPARED = 1e-3, 5  # Nor are values whose changes between so many draws are off so.
 _CHECKED = 0.1, 0.2  # That is checked by differences at thousandths of these widths of the prior.
 
 
@@ -73,23 +74,42 @@ class ByGradients:
 
 
 def check_gradient(gradient, log_joint, draws, values):
-    """Raise ValueError where a gradient is not that of the density at the best of the draws."""
-    at, d = draws[np.argmax(values)], draws.shape[1]
+    """Raise ValueError where a gradient, or its values, are not those of the density.
+
+    The gradient is compared at the best of the draws, and values there and at others, up to a
+    constant.
+    """
+    best = np.argsort(-values, kind="stable")[: np.isfinite(values).sum()]
+    if not best.size:
+        return
+    at, d = draws[best[0]], draws.shape[1]
     steps = np.maximum(np.abs(draws - np.median(draws, axis=0)).mean(axis=0), 1e-300)
-    (value, expected), (_, again) = (
+    (_, expected), (_, again) = (
         ByDifferences(log_joint).slope(at, size * np.diag(steps)) for size in _CHECKED
     )
     ratio = _CHECKED[0] / _CHECKED[1]
     _, slope = ByGradients(gradient).slope(at, _CHECKED[0] * np.diag(steps))
     errors = np.abs(slope - expected)
     # Where two steps disagree, rounding, a curve or an edge is to blame, and not the gradient.
-    allowed = _WRONG_SLOPE * np.abs(expected).max() + 3.0 * np.abs(again * ratio - expected) + 1e-6
-    wrong = np.flatnonzero(~(errors <= allowed))
-    if np.isfinite(value) and wrong.size:
+    allowed = _WRONG_SLOPE * np.abs(expected) + 1e-3 * np.abs(expected).max() + 1e-6
+    wrong = np.flatnonzero(~(errors <= allowed + 3.0 * np.abs(again * ratio - expected)))
+    if wrong.size:
         j, unit = wrong[0], _CHECKED[0] * steps[wrong[0]]
         raise ValueError(
             f"log_joint_gradient is not the gradient of log_prior + log_likelihood: at theta = "
             f"{at} its coordinate {j} of {d} is {slope[j] / unit:g} where differences of the "
             f"values say {expected[j] / unit:g}. It must return the log joint density, shape (m,), "
             "and its gradient, shape (m, d), given all rows."
+        )
+    some = best[np.linspace(0, len(best) - 1, min(_COMPARED, len(best))).astype(int)]
+    with np.errstate(all="ignore"):
+        known = np.array([gradient(draws[[i]])[0][0] for i in some])
+    gap, change = known - values[some], np.abs(values[some] - values[some[0]])
+    off = np.abs(gap - gap[0]) > _WRONG_VALUE * change + 1e-5 * np.abs(values[some]).max() + 1e-3
+    if off.any():
+        i = int(np.flatnonzero(off)[0])
+        raise ValueError(
+            f"log_joint_gradient returns other values than log_prior + log_likelihood: from theta "
+            f"= {at} to {draws[some[i]]} they change by {known[i] - known[0]:g} where these change "
+            f"by {values[some[i]] - values[some[0]]:g}. It must have all terms, for all rows."
         )

@@ -151,6 +151,8 @@ def _edge(log_prior, probes, outside, reach):
             middle = np.where(np.sign(near) * np.sign(far) < 0.0, 0.0, middle)
         if t == 1:
             middle = np.where(near * far == 0.0, np.sign(near + far) * _TINY, middle)
+        if t > 1 and ((middle == near) | (middle == far) | ~candidates).all():
+            break
         within = inside(middle)
         near, far = np.where(within, middle, near), np.where(within, far, middle)
     same = np.ptp(far, axis=0) <= _SAME * reach

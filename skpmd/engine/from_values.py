@@ -39,7 +39,7 @@ def from_values(model, batches, options, rng, gradient=None):
     is known. Coordinates with edges are replaced by others without (`skpmd.engine.edges`).
     """
     start = draw_prior(model, options.n_particles, rng)
-    lower, upper = edges(_without_errors(model.log_prior), start.theta)
+    lower, upper = edges(without_errors(model.log_prior), start.theta)
     if np.isinf([lower, upper]).all():
         yield from _unbounded(model, start, batches, options, rng, gradient)
         return
@@ -101,7 +101,7 @@ def _searchable(model, batches, power, n_points):
         log_prior = model.log_prior(theta)
         return log_prior + power * mirror.log_likelihood_inside(model, theta, batches, log_prior)
 
-    piece = _without_errors(some_of)
+    piece = without_errors(some_of)
 
     def log_joint(theta):
         pieces = [theta[i : i + n_points] for i in range(0, len(theta), n_points)]
@@ -111,7 +111,7 @@ def _searchable(model, batches, power, n_points):
     return log_joint
 
 
-def _without_errors(function):
+def without_errors(function):
     """A function of points (k, d) that is -inf where it has no number."""
 
     def values(theta):

@@ -82,6 +82,11 @@ def test_moves_take_over_where_weights_fail():
             lambda t, X, y: (log_joint_gradient(t, X, y)[0], -log_joint_gradient(t, X, y)[1]),
             "is not",
         ),
+        (lambda t, X, y: [1.1 * one for one in log_joint_gradient(t, X, y)], "is not"),
+        (
+            lambda t, X, y: (1.01 * log_joint_gradient(t, X, y)[0], log_joint_gradient(t, X, y)[1]),
+            "other values",
+        ),
         (lambda t, X, y: (log_joint_gradient(t, X, y)[0], t[:, :2]), r"got \(1, 2\)"),
         (lambda t, X, y: (np.zeros(7), log_joint_gradient(t, X, y)[1]), r"got \(7,\)"),
     ],
