@@ -11,6 +11,7 @@ from skpmd.engine.mirror import StepInfo
 from skpmd.engine.particles import equally_weighted
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.logistic._priors import NormalPrior
+from skpmd.logistic._stiff import stiff_rows
 
 MOVES = ("auto", "always", "never")
 _TARGET_ESS = 0.25  # Chains run until the worst coordinate has this share of n_particles draws.
@@ -37,9 +38,14 @@ def move_from_proposals(model, batches, components, n_particles, power, rng):
     """
     plain = next(component for component in components if not component.axes.size)
     start = draw(plain._replace(df=_START_DF), N_CHAINS, rng)
-    target = _log_joint(model, batches, start, power)
-    least = _TARGET_ESS * n_particles
-    for chains in hamiltonian(target, start, plain.mean, plain.factor, rng, target_ess=least):
+    target, inside = _log_joint(model, batches, start, power)
+    # Under a prior with the tails of a power, so has the posterior where classes separate, and
+    # far out there the flow of a normal is worse than none.
+    stiff = None if np.isfinite(model.tail_df) else partial(stiff_rows, model, batches, power)
+    for chains in hamiltonian(
+        target, start, plain.mean, plain.factor, rng,
+        target_ess=_TARGET_ESS * n_particles, stiff=stiff, inside=inside,
+    ):  # fmt: skip
         yield _outcome(model, _thinned(chains, n_particles), chains, power)
 
 
@@ -64,10 +70,11 @@ def move_hierarchical(model, batches, n_particles, power, rng):
     def jump(theta, rng):
         return informed.stretched(theta, _JUMP_SD * rng.standard_normal(len(theta)))
 
-    target = _log_joint(model.with_prior(informed), batches, start, power)
+    target, inside = _log_joint(model.with_prior(informed), batches, start, power)
     for chains in hamiltonian(
         target, start, mean, chol, rng,
         target_ess=_TARGET_ESS * n_particles, jump=jump, shown=informed.coefficients,
+        inside=inside,
     ):  # fmt: skip
         theta = informed.uninformed(_thinned(chains, n_particles))
         yield _outcome(model, theta, chains, power)
@@ -113,20 +120,23 @@ def _outcome(model, theta, chains, power):
 
 
 def _log_joint(model, batches, theta, power):
-    """Log joint density and gradient, in single precision unless that does harm.
+    """Log joint density and gradient, and gradient alone, in single precision where harmless.
 
     Large features in float32 halve the time. Rounding does no harm as long as it changes
     differences of log densities between positions by much less than a Metropolis decision depends
-    on.
+    on. The gradient alone, for the inside of trajectories, is then in single precision throughout;
+    otherwise it is None.
     """
 
     def target(theta, batches=batches):
         return model.log_joint_gradient(theta, batches, power)
 
     if sum(batch.X.size for batch in batches) < _MIN_NUMBERS:
-        return target
+        return target, None
     single = [batch._replace(X=batch.X.astype(np.float32, copy=False)) for batch in batches]
     exact, rounded = target(theta)[0], target(theta, single)[0]
     with np.errstate(invalid="ignore"):  # Where both are infinite, the difference is nan.
         harmless = np.ptp(rounded - exact) < _MAX_ROUNDING
-    return partial(target, batches=single) if harmless else target
+    if not harmless:
+        return target, None
+    return partial(target, batches=single), partial(model.single_gradient, batches=single, b=power)
