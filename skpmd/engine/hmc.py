@@ -215,7 +215,7 @@ def _iterate(chains, state, step, inner_step, leaps, rng):
     momentum = rng.standard_normal(z.shape)
     energy = state.value - 0.5 * np.einsum("ij,ij->i", momentum, momentum)
     with np.errstate(over="ignore", invalid="ignore"):
-        inner = flow.begin(z)
+        inner = flow.initialise(z)
         p = momentum + 0.5 * step * flow.slow_force(z, state.gradient, inner)
         for k in range(leaps):
             z, p, inner, error = flow.advance(z, p, step, inner_step, inner)

@@ -32,7 +32,7 @@ class FreeFlight:
 
     first_step = 1.0
 
-    def begin(self, z):
+    def initialise(self, z):
         """No force acts inside the flow."""
 
     def slow_force(self, z, gradient, inner):
@@ -55,7 +55,7 @@ class StiffFlow:
     def __init__(self, stiff):
         self._axes, self._function, self.first_step = stiff
 
-    def begin(self, z):
+    def initialise(self, z):
         """The stiff part's value and force."""
         return self._function(z @ self._axes)
 

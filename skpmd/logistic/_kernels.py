@@ -5,7 +5,7 @@ from numba import njit
 
 LANES = 128  # Rows that are handled side by side, so that their vectors stay in the first cache.
 # Constants of e^x in single precision: literals would make the arithmetic double.
-_LEAST, _ROUNDER, _LOG2E = np.float32(-87.0), np.float32(12582912.0), np.float32(1.44269504)
+_MIN_EXPONENT, _ROUNDER, _LOG2E = np.float32(-87.0), np.float32(12582912.0), np.float32(1.44269504)
 _LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
 _E6, _E5, _E4 = np.float32(1.9875691e-4), np.float32(1.3981999e-3), np.float32(8.3334519e-3)
 _E3, _E2, _E1 = np.float32(4.1665795e-2), np.float32(1.6666665e-1), np.float32(0.5)
@@ -51,10 +51,10 @@ def _single_exponential(x, shifted, length):
     """e^x of up to 128 float32 numbers x <= 0 in place, to 1e-7; as `_exponential`."""
     bits = shifted.view(np.int32)
     for j in range(length):
-        shifted[j] = max(x[j], _LEAST) * _LOG2E + _ROUNDER
+        shifted[j] = max(x[j], _MIN_EXPONENT) * _LOG2E + _ROUNDER
     for j in range(length):
         k = shifted[j] - _ROUNDER
-        r = max(x[j], _LEAST) - k * _LN2_HIGH - k * _LN2_LOW
+        r = max(x[j], _MIN_EXPONENT) - k * _LN2_HIGH - k * _LN2_LOW
         p = _E5 + r * _E6
         p = _E4 + r * p
         p = _E3 + r * p

@@ -8,7 +8,8 @@ from skpmd.logistic._design import designs
 _TABLE = 1 << 18  # Rows are looked at in pieces of about so many numbers.
 # A row is stiff where its expected curvature is above this, in units of the posterior's own.
 _MIN_CURVATURE = 1.0
-# At most this share of the rows is stiff, or so many if these are more: inner steps are to be cheap.
+# At most this share of the rows is stiff, or so many if these are more: inner steps have to be
+# cheap.
 _MAX_SHARE, _FEW_ROWS = 0.02, 32
 # Directions whose curvature by all stiff rows together is below this times 1/4 are left out.
 _MIN_SQUARE = 16.0
