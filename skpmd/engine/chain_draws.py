@@ -28,13 +28,16 @@ def starts(proposals, shares, rng, *, others=()):
     return theta
 
 
-def moved(model, log_joint_gradient, start, mean, chol, n_particles, power, rng):
+def moved(model, log_joint_gradient, start, mean, chol, n_particles, power, rng, **options):
     """States of chains that start there, first whitened by ``mean`` and ``chol``.
 
-    Each check of R-hat yields the `outcome_of` the draws so far.
+    Each check of R-hat yields the `outcome_of` the draws so far. The options are those of
+    `skpmd.engine.hmc.hamiltonian`.
     """
     least = TARGET_ESS * n_particles
-    for chains in hamiltonian(log_joint_gradient, start, mean, chol, rng, target_ess=least):
+    for chains in hamiltonian(
+        log_joint_gradient, start, mean, chol, rng, target_ess=least, **options
+    ):
         yield outcome_of(model, thinned(chains, n_particles), chains, power)
 
 

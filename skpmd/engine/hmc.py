@@ -11,9 +11,11 @@ from scipy.linalg import solve_triangular
 
 from skpmd.engine import metropolis
 from skpmd.engine.diagnostics import ess_mean, rank_diagnostics
+from skpmd.engine.splitting import FreeFlight, StiffFlow
 
 N_CHAINS = 32
 _ACCEPT = 0.8  # Step sizes are adapted to this (Betancourt, Byrne and Girolami 2014).
+_INNER_ACCEPT = 0.9  # Steps inside a flow are adapted to this: it counts in the former too.
 _LENGTH = 0.5 * np.pi  # A trajectory is a quarter of a period of the standard normal.
 MAX_ITER = 1000  # Chains make so many iterations after the warm-up, at most.
 _MAX_LEAPS = 300  # A trajectory takes so many steps on average, at most.
@@ -33,6 +35,13 @@ class Chains(NamedTuple):
     n_gradients: int  # Gradients taken per chain, warm-up included.
 
 
+class _Steps(NamedTuple):
+    """Logs of the step sizes: between kicks by the slow force, and inside the flow."""
+
+    outer: float
+    inner: float
+
+
 class _State(NamedTuple):
     """Chains in whitened coordinates: theta = mean + z @ chol.T."""
 
@@ -43,7 +52,7 @@ class _State(NamedTuple):
 
 def hamiltonian(
     log_joint_gradient, start, mean, chol, rng, *, target_ess, jump=None, shown=None,
-    max_iter=MAX_ITER,
+    stiff=None, inside=None, max_iter=MAX_ITER,
 ):  # fmt: skip
     """Move chains by Hamiltonian Monte Carlo until R-hat and effective draws are good.
 
@@ -57,6 +66,15 @@ def hamiltonian(
     (n_chains, d). The first positions ``start``, of the same shape, are to be wider than the
     posterior, or R-hat says little.
 
+    Where the density has a part that is steep but cheap, ``stiff`` maps the whitening, mean and
+    chol, to this part as a `skpmd.engine.splitting.Stiff`. Between two gradients the chains then
+    follow this part and N(0, I), so that the steps may be as long as the rest of the density
+    allows. Without it trajectories are plain leapfrog, which is better in heavy tails.
+
+    ``inside`` maps theta to gradients alone, which are taken inside a trajectory; at its ends they
+    are those of ``log_joint_gradient``. They may be less exact: a trajectory back takes the same
+    ones, so that the Metropolis decision is as exact as the values.
+
     For what gradients do not do well there is ``jump(theta, rng) -> (moved, log Jacobian
     (n_chains,))``, a reversible proposal, which is accepted or not after each trajectory. Where
     users do not see theta itself, ``shown`` maps it from (n, d) to what they see, (n, k).
@@ -66,20 +84,22 @@ def hamiltonian(
     diagnostics so far are yielded after each look at them; judge ``r_hat`` before use. Those of
     each window of the warm-up come first, and are not among the later ones.
     """
-    chains = _Whitened(log_joint_gradient, mean, chol, jump)
-    state, log_step = chains.at(start), np.log(_FIRST_STEP * len(mean) ** -0.25)
+    chains = _Whitened(log_joint_gradient, mean, chol, jump, stiff, inside)
+    state = chains.at(start)
+    first_step = np.log(_FIRST_STEP * len(mean) ** -0.25)
+    log_steps = _Steps(first_step, min(first_step, np.log(chains.flow.first_step)))
     n_gradients = 1
     for length in _WINDOWS:
         # A chain that starts where the density is steep would never move by a step for the others.
         adapt = np.mean if n_gradients > 1 else _harmonic_mean
-        state, log_step, zs, accept, taken = _advance(chains, state, log_step, length, rng, adapt)
+        state, log_steps, zs, accept, taken = _advance(chains, state, log_steps, length, rng, adapt)
         n_gradients += taken
         draws = chains.position(zs)
         yield Chains(draws, *_diagnose(draws, shown), float(accept), n_gradients)
         chains, state = chains.rewhitened(zs[:, length // 2 :], state)
     thetas, accepts, length = [], [], _CHUNK
     while length:
-        state, _, zs, accept, taken = _advance(chains, state, log_step, length, rng)
+        state, _, zs, accept, taken = _advance(chains, state, log_steps, length, rng)
         n_gradients += taken
         thetas.append(chains.position(zs))
         accepts.append(accept)
@@ -111,9 +131,10 @@ def _diagnose(draws, shown):
 class _Whitened:
     """The log joint density and its gradient in whitened coordinates."""
 
-    def __init__(self, log_joint_gradient, mean, chol, jump):
+    def __init__(self, log_joint_gradient, mean, chol, jump, stiff, inside):
         self._function, self.mean, self.chol = log_joint_gradient, mean, chol
-        self._jump = jump
+        self._jump, self._stiff, self._inside = jump, stiff, inside
+        self.flow = FreeFlight() if stiff is None else StiffFlow(stiff(mean, chol))
 
     def position(self, z):
         return self.mean + z @ self.chol.T
@@ -122,6 +143,12 @@ class _Whitened:
         with np.errstate(over="ignore", invalid="ignore"):  # What flies off is refused.
             values, gradients = self._function(self.position(z))
             return _State(z, values, gradients @ self.chol)
+
+    def gradient_inside(self, z):
+        """The gradient inside a trajectory."""
+        if self._inside is None:
+            return self.evaluate(z).gradient
+        return self._inside(self.position(z)) @ self.chol
 
     def at(self, theta):
         return self.evaluate(solve_triangular(self.chol, (theta - self.mean).T, lower=True).T)
@@ -141,7 +168,9 @@ class _Whitened:
         weight = max(0.0, 1.0 - noise / np.sum(found**2))
         factor = np.linalg.cholesky(np.eye(d) + weight * found)
         mean = self.position(zs.reshape(-1, d).mean(axis=0))
-        chains = _Whitened(self._function, mean, self.chol @ factor, self._jump)
+        chains = _Whitened(
+            self._function, mean, self.chol @ factor, self._jump, self._stiff, self._inside
+        )
         return chains, chains.at(self.position(state.z))
 
     def jumped(self, state, rng):
@@ -153,24 +182,30 @@ class _Whitened:
         return _decide(state, new, new.value - state.value + log_jacobian, rng)[0]
 
 
-def _advance(chains, state, log_step, n, rng, adapt=None):
-    """n iterations: (state, log step, positions (n_chains, n, d), mean acceptance, gradients).
+def _advance(chains, state, log_steps, n, rng, adapt=None):
+    """n iterations: (state, log steps, positions (n_chains, n, d), mean acceptance, gradients).
 
-    The step size is adapted to ``adapt`` of the chains' acceptance probabilities, if that is given.
+    Steps are adapted to ``adapt`` of the chains' acceptance probabilities, if that is given.
     """
     zs, accepts, taken = [], [], 0
     for t in range(n):
-        leaps = max(1, int(np.ceil(_LENGTH * rng.uniform(0.5, 1.5) / np.exp(log_step))))
-        state, accept = _iterate(chains, state, np.exp(log_step), leaps, rng)
+        length = _LENGTH * rng.uniform(0.5, 1.5)
+        leaps = max(1, int(np.ceil(length / np.exp(log_steps.outer))))
+        state, accept, inner_accept = _iterate(
+            chains, state, length / leaps, np.exp(log_steps.inner), leaps, rng
+        )
         state = chains.jumped(state, rng)
         zs.append(state.z)
         accepts.append(accept.mean())
         taken += leaps
         if adapt is not None:
             # At a hard edge no step is short enough for the acceptance asked for: hence a bound.
-            log_step = metropolis.adapted(log_step, adapt(accept), _ACCEPT, t)
-            log_step = max(log_step, np.log(_LENGTH / _MAX_LEAPS))
-    return state, log_step, np.stack(zs, axis=1), np.mean(accepts), taken
+            # One step may be the whole trajectory, and none is longer.
+            outer = metropolis.adapted(log_steps.outer, adapt(accept), _ACCEPT, t)
+            outer = np.clip(outer, *np.log([_LENGTH / _MAX_LEAPS, _LENGTH]))
+            inner = metropolis.adapted(log_steps.inner, inner_accept, _INNER_ACCEPT, t)
+            log_steps = _Steps(outer, min(inner, outer))
+    return state, log_steps, np.stack(zs, axis=1), np.mean(accepts), taken
 
 
 def _harmonic_mean(probabilities):
@@ -178,17 +213,28 @@ def _harmonic_mean(probabilities):
     return 1.0 / np.mean(1.0 / np.maximum(probabilities, 1e-6))
 
 
-def _iterate(chains, state, step, leaps, rng):
-    """One trajectory of every chain and its Metropolis decision."""
-    momentum = rng.standard_normal(state.z.shape)
+def _iterate(chains, state, step, inner_step, leaps, rng):
+    """One trajectory of every chain and its Metropolis decision.
+
+    Returns the state, the acceptance probabilities (n_chains,), and what their mean would be if the
+    energy errors of the flows between kicks were all there are.
+    """
+    flow, z, inner_error = chains.flow, state.z, 0.0
+    momentum = rng.standard_normal(z.shape)
     energy = state.value - 0.5 * np.einsum("ij,ij->i", momentum, momentum)
-    new = state
-    p = momentum + 0.5 * step * new.gradient
-    for k in range(leaps):
-        new = chains.evaluate(new.z + step * p)
-        p = p + (step if k < leaps - 1 else 0.5 * step) * new.gradient
-    log_accept = new.value - 0.5 * np.einsum("ij,ij->i", p, p) - energy
-    return _decide(state, new, log_accept, rng)
+    with np.errstate(over="ignore", invalid="ignore"):
+        inner = flow.initialise(z)
+        p = momentum + 0.5 * step * flow.slow_force(z, state.gradient, inner)
+        for k in range(leaps):
+            z, p, inner, error = flow.advance(z, p, step, inner_step, inner)
+            inner_error = inner_error + error
+            if k < leaps - 1:
+                p = p + step * flow.slow_force(z, chains.gradient_inside(z), inner)
+        new = chains.evaluate(z)
+        p = p + 0.5 * step * flow.slow_force(z, new.gradient, inner)
+        log_accept = new.value - 0.5 * np.einsum("ij,ij->i", p, p) - energy
+        inner_accept = metropolis.probability(-np.atleast_1d(inner_error)).mean()
+    return *_decide(state, new, log_accept, rng), float(inner_accept)
 
 
 def _decide(state, new, log_ratio, rng):

@@ -3,7 +3,13 @@
 import numpy as np
 
 from skpmd.logistic._design import LinearModel, designs, logits, slopes_gradient
-from skpmd.logistic._kernels import LANES, add_log_sigmoid, expected_derivatives, expected_third
+from skpmd.logistic._kernels import (
+    LANES,
+    add_log_sigmoid,
+    expected_derivatives,
+    expected_third,
+    sigmoid_slopes,
+)
 
 _TABLE = 1 << 18  # This many logits are held at once, in a table that stays in the second cache.
 
@@ -33,14 +39,35 @@ class LogisticModel(LinearModel):
 
     def log_joint_gradient(self, theta, batches, b=1.0):
         """Log joint density and its gradient; see `Model`."""
-        total, gradient = np.zeros(len(theta)), np.zeros((len(theta), len(self.prior.scale)))
-        for X, y, weight, table in self._tables(theta, batches):
+
+        def add_values(table, y, weight):
             add_log_sigmoid(table, y, weight, total, True)
+
+        total = np.zeros(len(theta))
+        gradient = self._gradient(theta, batches, b, add_values)
+        return self.prior.log_density(theta) + b * total, gradient
+
+    def single_gradient(self, theta, batches, b=1.0):
+        """Gradient of the log joint density, from features in float32 in that precision."""
+
+        def slopes(table, y, weight):
+            sigmoid_slopes(table, (weight * y).astype(np.float32))
+
+        return self._gradient(theta, batches, b, slopes)
+
+    def _gradient(self, theta, batches, b, differentiate):
+        """Gradient of the log joint density, given what turns logits into derivatives in place."""
+        gradient = np.zeros((len(theta), len(self.prior.scale)))
+        for X, y, weight, table in self._tables(theta, batches):
+            differentiate(table, y, weight)
             gradient[:, : X.shape[1]] += slopes_gradient(table, X)
             if self.fit_intercept:
                 gradient[:, -1] += table.sum(axis=1)
-        values = self.prior.log_density(theta) + b * total
-        return values, self.prior.gradient(theta) + b * self.prior.pull_back(theta, gradient)
+        return self.prior.gradient(theta) + b * self.prior.pull_back(theta, gradient)
+
+    def differentiate(self, table, y, weight, total):
+        """Add log-likelihoods to ``total``, and write derivatives over logits (m, 1, n)."""
+        add_log_sigmoid(table[:, 0], y, weight, total, True)
 
     def _tables(self, theta, batches):
         """Rows in pieces with the logits of all particles: (X, y, weight, table (m, n))."""

@@ -8,6 +8,7 @@ from skpmd.engine.chain_draws import TARGET_ESS, moved, outcome_of, starts, thin
 from skpmd.engine.hmc import N_CHAINS, hamiltonian
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.logistic._priors import NormalPrior
+from skpmd.logistic._stiff import stiff_rows
 
 MOVES = ("auto", "always", "never")
 _MAX_ROUNDING = 0.01  # Single precision may change a difference of log densities by so many nats.
@@ -29,8 +30,14 @@ def move_from_proposals(model, batches, components, n_particles, power, rng):
     """
     plain = next(component for component in components if not component.axes.size)
     start = starts([plain], [1.0], rng)
-    target = _log_joint(model, batches, start, power)
-    yield from moved(model, target, start, plain.mean, plain.factor, n_particles, power, rng)
+    target, inside = _log_joint(model, batches, start, power)
+    # Under a prior with the tails of a power, so has the posterior where classes separate, and
+    # far out there the flow of a normal is worse than none.
+    stiff = None if np.isfinite(model.tail_df) else partial(stiff_rows, model, batches, power)
+    yield from moved(
+        model, target, start, plain.mean, plain.factor, n_particles, power, rng,
+        stiff=stiff, inside=inside,
+    )  # fmt: skip
 
 
 def move_hierarchical(model, batches, n_particles, power, rng):
@@ -54,10 +61,11 @@ def move_hierarchical(model, batches, n_particles, power, rng):
     def jump(theta, rng):
         return informed.stretched(theta, _JUMP_SD * rng.standard_normal(len(theta)))
 
-    target = _log_joint(model.with_prior(informed), batches, start, power)
+    target, inside = _log_joint(model.with_prior(informed), batches, start, power)
     for chains in hamiltonian(
         target, start, mean, chol, rng,
         target_ess=TARGET_ESS * n_particles, jump=jump, shown=informed.coefficients,
+        inside=inside,
     ):  # fmt: skip
         theta = informed.uninformed(thinned(chains, n_particles))
         yield outcome_of(model, theta, chains, power)
@@ -90,20 +98,23 @@ def _normal_likelihood(model, batches, scale, power):
 
 
 def _log_joint(model, batches, theta, power):
-    """Log joint density and gradient, in single precision unless that does harm.
+    """Log joint density and gradient, and gradient alone, in single precision where harmless.
 
     Large features in float32 halve the time. Rounding does no harm as long as it changes
     differences of log densities between positions by much less than a Metropolis decision depends
-    on.
+    on. The gradient alone, for the inside of trajectories, is then in single precision throughout;
+    otherwise it is None.
     """
 
     def target(theta, batches=batches):
         return model.log_joint_gradient(theta, batches, power)
 
     if sum(batch.X.size for batch in batches) < _MIN_NUMBERS:
-        return target
+        return target, None
     single = [batch._replace(X=batch.X.astype(np.float32, copy=False)) for batch in batches]
     exact, rounded = target(theta)[0], target(theta, single)[0]
     with np.errstate(invalid="ignore"):  # Where both are infinite, the difference is nan.
         harmless = np.ptp(rounded - exact) < _MAX_ROUNDING
-    return partial(target, batches=single) if harmless else target
+    if not harmless:
+        return target, None
+    return partial(target, batches=single), partial(model.single_gradient, batches=single, b=power)

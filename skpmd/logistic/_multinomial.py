@@ -3,7 +3,7 @@
 import numpy as np
 
 from skpmd.logistic._design import LinearModel, designs, logits, normal_nodes, slopes_gradient
-from skpmd.logistic._kernels import LANES, add_log_softmax, expected_softmax
+from skpmd.logistic._kernels import LANES, add_log_softmax, expected_softmax, softmax_slopes
 
 _TABLE = 1 << 17  # This many numbers are held at once, in a table that stays in the second cache.
 _ROWS = 512  # A table takes this many rows before it takes more particles.
@@ -47,19 +47,37 @@ class SoftmaxModel(LinearModel):
         second matrix product takes it to the coefficients. Tables are in the dtype of X, sums over
         them in float64.
         """
+
+        def add_values(table, label, weight, some):
+            add_log_softmax(table, label, weight, total[some], True)
+
+        total = np.zeros(len(theta))
+        gradient = self._gradient(theta, batches, b, add_values)
+        return self.prior.log_density(theta) + b * total, gradient
+
+    def single_gradient(self, theta, batches, b=1.0):
+        """Gradient of the log joint density, from features in float32 in that precision."""
+
+        def slopes(table, label, weight, some):
+            softmax_slopes(table, label, weight.astype(np.float32))
+
+        return self._gradient(theta, batches, b, slopes)
+
+    def _gradient(self, theta, batches, b, differentiate):
+        """Gradient of the log joint density, given what turns logits into derivatives in place."""
         coefficients = self.prior.coefficients(theta)
-        total, gradient = np.zeros(len(theta)), np.zeros(coefficients.shape)
+        gradient = np.zeros(coefficients.shape)
         for batch in batches:
             for some, rows, table in self._tables(coefficients, batch):
                 label, weight = batch.y[rows].astype(np.int64), batch.weight[rows]
-                add_log_softmax(table, label, weight, total[some], True)
+                differentiate(table, label, weight, some)
                 table = table.reshape(-1, table.shape[2])
                 part = gradient[some].reshape(len(table), -1)
                 part[:, : batch.X.shape[1]] += slopes_gradient(table, batch.X[rows])
                 if self.fit_intercept:
                     part[:, -1] += table.sum(axis=1, dtype=np.float64)
         gradient = self.prior.gradient(theta) + b * self.prior.pull_back(theta, gradient)
-        return self.prior.log_density(theta) + b * total, gradient
+        return gradient
 
     def gaussian_target(self, mean, cov, batches, b=1.0):
         """Expected gradient and negative Hessian of the log joint density under a Gaussian.
@@ -136,6 +154,10 @@ class SoftmaxModel(LinearModel):
             p = expected_softmax(X @ mean.reshape(K, -1).T, spread, normal_nodes(K))[0]
             white -= np.einsum("nk,knd->nd", p, white)
             yield white.reshape(-1, d), -(weight[:, None] * p).T.ravel()
+
+    def differentiate(self, table, y, weight, total):
+        """Add log-likelihoods to ``total``, and write derivatives over logits (m, K, n)."""
+        add_log_softmax(table, y.astype(np.int64), weight, total, True)
 
     def _tables(self, coefficients, batch):
         """Pieces (particles, rows, logits), the logits of shape (particles, K, rows)."""

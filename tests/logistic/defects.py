@@ -25,6 +25,13 @@ DEFECTS = [
         "logistic/test_multinomial_model.py",
     ),
     Defect(
+        "the stiff rows forget the power of the likelihood",
+        "logistic/_stiff.py",
+        "power * weight",
+        "weight",
+        "logistic/test_stiff.py",
+    ),
+    Defect(
         "moves start although the weights are good",
         "logistic/_fit.py",
         "failed = first.infos[0].ess < min_share * n or convergence_warnings(outcome)",
