@@ -16,6 +16,7 @@ import numpy as np
 from skpmd.engine.model import linear_form
 from skpmd.engine.particles import effective_sample_size, weights
 from skpmd.engine.rejuvenation import DEFENSIVE_SHARE, rejuvenate_by_kernels
+from skpmd.engine.threads import in_order
 
 _MIN_KEPT = 0.95  # A segment may always go down to this share of the ESS that it starts with.
 
@@ -147,7 +148,7 @@ def remainder(a, b, fraction):
 
 def log_likelihood(model, theta, batches):
     """Log-likelihood of all rows of the batches for each particle, shape (m,)."""
-    return sum(model.log_likelihood(theta, batch) for batch in batches)
+    return sum(in_order(lambda batch: model.log_likelihood(theta, batch), batches))
 
 
 def log_likelihood_inside(model, theta, batches, log_prior):

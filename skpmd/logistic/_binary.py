@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from skpmd.logistic._design import LinearModel, designs, logits, slopes_gradient
+from skpmd.engine.threads import in_order
+from skpmd.logistic._design import LinearModel, design, logits, pieces, slopes_gradient
 from skpmd.logistic._kernels import LANES, add_log_sigmoid, expected_derivatives, expected_third
 
 _TABLE = 1 << 18  # This many logits are held at once, in a table that stays in the second cache.
@@ -26,31 +27,42 @@ class LogisticModel(LinearModel):
 
     def log_likelihood(self, theta, batch):
         """Weighted sum of log sigmoid(y x . theta); see `Model`."""
-        total = np.zeros(len(theta))
-        for _, y, weight, table in self._tables(theta, [batch]):
-            add_log_sigmoid(table, y, weight, total)
+        coefficients, total = self.prior.coefficients(theta), np.zeros(len(theta))
+
+        def of(piece):
+            (X, y, weight), rows = piece
+            part, table = np.zeros(len(theta)), logits(coefficients, X[rows], self.fit_intercept)
+            add_log_sigmoid(table, y[rows], weight[rows], part)
+            return part
+
+        for part in in_order(of, self._pieces([batch], len(theta))):
+            total += part
         return total
 
     def log_joint_gradient(self, theta, batches, b=1.0):
         """Log joint density and its gradient; see `Model`."""
+        coefficients = self.prior.coefficients(theta)
+
+        def of(piece):
+            (X, y, weight), rows = piece
+            part, X = np.zeros(len(theta)), X[rows]
+            table = logits(coefficients, X, self.fit_intercept)
+            add_log_sigmoid(table, y[rows], weight[rows], part, True)
+            by_intercept = table.sum(axis=1) if self.fit_intercept else None
+            return part, slopes_gradient(table, X), by_intercept
+
         total, gradient = np.zeros(len(theta)), np.zeros((len(theta), len(self.prior.scale)))
-        for X, y, weight, table in self._tables(theta, batches):
-            add_log_sigmoid(table, y, weight, total, True)
-            gradient[:, : X.shape[1]] += slopes_gradient(table, X)
+        for part, by_slopes, by_intercept in in_order(of, self._pieces(batches, len(theta))):
+            total += part
+            gradient[:, : by_slopes.shape[1]] += by_slopes
             if self.fit_intercept:
-                gradient[:, -1] += table.sum(axis=1)
+                gradient[:, -1] += by_intercept
         values = self.prior.log_density(theta) + b * total
         return values, self.prior.gradient(theta) + b * self.prior.pull_back(theta, gradient)
 
-    def _tables(self, theta, batches):
-        """Rows in pieces with the logits of all particles: (X, y, weight, table (m, n))."""
-        coefficients = self.prior.coefficients(theta)
-        step = max(LANES, _TABLE // len(theta) // LANES * LANES)
-        for X, y, weight in batches:
-            for start in range(0, len(weight), step):
-                rows = slice(start, start + step)
-                table = logits(coefficients, X[rows], self.fit_intercept)
-                yield X[rows], y[rows], weight[rows], table
+    def _pieces(self, batches, m):
+        """Pieces whose logits of m particles fit the cache."""
+        return pieces(batches, max(LANES, _TABLE // m // LANES * LANES))
 
     def gaussian_target(self, mean, cov, batches, b=1.0):
         """Expected gradient and negative Hessian of the log joint density under a Gaussian.
@@ -66,7 +78,9 @@ class LogisticModel(LinearModel):
         sd = None if cov is None else np.sqrt(np.diag(cov))
         gradient, precision = self.prior.expected(mean, sd)
         hessian = np.diag(precision)
-        for X, y, weight in self._designs(batches):
+
+        def of(piece):
+            X, y, weight = design(piece, self.fit_intercept)
             spread = np.zeros(len(X))
             if cov is not None:
                 spread = np.sqrt(np.einsum("ij,ij->i", X @ cov, X))
@@ -74,8 +88,11 @@ class LogisticModel(LinearModel):
             slope, curvature = expected_derivatives(
                 X @ mean, spread, y, weight, nodes, node_weights
             )
-            gradient += b * (X.T @ slope)
-            hessian += b * ((X.T * curvature) @ X)
+            return b * (X.T @ slope), b * ((X.T * curvature) @ X)
+
+        for slope, curvature in in_order(of, self._designs(batches)):
+            gradient += slope
+            hessian += curvature
         return gradient, hessian
 
     def expected_logits(self, centre, spread, y):
@@ -96,15 +113,19 @@ class LogisticModel(LinearModel):
 
     def _third_derivatives(self, mean, chol, batches):
         """E[-sigmoid''(z_n)] is the factor of the cube of row n."""
-        for X, _, weight in self._designs(batches):
+
+        def of(piece):
+            X, _, weight = design(piece, self.fit_intercept)
             white = X @ chol
             spread = np.linalg.norm(white, axis=1)
             nodes, node_weights = _rule(spread)
-            yield white, expected_third(X @ mean, spread, weight, nodes, node_weights)
+            return white, expected_third(X @ mean, spread, weight, nodes, node_weights)
+
+        return in_order(of, self._designs(batches))
 
     def _designs(self, batches):
-        """Rows with their column of ones, in float64 and in pieces that fit the cache."""
-        return designs(batches, self.fit_intercept, _TABLE)
+        """Pieces whose rows, in float64 and with a column of ones, fit the cache."""
+        return pieces(batches, max(1, _TABLE // (batches[0].X.shape[1] + 1)))
 
 
 def _rule(spread):

@@ -2,7 +2,15 @@
 
 import numpy as np
 
-from skpmd.logistic._design import LinearModel, designs, logits, normal_nodes, slopes_gradient
+from skpmd.engine.threads import in_order
+from skpmd.logistic._design import (
+    LinearModel,
+    design,
+    logits,
+    normal_nodes,
+    pieces,
+    slopes_gradient,
+)
 from skpmd.logistic._kernels import LANES, add_log_softmax, expected_softmax
 
 _TABLE = 1 << 17  # This many numbers are held at once, in a table that stays in the second cache.
@@ -34,10 +42,14 @@ class SoftmaxModel(LinearModel):
 
     def log_likelihood(self, theta, batch):
         """Weighted sum of log softmax(x . theta_1, ..., x . theta_K)[y]; see `Model`."""
-        total = np.zeros(len(theta))
-        for some, rows, table in self._tables(self.prior.coefficients(theta), batch):
-            label, weight = batch.y[rows].astype(np.int64), batch.weight[rows]
-            add_log_softmax(table, label, weight, total[some], False)
+        coefficients, total = self.prior.coefficients(theta), np.zeros(len(theta))
+
+        def of(place):
+            part, _ = self._added(coefficients, place, False)
+            return place[0], part
+
+        for some, part in in_order(of, self._places(len(theta), [batch])):
+            total[some] += part
         return total
 
     def log_joint_gradient(self, theta, batches, b=1.0):
@@ -48,16 +60,21 @@ class SoftmaxModel(LinearModel):
         them in float64.
         """
         coefficients = self.prior.coefficients(theta)
+
+        def of(place):
+            some, batch, rows = place
+            part, table = self._added(coefficients, place, True)
+            table = table.reshape(-1, table.shape[2])
+            ones = table.sum(axis=1, dtype=np.float64) if self.fit_intercept else None
+            return some, part, slopes_gradient(table, batch.X[rows]), ones
+
         total, gradient = np.zeros(len(theta)), np.zeros(coefficients.shape)
-        for batch in batches:
-            for some, rows, table in self._tables(coefficients, batch):
-                label, weight = batch.y[rows].astype(np.int64), batch.weight[rows]
-                add_log_softmax(table, label, weight, total[some], True)
-                table = table.reshape(-1, table.shape[2])
-                part = gradient[some].reshape(len(table), -1)
-                part[:, : batch.X.shape[1]] += slopes_gradient(table, batch.X[rows])
-                if self.fit_intercept:
-                    part[:, -1] += table.sum(axis=1, dtype=np.float64)
+        for some, part, by_slopes, by_intercept in in_order(of, self._places(len(theta), batches)):
+            total[some] += part
+            rows = gradient[some].reshape(len(by_slopes), -1)
+            rows[:, : by_slopes.shape[1]] += by_slopes
+            if self.fit_intercept:
+                rows[:, -1] += by_intercept
         gradient = self.prior.gradient(theta) + b * self.prior.pull_back(theta, gradient)
         return self.prior.log_density(theta) + b * total, gradient
 
@@ -81,18 +98,23 @@ class SoftmaxModel(LinearModel):
         K = self.n_classes
         slope, blocks = np.zeros((K, len(mean) // K)), precision.reshape(K, -1, K, len(mean) // K)
         nodes = np.zeros((K, 1)) if cov is None else normal_nodes(K)
-        for X, y, weight in self._designs(batches):
+        pairs = [(k, other) for k in range(K) for other in range(k)]
+
+        def of(piece):
+            X, y, weight = design(piece, self.fit_intercept)
             spread = np.zeros((len(X), K, K)) if cov is None else _logit_covariance(X, cov, K)
             centre = X @ mean.reshape(K, -1).T
             probability, product = expected_softmax(centre, spread, nodes)
-            slope += (weight[:, None] * ((y[:, None] == np.arange(K)) - probability)).T @ X
-            for k in range(K):
-                for other in range(k):
-                    block = b * (X.T * (weight * product[:, k, other])) @ X
-                    blocks[k, :, k] += block
-                    blocks[other, :, other] += block
-                    blocks[k, :, other] -= block
-                    blocks[other, :, k] -= block
+            slope = (weight[:, None] * ((y[:, None] == np.arange(K)) - probability)).T @ X
+            return slope, [b * (X.T * (weight * product[:, k, j])) @ X for k, j in pairs]
+
+        for part, of_pairs in in_order(of, self._designs(batches)):
+            slope += part
+            for (k, other), block in zip(pairs, of_pairs, strict=True):
+                blocks[k, :, k] += block
+                blocks[other, :, other] += block
+                blocks[k, :, other] -= block
+                blocks[other, :, k] -= block
         return gradient + b * slope.ravel(), precision
 
     def expected_logits(self, centre, spread, y):
@@ -129,35 +151,41 @@ class SoftmaxModel(LinearModel):
         taken at its expectation.
         """
         K, d = self.n_classes, len(mean)
-        for X, _, weight in self._designs(batches):
+
+        def of(piece):
+            X, _, weight = design(piece, self.fit_intercept)
             white = X @ chol.reshape(K, -1, d)  # This is e_k (x) x, whitened, of shape (K, n, d).
             by_row = white.transpose(1, 0, 2)
             spread = by_row @ by_row.transpose(0, 2, 1)
             p = expected_softmax(X @ mean.reshape(K, -1).T, spread, normal_nodes(K))[0]
             white -= np.einsum("nk,knd->nd", p, white)
-            yield white.reshape(-1, d), -(weight[:, None] * p).T.ravel()
+            return white.reshape(-1, d), -(weight[:, None] * p).T.ravel()
 
-    def _tables(self, coefficients, batch):
-        """Pieces (particles, rows, logits), the logits of shape (particles, K, rows)."""
-        m, K = len(coefficients), self.n_classes
+        return in_order(of, self._designs(batches))
+
+    def _places(self, m, batches):
+        """Pieces whose tables fit the cache: (slice of m particles, batch, slice of its rows)."""
+        K = self.n_classes
         few = min(m, max(1, _TABLE // (K * _ROWS)))
-        step = max(LANES, _TABLE // (K * few) // LANES * LANES)
-        for start in range(0, len(batch.y), step):
-            rows = slice(start, start + step)
+        for batch, rows in pieces(batches, max(LANES, _TABLE // (K * few) // LANES * LANES)):
             for first in range(0, m, few):
-                some = slice(first, first + few)
-                flat = coefficients[some].reshape(-1, coefficients.shape[1] // K)
-                table = logits(flat, batch.X[rows], self.fit_intercept)
-                yield some, rows, table.reshape(-1, K, table.shape[1])
+                yield slice(first, first + few), batch, rows
+
+    def _added(self, coefficients, place, differentiate):
+        """Log-likelihoods of a piece, and its table (particles, K, rows) of their derivatives."""
+        some, (X, y, weight), rows = place
+        flat = coefficients[some].reshape(-1, coefficients.shape[1] // self.n_classes)
+        table = logits(flat, X[rows], self.fit_intercept)
+        table = table.reshape(-1, self.n_classes, table.shape[1])
+        part = np.zeros(len(table))
+        add_log_softmax(table, y[rows].astype(np.int64), weight[rows], part, differentiate)
+        return part, table
 
     def _designs(self, batches):
-        """Rows with their column of ones, in float64 and in pieces that fit the cache."""
-        K = self.n_classes
-        for X, y, weight in designs(batches, self.fit_intercept, _TABLE):
-            step = max(1, _TABLE // K**2)  # A table of covariances has K^2 numbers for each row.
-            for start in range(0, len(y), step):
-                part = slice(start, start + step)
-                yield X[part], y[part], weight[part]
+        """Pieces whose rows, in float64 and with a column of ones, fit the cache."""
+        # A table of covariances has K^2 numbers for each row.
+        width = max(batches[0].X.shape[1] + 1, self.n_classes**2)
+        return pieces(batches, max(1, _TABLE // width))
 
 
 def _logit_covariance(X, cov, K):

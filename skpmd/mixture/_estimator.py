@@ -199,8 +199,8 @@ covariance_prior_, mean_scale_prior_
             name: LOOP_CONSTRAINTS[name]
             for name in (
                 "batch_size", "step_size", "step_offset", "step_decay", "rejuvenation",
-                "ess_threshold", "bandwidth", "total_samples", "forgetting", "random_state",
-                "verbose",
+                "ess_threshold", "bandwidth", "total_samples", "forgetting", "n_jobs",
+                "random_state", "verbose",
             )
         },
         "n_components": [Interval(Integral, 1, None, closed="left")],
