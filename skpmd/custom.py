@@ -26,7 +26,6 @@ from skpmd.engine.model import Model
 from skpmd.engine.particles import draw_prior
 from skpmd.engine.threads import each
 
-
 # The log-likelihood is asked for particles in parts of so many numbers, rows times particles: that
 # fits a cache, and whatever the number of threads the parts are the same.
 _AT_ONCE = 1 << 18

@@ -32,7 +32,8 @@ class _Workers(NamedTuple):
     pool: ThreadPoolExecutor | None
 
 
-_workers = ContextVar("threads of skpmd", default=_Workers(1, None))
+_ALONE = _Workers(1, None)
+_workers = ContextVar("threads of skpmd", default=_ALONE)
 
 
 @contextmanager
@@ -103,6 +104,21 @@ def each(function, items, worth=True):
     for helper in begun:
         helper.result()
     return results
+
+
+def by_rows(function, *arrays, at_least=1):
+    """A function of the rows of arrays, each row by itself: its result, or tuple of results.
+
+    A thread takes so many rows at least. NumPy's operations on stacks of matrices, and elementwise
+    ones, are such functions; a product of matrices is none, for BLAS rounds by its shape.
+    """
+    some = ranges(len(arrays[0]), at_least)
+    if len(some) == 1:
+        return function(*arrays)
+    parts = each(lambda ends: function(*(one[slice(*ends)] for one in arrays)), some)
+    if isinstance(parts[0], tuple):
+        return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
+    return np.concatenate(parts)
 
 
 def in_order(function, items):
