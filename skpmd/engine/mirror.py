@@ -179,8 +179,12 @@ def _path(particles, model, batches, a, b, current, known):
     block = particles.block if current is None else current
     first, *others = batches
     statistics = model.statistics(theta, block, first)
-    for batch in others:  # One by one: those of all batches may not fit in memory together.
-        statistics = model.add_statistics(statistics, model.statistics(theta, block, batch))
+
+    def of(batch):
+        return model.statistics(theta, block, batch)
+
+    for more in in_order(of, others, at_once=1):  # Those of all may not fit in memory together.
+        statistics = model.add_statistics(statistics, more)
 
     def moved(f):
         return model.update_block(theta, particles.block, f * a, f * b, statistics)

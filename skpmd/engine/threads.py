@@ -121,9 +121,12 @@ def by_rows(function, *arrays, at_least=1):
     return np.concatenate(parts)
 
 
-def in_order(function, items):
-    """The same one by one, in the order of the items: for sums of more than fits in memory."""
+def in_order(function, items, at_once=_AT_ONCE):
+    """The same one by one, in the order of the items: for sums of more than fits in memory.
+
+    Each thread has ``at_once`` results waiting, at most.
+    """
     items, n = iter(items), n_threads()
-    some = 1 if n == 1 else n * _AT_ONCE
+    some = 1 if n == 1 else n * at_once
     while now := list(islice(items, some)):
         yield from each(function, now)

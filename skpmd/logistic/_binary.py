@@ -62,7 +62,7 @@ class LogisticModel(LinearModel):
 
     def _pieces(self, batches, m):
         """Pieces whose logits of m particles fit the cache."""
-        return pieces(batches, max(LANES, _TABLE // m // LANES * LANES))
+        return pieces(batches, max(LANES, _TABLE // m // LANES * LANES), 1)
 
     def gaussian_target(self, mean, cov, batches, b=1.0):
         """Expected gradient and negative Hessian of the log joint density under a Gaussian.
@@ -125,7 +125,7 @@ class LogisticModel(LinearModel):
 
     def _designs(self, batches):
         """Pieces whose rows, in float64 and with a column of ones, fit the cache."""
-        return pieces(batches, max(1, _TABLE // (batches[0].X.shape[1] + 1)))
+        return pieces(batches, _TABLE)
 
 
 def _rule(spread):

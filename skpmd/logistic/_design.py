@@ -62,9 +62,13 @@ class LinearModel(Model):
         raise NotImplementedError
 
 
-def pieces(batches, n_rows):
-    """Batches in pieces of so many rows: (batch, slice of its rows)."""
+def pieces(batches, n_numbers, width=None):
+    """Batches in pieces of about so many numbers: (batch, slice of its rows).
+
+    A row has ``width`` numbers, by default those of a row of the design.
+    """
     for batch in batches:
+        n_rows = max(1, n_numbers // (batch.X.shape[1] + 1 if width is None else width))
         for start in range(0, len(batch.weight), n_rows):
             yield batch, slice(start, start + n_rows)
 

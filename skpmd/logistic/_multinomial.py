@@ -167,7 +167,8 @@ class SoftmaxModel(LinearModel):
         """Pieces whose tables fit the cache: (slice of m particles, batch, slice of its rows)."""
         K = self.n_classes
         few = min(m, max(1, _TABLE // (K * _ROWS)))
-        for batch, rows in pieces(batches, max(LANES, _TABLE // (K * few) // LANES * LANES)):
+        n_rows = max(LANES, _TABLE // (K * few) // LANES * LANES)
+        for batch, rows in pieces(batches, n_rows, 1):
             for first in range(0, m, few):
                 yield slice(first, first + few), batch, rows
 
@@ -184,8 +185,9 @@ class SoftmaxModel(LinearModel):
     def _designs(self, batches):
         """Pieces whose rows, in float64 and with a column of ones, fit the cache."""
         # A table of covariances has K^2 numbers for each row.
-        width = max(batches[0].X.shape[1] + 1, self.n_classes**2)
-        return pieces(batches, max(1, _TABLE // width))
+        for batch in batches:
+            width = max(batch.X.shape[1] + 1, self.n_classes**2)
+            yield from pieces([batch], _TABLE, width)
 
 
 def _logit_covariance(X, cov, K):
