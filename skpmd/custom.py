@@ -25,6 +25,11 @@ from skpmd.engine.from_values import from_values
 from skpmd.engine.loop import drive, run
 from skpmd.engine.model import Model
 from skpmd.engine.particles import draw_prior
+from skpmd.engine.threads import each
+
+# The log-likelihood is asked for particles in parts of so many numbers, rows times particles: that
+# fits a cache, and whatever the number of threads the parts are the same.
+_AT_ONCE = 1 << 18
 
 
 class CustomState(NamedTuple):
@@ -50,7 +55,11 @@ class ParticleMirrorDescent(ParticleResults):
         ``log_likelihood(theta, X, y)`` with theta of shape (m, d), float64, returns (m,): for each
         particle the log-likelihood summed over the rows given. ``y`` is None where fit got none. A
         keyword ``sample_weight`` of shape (n,) makes it accept weights. NumPy or Numba. It is
-        called for particles inside the prior's support only.
+        called for particles inside the prior's support only, and where rows times particles are
+        more than 2^18 for some of the particles at a time. With ``n_jobs`` it is called by several
+        threads at once and must be thread-safe: it must not write to anything that outlives a
+        call. They help as far as it releases Python's lock, as NumPy does in large operations and
+        Numba with ``nogil=True``.
     log_prior : callable
         ``log_prior(theta)`` returns (m,), ``-inf`` off the support. Normalised, if the evidence is
         to mean anything.
@@ -141,6 +150,9 @@ class ParticleMirrorDescent(ParticleResults):
         For `partial_fit`: share of the past that a stream forgets with each row.
     temperature : float, default=1.0
         The posterior is proportional to prior * likelihood^(1 / temperature).
+    n_jobs : int or None, default=None
+        Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
+        No digit of an answer depends on their number; the threads of BLAS are left as they are.
     random_state : int, RandomState instance or None, default=None
         Seed; the same integer gives the same answer.
     verbose : int, default=0
@@ -251,6 +263,7 @@ class ParticleMirrorDescent(ParticleResults):
         total_samples=None,
         forgetting=0.0,
         temperature=1.0,
+        n_jobs=None,
         random_state=None,
         verbose=0,
     ):
@@ -285,6 +298,7 @@ class ParticleMirrorDescent(ParticleResults):
         self.total_samples = total_samples
         self.forgetting = forgetting
         self.temperature = temperature
+        self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
@@ -312,13 +326,13 @@ class ParticleMirrorDescent(ParticleResults):
         rng = as_generator(self.random_state)
         if self._starts_from_proposals():
             gradient = self._gradient(rows.data, sample_weight)
-            with bar_of_rounds(self.verbose) as report:
+            with self._threads(), bar_of_rounds(self.verbose) as report:
                 states = from_values(model, rows.whole(), options, rng, gradient)
                 outcome = drive(states, report)
             n_iter = len(outcome.infos)
         else:
             start = draw_prior(model, self.n_particles, rng)
-            with bar_of_steps(options, rows, self.verbose) as report:
+            with self._threads(), bar_of_steps(options, rows, self.verbose) as report:
                 outcome = run(model, rows, start, options, rng, report)
             outcome = outcome._replace(notes={"method": "mirror steps from prior"})
             n_iter = self.max_iter
@@ -356,7 +370,7 @@ class ParticleMirrorDescent(ParticleResults):
         ParticleMirrorDescent
             The estimator.
         """
-        with self._rollback_on_error():
+        with self._rollback_on_error(), self._threads():
             options, before = self._loop_options(), getattr(self, "_state", None)
             if before is None:
                 self._reset()
@@ -462,8 +476,13 @@ class CustomModel(Model):
     def log_likelihood(self, theta, batch):
         """Log-likelihood of a batch; see `Model`."""
         weight = {"sample_weight": batch.weight} if self._weighted else {}
-        values = self._log_likelihood(theta.copy(), batch.X, batch.y, **weight)
-        return _vector("log_likelihood", values, len(theta))
+
+        def of(some):
+            values = self._log_likelihood(some.copy(), batch.X, batch.y, **weight)
+            return _vector("log_likelihood", values, len(some))
+
+        n_parts = -(-len(theta) * len(batch.weight) // _AT_ONCE)
+        return np.concatenate(each(of, np.array_split(theta, min(n_parts, len(theta)))))
 
 
 def is_given_weights(name, function, sample_weight):

@@ -15,6 +15,7 @@ from skpmd._base.options import check_options
 from skpmd._base.warn import warn
 from skpmd.engine.loop import Options
 from skpmd.engine.mirror import Settings
+from skpmd.engine.threads import threads
 
 
 def result(method):
@@ -66,6 +67,10 @@ class ParticleEstimator(BaseEstimator):
         """The checked `Options` of the loop; what the estimator does not have is as by default."""
         settings = self._record(Settings, **settings)
         return check_options(self._record(Options, settings=settings))
+
+    def _threads(self):
+        """Context with the threads that ``n_jobs`` asks for."""
+        return threads(getattr(self, "n_jobs", None))
 
     def _reset(self):
         """Drop what an earlier fit left: a fit that fails must not look like a fitted one."""

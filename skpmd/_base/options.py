@@ -35,6 +35,7 @@ LOOP_CONSTRAINTS = {
     "total_samples": [None, Interval(Real, 0, None, closed="neither")],
     "forgetting": [Interval(Real, 0, 1, closed="left")],
     "temperature": [Interval(Real, 0, None, closed="neither")],
+    "n_jobs": [Integral, None],
     "random_state": ["random_state"],
     "verbose": ["verbose"],
 }

@@ -122,7 +122,12 @@ def edges(log_prior, draws):
     probes = draws[np.unique(places)]
     lower = _edge(log_prior, probes, low - reach, reach)
     upper = _edge(log_prior, probes, high + reach, reach)
-    return np.where(lower < low, lower, -np.inf), np.where(upper > high, upper, np.inf)
+    # Draws that lie on an edge, several at one place, are of a discrete coordinate.
+    low_once, high_once = ((draws == end).sum(axis=0) == 1 for end in (low, high))
+    return (
+        np.where((lower < low) & low_once, lower, -np.inf),
+        np.where((upper > high) & high_once, upper, np.inf),
+    )
 
 
 def _edge(log_prior, probes, outside, reach):
@@ -147,6 +152,10 @@ def _edge(log_prior, probes, outside, reach):
         return np.full(d, np.nan)
     for t in range(_BISECTIONS):
         middle = 0.5 * (near + far)
+        apart = (near * far > 0.0) & (np.abs(near) > 2.0 * np.abs(far))  # By orders of magnitude.
+        middle = np.where(
+            apart, np.sign(near) * np.sqrt(np.abs(near)) * np.sqrt(np.abs(far)), middle
+        )
         if t == 0:
             middle = np.where(np.sign(near) * np.sign(far) < 0.0, 0.0, middle)
         if t == 1:

@@ -19,6 +19,7 @@ from skpmd.engine.particles import (
     moments,
     weights,
 )
+from skpmd.engine.threads import each
 
 AXIS_DF = 25.0  # Degrees of freedom of the Student tails along skewed axes.
 _RESOLUTION = 0.005  # A disagreement has no smaller standard error, in posterior sds.
@@ -153,7 +154,7 @@ def _draw_each(proposals, counts, rng):
 
 
 def _log_densities(proposals, theta):
-    return np.stack([log_density(proposal, theta) for proposal in proposals], axis=1)
+    return np.stack(each(lambda proposal: log_density(proposal, theta), proposals), axis=1)
 
 
 def _log_mixture(table, counts):
@@ -198,19 +199,18 @@ def disagreement(draws, min_ess=50.0):
     # Pairs cancel on a symmetric posterior, and what is left is rounding: a gap of a few hundredths
     # of a posterior sd is no disagreement.
     floor = _RESOLUTION**2 * np.diag(moments(particles.theta, particles.log_ratio)[1])
-    worst, judged = 0.0, 0
-    for k in range(draws.table.shape[1]):
+
+    def of(k):
         own = draws.source == k
-        if not own.any():
-            continue
         log_ratio = log_joint[own] - draws.table[own, k]
-        if effective_sample_size(log_ratio) < min_ess:
-            continue
-        judged += 1
+        if not own.any() or effective_sample_size(log_ratio) < min_ess:
+            return None
         own_mean, own_variance = _mean_and_error(particles.theta[own], log_ratio, draws.pair[own])
         gap = np.abs(own_mean - mean) / np.sqrt(own_variance + variance + floor)
-        worst = max(worst, float(gap.max()))
-    return worst, judged
+        return float(gap.max())
+
+    gaps = [gap for gap in each(of, range(draws.table.shape[1])) if gap is not None]
+    return max(gaps, default=0.0), len(gaps)
 
 
 def _mean_and_error(theta, log_ratio, pair):

@@ -16,6 +16,7 @@ from skpmd.engine import kernel_sums
 from skpmd.engine.bandwidth import kernel_covariance, shrink_matrix, squared_distances
 from skpmd.engine.particles import log_sum_exp, moments, weights
 from skpmd.engine.resampling import resample
+from skpmd.engine.threads import each
 
 KERNELS = ("gaussian", "epanechnikov")
 _CHUNK = 1 << 18  # So many pairwise values are held at once.
@@ -103,7 +104,8 @@ def log_density(kde, theta):
         return kernel_sums.log_sums(tiles, points) - log_constant - log_det
     out = np.empty(len(points))
     step = max(1, _CHUNK // len(kde.centres))
-    for start in range(0, len(points), step):
+
+    def fill(start):
         rows = slice(start, start + step)
         table = _log_kernel(squared_distances(points[rows], kde.centres), kde)
         table += kde.log_weights
@@ -113,6 +115,8 @@ def log_density(kde, theta):
         np.exp(table, out=table)
         with np.errstate(divide="ignore"):
             out[rows] = np.log(table.sum(axis=1)) + top
+
+    each(fill, range(0, len(points), step))
     return out - log_det
 
 

@@ -11,7 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from skpmd.engine.threads import each, in_order, ranges
+
 _LANES = 256  # Centres in a tile.
+_POINTS = 64  # Totals for the centres are summed up over so many points, and then over all.
 _NOWHERE = np.float32(-1e30)  # Log weight of no centre.
 # Sums may be taken in any order, and no nan occurs.
 _FAST = {"reassoc", "contract", "nsz", "arcp", "nnan"}
@@ -42,7 +45,13 @@ def log_sums(tiles, points, own=None):
     ``own`` (n,) is the number of a centre that is left out of the sum of each point.
     """
     out, points = np.empty(len(points)), np.ascontiguousarray(points, np.float32)
-    _log_sums(*tiles, points, _numbers(own, len(points)), out)
+    own = _numbers(own, len(points))
+
+    def fill(some):
+        rows = slice(*some)
+        _log_sums(*tiles, points[rows], own[rows], out[rows])
+
+    each(fill, ranges(len(points), _POINTS))
     return out
 
 
@@ -56,7 +65,14 @@ def responsibilities(tiles, points, w, own=None):
     n, d = points.shape
     out, means, totals = np.empty(n), np.empty((n, d)), np.zeros(tiles.log_weights.shape)
     points, own = np.ascontiguousarray(points, np.float32), _numbers(own, n)
-    _responsibilities(*tiles, points, own, w, out, means, totals)
+
+    def fill(start):
+        rows, part = slice(start, start + _POINTS), np.zeros(totals.shape)
+        _responsibilities(*tiles, points[rows], own[rows], w[rows], out[rows], means[rows], part)
+        return part
+
+    for part in in_order(fill, range(0, n, _POINTS)):
+        totals += part
     return out, means, totals.ravel()
 
 
@@ -64,7 +80,7 @@ def _numbers(own, n):
     return np.full(n, -1) if own is None else own
 
 
-@njit(cache=True, fastmath=_FAST, error_model="numpy")
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
 def _log_terms(x, centres, log_weights, out):
     """Write log w_j - |x - c_j|^2 / 2 of one tile, and return the largest."""
     d, lanes = centres.shape
@@ -90,7 +106,7 @@ def _log_terms(x, centres, log_weights, out):
     return top
 
 
-@njit(cache=True, fastmath=_FAST, error_model="numpy")
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
 def _exponentials(x, top, scratch):
     """Replace x_j by exp(x_j - top), 0 where that is below 1e-34, and return the sum.
 
@@ -150,7 +166,7 @@ def _log_sums(centres, log_weights, points, own, out):
         out[i] = np.log(total) + top if top > 0.5 * _NOWHERE else -np.inf
 
 
-@njit(cache=True, fastmath=_FAST, error_model="numpy")
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
 def _dot(x, y):
     total = np.float32(0.0)
     for j in range(len(x)):

@@ -16,6 +16,7 @@ import numpy as np
 from skpmd.engine.model import linear_form
 from skpmd.engine.particles import effective_sample_size, weights
 from skpmd.engine.rejuvenation import DEFENSIVE_SHARE, rejuvenate_by_kernels
+from skpmd.engine.threads import in_order
 
 _MIN_KEPT = 0.95  # A segment may always go down to this share of the ESS that it starts with.
 
@@ -147,7 +148,7 @@ def remainder(a, b, fraction):
 
 def log_likelihood(model, theta, batches):
     """Log-likelihood of all rows of the batches for each particle, shape (m,)."""
-    return sum(model.log_likelihood(theta, batch) for batch in batches)
+    return sum(in_order(lambda batch: model.log_likelihood(theta, batch), batches))
 
 
 def log_likelihood_inside(model, theta, batches, log_prior):
@@ -178,8 +179,12 @@ def _path(particles, model, batches, a, b, current, known):
     block = particles.block if current is None else current
     first, *others = batches
     statistics = model.statistics(theta, block, first)
-    for batch in others:  # One by one: those of all batches may not fit in memory together.
-        statistics = model.add_statistics(statistics, model.statistics(theta, block, batch))
+
+    def of(batch):
+        return model.statistics(theta, block, batch)
+
+    for more in in_order(of, others, at_once=1):  # Those of all may not fit in memory together.
+        statistics = model.add_statistics(statistics, more)
 
     def moved(f):
         return model.update_block(theta, particles.block, f * a, f * b, statistics)
@@ -267,6 +272,7 @@ def _first_probe(path):
     alive = np.isfinite(near)
     w = weights(near[alive])
     change = far[alive] - near[alive]
-    spread = np.sqrt(w @ (change - w @ change) ** 2)
+    with np.errstate(over="ignore"):
+        spread = np.sqrt(w @ (change - w @ change) ** 2)
     probe = min(0.5, f * max(1.0, 0.1 / max(spread, 1e-300)))
     return probe, alive.sum(), effective_sample_size(near)

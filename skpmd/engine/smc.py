@@ -23,6 +23,7 @@ from skpmd.engine.particles import (
     weights,
 )
 from skpmd.engine.resampling import resample
+from skpmd.engine.threads import by_rows
 
 _ACCEPT = 0.6  # The step size is adapted to this acceptance (Roberts and Rosenthal 1998).
 _FIRST_STEP = 1.0  # The first step size is this times d^(-1/6).
@@ -30,6 +31,7 @@ _SPREAD = 0.5  # The log step size varies by this from one move to the next.
 _FORGOTTEN = 0.1  # Moves end at this correlation with where they started.
 _MIN_MOVES, _MAX_MOVES = 5, 60  # Each particle makes so many moves after a segment.
 _MAX_STAGES = 1000
+_PART = 32  # A thread takes so many particles at least.
 
 
 def tempering(
@@ -169,14 +171,25 @@ def _langevin(model, batches, state, step, rng):
     """
     noise = rng.standard_normal(state.theta.shape)
     with np.errstate(over="ignore", invalid="ignore"):  # What flies off is refused.
-        moved = _drifted(state, step) + step * _solved(state.root, noise)
+        moved = by_rows(_proposed, step, noise, *state, at_least=_PART)
         new = _State(moved, *model.local(moved, batches))
-        back = _times(new.root, state.theta - _drifted(new, step)) / step
+        back = by_rows(_noise_back, step, state.theta, *new, at_least=_PART)
         log_ratio = new.value - state.value
         log_ratio += 0.5 * (noise**2).sum(axis=1) - _log_det(state.root)
         log_ratio -= 0.5 * (back**2).sum(axis=1) - _log_det(new.root)
     taken, probability = metropolis.accept(log_ratio, rng)
     return _State(*metropolis.select(taken, new, state)), float(probability.mean())
+
+
+def _proposed(step, noise, *state):
+    state = _State(*state)
+    return _drifted(state, step) + step * _solved(state.root, noise)
+
+
+def _noise_back(step, theta, *new):
+    """The noise that a move from the new places to theta would have needed."""
+    new = _State(*new)
+    return _times(new.root, theta - _drifted(new, step)) / step
 
 
 def _drifted(state, step):

@@ -10,7 +10,6 @@ from sklearn.utils.validation import check_non_negative, validate_data
 
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.options import LOOP_CONSTRAINTS
-from skpmd._base.threads import workers
 from skpmd._base.utils import as_generator
 from skpmd.lda import _results as results
 from skpmd.lda._fit import fit_topics, initialise, update_stream
@@ -102,7 +101,8 @@ None, default=None
     perp_tol : float, default=0.1
         Change of this perplexity below which passes end.
     n_jobs : int or None, default=None
-        Threads, in the sense of joblib; the answer does not depend on them.
+        Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
+        No digit of an answer depends on their number; the threads of BLAS are left as they are.
     random_state : int, RandomState or None, default=None
         Source of randomness.
     verbose : int, default=0
@@ -194,7 +194,8 @@ None, default=None
         **{
             name: LOOP_CONSTRAINTS[name]
             for name in (
-                "batch_size", "step_size", "step_decay", "total_samples", "random_state", "verbose",
+                "batch_size", "step_size", "step_decay", "total_samples", "n_jobs",
+                "random_state", "verbose",
             )
         },
         "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -214,7 +215,6 @@ None, default=None
         "mean_change_tol": [Interval(Real, 0.0, None, closed="left")],
         "evaluate_every": [Interval(Integral, None, None, closed="neither")],
         "perp_tol": [Interval(Real, 0.0, None, closed="left")],
-        "n_jobs": [None, Integral],
     }  # fmt: skip
 
     def __init__(
@@ -298,8 +298,8 @@ None, default=None
             self._check_growing_prior()
             X, _ = self._counts(X, reset=True)
             rng = as_generator(self.random_state)
-            with workers(self.n_jobs) as threads:
-                self._set_state(fit_topics(self._parameters(), X, rng, threads))
+            with self._threads():
+                self._set_state(fit_topics(self._parameters(), X, rng))
             self._freeze(but=("total_samples",))  # of the stream that may follow
         self._conclude(interrupted=self._state.interrupted)
         return self
@@ -333,8 +333,8 @@ None, default=None
             if state is None:
                 rng = as_generator(self.random_state)
                 state = initialise(parameters, X, self.total_samples, rng)
-            with workers(self.n_jobs) as threads:
-                self._set_state(update_stream(parameters, state, X, threads))
+            with self._threads():
+                self._set_state(update_stream(parameters, state, X))
             self._freeze()
         return self
 

@@ -60,14 +60,14 @@ def initialise(parameters, X, total, rng):
     return LDAState(block, local_update_of(parameters, X), rng)
 
 
-def fit_topics(parameters, X, rng, workers):
-    """Fit topics to all documents X on some threads; other parameters are those of `initialise`.
+def fit_topics(parameters, X, rng):
+    """Fit topics to all documents X; other parameters are those of `initialise`.
 
     If Ctrl-C ends the fit, each particle is as it was after its last complete step.
     """
     n, value = X.shape[0], None
     state = initialise(parameters, X, float(n), rng)
-    state = _after_steps(parameters, state, X, float(n), workers)
+    state = _after_steps(parameters, state, X, float(n))
     block = state.block._replace(n_documents_seen=n)
     if state.interrupted:
         block = block._replace(counts=block.counts.balanced())
@@ -78,7 +78,7 @@ def fit_topics(parameters, X, rng, workers):
     return state._replace(block=block, perplexity=value, n_iter=block.n_visits // n)
 
 
-def update_stream(parameters, state, X, workers):
+def update_stream(parameters, state, X):
     """Update the particles by one call's documents, in a single pass in their order.
 
     The counts of ``state`` are as they were if anything fails.
@@ -96,7 +96,7 @@ def update_stream(parameters, state, X, workers):
             X = with_words(X)
         update = state.update if block.n_visits else local_update_of(parameters, X)
         rng, history = copy.deepcopy(state.rng), state.history[-_MAX_HISTORY:]
-        after = _after_steps(once, LDAState(block, update, rng, history), X, total, workers)
+        after = _after_steps(once, LDAState(block, update, rng, history), X, total)
         if after.interrupted:
             raise KeyboardInterrupt
         return after
@@ -116,10 +116,10 @@ def _rollback_of_counts(counts, indices):
         raise
 
 
-def _after_steps(parameters, state, X, total, workers):
+def _after_steps(parameters, state, X, total):
     """The state after the engine's loop: passes over documents, and full-batch iterations."""
     rng = state.rng
-    model = LDAModel(parameters, state.update, total, rng, workers)
+    model = LDAModel(parameters, state.update, total, rng)
     start = draw_prior(model, parameters.n_particles, rng)._replace(block=state.block)
     rows = DocumentRows(X, batch_size_of(parameters, total), parameters.shuffle)
     options = Options(max_iter=parameters.max_iter, reweight=False, settings=_SETTINGS)

@@ -61,8 +61,8 @@ class LDAModel(Model):
 
     n_coordinates, block_weighs = 0, False
 
-    def __init__(self, parameters, update, total, rng, workers):
-        self.update, self.total, self._rng, self._workers = update, total, rng, workers
+    def __init__(self, parameters, update, total, rng):
+        self.update, self.total, self._rng = update, total, rng
         self._elbo = parameters.weighting == "posterior"
         self._scores = parameters.weighting == "stacking" and parameters.n_particles > 1
 
@@ -101,13 +101,12 @@ class LDAModel(Model):
             block = current = self._with_guess(block, first, size)
         topics, scores, priors, score = block.topics, block.scores, block.priors, np.nan
         if self._scores and not full:
-            workers, number = self._workers.of(n), block.n_visits
-            scores, score = scored(scores, topics, block.counts, first, number, workers)
+            scores, score = scored(scores, topics, block.counts, first, block.n_visits)
         counts, n_visits = block.counts.discounted(1.0 - a), block.n_visits
         for documents, *_ in batches:
             counts, mass = current.topics.add_documents(
                 counts, b, current.counts, documents, self.update,
-                _streams(block.seeds, n_visits, documents.n), self._workers.of(n), self._elbo,
+                _streams(block.seeds, n_visits, documents.n), self._elbo,
             )  # fmt: skip
             n_visits += documents.n
         gamma = b * n / size

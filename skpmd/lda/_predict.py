@@ -5,7 +5,7 @@ from scipy.special import logsumexp
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skpmd._base.threads import workers
+from skpmd.engine.threads import each
 from skpmd.lda._completion import completion_split
 from skpmd.lda._inference import document_elbos, topic_mass, word_probabilities
 from skpmd.lda._results import table_of_words
@@ -67,7 +67,8 @@ class LDAPredictions(TransformerMixin):
         """
         check_is_fitted(self)
         X, _ = self._counts(X, reset=False)
-        return log_probabilities(self._parameters(), self._state.block, self._log_weights, X)
+        with self._threads():
+            return log_probabilities(self._parameters(), self._state.block, self._log_weights, X)
 
     def score(self, X, y=None):
         """Sum of `score_samples`, a float in nats."""
@@ -108,9 +109,10 @@ class LDAPredictions(TransformerMixin):
                 "or, with method='completion', longer ones."
             )
         parameters, block, log_weights = self._parameters(), self._state.block, self._log_weights
-        if method == "bound":
-            return perplexity(parameters, block, log_weights, X)
-        log_words = np.log(completed_words(parameters, block, log_weights, given, held_out))
+        with self._threads():
+            if method == "bound":
+                return perplexity(parameters, block, log_weights, X)
+            log_words = np.log(completed_words(parameters, block, log_weights, given, held_out))
         tokens = held_out.data.sum(dtype=np.float64)
         return float(np.exp(-(log_words @ held_out.data.astype(np.float64)) / tokens))
 
@@ -175,7 +177,8 @@ class LDAPredictions(TransformerMixin):
                 mass /= mass.sum(axis=1, keepdims=True)
             out[slice(*rows)] += weight * mass[:, labels[i]]
 
-        _for_each_particle(add, self._log_weights, X.shape[0], parameters.n_jobs)
+        with self._threads():
+            _for_each_particle(add, self._log_weights, X.shape[0])
         return out.astype(dtype)
 
 
@@ -188,7 +191,7 @@ def log_probabilities(parameters, block, log_weights, X):
         elbos = document_elbos(block.topics, block.counts, i, X, max_iter, tol, *rows)
         table[i, slice(*rows)] = elbos
 
-    _for_each_particle(fill, log_weights, X.shape[0], parameters.n_jobs)
+    _for_each_particle(fill, log_weights, X.shape[0])
     places, log_weights = _with_weight(log_weights)
     return logsumexp(table[places] + log_weights[:, None], axis=0)
 
@@ -210,7 +213,7 @@ def completed_words(parameters, block, log_weights, given, held_out):
         values = word_probabilities(block.topics, block.counts, i, held_out, mass, *rows)
         out[own] += weight * values
 
-    _for_each_particle(add, log_weights, held_out.shape[0], parameters.n_jobs)
+    _for_each_particle(add, log_weights, held_out.shape[0])
     return out
 
 
@@ -219,7 +222,7 @@ def _mass(parameters, block, i, X, rows):
     return topic_mass(block.topics, block.counts, i, X, max_iter, tol, *rows)
 
 
-def _for_each_particle(function, log_weights, n, n_jobs):
+def _for_each_particle(function, log_weights, n):
     """``function(i, weight, (start, stop))`` for each particle in turn, and pieces of documents."""
     places, log_weights = _with_weight(log_weights)
     weights = np.exp(log_weights)
@@ -229,8 +232,7 @@ def _for_each_particle(function, log_weights, n, n_jobs):
         for i, weight in zip(places, weights, strict=True):
             function(i, weight, rows)
 
-    with workers(n_jobs) as threads:
-        threads.map(piece, range(0, n, _DOCUMENTS))
+    each(piece, range(0, n, _DOCUMENTS))
 
 
 def _with_weight(log_weights):

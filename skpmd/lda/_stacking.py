@@ -8,8 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from skpmd.engine.threads import each
 from skpmd.engine.weighting import stacking_step
 from skpmd.lda._inference import document_elbos
+from skpmd.lda._topics import MIN_DOCUMENTS
 
 _EVERY = 10  # one of so many documents is scored
 _MAX_ITER = 20
@@ -27,7 +29,7 @@ class Scores(NamedTuple):
         return self._replace(n=_PRIOR)
 
 
-def scored(scores, topics, counts, documents, first, workers):
+def scored(scores, topics, counts, documents, first):
     """Weights after scoring some documents of a batch, to which the particles are not yet fitted.
 
     The first document has the number ``first``; those whose number is a multiple of ten are scored.
@@ -40,9 +42,12 @@ def scored(scores, topics, counts, documents, first, workers):
     tokens = float(X.data.sum(dtype=np.float64))
     if not tokens:
         return scores, np.nan
-    log_density = np.array(
-        workers.map(lambda i: document_elbos(topics, counts, i, X, _MAX_ITER), range(topics.m))
+    elbos = each(
+        lambda i: document_elbos(topics, counts, i, X, _MAX_ITER),
+        range(topics.m),
+        worth=documents.n >= MIN_DOCUMENTS,
     )
+    log_density = np.array(elbos)
     weight = np.ones(X.shape[0])
     mixed = np.logaddexp.reduce(scores.log_weights[:, None] + log_density, axis=0)
     log_weights = stacking_step(scores.log_weights, log_density, weight, scores.n)

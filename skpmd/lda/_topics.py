@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
+from skpmd.engine.threads import each, n_threads, ranges
 from skpmd.lda import _kernels as kernels
 
 ASSIGNMENTS = ("sampled", "soft", "collapsed")
@@ -33,6 +34,7 @@ _SHAPE = 100.0  # of the guess's gamma distribution: nearly even, for topics to 
 _PIECE = 1 << 20  # numbers that are handled at once
 # Kernels multiply alpha by the least word probability: a smaller alpha would underflow in float32.
 _MIN_ALPHA = 1e-7
+MIN_DOCUMENTS = 4  # To start a thread takes longer than the local update of fewer documents.
 
 
 class Counts(NamedTuple):
@@ -147,7 +149,7 @@ class Topics:
         return (1.0 / (counts.totals[i] + self.eta_scale[i] * self.eta_total)).astype(np.float32)
 
     # ------------------------------------------------------------------ steps
-    def add_documents(self, onto, gain, counts, documents, update, seeds, workers, elbo=False):
+    def add_documents(self, onto, gain, counts, documents, update, seeds, elbo=False):
         """Assign the words of documents to topics, and add their expected counts.
 
         Words are assigned under ``counts``. The expected counts times ``gain``, the copies of each
@@ -171,8 +173,19 @@ class Topics:
         def deposit(i, expected, low, high):
             kernels.deposit(documents.indices, expected, onto.words[i], factor, low, high)
 
-        shape = len(documents.indices), self.K
-        workers.each(self.m, shape, (assign, documents.n), (deposit, self.V))
+        # A document's words are assigned by themselves, and a word's counts summed in the order of
+        # the documents, by whichever thread. Whole particles are best: no thread waits for another.
+        many = documents.n >= MIN_DOCUMENTS
+        whole = self.m >= n_threads() or not many
+        documents_of = [(0, documents.n)] if whole else ranges(documents.n)
+        words_of = [(0, self.V)] if whole else ranges(self.V)
+
+        def particle(i):
+            expected = np.empty((len(documents.indices), self.K), dtype=np.float32)
+            each(lambda some: assign(i, expected, *some), documents_of)
+            each(lambda some: deposit(i, expected, *some), words_of)
+
+        each(particle, range(self.m), worth=many)
         totals = onto.totals + gain * mass.sum(axis=1, dtype=np.float64)
         terms = entropy.sum(axis=1) + self.document_terms(mass) if elbo else np.nan
         return onto._replace(totals=totals, documents=onto.documents + gain * terms), mass

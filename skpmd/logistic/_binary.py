@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from skpmd.logistic._design import LinearModel, designs, logits, slopes_gradient
+from skpmd.engine.threads import in_order
+from skpmd.logistic._design import LinearModel, design, logits, pieces, slopes_gradient
 from skpmd.logistic._kernels import (
     LANES,
     add_log_sigmoid,
@@ -32,52 +33,59 @@ class LogisticModel(LinearModel):
 
     def log_likelihood(self, theta, batch):
         """Weighted sum of log sigmoid(y x . theta); see `Model`."""
-        total = np.zeros(len(theta))
-        for _, y, weight, table in self._tables(theta, [batch]):
-            add_log_sigmoid(table, y, weight, total, False)
+        coefficients, total = self.prior.coefficients(theta), np.zeros(len(theta))
+
+        def of(piece):
+            (X, y, weight), rows = piece
+            part, table = np.zeros(len(theta)), logits(coefficients, X[rows], self.fit_intercept)
+            add_log_sigmoid(table, y[rows], weight[rows], part, False)
+            return part
+
+        for part in in_order(of, self._pieces([batch], len(theta))):
+            total += part
         return total
 
     def log_joint_gradient(self, theta, batches, b=1.0):
         """Log joint density and its gradient; see `Model`."""
-
-        def add_values(table, y, weight):
-            add_log_sigmoid(table, y, weight, total, True)
-
-        total = np.zeros(len(theta))
-        gradient = self._gradient(theta, batches, b, add_values)
+        total, gradient = self._gradient(theta, batches, b, _values_and_slopes)
         return self.prior.log_density(theta) + b * total, gradient
 
     def single_gradient(self, theta, batches, b=1.0):
         """Gradient of the log joint density, from features in float32 in that precision."""
-
-        def slopes(table, y, weight):
-            sigmoid_slopes(table, (weight * y).astype(np.float32))
-
-        return self._gradient(theta, batches, b, slopes)
+        return self._gradient(theta, batches, b, _single_slopes)[1]
 
     def _gradient(self, theta, batches, b, differentiate):
-        """Gradient of the log joint density, given what turns logits into derivatives in place."""
-        gradient = np.zeros((len(theta), len(self.prior.scale)))
-        for X, y, weight, table in self._tables(theta, batches):
-            differentiate(table, y, weight)
-            gradient[:, : X.shape[1]] += slopes_gradient(table, X)
+        """Log-likelihood and gradient of the log joint density.
+
+        ``differentiate`` turns logits into derivatives in place, and may add log-likelihoods to its
+        last argument.
+        """
+        coefficients = self.prior.coefficients(theta)
+
+        def of(piece):
+            (X, y, weight), rows = piece
+            part, X = np.zeros(len(theta)), X[rows]
+            table = logits(coefficients, X, self.fit_intercept)
+            differentiate(table, y[rows], weight[rows], part)
+            by_intercept = table.sum(axis=1) if self.fit_intercept else None
+            return part, slopes_gradient(table, X), by_intercept
+
+        total, gradient = np.zeros(len(theta)), np.zeros((len(theta), len(self.prior.scale)))
+        for part, by_slopes, by_intercept in in_order(of, self._pieces(batches, len(theta))):
+            total += part
+            gradient[:, : by_slopes.shape[1]] += by_slopes
             if self.fit_intercept:
-                gradient[:, -1] += table.sum(axis=1)
-        return self.prior.gradient(theta) + b * self.prior.pull_back(theta, gradient)
+                gradient[:, -1] += by_intercept
+        gradient = self.prior.gradient(theta) + b * self.prior.pull_back(theta, gradient)
+        return total, gradient
 
     def differentiate(self, table, y, weight, total):
         """Add log-likelihoods to ``total``, and write derivatives over logits (m, 1, n)."""
         add_log_sigmoid(table[:, 0], y, weight, total, True)
 
-    def _tables(self, theta, batches):
-        """Rows in pieces with the logits of all particles: (X, y, weight, table (m, n))."""
-        coefficients = self.prior.coefficients(theta)
-        step = max(LANES, _TABLE // len(theta) // LANES * LANES)
-        for X, y, weight in batches:
-            for start in range(0, len(weight), step):
-                rows = slice(start, start + step)
-                table = logits(coefficients, X[rows], self.fit_intercept)
-                yield X[rows], y[rows], weight[rows], table
+    def _pieces(self, batches, m):
+        """Pieces whose logits of m particles fit the cache."""
+        return pieces(batches, max(LANES, _TABLE // m // LANES * LANES), 1)
 
     def gaussian_target(self, mean, cov, batches, b=1.0):
         """Expected gradient and negative Hessian of the log joint density under a Gaussian.
@@ -93,7 +101,9 @@ class LogisticModel(LinearModel):
         sd = None if cov is None else np.sqrt(np.diag(cov))
         gradient, precision = self.prior.expected(mean, sd)
         hessian = np.diag(precision)
-        for X, y, weight in self._designs(batches):
+
+        def of(piece):
+            X, y, weight = design(piece, self.fit_intercept)
             spread = np.zeros(len(X))
             if cov is not None:
                 spread = np.sqrt(np.einsum("ij,ij->i", X @ cov, X))
@@ -101,8 +111,11 @@ class LogisticModel(LinearModel):
             slope, curvature = expected_derivatives(
                 X @ mean, spread, y, weight, nodes, node_weights
             )
-            gradient += b * (X.T @ slope)
-            hessian += b * ((X.T * curvature) @ X)
+            return b * (X.T @ slope), b * ((X.T * curvature) @ X)
+
+        for slope, curvature in in_order(of, self._designs(batches)):
+            gradient += slope
+            hessian += curvature
         return gradient, hessian
 
     def expected_logits(self, centre, spread, y):
@@ -123,16 +136,28 @@ class LogisticModel(LinearModel):
 
     def _third_derivatives(self, mean, chol, batches):
         """E[-sigmoid''(z_n)] is the factor of the cube of row n."""
-        for X, _, weight in self._designs(batches):
+
+        def of(piece):
+            X, _, weight = design(piece, self.fit_intercept)
             white = X @ chol
             spread = np.linalg.norm(white, axis=1)
             nodes, node_weights = _rule(spread)
-            yield white, expected_third(X @ mean, spread, weight, nodes, node_weights)
+            return white, expected_third(X @ mean, spread, weight, nodes, node_weights)
+
+        return in_order(of, self._designs(batches))
 
     def _designs(self, batches):
-        """Rows with their column of ones, in float64 and in pieces that fit the cache."""
-        return designs(batches, self.fit_intercept, _TABLE)
+        """Pieces whose rows, in float64 and with a column of ones, fit the cache."""
+        return pieces(batches, _TABLE)
 
 
 def _rule(spread):
     return _WIDE_RULE if spread.size and spread.max() > _WIDE else _RULE
+
+
+def _values_and_slopes(table, y, weight, total):
+    add_log_sigmoid(table, y, weight, total, True)
+
+
+def _single_slopes(table, y, weight, total):
+    sigmoid_slopes(table, (weight * y).astype(np.float32))

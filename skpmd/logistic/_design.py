@@ -58,21 +58,29 @@ class LinearModel(Model):
         return rotation, (third * (rows @ rotation) ** 3).sum(axis=0)
 
     def _third_derivatives(self, mean, chol, batches):
-        """Pieces of whitened rows (n, d) and of the factors (n,) of their cubes."""
+        """For each piece whitened rows (n, d) and the factors (n,) of their cubes."""
         raise NotImplementedError
 
 
-def designs(batches, fit_intercept, n_numbers):
-    """Rows in pieces of about ``n_numbers`` numbers: (dense float64 X with ones, y, weight)."""
-    for X, y, weight in batches:
-        step = max(1, n_numbers // (X.shape[1] + 1))
-        for start in range(0, len(weight), step):
-            part = slice(start, start + step)
-            piece = X[part].toarray() if issparse(X) else X[part]
-            piece = piece.astype(np.float64, copy=False)
-            if fit_intercept:
-                piece = np.column_stack([piece, np.ones(len(piece))])
-            yield piece, y[part], weight[part]
+def pieces(batches, n_numbers, width=None):
+    """Batches in pieces of about so many numbers: (batch, slice of its rows).
+
+    A row has ``width`` numbers, by default those of a row of the design.
+    """
+    for batch in batches:
+        n_rows = max(1, n_numbers // (batch.X.shape[1] + 1 if width is None else width))
+        for start in range(0, len(batch.weight), n_rows):
+            yield batch, slice(start, start + n_rows)
+
+
+def design(piece, fit_intercept):
+    """Rows of a piece as the moments want them: dense float64 X with ones, y, weight."""
+    (X, y, weight), rows = piece
+    X = X[rows].toarray() if issparse(X) else X[rows]
+    X = X.astype(np.float64, copy=False)
+    if fit_intercept:
+        X = np.column_stack([X, np.ones(len(X))])
+    return X, y[rows], weight[rows]
 
 
 def logits(theta, X, fit_intercept):

@@ -132,6 +132,9 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         prior or the proposals. Without such steps it changes nothing.
     temperature : float, default=1.0
         The posterior is proportional to prior * likelihood^(1 / temperature).
+    n_jobs : int or None, default=None
+        Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
+        No digit of an answer depends on their number; the threads of BLAS are left as they are.
     random_state : int, RandomState instance or None, default=None
         Seed; the same integer gives the same answer.
     verbose : int, default=0
@@ -257,6 +260,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         forgetting=0.0,
         warm_start=False,
         temperature=1.0,
+        n_jobs=None,
         random_state=None,
         verbose=0,
     ):
@@ -283,6 +287,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         self.forgetting = forgetting
         self.warm_start = warm_start
         self.temperature = temperature
+        self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
@@ -309,6 +314,10 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         ValueError
             If y has one class only, or the weights leave a class without any.
         """
+        with self._threads():
+            return self._fit(X, y, sample_weight)
+
+    def _fit(self, X, y, sample_weight):
         options, parameters = self._loop_options(), self._parameters()
         last = getattr(self, "_state", None) if self.warm_start else None
         self._reset()
@@ -384,7 +393,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         ValueError
             If y holds other labels than ``classes``, or a parameter needs all data at once.
         """
-        with self._rollback_on_error():
+        with self._rollback_on_error(), self._threads():
             options, parameters = self._loop_options(), self._parameters()
             before = getattr(self, "_state", None)
             first = before is None or before.stream is None

@@ -5,6 +5,7 @@ import numpy as np
 from skpmd.engine.importance import Proposal, ProposalDraws, even_counts
 from skpmd.engine.mirror import log_likelihood
 from skpmd.engine.sinh_arcsinh import skewed
+from skpmd.engine.threads import each
 from skpmd.engine.variational import laplace, variational_mirror_descent
 
 PROPOSALS = ("auto", "prior", "laplace", "mirror")
@@ -41,16 +42,16 @@ def proposal_components(model, batches, proposal, power):
         return skewed(gaussian, model, log_joint, batches, power)
 
     mode = laplace(model, batches, np.zeros(d), power)
-    components, shares = [], []
+    gaussians, shares = [], []
     if proposal in ("auto", "mirror"):
-        mirror = variational_mirror_descent(model, batches, mode, power)
-        components.append(with_skewness(mirror))
-        components.append(Proposal(mirror.mean, mirror.chol))
+        gaussians.append((variational_mirror_descent(model, batches, mode, power), np.inf))
         shares += _MIRROR_SHARES
     if proposal in ("auto", "laplace"):
-        components.append(with_skewness(mode))
-        components.append(Proposal(mode.mean, mode.chol, _TAIL_DF))
+        gaussians.append((mode, _TAIL_DF))
         shares += [0.25 * share for share in _LAPLACE_SHARES] if shares else _LAPLACE_SHARES
+    with_axes, components = each(lambda one: with_skewness(one[0]), gaussians), []
+    for skew, (gaussian, df) in zip(with_axes, gaussians, strict=True):
+        components += [skew, Proposal(gaussian.mean, gaussian.chol, df)]
     shares = np.array(shares) / sum(shares)
     if np.isfinite(model.tail_df):
         centre = components[1]

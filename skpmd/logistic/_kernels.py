@@ -12,7 +12,7 @@ _E3, _E2, _E1 = np.float32(4.1665795e-2), np.float32(1.6666665e-1), np.float32(0
 _ZERO, _ONE, _BIAS, _FRACTION = np.float32(0.0), np.float32(1.0), np.int32(127), np.int32(23)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def _exponential(x, shifted, length):
     """e^x of up to 128 numbers x <= 0 in place; ``shifted`` is scratch space of the same length.
 
@@ -46,7 +46,7 @@ def _exponential(x, shifted, length):
         x[j] *= shifted[j]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def _single_exponential(x, shifted, length):
     """e^x of up to 128 float32 numbers x <= 0 in place, to 1e-7; as `_exponential`."""
     bits = shifted.view(np.int32)
@@ -67,7 +67,7 @@ def _single_exponential(x, shifted, length):
         x[j] *= shifted[j]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def sigmoid_slopes(table, weight):
     """Replace float32 logits by |w_n| times the derivative of log sigmoid(sign(w_n) z).
 
@@ -90,7 +90,7 @@ def sigmoid_slopes(table, weight):
                 z[j] = w[j] * top / (_ONE + e)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def softmax_slopes(table, label, weight):
     """Replace float32 logits (m, K, n) by weight_n (1{k = label_n} - p_k), as `sigmoid_slopes`."""
     m, n_classes, n = table.shape
@@ -124,7 +124,7 @@ def softmax_slopes(table, label, weight):
                 table[i, label[start + j], start + j] += w[j]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def _logarithm(x, length):
     """Logarithm of up to 128 positive numbers x = 2^k f in place, f from 2^(-1/2) to 2^(1/2)."""
     power = np.empty(LANES)
@@ -155,7 +155,7 @@ def _logarithm(x, length):
         x[j] = exponent[j] * 0.6931471805599453 + 2.0 * q * (1.0 + t * p)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def add_log_sigmoid(table, sign, weight, total, differentiate):
     """Add sum_n weight_n * log sigmoid(sign_n * table[i, n]) to total[i].
 
@@ -205,7 +205,7 @@ def add_log_sigmoid(table, sign, weight, total, differentiate):
         total[i] += subtotal
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def expected_derivatives(centre, spread, sign, weight, nodes, node_weights):
     """Weighted E[d/dz log sigmoid(s z)] and E[-d2/dz2] of each row, z ~ N(centre, spread^2)."""
     slope = np.empty(len(centre))
@@ -230,7 +230,7 @@ def expected_derivatives(centre, spread, sign, weight, nodes, node_weights):
     return slope, curvature
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def expected_third(centre, spread, weight, nodes, node_weights):
     """Weighted E[d3/dz3 log sigmoid(z)] of each row, z ~ N(centre, spread^2)."""
     out = np.empty(len(centre))
@@ -246,7 +246,7 @@ def expected_third(centre, spread, weight, nodes, node_weights):
     return out
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def add_log_softmax(table, label, weight, total, differentiate):
     """Add sum_n weight_n * log softmax(table[i, :, n])[label_n] to total[i].
 
@@ -298,7 +298,7 @@ def add_log_softmax(table, label, weight, total, differentiate):
         total[i] += subtotal
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def expected_softmax(centre, spread, nodes):
     """E[p_k] and E[p_k p_l] with p = softmax(z) and z ~ N(centre, spread), for each row.
 

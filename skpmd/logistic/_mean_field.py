@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from skpmd.engine.mean_field import DiagonalTarget
+from skpmd.engine.threads import in_order
 
 
 def logit_moments(mean, variance, X, fit_intercept):
@@ -32,18 +33,28 @@ def mean_field_target(model, mean, variance, batches, b=1.0):
     sd = None if variance is None else np.sqrt(variance)
     gradient, of_prior = model.prior.expected(mean, sd)
     precision, couplings = of_prior.copy(), []
-    for X, y, weight in batches:
+
+    def of(batch):
+        X, y, weight = batch
         centre, spread = logit_moments(mean, variance, X, ones)
         slope, curvature, coupled = model.expected_logits(centre, spread, y)
         weight = b * weight[:, None]
-        gradient += _sum(X, weight * slope, ones)
-        precision += _sum(_squared(X), weight * curvature, ones)
-        couplings.append((X, weight, coupled))
+        by_slope = _sum(X, weight * slope, ones)
+        return by_slope, _sum(_squared(X), weight * curvature, ones), (X, weight, coupled)
+
+    for slope, curvature, coupling in in_order(of, batches):
+        gradient += slope
+        precision += curvature
+        couplings.append(coupling)
 
     def product(u):
+        def times(coupling):
+            X, weight, coupled = coupling
+            return _sum(X, weight * coupled(_times(X, u, ones)), ones)
+
         total = of_prior * u
-        for X, weight, coupled in couplings:
-            total += _sum(X, weight * coupled(_times(X, u, ones)), ones)
+        for part in in_order(times, couplings):
+            total += part
         return total
 
     return DiagonalTarget(gradient, precision, product)

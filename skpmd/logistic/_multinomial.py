@@ -2,7 +2,15 @@
 
 import numpy as np
 
-from skpmd.logistic._design import LinearModel, designs, logits, normal_nodes, slopes_gradient
+from skpmd.engine.threads import in_order
+from skpmd.logistic._design import (
+    LinearModel,
+    design,
+    logits,
+    normal_nodes,
+    pieces,
+    slopes_gradient,
+)
 from skpmd.logistic._kernels import LANES, add_log_softmax, expected_softmax, softmax_slopes
 
 _TABLE = 1 << 17  # This many numbers are held at once, in a table that stays in the second cache.
@@ -34,10 +42,17 @@ class SoftmaxModel(LinearModel):
 
     def log_likelihood(self, theta, batch):
         """Weighted sum of log softmax(x . theta_1, ..., x . theta_K)[y]; see `Model`."""
-        total = np.zeros(len(theta))
-        for some, rows, table in self._tables(self.prior.coefficients(theta), batch):
-            label, weight = batch.y[rows].astype(np.int64), batch.weight[rows]
-            add_log_softmax(table, label, weight, total[some], False)
+        coefficients, total = self.prior.coefficients(theta), np.zeros(len(theta))
+
+        def of(place):
+            _, (_, y, weight), rows = place
+            table = self._table(coefficients, place)
+            part = np.zeros(len(table))
+            add_log_softmax(table, y[rows].astype(np.int64), weight[rows], part, False)
+            return place[0], part
+
+        for some, part in in_order(of, self._places(len(theta), [batch])):
+            total[some] += part
         return total
 
     def log_joint_gradient(self, theta, batches, b=1.0):
@@ -47,37 +62,38 @@ class SoftmaxModel(LinearModel):
         second matrix product takes it to the coefficients. Tables are in the dtype of X, sums over
         them in float64.
         """
-
-        def add_values(table, label, weight, some):
-            add_log_softmax(table, label, weight, total[some], True)
-
-        total = np.zeros(len(theta))
-        gradient = self._gradient(theta, batches, b, add_values)
+        total, gradient = self._gradient(theta, batches, b, self.differentiate)
         return self.prior.log_density(theta) + b * total, gradient
 
     def single_gradient(self, theta, batches, b=1.0):
         """Gradient of the log joint density, from features in float32 in that precision."""
-
-        def slopes(table, label, weight, some):
-            softmax_slopes(table, label, weight.astype(np.float32))
-
-        return self._gradient(theta, batches, b, slopes)
+        return self._gradient(theta, batches, b, _single_slopes)[1]
 
     def _gradient(self, theta, batches, b, differentiate):
-        """Gradient of the log joint density, given what turns logits into derivatives in place."""
+        """Log-likelihood and gradient of the log joint density.
+
+        ``differentiate`` turns logits into derivatives in place, and may add log-likelihoods to its
+        last argument.
+        """
         coefficients = self.prior.coefficients(theta)
-        gradient = np.zeros(coefficients.shape)
-        for batch in batches:
-            for some, rows, table in self._tables(coefficients, batch):
-                label, weight = batch.y[rows].astype(np.int64), batch.weight[rows]
-                differentiate(table, label, weight, some)
-                table = table.reshape(-1, table.shape[2])
-                part = gradient[some].reshape(len(table), -1)
-                part[:, : batch.X.shape[1]] += slopes_gradient(table, batch.X[rows])
-                if self.fit_intercept:
-                    part[:, -1] += table.sum(axis=1, dtype=np.float64)
-        gradient = self.prior.gradient(theta) + b * self.prior.pull_back(theta, gradient)
-        return gradient
+
+        def of(place):
+            some, (X, y, weight), rows = place
+            table = self._table(coefficients, place)
+            part = np.zeros(len(table))
+            differentiate(table, y[rows], weight[rows], part)
+            table = table.reshape(-1, table.shape[2])
+            ones = table.sum(axis=1, dtype=np.float64) if self.fit_intercept else None
+            return some, part, slopes_gradient(table, X[rows]), ones
+
+        total, gradient = np.zeros(len(theta)), np.zeros(coefficients.shape)
+        for some, part, by_slopes, by_intercept in in_order(of, self._places(len(theta), batches)):
+            total[some] += part
+            rows = gradient[some].reshape(len(by_slopes), -1)
+            rows[:, : by_slopes.shape[1]] += by_slopes
+            if self.fit_intercept:
+                rows[:, -1] += by_intercept
+        return total, self.prior.gradient(theta) + b * self.prior.pull_back(theta, gradient)
 
     def gaussian_target(self, mean, cov, batches, b=1.0):
         """Expected gradient and negative Hessian of the log joint density under a Gaussian.
@@ -99,18 +115,23 @@ class SoftmaxModel(LinearModel):
         K = self.n_classes
         slope, blocks = np.zeros((K, len(mean) // K)), precision.reshape(K, -1, K, len(mean) // K)
         nodes = np.zeros((K, 1)) if cov is None else normal_nodes(K)
-        for X, y, weight in self._designs(batches):
+        pairs = [(k, other) for k in range(K) for other in range(k)]
+
+        def of(piece):
+            X, y, weight = design(piece, self.fit_intercept)
             spread = np.zeros((len(X), K, K)) if cov is None else _logit_covariance(X, cov, K)
             centre = X @ mean.reshape(K, -1).T
             probability, product = expected_softmax(centre, spread, nodes)
-            slope += (weight[:, None] * ((y[:, None] == np.arange(K)) - probability)).T @ X
-            for k in range(K):
-                for other in range(k):
-                    block = b * (X.T * (weight * product[:, k, other])) @ X
-                    blocks[k, :, k] += block
-                    blocks[other, :, other] += block
-                    blocks[k, :, other] -= block
-                    blocks[other, :, k] -= block
+            slope = (weight[:, None] * ((y[:, None] == np.arange(K)) - probability)).T @ X
+            return slope, [b * (X.T * (weight * product[:, k, j])) @ X for k, j in pairs]
+
+        for part, of_pairs in in_order(of, self._designs(batches)):
+            slope += part
+            for (k, other), block in zip(pairs, of_pairs, strict=True):
+                blocks[k, :, k] += block
+                blocks[other, :, other] += block
+                blocks[k, :, other] -= block
+                blocks[other, :, k] -= block
         return gradient + b * slope.ravel(), precision
 
     def expected_logits(self, centre, spread, y):
@@ -147,39 +168,44 @@ class SoftmaxModel(LinearModel):
         taken at its expectation.
         """
         K, d = self.n_classes, len(mean)
-        for X, _, weight in self._designs(batches):
+
+        def of(piece):
+            X, _, weight = design(piece, self.fit_intercept)
             white = X @ chol.reshape(K, -1, d)  # This is e_k (x) x, whitened, of shape (K, n, d).
             by_row = white.transpose(1, 0, 2)
             spread = by_row @ by_row.transpose(0, 2, 1)
             p = expected_softmax(X @ mean.reshape(K, -1).T, spread, normal_nodes(K))[0]
             white -= np.einsum("nk,knd->nd", p, white)
-            yield white.reshape(-1, d), -(weight[:, None] * p).T.ravel()
+            return white.reshape(-1, d), -(weight[:, None] * p).T.ravel()
+
+        return in_order(of, self._designs(batches))
 
     def differentiate(self, table, y, weight, total):
         """Add log-likelihoods to ``total``, and write derivatives over logits (m, K, n)."""
         add_log_softmax(table, y.astype(np.int64), weight, total, True)
 
-    def _tables(self, coefficients, batch):
-        """Pieces (particles, rows, logits), the logits of shape (particles, K, rows)."""
-        m, K = len(coefficients), self.n_classes
+    def _places(self, m, batches):
+        """Pieces whose tables fit the cache: (slice of m particles, batch, slice of its rows)."""
+        K = self.n_classes
         few = min(m, max(1, _TABLE // (K * _ROWS)))
-        step = max(LANES, _TABLE // (K * few) // LANES * LANES)
-        for start in range(0, len(batch.y), step):
-            rows = slice(start, start + step)
+        n_rows = max(LANES, _TABLE // (K * few) // LANES * LANES)
+        for batch, rows in pieces(batches, n_rows, 1):
             for first in range(0, m, few):
-                some = slice(first, first + few)
-                flat = coefficients[some].reshape(-1, coefficients.shape[1] // K)
-                table = logits(flat, batch.X[rows], self.fit_intercept)
-                yield some, rows, table.reshape(-1, K, table.shape[1])
+                yield slice(first, first + few), batch, rows
+
+    def _table(self, coefficients, place):
+        """Logits of a piece, (particles, K, rows)."""
+        some, batch, rows = place
+        flat = coefficients[some].reshape(-1, coefficients.shape[1] // self.n_classes)
+        table = logits(flat, batch.X[rows], self.fit_intercept)
+        return table.reshape(-1, self.n_classes, table.shape[1])
 
     def _designs(self, batches):
-        """Rows with their column of ones, in float64 and in pieces that fit the cache."""
-        K = self.n_classes
-        for X, y, weight in designs(batches, self.fit_intercept, _TABLE):
-            step = max(1, _TABLE // K**2)  # A table of covariances has K^2 numbers for each row.
-            for start in range(0, len(y), step):
-                part = slice(start, start + step)
-                yield X[part], y[part], weight[part]
+        """Pieces whose rows, in float64 and with a column of ones, fit the cache."""
+        # A table of covariances has K^2 numbers for each row.
+        for batch in batches:
+            width = max(batch.X.shape[1] + 1, self.n_classes**2)
+            yield from pieces([batch], _TABLE, width)
 
 
 def _logit_covariance(X, cov, K):
@@ -190,3 +216,7 @@ def _logit_covariance(X, cov, K):
         for other in range(k + 1):
             spread[:, k, other] = np.einsum("ij,ij->i", X @ blocks[k, :, other], X)
     return spread
+
+
+def _single_slopes(table, y, weight, total):
+    softmax_slopes(table, y.astype(np.int64), weight.astype(np.float32))

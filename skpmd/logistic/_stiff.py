@@ -3,7 +3,7 @@
 import numpy as np
 
 from skpmd.engine.splitting import Stiff
-from skpmd.logistic._design import designs
+from skpmd.logistic._design import design, pieces
 
 _TABLE = 1 << 18  # Rows are looked at in pieces of about so many numbers.
 # A row is stiff where its expected curvature is above this, in units of the posterior's own.
@@ -32,13 +32,13 @@ def stiff_rows(model, batches, power, mean, chol):
     which these rows vary; in all others they are held at the mean.
     """
     rows = _chosen(model, batches, mean, chol)
-    design, y, weight = (np.concatenate(part) for part in zip(*rows, strict=True))
-    factors = _by_class(chol, design.shape[1])
+    X, y, weight = (np.concatenate(part) for part in zip(*rows, strict=True))
+    factors = _by_class(chol, X.shape[1])
     K = len(factors)
-    white = np.concatenate([design @ factor for factor in factors - _common(factors)])
+    white = np.concatenate([X @ factor for factor in factors - _common(factors)])
     values, vectors = np.linalg.eigh(white.T @ white)
     axes = vectors[:, values > _MIN_SQUARE]
-    at_mean = (mean.reshape(K, -1) @ design.T).ravel()
+    at_mean = (mean.reshape(K, -1) @ X.T).ravel()
     slopes = np.ascontiguousarray((white @ axes).T, dtype=np.float32)
     offset, weight = at_mean.astype(np.float32), power * weight
 
@@ -55,18 +55,19 @@ def stiff_rows(model, batches, power, mean, chol):
 
 def _chosen(model, batches, mean, chol):
     """Rows of large expected curvature, in pieces (dense X with ones, y, weight)."""
-    pieces, curvatures = [], []
-    for X, y, weight in designs(batches, model.fit_intercept, _TABLE):
+    parts, curvatures = [], []
+    for one in pieces(batches, _TABLE):
+        X, y, weight = design(one, model.fit_intercept)
         curvature = weight * _expected_curvature(X, mean, chol)
         some = curvature > _MIN_CURVATURE
-        pieces.append((X[some], y[some], weight[some]))
+        parts.append((X[some], y[some], weight[some]))
         curvatures.append(curvature[some])
     n_rows = sum(batch.X.shape[0] for batch in batches)
     most = max(_FEW_ROWS, int(_MAX_SHARE * n_rows))
     largest = np.sort(np.concatenate(curvatures))[::-1]
     bound = largest[most] if len(largest) > most else 0.0
-    for piece, curvature in zip(pieces, curvatures, strict=True):
-        yield tuple(part[curvature > bound] for part in piece)
+    for part, curvature in zip(parts, curvatures, strict=True):
+        yield tuple(column[curvature > bound] for column in part)
 
 
 def _expected_curvature(X, mean, chol):

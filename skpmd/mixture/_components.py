@@ -14,12 +14,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
+from skpmd.engine.threads import by_rows
 from skpmd.mixture._kernels import left_out, left_out_product, product_log_sum, quadratic_features
 from skpmd.mixture._special import log_gamma_rise
 
 _LOG_PI = np.log(np.pi)
 # From so many rows on, 1 + u has lost digits of u that the density needs.
 _HUGE = 1e9
+_WORTH = 1 << 17  # Matrices are worth a thread if their factors take so many multiplications.
 
 
 class Normals(NamedTuple):
@@ -163,8 +165,11 @@ class Family:
         return root, 2.0 * np.log(np.diagonal(root, axis1=-2, axis2=-1)).sum(axis=-1)
 
     def _precision(self, normals):
-        inverse = np.linalg.inv(normals.root)
-        return np.swapaxes(inverse, -1, -2) @ inverse
+        def inverted(root):
+            inverse = np.linalg.inv(root)
+            return np.swapaxes(inverse, -1, -2) @ inverse
+
+        return by_rows(inverted, normals.root, at_least=_worth(normals.root))
 
     def _full_root(self, normals):
         return normals.root
@@ -352,6 +357,11 @@ class Spherical(Family):
 
 
 FAMILIES = {"full": Full, "tied": Tied, "diag": Diagonal, "spherical": Spherical}
+
+
+def _worth(matrices):
+    """How many particles' matrices, of shape (m, K, p, p), are worth a thread."""
+    return 1 + _WORTH // (matrices.shape[1] * matrices.shape[2] ** 3)
 
 
 def cholesky(matrices):

@@ -21,6 +21,7 @@ import numpy as np
 
 from skpmd.engine.model import Model, linear_form
 from skpmd.engine.particles import Particles
+from skpmd.engine.threads import each
 from skpmd.mixture._components import FAMILIES, Normals
 from skpmd.mixture._kernels import responsibilities
 from skpmd.mixture._weights import weights_prior
@@ -28,6 +29,8 @@ from skpmd.mixture._weights import weights_prior
 # A block of responsibilities has about so many numbers, to stay in the cache, and at least so many
 # rows.
 _CHUNK, _MIN_CHUNK = 2**18, 64
+# Particles are handled in groups of about so many responsibilities.
+_GROUP = 2**14
 _LOG_2PI = np.log(2.0 * np.pi)
 
 
@@ -201,22 +204,35 @@ class ConjugateMixture(Model):
         """
         family, m = self.family, len(posteriors.constant)
         counts, score = self.no_counts(m), np.zeros(m)
-        components = counts.components.reshape(m * self.K, -1)
         for rows in self.chunks(len(X), m):
             features, w = family.features(X[rows]), weight[rows]
-            _, log_joint = self.log_densities(posteriors, features)
-            log_joint += posteriors.log_mixing.ravel()
-            resp, log_density = self.responsibilities(log_joint, w, counts.entropy)
-            components += resp.T @ features[:, : family.n_features]
+            some_features = features[:, : family.n_features]
+
+            def add(some, features=features, some_features=some_features, w=w):
+                _, log_joint = self.log_densities(posteriors, features, some)
+                log_joint += posteriors.log_mixing[some].ravel()
+                resp, log_density = self.responsibilities(log_joint, w, counts.entropy[some])
+                added = resp.T @ some_features
+                counts.components[some] += added.reshape(-1, *counts.components.shape[1:])
+                score[some] += w @ log_density
+
+            each(add, self.groups(len(w), m))
             if family.n_shared:
                 counts.shared[:] += w @ features[:, family.n_features :]
-            score += w @ log_density
         return counts, score
 
-    def log_densities(self, posteriors, features):
-        """log(1 + u) and log Student densities of rows, each of shape (n, m K)."""
-        log_ratio = self.family.log_ratio(posteriors.normals, posteriors.coefficients, features)
-        return log_ratio, posteriors.constant.ravel() - posteriors.exponent.ravel() * log_ratio
+    def groups(self, n, m):
+        """Slices of m particles whose responsibilities of n rows are worth a thread."""
+        n_groups = min(m, -(-n * m * self.K // _GROUP))
+        edges = [m * k // n_groups for k in range(n_groups + 1)]
+        return [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+
+    def log_densities(self, posteriors, features, some=slice(None)):
+        """log(1 + u) and log Student densities of rows, each (n, m K), of some particles."""
+        coefficients = posteriors.coefficients[some]
+        log_ratio = self.family.log_ratio(posteriors.normals, coefficients, features)
+        exponent = posteriors.exponent[some].ravel()
+        return log_ratio, posteriors.constant[some].ravel() - exponent * log_ratio
 
     def responsibilities(self, log_joint, weight, entropy):
         """Weighted responsibilities (n, m K) and log densities (n, m); adds to the entropies."""
@@ -231,8 +247,9 @@ class ConjugateMixture(Model):
 
         Their shape is (n, m K), and they are without the components' ``log_mixing``.
         """
-        m, out = len(posteriors.constant), []
-        for rows in self.chunks(len(X), m):
+        m = len(posteriors.constant)
+
+        def of(rows):
             features = self.family.features(X[rows])
             log_ratio, log_density = self.log_densities(posteriors, features)
             log_joint = log_density + posteriors.log_mixing.ravel()
@@ -240,5 +257,6 @@ class ConjugateMixture(Model):
             # No more of a row than there is: weights below 1 have left less of it.
             resp *= np.minimum(weight[rows], 1.0)[:, None]
             self.family.left_out(posteriors.normals, features, log_ratio, log_density, resp)
-            out.append(log_density)
-        return np.concatenate(out)
+            return log_density
+
+        return np.concatenate(each(of, self.chunks(len(X), m)))

@@ -113,6 +113,9 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
     warm_start : bool, default=False
         Whether `fit` starts from the particles of the fit before (conjugate strategy). Scales and
         defaults of the prior are those of the new rows.
+    n_jobs : int or None, default=None
+        Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
+        No digit of an answer depends on their number; the threads of BLAS are left as they are.
     random_state : int, RandomState or None, default=None
         Source of randomness.
     verbose : int, default=0
@@ -199,8 +202,8 @@ covariance_prior_, mean_scale_prior_
             name: LOOP_CONSTRAINTS[name]
             for name in (
                 "batch_size", "step_size", "step_offset", "step_decay", "rejuvenation",
-                "ess_threshold", "bandwidth", "total_samples", "forgetting", "random_state",
-                "verbose",
+                "ess_threshold", "bandwidth", "total_samples", "forgetting", "n_jobs",
+                "random_state", "verbose",
             )
         },
         "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -261,6 +264,7 @@ covariance_prior_, mean_scale_prior_
         total_samples=None,
         forgetting=0.0,
         warm_start=False,
+        n_jobs=None,
         random_state=None,
         verbose=0,
         verbose_interval=10,
@@ -294,6 +298,7 @@ covariance_prior_, mean_scale_prior_
         self.total_samples = total_samples
         self.forgetting = forgetting
         self.warm_start = warm_start
+        self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
         self.verbose_interval = verbose_interval
@@ -330,7 +335,7 @@ covariance_prior_, mean_scale_prior_
             If a given ``max_full_iter`` ends the steps before the bound has converged; with
             ``strategy="parameters"`` of what stands against the posterior.
         """
-        with self._rollback_on_error():
+        with self._rollback_on_error(), self._threads():
             earlier = getattr(self, "_state", None) if self.warm_start else None
             self._reset()
             parameters = self._parameters()
@@ -366,7 +371,7 @@ covariance_prior_, mean_scale_prior_
         GaussianMixturePMD
             The estimator.
         """
-        with self._rollback_on_error():
+        with self._rollback_on_error(), self._threads():
             before = getattr(self, "_state", None)
             if before is None:
                 self._reset()

@@ -17,7 +17,7 @@ _LOG_PI = math.log(math.pi)
 _HUGE = 1e6
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _log_gamma_rise(a, h):
     """As `skpmd.mixture._special.log_gamma_rise`, of two numbers."""
     if a <= _HUGE:
@@ -26,7 +26,7 @@ def _log_gamma_rise(a, h):
     return h * math.log(a) + slope * (1.0 - (2.0 * h - 1.0) / (6.0 * a))
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def quadratic_features(X):
     """(1, x, x_i x_j for i <= j) of each row, shape (n, 1 + p + p (p + 1) / 2)."""
     n, p = X.shape
@@ -43,7 +43,7 @@ def quadratic_features(X):
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def responsibilities(log_joint, weight, resp, log_density, entropy):
     """Weighted responsibilities and log densities of rows, and the entropies of the labels.
 
@@ -75,7 +75,7 @@ def responsibilities(log_joint, weight, resp, log_density, entropy):
             entropy[i] -= weight[a] * (weighted / total - math.log(total))
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def product_log_sum(X, location, rate):
     """Sum over columns of log(1 + rate (x - location)^2), shape (n, c); few logs are taken."""
     n, p = X.shape
@@ -95,7 +95,7 @@ def product_log_sum(X, location, rate):
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def left_out(log_ratio, log_density, resp, kappa, kappa0, df, per_row, D, power):
     """Log Student densities of rows whose own responsibility r has been taken out of a component.
 
@@ -135,7 +135,7 @@ def left_out(log_ratio, log_density, resp, kappa, kappa0, df, per_row, D, power)
             log_density[a, k] += change
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def left_out_product(X, log_density, resp, kappa, kappa0, df, location, scatter):
     """`left_out` for columns of their own precision: rank one in each of them."""
     n, p = X.shape
@@ -158,7 +158,7 @@ def left_out_product(X, log_density, resp, kappa, kappa0, df, location, scatter)
             log_density[a, k] = total
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def kmeans_plusplus(X, weight, uniforms):
     """Centres by k-means++ (Arthur and Vassilvitskii 2007), shape (K, p).
 
@@ -191,7 +191,7 @@ def kmeans_plusplus(X, weight, uniforms):
     return centres
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def lloyd(X, weight, centres, steps):
     """Labels of the rows after steps of Lloyd's algorithm; the centres are moved."""
     n, p = X.shape

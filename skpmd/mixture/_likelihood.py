@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skpmd.engine.threads import in_order
+
 # Densities are taken in blocks of about so many numbers, which stay in a processor's cache, and of
 # at most so many rows.
 _BLOCK, _MAX_ROWS = 1 << 17, 2048
@@ -46,8 +48,8 @@ def no_sums(mixtures):
 def log_likelihood(mixtures, X, weight):
     """Weighted sum over rows of the log density; shape (m,)."""
     value = np.zeros(len(mixtures.log_mixing))
-    for particles, _, w, _, total in _blocks(mixtures, X, weight):
-        value[particles] += total @ w
+    for particles, part in _by_blocks(lambda t, w, density, total: total @ w, mixtures, X, weight):
+        value[particles] += part
     return value
 
 
@@ -55,32 +57,39 @@ def sums(mixtures, X, weight):
     """`Sums` of all rows."""
     m, n_components, p = mixtures.means.shape
     value, moments = np.zeros(m), np.zeros((m, n_components, 1 + p + p * (p + 1) // 2))
-    for particles, t, w, density, total in _blocks(mixtures, X, weight):
-        value[particles] += total @ w
+
+    def of(t, w, density, total):
         # The responsibilities, w r; density is relative to the row's largest, total is the log.
         density *= (w / density.sum(axis=1))[:, None, :]
-        moments[particles] += (density.reshape(-1, len(w)) @ t).reshape(moments[particles].shape)
+        return total @ w, (density.reshape(-1, len(w)) @ t).reshape(*density.shape[:2], -1)
+
+    for particles, (part, of_part) in _by_blocks(of, mixtures, X, weight):
+        value[particles] += part
+        moments[particles] += of_part
     second = np.empty((m, n_components, p, p))
     rows, columns = np.triu_indices(p)
     second[..., rows, columns] = second[..., columns, rows] = moments[..., 1 + p :]
     return Sums(value, moments[..., 0], moments[..., 1 : 1 + p], second)
 
 
-def _blocks(mixtures, X, weight):
-    """(particles, t(x), weights, relative densities (m, K, n), log totals (m, n)) in pieces."""
+def _by_blocks(function, mixtures, X, weight):
+    """(particles, function of t(x), weights, relative densities (m, K, n), log totals (m, n))."""
     natural, (m, n_components) = _natural(mixtures), mixtures.log_mixing.shape
     size = min(_MAX_ROWS, len(X))
     many = max(1, _BLOCK // (n_components * size))
     for start in range(0, len(X), size):
         t, w = _products(X[start : start + size]), weight[start : start + size]
-        for one in range(0, m, many):
+
+        def of(one, t=t, w=w):
             particles = slice(one, min(one + many, m))
             part = natural[particles]
             density = (part.reshape(-1, t.shape[1]) @ t.T).reshape(*part.shape[:2], len(w))
             top = density.max(axis=1)
             density -= top[:, None, :]
             np.exp(density, out=density)
-            yield particles, t, w, density, np.log(density.sum(axis=1)) + top
+            return particles, function(t, w, density, np.log(density.sum(axis=1)) + top)
+
+        yield from in_order(of, range(0, m, many))
 
 
 def _products(X):

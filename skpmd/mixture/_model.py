@@ -4,8 +4,9 @@ import numpy as np
 from scipy.special import gammaln
 
 from skpmd.engine.model import Model
+from skpmd.engine.threads import by_rows
 from skpmd.mixture._component_priors import Independent, NormalWishart, by_parameters
-from skpmd.mixture._likelihood import Mixtures, log_likelihood, no_sums, sums
+from skpmd.mixture._likelihood import Mixtures, Sums, log_likelihood, no_sums, sums
 from skpmd.mixture._smc_start import Blend, blended_sticks, near_rows
 from skpmd.mixture._stick_breaking import Sticks, by_sticks, log_mixing, sticks_of
 
@@ -13,6 +14,7 @@ from skpmd.mixture._stick_breaking import Sticks, by_sticks, log_mixing, sticks_
 _JITTER = 1e-8
 # A trajectory whose log scale got so far has left for good.
 _FAR = 100.0
+_PART = 32  # A thread takes so many particles at least.
 
 
 class ParameterModel(Model):
@@ -164,10 +166,13 @@ class ParameterModel(Model):
             total = no_sums(mixtures)
             for batch in batches:
                 total = total.plus(sums(mixtures, batch.X, batch.weight))
-            value = self._log_prior(theta, mixtures) + total.value
-            gradient = self._gradient(theta, mixtures, total)
-            root = self._roots(theta, mixtures, total)
+            value, gradient, root = by_rows(self._local, theta, *mixtures, *total, at_least=_PART)
         return np.where(near & ~np.isnan(value), value, -np.inf), gradient, root
+
+    def _local(self, theta, log_mixing, means, factor, *total):
+        mixtures, total = Mixtures(log_mixing, means, factor), Sums(*total)
+        value = self._log_prior(theta, mixtures) + total.value
+        return value, self._gradient(theta, mixtures, total), self._roots(theta, mixtures, total)
 
     def _gradient(self, theta, mixtures, total):
         sticks = theta[:, : self.n_components - 1]

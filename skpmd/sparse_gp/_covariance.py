@@ -6,12 +6,14 @@ import numpy as np
 from sklearn.gaussian_process import kernels as sk
 
 from skpmd.engine.bandwidth import squared_distances
+from skpmd.engine.threads import each, ranges
 from skpmd.sparse_gp import _stationary
 
 _STEP = 1e-5  # Step of differences in theta.
 # Largest log of a hyperparameter: rejuvenation may draw wild ones, which have no weight in the end,
 # and they must not overflow.
 _MAX_LOG = 100.0
+_WORTH = 1 << 16  # A thread evaluates so many covariances at least.
 
 
 class _Term(NamedTuple):
@@ -61,9 +63,13 @@ class KernelCovariance:
         squared = squared_distances(A / term.length_scale, B / term.length_scale)
         if A is B:  # A row has no distance from itself, whatever rounding says.
             squared[np.diag_indices(len(A))] = 0.0
-        out = _stationary.values(squared, self._fast.nu)
-        out *= term.amplitude
-        return out
+
+        def evaluate(some):
+            values = _stationary.values(squared[slice(*some)], self._fast.nu)
+            values *= term.amplitude
+
+        each(evaluate, ranges(len(A), 1 + _WORTH // len(B)))  # In place.
+        return squared
 
     def diagonal(self, theta, A):
         """Variances of f at the rows of A, shape (n,)."""
@@ -137,8 +143,13 @@ class _Fast:
         out = np.zeros(len(theta))
         place = self._scale[1]
         if place is not None:
-            slope = _stationary.slopes(squared, self.nu)
-            slope *= W
+            slope = np.empty_like(squared)
+
+            def evaluate(some):
+                rows = slice(*some)
+                np.multiply(_stationary.slopes(squared[rows], self.nu), W[rows], out=slope[rows])
+
+            each(evaluate, ranges(len(A), 1 + _WORTH // len(B)))
             # sum_ik slope_ik (a_ij - b_kj)^2, and d r^2 / d log l = -2 r^2.
             both = slope.sum(axis=1) @ A**2 + slope.sum(axis=0) @ B**2
             both -= 2.0 * np.einsum("ij,ij->j", A, slope @ B)

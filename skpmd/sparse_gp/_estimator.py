@@ -107,9 +107,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     n_targets : int or None, default=None
         Columns of y, for predictions before `fit`.
     n_jobs : int or None, default=None
-        Threads that share particles, restarts, and rows of predictions, in the sense of joblib;
-        results do not depend on it. Matrix products have threads of their own (those of BLAS), so
-        that one particle gains little.
+        Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
+        No digit of an answer depends on their number; the threads of BLAS are left as they are.
     random_state : int, RandomState instance or None, default=None
         Seed; the same integer gives the same answer.
     verbose : int, default=0
@@ -186,7 +185,6 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         "df": [Interval(Real, 2, None, closed="neither")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "n_targets": [Interval(Integral, 1, None, closed="left"), None],
-        "n_jobs": [Integral, None],
         "n_particles": [Interval(Integral, 1, None, closed="left")],
         "weighting": [StrOptions({"stacking", "uniform", "posterior"})],
     }
@@ -296,7 +294,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             If a length scale ends at its lower bound or a noise at its upper one; with
             ``weighting="posterior"`` of what ``diagnostics_`` holds against the posterior.
         """
-        with self._rollback_on_error():
+        with self._rollback_on_error(), self._threads():
             parameters = self._parameters()
             self._reset()
             self._set_state(fit(parameters, self._read(X, y, sample_weight, noise_variance)))
@@ -338,7 +336,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             As `fit`, where the kernel is fitted; and if predictions of the new rows are far off by
             their own standard deviations, so that the kernel does not suit them.
         """
-        with self._rollback_on_error():
+        with self._rollback_on_error(), self._threads():
             parameters, before = self._parameters(), getattr(self, "_state", None)
             if before is None:
                 self._reset()

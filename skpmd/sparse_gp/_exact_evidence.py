@@ -3,10 +3,10 @@
 from operator import itemgetter
 
 import numpy as np
-from joblib import Parallel, delayed
 from scipy.linalg import lapack
 from scipy.optimize import minimize
 
+from skpmd.engine.threads import each
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import take
 from skpmd.sparse_gp._model import MIN_NOISE
@@ -79,7 +79,7 @@ def _factored(covariance, theta, sample):
 
 
 def maximise_evidence(
-    covariance, sample, optimizer, n_restarts, rng, first=None, n_jobs=None, n_evaluations=15000
+    covariance, sample, optimizer, n_restarts, rng, first=None, n_evaluations=15000
 ):
     """Hyperparameters of the largest marginal likelihood, shape (d,).
 
@@ -92,16 +92,15 @@ def maximise_evidence(
     kernel's bounds; if there are any, one more has short length scales. Of more than 200 rows
     L-BFGS takes a few steps from each on 500 of them, and goes on from the best place on all.
 
-    ``n_jobs`` threads share the starts, in the sense of joblib. ``n_evaluations`` is the most that
-    L-BFGS may take, its own limit by default.
+    ``n_evaluations`` is the most that L-BFGS may take, its own limit by default.
     """
     bounds = covariance.kernel.bounds
     if first is None:
         first = covariance.kernel.theta
         if not callable(optimizer):
-            first = max(
+            first = best_of(
+                lambda one: log_marginal_likelihood(covariance, one, sample, gradient=False),
                 with_other_noise(covariance, first, sample),
-                key=lambda one: log_marginal_likelihood(covariance, one, sample, gradient=False),
             )
 
     def search(start, sample, n_evaluations):
@@ -121,14 +120,18 @@ def maximise_evidence(
         scales = [name.partition("[")[0].endswith("length_scale") for name in names]
         others.append(first + np.log(_SHORT) * np.array(scales))
     starts = [np.clip(start, bounds[:, 0], bounds[:, 1]) for start in (first, *others)]
-    run = Parallel(n_jobs, prefer="threads")
     # Few rows are cheap, so every start is followed to its end and none makes the outcome worse.
     if n_restarts and len(sample.y) > _MANY_ROWS and not callable(optimizer):
         some = take(sample, _PRELIMINARY_ROWS, rng)
-        ends = run(delayed(search)(start, some, _PRELIMINARY_EVALUATIONS) for start in starts)
+        ends = each(lambda start: search(start, some, _PRELIMINARY_EVALUATIONS), starts)
         starts = [min(ends, key=itemgetter(1))[0]]
-    ends = run(delayed(search)(start, sample, n_evaluations) for start in starts)
+    ends = each(lambda start: search(start, sample, n_evaluations), starts)
     return np.asarray(min(ends, key=itemgetter(1))[0], dtype=np.float64)
+
+
+def best_of(value, thetas):
+    """The first of the hyperparameters of the largest value."""
+    return thetas[int(np.argmax(each(value, thetas)))]
 
 
 def _descended(objective, start, bounds, n_evaluations):

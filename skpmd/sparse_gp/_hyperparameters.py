@@ -88,8 +88,8 @@ def fit_hyperparameters(parameters, covariance, whole, subset, rng):
         return covariance.kernel.theta, subset
     sample = subset if callable(optimizer) else take(subset, _SEARCH_ROWS, rng)
     n_rows = len(sample.y)
-    n_restarts, n_jobs = parameters.n_restarts_optimizer, parameters.n_jobs
-    theta = maximise_evidence(covariance, sample, optimizer, n_restarts, rng, n_jobs=n_jobs)
+    n_restarts = parameters.n_restarts_optimizer
+    theta = maximise_evidence(covariance, sample, optimizer, n_restarts, rng)
     if df is not None:
         for _ in range(_STUDENT_ROUNDS):
             error = squared_errors(covariance, theta, sample)
@@ -170,6 +170,5 @@ def new_model(parameters, covariance, prior, sample, theta, rng):
         parameters.jitter,
         n_targets=sample.y.shape[1],
         block_weighs=parameters.weighting == "posterior",
-        n_jobs=parameters.n_jobs,
         **options,
     )

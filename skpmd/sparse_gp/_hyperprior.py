@@ -4,6 +4,7 @@ import numpy as np
 
 from skpmd.engine.importance import Proposal, draw, log_density
 from skpmd.engine.resampling import resample
+from skpmd.engine.threads import each
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
 
 _DF = 10.0  # Degrees of freedom of the proposal.
@@ -73,7 +74,9 @@ def draw_around(covariance, prior, theta, sample, m, rng):
     draws = draw(proposal, _DRAWS * m, rng)
     low, high = covariance.kernel.bounds.T
     draws = np.clip(draws, low, high)
-    values = [log_marginal_likelihood(covariance, one, sample, gradient=False) for one in draws]
+    values = each(
+        lambda one: log_marginal_likelihood(covariance, one, sample, gradient=False), draws
+    )
     slope = log_marginal_likelihood(covariance, theta, sample)[1]
     # At a bound of theta a slope that points outwards is that of the mode.
     outwards = ((theta <= low) & (slope < 0.0)) | ((theta >= high) & (slope > 0.0))
@@ -92,14 +95,11 @@ def _factor(covariance, theta, sample):
     may have the wrong sign.
     """
     d = len(theta)
-    hessian = np.empty((d, d))
-    for k in range(d):
-        ends = []
-        for sign in (1.0, -1.0):
-            moved = theta.copy()
-            moved[k] += sign * _STEP
-            ends.append(log_marginal_likelihood(covariance, moved, sample)[1])
-        hessian[k] = (ends[1] - ends[0]) / (2.0 * _STEP)
+    steps = _STEP * np.eye(d)
+    slopes = each(
+        lambda step: log_marginal_likelihood(covariance, theta + step, sample)[1], [*steps, *-steps]
+    )
+    hessian = (np.array(slopes[d:]) - np.array(slopes[:d])) / (2.0 * _STEP)
     values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
     covariance_matrix = (vectors / np.maximum(values, 1.0)) @ vectors.T
     return np.linalg.cholesky(covariance_matrix)

@@ -16,17 +16,18 @@ import copy
 from typing import NamedTuple
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
 from scipy.linalg import lapack
 from scipy.linalg.blas import dsyrk, dtrsm
 
 from skpmd.engine.model import Model
+from skpmd.engine.threads import each
 
 APPROXIMATIONS = ("dtc", "fitc", "vfe")
 MAX_JITTER = 1e-2  # Largest jitter, as a fraction of the mean diagonal.
 MIN_NOISE = 1e-10  # Smallest variance of noise, as a fraction of the variance of f.
 # At most so many factors of K_ZZ are cached, and at most so many numbers in them (256 MB).
 _MAX_FACTORS, _MAX_CACHED = 64, 1 << 25
+_ROWS = 1000  # A thread whitens so many rows at a time, or up to twice as many.
 _MAX_AT_ONCE = 1 << 20  # At most so many numbers are in the matrices that are factored together.
 
 
@@ -50,20 +51,19 @@ class SparseGP(Model):
     The t = ``n_targets`` have one covariance and are independent given theta. ``y`` of a batch has
     t + 1 columns: the targets, and the variance of the row's own noise.
 
-    ``block_weighs`` is that of `skpmd.engine.model.Model`. ``n_jobs`` threads share the particles,
-    in the sense of joblib.
+    ``block_weighs`` is that of `skpmd.engine.model.Model`.
     """
 
     df = None  # Degrees of freedom of Student noise.
 
     def __init__(
         self, covariance, prior, inducing, approximation, jitter, n_targets=1, *,
-        block_weighs=True, n_jobs=None,
+        block_weighs=True,
     ):  # fmt: skip
         self.covariance, self.prior, self.approximation = covariance, prior, approximation
         self.inducing = inducing
         self.jitter, self.n_targets = jitter, n_targets
-        self.block_weighs, self.n_jobs = block_weighs, n_jobs
+        self.block_weighs = block_weighs
         self._factors = {}
 
     def __getstate__(self):
@@ -96,14 +96,11 @@ class SparseGP(Model):
         """What the rows add, shape (m, M^2 + M t + 1); only the precision's lower triangle."""
         out, weighing = self.prior_block(theta), self._weighing(theta, block)
 
-        def add(particles):
-            for i in particles:
-                precision, linear, rest = self._parts(out[i : i + 1])
-                self._add(theta[i], weighing[i], batch, precision[0], linear[0], rest)
+        def add(i):
+            precision, linear, rest = self._parts(out[i : i + 1])
+            self._add(theta[i], weighing[i], batch, precision[0], linear[0], rest)
 
-        n_jobs = min(effective_n_jobs(self.n_jobs), len(theta))
-        parts = [range(k, len(theta), n_jobs) for k in range(n_jobs)]
-        Parallel(n_jobs, prefer="threads")(delayed(add)(part) for part in parts)
+        each(add, range(len(theta)))
         return out
 
     def add_statistics(self, one, other):
@@ -244,8 +241,14 @@ class SparseGP(Model):
 
     def whitened(self, theta, X):
         """v_x of the rows of X under one particle, shape (M, n), Fortran order."""
-        cross = self.covariance.cross(theta, X, self.inducing)
-        return dtrsm(1.0, self.prior_factor(theta), cross.T, lower=1, overwrite_b=1)
+        factor = self.prior_factor(theta)
+
+        def of(rows):
+            cross = self.covariance.cross(theta, X[rows], self.inducing)
+            return dtrsm(1.0, factor, cross.T, lower=1, overwrite_b=1)
+
+        parts = each(of, blocks_of(len(X)))
+        return parts[0] if len(parts) == 1 else np.concatenate([V.T for V in parts]).T
 
     def conditional(self, theta, block):
         """q(u | Z) of one particle, factored."""
@@ -272,6 +275,12 @@ class SparseGP(Model):
             return mean, self.covariance.cross(theta, X, X) - V.T @ V + known.T @ known
         left = self.covariance.diagonal(theta, X) - np.einsum("ij,ij->j", V, V)
         return mean, np.maximum(left, 0.0) + np.einsum("ij,ij->j", known, known)
+
+
+def blocks_of(n):
+    """Slices of n rows that are worth a thread."""
+    edges = np.linspace(0, n, max(1, n // _ROWS) + 1).astype(int)
+    return [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
 
 
 def _cholesky(K, extra):

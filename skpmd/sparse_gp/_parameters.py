@@ -29,7 +29,6 @@ class GPParameters(NamedTuple):
     weighting: str
     batch_size: int | str
     tol: float
-    n_jobs: int | None
     random_state: Any
     verbose: int
     options: Options

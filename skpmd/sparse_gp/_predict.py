@@ -1,12 +1,12 @@
 """Predictions of a Gaussian process estimator: averages over particles, chunk by chunk of rows."""
 
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from skpmd._base.utils import as_generator
+from skpmd.engine.threads import each
 from skpmd.predictive import NormalMixture
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Scaler
@@ -188,7 +188,8 @@ class GaussianProcessPredictions:
 
         step = max(1, _CHUNK // M)
         chunks = [slice(a, a + step) for a in range(0, len(X), step)]
-        Parallel(self.n_jobs, prefer="threads")(delayed(fill)(rows) for rows in chunks)
+        with self._threads():
+            each(fill, chunks)
         return *out, weights
 
     def _moments(self, i, X, alpha=False, joint=False):

@@ -11,7 +11,10 @@ from scipy.linalg import lapack
 from scipy.linalg.blas import dgemm, dsyrk, dtrsm
 from scipy.optimize import minimize
 
+from skpmd.engine.threads import each, in_order
 from skpmd.sparse_gp._exact_evidence import IMPOSSIBLE, noise_of
+from skpmd.sparse_gp._exact_evidence import best_of as best_value
+from skpmd.sparse_gp._model import blocks_of
 
 _ROUNDS = 3  # Rounds in which rows are weighed by their errors, under Student noise.
 
@@ -50,18 +53,24 @@ def sparse_evidence(model, theta, sample, gradient=True):
     if is_vfe:
         by_noise = by_noise + 0.5 * t * p * left / lam
         by_left = -0.5 * t * p
-    by_V = solved
-    by_V *= -t * p
-    by_V += dgemm(1.0, m, p[:, None] * r, trans_b=1)
-    weighted = V * by_left
-    by_V -= 2.0 * weighted
+
+    def replaced(rows):
+        """Derivatives in K_ZX in the place of B^-1 V, and what the rows add to those in K_ZZ."""
+        by_V, weighted = solved[:, rows], V[:, rows] * by_left[rows]
+        by_V *= -t * p[rows]
+        by_V += dgemm(1.0, m, (p[:, None] * r)[rows], trans_b=1)
+        by_V -= 2.0 * weighted
+        by_V[:] = dtrsm(1.0, L, by_V, lower=1, trans_a=1)
+        return 2.0 * weighted @ V[:, rows].T
+
     inverse, _ = lapack.dpotri(factor, lower=1)
     inverse = np.tril(inverse) + np.tril(inverse, -1).T
-    inner = m @ m.T + t * (inverse - np.eye(len(Z))) - 2.0 * weighted @ V.T
+    inner = m @ m.T + t * (inverse - np.eye(len(Z)))
+    for part in in_order(replaced, blocks_of(len(y))):
+        inner -= part
     half = dtrsm(1.0, L, inner, lower=1, trans_a=1)
     by_ZZ = -0.5 * dtrsm(1.0, L, half.T, lower=1, trans_a=1)
-    by_ZX = dtrsm(1.0, L, by_V, lower=1, trans_a=1, overwrite_b=1)
-    out = covariance.cross_gradient(theta, sample.X, Z, by_ZX.T)
+    out = covariance.cross_gradient(theta, sample.X, Z, solved.T)
     out += covariance.cross_gradient(theta, Z, Z, by_ZZ)
     out += covariance.diagonal_gradient(theta, by_left, by_noise * sample.noise_factor)
     return value, out
@@ -104,11 +113,15 @@ def _fit(model, theta, sample):
     """The process given the sample; None where B is not finite."""
     X, y, w = sample.X, sample.y, sample.weight
     L, V = model.prior_factor(theta), model.whitened(theta, X)
-    left = np.maximum(model.covariance.diagonal(theta, X) - np.einsum("ij,ij->j", V, V), 0.0)
+    left = np.maximum(model.covariance.diagonal(theta, X) - _column_sums(V, V), 0.0)
     lam = noise_of(model.covariance, theta, sample)
     lam = lam + left if model.approximation == "fitc" else lam
     p = w / lam
-    B = dsyrk(1.0, V * np.sqrt(p), lower=1)
+    root, B = np.sqrt(p), np.zeros((len(V), len(V)), order="F")
+    for part in in_order(
+        lambda rows: dsyrk(1.0, V[:, rows] * root[rows], lower=1), blocks_of(len(y))
+    ):
+        B += part
     B[np.diag_indices_from(B)] += 1.0
     factor, info = lapack.dpotrf(B, lower=1, overwrite_a=1)
     if info:
@@ -120,8 +133,21 @@ def _fit(model, theta, sample):
 
 def _errors(fit, y):
     """r, B^-1 V and h."""
-    solved, _ = lapack.dpotrs(fit.factor, fit.V, lower=1)
-    return y - fit.V.T @ fit.m, solved, np.einsum("ij,ij->j", fit.V, solved)
+    solved = np.empty(fit.V.shape, order="F")
+
+    def fill(rows):
+        solved[:, rows], _ = lapack.dpotrs(fit.factor, fit.V[:, rows], lower=1)
+
+    each(fill, blocks_of(len(y)))
+    return y - fit.V.T @ fit.m, solved, _column_sums(fit.V, solved)
+
+
+def _column_sums(V, other):
+    """Sums of the columns of V times another matrix."""
+    parts = each(
+        lambda rows: np.einsum("ij,ij->j", V[:, rows], other[:, rows]), blocks_of(V.shape[1])
+    )
+    return np.concatenate(parts)
 
 
 def refine(model, theta, sample, n_evaluations):
@@ -148,4 +174,4 @@ def refine(model, theta, sample, n_evaluations):
 
 def best_of(model, thetas, sample):
     """The hyperparameters of the largest evidence."""
-    return max(thetas, key=lambda one: sparse_evidence(model, one, sample, gradient=False)[0])
+    return best_value(lambda one: sparse_evidence(model, one, sample, gradient=False)[0], thetas)

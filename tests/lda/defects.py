@@ -82,9 +82,9 @@ DEFECTS = [
     ),
     Defect(
         "threads go on after Ctrl-C",
-        "_base/threads.py",
-        "            wait(futures)\n",
-        "            pass\n",
+        "engine/threads.py",
+        "        wait(begun)\n",
+        "        pass\n",
         "lda/test_streams.py",
     ),
     Defect(

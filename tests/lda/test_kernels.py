@@ -1,13 +1,12 @@
 """Kernels and steps of topic models beside slow references and enumerated posteriors."""
 
 import itertools
-import threading
 
 import numpy as np
 import pytest
 from scipy.special import gammaln, logsumexp
 
-from skpmd._base.threads import workers
+from skpmd.engine.threads import threads
 from skpmd.lda import _kernels as kernels
 from skpmd.lda._documents import Documents
 from skpmd.lda._topics import ASSIGNMENTS, Counts, LocalUpdate, Topics
@@ -217,9 +216,9 @@ def step(model, counts, docs, update=SOFT, discount=0.0, gain=1.0, n_jobs=1, ter
     """discount * counts + gain (the documents' counts), as in a fit, and the documents' mass."""
     seeds = np.arange(model.m * docs.n, dtype=np.uint64).reshape(model.m, -1)
     counts = counts._replace(words=counts.words.copy())
-    with workers(n_jobs) as w:
+    with threads(n_jobs):
         return model.add_documents(
-            counts.discounted(discount), gain, counts, docs, update, seeds, w, terms
+            counts.discounted(discount), gain, counts, docs, update, seeds, terms
         )
 
 
@@ -262,14 +261,6 @@ def test_threads_do_not_change_the_answer(assignment, m):
             np.testing.assert_array_equal(one, other)
 
 
-def test_few_documents_start_no_threads():
-    with workers(2) as w:
-        alone = threading.get_ident()
-        assert set(w.of(3).map(lambda _: threading.get_ident(), range(4))) == {alone}
-        both = set(w.of(4).map(lambda _: threading.get_ident(), range(4)))
-        assert alone in both and len(both) == 2  # the caller takes its part
-
-
 @pytest.mark.parametrize("assignment", ASSIGNMENTS)
 def test_a_documents_answer_does_not_depend_on_the_batch(assignment):
     model, update = topics(5), LocalUpdate(assignment, 4, 1)
@@ -278,9 +269,8 @@ def test_a_documents_answer_does_not_depend_on_the_batch(assignment):
         np.arange(5, dtype=np.uint64)[None],
         documents(*ROWS[2:]),
     )
-    with workers(1) as w:
-        _, whole = model.add_documents(counts, 0.0, counts, DOCS, update, seeds, w)
-        _, part = model.add_documents(counts, 0.0, counts, few, update, seeds[:, 2:], w)
+    _, whole = model.add_documents(counts, 0.0, counts, DOCS, update, seeds)
+    _, part = model.add_documents(counts, 0.0, counts, few, update, seeds[:, 2:])
     np.testing.assert_array_equal(part, whole[:, 2:])
 
 
