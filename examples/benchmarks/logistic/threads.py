@@ -1,0 +1,136 @@
+"""Two threads against one: wall seconds of each estimator's fit under ``n_jobs``.
+
+Fits with ``n_jobs=1`` and ``n_jobs=2`` in turn, on made-up data, in one process with one thread of
+BLAS. ``one`` and ``two`` are the least wall seconds of the repeats, ``ratio`` is the first divided
+by the second. ``share`` is that of a processor which the fits with one thread had while they ran:
+below 1 the machine was not quiet, and ratios are too low. ``more_cpu`` is by what factor two
+threads take more CPU seconds than one. ``equal`` says whether both fits gave the same bits.
+"""
+
+import time
+import warnings
+
+import numpy as np
+
+from ..harness import worker
+from ..harness.study import Gate, pyplot
+
+MIN_RATIO = 1.7
+CASES = (
+    "logistic", "logistic moves", "multinomial", "mixture", "mixture parameters", "process",
+    "process particles", "topics", "custom",
+)  # fmt: skip
+
+
+def run(config):
+    """One row a case, each in a process of its own."""
+    job = {"repeats": 2, "share": 0.1 if config.quick else 1.0}
+    return [worker.alone(measured, {**job, "case": case}) for case in CASES]
+
+
+def measured(job):
+    """The row of one case."""
+    warnings.simplefilter("ignore")
+    estimator, data = case_of(job["case"], job["share"])
+    spent, digits = {1: [], 2: []}, {}
+    estimator.set_params(n_jobs=2).fit(*data)  # Kernels are compiled, or read from the disk.
+    for _ in range(job["repeats"]):
+        for n_jobs, times in spent.items():
+            wall, cpu = time.perf_counter(), time.process_time()
+            estimator.set_params(n_jobs=n_jobs).fit(*data)
+            times.append((time.perf_counter() - wall, time.process_time() - cpu))
+            digits[n_jobs] = digits_of(estimator)
+    (one, one_cpu), (two, two_cpu) = (np.min(times, axis=0) for times in spent.values())
+    return {
+        "case": job["case"],
+        "rows": data[0].shape[0],
+        "one_s": float(one),
+        "two_s": float(two),
+        "ratio": float(one / two),
+        "share": float(one_cpu / one),
+        "more_cpu": float(two_cpu / one_cpu),
+        "equal": all(map(same, digits[1], digits[2])),
+    }
+
+
+def same(one, other):
+    """Whether two arrays have the same numbers; nan is equal to nan."""
+    return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
+
+
+def digits_of(estimator):
+    """Arrays that any difference would show in."""
+    posterior = getattr(estimator, "posterior_", None)
+    found = [v for v in vars(posterior).values() if isinstance(v, np.ndarray)] if posterior else []
+    return [*found, *(np.asarray(v) for v in getattr(estimator, "history_", {}).values())]
+
+
+def case_of(case, share):
+    """The estimator of a case, and its data."""
+    import skpmd
+
+    rng = np.random.default_rng(0)
+
+    def normal(n, p):
+        return rng.standard_normal((int(share * n), p))
+
+    kind, _, variant = case.partition(" ")
+    if kind in ("logistic", "multinomial"):
+        X = normal(10_000, 15) if kind == "multinomial" else normal(20_000, 20 if variant else 50)
+        scores = X @ (0.3 * rng.standard_normal((X.shape[1], 2 if kind == "logistic" else 5)))
+        y = (scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
+        params = {"moves": "always", "n_particles": 200} if variant else {}
+        return skpmd.BayesianLogisticRegressionPMD(random_state=0, **params), (X, y)
+    if kind == "mixture":
+        n, p, K = (500, 2, 3) if variant else (20_000, 15, 10)
+        centres = 2.5 * rng.standard_normal((K, p))
+        X = normal(n, p)
+        X += centres[rng.integers(K, size=len(X))]
+        params = {"strategy": "parameters", "n_particles": 100} if variant else {}
+        return skpmd.GaussianMixturePMD(K, random_state=0, **params), (X,)
+    if kind == "process":
+        X = normal(2000, 5)
+        y = np.sin(X[:, 0]) + 0.5 * X[:, 1] * X[:, -1] + 0.3 * rng.standard_normal(len(X))
+        params = {"n_particles": 4, "n_inducing": 300, "n_subset": 500} if variant else {}
+        return skpmd.SparseGPRegressorPMD(random_state=0, **params), (X, y)
+    if kind == "topics":
+        topics = rng.dirichlet(np.full(2000, 0.05), 20)
+        shares = rng.dirichlet(np.full(20, 0.2), int(share * 3000))
+        X = np.array([rng.multinomial(100, row @ topics) for row in shares])
+        return skpmd.LDATopicModelPMD(20, random_state=0), (X,)
+    X = normal(20_000, 8)
+    y = X @ np.linspace(-1.0, 1.0, 8) + 0.7 * rng.standard_normal(len(X))
+    return skpmd.ParticleMirrorDescent(*linear_regression(8), random_state=0), (X, y)
+
+
+def linear_regression(p):
+    """Log-likelihood, log prior and sampler: coefficients, and last the log of the noise's sd."""
+
+    def log_likelihood(theta, X, y):
+        error = y - theta[:, :-1] @ X.T
+        np.square(error, out=error)
+        sd = theta[:, -1]
+        return -0.5 * error.sum(axis=1) * np.exp(-2.0 * sd) - len(y) * (sd + 0.9189385)
+
+    def log_prior(theta):
+        return -0.5 * (theta**2).sum(axis=1) - 0.5 * (p + 1) * np.log(2.0 * np.pi)
+
+    return log_likelihood, log_prior, lambda rng, m: rng.standard_normal((m, p + 1))
+
+
+def gates(rows):
+    """Two threads are 1.7 times as fast as one, and give the same bits."""
+    found = [Gate(f"{row['case']}: one / two", row["ratio"], MIN_RATIO, ">=") for row in rows]
+    return [*found, Gate("fits with other bits", sum(not row["equal"] for row in rows), 0)]
+
+
+def plot(rows):
+    """Ratios as bars."""
+    plt = pyplot()
+    figure, axes = plt.subplots(figsize=(9, 3.6), layout="constrained")
+    bars = axes.barh([row["case"] for row in rows], [row["ratio"] for row in rows])
+    axes.bar_label(bars, fmt="%.2f")
+    axes.axvline(MIN_RATIO, color="black", linewidth=0.8)
+    axes.invert_yaxis()
+    axes.set_xlabel("wall seconds of one thread / of two")
+    return figure
