@@ -128,7 +128,7 @@ def _emcee():
         state, cpu = emcee.State(start, random_state=np.random.RandomState(seed).get_state()), 0.0
         while cpu < budget:
             with cpu_clock() as clock:
-                state = sampler.run_mcmc(state, 100)
+                state = sampler.run_mcmc(state, 100, skip_initial_state_check=cpu > 0.0)
             cpu += clock.cpu
         half = sampler.iteration // 2
         try:
