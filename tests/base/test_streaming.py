@@ -86,7 +86,7 @@ def test_the_first_part_is_exact_and_later_parts_stay_near_fit(proposal):
 @pytest.mark.parametrize("seed", range(3))
 def test_a_normal_mean_in_parts_by_kernels(seed):
     X = np.random.default_rng(seed).normal(1.0, 1.0, size=(400, 1))
-    pmd = ParticleMirrorDescent(**NORMAL_MEAN, random_state=seed)
+    pmd = ParticleMirrorDescent(**NORMAL_MEAN, proposal="prior", random_state=seed)
     for part in np.array_split(X, 8):
         pmd.partial_fit(part)
     # Four rejuvenations of 1000 particles with ESS above 500, each later one halves the former's
@@ -335,7 +335,7 @@ def test_ctrl_c_while_weighing_keeps_the_whole_rounds(monkeypatch):
         return whole(self, theta, batch)
 
     monkeypatch.setattr(LogisticModel, "log_likelihood", failing)
-    monkeypatch.setattr("skpmd.logistic._importance._TARGET_ESS", 5.0)
+    monkeypatch.setattr("skpmd.engine.importance_rounds._TARGET_ESS", 5.0)
     model = BayesianLogisticRegressionPMD(n_particles=100, random_state=0)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
