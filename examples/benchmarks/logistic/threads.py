@@ -1,10 +1,11 @@
 """Two threads against one: wall seconds of each estimator's fit under ``n_jobs``.
 
 Fits with ``n_jobs=1`` and ``n_jobs=2`` in turn, on made-up data, in one process with one thread of
-BLAS. ``one`` and ``two`` are the least wall seconds of the repeats, ``ratio`` is the first divided
-by the second. ``share`` is that of a processor which the fits with one thread had while they ran:
-below 1 the machine was not quiet, and ratios are too low. ``more_cpu`` is by what factor two
-threads take more CPU seconds than one. ``equal`` says whether both fits gave the same bits.
+BLAS. ``one_s`` and ``two_s`` are the least wall seconds of the repeats, ``ratio`` is the first
+divided by the second. ``cpus_one`` and ``cpus_two`` are CPU seconds in a wall second: the processors
+that the fits had. Two threads need two of them, and where they had no more than one thread has had,
+others were at work on the machine and the ratio says nothing. ``equal`` says whether both fits gave
+the same bits.
 """
 
 import time
@@ -47,8 +48,8 @@ def measured(job):
         "one_s": float(one),
         "two_s": float(two),
         "ratio": float(one / two),
-        "share": float(one_cpu / one),
-        "more_cpu": float(two_cpu / one_cpu),
+        "cpus_one": float(one_cpu / one),
+        "cpus_two": float(two_cpu / two),
         "equal": all(map(same, digits[1], digits[2])),
     }
 
