@@ -219,12 +219,24 @@ def _iterate(chains, state, step, inner_step, leaps, rng):
     Returns the state, the acceptance probabilities (n_chains,), and what their mean would be if the
     energy errors of the flows between kicks were all there are.
     """
+    momentum = rng.standard_normal(state.z.shape)
+    new, p, inner_error = _trajectory(chains, state, momentum, step, inner_step, leaps)
+    kinetic, before = (0.5 * np.einsum("ij,ij->i", one, one) for one in (p, momentum))
+    with np.errstate(over="ignore", invalid="ignore"):
+        log_accept = new.value - kinetic - (state.value - before)
+    inner_accept = metropolis.probability(-np.atleast_1d(inner_error)).mean()
+    return *_decide(state, new, log_accept, rng), float(inner_accept)
+
+
+def _trajectory(chains, state, p, step, inner_step, leaps):
+    """The end of a trajectory with momenta p: its state, momenta, and the flows' energy error.
+
+    From there with the momenta reversed it leads back.
+    """
     flow, z, inner_error = chains.flow, state.z, 0.0
-    momentum = rng.standard_normal(z.shape)
-    energy = state.value - 0.5 * np.einsum("ij,ij->i", momentum, momentum)
     with np.errstate(over="ignore", invalid="ignore"):
         inner = flow.initialise(z)
-        p = momentum + 0.5 * step * flow.slow_force(z, state.gradient, inner)
+        p = p + 0.5 * step * flow.slow_force(z, state.gradient, inner)
         for k in range(leaps):
             z, p, inner, error = flow.advance(z, p, step, inner_step, inner)
             inner_error = inner_error + error
@@ -232,9 +244,7 @@ def _iterate(chains, state, step, inner_step, leaps, rng):
                 p = p + step * flow.slow_force(z, chains.gradient_inside(z), inner)
         new = chains.evaluate(z)
         p = p + 0.5 * step * flow.slow_force(z, new.gradient, inner)
-        log_accept = new.value - 0.5 * np.einsum("ij,ij->i", p, p) - energy
-        inner_accept = metropolis.probability(-np.atleast_1d(inner_error)).mean()
-    return *_decide(state, new, log_accept, rng), float(inner_accept)
+    return new, p, inner_error
 
 
 def _decide(state, new, log_ratio, rng):

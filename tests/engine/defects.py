@@ -132,8 +132,8 @@ DEFECTS = [
     Defect(
         "every Hamiltonian trajectory is accepted",
         "engine/metropolis.py",
-        "return rng.random(len(probability)) < probability, float",
-        "return rng.random(len(probability)) < 2.0, float",
+        "return rng.random(len(chance)) < chance, float",
+        "return rng.random(len(chance)) < 2.0, float",
         "engine/test_hmc.py",
     ),
     Defect(
@@ -141,7 +141,7 @@ DEFECTS = [
         "engine/hmc.py",
         "p = p + 0.5 * step * flow.slow_force(z, new.gradient, inner)",
         "p = p + step * flow.slow_force(z, new.gradient, inner)",
-        "engine/test_hmc.py",
+        "engine/test_splitting.py",
     ),
     Defect(
         "the flow of a stiff part is not reversible",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, log_expit
 
-from skpmd.engine.hmc import N_CHAINS, hamiltonian
+from skpmd.engine.hmc import N_CHAINS, _trajectory, _Whitened, hamiltonian
 from skpmd.engine.splitting import FreeFlight, Stiff, StiffFlow
 
 STEEP = 100.0
@@ -115,6 +115,21 @@ def stiff_edge(mean, chol):
 def roughly(theta):
     """A gradient that is wrong by a tenth and rounded."""
     return (1.1 * bent(theta)[1]).round(2)
+
+
+@pytest.mark.parametrize("stiff", [None, stiff_edge])
+@pytest.mark.parametrize("inside", [None, roughly])
+def test_a_trajectory_backwards_returns_to_its_start(stiff, inside):
+    # Whatever the gradients inside: but for rounding, which the edge multiplies.
+    rng = np.random.default_rng(5)
+    chains = _Whitened(bent, np.full(3, 0.1), 0.8 * np.eye(3), None, stiff, inside)
+    state, momentum = chains.at(rng.standard_normal((20, 3))), rng.standard_normal((20, 3))
+    ahead, p, error = _trajectory(chains, state, momentum, 0.1, 0.01, 5)
+    back, turned, other = _trajectory(chains, ahead, -p, 0.1, 0.01, 5)
+    np.testing.assert_allclose(back.z, state.z, atol=1e-7)
+    np.testing.assert_allclose(-turned, momentum, atol=1e-7)
+    np.testing.assert_allclose(error + other, 0.0, atol=1e-5)
+    assert np.abs(ahead.z - state.z).max() > 0.1
 
 
 @pytest.mark.parametrize("inside", [None, roughly])
