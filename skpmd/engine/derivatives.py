@@ -22,7 +22,7 @@ class ByDifferences:
         self._log_density = log_density
 
     def slope(self, at, root):
-        """Value at a point, -inf off the support, and gradient there, (d,)."""
+        """Value at a point, -inf off the support or where it is too steep, and gradient, (d,)."""
         d = len(at)
         steps = _STEP * np.concatenate([np.zeros((1, d)), np.eye(d), -np.eye(d)])
         values = self._log_density(at + steps @ root.T)
@@ -31,7 +31,9 @@ class ByDifferences:
             return value, np.zeros(d)
         # At an edge of the support the side that is inside counts.
         ahead, behind = (np.where(side > -np.inf, side, value) for side in (ahead, behind))
-        return value, (ahead - behind) / (2.0 * _STEP)
+        with np.errstate(over="ignore"):
+            slope = (ahead - behind) / (2.0 * _STEP)
+        return (value, slope) if np.isfinite(slope).all() else (-np.inf, np.zeros(d))
 
     def hessian(self, at, root, value):
         """Hessian at a point, (d, d), where the value is known."""
