@@ -2,10 +2,10 @@
 
 Fits with ``n_jobs=1`` and ``n_jobs=2`` in turn, on made-up data, in one process with one thread of
 BLAS. ``one_s`` and ``two_s`` are the least wall seconds of the repeats, ``ratio`` is the first
-divided by the second. ``cpus_one`` and ``cpus_two`` are CPU seconds in a wall second: the processors
-that the fits had. Two threads need two of them, and where they had no more than one thread has had,
-others were at work on the machine and the ratio says nothing. ``equal`` says whether both fits gave
-the same bits.
+divided by the second. ``cpus_one`` and ``cpus_two`` are CPU seconds in a wall second, that is the
+processors that the fits had. Two threads need two of them, and where they had no more than one
+thread has had, others were at work on the machine and the ratio says nothing. ``equal`` says
+whether both fits gave the same bits.
 """
 
 import time
