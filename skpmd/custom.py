@@ -172,7 +172,7 @@ class ParticleMirrorDescent(ParticleResults):
         last, and that of the largest ``ess`` is kept. `partial_fit` adds one entry a call.
     diagnostics_ : dict
         ``method``, ``ess``, ``pareto_k``, ``r_hat`` (after Hamiltonian moves, else None),
-        ``disagreement`` (of proposals at one optimum, else None), ``mean_error`` (bound on the
+        ``disagreement`` (of proposals at one optimum, else None), ``mean_error`` (estimate of the
         error of the means by rejuvenations and few particles, None after reweighting and where it
         is not known), ``interrupted``, ``warnings``.
     n_iter_ : int

@@ -3,7 +3,7 @@
 import numpy as np
 
 from skpmd.engine.threads import in_order
-from skpmd.logistic._design import LinearModel, design, logits, pieces, slopes_gradient
+from skpmd.logistic._design import LinearModel, design, logits, pieces
 from skpmd.logistic._kernels import (
     LANES,
     add_log_sigmoid,
@@ -35,57 +35,35 @@ class LogisticModel(LinearModel):
         """Weighted sum of log sigmoid(y x . theta); see `Model`."""
         coefficients, total = self.prior.coefficients(theta), np.zeros(len(theta))
 
-        def of(piece):
-            (X, y, weight), rows = piece
-            part, table = np.zeros(len(theta)), logits(coefficients, X[rows], self.fit_intercept)
-            add_log_sigmoid(table, y[rows], weight[rows], part, False)
+        def of(place):
+            _, (_, y, weight), rows = place
+            part = np.zeros(len(theta))
+            add_log_sigmoid(
+                self._table(coefficients, place)[:, 0], y[rows], weight[rows], part, False
+            )
             return part
 
-        for part in in_order(of, self._pieces([batch], len(theta))):
+        for part in in_order(of, self._places(len(theta), [batch])):
             total += part
         return total
-
-    def log_joint_gradient(self, theta, batches, b=1.0):
-        """Log joint density and its gradient; see `Model`."""
-        total, gradient = self._gradient(theta, batches, b, _values_and_slopes)
-        return self.prior.log_density(theta) + b * total, gradient
-
-    def single_gradient(self, theta, batches, b=1.0):
-        """Gradient of the log joint density, from features in float32 in that precision."""
-        return self._gradient(theta, batches, b, _single_slopes)[1]
-
-    def _gradient(self, theta, batches, b, differentiate):
-        """Log-likelihood and gradient of the log joint density.
-
-        ``differentiate`` turns logits into derivatives in place, and may add log-likelihoods to its
-        last argument.
-        """
-        coefficients = self.prior.coefficients(theta)
-
-        def of(piece):
-            (X, y, weight), rows = piece
-            part, X = np.zeros(len(theta)), X[rows]
-            table = logits(coefficients, X, self.fit_intercept)
-            differentiate(table, y[rows], weight[rows], part)
-            by_intercept = table.sum(axis=1) if self.fit_intercept else None
-            return part, slopes_gradient(table, X), by_intercept
-
-        total, gradient = np.zeros(len(theta)), np.zeros((len(theta), len(self.prior.scale)))
-        for part, by_slopes, by_intercept in in_order(of, self._pieces(batches, len(theta))):
-            total += part
-            gradient[:, : by_slopes.shape[1]] += by_slopes
-            if self.fit_intercept:
-                gradient[:, -1] += by_intercept
-        gradient = self.prior.gradient(theta) + b * self.prior.pull_back(theta, gradient)
-        return total, gradient
 
     def differentiate(self, table, y, weight, total):
         """Add log-likelihoods to ``total``, and write derivatives over logits (m, 1, n)."""
         add_log_sigmoid(table[:, 0], y, weight, total, True)
 
-    def _pieces(self, batches, m):
-        """Pieces whose logits of m particles fit the cache."""
-        return pieces(batches, max(LANES, _TABLE // m // LANES * LANES), 1)
+    def differentiate_single(self, table, y, weight, total):
+        """Write derivatives over logits in float32; see `LinearModel`."""
+        sigmoid_slopes(table[:, 0], (weight * y).astype(np.float32))
+
+    def _places(self, m, batches):
+        """Pieces whose logits of m particles fit the cache, of all particles at once."""
+        for batch, rows in pieces(batches, max(LANES, _TABLE // m // LANES * LANES), 1):
+            yield slice(None), batch, rows
+
+    def _table(self, coefficients, place):
+        """Logits of a piece, (m, 1, rows)."""
+        _, batch, rows = place
+        return logits(coefficients, batch.X[rows], self.fit_intercept)[:, None]
 
     def gaussian_target(self, mean, cov, batches, b=1.0):
         """Expected gradient and negative Hessian of the log joint density under a Gaussian.
@@ -153,11 +131,3 @@ class LogisticModel(LinearModel):
 
 def _rule(spread):
     return _WIDE_RULE if spread.size and spread.max() > _WIDE else _RULE
-
-
-def _values_and_slopes(table, y, weight, total):
-    add_log_sigmoid(table, y, weight, total, True)
-
-
-def _single_slopes(table, y, weight, total):
-    sigmoid_slopes(table, (weight * y).astype(np.float32))

@@ -8,6 +8,7 @@ from scipy.special import ndtri
 from scipy.stats.qmc import Sobol
 
 from skpmd.engine.model import Model
+from skpmd.engine.threads import in_order
 
 
 class LinearModel(Model):
@@ -56,6 +57,61 @@ class LinearModel(Model):
         third = third[:, None]
         rotation = _most_skewed(rows, third, max_iter)
         return rotation, (third * (rows @ rotation) ** 3).sum(axis=0)
+
+    def log_joint_gradient(self, theta, batches, b=1.0):
+        """Log joint density and its gradient at each particle; see `Model`.
+
+        Derivatives by logits are written over the logits, and a second matrix product takes them to
+        the coefficients. Tables are in the dtype of X, sums over them in float64.
+        """
+        total, gradient = self._gradient(theta, batches, b, self.differentiate)
+        return self.prior.log_density(theta) + b * total, gradient
+
+    def single_gradient(self, theta, batches, b=1.0):
+        """Gradient of the log joint density, from features in float32 in that precision."""
+        return self._gradient(theta, batches, b, self.differentiate_single)[1]
+
+    def _gradient(self, theta, batches, b, differentiate):
+        """Log-likelihood and gradient of the log joint density.
+
+        ``differentiate`` turns logits into derivatives in place, and may add log-likelihoods to its
+        last argument.
+        """
+        coefficients = self.prior.coefficients(theta)
+
+        def of(place):
+            some, (X, y, weight), rows = place
+            table = self._table(coefficients, place)
+            part = np.zeros(len(table))
+            differentiate(table, y[rows], weight[rows], part)
+            table = table.reshape(-1, table.shape[2])
+            ones = table.sum(axis=1, dtype=np.float64) if self.fit_intercept else None
+            return some, part, slopes_gradient(table, X[rows]), ones
+
+        total, gradient = np.zeros(len(theta)), np.zeros(coefficients.shape)
+        for some, part, by_slopes, by_intercept in in_order(of, self._places(len(theta), batches)):
+            total[some] += part
+            rows = gradient[some].reshape(len(by_slopes), -1)
+            rows[:, : by_slopes.shape[1]] += by_slopes
+            if self.fit_intercept:
+                rows[:, -1] += by_intercept
+        return total, self.prior.gradient(theta) + b * self.prior.pull_back(theta, gradient)
+
+    def differentiate(self, table, y, weight, total):
+        """Add log-likelihoods to ``total``, and write derivatives over logits (m, K, n)."""
+        raise NotImplementedError
+
+    def differentiate_single(self, table, y, weight, total):
+        """Write derivatives over logits in float32, in that precision; ``total`` stays."""
+        raise NotImplementedError
+
+    def _places(self, m, batches):
+        """Pieces whose tables fit the cache: (slice of m particles, batch, slice of its rows)."""
+        raise NotImplementedError
+
+    def _table(self, coefficients, place):
+        """Logits of a piece, (particles, K, rows)."""
+        raise NotImplementedError
 
     def _third_derivatives(self, mean, chol, batches):
         """For each piece whitened rows (n, d) and the factors (n,) of their cubes."""

@@ -9,7 +9,6 @@ from skpmd.logistic._design import (
     logits,
     normal_nodes,
     pieces,
-    slopes_gradient,
 )
 from skpmd.logistic._kernels import LANES, add_log_softmax, expected_softmax, softmax_slopes
 
@@ -54,46 +53,6 @@ class SoftmaxModel(LinearModel):
         for some, part in in_order(of, self._places(len(theta), [batch])):
             total[some] += part
         return total
-
-    def log_joint_gradient(self, theta, batches, b=1.0):
-        """Log joint density and its gradient at each particle; see `Model`.
-
-        The derivative by logit k is 1{y = k} - p_k: the kernel writes it over the logits, and a
-        second matrix product takes it to the coefficients. Tables are in the dtype of X, sums over
-        them in float64.
-        """
-        total, gradient = self._gradient(theta, batches, b, self.differentiate)
-        return self.prior.log_density(theta) + b * total, gradient
-
-    def single_gradient(self, theta, batches, b=1.0):
-        """Gradient of the log joint density, from features in float32 in that precision."""
-        return self._gradient(theta, batches, b, _single_slopes)[1]
-
-    def _gradient(self, theta, batches, b, differentiate):
-        """Log-likelihood and gradient of the log joint density.
-
-        ``differentiate`` turns logits into derivatives in place, and may add log-likelihoods to its
-        last argument.
-        """
-        coefficients = self.prior.coefficients(theta)
-
-        def of(place):
-            some, (X, y, weight), rows = place
-            table = self._table(coefficients, place)
-            part = np.zeros(len(table))
-            differentiate(table, y[rows], weight[rows], part)
-            table = table.reshape(-1, table.shape[2])
-            ones = table.sum(axis=1, dtype=np.float64) if self.fit_intercept else None
-            return some, part, slopes_gradient(table, X[rows]), ones
-
-        total, gradient = np.zeros(len(theta)), np.zeros(coefficients.shape)
-        for some, part, by_slopes, by_intercept in in_order(of, self._places(len(theta), batches)):
-            total[some] += part
-            rows = gradient[some].reshape(len(by_slopes), -1)
-            rows[:, : by_slopes.shape[1]] += by_slopes
-            if self.fit_intercept:
-                rows[:, -1] += by_intercept
-        return total, self.prior.gradient(theta) + b * self.prior.pull_back(theta, gradient)
 
     def gaussian_target(self, mean, cov, batches, b=1.0):
         """Expected gradient and negative Hessian of the log joint density under a Gaussian.
@@ -184,6 +143,10 @@ class SoftmaxModel(LinearModel):
         """Add log-likelihoods to ``total``, and write derivatives over logits (m, K, n)."""
         add_log_softmax(table, y.astype(np.int64), weight, total, True)
 
+    def differentiate_single(self, table, y, weight, total):
+        """Write derivatives over logits in float32; see `LinearModel`."""
+        softmax_slopes(table, y.astype(np.int64), weight.astype(np.float32))
+
     def _places(self, m, batches):
         """Pieces whose tables fit the cache: (slice of m particles, batch, slice of its rows)."""
         K = self.n_classes
@@ -216,7 +179,3 @@ def _logit_covariance(X, cov, K):
         for other in range(k + 1):
             spread[:, k, other] = np.einsum("ij,ij->i", X @ blocks[k, :, other], X)
     return spread
-
-
-def _single_slopes(table, y, weight, total):
-    softmax_slopes(table, y.astype(np.int64), weight.astype(np.float32))

@@ -19,9 +19,9 @@ DEFECTS = [
     ),
     Defect(
         "a class's probability in the softmax gradient has the wrong power of the likelihood",
-        "logistic/_multinomial.py",
-        "gradient = self.prior.gradient(theta) + b * self.prior.pull_back(theta, gradient)",
-        "gradient = self.prior.gradient(theta) + self.prior.pull_back(theta, gradient)",
+        "logistic/_design.py",
+        "return total, self.prior.gradient(theta) + b * self.prior.pull_back(theta, gradient)",
+        "return total, self.prior.gradient(theta) + self.prior.pull_back(theta, gradient)",
         "logistic/test_multinomial_model.py",
     ),
     Defect(
