@@ -4,7 +4,7 @@ import numpy as np
 
 from skpmd.engine.model import Batch
 
-_AUTO_BATCH = 1000
+_AUTO_BATCH, _FEW_COLUMNS = 1000, 2
 
 
 class Rows:
@@ -63,9 +63,14 @@ def merged(weight, X, *columns):
     (n, t), too.
     """
     keys = np.column_stack([*columns, sortable(X)])
-    order = np.lexsort(keys.T[::-1])
-    keys = keys[order]
-    starts = np.flatnonzero(np.append(True, (keys[1:] != keys[:-1]).any(axis=1)))
+    for n_columns in (_FEW_COLUMNS, keys.shape[1]):  # Few tell rows of real numbers apart.
+        some = keys[:, :n_columns]
+        order = np.lexsort(some.T[::-1])
+        some = some[order]
+        new = np.append(True, (some[1:] != some[:-1]).any(axis=1))
+        if new.all():
+            break
+    starts = np.flatnonzero(new)
     return order[starts], np.add.reduceat(weight[order], starts)
 
 

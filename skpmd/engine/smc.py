@@ -31,7 +31,7 @@ _SPREAD = 0.5  # The log step size varies by this from one move to the next.
 _FORGOTTEN = 0.1  # Moves end at this correlation with where they started.
 _MIN_MOVES, _MAX_MOVES = 5, 60  # Each particle makes so many moves after a segment.
 _MAX_STAGES = 1000
-_PART = 32  # A thread takes so many particles at least.
+_PART = 256  # A thread takes so many particles at least.
 
 
 def tempering(

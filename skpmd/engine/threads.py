@@ -5,10 +5,10 @@
 the items: sums over them have the same bits however many threads there are, as long as the items do
 not depend on it. Without such a context, and for a single item, nothing but a loop is run.
 
-Items are worth a thread if they take a tenth of a millisecond or more, nearly all of it in compiled
-code that releases Python's lock: matrix products, NumPy's functions of large arrays, and kernels
-with ``nogil=True``. Threads of BLAS, Numba and OpenMP are left as they are. (joblib's threads take
-1.4 to 1.7 times as long for batches of 64 documents, 50 topics and 4 particles, and 5 times for a
+Items are worth a thread if they take half a millisecond or more, nearly all of it in compiled code
+that releases Python's lock: matrix products, NumPy's functions of large arrays, and kernels with
+``nogil=True``. Threads of BLAS, Numba and OpenMP are left as they are. (joblib's threads take 1.4
+to 1.7 times as long for batches of 64 documents, 50 topics and 4 particles, and 5 times for a
 single particle.)
 """
 
@@ -17,11 +17,13 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from itertools import islice
+from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
 
+_WORTH = 5e-4  # Seconds that an item of several in order takes, if it is worth a thread.
 _AT_ONCE = 8  # Of results that are summed up, each thread makes so many before the sum goes on.
 
 
@@ -30,9 +32,10 @@ class _Workers(NamedTuple):
 
     n: int
     pool: ThreadPoolExecutor | None
+    seconds: dict  # That an item of a function took when it was last called.
 
 
-_ALONE = _Workers(1, None)
+_ALONE = _Workers(1, None, {})
 _workers = ContextVar("threads of skpmd", default=_ALONE)
 
 
@@ -42,7 +45,7 @@ def threads(n_jobs):
     n = effective_n_jobs(n_jobs)
     # The caller does a part itself. No thread is started before there is something to do.
     pool = ThreadPoolExecutor(n - 1) if n > 1 else None
-    token = _workers.set(_Workers(n, pool))
+    token = _workers.set(_Workers(n, pool, {}))
     try:
         yield
     finally:
@@ -74,7 +77,7 @@ def each(function, items, worth=True):
     error or Ctrl-C, for a rollback must be the last to write.
     """
     items = list(items)
-    n, pool = _workers.get()
+    n, pool, _ = _workers.get()
     n_helpers = min(n, len(items)) - 1 if worth else 0
     if n_helpers < 1:
         return [function(item) for item in items]
@@ -124,9 +127,16 @@ def by_rows(function, *arrays, at_least=1):
 def in_order(function, items, at_once=_AT_ONCE):
     """The same one by one, in the order of the items: for sums of more than fits in memory.
 
-    Each thread has ``at_once`` results waiting, at most.
+    Each thread has ``at_once`` results waiting, at most. Items are timed: where those of the same
+    function have taken too little for a thread, the caller does them alone.
     """
-    items, n = iter(items), n_threads()
-    some = 1 if n == 1 else n * at_once
-    while now := list(islice(items, some)):
-        yield from each(function, now)
+    items, n, seconds = iter(items), n_threads(), _workers.get().seconds
+    if n == 1:
+        yield from map(function, items)
+        return
+    known = function.__code__  # What closures of one function share.
+    while now := list(islice(items, n * at_once if seconds.get(known, 0.0) >= _WORTH else 1)):
+        start = perf_counter()
+        results = each(function, now)
+        seconds[known] = (perf_counter() - start) * min(n, len(now)) / len(now)
+        yield from results

@@ -14,14 +14,20 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
-from skpmd.engine.threads import by_rows
-from skpmd.mixture._kernels import left_out, left_out_product, product_log_sum, quadratic_features
+from skpmd.engine.threads import each, ranges
+from skpmd.mixture._kernels import (
+    left_out,
+    left_out_product,
+    precisions,
+    product_log_sum,
+    quadratic_features,
+)
 from skpmd.mixture._special import log_gamma_rise
 
 _LOG_PI = np.log(np.pi)
 # From so many rows on, 1 + u has lost digits of u that the density needs.
 _HUGE = 1e9
-_WORTH = 1 << 17  # Matrices are worth a thread if their factors take so many multiplications.
+_WORTH = 1 << 20  # Matrices are worth a thread if their inverses take so many multiplications.
 
 
 class Normals(NamedTuple):
@@ -165,11 +171,13 @@ class Family:
         return root, 2.0 * np.log(np.diagonal(root, axis1=-2, axis2=-1)).sum(axis=-1)
 
     def _precision(self, normals):
-        def inverted(root):
-            inverse = np.linalg.inv(root)
-            return np.swapaxes(inverse, -1, -2) @ inverse
-
-        return by_rows(inverted, normals.root, at_least=_worth(normals.root))
+        roots = np.ascontiguousarray(normals.root).reshape(-1, self.p, self.p)
+        out = np.empty_like(roots)
+        each(
+            lambda ends: precisions(roots[slice(*ends)], out[slice(*ends)]),
+            ranges(len(roots), 1 + _WORTH // self.p**3),
+        )
+        return out.reshape(normals.root.shape)
 
     def _full_root(self, normals):
         return normals.root
@@ -357,11 +365,6 @@ class Spherical(Family):
 
 
 FAMILIES = {"full": Full, "tied": Tied, "diag": Diagonal, "spherical": Spherical}
-
-
-def _worth(matrices):
-    """How many particles' matrices, of shape (m, K, p, p), are worth a thread."""
-    return 1 + _WORTH // (matrices.shape[1] * matrices.shape[2] ** 3)
 
 
 def cholesky(matrices):

@@ -21,16 +21,15 @@ import numpy as np
 
 from skpmd.engine.model import Model, linear_form
 from skpmd.engine.particles import Particles
-from skpmd.engine.threads import each
+from skpmd.engine.threads import each, in_order
 from skpmd.mixture._components import FAMILIES, Normals
 from skpmd.mixture._kernels import responsibilities
 from skpmd.mixture._weights import weights_prior
 
-# A block of responsibilities has about so many numbers, to stay in the cache, and at least so many
-# rows.
-_CHUNK, _MIN_CHUNK = 2**18, 64
-# Particles are handled in groups of about so many responsibilities.
-_GROUP = 2**14
+# A chunk of rows has about so many responsibilities, to stay in the cache, and at least so many
+# rows; the number of chunks is a multiple of the last, so that threads have the same to do.
+_CHUNK, _MIN_CHUNK, _SHARED = 2**15, 64, 4
+_WAITING = 2**20  # Counts of chunks that wait for their sum have about so many numbers.
 _LOG_2PI = np.log(2.0 * np.pi)
 
 
@@ -192,9 +191,11 @@ class ConjugateMixture(Model):
 
     # ------------------------------------------------------------------ rows
     def chunks(self, n, m):
-        """Slices of n rows that suit m particles."""
-        size = max(_MIN_CHUNK, _CHUNK // (m * self.K))
-        return [slice(a, a + size) for a in range(0, n, size)]
+        """Slices of n rows that suit m particles; if several, a number that threads can share."""
+        n_chunks = -(-n // max(_MIN_CHUNK, _CHUNK // (m * self.K)))
+        n_chunks = n_chunks if n_chunks == 1 else -(-n_chunks // _SHARED) * _SHARED
+        edges = np.linspace(0, n, n_chunks + 1).astype(int)
+        return [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
 
     def e_step(self, posteriors, X, weight):
         """Counts of rows by the responsibilities of each particle's components.
@@ -204,35 +205,26 @@ class ConjugateMixture(Model):
         """
         family, m = self.family, len(posteriors.constant)
         counts, score = self.no_counts(m), np.zeros(m)
-        for rows in self.chunks(len(X), m):
-            features, w = family.features(X[rows]), weight[rows]
-            some_features = features[:, : family.n_features]
 
-            def add(some, features=features, some_features=some_features, w=w):
-                _, log_joint = self.log_densities(posteriors, features, some)
-                log_joint += posteriors.log_mixing[some].ravel()
-                resp, log_density = self.responsibilities(log_joint, w, counts.entropy[some])
-                added = resp.T @ some_features
-                counts.components[some] += added.reshape(-1, *counts.components.shape[1:])
-                score[some] += w @ log_density
+        def of(rows):
+            features, w, entropy = family.features(X[rows]), weight[rows], np.zeros(m)
+            _, log_joint = self.log_densities(posteriors, features)
+            log_joint += posteriors.log_mixing.ravel()
+            resp, log_density = self.responsibilities(log_joint, w, entropy)
+            added = resp.T @ features[:, : family.n_features]
+            shared = w @ features[:, family.n_features :]
+            return added.reshape(counts.components.shape), shared, entropy, w @ log_density
 
-            each(add, self.groups(len(w), m))
-            if family.n_shared:
-                counts.shared[:] += w @ features[:, family.n_features :]
+        at_once = max(1, min(8, _WAITING // counts.components.size))
+        for part in in_order(of, self.chunks(len(X), m), at_once):
+            for total, one in zip((*counts, score), part, strict=True):
+                total += one
         return counts, score
 
-    def groups(self, n, m):
-        """Slices of m particles whose responsibilities of n rows are worth a thread."""
-        n_groups = min(m, -(-n * m * self.K // _GROUP))
-        edges = [m * k // n_groups for k in range(n_groups + 1)]
-        return [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
-
-    def log_densities(self, posteriors, features, some=slice(None)):
-        """log(1 + u) and log Student densities of rows, each (n, m K), of some particles."""
-        coefficients = posteriors.coefficients[some]
-        log_ratio = self.family.log_ratio(posteriors.normals, coefficients, features)
-        exponent = posteriors.exponent[some].ravel()
-        return log_ratio, posteriors.constant[some].ravel() - exponent * log_ratio
+    def log_densities(self, posteriors, features):
+        """log(1 + u) and log Student densities of rows, each (n, m K)."""
+        log_ratio = self.family.log_ratio(posteriors.normals, posteriors.coefficients, features)
+        return log_ratio, posteriors.constant.ravel() - posteriors.exponent.ravel() * log_ratio
 
     def responsibilities(self, log_joint, weight, entropy):
         """Weighted responsibilities (n, m K) and log densities (n, m); adds to the entropies."""

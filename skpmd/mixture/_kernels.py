@@ -44,6 +44,37 @@ def quadratic_features(X):
 
 
 @njit(cache=True, nogil=True)
+def precisions(roots, out):
+    """Inverses of L L' for lower triangular L, shape (n, p, p), written to ``out``.
+
+    LAPACK takes ten times as long for matrices of ten columns, and makes threads wait for a lock.
+    """
+    n, p, _ = roots.shape
+    inverse = np.empty((p, p))
+    for a in range(n):
+        for i in range(p):
+            scale = 1.0 / roots[a, i, i]
+            for j in range(i):
+                inverse[i, j] = 0.0
+            for k in range(i):
+                factor = roots[a, i, k] * scale
+                for j in range(k + 1):
+                    inverse[i, j] -= factor * inverse[k, j]
+            inverse[i, i] = scale
+        for i in range(p):
+            for j in range(p):
+                out[a, i, j] = 0.0
+        for k in range(p):
+            for i in range(k + 1):
+                factor = inverse[k, i]
+                for j in range(i + 1):
+                    out[a, i, j] += factor * inverse[k, j]
+        for i in range(p):
+            for j in range(i):
+                out[a, j, i] = out[a, i, j]
+
+
+@njit(cache=True, nogil=True)
 def responsibilities(log_joint, weight, resp, log_density, entropy):
     """Weighted responsibilities and log densities of rows, and the entropies of the labels.
 

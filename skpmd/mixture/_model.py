@@ -14,7 +14,7 @@ from skpmd.mixture._stick_breaking import Sticks, by_sticks, log_mixing, sticks_
 _JITTER = 1e-8
 # A trajectory whose log scale got so far has left for good.
 _FAR = 100.0
-_PART = 32  # A thread takes so many particles at least.
+_PART = 256  # A thread takes so many particles at least.
 
 
 class ParameterModel(Model):

@@ -3,10 +3,10 @@
 from operator import itemgetter
 
 import numpy as np
-from scipy.linalg import lapack
 from scipy.optimize import minimize
 
 from skpmd.engine.threads import each
+from skpmd.sparse_gp._blas import dpotrf, dpotri, dpotrs
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import take
 from skpmd.sparse_gp._model import MIN_NOISE
@@ -40,14 +40,14 @@ def log_marginal_likelihood(covariance, theta, sample, gradient=True):
     noise, factor = _factored(covariance, theta, sample)
     if factor is None:
         return (-np.inf, np.zeros(len(theta))) if gradient else -np.inf
-    alpha, _ = lapack.dpotrs(factor, y, lower=1)
+    alpha, _ = dpotrs(factor, y)
     log_det = np.log(np.diag(factor)).sum()
     n, t = y.shape
     copies = (w - 1.0) @ (_LOG_TWO_PI + np.log(noise)) + np.log(w).sum()
     value = -0.5 * np.vdot(y, alpha) - t * (0.5 * (n * _LOG_TWO_PI + copies) + log_det)
     if not gradient:
         return value
-    inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
+    inverse, _ = dpotri(factor, overwrite_c=1)
     W = np.tril(inverse)
     W += np.tril(inverse, -1).T
     W = 0.5 * (alpha @ alpha.T - t * W)
@@ -61,8 +61,8 @@ def squared_errors(covariance, theta, sample):
     noise, factor = _factored(covariance, theta, sample)
     if factor is None:
         return np.zeros(len(y))
-    alpha, _ = lapack.dpotrs(factor, y, lower=1)
-    inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
+    alpha, _ = dpotrs(factor, y)
+    inverse, _ = dpotri(factor, overwrite_c=1)
     # y - mean = noise alpha, and the variance is noise - noise^2 times the inverse's diagonal.
     ridge = noise / sample.weight
     variance = np.maximum(ridge - ridge**2 * np.diag(inverse), 0.0)
@@ -74,7 +74,7 @@ def _factored(covariance, theta, sample):
     noise = noise_of(covariance, theta, sample)
     K = np.asfortranarray(covariance.cross(theta, sample.X, sample.X).T)
     K[np.diag_indices_from(K)] += noise / sample.weight
-    factor, info = lapack.dpotrf(K, lower=1, overwrite_a=1)
+    factor, info = dpotrf(K, overwrite_a=1)
     return noise, None if info else factor
 
 

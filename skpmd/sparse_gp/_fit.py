@@ -13,7 +13,9 @@ from skpmd._base.utils import as_generator
 from skpmd._base.warn import warn
 from skpmd.engine import weighting
 from skpmd.engine.loop import FullBatch, drive, full_batch_iterations, run
+from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, draw_prior
+from skpmd.engine.threads import each
 from skpmd.posterior import Posterior
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import Data, Sample, Scaler, rows_of, sample_of, take
@@ -26,7 +28,7 @@ from skpmd.sparse_gp._hyperparameters import (
 )
 from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around
 from skpmd.sparse_gp._inducing import extended
-from skpmd.sparse_gp._model import SparseGP
+from skpmd.sparse_gp._model import SparseGP, blocks_of
 from skpmd.sparse_gp._student import scale_nodes
 
 # Predictions of about so many rows of a part are compared with its targets, if it has at least
@@ -291,11 +293,17 @@ def _move_inducing(state, X, n):
 
 def log_density(state, rows):
     """Log predictive densities of rows under each particle, shape (m, n)."""
-    out = []
+    X, y, weight = rows.data
+    blocks, out = blocks_of(len(y)), []
     for i, theta in enumerate(state.particles.theta):
         conditional = state.conditional(i)
-        out.append([_log_density(state.model, theta, conditional, one) for one in rows.whole()])
-    return np.array([np.concatenate(parts) for parts in out])
+
+        def of(some, theta=theta, conditional=conditional):
+            batch = Batch(X[some], y[some], weight[some])
+            return _log_density(state.model, theta, conditional, batch)
+
+        out.append(np.concatenate(each(of, blocks)))
+    return np.array(out)
 
 
 def _log_density(model, theta, conditional, batch):

@@ -16,11 +16,10 @@ import copy
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import lapack
-from scipy.linalg.blas import dsyrk, dtrsm
 
-from skpmd.engine.model import Model
-from skpmd.engine.threads import each
+from skpmd.engine.model import Batch, Model
+from skpmd.engine.threads import each, in_order
+from skpmd.sparse_gp._blas import dpotrf, dpotrs, dsyrk, dtrsm
 
 APPROXIMATIONS = ("dtc", "fitc", "vfe")
 MAX_JITTER = 1e-2  # Largest jitter, as a fraction of the mean diagonal.
@@ -116,6 +115,18 @@ class SparseGP(Model):
         return (block if a == 0.0 else (1.0 - a) * block) + new
 
     def _add(self, theta, conditional, batch, precision, linear, rest):
+        def of(rows):
+            some = Batch(batch.X[rows], batch.y[rows], batch.weight[rows])
+            return self._part(theta, conditional, some)
+
+        self.prior_factor(theta)  # Found once, not by each thread.
+        # A part has M^2 numbers: few of them wait.
+        for part in in_order(of, blocks_of(len(batch.y)), at_once=1):
+            for total, one in zip((precision, linear, rest), part, strict=True):
+                total += one
+
+    def _part(self, theta, conditional, batch):
+        """What some rows add to the precision's lower triangle, the linear part and the rest."""
         X, y, noise_variance, w = batch.X, batch.y[:, :-1], batch.y[:, -1], batch.weight
         V = self.whitened(theta, X)
         variance = self.covariance.diagonal(theta, X)
@@ -125,13 +136,12 @@ class SparseGP(Model):
             noise = noise + left
             left = np.zeros(len(left))
         p, log_factors = self._row_terms(conditional, V, left, noise, y)
-        linear += V @ ((w * p)[:, None] * y)
-        rest += w @ (log_factors - 0.5 * p * (y**2).sum(axis=1))
+        linear = V @ ((w * p)[:, None] * y)
+        rest = w @ (log_factors - 0.5 * p * (y**2).sum(axis=1))
         if self.approximation == "vfe":
             rest -= 0.5 * self.n_targets * ((w * p) @ left)
-        p = w * p
-        V *= np.sqrt(p)
-        dsyrk(1.0, V, beta=1.0, c=precision, lower=1, overwrite_c=1)
+        V *= np.sqrt(w * p)
+        return dsyrk(1.0, V), linear, rest
 
     def _weighing(self, theta, block):
         """q(u) of each particle by which rows are weighed; normal noise needs none."""
@@ -181,7 +191,7 @@ class SparseGP(Model):
         before, after = self._parts(block), self._parts(out)
         for i in range(len(moved)):
             old, new = self.prior_factor(theta[i]), self.prior_factor(moved[i])
-            change = dtrsm(1.0, old, new, lower=1)  # This is L^-1 L'.
+            change = dtrsm(1.0, old, new)  # This is L^-1 L'.
             noise, new_noise = (self.covariance.noise(x[i], self.inducing) for x in (theta, moved))
             ratio = float(np.mean(noise)) / float(np.mean(new_noise))
             full = np.tril(before[0][i]) + np.tril(before[0][i], -1).T
@@ -209,7 +219,7 @@ class SparseGP(Model):
         for i, one in enumerate(theta):
             S = np.tril(before[0][i]) + np.tril(before[0][i], -1).T
             s = before[1][i]
-            G = dtrsm(1.0, self.prior_factor(one), model.whitened(one, self.inducing).T, lower=1)
+            G = dtrsm(1.0, self.prior_factor(one), model.whitened(one, self.inducing).T)
             R = np.eye(len(G)) - G @ G.T
             mixed = np.eye(len(G)) + S @ R
             solved = np.linalg.solve(mixed, np.hstack([S, s]))
@@ -245,7 +255,7 @@ class SparseGP(Model):
 
         def of(rows):
             cross = self.covariance.cross(theta, X[rows], self.inducing)
-            return dtrsm(1.0, factor, cross.T, lower=1, overwrite_b=1)
+            return dtrsm(1.0, factor, cross.T, overwrite_b=1)
 
         parts = each(of, blocks_of(len(X)))
         return parts[0] if len(parts) == 1 else np.concatenate([V.T for V in parts]).T
@@ -256,7 +266,7 @@ class SparseGP(Model):
         factor = _cholesky(precision, 1.0)
         if factor is None:
             raise np.linalg.LinAlgError("the precision of the inducing values is not finite.")
-        mean, _ = lapack.dpotrs(factor, linear, lower=1)
+        mean, _ = dpotrs(factor, linear)
         return Conditional(self.inducing, self.prior_factor(theta), factor, mean)
 
     def predict(self, theta, conditional, X, joint=False):
@@ -268,9 +278,9 @@ class SparseGP(Model):
         terms, and is over-confident.
         """
         cross = self.covariance.cross(theta, X, conditional.inducing)
-        V = dtrsm(1.0, conditional.prior_factor, cross.T, lower=1, overwrite_b=1)
+        V = dtrsm(1.0, conditional.prior_factor, cross.T, overwrite_b=1)
         mean = V.T @ conditional.mean
-        known = dtrsm(1.0, conditional.factor, V, lower=1)
+        known = dtrsm(1.0, conditional.factor, V)
         if joint:
             return mean, self.covariance.cross(theta, X, X) - V.T @ V + known.T @ known
         left = self.covariance.diagonal(theta, X) - np.einsum("ij,ij->j", V, V)
@@ -287,7 +297,7 @@ def _cholesky(K, extra):
     """Lower Cholesky factor of K, of which the lower triangle is read, and extra I; or None."""
     full = K.copy(order="F")
     full[np.diag_indices_from(full)] += extra
-    factor, info = lapack.dpotrf(full, lower=1, overwrite_a=1)
+    factor, info = dpotrf(full, overwrite_a=1)
     return None if info or not np.isfinite(factor[-1, -1]) else factor
 
 

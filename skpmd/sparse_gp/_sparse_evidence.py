@@ -7,11 +7,10 @@ that an exact process has fitted to few rows are refined by the evidence of a sp
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import lapack
-from scipy.linalg.blas import dgemm, dsyrk, dtrsm
 from scipy.optimize import minimize
 
 from skpmd.engine.threads import each, in_order
+from skpmd.sparse_gp._blas import dpotrf, dpotri, dpotrs, dsyrk, dtrsm
 from skpmd.sparse_gp._exact_evidence import IMPOSSIBLE, noise_of
 from skpmd.sparse_gp._exact_evidence import best_of as best_value
 from skpmd.sparse_gp._model import blocks_of
@@ -58,18 +57,18 @@ def sparse_evidence(model, theta, sample, gradient=True):
         """Derivatives in K_ZX in the place of B^-1 V, and what the rows add to those in K_ZZ."""
         by_V, weighted = solved[:, rows], V[:, rows] * by_left[rows]
         by_V *= -t * p[rows]
-        by_V += dgemm(1.0, m, (p[:, None] * r)[rows], trans_b=1)
+        by_V += m @ (p[:, None] * r)[rows].T
         by_V -= 2.0 * weighted
-        by_V[:] = dtrsm(1.0, L, by_V, lower=1, trans_a=1)
+        by_V[:] = dtrsm(1.0, L, by_V, trans_a=1)
         return 2.0 * weighted @ V[:, rows].T
 
-    inverse, _ = lapack.dpotri(factor, lower=1)
+    inverse, _ = dpotri(factor)
     inverse = np.tril(inverse) + np.tril(inverse, -1).T
     inner = m @ m.T + t * (inverse - np.eye(len(Z)))
     for part in in_order(replaced, blocks_of(len(y))):
         inner -= part
-    half = dtrsm(1.0, L, inner, lower=1, trans_a=1)
-    by_ZZ = -0.5 * dtrsm(1.0, L, half.T, lower=1, trans_a=1)
+    half = dtrsm(1.0, L, inner, trans_a=1)
+    by_ZZ = -0.5 * dtrsm(1.0, L, half.T, trans_a=1)
     out = covariance.cross_gradient(theta, sample.X, Z, solved.T)
     out += covariance.cross_gradient(theta, Z, Z, by_ZZ)
     out += covariance.diagonal_gradient(theta, by_left, by_noise * sample.noise_factor)
@@ -118,16 +117,14 @@ def _fit(model, theta, sample):
     lam = lam + left if model.approximation == "fitc" else lam
     p = w / lam
     root, B = np.sqrt(p), np.zeros((len(V), len(V)), order="F")
-    for part in in_order(
-        lambda rows: dsyrk(1.0, V[:, rows] * root[rows], lower=1), blocks_of(len(y))
-    ):
+    for part in in_order(lambda rows: dsyrk(1.0, V[:, rows] * root[rows]), blocks_of(len(y))):
         B += part
     B[np.diag_indices_from(B)] += 1.0
-    factor, info = lapack.dpotrf(B, lower=1, overwrite_a=1)
+    factor, info = dpotrf(B, overwrite_a=1)
     if info:
         return None
     s = V @ (p[:, None] * y)
-    m, _ = lapack.dpotrs(factor, s, lower=1)
+    m, _ = dpotrs(factor, s)
     return _Fit(L, V, left, lam, factor, s, m)
 
 
@@ -136,7 +133,7 @@ def _errors(fit, y):
     solved = np.empty(fit.V.shape, order="F")
 
     def fill(rows):
-        solved[:, rows], _ = lapack.dpotrs(fit.factor, fit.V[:, rows], lower=1)
+        solved[:, rows], _ = dpotrs(fit.factor, fit.V[:, rows])
 
     each(fill, blocks_of(len(y)))
     return y - fit.V.T @ fit.m, solved, _column_sums(fit.V, solved)

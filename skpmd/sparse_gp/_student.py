@@ -7,9 +7,9 @@ expected precision. So no step is exact: q(u) of each iteration weighs the rows 
 """
 
 import numpy as np
-from scipy.linalg.blas import dtrsm
 from scipy.special import digamma, gammaincinv, gammaln
 
+from skpmd.sparse_gp._blas import dtrsm
 from skpmd.sparse_gp._model import SparseGP
 
 _N_NODES, _TAIL = 24, 1e-9  # Number of scales of the mixture, and probability below the first.
@@ -46,7 +46,7 @@ class StudentSparseGP(SparseGP):
             total = noise + left + np.einsum("ij,ij->j", V, V)
             error = y[:, 0] ** 2 * noise / total
         else:
-            known = dtrsm(1.0, conditional.factor, V, lower=1)
+            known = dtrsm(1.0, conditional.factor, V)
             error = (y - V.T @ conditional.mean)[:, 0] ** 2
             error += np.einsum("ij,ij->j", known, known) + left
         a, b = 0.5 * (self.df + 1.0), 0.5 * (self.df + error / noise)
