@@ -25,10 +25,13 @@ class Stream(NamedTuple):
     # (r, 3) or (1, 3): Account of what rejuvenations have lost; see
     # `skpmd.engine.rejuvenation_error`.
     error_terms: np.ndarray = NO_ERROR
+    n_left_out: int = 0  # Modes that a search on the first rows has found, without particles.
 
     def outcome(self):
         """What it has come to."""
-        return Outcome(self.particles, self.infos, error_terms=self.error_terms)
+        return Outcome(
+            self.particles, self.infos, error_terms=self.error_terms, n_left_out=self.n_left_out
+        )
 
 
 def coefficients(options, seen, size):
@@ -87,4 +90,5 @@ def stream_after(outcome, seen, rng):
     error_terms = outcome.error_terms
     if error_terms is None:  # Nobody has kept account: of a fit that was to end reweighted.
         error_terms = NO_ERROR if outcome.reweighted or not outcome.interrupted else UNKNOWN_ERROR
-    return Stream(outcome.particles, None, outcome.infos, seen, rng, error_terms)
+    account = error_terms, outcome.n_left_out
+    return Stream(outcome.particles, None, outcome.infos, seen, rng, *account)

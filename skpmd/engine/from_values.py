@@ -85,9 +85,9 @@ def _unbounded(model, start, batches, options, rng, gradient):
         last = last._replace(notes={"method": "mirror steps on all data from prior"})
         yield last
     if best is not None and _ess(best) > _ess(last) and _k(best) < _k(last):
-        yield best._replace(infos=[])
-    elif at_optima is not None:
-        yield last._replace(infos=[], n_left_out=_n_left_out(at_optima, last.particles))
+        last = best
+    n_left_out = 0 if at_optima is None else _n_left_out(at_optima, last.particles)
+    yield last._replace(infos=[], n_left_out=n_left_out)
 
 
 def _searchable(model, batches, power, n_points):
