@@ -32,9 +32,7 @@ of an error falls with time, over NUTS's. The error of the reference draws is in
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from ..harness import datasets
 from ..harness.study import Gate, pyplot
-from ..peers.references import cached_reference
 from . import reference_posteriors
 
 SEEDS, FEW = 10, 3
@@ -48,18 +46,19 @@ def run(config):
     """Every method on every posterior."""
     rows, seeds = [], range(1 if config.quick else SEEDS)
     few = range(1 if config.quick else FEW)
-    for reference in _references(config):
+    for place in _places(config):
         with threadpool_limits(1):
-            rows += _measured(reference, seeds, few)
-        print(f"{reference.name} done", flush=True)
+            rows += _measured(place, seeds, few)
+        print(f"{place['name']} done", flush=True)
     return rows
 
 
-def _measured(reference, seeds, few):
+def _measured(place, seeds, few):
     """Rows of one posterior."""
-    from .posteriors_methods import answers
+    from .posteriors_methods import answers, loaded
 
-    found = answers(reference, seeds, few)
+    reference = loaded(place)
+    found = answers(reference, place, seeds, few)
     rows = {method: _row(reference, method, own) for method, own in found.items()}
     ours, nuts = rows["pmd"], rows["nuts"]
     if nuts["answers"]:
@@ -68,16 +67,14 @@ def _measured(reference, seeds, few):
     return list(rows.values())
 
 
-def _references(config):
+def _places(config):
+    """Where each reference is loaded from, as `posteriors_methods.loaded` takes it."""
     if config.quick:
-        yield next(reference_posteriors.generated())
-        return
-    for name in reference_posteriors.MODELS:
-        yield reference_posteriors.load(name, config.data)
-    for name in LOGISTIC:
-        data = datasets.load(name, config.data)
-        truth = cached_reference(data, config.cache)
-        yield reference_posteriors.logistic(data, truth)
+        return [{"kind": "generated", "name": "generated"}]
+    names = [("posteriordb", name) for name in reference_posteriors.MODELS]
+    names += [("logistic", name) for name in LOGISTIC]
+    folders = {"data": str(config.data), "cache": str(config.cache)}
+    return [{"kind": kind, "name": name, **folders} for kind, name in names]
 
 
 def _row(reference, method, answers):

@@ -1,16 +1,20 @@
 """The methods of the study ``posteriors``: ours and its peers on one reference posterior."""
 
 import warnings
+from pathlib import Path
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from ..harness import datasets, worker
 from ..harness.timing import cpu_clock
 from ..peers import random_walk_smc, smoothed_weights
 from ..peers.nuts import LAYOUTS, Nuts
 from ..peers.problem import Clock
+from ..peers.references import cached_reference
 from ..peers.svi import svi
 from ..peers.whitened import laplace_target, whitened
+from . import reference_posteriors
 from .reference_posteriors import N_PARTICLES
 
 try:
@@ -29,7 +33,17 @@ SMC_BUDGET = 30.0  # CPU seconds; a run that is not done by then has no answer
 ENSEMBLE_TIMES = 10.0  # the ensemble runs for so many times our CPU seconds
 
 
-def answers(reference, seeds, few):
+def loaded(place):
+    """The reference from where a dict says it is."""
+    if place["kind"] == "generated":
+        return next(reference_posteriors.generated())
+    if place["kind"] == "posteriordb":
+        return reference_posteriors.load(place["name"], Path(place["data"]))
+    data = datasets.load(place["name"], Path(place["data"]))
+    return reference_posteriors.logistic(data, cached_reference(data, Path(place["cache"])))
+
+
+def answers(reference, place, seeds, few):
     """{method: answers, one a seed}: mean and sd of what is reported, CPU, k-hat, warned or not.
 
     Ours and NUTS have all ``seeds``, the others ``few`` of them. The CPU seconds of those that are
@@ -45,7 +59,8 @@ def answers(reference, seeds, few):
     sampler = Nuts(target, **LAYOUTS["8 at once"])
     found["nuts"] = [_nuts(reference, sampler, seed, search.cpu) for seed in seeds]
     found["laplace, psis"] = [_laplace(reference, target, seed, search.cpu) for seed in few]
-    found["pathfinder, psis"] = [_pathfinder(reference, seed) for seed in few]
+    job = {"place": place, "seeds": list(few)}
+    found["pathfinder, psis"] = worker.alone(pathfinders, job, PJRT_NPROC="8")
     found["smc, blackjax"] = [_blackjax(reference, seed) for seed in few]
     if tempered:
         found["smc, particles"] = [_particles(reference, seed) for seed in few]
@@ -106,11 +121,25 @@ def _laplace(reference, target, seed, search):
     )
 
 
-def _pathfinder(reference, seed):
-    found = smoothed_weights.pathfinder(
-        reference.problem, reference.X, reference.y, n_draws=N_PARTICLES, seed=seed
-    )
-    return _smoothed(reference, found)
+def pathfinders(job):
+    """Answers of Pathfinder, in a process of its own.
+
+    It waits for itself for ever where XLA has as few threads as our machine has processors, and
+    NUTS is slower where it has more.
+    """
+    reference, out = loaded(job["place"]), []
+    for seed in job["seeds"]:
+        found = _smoothed(
+            reference,
+            smoothed_weights.pathfinder(
+                reference.problem, reference.X, reference.y, n_draws=N_PARTICLES, seed=seed
+            ),
+        )
+        if found is not None:
+            mean, sd, *rest = found
+            found = [np.asarray(mean).tolist(), np.asarray(sd).tolist(), *rest]
+        out.append(found)
+    return out
 
 
 def _smoothed(reference, found, search=0.0):
