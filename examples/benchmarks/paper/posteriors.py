@@ -19,7 +19,7 @@ One row for each posterior and method: errors of means, in posterior sds, and of
 the largest of all seeds over all coordinates (``rms_mean_error``: the root mean square over both);
 ``max_unwarned`` is the largest error of a mean among the fits that did not warn; ``k_hat`` is the
 largest; ``cpu`` is the mean, without compilation and, for the three that are given the mode, with
-the search for it; ``answers`` counts the seeds that were done (SMC is stopped after 30 CPU
+the search for it; ``answers`` counts the seeds that were done (SMC is stopped after 10 CPU
 seconds); ``warned`` counts warnings: ours, for NUTS a divergence or R-hat above 1.01, k-hat above
 0.7, and emcee's of a short chain. Ours and NUTS have ten seeds, the others three.
 

@@ -29,7 +29,7 @@ except ImportError as error:
     stretch = None
 
 NUTS_STEPS, SVI_STEPS = 500, 4000
-SMC_BUDGET = 30.0  # CPU seconds; a run that is not done by then has no answer
+SMC_BUDGET = 10.0  # CPU seconds; a run that is not done by then has no answer
 ENSEMBLE_TIMES = 10.0  # the ensemble runs for so many times our CPU seconds
 
 
@@ -128,17 +128,14 @@ def pathfinders(job):
     NUTS is slower where it has more.
     """
     reference, out = loaded(job["place"]), []
-    for seed in job["seeds"]:
-        found = _smoothed(
-            reference,
-            smoothed_weights.pathfinder(
-                reference.problem, reference.X, reference.y, n_draws=N_PARTICLES, seed=seed
-            ),
-        )
-        if found is not None:
-            mean, sd, *rest = found
-            found = [np.asarray(mean).tolist(), np.asarray(sd).tolist(), *rest]
-        out.append(found)
+    for found in smoothed_weights.pathfinder(
+        reference.problem, reference.X, reference.y, n_draws=N_PARTICLES, seeds=job["seeds"]
+    ):
+        answer = _smoothed(reference, found)
+        if answer is not None:
+            mean, sd, *rest = answer
+            answer = [np.asarray(mean).tolist(), np.asarray(sd).tolist(), *rest]
+        out.append(answer)
     return out
 
 
