@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skpmd._base.rows import Rows
+from skpmd._base.rows import Rows, merged
 
 
 def numbered(n, **kwargs):
@@ -143,3 +143,16 @@ def test_without_dropped_rows_nothing_is_copied():
     rows = Rows(X, None, weight, 5)
     assert rows.data.X is X
     assert rows.data.weight is weight
+
+
+@pytest.mark.parametrize("levels", [2, 10**9], ids=["many ties", "none in two columns"])
+@pytest.mark.parametrize("p", [1, 2, 4])
+def test_merged_rows_are_the_distinct_ones_in_order_with_their_weight(p, levels):
+    rng = np.random.default_rng(0)
+    X = rng.integers(levels, size=(60, p)).astype(float)
+    y, weight = rng.integers(2, size=60), rng.integers(1, 5, size=60).astype(float)
+    places, total = merged(weight, X, y)
+    together = np.column_stack([y, X])
+    distinct, which = np.unique(together, axis=0, return_inverse=True)
+    np.testing.assert_array_equal(together[places], distinct)
+    np.testing.assert_array_equal(total, np.bincount(which.ravel(), weight))

@@ -8,6 +8,7 @@ from scipy.special import gammaln, logsumexp
 from scipy.stats import dirichlet, multivariate_normal, multivariate_t, t
 
 from skpmd.mixture._conjugate import ConjugateMixture
+from skpmd.mixture._kernels import precisions
 from skpmd.mixture._prior import MixturePrior
 from skpmd.mixture._special import log_gamma_rise
 from skpmd.mixture._student import Students
@@ -21,6 +22,18 @@ SCATTER = {
     "spherical": np.array(0.4),
 }
 SCATTER["tied"] = SCATTER["full"]
+
+
+@pytest.mark.parametrize("p", [1, 2, 15])
+def test_precisions_are_the_inverses_of_what_roots_are_of(p):
+    A = np.random.default_rng(p).standard_normal((4, p, p + 3))
+    matrices = A @ A.swapaxes(1, 2)
+    roots = np.linalg.cholesky(matrices)
+    roots += np.triu(np.ones((p, p)), 1)  # What is above the diagonal is not read.
+    out = np.empty_like(roots)
+    precisions(roots, out)
+    np.testing.assert_allclose(out, np.linalg.inv(matrices), rtol=1e-9)
+    np.testing.assert_array_equal(out, out.swapaxes(1, 2))
 
 
 def mixture(K, covariance_type, weights="dirichlet_distribution"):
