@@ -23,7 +23,8 @@ from skpmd.engine.particles import draw_prior, effective_sample_size, weights
 from skpmd.engine.reweight import reweighting
 
 _MIN_ESS = 100.0  # Pairs are antithetic: a sd is known from half as many draws as there are.
-_MIN_SHARE = 0.05  # With a smaller share effective, or a heavy tail, weights have failed.
+# With a smaller share effective, and fewer draws, or a heavy tail, weights have failed.
+_MIN_SHARE, _ENOUGH = 0.05, 1000.0
 _MIN_POINTS = 256  # A search hands over so many points at once, at most, or n_particles.
 _MAX_DISAGREEMENT = 6.0  # Proposals that disagree more on a mean, in standard errors, have failed.
 _MISSED_NATS = 3.0  # The mixture misses a draw of the prior where it is so much too thin,
@@ -203,7 +204,7 @@ def _n_left_out(found, particles):
 def _is_thin(particles):
     """Whether weights have failed: few particles have them all, or too much is in a few."""
     log_ratio = particles.log_ratio
-    if effective_sample_size(log_ratio) < _MIN_SHARE * len(log_ratio):
+    if effective_sample_size(log_ratio) < min(_MIN_SHARE * len(log_ratio), _ENOUGH):
         return True
     return heavy_tail(log_ratio, pareto_k(log_ratio))
 
