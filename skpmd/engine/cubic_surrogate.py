@@ -15,7 +15,7 @@ from skpmd.engine.particles import effective_sample_size, weights
 
 _PER_TERM = 8  # A fit needs so many particles for each coefficient.
 _MIN_ESS = 20.0  # A fit needs so many effective particles where the step goes.
-_MAX_MISFIT = 0.5  # A worse root mean square misfit, in nats, is not trusted.
+_MAX_MISFIT = 0.25  # A worse root mean square misfit, in nats, is not trusted.
 _POWER = 0.5  # Flattened weights make the fit hold where q goes, not only where it is.
 
 
@@ -36,7 +36,7 @@ def fit(particles, after, gaussian):
     """Weighted least squares of log q on the particles, or None where that is not to be trusted.
 
     A polynomial knows nothing beyond its particles. So enough of them have to be effective where
-    the step goes, and it has to follow log q there.
+    the step goes, and it has to follow log q there and wherever q has mass.
 
     ``particles`` is q, whose pi has to be known, and ``after`` the same particles after the step.
     The Gaussian is near q, for coordinates of order one.
@@ -52,8 +52,11 @@ def fit(particles, after, gaussian):
     terms = _terms(_whitened(theta[alive], *gaussian))
     solution = np.linalg.lstsq(terms * root[:, None], log_q[alive] * root, rcond=None)[0]
     misfit = terms @ solution - log_q[alive]
-    w = weights(after.log_ratio[alive])
-    follows = w @ (misfit - w @ misfit) ** 2 < _MAX_MISFIT**2
+    # Later steps may go where this one does not: the polynomial has to follow q there too.
+    follows = all(
+        w @ (misfit - w @ misfit) ** 2 < _MAX_MISFIT**2
+        for w in (root**2, weights(after.log_ratio[alive]))
+    )
     return Cubic(*gaussian, solution) if follows else None
 
 

@@ -262,4 +262,11 @@ DEFECTS = [
         "value)",
         "engine/test_ridge.py",
     ),
+    Defect(
+        "any cubic is trusted, however badly it follows log q",
+        "engine/cubic_surrogate.py",
+        "_MAX_MISFIT = 0.25",
+        "_MAX_MISFIT = 25.0",
+        "api/test_from_values.py",
+    ),
 ]
