@@ -29,6 +29,7 @@ _MIN_POINTS = 256  # A search hands over so many points at once, at most, or n_p
 _MAX_DISAGREEMENT = 6.0  # Proposals that disagree more on a mean, in standard errors, have failed.
 _MISSED_NATS = 3.0  # The mixture misses a draw of the prior where it is so much too thin,
 _MISSED_SHARE = 0.05  # and a part of the posterior where such draws have this share of the mass.
+_ON_THE_WAY, _LEVEL = 16, 0.1  # Points between an optimum and a particle, and nats.
 _LEFT_OUT = 0.1  # A mode with a smaller share of its Laplace mass has been left out.
 _MAX_R_HAT, _MIN_DRAWS = 1.02, 100.0  # Chains are trusted up to here, and from so many draws on.
 
@@ -87,7 +88,9 @@ def _unbounded(model, start, batches, options, rng, gradient):
         yield last
     if best is not None and _ess(best) > _ess(last) and _k(best) < _k(last):
         last = best
-    n_left_out = 0 if at_optima is None else _n_left_out(at_optima, last.particles)
+    n_left_out = 0
+    if at_optima is not None:
+        n_left_out = _n_left_out(at_optima, last.particles, log_joint)
     yield last._replace(infos=[], n_left_out=n_left_out)
 
 
@@ -180,10 +183,11 @@ def _missed(found, draws, values, log_likelihood, outcome):
     return weights(log_likelihood[alive])[thin].sum() > _MISSED_SHARE
 
 
-def _n_left_out(found, particles):
+def _n_left_out(found, particles, log_joint):
     """How many of the optima that a search has found have next to no particles around them.
 
-    Mirror steps may lose a narrow mode on the way, and no weight shows it.
+    Mirror steps may lose a narrow mode on the way, and no weight shows it. Optima from where the
+    way to the nearest particle is level lie on one plateau with it, and are no modes of their own.
     """
     plain, mass = found.components[1::EACH], found.shares[1::EACH] / found.shares[1::EACH].sum()
     w, d = weights(particles.log_ratio), particles.theta.shape[1]
@@ -195,10 +199,20 @@ def _n_left_out(found, particles):
         for one in plain
     ]
     left_out = [
-        share > _MISSED_SHARE and one.sum() < _LEFT_OUT * share
-        for one, share in zip(near, mass, strict=True)
+        share > _MISSED_SHARE
+        and around.sum() < _LEFT_OUT * share
+        and not _is_level(one, particles.theta, log_joint)
+        for one, around, share in zip(plain, near, mass, strict=True)
     ]
     return sum(left_out) if len(plain) > 1 else 0
+
+
+def _is_level(proposal, theta, log_joint):
+    """Whether the density falls next to nowhere between an optimum and the nearest particle."""
+    away = theta - proposal.mean
+    nearest = away[np.argmin((np.linalg.solve(proposal.factor, away.T) ** 2).sum(axis=0))]
+    values = log_joint(proposal.mean + np.linspace(0.0, 1.0, _ON_THE_WAY)[:, None] * nearest)
+    return bool(values[0] - values.min() < _LEVEL)
 
 
 def _is_thin(particles):

@@ -314,9 +314,14 @@ def test_two_bananas_have_a_ridge_each():
     assert model.diagnostics_["method"].endswith("along a ridge")
 
 
-@pytest.mark.parametrize("lost, expected", [(False, 0), (True, 1)])
-def test_modes_without_particles_are_counted(lost, expected):
-    """Two optima of equal mass; the particles are at one of them, or at both."""
+@pytest.mark.parametrize(
+    "lost, level, expected", [(False, False, 0), (True, False, 1), (True, True, 0)]
+)
+def test_modes_without_particles_are_counted(lost, level, expected):
+    """Two optima of equal mass; the particles are at one of them, or at both.
+
+    On a plateau optima are no modes.
+    """
     places = np.array([[-3.0, 0.0], [3.0, 0.0]])
     components = [Proposal(place, 0.5 * np.eye(2)) for place in np.repeat(places, 2, axis=0)]
     found = Proposals(components, np.array([0.3, 0.2, 0.3, 0.2]), True)
@@ -324,7 +329,12 @@ def test_modes_without_particles_are_counted(lost, expected):
     theta = theta + 0.5 * np.random.default_rng(0).standard_normal(theta.shape)
     zeros = np.zeros(100)
     particles = Particles(theta, zeros, zeros, zeros, np.empty((100, 0)))
-    assert from_values._n_left_out(found, particles) == expected
+
+    def log_joint(theta):
+        gaps = ((theta[:, None] - places) ** 2).sum(axis=2)
+        return np.zeros(len(theta)) if level else np.logaddexp(*(-2.0 * gaps.T))
+
+    assert from_values._n_left_out(found, particles, log_joint) == expected
     outcome = Outcome(particles, [], True, n_left_out=expected)
     # A stream that goes on from there has not found it either.
     for one in (outcome, stream_after(outcome, 10.0, np.random.default_rng(0)).outcome()):
