@@ -56,12 +56,12 @@ def dtrsm(alpha, a, b, *, trans_a=0, overwrite_b=0):
     return b
 
 
-def dsyrk(alpha, a, *, beta=0.0, c=None, overwrite_c=0):
-    """The lower triangle of alpha A A' + beta C."""
+def dsyrk(alpha, a):
+    """The lower triangle of alpha A A'."""
     a = np.asfortranarray(a, dtype=np.float64)
     n, k = a.shape
-    c = np.zeros((n, n), order="F") if c is None else _fortran(c, overwrite_c)
-    _call(_dsyrk, b"L", b"N", n, k, float(alpha), a, n, float(beta), c, n)
+    c = np.zeros((n, n), order="F")
+    _call(_dsyrk, b"L", b"N", n, k, float(alpha), a, n, 0.0, c, n)
     return c
 
 
