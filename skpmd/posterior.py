@@ -1,12 +1,12 @@
 """The posterior a user holds: weighted particles, what they say, and how far to trust them."""
 
-from numbers import Integral
-
 import numpy as np
 
-from skpmd._base.utils import as_generator, check_level, weighted_quantile
+from skpmd._base.utils import as_generator, check_level, check_n_draws, weighted_quantile
 from skpmd.engine import kde
+from skpmd.engine.diagnostics import MAX_K, heavy_tail
 from skpmd.engine.particles import effective_sample_size, log_sum_exp
+from skpmd.engine.particles import log_weights as normalised
 
 _UNAVAILABLE = "{} is not available: {}."
 
@@ -89,7 +89,7 @@ class Posterior:
             )
         if np.isnan(log_weights).any() or not np.isfinite(log_sum_exp(log_weights)):
             raise ValueError("log_weights must hold a finite value and neither nan nor +inf.")
-        self.log_weights = log_weights - log_sum_exp(log_weights)
+        self.log_weights = normalised(log_weights)
         self.weights = np.exp(self.log_weights)
         d = self.particles.shape[1]
         self.names = [f"theta{j}" for j in range(d)] if names is None else [str(n) for n in names]
@@ -192,8 +192,7 @@ class Posterior:
         ndarray of shape (n, d)
             Draws of the density that `log_density` evaluates, in random order.
         """
-        if not (isinstance(n, Integral) and n >= 0):
-            raise ValueError(f"n must be an integer of at least 0, got {n!r}.")
+        n = check_n_draws("n", n, least=0)
         rng = as_generator(random_state)
         draws, _ = kde.sample(self._density(), n, "systematic", rng)
         return rng.permutation(draws)
@@ -226,12 +225,19 @@ class Posterior:
         m, d = self.particles.shape
         parts = [f"{m} particles", f"d={d}", f"ess={self.ess:.0f}"]
         if self._pareto_k is not None:
-            parts.append(f"pareto_k={self._pareto_k:.2f}")
+            parts.append(f"pareto_k={self._pareto_k:.2f}{self._why_harmless()}")
         if self._r_hat is not None:
             parts.append(f"r_hat={self._r_hat:.3f}")
         if self._log_evidence is not None:
             parts.append(f"log_evidence={self._log_evidence:.2f}±{self._log_evidence_se:.2f}")
         return f"Posterior({', '.join(parts)})"
+
+    def _why_harmless(self):
+        """Why a large k-hat is not warned of; empty where it is, or is not large."""
+        k = self._pareto_k
+        if k <= MAX_K or heavy_tail(self.log_weights, k):
+            return ""
+        return " of nearly equal weights"
 
     def _available(self, name, value, missing=None):
         if value is None:

@@ -3,12 +3,11 @@
 from copy import copy
 from functools import cache
 from math import prod
-from numbers import Integral
 
 import numpy as np
 from scipy.special import erf, log_ndtr, logsumexp, ndtr, ndtri
 
-from skpmd._base.utils import as_generator, check_level
+from skpmd._base.utils import as_generator, check_level, check_n_draws
 
 _LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
 _MAX_STEPS = 200  # A search for quantiles ends after so many steps; about 7 are usual.
@@ -170,8 +169,7 @@ class NormalMixture:
         random_state : int, RandomState, Generator or None
             Source of randomness.
         """
-        if not (isinstance(n_samples, Integral) and n_samples >= 0):
-            raise ValueError(f"n_samples must be an integer of at least 0, got {n_samples!r}.")
+        n_samples = check_n_draws("n_samples", n_samples, least=0)
         rng = as_generator(random_state)
         uniform = rng.random((n_samples, len(self)))
         component = np.zeros(uniform.shape, dtype=int)

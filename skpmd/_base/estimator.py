@@ -9,9 +9,12 @@ from contextlib import contextmanager
 from functools import wraps
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
 
 from skpmd._base.options import check_options
+from skpmd._base.validation import refuse_no_table, refuse_overflows
 from skpmd._base.warn import warn
 from skpmd.engine.loop import Options
 from skpmd.engine.mirror import Settings
@@ -68,12 +71,26 @@ class ParticleEstimator(BaseEstimator):
         settings = self._record(Settings, **settings)
         return check_options(self._record(Options, settings=settings))
 
+    def _checked_data(self, X, y="no_validation", *, bounded=True, **how):
+        """X, or X and y, as scikit-learn's ``validate_data`` hands them back.
+
+        What is no table is refused with a remedy, and so are, if ``bounded``, numbers that are so
+        large that their squares overflow.
+        """
+        refuse_no_table(X)
+        alone = isinstance(y, str) and y == "no_validation"
+        checked = validate_data(self, X, y, **how)
+        if bounded:
+            for name, values in zip("Xy", [checked] if alone else checked, strict=False):
+                refuse_overflows(name, values)
+        return checked
+
     def _threads(self):
         """Context with the threads that ``n_jobs`` asks for."""
         return threads(getattr(self, "n_jobs", None))
 
     def _reset(self):
-        """Drop what an earlier fit left: a fit that fails must not look like a fitted one."""
+        """Drop what an earlier fit left."""
         for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
             delattr(self, name)
         self._state, self._cache, self._frozen = None, {}, {}
@@ -81,6 +98,17 @@ class ParticleEstimator(BaseEstimator):
     def _set_state(self, state):
         """Take over a new state; results are made anew when they are asked for."""
         self._state, self._cache = state, {}
+
+    @contextmanager
+    def _all_or_nothing(self):
+        """Context of a fit and of a part of a stream, with threads; what fails changes nothing.
+
+        scikit-learn checks parameters at the first part only, and they may have been set since.
+        """
+        if self.__sklearn_is_fitted__() and not get_config()["skip_parameter_validation"]:
+            self._validate_params()
+        with self._rollback_on_error(), self._threads():
+            yield
 
     @contextmanager
     def _rollback_on_error(self):

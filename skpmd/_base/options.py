@@ -35,7 +35,11 @@ LOOP_CONSTRAINTS = {
     "total_samples": [None, Interval(Real, 0, None, closed="neither")],
     "forgetting": [Interval(Real, 0, 1, closed="left")],
     "temperature": [Interval(Real, 0, None, closed="neither")],
-    "n_jobs": [Integral, None],
+    "n_jobs": [
+        Interval(Integral, None, -1, closed="right"),
+        Interval(Integral, 1, None, closed="left"),
+        None,
+    ],
     "random_state": ["random_state"],
     "verbose": ["verbose"],
 }

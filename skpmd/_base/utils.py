@@ -1,6 +1,6 @@
 """Random generators, weighted quantiles and checks that estimators share."""
 
-from numbers import Real
+from numbers import Integral, Real
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -31,8 +31,21 @@ def weighted_quantile(values, weights, q):
     return out.reshape(q.shape + values.shape[1:])
 
 
+def check_n_draws(name, n, least=1):
+    """How many draws a user asks for by the parameter of that name; ValueError on a bad number."""
+    if isinstance(n, (bool, np.bool_)) or not (isinstance(n, Integral) and n >= least):
+        many = "one sample" if least == 1 else f"{least} samples"
+        raise ValueError(
+            f"Invalid value for {name!r}: {n!r} . The sampling requires at least {many}, and the "
+            "number must be an integer."
+        )
+    return int(n)
+
+
 def check_level(level):
     """Lower and upper tail probability of a central interval; raises on a bad level."""
     if not (isinstance(level, Real) and 0 < level < 1):
-        raise ValueError(f"level must lie strictly between 0 and 1, got {level!r}.")
+        percent = isinstance(level, Real) and 1 < level < 100
+        remedy = f" For {level:g} % give {level / 100:g}." if percent else ""
+        raise ValueError(f"level must lie strictly between 0 and 1, got {level!r}.{remedy}")
     return [0.5 - 0.5 * level, 0.5 + 0.5 * level]

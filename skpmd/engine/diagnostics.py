@@ -6,7 +6,7 @@ import numpy as np
 from scipy.fft import next_fast_len
 from scipy.special import ndtri
 
-from skpmd.engine.particles import log_sum_exp
+from skpmd.engine.particles import log_sum_exp, log_weights, weights
 
 # Above this k-hat averages over the particles are not to be trusted (Vehtari et al. 2024).
 MAX_K = 0.7
@@ -25,8 +25,7 @@ def heavy_tail(log_ratio, k):
     """
     if not k > MAX_K:
         return False
-    tail = _largest(log_ratio)
-    tail = np.exp(tail - log_sum_exp(log_ratio) + np.log(len(log_ratio)))  # times the mean
+    tail = len(log_ratio) * np.exp(_largest(log_weights(log_ratio)))  # In units of the mean.
     return bool(tail[0] + 10.0**k * (tail[-1] - tail[0]) > _LARGE)
 
 
@@ -71,8 +70,7 @@ def _zhang_stephens(excess):
     theta = theta / (3.0 * quartile) + 1.0 / excess[-1]
     k = np.log1p(-theta[:, None] * excess).mean(axis=1)
     profile = n * (np.log(-theta / k) - k - 1.0)
-    weight = np.exp(profile - log_sum_exp(profile))
-    best = weight @ theta
+    best = weights(profile) @ theta
     return np.log1p(-best * excess).mean()
 
 

@@ -14,7 +14,7 @@ from scipy.special import gammaln
 
 from skpmd.engine import kernel_sums
 from skpmd.engine.bandwidth import kernel_covariance, shrink_matrix, squared_distances
-from skpmd.engine.particles import log_sum_exp, moments, weights
+from skpmd.engine.particles import log_weights, moments, weights
 from skpmd.engine.resampling import resample
 from skpmd.engine.threads import each
 
@@ -63,7 +63,7 @@ def fit(
     mean, cov = moments(theta, log_ratio)
     chol = _cholesky(cov)
     white = solve_triangular(chol, (theta - mean).T, lower=True).T
-    log_w = log_ratio - log_sum_exp(log_ratio)
+    log_w = log_weights(log_ratio)
     covariance = kernel_covariance(white, log_w, bandwidth, factor, smoothness, shrinkage)
     values, vectors = np.linalg.eigh(covariance)
     width = np.sqrt(values)

@@ -63,8 +63,12 @@ def draw_prior(model, n_particles, rng):
 
 
 def log_weights(log_ratio):
-    """Normalise log ratios to log weights that sum to one in probability."""
-    return log_ratio - log_sum_exp(log_ratio)
+    """Normalise log ratios to log weights that sum to one in probability.
+
+    The largest goes first: a sum next to a number of 1e16 has lost what the weights differ by.
+    """
+    relative = log_ratio - np.max(log_ratio)
+    return relative - log_sum_exp(relative)
 
 
 def weights(log_ratio):

@@ -6,8 +6,9 @@ They are no posterior weights.
 """
 
 import numpy as np
+from scipy.special import softmax
 
-from skpmd.engine.particles import log_sum_exp
+from skpmd.engine.particles import log_weights
 
 _MIN_WEIGHT = 1e-300  # No weight becomes zero.
 
@@ -19,7 +20,7 @@ def uniform(m):
 
 def posterior(log_values):
     """Log weights in proportion to evidences, or to bounds of them, given their logarithms."""
-    return log_values - log_sum_exp(log_values)
+    return log_weights(log_values)
 
 
 def stacked(
@@ -68,6 +69,6 @@ def stacking_step(log_weights, log_density, weight, n_before):
     total = weight.sum()
     gamma = total / (n_before + total)
     joint = log_weights[:, None] + log_density
-    responsibility = np.exp(joint - np.logaddexp.reduce(joint, axis=0)) @ weight / total
+    responsibility = softmax(joint, axis=0) @ weight / total
     responsibility = np.maximum(responsibility, _MIN_WEIGHT)
     return np.log((1.0 - gamma) * np.exp(log_weights) + gamma * responsibility)

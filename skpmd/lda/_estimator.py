@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_non_negative, validate_data
+from sklearn.utils.validation import check_non_negative
 
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.options import LOOP_CONSTRAINTS
@@ -293,18 +293,17 @@ None, default=None
         LDATopicModelPMD
             The estimator.
         """
-        with self._rollback_on_error():
+        with self._all_or_nothing():
             self._reset()
             self._check_growing_prior()
             X, _ = self._counts(X, reset=True)
             rng = as_generator(self.random_state)
-            with self._threads():
-                self._set_state(fit_topics(self._parameters(), X, rng))
+            self._set_state(fit_topics(self._parameters(), X, rng))
             self._freeze(but=("total_samples",))  # of the stream that may follow
         self._conclude(interrupted=self._state.interrupted)
         return self
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @_fit_context(prefer_skip_nested_validation=False)
     def partial_fit(self, X, y=None):
         """Update the topics by more documents, which are then no longer needed.
 
@@ -322,7 +321,7 @@ None, default=None
         LDATopicModelPMD
             The estimator.
         """
-        with self._rollback_on_error():
+        with self._all_or_nothing():
             state = getattr(self, "_state", None)
             if state is None:
                 self._reset()
@@ -333,8 +332,7 @@ None, default=None
             if state is None:
                 rng = as_generator(self.random_state)
                 state = initialise(parameters, X, self.total_samples, rng)
-            with self._threads():
-                self._set_state(update_stream(parameters, state, X))
+            self._set_state(update_stream(parameters, state, X))
             self._freeze()
         return self
 
@@ -432,7 +430,7 @@ None, default=None
 
     def _counts(self, X, reset):
         """Checked counts, a CSR matrix of float32 without explicit zeros, and their dtype."""
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
+        X = self._checked_data(X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
         check_non_negative(X, type(self).__name__)
         largest = (X.data if sp.issparse(X) else X).max(initial=0.0)
         if largest > _MAX_COUNT:

@@ -1,10 +1,8 @@
 """The posterior of topics that a user holds: weighted particles, each a product of Dirichlets."""
 
-from numbers import Integral
-
 import numpy as np
 
-from skpmd._base.utils import as_generator, check_level
+from skpmd._base.utils import as_generator, check_level, check_n_draws
 from skpmd.lda._beta_quantiles import mixture_quantiles
 
 _NEGLIGIBLE = -30.0  # log weight of particles that are left out of intervals
@@ -93,8 +91,7 @@ class TopicPosterior:
         ValueError
             If n is not an integer of at least 0.
         """
-        if not (isinstance(n, Integral) and n >= 0):
-            raise ValueError(f"n must be an integer of at least 0, got {n!r}.")
+        n = check_n_draws("n", n, least=0)
         rng = as_generator(random_state)
         chosen = rng.choice(self.n_particles, size=n, p=self.weights / self.weights.sum())
         draws = np.empty((n, *self.concentration.shape[1:]))

@@ -1,7 +1,7 @@
 """Predictions of a topic model: averages over its particles of what each predicts."""
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import log_softmax, logsumexp
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -238,4 +238,4 @@ def _for_each_particle(function, log_weights, n):
 def _with_weight(log_weights):
     """Particles whose weight is not negligible, and their log weights; the weights sum to 1."""
     places = np.flatnonzero(log_weights > log_weights.max() + _NEGLIGIBLE)
-    return places, log_weights[places] - logsumexp(log_weights[places])
+    return places, log_softmax(log_weights[places])

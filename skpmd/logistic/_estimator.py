@@ -314,10 +314,20 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         ValueError
             If y has one class only, or the weights leave a class without any.
         """
-        with self._threads():
-            return self._fit(X, y, sample_weight)
+        with self._all_or_nothing():
+            remedy, no_means = self._fit(X, y, sample_weight)
+        self._warn_or_interrupt(remedy)
+        if no_means:
+            self.diagnostics_["warnings"].append(no_means)
+            warn(
+                f"{type(self).__name__}: {no_means}, and coef_ and coef_std_ do not converge. "
+                "Report posterior_.quantile(0.5) and posterior_.interval(), which exist, or set "
+                "prior='normal', or prior='student_t' with prior_df above 2."
+            )
+        return self
 
     def _fit(self, X, y, sample_weight):
+        """What to do if the posterior is not to be trusted, and why there are no means, if so."""
         options, parameters = self._loop_options(), self._parameters()
         last = getattr(self, "_state", None) if self.warm_start else None
         self._reset()
@@ -347,21 +357,12 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         self._set_state(
             LogisticState(stream, results, n_iter, choice.scale, model.fit_intercept, X.dtype)
         )
-        self._warn_or_interrupt(remedy)
-        no_means = not mean_field and missing_means(
-            model, rows.data, outcome.particles.theta, len(classes)
-        )
-        if no_means:
-            results.diagnostics["warnings"].append(no_means)
-            warn(
-                f"{type(self).__name__}: {no_means}, and coef_ and coef_std_ do not converge. "
-                "Report posterior_.quantile(0.5) and posterior_.interval(), which exist, or set "
-                "prior='normal', or prior='student_t' with prior_df above 2."
-            )
-        return self
+        if mean_field:
+            return remedy, None
+        return remedy, missing_means(model, rows.data, outcome.particles.theta, len(classes))
 
     @available_if(_takes_parts)
-    @_fit_context(prefer_skip_nested_validation=True)
+    @_fit_context(prefer_skip_nested_validation=False)
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Take more rows into the posterior, which are then no longer needed.
 
@@ -393,7 +394,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         ValueError
             If y holds other labels than ``classes``, or a parameter needs all data at once.
         """
-        with self._rollback_on_error(), self._threads():
+        with self._all_or_nothing():
             options, parameters = self._loop_options(), self._parameters()
             before = getattr(self, "_state", None)
             first = before is None or before.stream is None

@@ -2,7 +2,9 @@
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, column_or_1d
+from sklearn.utils.validation import column_or_1d
+
+from skpmd._base.validation import checked_weights
 
 
 def encode(y):
@@ -35,7 +37,7 @@ def row_weights(X, codes, classes, sample_weight, class_weight, all_classes):
     """
     if sample_weight is None and class_weight is None:
         return None
-    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    weight = checked_weights(sample_weight, X)
     if all_classes:
         _check_all_weighted(codes, weight, classes)
     if class_weight is None:

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import ndtri
 
-from skpmd._base.utils import as_generator, check_level
+from skpmd._base.utils import as_generator, check_level, check_n_draws
 from skpmd.logistic._design import normal_nodes
 from skpmd.logistic._mean_field import logit_moments
 from skpmd.posterior import Posterior
@@ -117,7 +117,7 @@ class GaussianPosterior:
 
     def sample(self, n=1, random_state=None):
         """Draw n points, shape (n, d)."""
-        rng = as_generator(random_state)
+        n, rng = check_n_draws("n", n, least=0), as_generator(random_state)
         return self.loc + self.scale * rng.standard_normal((n, len(self.loc)))
 
     def log_density(self, theta):

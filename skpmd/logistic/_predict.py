@@ -1,13 +1,11 @@
 """Predictions of the logistic classifier: averages over particles, draws of labels, likelihoods."""
 
-from numbers import Integral
-
 import numpy as np
-from scipy.special import log_expit, logsumexp
+from scipy.special import log_expit, log_softmax, logsumexp
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted
 
-from skpmd._base.utils import as_generator, check_level, weighted_quantile
+from skpmd._base.utils import as_generator, check_level, check_n_draws, weighted_quantile
 from skpmd.engine.resampling import resample
 from skpmd.logistic._design import logits
 from skpmd.logistic._labels import encode_known
@@ -123,7 +121,7 @@ class ClassPredictions(ClassifierMixin):
         check_is_fitted(self)
         X = self._validated(X)
         rng = as_generator(random_state)
-        theta = _draw_particles(self.posterior_, n_samples, rng)
+        theta = _draw_particles(self.posterior_, check_n_draws("n_samples", n_samples), rng)
         return _draw_labels(X, theta, self._state.fit_intercept, self.classes_, rng)
 
     def sample_prior_y(self, X, classes=(0, 1), n_samples=1, random_state=0):
@@ -155,7 +153,7 @@ class ClassPredictions(ClassifierMixin):
         rng, classes = as_generator(random_state), np.unique(classes)
         if len(classes) < 2:
             raise ValueError(f"classes must hold two labels or more, got {classes.tolist()}.")
-        m = _positive(n_samples)
+        m = check_n_draws("n_samples", n_samples)
         if self.prior_scale == "evidence":
             raise ValueError("prior_scale='evidence' has no prior before the data: set a number.")
         prior = linear_model(self._parameters(), X.shape[1], len(classes), self.prior_scale).prior
@@ -185,7 +183,8 @@ class ClassPredictions(ClassifierMixin):
         Raises
         ------
         ValueError
-            If y holds labels that are not among ``classes_``.
+            If y holds labels that are not among ``classes_``, or ``n_draws`` is not a positive
+            integer.
         """
         check_is_fitted(self)
         X, y = self._validated(X, y)
@@ -193,6 +192,7 @@ class ClassPredictions(ClassifierMixin):
         if n_draws is None:
             theta = self.posterior_.particles
         else:
+            n_draws = check_n_draws("n_draws", n_draws)
             theta = _draw_particles(self.posterior_, n_draws, as_generator(random_state))
         out = np.empty((len(theta), len(codes)))
         for rows, table in _tables(X, theta, self._state.fit_intercept, len(self.classes_)):
@@ -201,8 +201,8 @@ class ClassPredictions(ClassifierMixin):
 
     def _validated(self, X, y="no_validation", reset=False):
         """X, or X and y, as checked arrays; with ``reset``, the features of X are remembered."""
-        return validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=reset
+        return self._checked_data(
+            X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=reset
         )
 
     def _by_rows(self, X, reduce):
@@ -234,14 +234,14 @@ def _tables(X, points, fit_intercept, n_classes):
         if n_rows == 1:
             yield rows, np.stack([log_expit(-table[0]), log_expit(table[0])])
         else:
-            yield rows, table - logsumexp(table, axis=0)
+            yield rows, log_softmax(table, axis=0)
 
 
 def _draw_particles(posterior, n, rng):
     """n draws of equal weight from a posterior of either kind."""
     if isinstance(posterior, GaussianPosterior):
-        return posterior.sample(_positive(n), rng)
-    chosen = resample("systematic", posterior.weights, _positive(n), rng)
+        return posterior.sample(n, rng)
+    chosen = resample("systematic", posterior.weights, n, rng)
     return posterior.particles[rng.permutation(chosen)]
 
 
@@ -252,9 +252,3 @@ def _draw_labels(X, theta, fit_intercept, classes, rng):
         below = np.cumsum(np.exp(table[:-1]), axis=0) < rng.random(table.shape[1:])
         out[rows] = classes[below.sum(axis=0)].T
     return out
-
-
-def _positive(n):
-    if not (isinstance(n, Integral) and n > 0):
-        raise ValueError(f"The number of draws must be a positive integer, got {n!r}.")
-    return n

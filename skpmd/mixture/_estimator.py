@@ -5,12 +5,12 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.base import DensityMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.rows import merged
 from skpmd._base.utils import as_generator
+from skpmd._base.validation import checked_weights
 from skpmd.mixture._conjugate_fit import fit_conjugate, update_conjugate
 from skpmd.mixture._initialization import INITS
 from skpmd.mixture._predict import MixturePredictions
@@ -335,7 +335,7 @@ covariance_prior_, mean_scale_prior_
             If a given ``max_full_iter`` ends the steps before the bound has converged; with
             ``strategy="parameters"`` of what stands against the posterior.
         """
-        with self._rollback_on_error(), self._threads():
+        with self._all_or_nothing():
             earlier = getattr(self, "_state", None) if self.warm_start else None
             self._reset()
             parameters = self._parameters()
@@ -346,7 +346,7 @@ covariance_prior_, mean_scale_prior_
         self._warn_or_interrupt()
         return self
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @_fit_context(prefer_skip_nested_validation=False)
     def partial_fit(self, X, y=None, sample_weight=None):
         """Take more rows in, which are then no longer needed.
 
@@ -371,7 +371,7 @@ covariance_prior_, mean_scale_prior_
         GaussianMixturePMD
             The estimator.
         """
-        with self._rollback_on_error(), self._threads():
+        with self._all_or_nothing():
             before = getattr(self, "_state", None)
             if before is None:
                 self._reset()
@@ -397,9 +397,9 @@ covariance_prior_, mean_scale_prior_
 
     def _read(self, X, sample_weight, reset):
         """Distinct rows, sorted, and how often each counts."""
-        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=reset)
+        X = self._checked_data(X, dtype=[np.float64, np.float32], order="C", reset=reset)
         X = np.asarray(X, dtype=np.float64)
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weight = checked_weights(sample_weight, X)
         present = weight > 0.0  # A row of weight zero is as good as absent.
         if not present.any():
             raise ValueError("sample_weight is zero for every row: there are no data to fit.")

@@ -1,11 +1,11 @@
 """Predictions of a mixture: averages over particles, never a plug-in."""
 
 import numpy as np
-from scipy.special import logsumexp
-from sklearn.utils.validation import check_is_fitted, validate_data
+from scipy.special import logsumexp, softmax
+from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.estimator import result
-from skpmd._base.utils import as_generator
+from skpmd._base.utils import as_generator, check_n_draws
 from skpmd.mixture import _partition
 from skpmd.mixture._particles import select
 from skpmd.mixture._student import Students
@@ -90,11 +90,7 @@ class MixturePredictions:
             Their components.
         """
         check_is_fitted(self)
-        if n_samples < 1:
-            raise ValueError(
-                f"Invalid value for 'n_samples': {n_samples} . The sampling requires at least one "
-                "sample."
-            )
+        n_samples = check_n_draws("n_samples", n_samples)
         rng = as_generator(self.random_state if random_state is None else random_state)
         particles = self._predictive
         students, K = _students(particles), particles.log_mixing.shape[1]
@@ -111,8 +107,8 @@ class MixturePredictions:
         (``strategy="parameters"``), or of the largest bound of the evidence (``"conjugate"``, its
         mixture being that of Students), whatever ``weighting`` is.
         """
-        n = len(X)
-        return -2.0 * self._best_score(X) + self._n_parameters() * np.log(n)
+        log_likelihood = self._best_score(X)  # This checks X.
+        return -2.0 * log_likelihood + self._n_parameters() * np.log(np.shape(X)[0])
 
     def aic(self, X):
         """Akaike information criterion of the best particle's mixture, a float; low is good.
@@ -204,7 +200,7 @@ class MixturePredictions:
     def _rows(self, X):
         """Checked rows in scaled columns."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
+        X = self._checked_data(X, dtype=[np.float64, np.float32], order="C", reset=False)
         return self._state.scaler.transform(np.asarray(X, dtype=np.float64))
 
     def _all_responsibilities(self, X):
@@ -247,4 +243,4 @@ def _responsibilities(particles, X):
     log_mixing = particles.log_mixing
     for rows, log_density in _students(particles).blocks(X):
         joint = log_density.reshape(-1, *log_mixing.shape) + log_mixing
-        yield rows, np.exp(joint - logsumexp(joint, axis=2, keepdims=True))
+        yield rows, softmax(joint, axis=2)

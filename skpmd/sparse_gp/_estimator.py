@@ -7,11 +7,12 @@ from sklearn.base import RegressorMixin, _fit_context
 from sklearn.gaussian_process.kernels import Kernel
 from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.estimator import result
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.results import ParticleResults
+from skpmd._base.validation import checked_weights
 from skpmd.sparse_gp._data import Data
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
 from skpmd.sparse_gp._fit import fit, update
@@ -294,7 +295,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             If a length scale ends at its lower bound or a noise at its upper one; with
             ``weighting="posterior"`` of what ``diagnostics_`` holds against the posterior.
         """
-        with self._rollback_on_error(), self._threads():
+        with self._all_or_nothing():
             parameters = self._parameters()
             self._reset()
             self._set_state(fit(parameters, self._read(X, y, sample_weight, noise_variance)))
@@ -336,7 +337,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             As `fit`, where the kernel is fitted; and if predictions of the new rows are far off by
             their own standard deviations, so that the kernel does not suit them.
         """
-        with self._rollback_on_error(), self._threads():
+        with self._all_or_nothing():
             parameters, before = self._parameters(), getattr(self, "_state", None)
             if before is None:
                 self._reset()
@@ -395,8 +396,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         return self._record(GPParameters, options=options)
 
     def _read(self, X, y, sample_weight, noise_variance, reset=True):
-        X, y = validate_data(
-            self, X, y, **self._kind_of_rows, y_numeric=True, reset=reset,
+        X, y = self._checked_data(X, y, **self._kind_of_rows, y_numeric=True, reset=reset,
             multi_output=self.likelihood == "gaussian",
         )  # fmt: skip
         y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
@@ -415,8 +415,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             raise ValueError(
                 "weighting='posterior' is for many particles: raise n_particles from 1."
             )
-        positive = {"dtype": np.float64, "ensure_non_negative": True}
-        weight = _check_sample_weight(sample_weight, X, **positive)
+        weight = checked_weights(sample_weight, X)
         variance = np.zeros(len(y))
         if noise_variance is not None:
             if y.shape[1] > 1:

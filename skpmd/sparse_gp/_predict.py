@@ -3,9 +3,8 @@
 import numpy as np
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.utils import check_array
-from sklearn.utils.validation import validate_data
 
-from skpmd._base.utils import as_generator
+from skpmd._base.utils import as_generator, check_n_draws
 from skpmd.engine.threads import each
 from skpmd.predictive import NormalMixture
 from skpmd.sparse_gp._covariance import KernelCovariance
@@ -115,6 +114,7 @@ class GaussianProcessPredictions:
         ndarray of shape (n_rows, n_samples)
             A function in each column; (n_rows, t, n_samples) with t targets.
         """
+        n_samples = check_n_draws("n_samples", n_samples)
         X, rng = self._checked(X), as_generator(random_state)
         weights = self._weights()
         chosen = rng.choice(len(weights), n_samples, p=weights)
@@ -134,7 +134,7 @@ class GaussianProcessPredictions:
     def _checked(self, X):
         if not self.__sklearn_is_fitted__():
             return check_array(X, **{"dtype": np.float64, **self._kind_of_rows})
-        return validate_data(self, X, **self._kind_of_rows, reset=False)
+        return self._checked_data(X, **self._kind_of_rows, reset=False)
 
     @property
     def _kind_of_rows(self):

@@ -26,7 +26,7 @@ SCIKIT_LEARN = (
 PYTHON = "super type isinstance getattr hasattr".split()
 # These are for those who own the estimator's attributes.
 REFLECTION = "vars setattr delattr".split()
-OWNERS = ("_estimator", "_base.estimator", "custom")
+OWNERS = ("_estimator", "_base.estimator")
 # In these modules an estimator holds another one, whose parameters it hands on.
 META_ESTIMATORS = {"skpmd.skpro"}
 LOOP = "skpmd.engine.loop"
@@ -215,7 +215,7 @@ def test_classes_of_estimators_live_where_they_are_looked_for(estimator):
         if cls.__module__.startswith("skpmd."):
             last = cls.__module__.rpartition(".")[2]
             at_home = cls.__module__.startswith("skpmd._base.")
-            at_home |= last in ("_estimator", "_predict", "custom")
+            at_home |= last in ("_estimator", "_predict")
             assert at_home, cls
 
 

@@ -88,7 +88,7 @@ def test_pointwise_log_likelihoods_average_to_the_predictive_probability(problem
 def test_bad_numbers_and_labels(binary):
     model, X, y = binary
     for n in (0, -1, 1.5, "all"):
-        with pytest.raises(ValueError, match="positive integer"):
+        with pytest.raises(ValueError, match="Invalid value for .n_"):
             model.sample_y(X, n_samples=n)
     with pytest.raises(ValueError, match="not among the classes"):
         model.pointwise_log_likelihood(X[:1], ["perhaps"])

@@ -8,7 +8,7 @@ import tracemalloc
 
 import numpy as np
 
-from skpmd.custom import CustomModel
+from skpmd.custom._model import CustomModel
 from skpmd.engine.mirror import Settings, step
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import draw_prior

@@ -1,17 +1,11 @@
 """ParticleMirrorDescent: the posterior of a user's own model, by values or gradients too."""
 
-import inspect
 from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_array,
-    check_consistent_length,
-    validate_data,
-)
+from sklearn.utils.validation import check_array, check_consistent_length
 
 from skpmd._base.estimator import result
 from skpmd._base.options import LOOP_CONSTRAINTS
@@ -21,15 +15,11 @@ from skpmd._base.rows import Rows
 from skpmd._base.stream_from_values import step_from_values
 from skpmd._base.streaming import Stream, advance, first_stream, kernel_step, stream_after
 from skpmd._base.utils import as_generator
+from skpmd._base.validation import checked_weights
+from skpmd.custom._model import CustomModel, gradient_given, is_given_weights
 from skpmd.engine.from_values import from_values
 from skpmd.engine.loop import drive, run
-from skpmd.engine.model import Model
 from skpmd.engine.particles import draw_prior
-from skpmd.engine.threads import each
-
-# The log-likelihood is asked for particles in parts of so many numbers, rows times particles: that
-# fits a cache, and whatever the number of threads the parts are the same.
-_AT_ONCE = 1 << 18
 
 
 class CustomState(NamedTuple):
@@ -320,31 +310,34 @@ class ParticleMirrorDescent(ParticleResults):
         ParticleMirrorDescent
             The fitted estimator.
         """
-        options = self._loop_options()
-        self._reset()
-        model, rows = self._read(X, y, sample_weight, reset=True)
-        rng = as_generator(self.random_state)
-        if self._starts_from_proposals():
-            gradient = self._gradient(rows.data, sample_weight)
-            with self._threads(), bar_of_rounds(self.verbose) as report:
-                states = from_values(model, rows.whole(), options, rng, gradient)
-                outcome = drive(states, report)
-            n_iter = len(outcome.infos)
-        else:
-            start = draw_prior(model, self.n_particles, rng)
-            with self._threads(), bar_of_steps(options, rows, self.verbose) as report:
-                outcome = run(model, rows, start, options, rng, report)
-            outcome = outcome._replace(notes={"method": "mirror steps from prior"})
-            n_iter = self.max_iter
-        stream = stream_after(outcome, rows.total, rng)
-        results = results_of(outcome, temperature=self.temperature)
-        self._set_state(CustomState(stream, results, n_iter))
+        with self._all_or_nothing():
+            options = self._loop_options()
+            self._reset()
+            model, rows = self._read(X, y, sample_weight, reset=True)
+            rng = as_generator(self.random_state)
+            outcome, n_iter = self._find_posterior(model, rows, sample_weight, options, rng)
+            stream = stream_after(outcome, rows.total, rng)
+            results = results_of(outcome, temperature=self.temperature)
+            self._set_state(CustomState(stream, results, n_iter))
         self._warn_or_interrupt(
             "raise n_particles, max_iter or max_substeps, lower step_size, or widen the prior"
         )
         return self
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    def _find_posterior(self, model, rows, sample_weight, options, rng):
+        """The `Outcome` given all rows, and the number of rounds, steps or passes."""
+        if self._starts_from_proposals():
+            gradient = self._gradient(rows.data, sample_weight)
+            with bar_of_rounds(self.verbose) as report:
+                states = from_values(model, rows.whole(), options, rng, gradient)
+                outcome = drive(states, report)
+            return outcome, len(outcome.infos)
+        start = draw_prior(model, self.n_particles, rng)
+        with bar_of_steps(options, rows, self.verbose) as report:
+            outcome = run(model, rows, start, options, rng, report)
+        return outcome._replace(notes={"method": "mirror steps from prior"}), self.max_iter
+
+    @_fit_context(prefer_skip_nested_validation=False)
     def partial_fit(self, X, y=None, sample_weight=None):
         """Take more rows into the posterior, which are then no longer needed.
 
@@ -370,7 +363,7 @@ class ParticleMirrorDescent(ParticleResults):
         ParticleMirrorDescent
             The estimator.
         """
-        with self._rollback_on_error(), self._threads():
+        with self._all_or_nothing():
             options, before = self._loop_options(), getattr(self, "_state", None)
             if before is None:
                 self._reset()
@@ -399,15 +392,15 @@ class ParticleMirrorDescent(ParticleResults):
 
     def _read(self, X, y, sample_weight, reset):
         """Checked data, and the model that goes with them."""
-        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=reset)
+        X = self._checked_data(
+            X, bounded=False, dtype=[np.float64, np.float32], order="C", reset=reset
+        )
         if y is not None:
             y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
             check_consistent_length(X, y)
         weighted = is_given_weights("log_likelihood", self.log_likelihood, sample_weight)
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(
-                sample_weight, X, dtype=np.float64, ensure_non_negative=True
-            )
+            sample_weight = checked_weights(sample_weight, X)
         functions = self.log_likelihood, self.log_prior, self.sample_prior
         model = CustomModel(*functions, weighted=weighted)
         return model, Rows(X, y, sample_weight, self.batch_size)
@@ -422,103 +415,4 @@ class ParticleMirrorDescent(ParticleResults):
                 f"log_joint_gradient is that of the posterior at temperature=1, got "
                 f"temperature={self.temperature}: set log_joint_gradient=None."
             )
-        given = is_given_weights("log_joint_gradient", function, sample_weight)
-        weight = {"sample_weight": data.weight} if given else {}
-
-        def gradient(theta):
-            values, gradients = function(theta.copy(), data.X, data.y, **weight)
-            gradients = np.asarray(gradients, dtype=np.float64)
-            if gradients.shape != theta.shape:
-                raise ValueError(
-                    "log_joint_gradient must return the log joint density and its gradient of "
-                    f"shape {theta.shape}, got {gradients.shape}."
-                )
-            values = np.asarray(values, dtype=np.float64)
-            if values.shape != (len(theta),):
-                raise ValueError(
-                    f"log_joint_gradient must return one value per particle, shape "
-                    f"({len(theta)},), got {values.shape}."
-                )
-            return values, gradients
-
-        return gradient
-
-
-class CustomModel(Model):
-    """Functions of a user as a model.
-
-    Parameters
-    ----------
-    log_likelihood, log_prior, sample_prior : callable
-        As `ParticleMirrorDescent` takes them.
-    weighted : bool
-        Whether ``log_likelihood`` is given ``sample_weight``.
-    """
-
-    def __init__(self, log_likelihood, log_prior, sample_prior, weighted):
-        self._log_likelihood = log_likelihood
-        self._log_prior = log_prior
-        self._sample_prior = sample_prior
-        self._weighted = weighted
-
-    def sample_prior(self, rng, m):
-        """Draw from the prior; see `Model`."""
-        theta = np.asarray(self._sample_prior(rng, m), dtype=np.float64)
-        if theta.ndim != 2 or len(theta) != m or not theta.shape[1]:
-            raise ValueError(f"sample_prior must return shape ({m}, d), got {theta.shape}.")
-        return theta
-
-    def log_prior(self, theta):
-        """Log prior density; see `Model`."""
-        # A copy: a function may transform its argument in place.
-        return _vector("log_prior", self._log_prior(theta.copy()), len(theta))
-
-    def log_likelihood(self, theta, batch):
-        """Log-likelihood of a batch; see `Model`."""
-        weight = {"sample_weight": batch.weight} if self._weighted else {}
-
-        def of(some):
-            values = self._log_likelihood(some.copy(), batch.X, batch.y, **weight)
-            return _vector("log_likelihood", values, len(some))
-
-        n_parts = -(-len(theta) * len(batch.weight) // _AT_ONCE)
-        return np.concatenate(each(of, np.array_split(theta, min(n_parts, len(theta)))))
-
-
-def is_given_weights(name, function, sample_weight):
-    """Whether a user's function is to be called with ``sample_weight``; ValueError if it cannot."""
-    takes, needs = takes_weights(function)
-    if sample_weight is not None and not takes:
-        raise ValueError(
-            f"sample_weight was given, but {name} takes none: add a keyword argument "
-            f"sample_weight of shape (n,) to {name}, or fit without."
-        )
-    return needs or sample_weight is not None
-
-
-def takes_weights(function):
-    """Whether a function takes ``sample_weight``, and whether it cannot be called without."""
-    try:
-        parameters = inspect.signature(getattr(function, "py_func", function)).parameters
-    except (TypeError, ValueError):  # a builtin: let the call itself decide
-        return True, False
-    if "sample_weight" in parameters:
-        return True, parameters["sample_weight"].default is inspect.Parameter.empty
-    return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()), False
-
-
-def _vector(name, values, m):
-    values = np.asarray(values)
-    if values.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must return real numbers, got dtype {values.dtype}.")
-    values = values.astype(np.float64, copy=False)
-    if values.shape != (m,):
-        raise ValueError(
-            f"{name} must return one value per particle, shape ({m},), got {values.shape}."
-        )
-    if np.isnan(values).any() or (values == np.inf).any():
-        raise FloatingPointError(
-            f"{name} returned nan or +inf for some particles; return -inf where a parameter is "
-            "impossible."
-        )
-    return values
+        return gradient_given(function, data, sample_weight)

@@ -1,0 +1,143 @@
+"""Functions of a user as a model."""
+
+import inspect
+
+import numpy as np
+
+from skpmd.engine.model import Model
+from skpmd.engine.threads import each
+
+# The log-likelihood is asked for particles in parts of so many numbers, rows times particles: that
+# fits a cache, and whatever the number of threads the parts are the same.
+_AT_ONCE = 1 << 18
+
+
+class CustomModel(Model):
+    """Functions of a user as a model.
+
+    Parameters
+    ----------
+    log_likelihood, log_prior, sample_prior : callable
+        As `ParticleMirrorDescent` takes them.
+    weighted : bool
+        Whether ``log_likelihood`` is given ``sample_weight``.
+    """
+
+    def __init__(self, log_likelihood, log_prior, sample_prior, weighted):
+        check_arguments("log_likelihood", log_likelihood, "theta, X, y")
+        check_arguments("log_prior", log_prior, "theta")
+        check_arguments("sample_prior", sample_prior, "rng, m")
+        self._log_likelihood = log_likelihood
+        self._log_prior = log_prior
+        self._sample_prior = sample_prior
+        self._weighted = weighted
+
+    def sample_prior(self, rng, m):
+        """Draw from the prior; see `Model`."""
+        theta = np.asarray(self._sample_prior(rng, m), dtype=np.float64)
+        if theta.ndim != 2 or len(theta) != m or not theta.shape[1]:
+            raise ValueError(f"sample_prior must return shape ({m}, d), got {theta.shape}.")
+        return theta
+
+    def log_prior(self, theta):
+        """Log prior density; see `Model`."""
+        # A copy: a function may transform its argument in place.
+        return _vector("log_prior", self._log_prior(theta.copy()), len(theta))
+
+    def log_likelihood(self, theta, batch):
+        """Log-likelihood of a batch; see `Model`."""
+        weight = {"sample_weight": batch.weight} if self._weighted else {}
+
+        def of(some):
+            values = self._log_likelihood(some.copy(), batch.X, batch.y, **weight)
+            return _vector("log_likelihood", values, len(some))
+
+        n_parts = -(-len(theta) * len(batch.weight) // _AT_ONCE)
+        return np.concatenate(each(of, np.array_split(theta, min(n_parts, len(theta)))))
+
+
+def gradient_given(function, data, sample_weight):
+    """A user's log joint density and its gradient given all rows, as a function of particles."""
+    check_arguments("log_joint_gradient", function, "theta, X, y")
+    given = is_given_weights("log_joint_gradient", function, sample_weight)
+    weight = {"sample_weight": data.weight} if given else {}
+
+    def gradient(theta):
+        values, gradients = function(theta.copy(), data.X, data.y, **weight)
+        gradients = np.asarray(gradients, dtype=np.float64)
+        if gradients.shape != theta.shape:
+            raise ValueError(
+                "log_joint_gradient must return the log joint density and its gradient of "
+                f"shape {theta.shape}, got {gradients.shape}."
+            )
+        values = np.asarray(values, dtype=np.float64)
+        if values.shape != (len(theta),):
+            raise ValueError(
+                f"log_joint_gradient must return one value per particle, shape "
+                f"({len(theta)},), got {values.shape}."
+            )
+        return values, gradients
+
+    return gradient
+
+
+def is_given_weights(name, function, sample_weight):
+    """Whether a user's function is to be called with ``sample_weight``; ValueError if it cannot."""
+    takes, needs = takes_weights(function)
+    if sample_weight is not None and not takes:
+        raise ValueError(
+            f"sample_weight was given, but {name} takes none: add a keyword argument "
+            f"sample_weight of shape (n,) to {name}, or fit without."
+        )
+    return needs or sample_weight is not None
+
+
+def takes_weights(function):
+    """Whether a function takes ``sample_weight``, and whether it cannot be called without."""
+    signature = _signature(function)
+    if signature is None:
+        return True, False
+    parameters = signature.parameters
+    if "sample_weight" in parameters:
+        return True, parameters["sample_weight"].default is inspect.Parameter.empty
+    return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()), False
+
+
+def check_arguments(name, function, arguments):
+    """ValueError where a function cannot be called with so many arguments in a row."""
+    signature = _signature(function)
+    if signature is None:
+        return
+    weight = {"sample_weight": None} if takes_weights(function)[1] else {}
+    try:
+        signature.bind(*arguments.split(", "), **weight)
+    except TypeError as error:
+        raise ValueError(
+            f"{name} is called as {name}({arguments}), and cannot be: {error}. It takes "
+            f"{signature} now."
+        ) from error
+
+
+def _signature(function):
+    """The signature of a function; None for a builtin, where the call itself decides."""
+    try:
+        return inspect.signature(getattr(function, "py_func", function))
+    except (TypeError, ValueError):
+        return None
+
+
+def _vector(name, values, m):
+    values = np.asarray(values)
+    if values.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must return real numbers, got dtype {values.dtype}.")
+    values = values.astype(np.float64, copy=False)
+    if values.shape != (m,):
+        raise ValueError(
+            f"{name} must return one value per particle, shape ({m},), got {values.shape}."
+        )
+    if np.isnan(values).any() or (values == np.inf).any():
+        raise FloatingPointError(
+            f"{name} returned nan or +inf for some particles; return -inf where a parameter is "
+            "impossible."
+        )
+    return values

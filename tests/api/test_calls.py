@@ -1,0 +1,217 @@
+"""What holds for the calls of every estimator: parameters, failures, numbers of draws, tables."""
+
+import re
+
+import numpy as np
+import pytest
+
+from skpmd import (
+    BayesianLogisticRegressionPMD,
+    GaussianMixturePMD,
+    LDATopicModelPMD,
+    ParticleMirrorDescent,
+    SparseGPRegressorPMD,
+)
+from skpmd.logistic import GaussianPosterior
+from skpmd.posterior import Posterior
+from skpmd.predictive import NormalMixture
+from tests.tools.exact_models import NORMAL_MEAN
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(30, 2))
+LABELS, TARGET = (X[:, 0] > 0).astype(int), X @ [1.0, -1.0] + RNG.normal(size=30)
+COUNTS = RNG.poisson(1.0, size=(30, 8)).astype(float)
+MIXTURE = {"strategy": "conjugate", "n_particles": 2}
+ESTIMATORS = {
+    "logistic": (BayesianLogisticRegressionPMD(random_state=0), X, LABELS),
+    "process": (SparseGPRegressorPMD(random_state=0, optimizer=None), X, TARGET),
+    "mixture": (GaussianMixturePMD(2, random_state=0, **MIXTURE), X, None),
+    "topics": (LDATopicModelPMD(2, random_state=0), COUNTS, None),
+    "custom": (ParticleMirrorDescent(**NORMAL_MEAN, random_state=0), X[:, :1], None),
+}
+each = pytest.mark.parametrize("name", ESTIMATORS)
+
+
+def made(name):
+    estimator, data, y = ESTIMATORS[name]
+    return type(estimator)(**estimator.get_params()), data, y
+
+
+def first_part(name):
+    estimator, data, y = made(name)
+    classes = {"classes": [0, 1]} if name == "logistic" else {}
+    return estimator.partial_fit(data, y, **classes), data, y
+
+
+# ------------------------------------------------------------------------------------ parameters
+BAD = {"n_jobs": 0, "step_size": -1.0, "batch_size": 0, "verbose": "loud", "step_decay": np.nan}
+
+
+@each
+@pytest.mark.parametrize("parameter", BAD)
+def test_parameters_that_are_set_between_parts_are_checked(name, parameter):
+    """scikit-learn checks those of the first call alone: ``ess_threshold=nan`` went on for ever."""
+    estimator, data, y = first_part(name)
+    before = estimator._state
+    estimator.set_params(**{parameter: BAD[parameter]})
+    message = re.escape(f"Got {BAD[parameter]!r} instead")
+    with pytest.raises(ValueError, match=f"The .{parameter}. parameter of .*{message}"):
+        ValueError, match=f"The '{parameter}' parameter of .* Got {BAD[parameter]!r}"
+    ):
+        estimator.partial_fit(data, y)
+    assert estimator._state is before
+
+
+@each
+def test_a_fit_that_fails_leaves_the_one_before(name):
+    estimator, data, y = made(name)
+    estimator.fit(data, y)
+    before = dict(vars(estimator))
+    broken = data.copy()
+    broken[0, 0] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        estimator.fit(broken, y)
+    assert vars(estimator) == before
+
+
+@each
+def test_a_fit_that_is_interrupted_before_anything_is_known_leaves_the_one_before(
+    name, monkeypatch
+):
+    estimator, data, y = made(name)
+    estimator.fit(data, y)
+    before = dict(vars(estimator))
+
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(estimator), "_checked_data", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        estimator.fit(data, y)
+    assert vars(estimator) == before
+
+
+# ---------------------------------------------------------------------------------------- tables
+class Lazy:
+    """Rows that are yet to come, as those of polars are."""
+
+    def collect(self):
+        return X
+
+
+@each
+@pytest.mark.parametrize(
+    "bad, error, remedy",
+    [
+        (None, ValueError, "X is None: give an array"),
+        (iter([[0.0]]), TypeError, "X is a list_iterator, .* call partial_fit"),
+        (Lazy(), TypeError, r"X is a Lazy, .* give X\.collect\(\)"),
+    ],
+    ids=["None", "iterator", "lazy"],
+)
+def test_what_is_no_table_is_refused_with_a_remedy(name, bad, error, remedy):
+    estimator, _, y = made(name)
+    with pytest.raises(error, match=remedy):
+        estimator.fit(bad, y)
+    with pytest.raises(error, match=remedy):
+        estimator.partial_fit(bad, y)
+
+
+@pytest.mark.parametrize("name", ["logistic", "process", "mixture"])
+@pytest.mark.parametrize("size", [1e155, 1e300])
+def test_numbers_whose_squares_overflow_are_refused(name, size):
+    estimator, data, y = made(name)
+    with pytest.raises(ValueError, match=r"X holds numbers as large as .*scale it"):
+        estimator.fit(data * size, y)
+
+
+def test_numbers_whose_squares_overflow_in_single_precision_are_refused():
+    with pytest.raises(ValueError, match=r"X holds numbers as large as .*scale it"):
+        BayesianLogisticRegressionPMD().fit((X * 1e20).astype(np.float32), LABELS)
+
+
+def test_targets_whose_squares_overflow_are_refused():
+    with pytest.raises(ValueError, match=r"y holds numbers as large as .*scale it"):
+        SparseGPRegressorPMD().fit(X, TARGET * 1e300)
+
+
+@pytest.mark.parametrize("name", ["logistic", "process", "mixture"])
+@pytest.mark.parametrize("size", [5e-324, 1e-40, 1e40, 1e300])
+def test_weights_that_sums_would_lose_are_refused(name, size):
+    estimator, data, y = made(name)
+    weight = np.ones(len(data))
+    weight[3] = size
+    with pytest.raises(ValueError, match=re.escape(f"sample_weight holds {size:g}: it must")):
+        estimator.fit(data, y, sample_weight=weight)
+
+
+# ----------------------------------------------------------------------------------------- draws
+@pytest.mark.parametrize("n", [-1, 2.5, "a", None, np.inf, True])
+def test_numbers_of_draws_are_checked_alike(n):
+    fits = {name: made(name)[0].fit(*ESTIMATORS[name][1:]) for name in ESTIMATORS}
+    normal = GaussianPosterior(np.zeros(2), np.ones(2), ["a", "b"])
+    one = NormalMixture([[0.0]], [[1.0]])
+    draws = {
+        "n_samples": [
+            lambda: fits["logistic"].sample_y(X, n),
+            lambda: fits["logistic"].sample_prior_y(X, n_samples=n),
+            lambda: fits["process"].sample_y(X, n),
+            lambda: fits["mixture"].sample(n),
+            lambda: one.sample(n),
+        ],
+        "n_draws": [lambda: fits["logistic"].pointwise_log_likelihood(X, LABELS, n_draws=n)],
+        "n": [
+            lambda: fits["custom"].posterior_.sample(n),
+            lambda: fits["topics"].posterior_.sample(n),
+            lambda: normal.sample(n),
+        ],
+    }
+    if n is None:
+        del draws["n_draws"]  # There it stands for all particles.
+    for name, calls in draws.items():
+        for call in calls:
+            with pytest.raises(ValueError, match=f"Invalid value for '{name}': .* an integer"):
+                call()
+
+
+# --------------------------------------------------------------------------------------- results
+@pytest.mark.parametrize("size", [1e13, 1e16, 1e300])
+def test_large_log_weights_are_normalised(size):
+    """Next to 1e16 the log of a sum is lost: the weights of four equal particles summed to .54."""
+    for sign in (-1.0, 1.0):
+        posterior = Posterior(np.arange(4.0)[:, None], np.full(4, sign * size))
+        np.testing.assert_allclose(posterior.weights, 0.25, rtol=1e-14)
+        posterior = Posterior(np.arange(2.0)[:, None], np.array([sign * size, -np.inf]))
+        np.testing.assert_allclose(posterior.weights, [1.0, 0.0], rtol=1e-14)
+
+
+def test_probabilities_of_rows_that_count_often_sum_to_one():
+    estimator = BayesianLogisticRegressionPMD(random_state=0, moves="never")
+    estimator.fit(X, LABELS ^ (TARGET > 1), sample_weight=np.full(30, 1e13))
+    np.testing.assert_allclose(estimator.predict_proba(X).sum(axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(estimator.posterior_.weights.sum(), 1.0, rtol=1e-12)
+
+
+def test_a_large_k_hat_of_nearly_equal_weights_says_so():
+    """It is not warned of: the largest of ten times as many weights would still be small."""
+    nearly_equal = np.zeros(1000)
+    nearly_equal[:5] = 1e-6
+    harmless = Posterior(np.zeros((1000, 1)), nearly_equal, pareto_k=0.72)
+    assert "pareto_k=0.72 of nearly equal weights" in repr(harmless)
+    heavy = Posterior(np.zeros((1000, 1)), 5.0 * nearly_equal * 1e6, pareto_k=0.72)
+    assert "pareto_k=0.72)" in repr(heavy)
+
+
+def test_a_level_in_percent_gets_the_share():
+    posterior = Posterior(np.arange(4.0)[:, None], np.zeros(4))
+    with pytest.raises(ValueError, match=r"got 90\. For 90 % give 0\.9\."):
+        posterior.interval(90)
+
+
+@pytest.mark.parametrize(
+    "function", ["log_likelihood", "log_prior", "sample_prior", "log_joint_gradient"]
+)
+def test_functions_that_cannot_be_called_so_are_named(function):
+    problem = {**NORMAL_MEAN, function: lambda: None}
+    with pytest.raises(ValueError, match=rf"{function} is called as {function}\(.*takes \(\) now"):
+        ParticleMirrorDescent(**problem).fit(X[:, :1])
