@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd._base.estimator import ParticleEstimator, result
+from skpmd._base.records import Records
 from skpmd.engine.diagnostics import MAX_K, heavy_tail, log_evidence, pareto_k
 from skpmd.engine.mirror import StepInfo
 from skpmd.engine.particles import effective_sample_size
@@ -22,16 +23,16 @@ class Results(NamedTuple):
     """What an estimator shows of a fit."""
 
     posterior: Posterior  # The weighted particles, with their diagnostics.
-    history: dict  # A record of the steps.
+    records: Records  # Of the steps.
     # How far to trust the posterior; ``"warnings"`` lists what speaks against it.
     diagnostics: dict
     log_evidence: float | None = None  # Log marginal likelihood, where it is known.
 
 
 def results_of(
-    outcome, *, temperature=1.0, names=None, coordinates=None, stream=False, **diagnostics
-):
-    """Posterior, evidence, history and diagnostics of an outcome of any inference method.
+    outcome, records, *, temperature=1.0, names=None, coordinates=None, stream=False, **diagnostics
+):  # fmt: skip
+    """Posterior, evidence, records and diagnostics of an outcome of any inference method.
 
     ``temperature`` is 1 / power of the likelihood; the evidence is known at 1 only.
     ``coordinates``, of shape (m, d), are the particles as the user wants to see them, by default as
@@ -66,7 +67,7 @@ def results_of(
         **diagnostics,
         "warnings": convergence_warnings(outcome, stream),
     }
-    return Results(posterior, history_of(outcome.infos), diagnostics, evidence)
+    return Results(posterior, records, diagnostics, evidence)
 
 
 class ParticleResults(ParticleEstimator):
@@ -80,7 +81,7 @@ class ParticleResults(ParticleEstimator):
     @result
     def history_(self):
         """Record of the steps, a dict of ndarray."""
-        return self._state.results.history
+        return history_of(self._state.results.records)
 
     @result
     def diagnostics_(self):
@@ -123,19 +124,23 @@ def _bound_hit(outcome):
     return any(info.substep_bound_hit for info in outcome.infos)
 
 
-def history_of(infos):
-    """Record of the steps as a dict of arrays, one entry per step; ready for a DataFrame.
+def history_of(records):
+    """The last steps as a dict of arrays, one entry per step; ready for a DataFrame.
 
     What only some steps have recorded is nan elsewhere.
     """
+    infos = records.last
     renamed = {"a": "step_size", "b": "likelihood_power"}
+    fields = infos[0]._fields if infos else StepInfo._fields
     columns = {
         renamed.get(name, name): np.array([getattr(info, name) for info in infos])
-        for name in StepInfo._fields[:-1]
+        for name in fields
+        if name != "extra"
     }
-    for name in dict.fromkeys(name for info in infos for name in info.extra):
-        columns[name] = np.array([info.extra.get(name, np.nan) for info in infos])
-    return {"step": np.arange(1, len(infos) + 1), **columns}
+    extras = [getattr(info, "extra", {}) for info in infos]
+    for name in dict.fromkeys(name for extra in extras for name in extra):
+        columns[name] = np.array([extra.get(name, np.nan) for extra in extras])
+    return {"step": records.numbers(), **columns}
 
 
 def convergence_warnings(outcome, stream=False):

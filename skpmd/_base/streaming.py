@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skpmd._base.records import Records
 from skpmd._base.utils import as_generator
 from skpmd.engine import mirror
 from skpmd.engine.assumed_density import AssumedDensity
@@ -19,7 +20,7 @@ class Stream(NamedTuple):
     particles: Particles | None  # q; None before the first rows.
     # The Gaussian that follows q, where the model's proposal needs one.
     assumed: AssumedDensity | None
-    infos: list  # A record of each step of all calls.
+    records: Records  # Of the steps of all calls.
     seen: float  # Weighted rows so far.
     rng: np.random.Generator  # Source of all randomness.
     # (r, 3) or (1, 3): Account of what rejuvenations have lost; see
@@ -30,7 +31,10 @@ class Stream(NamedTuple):
     def outcome(self):
         """What it has come to."""
         return Outcome(
-            self.particles, self.infos, error_terms=self.error_terms, n_left_out=self.n_left_out
+            self.particles,
+            self.records.last,
+            error_terms=self.error_terms,
+            n_left_out=self.n_left_out,
         )
 
 
@@ -77,12 +81,13 @@ def advance(stream, model, rows, options, step=kernel_step):
     rng = copy.deepcopy(stream.rng)
     a, b = coefficients(options, stream.seen, rows.total)
     after, info = step(stream, model, rows.whole(), a, b, options, rng)
-    return after._replace(infos=[*after.infos, info], seen=stream.seen + rows.total, rng=rng)
+    records = after.records.extended([info])
+    return after._replace(records=records, seen=stream.seen + rows.total, rng=rng)
 
 
 def first_stream(random_state):
     """A stream before its first rows."""
-    return Stream(None, None, [], 0.0, as_generator(random_state))
+    return Stream(None, None, Records(), 0.0, as_generator(random_state))
 
 
 def stream_after(outcome, seen, rng):
@@ -91,4 +96,5 @@ def stream_after(outcome, seen, rng):
     if error_terms is None:  # Nobody has kept account: of a fit that was to end reweighted.
         error_terms = NO_ERROR if outcome.reweighted or not outcome.interrupted else UNKNOWN_ERROR
     account = error_terms, outcome.n_left_out
-    return Stream(outcome.particles, None, outcome.infos, seen, rng, *account)
+    records = Records().extended(outcome.infos)
+    return Stream(outcome.particles, None, records, seen, rng, *account)

@@ -317,7 +317,7 @@ class ParticleMirrorDescent(ParticleResults):
             rng = as_generator(self.random_state)
             outcome, n_iter = self._find_posterior(model, rows, sample_weight, options, rng)
             stream = stream_after(outcome, rows.total, rng)
-            results = results_of(outcome, temperature=self.temperature)
+            results = results_of(outcome, stream.records, temperature=self.temperature)
             self._set_state(CustomState(stream, results, n_iter))
         self._warn_or_interrupt(
             "raise n_particles, max_iter or max_substeps, lower step_size, or widen the prior"
@@ -375,8 +375,8 @@ class ParticleMirrorDescent(ParticleResults):
             method = (
                 "stream from proposals fitted to values" if by_proposals else "stream from prior"
             )
-            results = results_of(stream.outcome(), stream=True, method=method)
-            self._set_state(CustomState(stream, results, len(stream.infos)))
+            results = results_of(stream.outcome(), stream.records, stream=True, method=method)
+            self._set_state(CustomState(stream, results, stream.records.n))
             self._warn_or_interrupt("raise n_particles, or give the rows in larger parts")
         return self
 

@@ -387,7 +387,7 @@ None, default=None
     @result
     def history_(self):
         """Record of the steps, a dict of ndarray."""
-        return results.history(self._state.history)
+        return results.history(self._state.records)
 
     @result
     def assignment_(self):
@@ -397,7 +397,7 @@ None, default=None
     @result
     def n_batch_iter_(self):
         """Number of steps."""
-        return self._state.history[-1][0] if self._state.history else 0
+        return self._state.records.n
 
     @result
     def n_documents_seen_(self):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd._base.progress import bar_of_steps, write_line
+from skpmd._base.records import Records
 from skpmd.engine.loop import FullBatch, Options, Outcome, run
 from skpmd.engine.mirror import Settings
 from skpmd.engine.particles import draw_prior, effective_sample_size
@@ -23,7 +24,6 @@ from skpmd.lda._topics import Counts, LocalUpdate
 
 # Posterior weights resample where the effective sample size is below this part of the particles.
 _MIN_ESS = 0.5
-_MAX_HISTORY = 10_000  # steps of earlier calls that a stream remembers
 # A particle is a whole topic model: none is drawn anew, and no step is split.
 _SETTINGS = Settings(rejuvenation="never")
 
@@ -34,8 +34,8 @@ class LDAState(NamedTuple):
     block: LDABlock
     update: LocalUpdate  # How words are assigned to topics.
     rng: np.random.Generator  # Source of all randomness but that of assignments.
-    # Number, size, documents and mean log density of a word of each step.
-    history: list = []
+    # Of the steps: size, documents and mean log density of a word.
+    records: Records = Records()
     perplexity: float | None = None  # Of the documents of a fit, with ``evaluate_every``.
     n_iter: int | None = None  # Passes and full-batch iterations of a fit.
     interrupted: bool = False  # Whether Ctrl-C ended the fit.
@@ -95,8 +95,8 @@ def update_stream(parameters, state, X):
         if total is None:
             X = with_words(X)
         update = state.update if block.n_visits else local_update_of(parameters, X)
-        rng, history = copy.deepcopy(state.rng), state.history[-_MAX_HISTORY:]
-        after = _after_steps(once, LDAState(block, update, rng, history), X, total)
+        rng = copy.deepcopy(state.rng)
+        after = _after_steps(once, LDAState(block, update, rng, state.records), X, total)
         if after.interrupted:
             raise KeyboardInterrupt
         return after
@@ -132,11 +132,9 @@ def _after_steps(parameters, state, X, total):
                 step_sizes=_step_sizes(parameters, state.block, total),
                 after_pass=_after_pass(parameters, model, X),
             )  # fmt: skip
-    number = state.history[-1][0] if state.history else 0
-    steps = [(number + t, *info.extra.values()) for t, info in enumerate(outcome.infos, 1)]
     return state._replace(
         block=outcome.particles.block,
-        history=[*state.history, *steps],
+        records=state.records.extended([tuple(info.extra.values()) for info in outcome.infos]),
         interrupted=outcome.interrupted,
     )
 

@@ -7,9 +7,11 @@ import numpy as np
 
 def history(records):
     """Record of the steps, a dict of ndarray."""
-    step, gamma, n, score = np.array(records, dtype=np.float64).reshape(-1, 4).T
-    step, n = step.astype(int), n.astype(int)
-    return {"step": step, "step_size": gamma, "n_documents": n, "log_density": score}
+    gamma, n, score = np.array(records.last, dtype=np.float64).reshape(-1, 3).T
+    n = n.astype(int)
+    return {
+        "step": records.numbers(), "step_size": gamma, "n_documents": n, "log_density": score
+    }  # fmt: skip
 
 
 def doc_topic_prior(topics, weights, labels):

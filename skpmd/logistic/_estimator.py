@@ -343,15 +343,16 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         names = coordinate_names(model, _check_feature_names_in(self), classes)
         if mean_field:
             results = fit_mean_field(model, rows, 1.0 / self.temperature, names)
-            stream, n_iter, remedy = None, len(results.history["step"]), "lower prior_scale"
+            stream, n_iter, remedy = None, results.records.n, "lower prior_scale"
         else:
             last = None if last is None else last.stream
             outcome, n_iter, remedy = find_posterior(model, rows, parameters, options, rng, last)
             seen = model.prior.reported(outcome.particles.theta)
-            results = results_of(
-                outcome, temperature=self.temperature, names=names, coordinates=seen
-            )
             stream = stream_after(outcome, rows.total, rng)
+            results = results_of(
+                outcome, stream.records,
+                temperature=self.temperature, names=names, coordinates=seen,
+            )  # fmt: skip
         self.classes_ = classes
         self._freeze()
         self._set_state(
@@ -423,9 +424,10 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             method = f"stream from {name_of(proposal)}"
             seen = model.prior.reported(stream.particles.theta)
             results = results_of(
-                stream.outcome(), names=names, coordinates=seen, stream=True, method=method
-            )
-            n_iter = len(stream.infos)
+                stream.outcome(), stream.records,
+                names=names, coordinates=seen, stream=True, method=method,
+            )  # fmt: skip
+            n_iter = stream.records.n
             self._set_state(
                 LogisticState(stream, results, n_iter, prior_scale, model.fit_intercept, X.dtype)
             )

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from skpmd._base.records import Records
 from skpmd._base.results import Results
 from skpmd.engine.loop import drive
 from skpmd.engine.mean_field import mean_field_mirror_descent
@@ -55,13 +56,10 @@ def fit_mean_field(model, rows, power, names):
     last = drive(states)
     n_logits = d // (rows.data.X.shape[1] + model.fit_intercept)
     posterior = GaussianPosterior(last.mean, np.sqrt(last.variance), names, n_logits)
-    step_size, change = (np.array(column) for column in zip(*last.infos, strict=True))
-    steps = np.arange(1, len(step_size) + 1)
     diagnostics = {
         **dict.fromkeys(("ess", "pareto_k", "r_hat", "disagreement", "mean_error")),
         "method": "mean-field mirror descent",
         "interrupted": last.interrupted,
         "warnings": [] if last.converged else ["the mean-field mirror descent did not converge"],
     }
-    history = {"step": steps, "step_size": step_size, "change": change}
-    return Results(posterior, history, diagnostics)
+    return Results(posterior, Records().extended(last.infos), diagnostics)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd._base.progress import bar_of_steps
+from skpmd._base.records import Records
 from skpmd._base.rows import Rows
 from skpmd._base.streaming import Stream, advance, coefficients
 from skpmd.engine import mirror
@@ -39,7 +40,7 @@ class ConjugateFit(NamedTuple):
     reservoir: Reservoir  # Rows to choose weights for predictions by, in the user's columns.
     n_samples_seen: float  # Weighted rows so far.
     n_rows_fitted: int  # Distinct rows of the last fit.
-    infos: list  # A record of each step; of densities in the user's columns.
+    records: Records  # Of the steps; of densities in the user's columns.
     # Whether the best particle gained no more than ``tol`` in the last full-batch iteration, and
     # that was on all rows so far.
     converged: bool
@@ -87,7 +88,7 @@ def fit_conjugate(parameters, reservoir, rng, before=None):
         reservoir=trim(reservoir, reservoir_size(model.K)),
         n_samples_seen=float(weight.sum()),
         n_rows_fitted=len(X),
-        infos=_unscaled(outcome.infos, scaler),
+        records=Records().extended(_unscaled(outcome.infos, scaler)),
         converged=converged,
         convergence_warnings=_convergence_warnings(parameters, converged),
         interrupted=outcome.interrupted,
@@ -190,6 +191,18 @@ def _convergence_warnings(parameters, converged):
     return [f"the bound still grew after {parameters.max_full_iter} steps on all data"]
 
 
+def history_of_conjugate(records):
+    """The last steps as a dict of arrays."""
+    infos = records.last
+    return {
+        "step": records.numbers(),
+        "step_size": np.array([info.a for info in infos]),
+        "elbo": np.array([info.extra["elbo"] for info in infos]),
+        "log_density": np.array([info.extra["log_density"] for info in infos]),
+        "n_particles": np.array([info.n_particles for info in infos]),
+    }
+
+
 def _unscaled(infos, scaler):
     """Records of steps on scaled rows as of the rows themselves."""
     shift = scaler.log_jacobian
@@ -222,10 +235,12 @@ def update_conjugate(parameters, before, X, weight):
         reservoir = extend(reservoir, rows.X, rows.weight, 1.0 - a)
         if reservoir.complete and len(reservoir.X) >= 2 * before.n_rows_fitted:
             fit = fit_conjugate(parameters, reservoir, rng)
-            infos = [*before.infos, *fit.infos]
-            return fit._replace(n_samples_seen=n_samples_seen, infos=infos)
+            records = before.records.extended(fit.records.last)
+            return fit._replace(n_samples_seen=n_samples_seen, records=records)
         reservoir = trim(reservoir, most)
-    stream = Stream(before.model.particles(before.counts), None, [], before.n_samples_seen, rng)
+    stream = Stream(
+        before.model.particles(before.counts), None, Records(), before.n_samples_seen, rng
+    )
     rows = _rows(parameters, before.scaler.transform(X), weight)
     stream = advance(stream, before.model, rows, options, _step)
     prior = _prior_of_now(parameters, before, reservoir, stream.particles.block.counts)
@@ -235,7 +250,7 @@ def update_conjugate(parameters, before, X, weight):
         counts=stream.particles.block.counts,
         reservoir=reservoir,
         n_samples_seen=n_samples_seen,
-        infos=[*before.infos, *_unscaled(stream.infos, before.scaler)],
+        records=before.records.extended(_unscaled(stream.records.last, before.scaler)),
         converged=before.converged and before.model.K == 1,  # One component is exact.
         convergence_warnings=[],
         interrupted=False,

@@ -11,12 +11,12 @@ from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.rows import merged
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import checked_weights
-from skpmd.mixture._conjugate_fit import fit_conjugate, update_conjugate
+from skpmd.mixture._conjugate_fit import fit_conjugate, history_of_conjugate, update_conjugate
 from skpmd.mixture._initialization import INITS
 from skpmd.mixture._predict import MixturePredictions
 from skpmd.mixture._prior import MixtureParameters, strategy_of
 from skpmd.mixture._reservoir import extend
-from skpmd.mixture._smc_fit import fit_draws, update_draws
+from skpmd.mixture._smc_fit import fit_draws, history_of_draws, update_draws
 from skpmd.mixture._summaries import (
     component_parameters,
     conjugate_state,
@@ -438,12 +438,14 @@ covariance_prior_, mean_scale_prior_
     @result
     def history_(self):
         """Record of the steps, a dict of ndarray."""
-        return self._state.history
+        state = self._state
+        history_of = history_of_draws if state.strategy == "parameters" else history_of_conjugate
+        return history_of(state.records)
 
     @result
     def n_iter_(self):
         """Steps."""
-        return len(self._state.history["step"])
+        return self._state.records.n
 
     @result
     def lower_bound_(self):

@@ -4,6 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skpmd._base.records import Records
+
 
 class MixtureParticles(NamedTuple):
     """Particles that each are a whole mixture of Student or normal components.
@@ -50,7 +52,7 @@ class SMCFit(NamedTuple):
     # count, so it is that of the unordered mixture.
     log_evidence: float | None
     log_evidence_se: float | None  # Its standard error.
-    history: dict  # A record with one entry for each step.
+    records: Records  # Of the steps.
     converged: bool  # Whether the posterior was reached.
     # Whether Ctrl-C ended it; the particles are then those of the last complete step.
     interrupted: bool = False

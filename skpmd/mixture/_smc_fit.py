@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd._base.progress import bar_of_tempering
+from skpmd._base.records import Records
 from skpmd._base.results import convergence_warnings
 from skpmd._base.rows import Rows, merged
 from skpmd._base.streaming import Stream, advance, coefficients
@@ -106,7 +107,7 @@ def fit_smc(parameters, prior, X, weight, rng):
     X (n, p) holds distinct scaled rows, in sorted order, and ``weight`` (n,) how often each counts.
     """
     rows = Batch(np.ascontiguousarray(X), None, weight)
-    stream = Stream(None, None, [], 0.0, rng)
+    stream = Stream(None, None, Records(), 0.0, rng)
     state = SMCState(parameter_model(prior, X, weight), stream, None, 0.0, 0.0)
     return _tempered(parameters, state, rows, 0.0, float(weight.sum()))
 
@@ -157,9 +158,10 @@ def _tempered(parameters, state, rows, a, size):
     if smc.interrupted and stream.particles is not None:
         raise KeyboardInterrupt  # The estimator stays as it was.
     particles = None if smc.interrupted else smc.particles
+    records = stream.records.extended(smc.infos)
     after = SMCState(
         model=model,
-        stream=Stream(particles, None, [*stream.infos, *smc.infos], stream.seen + size, rng),
+        stream=Stream(particles, None, records, stream.seen + size, rng),
         retained=total,
         log_evidence=np.nan if a or smc.interrupted else before[0] + smc.log_evidence,
         variance=before[1] + smc.log_evidence_se**2,
@@ -195,7 +197,7 @@ def _fit_of(state, particles, reasons, interrupted):
         particles=particles_of(state.model, particles),
         log_evidence=state.log_evidence if known else None,
         log_evidence_se=float(np.sqrt(state.variance)) if known else None,
-        history=_history(state.stream.infos),
+        records=state.stream.records,
         converged=not interrupted and not reasons,
         interrupted=interrupted,
         convergence_warnings=reasons,
@@ -231,14 +233,15 @@ def _n_particles(parameters):
     return N_PARTICLES if parameters.n_particles == "auto" else parameters.n_particles
 
 
-def _history(infos):
-    """Record of the steps as a dict of arrays."""
+def history_of_draws(records):
+    """The last steps as a dict of arrays."""
+    infos = records.last
     columns = {
         name: np.array([info.extra.get(name, other) for info in infos])
         for name, other in _COLUMNS.items()
     }
     return {
-        "step": np.arange(1, len(infos) + 1),
+        "step": records.numbers(),
         "likelihood_power": np.array([info.extra.get("power", 1.0) for info in infos]),
         "ess": np.array([info.ess for info in infos]),
         **columns,

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skpmd._base.records import Records
 from skpmd.engine import weighting as weights_of
 from skpmd.mixture._components import cholesky
 from skpmd.mixture._conjugate_fit import ConjugateFit
@@ -33,7 +34,7 @@ class MixtureState(NamedTuple):
     # Normal mixtures, one for each particle, in scaled columns: draws, or the expected parameters
     # of conjugate posteriors. Components are relabelled by those of the best particle.
     points: MixtureParticles
-    history: dict  # A record of the steps.
+    records: Records  # Of the steps.
     n_samples_seen: float  # Weighted rows so far.
     lower_bound: float  # Of the log evidence, in the user's columns; nan where it is not known.
     log_evidence: float | None = None  # In the user's columns; None where it is not known.
@@ -56,13 +57,6 @@ def conjugate_state(fit, weighting, before=None):
         components = np.take_along_axis(fit.counts.components, order[..., None], axis=1)
         fit = fit._replace(counts=fit.counts._replace(components=components))
         points = relabelled(points, order)
-    history = {
-        "step": np.arange(1, len(fit.infos) + 1),
-        "step_size": np.array([info.a for info in fit.infos]),
-        "elbo": np.array([info.extra["elbo"] for info in fit.infos]),
-        "log_density": np.array([info.extra["log_density"] for info in fit.infos]),
-        "n_particles": np.array([info.n_particles for info in fit.infos]),
-    }
     return MixtureState(
         strategy="conjugate",
         weighting=weighting,
@@ -70,7 +64,7 @@ def conjugate_state(fit, weighting, before=None):
         scaler=scaler,
         prior=fit.prior,
         points=points,
-        history=history,
+        records=fit.records,
         n_samples_seen=fit.n_samples_seen,
         lower_bound=float(posteriors.elbo.max() + fit.counts.total * scaler.log_jacobian),
     )
@@ -89,7 +83,7 @@ def draws_state(fit, scaler, prior, before=None):
         scaler=scaler,
         prior=prior,
         points=relabelled(fit.particles, order),
-        history=fit.history,
+        records=fit.records,
         n_samples_seen=n_samples_seen,
         lower_bound=np.nan if evidence is None else evidence,
         log_evidence=evidence,

@@ -385,7 +385,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     @result
     def n_iter_(self):
         """Steps or passes."""
-        return len(self._state.stream.infos)
+        return self._state.stream.records.n
 
     # ------------------------------------------------------------------ steps of a fit
     def _parameters(self):

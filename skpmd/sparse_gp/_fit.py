@@ -6,7 +6,8 @@ import numpy as np
 from scipy.special import logsumexp
 
 from skpmd._base.progress import bar_of_steps
-from skpmd._base.results import Results, history_of, results_of
+from skpmd._base.records import Records
+from skpmd._base.results import Results, results_of
 from skpmd._base.stacking import hold_out
 from skpmd._base.streaming import Stream, advance, coefficients, stream_after
 from skpmd._base.utils import as_generator
@@ -98,7 +99,7 @@ def initialise(parameters, data, rng):
         scaler=scaler,
         sample=sample,
         theta=theta,
-        stream=Stream(particles, None, [], 0.0, rng),
+        stream=Stream(particles, None, Records(), 0.0, rng),
         log_weights=log_weights,
         alpha=float(parameters.alpha) if np.ndim(parameters.alpha) == 0 else 0.0,
         n_fitted=len(whole.y),
@@ -155,10 +156,11 @@ def _with_results(state, outcome=None):
         label = "the weights are for predictions, not of the posterior"
         posterior = Posterior(coordinates, state.log_weights, names=names, unavailable=label)
         diagnostics = {"ess": posterior.ess, "interrupted": False, "warnings": []}
-        history = history_of(state.stream.infos)
-        return state._replace(results=Results(posterior, history, diagnostics))
+        return state._replace(results=Results(posterior, state.stream.records, diagnostics))
     stream = not outcome.reweighted
-    results = results_of(outcome, names=names, coordinates=coordinates, stream=stream)
+    results = results_of(
+        outcome, state.stream.records, names=names, coordinates=coordinates, stream=stream
+    )
     return state._replace(results=results)
 
 
@@ -246,8 +248,8 @@ def _add(parameters, state, rows):
         )
         outcome = _complete(drive(states))
         *infos, last = outcome.infos
-        infos = [*stream.infos, *infos]
-        return stream._replace(particles=outcome.particles, infos=infos), last
+        records = stream.records.extended(infos)
+        return stream._replace(particles=outcome.particles, records=records), last
 
     return state._replace(stream=advance(stream, model, rows, options, step))
 
