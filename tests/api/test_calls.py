@@ -1,5 +1,6 @@
 """What holds for the calls of every estimator: parameters, failures, numbers of draws, tables."""
 
+import pickle
 import re
 
 import numpy as np
@@ -12,6 +13,7 @@ from skpmd import (
     ParticleMirrorDescent,
     SparseGPRegressorPMD,
 )
+from skpmd._base import records
 from skpmd.logistic import GaussianPosterior
 from skpmd.posterior import Posterior
 from skpmd.predictive import NormalMixture
@@ -213,3 +215,21 @@ def test_functions_that_cannot_be_called_so_are_named(function):
     problem = {**NORMAL_MEAN, function: lambda: None}
     with pytest.raises(ValueError, match=rf"{function} is called as {function}\(.*takes \(\) now"):
         ParticleMirrorDescent(**problem).fit(X[:, :1])
+
+
+# --------------------------------------------------------------------------------------- records
+@each
+def test_the_record_of_a_stream_ends_with_the_last_steps_and_does_not_grow(name, monkeypatch):
+    """It was rebuilt at each call and grew: 50 ms a call after 1e5 of them."""
+    monkeypatch.setattr(records, "_MAX_RECORDS", 4)
+    estimator, data, y = first_part(name)
+    n_before = len(pickle.dumps(estimator))
+    for part in np.array_split(np.arange(len(data)), 6):
+        estimator.partial_fit(data[part], None if y is None else y[part])
+    n = estimator.n_batch_iter_ if name == "topics" else estimator.n_iter_
+    assert n >= 7
+    for column in estimator.history_.values():
+        assert len(column) == 4
+    np.testing.assert_array_equal(estimator.history_["step"], np.arange(n - 3, n + 1))
+    if name != "mixture":  # Its reservoir retains these rows.
+        assert len(pickle.dumps(estimator)) < 4 * n_before

@@ -418,7 +418,7 @@ def test_a_stream_keeps_nothing_of_its_documents():
         arrays = [*block.counts[:3], block.scores.log_weights, block.base, block.seeds]
         sizes.append(sum(one.nbytes for one in arrays))
     assert len(set(sizes)) == 1
-    assert len(fitted._state.history) == fitted.n_batch_iter_
+    assert len(fitted._state.records.last) == fitted.n_batch_iter_
 
 
 def test_steps_on_all_documents_need_the_particles_once_more(monkeypatch):
