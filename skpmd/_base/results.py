@@ -197,7 +197,7 @@ def _of_chains(chains):
     reasons = []
     if not chains.r_hat <= _MAX_R_HAT:
         reasons.append(
-            f"R-hat is {chains.r_hat:.3f} (above {_MAX_R_HAT}): the chains of the "
+            f"R-hat is {chains.r_hat:.4g} (above {_MAX_R_HAT}): the chains of the "
             "Hamiltonian moves do not agree"
         )
     if not chains.ess >= _MIN_DRAWS:

@@ -1,7 +1,10 @@
 """What a user hands over as data: as scikit-learn checks it, and as far as numbers can hold it."""
 
+from contextlib import contextmanager
+
 import numpy as np
 from scipy import sparse
+from sklearn.utils.sparsefuncs import mean_variance_axis
 from sklearn.utils.validation import _check_sample_weight
 
 _POWER = 3  # Powers of numbers up to this one must not overflow: sums of squares then do not.
@@ -26,6 +29,29 @@ def checked_weights(sample_weight, X):
                 "rows out, or scale all weights."
             )
     return weight
+
+
+@contextmanager
+def naming_singular_columns(X):
+    """Context that turns a matrix without a Cholesky factor into an error that names a column.
+
+    It is the one whose values differ least beside their size: sums of squares lose such columns.
+    """
+    try:
+        yield
+    except np.linalg.LinAlgError as error:
+        if sparse.issparse(X):
+            mean, variance = mean_variance_axis(X.tocsr(), axis=0)
+        else:
+            mean, variance = X.mean(axis=0, dtype=np.float64), X.var(axis=0, dtype=np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            j = int(np.nanargmax(np.abs(mean) / np.sqrt(variance)))
+        raise ValueError(
+            f"Rounding has made the posterior of these columns singular ({error}). Column {j} of X "
+            f"has the mean {mean[j]:g} and the standard deviation {np.sqrt(variance[j]):g}: "
+            "subtract means and divide by standard deviations, for example by "
+            "sklearn.preprocessing.StandardScaler."
+        ) from error
 
 
 def refuse_no_table(X):

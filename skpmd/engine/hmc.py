@@ -23,6 +23,8 @@ _WINDOWS = (20, 40, 60)  # The whitening changes after so many iterations of the
 _FIRST_STEP = 0.8  # The first step size is this times d^(-1/4), its scaling with d.
 _GOOD_R_HAT = 1.02
 _CHUNK = 50  # Diagnostics are first looked at after so many iterations, then a quarter more.
+# R-hat - 1 falls like one over the iterations. Where it would end above this there is no hope.
+_HOPELESS = 0.2
 
 
 class Chains(NamedTuple):
@@ -80,9 +82,10 @@ def hamiltonian(
     users do not see theta itself, ``shown`` maps it from (n, d) to what they see, (n, k).
 
     Chains run until R-hat is below 1.02 and everything that the diagnostics look at has
-    ``target_ess`` effective draws, for ``max_iter`` iterations after the warm-up at most. Draws and
-    diagnostics so far are yielded after each look at them; judge ``r_hat`` before use. Those of
-    each window of the warm-up come first, and are not among the later ones.
+    ``target_ess`` effective draws, for ``max_iter`` iterations after the warm-up at most, and no
+    longer than R-hat can still become small. Draws and diagnostics so far are yielded after each
+    look at them; judge ``r_hat`` before use. Those of each window of the warm-up come first, and
+    are not among the later ones.
     """
     chains = _Whitened(log_joint_gradient, mean, chol, jump, stiff, inside)
     state = chains.at(start)
@@ -107,6 +110,7 @@ def hamiltonian(
         r_hat, ess = _diagnose(draws, shown)
         yield Chains(draws, r_hat, ess, float(np.mean(accepts)), n_gradients)
         done = r_hat < _GOOD_R_HAT and ess >= target_ess
+        done |= not (r_hat - 1.0) * len(draws[0]) <= _HOPELESS * max_iter
         length = 0 if done else min(max(_CHUNK, len(draws[0]) // 4), max_iter - len(draws[0]))
 
 

@@ -17,6 +17,7 @@ from skpmd._base.results import ParticleResults, Results, results_of
 from skpmd._base.rows import Rows
 from skpmd._base.streaming import Stream, advance, first_stream, kernel_step, stream_after
 from skpmd._base.utils import as_generator
+from skpmd._base.validation import naming_singular_columns
 from skpmd._base.warn import warn
 from skpmd.logistic._empirical_bayes import chosen_scale
 from skpmd.logistic._fit import find_posterior, name_of
@@ -346,7 +347,10 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             stream, n_iter, remedy = None, results.records.n, "lower prior_scale"
         else:
             last = None if last is None else last.stream
-            outcome, n_iter, remedy = find_posterior(model, rows, parameters, options, rng, last)
+            with naming_singular_columns(X):
+                outcome, n_iter, remedy = find_posterior(
+                    model, rows, parameters, options, rng, last
+                )
             seen = model.prior.reported(outcome.particles.theta)
             stream = stream_after(outcome, rows.total, rng)
             results = results_of(
@@ -419,7 +423,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             proposal = self.proposal if model.prior.has_gaussian else "prior"
             step = partial(proposal_step, proposal=proposal) if proposal != "prior" else kernel_step
             stream = first_stream(self.random_state) if first else before.stream
-            stream = advance(stream, model, rows, options, step)
+            with naming_singular_columns(X):
+                stream = advance(stream, model, rows, options, step)
             names = coordinate_names(model, _check_feature_names_in(self), self.classes_)
             method = f"stream from {name_of(proposal)}"
             seen = model.prior.reported(stream.particles.theta)

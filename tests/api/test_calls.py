@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from skpmd import (
     BayesianLogisticRegressionPMD,
@@ -133,6 +134,17 @@ def test_numbers_whose_squares_overflow_in_single_precision_are_refused():
 def test_targets_whose_squares_overflow_are_refused():
     with pytest.raises(ValueError, match=r"y holds numbers as large as .*scale it"):
         SparseGPRegressorPMD().fit(X, TARGET * 1e300)
+
+
+@pytest.mark.parametrize("container", [np.asarray, csr_array])
+@pytest.mark.parametrize("shift", [1e8, 1e10, 1e12])
+def test_columns_that_rounding_makes_singular_are_named(shift, container):
+    """Time stamps, for example."""
+    far = container(X * [1.0, 0.5] + shift)
+    for call in ("fit", "partial_fit"):
+        classes = {"classes": [0, 1]} if call == "partial_fit" else {}
+        with pytest.raises(ValueError, match="Column 1 of X has the mean .*StandardScaler"):
+            getattr(BayesianLogisticRegressionPMD(random_state=0), call)(far, LABELS, **classes)
 
 
 @pytest.mark.parametrize("name", ["logistic", "process", "mixture"])

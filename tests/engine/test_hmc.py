@@ -68,8 +68,10 @@ def test_a_cliff_beside_a_slope():
     assert abs(chains.draws.std() / sd - 1) < 0.1
 
 
-def test_chains_that_cannot_meet_are_not_certified():
-    # Two modes 20 sds apart, half of the chains in each: R-hat must say so within the bound.
+def test_chains_that_cannot_meet_are_not_certified_and_end_at_the_first_look():
+    """Two modes 20 sds apart, half of the chains in each. A thousand iterations more took minutes
+    where steps are short."""
+
     def log_joint_gradient(theta):
         near = np.where(theta > 0, 10.0, -10.0)
         return -0.5 * ((theta - near) ** 2).sum(axis=1), near - theta
@@ -79,8 +81,8 @@ def test_chains_that_cannot_meet_are_not_certified():
     *_, chains = hamiltonian(
         log_joint_gradient, start, np.zeros(2), np.eye(2), rng, target_ess=500, max_iter=100
     )
-    assert chains.draws.shape == (N_CHAINS, 100, 2)
-    assert chains.r_hat > 1.05
+    assert chains.draws.shape == (N_CHAINS, 50, 2)
+    assert chains.r_hat > 1.4  # At 50 of 100 iterations there is no hope from here on.
 
 
 def test_the_same_seed_gives_the_same_draws():
