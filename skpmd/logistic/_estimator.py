@@ -29,7 +29,7 @@ from skpmd.logistic._make_model import (
     LogisticParameters,
     coordinate_names,
     linear_model,
-    missing_means,
+    missing_moments,
 )
 from skpmd.logistic._mean_field_fit import COVARIANCE_TYPES, NO_PARTS, fit_mean_field, is_mean_field
 from skpmd.logistic._predict import ClassPredictions
@@ -316,19 +316,19 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             If y has one class only, or the weights leave a class without any.
         """
         with self._all_or_nothing():
-            remedy, no_means = self._fit(X, y, sample_weight)
+            remedy, no_moments = self._fit(X, y, sample_weight)
         self._warn_or_interrupt(remedy)
-        if no_means:
-            self.diagnostics_["warnings"].append(no_means)
+        if no_moments:
+            self.diagnostics_["warnings"].append(no_moments)
             warn(
-                f"{type(self).__name__}: {no_means}, and coef_ and coef_std_ do not converge. "
-                "Report posterior_.quantile(0.5) and posterior_.interval(), which exist, or set "
+                f"{type(self).__name__}: {no_moments}. Report posterior_.quantile(0.5) and "
+                "posterior_.interval(), which exist, or set "
                 "prior='normal', or prior='student_t' with prior_df above 2."
             )
         return self
 
     def _fit(self, X, y, sample_weight):
-        """What to do if the posterior is not to be trusted, and why there are no means, if so."""
+        """What to do if the posterior is not to be trusted, and which moments do not exist."""
         options, parameters = self._loop_options(), self._parameters()
         last = getattr(self, "_state", None) if self.warm_start else None
         self._reset()
@@ -364,7 +364,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         )
         if mean_field:
             return remedy, None
-        return remedy, missing_means(model, rows.data, outcome.particles.theta, len(classes))
+        return remedy, missing_moments(model, rows.data, outcome.particles.theta, len(classes))
 
     @available_if(_takes_parts)
     @_fit_context(prefer_skip_nested_validation=False)

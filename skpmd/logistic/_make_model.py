@@ -62,17 +62,17 @@ def _prior(parameters, is_intercept, prior_scale):
     return ProductPrior(parts, len(scale))
 
 
-def missing_means(model, data, theta, n_classes):
-    """Why coefficients have no posterior mean; "" where all have one, or none is known to miss it.
+def missing_moments(model, data, theta, n_classes):
+    """Which moments of coefficients do not exist, and why; "" where none is known to be missing.
 
-    Under tails of one degree of freedom or less a coefficient has none where its likelihood does
-    not fall on the way to infinity (Ghosh, Li and Mitra 2018): where its feature alone has each
+    Under tails of one degree of freedom or less a coefficient has no posterior mean, and under two
+    or less no standard deviation, where its likelihood does not fall on the way to infinity (Ghosh, Li and Mitra 2018): where its feature alone has each
     class on one side of zero. The horseshoe's tau moves all coefficients to infinity at once: there
     any hyperplane between the classes suffices, and a particle far out has one if there is one. The
     intercept's prior is normal, so that it does not go along.
     """
     prior, X, binary = model.prior, data.X, n_classes == 2
-    if prior.tail_df > 1.0:
+    if prior.tail_df > 2.0:
         return ""
     in_class = (data.y > 0 if binary else data.y)[:, None] == np.arange(n_classes)
     total = np.asarray(abs(X).sum(axis=0, dtype=np.float64)).ravel()
@@ -85,9 +85,12 @@ def missing_means(model, data, theta, n_classes):
     missing = alone.any(axis=0).sum()
     if not missing:
         return ""
+    only_sd = prior.tail_df > 1.0
+    moment = "standard deviation" if only_sd else "mean"
+    results = "coef_std_ does" if only_sd else "coef_ and coef_std_ do"
     return (
         f"the classes are separable and the prior's tails are heavy, so that the coefficients of "
-        f"{missing} of {X.shape[1]} features have no posterior mean"
+        f"{missing} of {X.shape[1]} features have no posterior {moment}, and {results} not converge"
     )
 
 

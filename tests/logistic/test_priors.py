@@ -23,7 +23,7 @@ from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.logistic._binary import LogisticModel
 from skpmd.logistic._horseshoe import HorseshoePrior
 from skpmd.logistic._importance import proposal_components
-from skpmd.logistic._make_model import linear_model, missing_means
+from skpmd.logistic._make_model import linear_model, missing_moments
 from skpmd.logistic._priors import LaplacePrior, NormalPrior, ProductPrior, StudentTPrior
 
 SCALE = np.array([0.3, 1.0, 7.0])
@@ -501,7 +501,7 @@ def test_skewness_counts_the_prior(kind):
 # ----------------------------------------------------------------------------- missing means
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_missing_means(n_classes, sparse):
+def test_missing_moments(n_classes, sparse):
     # Labels by the largest of linear scores: separable, but by no feature alone.
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((n_classes, 3))
@@ -510,14 +510,15 @@ def test_missing_means(n_classes, sparse):
     scores = X @ rows.T
     y = np.sign(scores[:, 0]) if n_classes == 2 else scores.argmax(axis=1)
 
-    def said(prior, X, y):
-        parameters = BayesianLogisticRegressionPMD(prior=prior, fit_intercept=False)._parameters()
+    def said(prior, X, y, **params):
+        estimator = BayesianLogisticRegressionPMD(prior=prior, fit_intercept=False, **params)
+        parameters = estimator._parameters()
         model = linear_model(parameters, 3, n_classes, 1.0)
         theta = np.zeros((2, model.prior.n_coordinates))
         theta[1, : rows.size] = rows.ravel()  # coefficients, or a multiple of them
         theta[1, -1] += prior == "horseshoe"  # log tau: the second particle is the far one
         X = csr_array(X) if sparse else X
-        return missing_means(model, Batch(X, y, np.ones(len(y))), theta, n_classes)
+        return missing_moments(model, Batch(X, y, np.ones(len(y))), theta, n_classes)
 
     assert said("student_t", X, y) == said("cauchy", X, y) == ""
     assert "3 of 3" in said("horseshoe", X, y)
@@ -525,11 +526,13 @@ def test_missing_means(n_classes, sparse):
     again = np.concatenate([-X[:1], X])  # opposite points in one class: no hyperplane has both
     assert said("horseshoe", again, flipped) == ""
     X[:, 1] = np.abs(X[:, 1]) * np.where(y == 1, 1.0, -1.0)
-    assert "1 of 3" in said("cauchy", X, y)
+    assert "1 of 3 features have no posterior mean" in said("cauchy", X, y)
     assert said("student_t", X, y) == ""
+    assert "have no posterior standard deviation" in said("student_t", X, y, prior_df=2.0)
+    assert said("student_t", X, y, prior_df=2.1) == ""
 
 
-def test_a_fit_warns_of_missing_means():
+def test_a_fit_warns_of_missing_moments():
     X = np.linspace(-1.0, 1.0, 20)[:, None]
     estimator = BayesianLogisticRegressionPMD(prior="cauchy", moves="never", random_state=0)
     with warnings.catch_warnings(record=True) as caught:  # the weights may be warned of too
