@@ -103,21 +103,27 @@ class ParticleEstimator(BaseEstimator):
     def _all_or_nothing(self):
         """Context of a fit and of a part of a stream, with threads; what fails changes nothing.
 
-        scikit-learn checks parameters at the first part only, and they may have been set since.
+        It is that of `_rollback_on_error`, and yields the same. scikit-learn checks parameters at
+        the first part only, and they may have been set since.
         """
         if self.__sklearn_is_fitted__() and not get_config()["skip_parameter_validation"]:
             self._validate_params()
-        with self._rollback_on_error(), self._threads():
-            yield
+        with self._rollback_on_error() as on_error, self._threads():
+            yield on_error
 
     @contextmanager
     def _rollback_on_error(self):
-        """Leave the estimator, and a RandomState given to it, as they were if anything fails."""
+        """Leave the estimator, and a RandomState given to it, as they were if anything fails.
+
+        Yields a function that takes what else is to be called then: where arrays change in place.
+        """
         before, generator = vars(self).copy(), self.random_state
-        position = copy.deepcopy(generator)
+        position, undo = copy.deepcopy(generator), []
         try:
-            yield
+            yield undo.append
         except BaseException:
+            for one in undo:
+                one()
             vars(self).clear()
             vars(self).update(before)
             if isinstance(generator, np.random.RandomState):

@@ -378,7 +378,7 @@ class ParticleMirrorDescent(ParticleResults):
             results = results_of(stream.outcome(), stream.records, stream=True, method=method)
             self._set_state(CustomState(stream, results, stream.records.n))
             self._warn_or_interrupt("raise n_particles, or give the rows in larger parts")
-        return self
+            return self
 
     @result
     def n_iter_(self):

@@ -12,7 +12,7 @@ from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.utils import as_generator
 from skpmd.lda import _results as results
-from skpmd.lda._fit import fit_topics, initialise, update_stream
+from skpmd.lda._fit import fit_topics, initialise, restorer, update_stream, writeable
 from skpmd.lda._parameters import LDAParameters
 from skpmd.lda._posterior import posterior_of
 from skpmd.lda._predict import LDAPredictions
@@ -321,7 +321,7 @@ None, default=None
         LDATopicModelPMD
             The estimator.
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing() as on_error:
             state = getattr(self, "_state", None)
             if state is None:
                 self._reset()
@@ -332,9 +332,11 @@ None, default=None
             if state is None:
                 rng = as_generator(self.random_state)
                 state = initialise(parameters, X, self.total_samples, rng)
+            state = writeable(state)
+            on_error(restorer(state.block.counts, X.indices))
             self._set_state(update_stream(parameters, state, X))
             self._freeze()
-        return self
+            return self
 
     # ------------------------------------------------------------------ results
     @result

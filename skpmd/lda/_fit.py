@@ -1,7 +1,6 @@
 """Fits of topic models: passes over all documents, full-batch iterations, and streams."""
 
 import copy
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -81,39 +80,46 @@ def fit_topics(parameters, X, rng):
 def update_stream(parameters, state, X):
     """Update the particles by one call's documents, in a single pass in their order.
 
-    The counts of ``state`` are as they were if anything fails.
+    The counts of ``state`` change in place; `restorer` takes them back if anything fails.
     """
     total, block = parameters.total_samples, state.block
     once = parameters._replace(
         max_iter=1, max_full_iter=0, shuffle=False, evaluate_every=0, verbose=0
     )
-    with _rollback_of_counts(block.counts, X.indices):
-        if X.shape[1] > block.topics.V:
-            wide = topics_of(parameters, X.shape[1])
-            wide = wide.with_priors(block.topics.alpha, block.topics.eta_scale)
-            block = block._replace(topics=wide, counts=block.counts.widened(X.shape[1]))
-        if total is None:
-            X = with_words(X)
-        update = state.update if block.n_visits else local_update_of(parameters, X)
-        rng = copy.deepcopy(state.rng)
-        after = _after_steps(once, LDAState(block, update, rng, state.records), X, total)
-        if after.interrupted:
-            raise KeyboardInterrupt
-        return after
+    if X.shape[1] > block.topics.V:
+        wide = topics_of(parameters, X.shape[1])
+        wide = wide.with_priors(block.topics.alpha, block.topics.eta_scale)
+        block = block._replace(topics=wide, counts=block.counts.widened(X.shape[1]))
+    if total is None:
+        X = with_words(X)
+    update = state.update if block.n_visits else local_update_of(parameters, X)
+    rng = copy.deepcopy(state.rng)
+    after = _after_steps(once, LDAState(block, update, rng, state.records), X, total)
+    if after.interrupted:
+        raise KeyboardInterrupt
+    return after
 
 
-@contextmanager
-def _rollback_of_counts(counts, indices):
-    """Counts as they were if anything fails: a call's words are few beside the vocabulary."""
+def writeable(state):
+    """The state with counts that can change in place: those of a memory-mapped pickle cannot."""
+    counts = state.block.counts
+    if counts.words.flags.writeable:
+        return state
+    counts = counts._replace(words=np.array(counts.words))
+    return state._replace(block=state.block._replace(counts=counts))
+
+
+def restorer(counts, indices):
+    """A function that sets counts back to what they are now: a call's words are few beside all."""
     words = counts.words
     touched = np.unique(indices)
     touched = touched[touched < words.shape[1]]
     before = words[:, touched]
-    try:
-        yield
-    except BaseException:
+
+    def restore():
         words[:, touched] = before
-        raise
+
+    return restore
 
 
 def _after_steps(parameters, state, X, total):

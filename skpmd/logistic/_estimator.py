@@ -437,7 +437,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
                 LogisticState(stream, results, n_iter, prior_scale, model.fit_intercept, X.dtype)
             )
             self._warn_or_interrupt("raise n_particles, or give the rows in larger parts")
-        return self
+            return self
 
     @result
     def coef_(self):

@@ -66,10 +66,11 @@ def missing_moments(model, data, theta, n_classes):
     """Which moments of coefficients do not exist, and why; "" where none is known to be missing.
 
     Under tails of one degree of freedom or less a coefficient has no posterior mean, and under two
-    or less no standard deviation, where its likelihood does not fall on the way to infinity (Ghosh, Li and Mitra 2018): where its feature alone has each
-    class on one side of zero. The horseshoe's tau moves all coefficients to infinity at once: there
-    any hyperplane between the classes suffices, and a particle far out has one if there is one. The
-    intercept's prior is normal, so that it does not go along.
+    or less no standard deviation, where its likelihood does not fall on the way to infinity (Ghosh,
+    Li and Mitra 2018): where its feature alone has each class on one side of zero. The horseshoe's
+    tau moves all coefficients to infinity at once: there any hyperplane between the classes
+    suffices, and a particle far out has one if there is one. The intercept's prior is normal, so
+    that it does not go along.
     """
     prior, X, binary = model.prior, data.X, n_classes == 2
     if prior.tail_df > 2.0:

@@ -388,7 +388,7 @@ covariance_prior_, mean_scale_prior_
             self._set_state(state)
             self._freeze()
             self._warn_or_interrupt()
-        return self
+            return self
 
     # ------------------------------------------------------------------ steps of a fit
     def _parameters(self):

@@ -349,7 +349,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             is_new = before is None or state.n_fitted > before.n_fitted
             goes_on = state.retained is not None and state.n_fitted < self.n_subset
             self._warn(fitted_kernel=is_new and not goes_on)
-        return self
+            return self
 
     def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
         """Log marginal likelihood of the exact process on rows that the kernel was fitted to.
