@@ -1,5 +1,6 @@
 """Bayesian estimators for scikit-learn, fitted by particle mirror descent."""
 
+from skpmd._base.version import __version__
 from skpmd._from_jax import from_jax
 from skpmd._show_versions import show_versions
 from skpmd.custom import ParticleMirrorDescent
@@ -9,8 +10,6 @@ from skpmd.mixture import GaussianMixturePMD
 from skpmd.posterior import Posterior
 from skpmd.predictive import NormalMixture
 from skpmd.sparse_gp import SparseGPRegressorPMD
-
-__version__ = "0.1.0.dev0"
 
 __all__ = [
     "BayesianLogisticRegressionPMD",
@@ -22,6 +21,7 @@ __all__ = [
     "Posterior",
     "SparseGPRegressorPMD",
     "TopicPosterior",
+    "__version__",
     "from_jax",
     "show_versions",
 ]

@@ -5,6 +5,7 @@ properties made of that record. Nobody else sets attributes of an estimator.
 """
 
 import copy
+import warnings
 from contextlib import contextmanager
 from functools import wraps
 
@@ -15,10 +16,13 @@ from sklearn.utils.validation import validate_data
 
 from skpmd._base.options import check_options
 from skpmd._base.validation import refuse_no_table, refuse_overflows
+from skpmd._base.version import __version__, other_version
 from skpmd._base.warn import warn
 from skpmd.engine.loop import Options
 from skpmd.engine.mirror import Settings
 from skpmd.engine.threads import threads
+
+_VERSION = "_skpmd_version"  # What the state of a pickle calls it.
 
 
 def result(method):
@@ -54,9 +58,17 @@ class ParticleEstimator(BaseEstimator):
         return getattr(self, "_state", None) is not None
 
     def __getstate__(self):
-        """What is pickled: not what can be made again."""
-        state = dict(super().__getstate__())
+        """What is pickled: not what can be made again, and which version has pickled it."""
+        state = {**super().__getstate__(), _VERSION: __version__}
         return {**state, "_cache": {}} if "_cache" in state else state
+
+    def __setstate__(self, state):
+        """Take over what was pickled, and warn if another version of skpmd has done so."""
+        state = dict(state)
+        version = state.pop(_VERSION, "0.1.0.dev0 or earlier")
+        if version != __version__:
+            warnings.warn(other_version(type(self).__name__, version), stacklevel=2)
+        super().__setstate__(state)
 
     def _record(self, kind, **others):
         """A record of the parameters that its fields have the names of, and of others.

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from sklearn.exceptions import InconsistentVersionWarning
 
 from skpmd import (
     BayesianLogisticRegressionPMD,
@@ -245,3 +246,32 @@ def test_the_record_of_a_stream_ends_with_the_last_steps_and_does_not_grow(name,
     np.testing.assert_array_equal(estimator.history_["step"], np.arange(n - 3, n + 1))
     if name != "mixture":  # Its reservoir retains these rows.
         assert len(pickle.dumps(estimator)) < 4 * n_before
+
+
+# --------------------------------------------------------------------------------------- pickles
+@each
+def test_a_pickle_of_another_version_is_warned_of(name):
+    fitted, _, _ = first_part(name)
+    text = pickle.dumps(fitted)
+    assert vars(pickle.loads(text)).keys() == vars(fitted).keys()
+    state = fitted.__getstate__()
+    del state["_skpmd_version"]
+    for changed, version in (
+        ({**state, "_skpmd_version": "0.0.1"}, "0.0.1"),
+        (state, "0.1.0.dev0 or earlier"),
+    ):
+        other = type(fitted).__new__(type(fitted))
+        with pytest.warns(InconsistentVersionWarning, match=f"pickled by skpmd {version} and is"):
+            other.__setstate__(changed)
+        assert vars(other).keys() == vars(fitted).keys()
+
+
+@each
+def test_a_pickle_holds_no_cache(name):
+    """A cache whose keys are bytes kept skops from saving a process."""
+    fitted, data, _ = first_part(name)
+    before = len(pickle.dumps(fitted))
+    query = fitted.transform if name == "topics" else getattr(fitted, "predict", None)
+    _ = [fitted.posterior_] if query is None else [query(data)]
+    fitted.posterior_.sample(2)
+    assert len(pickle.dumps(fitted)) == before
