@@ -24,6 +24,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import ndtr, ndtri
 
+from skpmd.engine.diagnostics import MAX_K, pareto_k
 from skpmd.engine.particles import effective_sample_size, weights
 
 NO_ERROR = np.zeros((1, 3))  # This is the account before the first rejuvenation.
@@ -171,11 +172,11 @@ def of_conflict(error_terms, before, stayed, after, monitored):
     """Coefficients after a step has gone where the old particles, or the model, would not have it.
 
     Estimates of the third order end a few standard deviations out. But the old particles with their
-    weights by the step know q exactly. Where enough of them remain, their mean shows what the
-    rejuvenation has lost, beyond the noise of the two. So does one of them where far fewer lie
-    beyond the new mean than a normal q would have there: q has an edge then, and the density in its
-    place has none. And a mean that has moved further than data that obey the model would move it is
-    where the two need not be alike: all that is beyond counts.
+    weights by the step know q exactly. Where enough of them remain, and their weights have no heavy
+    tail, their mean shows what the rejuvenation has lost, beyond the noise of the two. So does one
+    of them where far fewer lie beyond the new mean than a normal q would have there: q has an edge
+    then, and the density in its place has none. And a mean that has moved further than data that
+    obey the model would move it is where the two need not be alike: all that is beyond counts.
 
     ``before`` is q, ``stayed`` the same particles after the step, and ``after`` the fresh ones.
     Coefficients have the shapes of `add`.
@@ -188,7 +189,7 @@ def of_conflict(error_terms, before, stayed, after, monitored):
     squared = np.maximum(moved - usual, 0.0) ** 2 * spread / narrow
     ess, noise = (effective_sample_size(particles.log_ratio) for particles in (stayed, after))
     gap = (seen - end) ** 2 / narrow
-    if ess >= _MIN_ESS:
+    if ess >= _MIN_ESS and pareto_k(stayed.log_ratio) <= MAX_K:
         beyond_noise = gap - _MAX_NOISE**2 * (1.0 / ess + 1.0 / noise)
         squared = np.maximum(squared, beyond_noise)
     return add(

@@ -33,7 +33,7 @@ def proposal_step(stream, model, batches, a, b, options, rng, *, proposal):
         assumed = more_accurate(assumed, projected, model.monitored)
     few = sum(len(batch.weight) for batch in batches) < _FEW_ROWS
     m = options.n_particles * (_MORE if few else 1)
-    outcome, error_terms = _rejuvenate(
+    outcome, error_terms, assumed = _rejuvenate(
         stream, stayed, assumed, model, batches, a, b, m, proposal, rng
     )
     log_prior = model.log_prior(outcome.particles.theta)
@@ -47,12 +47,13 @@ def proposal_step(stream, model, batches, a, b, options, rng, *, proposal):
 
 
 def _rejuvenate(stream, stayed, assumed, model, batches, a, b, m, proposal, rng):
-    """Weighted draws from proposals for the outcome of a step, and the errors of rejuvenations.
+    """Weighted draws from proposals for the outcome of a step, and what rejuvenations have lost.
 
     The Gaussian of the assumed-density filter takes the place of q before the step, so that
     particles need not travel and are drawn at most once in a step. Where a cubic surrogate of log q
     can be fitted, it weighs the draws, unless few of them are effective then: beyond the particles
-    it was fitted to it may rise where q falls.
+    it was fitted to it may rise where q falls. Without one the draws are no better than the
+    Gaussian, and what speaks against them stays with its own account, which comes third.
     """
     particles = stream.particles
 
@@ -64,7 +65,13 @@ def _rejuvenate(stream, stayed, assumed, model, batches, a, b, m, proposal, rng)
         return importance_sample(target, batches, components, shares, m, b, rng, min_share)
 
     if assumed is None:
-        return drawn(None, 0.0), NO_ERROR
+        return drawn(None, 0.0), NO_ERROR, None
+
+    def with_conflict(error_terms, outcome):
+        return rejuvenation_error.of_conflict(
+            error_terms, particles, stayed, outcome.particles, model.monitored
+        )
+
     cubic = cubic_surrogate.fit(particles, stayed, assumed.gaussian)
     outcome = None if cubic is None else drawn(cubic, _MIN_SHARE)
     if outcome is not None and outcome.infos[0].ess >= _MIN_SHARE * m:
@@ -72,8 +79,7 @@ def _rejuvenate(stream, stayed, assumed, model, batches, a, b, m, proposal, rng)
         error_terms = cubic_surrogate.error_terms_of(
             cubic, particles, stayed, error_terms, model.monitored
         )
-    else:
-        outcome, error_terms = drawn(None, 0.0), rejuvenation_error.fade(assumed.error_terms, a)
-    return outcome, rejuvenation_error.of_conflict(
-        error_terms, particles, stayed, outcome.particles, model.monitored
-    )
+        return outcome, with_conflict(error_terms, outcome), assumed
+    outcome = drawn(None, 0.0)
+    assumed = assumed._replace(error_terms=with_conflict(assumed.error_terms, outcome))
+    return outcome, rejuvenation_error.fade(assumed.error_terms, a), assumed

@@ -13,8 +13,8 @@ DEFECTS = [
     Defect(
         "weights are not renormalised",
         "engine/particles.py",
-        "return log_ratio - log_sum_exp(log_ratio)",
-        "return log_ratio - log_ratio.max()",
+        "return relative - log_sum_exp(relative)",
+        "return relative",
         "engine/test_mirror.py",
     ),
     Defect(
@@ -183,6 +183,20 @@ DEFECTS = [
         "engine/hmc.py",
         "sizes += [ess_mean(values), ess_mean((values - values.mean(axis=(0, 1))) ** 2)]",
         "sizes += [ess_mean(values)]",
+        "engine/test_hmc.py",
+    ),
+    Defect(
+        "log weights lose what they differ by next to a large number",
+        "engine/particles.py",
+        "relative = log_ratio - np.max(log_ratio)",
+        "relative = 1.0 * log_ratio",
+        "api/test_calls.py",
+    ),
+    Defect(
+        "chains that cannot meet go on",
+        "engine/hmc.py",
+        "done |= not (r_hat - 1.0) * len(draws[0]) <= _HOPELESS * max_iter",
+        "pass",
         "engine/test_hmc.py",
     ),
     Defect(
