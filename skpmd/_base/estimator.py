@@ -5,6 +5,7 @@ properties made of that record. Nobody else sets attributes of an estimator.
 """
 
 import copy
+import inspect
 import warnings
 from contextlib import contextmanager
 from functools import wraps
@@ -159,6 +160,22 @@ class ParticleEstimator(BaseEstimator):
                     f"{name} was {was} in the calls before and is {is_}{other}: set it back, or "
                     "call fit."
                 )
+
+    def _warn_unused(self, names, remedy):
+        """Warn of those parameters that differ from their defaults and change nothing here."""
+        parameters = inspect.signature(type(self)).parameters
+        unused = [
+            f"{name}={getattr(self, name)!r}"
+            for name in names
+            if name in parameters and getattr(self, name) != parameters[name].default
+        ]
+        if unused:
+            change = "changes" if len(unused) == 1 else "change"
+            warn(
+                f"{type(self).__name__}: {', '.join(unused)} {change} nothing in a fit without "
+                f"stochastic steps: {remedy}.",
+                UserWarning,
+            )
 
     def _conclude(self, reasons=(), remedy="", interrupted=False):
         """Hand on the user's Ctrl-C, or warn of what speaks against the result.

@@ -44,6 +44,12 @@ LOOP_CONSTRAINTS = {
     "verbose": ["verbose"],
 }
 
+# What only a fit by stochastic steps takes note of.
+OF_STOCHASTIC_STEPS = (
+    "max_iter", "step_schedule", "step_size", "step_offset", "step_decay", "step_constant",
+    "sampling", "warm_start",
+)  # fmt: skip
+
 
 def check_options(options):
     """The options as they are, or a ValueError where parameters do not go with each other.

@@ -179,7 +179,7 @@ def _of_weights(outcome):
         )
     if _bound_hit(outcome):
         reasons.append(
-            "the bound on substeps (max_substeps) was reached and the rest of a step was taken "
+            "the bound on substeps was reached and the rest of a step was taken "
             "in one go: the particles may not have arrived where the posterior is"
         )
     if outcome.n_left_out:

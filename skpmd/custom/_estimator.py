@@ -8,7 +8,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_consistent_length
 
 from skpmd._base.estimator import result
-from skpmd._base.options import LOOP_CONSTRAINTS
+from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.progress import bar_of_rounds, bar_of_steps
 from skpmd._base.results import ParticleResults, Results, results_of
 from skpmd._base.rows import Rows
@@ -327,6 +327,7 @@ class ParticleMirrorDescent(ParticleResults):
     def _find_posterior(self, model, rows, sample_weight, options, rng):
         """The `Outcome` given all rows, and the number of rounds, steps or passes."""
         if self._starts_from_proposals():
+            self._warn_unused(OF_STOCHASTIC_STEPS, "set proposal='prior' for such steps")
             gradient = self._gradient(rows.data, sample_weight)
             with bar_of_rounds(self.verbose) as report:
                 states = from_values(model, rows.whole(), options, rng, gradient)

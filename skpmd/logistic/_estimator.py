@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import _check_partial_fit_first_call
 from sklearn.utils.validation import _check_feature_names_in
 
 from skpmd._base.estimator import result
-from skpmd._base.options import LOOP_CONSTRAINTS
+from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.results import ParticleResults, Results, results_of
 from skpmd._base.rows import Rows
 from skpmd._base.streaming import Stream, advance, first_stream, kernel_step, stream_after
@@ -20,7 +20,7 @@ from skpmd._base.utils import as_generator
 from skpmd._base.validation import naming_singular_columns
 from skpmd._base.warn import warn
 from skpmd.logistic._empirical_bayes import chosen_scale
-from skpmd.logistic._fit import find_posterior, name_of
+from skpmd.logistic._fit import find_posterior, name_of, takes_steps
 from skpmd.logistic._hmc import MOVES
 from skpmd.logistic._importance import PROPOSALS
 from skpmd.logistic._labels import encode, encode_known, row_weights
@@ -331,6 +331,10 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         """What to do if the posterior is not to be trusted, and which moments do not exist."""
         options, parameters = self._loop_options(), self._parameters()
         last = getattr(self, "_state", None) if self.warm_start else None
+        if not takes_steps(parameters, options):
+            self._warn_unused(
+                OF_STOCHASTIC_STEPS, "set proposal='prior' or reweight=False for such steps"
+            )
         self._reset()
         X, y = self._validated(X, y, reset=True)
         codes, classes = encode(y)

@@ -39,7 +39,7 @@ def find_posterior(model, rows, parameters, options, rng, last=None):
             "Set warm_start=False."
         )
     proposal, hierarchical = parameters.proposal, not model.prior.has_gaussian
-    by_steps = proposal == "prior" or not options.reweight
+    by_steps = takes_steps(parameters, options)
     if by_steps and parameters.moves == "always":
         raise ValueError(
             "moves='always' is not for proposal='prior' or reweight=False, which take stochastic "
@@ -56,6 +56,11 @@ def find_posterior(model, rows, parameters, options, rng, last=None):
         outcome = drive(states, report)
     remedy = _FOR_WEIGHTS if outcome.chains is None else _FOR_MOVES
     return outcome, len(outcome.infos), remedy
+
+
+def takes_steps(parameters, options):
+    """Whether the parameters ask for stochastic mirror steps."""
+    return parameters.proposal == "prior" or not options.reweight
 
 
 def _by_steps(model, rows, source, options, rng, last, verbose):

@@ -2,11 +2,12 @@
 
 import pickle
 import re
+import warnings
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
-from sklearn.exceptions import InconsistentVersionWarning
+from sklearn.exceptions import ConvergenceWarning, InconsistentVersionWarning
 
 from skpmd import (
     BayesianLogisticRegressionPMD,
@@ -275,3 +276,19 @@ def test_a_pickle_holds_no_cache(name):
     _ = [fitted.posterior_] if query is None else [query(data)]
     fitted.posterior_.sample(2)
     assert len(pickle.dumps(fitted)) == before
+
+
+# ---------------------------------------------------------------- parameters that change nothing
+@pytest.mark.parametrize("name", ["logistic", "custom"])
+def test_parameters_that_change_nothing_are_named(name):
+    """A search over ``step_size`` found equal scores, and nothing said why."""
+    estimator, data, y = made(name)
+    estimator.set_params(step_size=0.1, max_iter=7)
+    with pytest.warns(UserWarning, match=r"max_iter=7, step_size=0\.1 change nothing .* set prop"):
+        estimator.fit(data, y)
+    estimator.set_params(proposal="prior", n_particles=500)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        estimator.fit(data, y)
+    np.testing.assert_array_equal(np.sort(estimator.history_["step_size"])[0] < 1.0, True)
