@@ -37,6 +37,7 @@ _N_PROBES = 8  # The Hessian is differenced along so many random directions.
 # Old particles speak of the new mean if so many are effective, beyond so many standard errors.
 _MIN_ESS, _MAX_NOISE = 8.0, 3.0
 _EDGE = 0.25  # q has an edge where it has less than this share of what a normal has beyond.
+_BOUND = 3.0  # Of so many of its standard errors a variance may be wrong.
 _RARE = 1e-3  # Data that obey the model make a longer move with this probability.
 HIGHER = 1.6  # This factor is for orders above the third; it was set on pima in ten parts.
 
@@ -184,16 +185,21 @@ def of_conflict(error_terms, before, stayed, after, monitored):
     (start, spread), (seen, _), (end, narrow) = (
         _moments(c, monitored) for c in (before, stayed, after)
     )
-    moved = np.abs(end - start) / np.sqrt(spread)
+    old, ess, noise = (effective_sample_size(one.log_ratio) for one in (before, stayed, after))
+    moved = np.abs(end - start)
+    # Data that obey the model take away the variance that they give to the mean. The variance of
+    # the old particles is known to a share of sqrt(2 / ess) only.
+    expected = np.sqrt(np.maximum(spread - narrow, 0.0) + _BOUND * np.sqrt(2.0 / old) * spread)
     usual = -ndtri(0.5 * _RARE / len(moved))
-    squared = np.maximum(moved - usual, 0.0) ** 2 * spread / narrow
-    ess, noise = (effective_sample_size(particles.log_ratio) for particles in (stayed, after))
+    squared = np.maximum(moved - usual * expected, 0.0) ** 2 / narrow
     gap = (seen - end) ** 2 / narrow
     if ess >= _MIN_ESS and pareto_k(stayed.log_ratio) <= MAX_K:
         beyond_noise = gap - _MAX_NOISE**2 * (1.0 / ess + 1.0 / noise)
         squared = np.maximum(squared, beyond_noise)
     return add(
-        error_terms, narrow, np.where(_edges(before, start, end, moved, monitored), gap, squared)
+        error_terms,
+        narrow,
+        np.where(_edges(before, start, end, moved / np.sqrt(spread), monitored), gap, squared),
     )
 
 

@@ -539,12 +539,24 @@ def test_old_particles_that_contradict_a_rejuvenation_count():
     )
     # The square of the gap less nine times the sum of two variances of 1 / 400.
     np.testing.assert_allclose(squared, [0.25 / theta[:, 0].var() - 0.045, 0.0], rtol=0.1)
-    far = before._replace(theta=theta + [6.0, 0.0])
+
+
+@pytest.mark.parametrize("share, usual", [(0.1, 0.99), (0.8, 0.36)])
+def test_a_mean_that_moves_further_than_the_data_would_move_it_counts(share, usual):
+    """Data that leave this share of the sd take 1 - share^2 of the variance away, and by the model
+    they give it to the mean. Beyond 3.48 sds of that, which one of two normals passes with
+    probability 0.001, all counts. The variance of 40,000 particles is known to a share of .7 %, and
+    three times that is allowed for."""
+    theta = np.random.default_rng(0).standard_normal((40_000, 2))
+    even, none = np.zeros(40_000), np.empty((40_000, 0))
+    before = Particles(theta, even, even, even, none)
+    after = before._replace(theta=share * theta + [6.0, 0.0])
     squared = rejuvenation_error.squared_error(
-        rejuvenation_error.of_conflict(NO_ERROR, before, far, far, itself), np.ones(2)
+        rejuvenation_error.of_conflict(NO_ERROR, before, after, after, itself),
+        np.full(2, share**2),
     )
-    # Beyond 3.48 sds, which one of two normals passes with probability 0.001.
-    np.testing.assert_allclose(squared, [2.52**2, 0.0], rtol=0.2)
+    beyond = 6.0 - 3.48 * np.sqrt(usual + 3.0 * np.sqrt(2.0 / 40_000))
+    np.testing.assert_allclose(squared, [(beyond / share) ** 2, 0.0], rtol=0.03)
 
 
 def test_old_particles_with_a_heavy_tail_of_weights_contradict_nothing():
