@@ -24,6 +24,7 @@ from skpmd.engine.particles import (
 )
 from skpmd.engine.resampling import resample
 from skpmd.engine.threads import by_rows
+from skpmd.engine.triangular import solve_lower, solve_transposed
 
 _ACCEPT = 0.6  # The step size is adapted to this acceptance (Roberts and Rosenthal 1998).
 _FIRST_STEP = 1.0  # The first step size is this times d^(-1/6).
@@ -196,16 +197,14 @@ def _drifted(state, step):
     root, gradient = state.root, state.gradient
     if root.ndim == 2:
         return state.theta + 0.5 * step**2 * gradient / root**2
-    return state.theta + 0.5 * step**2 * _solved(
-        root, np.linalg.solve(root, gradient[..., None])[..., 0]
-    )
+    return state.theta + 0.5 * step**2 * _solved(root, solve_lower(root, gradient))
 
 
 def _solved(root, noise):
     """F'^-1 noise."""
     if root.ndim == 2:
         return noise / root
-    return np.linalg.solve(root.swapaxes(-1, -2), noise[..., None])[..., 0]
+    return solve_transposed(root, noise)
 
 
 def _times(root, values):
