@@ -45,7 +45,8 @@ class Posterior:
         Normalised weights.
     ess : float
         Effective sample size, between 1 and m; after Hamiltonian moves the effective number of
-        draws of the worst coordinate's mean or variance.
+        draws of the worst coordinate's mean or variance, m at most where chains have made more
+        draws than were retained.
     pareto_k : float
         Pareto k-hat; above 0.7 averages over the particles are not to be trusted, unless the
         weights are nearly equal (k-hat has no scale).

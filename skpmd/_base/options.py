@@ -46,7 +46,7 @@ LOOP_CONSTRAINTS = {
 
 # What only a fit by stochastic steps takes note of.
 OF_STOCHASTIC_STEPS = (
-    "max_iter", "step_schedule", "step_size", "step_offset", "step_decay", "step_constant",
+    "step_schedule", "step_size", "step_offset", "step_decay", "step_constant",
     "sampling", "warm_start",
 )  # fmt: skip
 

@@ -49,7 +49,8 @@ def results_of(
         particles.theta if coordinates is None else coordinates,
         particles.log_ratio,
         names=names,
-        ess=None if chains is None else chains.ess,
+        # Chains may have made more draws than there are particles.
+        ess=None if chains is None else min(chains.ess, float(len(particles.theta))),
         pareto_k=k,
         r_hat=r_hat,
         log_evidence=evidence,

@@ -105,7 +105,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     n_particles : int, default=4000
         Particles drawn in a round (in pairs: an odd number is rounded up); rounds follow until the
         effective sample size reaches 0.6 of it, ten at most. The number of all particles with
-        ``proposal="prior"`` or ``reweight=False``.
+        ``proposal="prior"`` or ``reweight=False``. Hamiltonian moves retain 32 draws, one of
+        each chain, or more.
     max_iter : int, default=5
         Passes of stochastic steps, with ``proposal="prior"`` or ``reweight=False``. Importance
         reweighting forgets them (gamma = 1), so that otherwise none are taken.

@@ -283,8 +283,10 @@ def test_a_pickle_holds_no_cache(name):
 def test_parameters_that_change_nothing_are_named(name):
     """A search over ``step_size`` found equal scores, and nothing said why."""
     estimator, data, y = made(name)
-    estimator.set_params(step_size=0.1, max_iter=7)
-    with pytest.warns(UserWarning, match=r"max_iter=7, step_size=0\.1 change nothing .* set prop"):
+    estimator.set_params(step_size=0.1, step_decay=0.5)
+    with pytest.warns(
+        UserWarning, match=r"step_size=0\.1, step_decay=0\.5 change nothing .* set prop"
+    ):
         estimator.fit(data, y)
     estimator.set_params(proposal="prior", n_particles=500)
     with warnings.catch_warnings():
@@ -292,3 +294,12 @@ def test_parameters_that_change_nothing_are_named(name):
         warnings.simplefilter("ignore", ConvergenceWarning)
         estimator.fit(data, y)
     assert estimator.history_["step_size"].min() < 1.0
+
+
+def test_particles_are_not_more_effective_than_there_are():
+    """Chains make thousands of draws for 32 particles; their effective number was 1700."""
+    estimator = BayesianLogisticRegressionPMD(n_particles=10, moves="always", random_state=0)
+    estimator.fit(X, LABELS ^ (TARGET > 1))
+    m = len(estimator.posterior_.particles)
+    assert m >= 32 and estimator.posterior_.ess <= m and estimator.diagnostics_["ess"] <= m
+    assert estimator.history_["ess"][-1] > m  # There they are those of the chains.

@@ -506,7 +506,7 @@ def test_interrupted_at_the_last_whole_stage(two_groups, monkeypatch):
     fit = in_parts(two_groups, 1)
     assert fit.interrupted and not fit.converged and fit.log_evidence is None
     assert "interrupted" in fit.convergence_warnings[-1]
-    assert 0.0 < fit.history["likelihood_power"][-1] < 1.0
+    assert 0.0 < fit.records.last[-1].extra["power"] < 1.0
     assert np.isfinite(fit.particles.location).all()
     # The next part takes it up with all rows, and begins anew.
     part = two_groups[:10]
