@@ -30,7 +30,8 @@ class Results(NamedTuple):
 
 
 def results_of(
-    outcome, records, *, temperature=1.0, names=None, coordinates=None, stream=False, **diagnostics
+    outcome, records=None, *, temperature=1.0, names=None, coordinates=None, stream=False,
+    **diagnostics,
 ):  # fmt: skip
     """Posterior, evidence, records and diagnostics of an outcome of any inference method.
 
@@ -38,7 +39,8 @@ def results_of(
     ``coordinates``, of shape (m, d), are the particles as the user wants to see them, by default as
     they are, and ``names`` are those of the coordinates. In a ``stream`` data were given in parts:
     there is no evidence then, and the error that rejuvenations have left in the means is a reason
-    to warn. Further keywords become entries of ``diagnostics``.
+    to warn. ``records`` are those of the steps of all calls, by default of the outcome alone. Further
+    keywords become entries of ``diagnostics``.
     """
     particles, chains = outcome.particles, outcome.chains
     missing = _why_no_evidence(outcome, temperature, stream)
@@ -68,6 +70,7 @@ def results_of(
         **diagnostics,
         "warnings": convergence_warnings(outcome, stream),
     }
+    records = Records().extended(outcome.infos) if records is None else records
     return Results(posterior, records, diagnostics, evidence)
 
 

@@ -317,7 +317,7 @@ class ParticleMirrorDescent(ParticleResults):
             rng = as_generator(self.random_state)
             outcome, n_iter = self._find_posterior(model, rows, sample_weight, options, rng)
             stream = stream_after(outcome, rows.total, rng)
-            results = results_of(outcome, stream.records, temperature=self.temperature)
+            results = results_of(outcome, temperature=self.temperature)
             self._set_state(CustomState(stream, results, n_iter))
         self._warn_or_interrupt(
             "raise n_particles, max_iter or max_substeps, lower step_size, or widen the prior"

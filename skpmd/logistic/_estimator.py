@@ -357,11 +357,10 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
                     model, rows, parameters, options, rng, last
                 )
             seen = model.prior.reported(outcome.particles.theta)
-            stream = stream_after(outcome, rows.total, rng)
             results = results_of(
-                outcome, stream.records,
-                temperature=self.temperature, names=names, coordinates=seen,
-            )  # fmt: skip
+                outcome, temperature=self.temperature, names=names, coordinates=seen
+            )
+            stream = stream_after(outcome, rows.total, rng)
         self.classes_ = classes
         self._freeze()
         self._set_state(

@@ -55,18 +55,16 @@ class NegativeBinomialPMD(RegressorMixin, ParticleResults):
         self._reset()
         model, rows = self._read(X, y, reset=True)
         rng, options = as_generator(self.random_state), Options(n_particles=self.n_particles)
-        outcome = run(model, rows, draw_prior(model, self.n_particles, rng), options, rng)
-        stream = stream_after(outcome, rows.total, rng)
-        return self._learnt(State(stream, results_of(outcome, stream.records)))
+        start = draw_prior(model, self.n_particles, rng)
+        outcome = run(model, rows, start, options, rng)  # its last step is the reweighting
+        return self._learnt(State(stream_after(outcome, rows.total, rng), results_of(outcome)))
 
     def partial_fit(self, X, y):
         first = getattr(self, "_state", None) is None
         model, rows = self._read(X, y, reset=first)
         stream = first_stream(self.random_state) if first else self._state.stream
-        stream = advance(stream, model, rows, Options(n_particles=self.n_particles))
-        return self._learnt(
-            State(stream, results_of(stream.outcome(), stream.records, stream=True))
-        )
+        after = advance(stream, model, rows, Options(n_particles=self.n_particles))
+        return self._learnt(State(after, results_of(after.outcome(), after.records, stream=True)))
 
     def predict(self, X):
         theta, X = self.posterior_.particles, validate_data(self, X, reset=False)
