@@ -39,8 +39,8 @@ def results_of(
     ``coordinates``, of shape (m, d), are the particles as the user wants to see them, by default as
     they are, and ``names`` are those of the coordinates. In a ``stream`` data were given in parts:
     there is no evidence then, and the error that rejuvenations have left in the means is a reason
-    to warn. ``records`` are those of the steps of all calls, by default of the outcome alone. Further
-    keywords become entries of ``diagnostics``.
+    to warn. ``records`` are those of the steps of all calls, by default those of the outcome.
+    Further keywords become entries of ``diagnostics``.
     """
     particles, chains = outcome.particles, outcome.chains
     missing = _why_no_evidence(outcome, temperature, stream)
