@@ -19,7 +19,7 @@ from skpmd._base.options import check_options
 from skpmd._base.validation import refuse_no_table, refuse_overflows
 from skpmd._base.version import __version__, other_version
 from skpmd._base.warn import warn
-from skpmd.engine.loop import Options
+from skpmd.engine.loop import Options, is_ctrl_c
 from skpmd.engine.mirror import Settings
 from skpmd.engine.threads import threads
 
@@ -134,13 +134,15 @@ class ParticleEstimator(BaseEstimator):
         position, undo = copy.deepcopy(generator), []
         try:
             yield undo.append
-        except BaseException:
+        except BaseException as error:
             for one in undo:
                 one()
             vars(self).clear()
             vars(self).update(before)
             if isinstance(generator, np.random.RandomState):
                 generator.set_state(position.get_state())
+            if is_ctrl_c(error):
+                raise KeyboardInterrupt from error
             raise
 
     def _freeze(self, *, but=()):

@@ -89,6 +89,13 @@ def silent(info):
     """Report to nobody."""
 
 
+def is_ctrl_c(error):
+    """Whether an error is Ctrl-C: out of compiled code it comes as a SystemError of another."""
+    while isinstance(error, SystemError):
+        error = error.__cause__
+    return isinstance(error, KeyboardInterrupt)
+
+
 def drive(outcomes, report=silent):
     """Run an inference method to its end, or to Ctrl-C.
 
@@ -103,9 +110,11 @@ def drive(outcomes, report=silent):
             infos += outcome.infos
             for info in outcome.infos:
                 report(info)
-    except KeyboardInterrupt:
-        if last is None:
+    except (KeyboardInterrupt, SystemError) as error:
+        if not is_ctrl_c(error):
             raise
+        if last is None:
+            raise KeyboardInterrupt from error
         return last._replace(infos=infos, interrupted=True)
     return last._replace(infos=infos)
 

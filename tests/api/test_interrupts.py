@@ -18,6 +18,7 @@ from skpmd import (
     ParticleMirrorDescent,
     SparseGPRegressorPMD,
 )
+from skpmd.engine.loop import Outcome, drive
 from tests.tools.exact_models import NORMAL_MEAN
 
 HOME = str(Path(skpmd.__file__).parent)
@@ -128,6 +129,41 @@ def test_ctrl_c_leaves_the_estimator_as_it_was(name):
 def test_ctrl_c_at_any_line_leaves_the_estimator_as_it_was(name):
     estimator = first_part(name)
     check(name, lines_of(lambda: second_part(estimator, name)))
+
+
+@pytest.mark.parametrize("name", ["logistic", "custom"])
+def test_ctrl_c_inside_a_compiled_function_is_ctrl_c(name, monkeypatch):
+    """Numba's functions return with it, and Python makes that a SystemError."""
+    estimator = first_part(name)
+    before = pickle.dumps(estimator)
+
+    def compiled(*args, **options):
+        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+
+    monkeypatch.setattr("skpmd.engine.mirror.step", compiled)
+    with pytest.raises(KeyboardInterrupt):
+        second_part(estimator, name)
+    monkeypatch.undo()
+    assert pickle.dumps(estimator) == before
+
+
+def test_what_is_done_stays_if_ctrl_c_is_inside_a_compiled_function():
+    def outcomes():
+        yield Outcome("first", ["record"])
+        try:
+            raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+        except SystemError as error:
+            raise SystemError("returned a result with an exception set") from error
+
+    found = drive(outcomes())
+    assert found.interrupted and found.particles == "first" and found.infos == ["record"]
+
+    def broken():
+        yield Outcome("first", [])
+        raise SystemError("of another kind")
+
+    with pytest.raises(SystemError, match="of another kind"):
+        drive(broken())
 
 
 def test_topics_from_a_memory_mapped_pickle_go_on(tmp_path):
