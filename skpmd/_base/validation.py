@@ -9,7 +9,7 @@ from sklearn.utils.validation import _check_sample_weight
 
 _POWER = 3  # Powers of numbers up to this one must not overflow: sums of squares then do not.
 # Sums over rows mean nothing beyond: the others, or the prior, are lost by rounding.
-_WEIGHTS = 1e-30, 1e30
+_WEIGHTS = 1e-30, 1e15
 
 
 def checked_weights(sample_weight, X):
@@ -73,9 +73,14 @@ def refuse_overflows(name, values):
     values = values.data if sparse.issparse(values) else values
     if not isinstance(values, np.ndarray) or values.dtype.kind != "f":
         return
+    limits = np.finfo(values.dtype)
     largest = float(max(values.max(initial=0.0), -values.min(initial=0.0)))
-    if largest > float(np.finfo(values.dtype).max) ** (1 / _POWER):
+    if largest > float(limits.max) ** (1 / _POWER):
         raise ValueError(
             f"{name} holds numbers as large as {largest:g}, whose squares overflow: scale it, for "
             "example by sklearn.preprocessing.StandardScaler."
+        )
+    if name == "y" and 0.0 < largest < float(limits.tiny) ** (1 / _POWER):
+        raise ValueError(
+            f"y holds numbers of {largest:g} at most, whose squares are zero to rounding: scale it."
         )

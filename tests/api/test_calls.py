@@ -133,9 +133,11 @@ def test_numbers_whose_squares_overflow_in_single_precision_are_refused():
         BayesianLogisticRegressionPMD().fit((X * 1e20).astype(np.float32), LABELS)
 
 
-def test_targets_whose_squares_overflow_are_refused():
+def test_targets_whose_squares_are_no_numbers_are_refused():
     with pytest.raises(ValueError, match=r"y holds numbers as large as .*scale it"):
         SparseGPRegressorPMD().fit(X, TARGET * 1e300)
+    with pytest.raises(ValueError, match=r"y holds numbers of .* at most, .*scale it"):
+        SparseGPRegressorPMD().fit(X, TARGET * 1e-200)
 
 
 @pytest.mark.parametrize("container", [np.asarray, csr_array])
