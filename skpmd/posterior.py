@@ -236,7 +236,7 @@ class Posterior:
     def _why_harmless(self):
         """Why a large k-hat is not warned of; empty where it is, or is not large."""
         k = self._pareto_k
-        if k <= MAX_K or heavy_tail(self.log_weights, k):
+        if not k > MAX_K or heavy_tail(self.log_weights, k):
             return ""
         return " of nearly equal weights"
 

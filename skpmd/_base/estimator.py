@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from skpmd._base.options import check_options
-from skpmd._base.validation import refuse_no_table, refuse_overflows
+from skpmd._base.validation import refuse_no_table
 from skpmd._base.version import __version__, other_version
 from skpmd._base.warn import warn
 from skpmd.engine.loop import Options, is_ctrl_c
@@ -84,19 +84,10 @@ class ParticleEstimator(BaseEstimator):
         settings = self._record(Settings, **settings)
         return check_options(self._record(Options, settings=settings))
 
-    def _checked_data(self, X, y="no_validation", *, bounded=True, **how):
-        """X, or X and y, as scikit-learn's ``validate_data`` hands them back.
-
-        What is no table is refused with a remedy, and so are, if ``bounded``, numbers that are so
-        large that their squares overflow.
-        """
+    def _checked_data(self, X, y="no_validation", **how):
+        """X, or X and y, as ``validate_data`` hands them back; what is no table is refused."""
         refuse_no_table(X)
-        alone = isinstance(y, str) and y == "no_validation"
-        checked = validate_data(self, X, y, **how)
-        if bounded:
-            for name, values in zip("Xy", [checked] if alone else checked, strict=False):
-                refuse_overflows(name, values)
-        return checked
+        return validate_data(self, X, y, **how)
 
     def _threads(self):
         """Context with the threads that ``n_jobs`` asks for."""

@@ -17,6 +17,10 @@ class Records(NamedTuple):
         """These and those of further steps."""
         return Records([*self.last, *infos][-_MAX_RECORDS:], self.n + len(infos))
 
+    def followed_by(self, other):
+        """These and the `Records` of what came after."""
+        return Records([*self.last, *other.last][-_MAX_RECORDS:], self.n + other.n)
+
     def numbers(self):
         """The number of each step of `last`, counted from 1."""
         return np.arange(self.n - len(self.last) + 1, self.n + 1)

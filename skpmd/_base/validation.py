@@ -7,28 +7,28 @@ from scipy import sparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
 from sklearn.utils.validation import _check_sample_weight
 
-_POWER = 3  # Powers of numbers up to this one must not overflow: sums of squares then do not.
-# Sums over rows mean nothing beyond: the others, or the prior, are lost by rounding.
+_POWER = 3  # Powers of numbers up to this one must not overflow: sums of products then do not.
+# The largest weight lies between these: rounding loses others, or the prior, beside it.
 _WEIGHTS = 1e-30, 1e15
+_NOTHING = 1e-30  # A weight of so small a share of the largest counts for nothing.
 
 
 def checked_weights(sample_weight, X):
     """``sample_weight`` as an array of shape (n,), ones where it is None.
 
-    ValueError where one is negative, or so small or large that sums with it mean nothing.
+    Weights that count for nothing beside the largest are zero. ValueError where one is negative, or
+    all are so small or large that sums with them mean nothing.
     """
     weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    if sample_weight is None:
+    largest = weight.max(initial=0.0)
+    if sample_weight is None or not largest:
         return weight
-    smallest, largest = weight.min(where=weight > 0.0, initial=1.0), weight.max(initial=1.0)
-    for extreme in (smallest, largest):
-        if not _WEIGHTS[0] <= extreme <= _WEIGHTS[1]:
-            raise ValueError(
-                f"sample_weight holds {extreme:g}: it must be 0, or between {_WEIGHTS[0]:g} and "
-                f"{_WEIGHTS[1]:g}, for a row of weight w counts as w rows. Set it to 0 to leave "
-                "rows out, or scale all weights."
-            )
-    return weight
+    if not _WEIGHTS[0] <= largest <= _WEIGHTS[1]:
+        raise ValueError(
+            f"The largest sample_weight is {largest:g}: it must be between {_WEIGHTS[0]:g} and "
+            f"{_WEIGHTS[1]:g}, for a row of weight w counts as w rows. Scale all weights."
+        )
+    return np.where(weight < _NOTHING * largest, 0.0, weight)
 
 
 @contextmanager
@@ -44,11 +44,13 @@ def naming_singular_columns(X):
             mean, variance = mean_variance_axis(X.tocsr(), axis=0)
         else:
             mean, variance = X.mean(axis=0, dtype=np.float64), X.var(axis=0, dtype=np.float64)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            j = int(np.nanargmax(np.abs(mean) / np.sqrt(variance)))
+        if not (variance > 0.0).any():
+            raise
+        sd = np.sqrt(np.where(variance > 0.0, variance, np.inf))  # One constant column is no harm.
+        j = int(np.argmax(np.abs(mean) / sd))
         raise ValueError(
             f"Rounding has made the posterior of these columns singular ({error}). Column {j} of X "
-            f"has the mean {mean[j]:g} and the standard deviation {np.sqrt(variance[j]):g}: "
+            f"has the mean {mean[j]:g} and the standard deviation {sd[j]:g}: "
             "subtract means and divide by standard deviations, for example by "
             "sklearn.preprocessing.StandardScaler."
         ) from error
@@ -68,17 +70,19 @@ def refuse_no_table(X):
         raise TypeError(f"X is a {kind}, whose rows are not there yet: give X.collect().")
 
 
-def refuse_overflows(name, values):
-    """ValueError where numbers of an array or sparse matrix are so large that squares overflow."""
-    values = values.data if sparse.issparse(values) else values
-    if not isinstance(values, np.ndarray) or values.dtype.kind != "f":
+def refuse_overflows(name, values, dtype=np.float64):
+    """ValueError where sums of products of an array's or sparse matrix's numbers overflow.
+
+    ``dtype`` is that of the sums. Of targets ``"y"`` such sums must not vanish either.
+    """
+    values, limits = values.data if sparse.issparse(values) else np.asarray(values), np.finfo(dtype)
+    if values.dtype.kind != "f":  # Some kernels take other things than numbers.
         return
-    limits = np.finfo(values.dtype)
     largest = float(max(values.max(initial=0.0), -values.min(initial=0.0)))
     if largest > float(limits.max) ** (1 / _POWER):
         raise ValueError(
-            f"{name} holds numbers as large as {largest:g}, whose squares overflow: scale it, for "
-            "example by sklearn.preprocessing.StandardScaler."
+            f"{name} holds numbers as large as {largest:g}, and sums of their products overflow: "
+            "scale it, for example by sklearn.preprocessing.StandardScaler."
         )
     if name == "y" and 0.0 < largest < float(limits.tiny) ** (1 / _POWER):
         raise ValueError(

@@ -393,9 +393,7 @@ class ParticleMirrorDescent(ParticleResults):
 
     def _read(self, X, y, sample_weight, reset):
         """Checked data, and the model that goes with them."""
-        X = self._checked_data(
-            X, bounded=False, dtype=[np.float64, np.float32], order="C", reset=reset
-        )
+        X = self._checked_data(X, dtype=[np.float64, np.float32], order="C", reset=reset)
         if y is not None:
             y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
             check_consistent_length(X, y)

@@ -193,7 +193,7 @@ def of_conflict(error_terms, before, stayed, after, monitored):
     usual = -ndtri(0.5 * _RARE / len(moved))
     squared = np.maximum(moved - usual * expected, 0.0) ** 2 / narrow
     gap = (seen - end) ** 2 / narrow
-    if ess >= _MIN_ESS and pareto_k(stayed.log_ratio) <= MAX_K:
+    if ess >= _MIN_ESS and not pareto_k(stayed.log_ratio) > MAX_K:
         beyond_noise = gap - _MAX_NOISE**2 * (1.0 / ess + 1.0 / noise)
         squared = np.maximum(squared, beyond_noise)
     return add(

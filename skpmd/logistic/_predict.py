@@ -6,6 +6,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from skpmd._base.utils import as_generator, check_level, check_n_draws, weighted_quantile
+from skpmd._base.validation import refuse_overflows
 from skpmd.engine.resampling import resample
 from skpmd.logistic._design import logits
 from skpmd.logistic._labels import encode_known
@@ -201,9 +202,12 @@ class ClassPredictions(ClassifierMixin):
 
     def _validated(self, X, y="no_validation", reset=False):
         """X, or X and y, as checked arrays; with ``reset``, the features of X are remembered."""
-        return self._checked_data(
+        checked = self._checked_data(
             X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=reset
         )
+        rows = checked[0] if isinstance(checked, tuple) else checked
+        refuse_overflows("X", rows, rows.dtype)  # Products stay in single precision.
+        return checked
 
     def _by_rows(self, X, reduce):
         """Log probabilities under all particles, reduced over particles."""

@@ -10,7 +10,7 @@ from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.rows import merged
 from skpmd._base.utils import as_generator
-from skpmd._base.validation import checked_weights
+from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd.mixture._conjugate_fit import fit_conjugate, history_of_conjugate, update_conjugate
 from skpmd.mixture._initialization import INITS
 from skpmd.mixture._predict import MixturePredictions
@@ -399,6 +399,7 @@ covariance_prior_, mean_scale_prior_
         """Distinct rows, sorted, and how often each counts."""
         X = self._checked_data(X, dtype=[np.float64, np.float32], order="C", reset=reset)
         X = np.asarray(X, dtype=np.float64)
+        refuse_overflows("X", X)
         weight = checked_weights(sample_weight, X)
         present = weight > 0.0  # A row of weight zero is as good as absent.
         if not present.any():

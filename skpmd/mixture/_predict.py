@@ -6,6 +6,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.estimator import result
 from skpmd._base.utils import as_generator, check_n_draws
+from skpmd._base.validation import refuse_overflows
 from skpmd.mixture import _partition
 from skpmd.mixture._particles import select
 from skpmd.mixture._student import Students
@@ -201,7 +202,9 @@ class MixturePredictions:
         """Checked rows in scaled columns."""
         check_is_fitted(self)
         X = self._checked_data(X, dtype=[np.float64, np.float32], order="C", reset=False)
-        return self._state.scaler.transform(np.asarray(X, dtype=np.float64))
+        X = np.asarray(X, dtype=np.float64)
+        refuse_overflows("X", X)
+        return self._state.scaler.transform(X)
 
     def _all_responsibilities(self, X):
         """Responsibilities (m, n, K) under each particle, and log weights of the particles."""

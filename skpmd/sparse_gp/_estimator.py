@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from skpmd._base.estimator import result
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.results import ParticleResults
-from skpmd._base.validation import checked_weights
+from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd.sparse_gp._data import Data
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
 from skpmd.sparse_gp._fit import fit, update
@@ -400,6 +400,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             multi_output=self.likelihood == "gaussian",
         )  # fmt: skip
         y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        for name, values in (("X", X), ("y", y)):
+            refuse_overflows(name, values)
         if not reset and y.shape[1] != self._n_targets:
             raise ValueError(f"y has {y.shape[1]} targets, it had {self._n_targets} before.")
         if self.n_targets is not None and y.shape[1] != self.n_targets:

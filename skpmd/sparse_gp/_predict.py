@@ -5,6 +5,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.utils import check_array
 
 from skpmd._base.utils import as_generator, check_n_draws
+from skpmd._base.validation import refuse_overflows
 from skpmd.engine.threads import each
 from skpmd.predictive import NormalMixture
 from skpmd.sparse_gp._covariance import KernelCovariance
@@ -134,7 +135,9 @@ class GaussianProcessPredictions:
     def _checked(self, X):
         if not self.__sklearn_is_fitted__():
             return check_array(X, **{"dtype": np.float64, **self._kind_of_rows})
-        return self._checked_data(X, **self._kind_of_rows, reset=False)
+        X = self._checked_data(X, **self._kind_of_rows, reset=False)
+        refuse_overflows("X", X)
+        return X
 
     @property
     def _kind_of_rows(self):

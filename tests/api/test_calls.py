@@ -17,6 +17,7 @@ from skpmd import (
     SparseGPRegressorPMD,
 )
 from skpmd._base import records
+from skpmd._base.validation import naming_singular_columns
 from skpmd.logistic import GaussianPosterior
 from skpmd.posterior import Posterior
 from skpmd.predictive import NormalMixture
@@ -133,6 +134,15 @@ def test_numbers_whose_squares_overflow_in_single_precision_are_refused():
         BayesianLogisticRegressionPMD().fit((X * 1e20).astype(np.float32), LABELS)
 
 
+def test_a_constant_column_is_not_blamed():
+    far = np.column_stack([np.ones(30), X * [1.0, 0.5] + 1e12])
+    with pytest.raises(ValueError, match="Column 2 of X has the mean"):
+        BayesianLogisticRegressionPMD(random_state=0).fit(far, LABELS)
+    with pytest.raises(np.linalg.LinAlgError):
+        with naming_singular_columns(np.zeros((9, 2))):
+            np.linalg.cholesky(-np.eye(2))
+
+
 def test_targets_whose_squares_are_no_numbers_are_refused():
     with pytest.raises(ValueError, match=r"y holds numbers as large as .*scale it"):
         SparseGPRegressorPMD().fit(X, TARGET * 1e300)
@@ -155,10 +165,33 @@ def test_columns_that_rounding_makes_singular_are_named(shift, container):
 @pytest.mark.parametrize("size", [5e-324, 1e-40, 1e40, 1e300])
 def test_weights_that_sums_would_lose_are_refused(name, size):
     estimator, data, y = made(name)
-    weight = np.ones(len(data))
-    weight[3] = size
-    with pytest.raises(ValueError, match=re.escape(f"sample_weight holds {size:g}: it must")):
+    weight = np.full(len(data), size)
+    with pytest.raises(ValueError, match=re.escape(f"largest sample_weight is {size:g}: it must")):
         estimator.fit(data, y, sample_weight=weight)
+
+
+@pytest.mark.parametrize("name", ["logistic", "process", "mixture"])
+def test_weights_of_nothing_beside_others_are_zero(name):
+    """Responsibilities and weights that decay are such."""
+    estimator, data, y = made(name)
+    weight = np.exp(-40.0 * np.arange(len(data)))
+    weight[:20] = 1.0
+    fitted = estimator.fit(data, y, sample_weight=weight)
+    other, _, _ = made(name)
+    other.fit(data, y, sample_weight=np.where(weight < 1e-30, 0.0, weight))
+    np.testing.assert_array_equal(fitted.posterior_.particles, other.posterior_.particles)
+
+
+def test_labels_and_numbers_of_less_precision_are_not_too_large():
+    """Labels are no numbers, and targets and a mixture's rows are taken in double precision."""
+    y = (100 * LABELS).astype(np.float16)
+    assert BayesianLogisticRegressionPMD(random_state=0).fit(X, y).classes_.tolist() == [0, 100]
+    far = (TARGET + 100.0).astype(np.float16)
+    process = SparseGPRegressorPMD(random_state=0, optimizer=None).fit(X, far)
+    assert abs(process.predict(X) - 100.0).max() < 10.0
+    rows = (X * 1e18).astype(np.float32)
+    mixture = GaussianMixturePMD(2, random_state=0, **MIXTURE).fit(rows)
+    assert np.isfinite(mixture.score_samples(rows)).all()
 
 
 # ----------------------------------------------------------------------------------------- draws
@@ -216,6 +249,8 @@ def test_a_large_k_hat_of_nearly_equal_weights_says_so():
     assert "pareto_k=0.72 of nearly equal weights" in repr(harmless)
     heavy = Posterior(np.zeros((1000, 1)), 5.0 * nearly_equal * 1e6, pareto_k=0.72)
     assert "pareto_k=0.72)" in repr(heavy)
+    unknown = Posterior(np.zeros((20, 1)), np.zeros(20), pareto_k=np.nan)
+    assert "pareto_k=nan)" in repr(unknown)
 
 
 def test_a_level_in_percent_gets_the_share():

@@ -20,7 +20,7 @@ DEFECTS = [
     Defect(
         "an edge of q that a redraw forgets goes unnoticed",
         "engine/rejuvenation_error.py",
-        "np.where(_edges(before, start, end, moved, monitored), gap, squared)",
+        "np.where(_edges(before, start, end, moved / np.sqrt(spread), monitored), gap, squared)",
         "squared",
         "base/test_streaming.py",
     ),
@@ -41,7 +41,7 @@ DEFECTS = [
     Defect(
         "weights with a heavy tail contradict a rejuvenation",
         "engine/rejuvenation_error.py",
-        "if ess >= _MIN_ESS and pareto_k(stayed.log_ratio) <= MAX_K:",
+        "if ess >= _MIN_ESS and not pareto_k(stayed.log_ratio) > MAX_K:",
         "if ess >= _MIN_ESS:",
         "base/test_streaming.py",
     ),
