@@ -162,8 +162,11 @@ def test_polish_makes_the_answer_independent_of_the_steps(two_modes):
     assert np.ptp([posterior.log_evidence for posterior in found]) < 0.12
 
 
-def test_temperature_raises_the_likelihood_to_a_power(X):
-    pmd = ParticleMirrorDescent(**NORMAL_MEAN, temperature=4.0, random_state=0).fit(X)
+@pytest.mark.parametrize("proposal", ["auto", "prior"])
+def test_temperature_raises_the_likelihood_to_a_power(X, proposal):
+    pmd = ParticleMirrorDescent(
+        **NORMAL_MEAN, proposal=proposal, temperature=4.0, random_state=0
+    ).fit(X)
     assert abs(pmd.posterior_.std()[0] / (1 + len(X) / 4) ** -0.5 - 1) < SD_TOLERANCE
     with pytest.raises(AttributeError, match="temperature=1"):
         _ = pmd.posterior_.log_evidence
