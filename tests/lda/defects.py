@@ -85,7 +85,7 @@ DEFECTS = [
         "engine/threads.py",
         "        wait(begun)\n",
         "        pass\n",
-        "lda/test_streams.py",
+        "engine/test_threads.py",
     ),
     Defect(
         "topic proportions are averaged over topics of other kinds",
