@@ -17,7 +17,7 @@ class Records(NamedTuple):
         """These and those of further steps."""
         return Records([*self.last, *infos][-_MAX_RECORDS:], self.n + len(infos))
 
-    def followed_by(self, other):
+    def joined(self, other):
         """These and the `Records` of what came after."""
         return Records([*self.last, *other.last][-_MAX_RECORDS:], self.n + other.n)
 

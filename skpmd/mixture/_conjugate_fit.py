@@ -235,7 +235,7 @@ def update_conjugate(parameters, before, X, weight):
         reservoir = extend(reservoir, rows.X, rows.weight, 1.0 - a)
         if reservoir.complete and len(reservoir.X) >= 2 * before.n_rows_fitted:
             fit = fit_conjugate(parameters, reservoir, rng)
-            records = before.records.followed_by(fit.records)
+            records = before.records.joined(fit.records)
             return fit._replace(n_samples_seen=n_samples_seen, records=records)
         reservoir = trim(reservoir, most)
     stream = Stream(
