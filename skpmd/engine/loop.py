@@ -106,8 +106,8 @@ def drive(outcomes, report=silent):
     last, infos = None, []
     try:
         for outcome in outcomes:
+            infos += outcome.infos  # Ctrl-C may come in between: no state is without its record.
             last = outcome
-            infos += outcome.infos
             for info in outcome.infos:
                 report(info)
     except (KeyboardInterrupt, SystemError) as error:
