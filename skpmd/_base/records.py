@@ -15,7 +15,7 @@ class Records(NamedTuple):
 
     def extended(self, infos):
         """These and those of further steps."""
-        return Records([*self.last, *infos][-_MAX_RECORDS:], self.n + len(infos))
+        return self.joined(Records(infos, len(infos)))
 
     def joined(self, other):
         """These and the `Records` of what came after."""

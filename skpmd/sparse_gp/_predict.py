@@ -5,7 +5,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.utils import check_array
 
 from skpmd._base.utils import as_generator, check_n_draws
-from skpmd._base.validation import refuse_overflows
+from skpmd._base.validation import refuse_no_table, refuse_overflows
 from skpmd.engine.threads import each
 from skpmd.predictive import NormalMixture
 from skpmd.sparse_gp._covariance import KernelCovariance
@@ -134,6 +134,7 @@ class GaussianProcessPredictions:
     # ------------------------------------------------------------------ particles
     def _checked(self, X):
         if not self.__sklearn_is_fitted__():
+            refuse_no_table(X)
             return check_array(X, **{"dtype": np.float64, **self._kind_of_rows})
         X = self._checked_data(X, **self._kind_of_rows, reset=False)
         refuse_overflows("X", X)

@@ -119,6 +119,9 @@ def test_what_is_no_table_is_refused_with_a_remedy(name, bad, error, remedy):
         estimator.fit(bad, y)
     with pytest.raises(error, match=remedy):
         estimator.partial_fit(bad, y)
+    if name == "process":  # Before a fit it predicts from its prior.
+        with pytest.raises(error, match=remedy):
+            estimator.predict(bad)
 
 
 @pytest.mark.parametrize("name", ["logistic", "process", "mixture"])

@@ -62,8 +62,8 @@ DEFECTS = [
     Defect(
         "the record of a stream forgets how many steps there were",
         "_base/records.py",
-        "self.n + len(infos)",
-        "len(self.last) + len(infos)",
+        "self.n + other.n",
+        "len(self.last) + other.n",
         "api/test_calls.py",
     ),
     Defect(
