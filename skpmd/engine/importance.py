@@ -19,12 +19,14 @@ from skpmd.engine.particles import (
     moments,
     weights,
 )
+from skpmd.engine.quasi_random import chi_squared, normal, student_from_normal, uniforms
 from skpmd.engine.threads import each
 
 AXIS_DF = 25.0  # Degrees of freedom of the Student tails along skewed axes.
 _RESOLUTION = 0.005  # A disagreement has no smaller standard error, in posterior sds.
 # Shares of each proposal, or of all together: they bound the weights where others are thin.
 _MIN_SHARE, _MIN_SHARES = 0.05, 0.25
+_AXIS_STUDENT = student_from_normal(AXIS_DF)
 
 
 class Proposal(NamedTuple):
@@ -108,13 +110,18 @@ def pooled(before, particles, strategy):
 
 def draw(proposal, n, rng):
     """Draw n points (n even) as antithetic pairs z, -z; pairs are neighbours."""
-    d = len(proposal.mean)
-    z = rng.standard_normal((n // 2, d))
-    if np.isfinite(proposal.df):
-        z /= np.sqrt(rng.chisquare(proposal.df, n // 2) / proposal.df)[:, None]
+    return _placed(proposal, uniforms(n // 2, len(proposal.mean) + 1, rng))
+
+
+def _placed(proposal, uniform):
+    """Pairs of draws, two for each of the uniform points (n, d + 1)."""
+    z = normal(uniform[:, :-1])
     axes = proposal.axes
-    z[:, axes] = rng.standard_t(AXIS_DF, size=(n // 2, len(axes)))
-    z = np.stack([z, -z], axis=1).reshape(n, d)
+    along_axes = _AXIS_STUDENT(z[:, axes])
+    if np.isfinite(proposal.df):
+        z /= np.sqrt(chi_squared(uniform[:, -1], proposal.df) / proposal.df)[:, None]
+    z[:, axes] = along_axes
+    z = np.stack([z, -z], axis=1).reshape(-1, z.shape[1])
     skewed = np.sinh(np.arcsinh(z[:, axes]) + proposal.epsilon)
     z[:, axes] = proposal.scale * (skewed - proposal.centre) / proposal.spread
     return proposal.mean + z @ proposal.factor.T
@@ -150,7 +157,11 @@ def mixture_log_density(proposals, shares, theta):
 
 
 def _draw_each(proposals, counts, rng):
-    return np.concatenate([draw(ref, k, rng) for ref, k in zip(proposals, counts, strict=True)])
+    """Draws of all proposals, from successive parts of one sequence of uniform points."""
+    pairs = np.asarray(counts) // 2
+    uniform = uniforms(pairs.sum(), len(proposals[0].mean) + 1, rng)
+    parts = np.split(uniform, np.cumsum(pairs)[:-1])
+    return np.concatenate([_placed(*one) for one in zip(proposals, parts, strict=True)])
 
 
 def _log_densities(proposals, theta):

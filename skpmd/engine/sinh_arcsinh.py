@@ -1,5 +1,7 @@
 """Sinh-arcsinh proposals: skewness of a posterior, from third derivatives and a few slices."""
 
+from functools import cache
+
 import numpy as np
 from scipy.interpolate import CubicSpline
 from scipy.stats import t as student
@@ -37,11 +39,16 @@ def along(mean, factor, axes, log_joint):
     values = log_joint(points.reshape(-1, len(factor))).reshape(len(axes), -1)
     scale, skewness = _slice_moments(values)
     scale *= _WIDER
-    epsilon = np.interp(skewness, _sinh_arcsinh_moments(_GRID)[2], _GRID)
+    epsilon = np.interp(skewness, _skewness_on_grid(), _GRID)
     centre, spread, _ = _sinh_arcsinh_moments(epsilon)
     return Proposal(
         mean, factor, axes=axes, epsilon=epsilon, scale=scale, centre=centre, spread=spread
     )
+
+
+@cache
+def _skewness_on_grid():
+    return _sinh_arcsinh_moments(_GRID)[2]
 
 
 def _slice_moments(values):

@@ -522,7 +522,7 @@ def test_a_stream_sorted_by_class_is_warned_of():
     for label in ("no", "yes"):
         model.partial_fit(X[y == label], y[y == label], ["no", "yes"])
     assert (np.abs(model.posterior_.mean() - whole.mean()) / whole.std()).max() > 1.0
-    assert model.diagnostics_["mean_error"] > 1.0
+    assert model.diagnostics_["mean_error"] > 0.3  # From 0.3 to 14 over twelve seeds.
     assert any("may be off by" in reason for reason in model.diagnostics_["warnings"])
 
 

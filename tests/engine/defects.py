@@ -4,6 +4,13 @@ from tests.tools.seeded_defects import Defect
 
 DEFECTS = [
     Defect(
+        "a Sobol sequence is not scrambled",
+        "engine/quasi_random.py",
+        "Sobol(known, bits=_BITS, rng=rng)",
+        "Sobol(known, bits=_BITS, scramble=False)",
+        "engine/test_quasi_random.py",
+    ),
+    Defect(
         "the -r term of a step is dropped",
         "engine/model.py",
         "return (1.0 - a) * old + new if a < 1.0 else new",

@@ -250,8 +250,9 @@ def test_weighing_finds_the_posterior():
     expected = np.array([1.0, *problem.mean, *problem.cov.ravel()])
     error = found[:, :-1].std(axis=0, ddof=1) / np.sqrt(40)
     assert (np.abs(found[:, :-1].mean(axis=0) - expected) < 4.5 * error).all()
-    # The spread of 40 has a relative standard error of 1 / sqrt(80) = 0.11; the bound is three.
-    assert found[:, -1].mean() == pytest.approx(found[:, 0].std(ddof=1), rel=0.34)
+    # Standard errors are those of independent pairs (`test_error_of_antithetic_pairs`), and even
+    # points do better: an eighth here.
+    assert found[:, 0].std(ddof=1) < 0.3 * found[:, -1].mean()
 
 
 def test_a_perfect_reference_has_no_spread():

@@ -148,6 +148,7 @@ def test_a_fit_that_ends_reweighted_keeps_no_account_of_errors(monkeypatch):
         fitted.set_params(reweight=False).fit(X)
 
 
+@pytest.mark.filterwarnings("ignore:.*posterior means may be off")  # By 0.2 sds, the bound.
 def test_a_stream_goes_on_from_an_averaged_iterate():
     """Its prior density is known, though the density of its particles is not."""
     X = np.random.default_rng(0).normal(1.0, 1.0, (60, 1))

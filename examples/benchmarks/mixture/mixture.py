@@ -2,10 +2,10 @@
 
 x ~ N(theta1, 2.5^2) / 2 + N(theta1 + theta2, 2.5^2) / 2, theta ~ N(0, I), 1000 rows drawn at
 theta = (1, -2), whose posterior has a second mode at (-1, 2) (section 6 of the paper, figures 1
-and 3). 1500 particles each, five seeds, each with data of its own:
+and 3). 1500 particles each but for the defaults, five seeds, each with data of its own:
 
-* ``defaults``: ParticleMirrorDescent as it comes;
-* ``from prior``: with ``proposal="prior"``, as all below;
+* ``defaults``: ParticleMirrorDescent as it comes, with 1000 particles;
+* ``from prior``: with 1500, as all below, and ``proposal="prior"``;
 * ``no reweighting``: the same without the final importance reweighting;
 * ``strategy 1``: prior particles with moving weights only, batches of 10, gamma = 2 / (t + 1);
 * ``strategy 2``: rejuvenation from a kernel density estimate before every step, no shrinkage, no
@@ -33,7 +33,8 @@ from skpmd.engine import kde
 from ..harness.study import Gate, pyplot
 
 SIGMA, N_PARTICLES = 2.5, 1500
-PAPER = {"batch_size": 10, "step_size": 2.0, "step_offset": 1.0, "reweight": False}
+FROM_PRIOR = {"proposal": "prior", "n_particles": N_PARTICLES}
+PAPER = {**FROM_PRIOR, "batch_size": 10, "step_size": 2.0, "step_offset": 1.0, "reweight": False}
 LETTER = {
     **PAPER,
     "rejuvenation": "always",
@@ -58,9 +59,9 @@ def run(config):
 
 def candidates(X, grid, seed):
     """Yield (name, log density, further columns) of every method."""
-    yield fitted("defaults", X, grid, seed, proposal="auto")
-    yield fitted("from prior", X, grid, seed)
-    yield fitted("no reweighting", X, grid, seed, reweight=False)
+    yield fitted("defaults", X, grid, seed)
+    yield fitted("from prior", X, grid, seed, **FROM_PRIOR)
+    yield fitted("no reweighting", X, grid, seed, **FROM_PRIOR, reweight=False)
     yield fitted("strategy 1", X, grid, seed, rejuvenation="never", **PAPER)
     letter = [
         fitted("strategy 2", X, grid, seed, bandwidth_factor=c, **LETTER) for c in (0.3, 1.0, 2.0)
@@ -73,16 +74,10 @@ def candidates(X, grid, seed):
     yield "exact draws, scott", lambda theta: kde.log_density(scott, theta), extra
 
 
-def fitted(name, X, grid, seed, proposal="prior", **params):
+def fitted(name, X, grid, seed, **params):
     """Fit and time one setting."""
     estimator = ParticleMirrorDescent(
-        log_likelihood,
-        log_prior,
-        sample_prior,
-        proposal=proposal,
-        n_particles=N_PARTICLES,
-        random_state=seed,
-        **params,
+        log_likelihood, log_prior, sample_prior, random_state=seed, **params
     )
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -155,9 +150,9 @@ class Grid:
 
 
 def gates(rows):
-    """Targets, the worst seed each, of fits with a final reweighting."""
+    """Targets of fits with a final reweighting."""
     bounds = {"tv": 0.11, "kl": 0.08, "log_evidence_error": 0.03, "mass_error": 0.04}
-    return [
+    found = [
         Gate(
             f"{method}, worst seed: {key}",
             max(row[key] for row in rows if row["method"] == method),
@@ -166,6 +161,8 @@ def gates(rows):
         for method in ("defaults", "from prior")
         for key, bound in bounds.items()
     ]
+    mean = np.mean([row["tv"] for row in rows if row["method"] == "defaults"])
+    return [*found, Gate("defaults, mean over seeds: tv", mean, 0.044)]
 
 
 def plot(rows):
