@@ -87,7 +87,8 @@ class ParticleEstimator(BaseEstimator):
     def _checked_data(self, X, y="no_validation", **how):
         """X, or X and y, as ``validate_data`` hands them back; what is no table is refused."""
         refuse_no_table(X)
-        return validate_data(self, X, y, **how)
+        with np.errstate(all="ignore"):  # Its sums overflow where numbers do; it refuses those.
+            return validate_data(self, X, y, **how)
 
     def _threads(self):
         """Context with the threads that ``n_jobs`` asks for."""

@@ -1,5 +1,7 @@
 """Class labels of a classifier as codes, and the weights that classes bring."""
 
+from contextlib import contextmanager
+
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
@@ -9,8 +11,9 @@ from skpmd._base.validation import checked_weights
 
 def encode(y):
     """Codes 0, 1, ... of the labels, float64, and the classes in sorted order."""
-    check_classification_targets(y)
-    classes, codes = np.unique(column_or_1d(y, warn=True), return_inverse=True)
+    with _in_order(y):
+        check_classification_targets(y)
+        classes, codes = np.unique(column_or_1d(y, warn=True), return_inverse=True)
     if len(classes) < 2:
         raise ValueError(f"y must contain 2 classes or more; got one class only: {classes[0]}.")
     return codes.astype(np.float64), classes
@@ -18,14 +21,29 @@ def encode(y):
 
 def encode_known(y, classes):
     """Codes of labels that must be among known classes; one class alone is fine."""
-    check_classification_targets(y)
+    with _in_order(y):
+        check_classification_targets(y)
     y = column_or_1d(y, warn=True)
     if len(classes) < 2:
         raise ValueError(f"classes must hold 2 labels or more, got {classes.tolist()}.")
-    unknown = np.setdiff1d(y, classes)
+    with _in_order(y):
+        unknown = np.setdiff1d(y, classes)
     if unknown.size:
         raise ValueError(f"y has the labels {unknown.tolist()}, which are not among the classes.")
     return np.searchsorted(classes, y).astype(np.float64)
+
+
+@contextmanager
+def _in_order(y):
+    """Context that says which labels cannot be compared."""
+    try:
+        yield
+    except TypeError as error:
+        kinds = sorted({type(label).__name__ for label in np.ravel(np.asarray(y, dtype=object))})
+        raise TypeError(
+            f"y has labels of the types {', '.join(kinds)}, which have no order: make all of them "
+            "strings, or all of them numbers."
+        ) from error
 
 
 def row_weights(X, codes, classes, sample_weight, class_weight, all_classes):

@@ -205,8 +205,10 @@ class ClassPredictions(ClassifierMixin):
         checked = self._checked_data(
             X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=reset
         )
-        rows = checked[0] if isinstance(checked, tuple) else checked
-        refuse_overflows("X", rows, rows.dtype)  # Products stay in single precision.
+        # Products of single-precision rows stay so, and moves take such ones of any rows.
+        with_y = isinstance(checked, tuple)
+        rows, dtype = (checked[0], np.float32) if with_y else (checked, checked.dtype)
+        refuse_overflows("X", rows, dtype)
         return checked
 
     def _by_rows(self, X, reduce):

@@ -43,9 +43,9 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
     n_components : int, default=1
         Components of each particle.
     strategy : {"auto", "parameters", "conjugate"}, default="auto"
-        Form of the particles; ``strategy_`` says which ``"auto"`` took: ``"parameters"`` for
-        several components, at most 12 free parameters and 2000 distinct rows, given to `fit`, and
-        wherever ``component_prior`` is ``"independent"``. `partial_fit` else takes ``"conjugate"``.
+        Form of the particles; ``strategy_`` says which ``"auto"`` took: ``"conjugate"``, unless
+        ``component_prior`` is ``"independent"``. ``"parameters"``, the posterior with all its modes
+        and its evidence, takes seconds for a hundred rows and minutes for a thousand.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
         Form of the covariances.
     n_particles : int or "auto", default="auto"
@@ -340,7 +340,7 @@ covariance_prior_, mean_scale_prior_
             self._reset()
             parameters = self._parameters()
             X, weight = self._read(X, sample_weight, reset=True)
-            self._set_state(self._first_state(parameters, X, weight, False, earlier))
+            self._set_state(self._first_state(parameters, X, weight, earlier))
             self._freeze()
             _ = self._predictive  # Weights for predictions are found here, not by the first one.
         self._warn_or_interrupt()
@@ -379,7 +379,7 @@ covariance_prior_, mean_scale_prior_
             self._check_frozen()
             X, weight = self._read(X, sample_weight, reset=before is None)
             if before is None:
-                state = self._first_state(parameters, X, weight, in_parts=True)
+                state = self._first_state(parameters, X, weight)
             elif before.strategy == "parameters":
                 state = draws_state(*update_draws(parameters, before, X, weight), before)
             else:
@@ -409,9 +409,9 @@ covariance_prior_, mean_scale_prior_
         places, weight = merged(weight, X)
         return X[places], weight
 
-    def _first_state(self, parameters, X, weight, in_parts, earlier=None):
+    def _first_state(self, parameters, X, weight, earlier=None):
         """`MixtureState` after the first rows, from an earlier one on where it is conjugate too."""
-        strategy = strategy_of(parameters, *X.shape, in_parts=in_parts)
+        strategy = strategy_of(parameters)
         if self.verbose and self.strategy == "auto":
             print(f"strategy='auto' takes {strategy!r}.")
         rng = as_generator(self.random_state)

@@ -15,10 +15,9 @@ _MEAN_PRECISION = {"conjugate": 1e-4, "parameters": 0.01}
 _SINGULAR = 1e-3
 # Rounding may leave an eigenvalue negative by this share of the largest one.
 _ROUNDING = 1e-10
-# strategy="auto" draws all parameters where there are at most so many of them, and so many rows.
-_MAX_COORDINATES, _MAX_ROWS = 12, 2000
-# Degrees of freedom exceed their bound by at least this, or draws of a gamma would underflow.
-_MIN_DF = 0.1
+# Degrees of freedom exceed their bound by at least this, or draws of a gamma would underflow; with
+# more than the most rounding loses the rows.
+_MIN_DF, _MAX_DF = 0.1, 1e15
 _CONJUGATE_ONLY = ("mean_precision_prior", "degrees_of_freedom_prior")
 
 
@@ -122,26 +121,17 @@ class MixturePrior(NamedTuple):
 
     @property
     def n_coordinates(self):
-        """Free parameters of the mixture, as many as scikit-learn counts."""
-        return n_coordinates(self.n_components, len(self.mean), self.covariance_type)
+        """Free parameters: weights, means and covariances, as scikit-learn counts them."""
+        K, p = self.n_components, len(self.mean)
+        of_covariances = {"full": K * p * (p + 1) // 2, "tied": p * (p + 1) // 2, "diag": K * p}
+        return K - 1 + K * p + of_covariances.get(self.covariance_type, K)
 
 
-def n_coordinates(n_components, p, covariance_type):
-    """Free parameters of a mixture: weights, means and covariances."""
-    of_covariances = {
-        "full": n_components * p * (p + 1) // 2,
-        "tied": p * (p + 1) // 2,
-        "diag": n_components * p,
-        "spherical": n_components,
-    }
-    return n_components - 1 + n_components * p + of_covariances[covariance_type]
+def strategy_of(parameters):
+    """Which strategy ``"auto"`` stands for: the one that scales, where the prior is conjugate.
 
-
-def strategy_of(parameters, n, p, in_parts):
-    """Which strategy ``"auto"`` stands for.
-
-    The conjugate one is exact for one component, and scales; draws of all parameters are exact for
-    a few of them and few rows.
+    Draws of all parameters take seconds for a hundred rows, and minutes for a thousand: nobody who
+    asks for a mixture in general waits for them.
     """
     if parameters.component_prior == "independent":
         if parameters.strategy == "conjugate":
@@ -150,11 +140,7 @@ def strategy_of(parameters, n, p, in_parts):
                 "component_prior='normal_wishart'."
             )
         return "parameters"
-    if parameters.strategy != "auto":
-        return parameters.strategy
-    d = n_coordinates(parameters.n_components, p, parameters.covariance_type)
-    few = d <= _MAX_COORDINATES and n <= _MAX_ROWS and not in_parts
-    return "parameters" if few and parameters.n_components > 1 else "conjugate"
+    return "conjugate" if parameters.strategy == "auto" else parameters.strategy
 
 
 def prior_of(parameters, X, weight, scaler, strategy, total=None):
@@ -197,6 +183,11 @@ def _df(parameters, p):
             f"The parameter 'degrees_of_freedom_prior' should be greater than {lower}, by "
             f"{_MIN_DF} at least, but got {df:.3f}: raise it, or leave it None for the number of "
             "columns."
+        )
+    if df > _MAX_DF:
+        raise ValueError(
+            f"The parameter 'degrees_of_freedom_prior' should be at most {_MAX_DF:g}, but got "
+            f"{df:g}: beside it no row counts."
         )
     return df
 
@@ -254,8 +245,9 @@ def _covariance(parameters, X, weight, scaler, strategy, total):
             _refuse_correlations(covariance)
     matrix = kind in ("full", "tied")
     covariance = covariance + parameters.reg_covar * (np.eye(p) if matrix else 1.0)
-    smallest = np.linalg.eigvalsh(covariance).min() if matrix else covariance.min()
-    if not smallest > _SINGULAR * parameters.reg_covar + np.finfo(float).tiny:
+    values = np.linalg.eigvalsh(covariance) if matrix else np.atleast_1d(covariance)
+    rounding = np.finfo(float).tiny + (np.finfo(float).eps * values.max() if matrix else 0.0)
+    if not values.min() > _SINGULAR * parameters.reg_covar + rounding:
         raise ValueError(
             f"The prior scatter is singular with reg_covar={parameters.reg_covar:g}, for columns "
             "do not vary or depend on each other linearly: raise reg_covar, or give "

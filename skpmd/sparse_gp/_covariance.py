@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+from scipy.spatial.distance import cdist
 from sklearn.gaussian_process import kernels as sk
 
 from skpmd.engine.bandwidth import squared_distances
@@ -13,6 +14,7 @@ _STEP = 1e-5  # Step of differences in theta.
 # Largest log of a hyperparameter: rejuvenation may draw wild ones, which have no weight in the end,
 # and they must not overflow.
 _MAX_LOG = 100.0
+_FAR = 1e4  # Rows so many length scales apart have their distances from differences.
 _WORTH = 1 << 16  # A thread evaluates so many covariances at least.
 
 
@@ -60,7 +62,7 @@ class KernelCovariance:
         if not self.is_fast:
             return np.ascontiguousarray(self.at(theta)(A, B))
         term = self._fast.at(theta)
-        squared = squared_distances(A / term.length_scale, B / term.length_scale)
+        squared = _squared(A / term.length_scale, B / term.length_scale)
         if A is B:  # A row has no distance from itself, whatever rounding says.
             squared[np.diag_indices(len(A))] = 0.0
 
@@ -139,7 +141,7 @@ class _Fast:
         term = self.at(theta)
         centre = (B / term.length_scale).mean(axis=0)
         A, B = A / term.length_scale - centre, B / term.length_scale - centre
-        squared = squared_distances(A, B)
+        squared = _squared(A, B)
         out = np.zeros(len(theta))
         place = self._scale[1]
         if place is not None:
@@ -170,6 +172,17 @@ class _Fast:
                 out[place] += value
         for place in self.noise_places:
             out[place] += np.exp(theta[place]) * d
+
+
+def _squared(A, B):
+    """Squared distances of scaled rows, shape (n, m).
+
+    A matrix product loses the distances of near rows where others are far away.
+    """
+    middle = B.mean(axis=0)
+    if max(np.abs(A - middle).max(initial=0.0), np.abs(B - middle).max(initial=0.0)) > _FAR:
+        return cdist(A, B, "sqeuclidean")
+    return squared_distances(A, B)
 
 
 def _value(theta, fixed, place):

@@ -20,7 +20,7 @@ from skpmd.sparse_gp._hyperparameters import warn_of_bounds
 from skpmd.sparse_gp._inducing import INITS
 from skpmd.sparse_gp._model import APPROXIMATIONS, MAX_JITTER
 from skpmd.sparse_gp._parameters import GPParameters
-from skpmd.sparse_gp._predict import GaussianProcessPredictions
+from skpmd.sparse_gp._predict import GaussianProcessPredictions, kind_of_rows
 
 
 class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleResults):
@@ -396,7 +396,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         return self._record(GPParameters, options=options)
 
     def _read(self, X, y, sample_weight, noise_variance, reset=True):
-        X, y = self._checked_data(X, y, **self._kind_of_rows, y_numeric=True, reset=reset,
+        X, y = self._checked_data(X, y, **kind_of_rows(self.kernel), y_numeric=True, reset=reset,
             multi_output=self.likelihood == "gaussian",
         )  # fmt: skip
         y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)

@@ -84,7 +84,7 @@ def initialise(parameters, data, rng):
     prior = HyperPrior(covariance.kernel, parameters.hyperprior)
     theta, sample = fit_hyperparameters(parameters, covariance, whole, sample, rng)
     model = new_model(parameters, covariance, prior, whole, theta, rng)
-    m = parameters.n_particles
+    m = int(parameters.n_particles)  # True counts as one.
     if parameters.weighting == "posterior":
         particles, log_weights = draw_prior(model, m, rng), None
     else:

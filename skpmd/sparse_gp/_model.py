@@ -265,7 +265,10 @@ class SparseGP(Model):
         (precision,), (linear,), _ = self._parts(block[None])
         factor = _cholesky(precision, 1.0)
         if factor is None:
-            raise np.linalg.LinAlgError("the precision of the inducing values is not finite.")
+            raise np.linalg.LinAlgError(
+                "The precision of the inducing values is not positive definite: scale X and y, or "
+                "give a kernel with more noise."
+            )
         mean, _ = dpotrs(factor, linear)
         return Conditional(self.inducing, self.prior_factor(theta), factor, mean)
 

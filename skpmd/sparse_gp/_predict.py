@@ -134,18 +134,14 @@ class GaussianProcessPredictions:
     # ------------------------------------------------------------------ particles
     def _checked(self, X):
         if not self.__sklearn_is_fitted__():
+            self._validate_params()
             refuse_no_table(X)
-            return check_array(X, **{"dtype": np.float64, **self._kind_of_rows})
-        X = self._checked_data(X, **self._kind_of_rows, reset=False)
+            return check_array(X, **{"dtype": np.float64, **kind_of_rows(self.kernel)})
+        # The parameter may be another one by now.
+        kind = kind_of_rows(self._state.model.covariance.kernel)
+        X = self._checked_data(X, **kind, reset=False)
         refuse_overflows("X", X)
         return X
-
-    @property
-    def _kind_of_rows(self):
-        """How input is checked: some kernels take other things than vectors."""
-        if self.kernel is None or self.kernel.requires_vector_input:
-            return {"dtype": np.float64, "order": "C"}
-        return {"dtype": None, "ensure_2d": False}
 
     def __sklearn_tags__(self):
         """Tags: predictions before a fit are those of the prior; several targets."""
@@ -243,6 +239,13 @@ class GaussianProcessPredictions:
             off = own_mean - mean
             total += w * (covariance + off[:, None] * off[None])
         return mean, total
+
+
+def kind_of_rows(kernel):
+    """How input for a kernel is checked: some take other things than vectors."""
+    if kernel is None or kernel.requires_vector_input:
+        return {"dtype": np.float64, "order": "C"}
+    return {"dtype": None, "ensure_2d": False}
 
 
 def _squeezed(values):

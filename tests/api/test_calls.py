@@ -19,6 +19,7 @@ from skpmd import (
 from skpmd._base import records
 from skpmd._base.validation import naming_singular_columns
 from skpmd.logistic import GaussianPosterior
+from skpmd.logistic._labels import encode_known
 from skpmd.posterior import Posterior
 from skpmd.predictive import NormalMixture
 from tests.tools.exact_models import NORMAL_MEAN
@@ -135,6 +136,32 @@ def test_numbers_whose_squares_overflow_are_refused(name, size):
 def test_numbers_whose_squares_overflow_in_single_precision_are_refused():
     with pytest.raises(ValueError, match=r"X holds numbers as large as .*scale it"):
         BayesianLogisticRegressionPMD().fit((X * 1e20).astype(np.float32), LABELS)
+
+
+def test_logits_beyond_the_precision_of_moves_are_refused():
+    """Rows of 5e22 took 25 s, and their chains never met."""
+    with pytest.raises(ValueError, match=r"X holds numbers as large as .*scale it"):
+        BayesianLogisticRegressionPMD().fit(X * 1e14, LABELS)
+    fitted = BayesianLogisticRegressionPMD(n_particles=200, random_state=0).fit(X, LABELS)
+    assert np.isfinite(fitted.predict_proba(X * 1e14)).all()
+
+
+@each
+def test_infinities_of_any_sign_are_refused_without_a_warning(name):
+    """scikit-learn adds all numbers up to see whether there are any."""
+    estimator, data, y = made(name)
+    both = data.copy()
+    both[:2, 0] = np.inf, -np.inf
+    with pytest.raises(ValueError, match="infinity"):
+        estimator.fit(both, y)
+
+
+def test_labels_without_an_order_are_named():
+    y = np.array(["yes", 1] * 15, dtype=object)
+    with pytest.raises((TypeError, ValueError), match="types int, str|Unknown label type"):
+        BayesianLogisticRegressionPMD().fit(X, y)
+    with pytest.raises(TypeError, match="types int, str, which have no order"):
+        encode_known(np.array(["yes", 1], dtype=object), np.array([0, 1]))
 
 
 def test_a_constant_column_is_not_blamed():

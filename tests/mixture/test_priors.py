@@ -139,6 +139,5 @@ def test_degrees_of_freedom_are_refused_where_draws_would_not_be_numbers(X, cova
 def test_few_particles_are_doubted(X):
     with pytest.warns(ConvergenceWarning, match="5 particles are too few"):
         assert not sampled(n_particles=5).fit(X).converged_
-    for strategy in ("parameters", "auto"):
-        with pytest.raises(ValueError, match="n_particles=1"):
-            sampled(n_particles=1, strategy=strategy).fit(X)
+    with pytest.raises(ValueError, match="n_particles=1"):
+        sampled(n_particles=1).fit(X)

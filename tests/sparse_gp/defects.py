@@ -4,6 +4,13 @@ from tests.tools.seeded_defects import Defect
 
 DEFECTS = [
     Defect(
+        "near rows lose their distance beside rows far away",
+        "sparse_gp/_covariance.py",
+        'return cdist(A, B, "sqeuclidean")',
+        "return squared_distances(A, B)",
+        "sparse_gp/test_hard_cases.py",
+    ),
+    Defect(
         "fitc forgets the variance that inducing inputs leave open",
         "sparse_gp/_model.py",
         "            noise = noise + left",

@@ -209,3 +209,35 @@ def test_an_interrupted_posterior_is_kept(monkeypatch):
         gp.fit(X, y)
     assert gp.diagnostics_["interrupted"]
     assert np.isfinite(gp.predict(X)).all()
+
+
+# ------------------------------------------------------------------------- rows on many scales
+def test_near_rows_keep_their_distance_beside_rows_far_away():
+    """A matrix product would give a row at 1e10 a covariance of zero with itself."""
+    kernel = 2.0 * RBF(1.0) + WhiteKernel(0.1)
+    rows = np.array([[0.0, 0.0], [0.5, 0.0], [1e10, -1e9], [1e10, -1e9]])
+    exact = kernel.k1(rows)
+    covariance = KernelCovariance(kernel)
+    np.testing.assert_allclose(covariance.cross(kernel.theta, rows, rows.copy()), exact, rtol=1e-12)
+    model = SparseGPRegressorPMD(kernel=kernel, optimizer=None, n_inducing=4, random_state=0)
+    model.fit(rows[:2], [1.0, 2.0]).partial_fit(rows[2:3], [3.0])
+    assert np.isfinite(model.predict(rows)).all()
+    assert model.predict(rows)[2] > 1.0  # The prior's mean is zero on the scale of the first two.
+
+
+def test_another_kernel_set_after_a_fit_is_no_matter_of_predictions():
+    model = SparseGPRegressorPMD(optimizer=None, random_state=0).fit(*wave(30))
+    before = model.predict(wave(5)[0])
+    model.set_params(kernel=np.ones(3))
+    np.testing.assert_array_equal(model.predict(wave(5)[0]), before)
+    with pytest.raises(ValueError, match="'kernel' parameter"):
+        SparseGPRegressorPMD(kernel=np.ones(3)).predict(wave(5)[0])
+
+
+def test_true_is_one_particle():
+    X, y = wave(30)
+    one, true = (
+        SparseGPRegressorPMD(n_particles=n, optimizer=None, random_state=0).fit(X, y).predict(X)
+        for n in (1, True)
+    )
+    np.testing.assert_array_equal(one, true)
