@@ -75,7 +75,7 @@ def _arguments(topics, counts, i, X, start, stop):
     return *Documents.of(X), start, stop, *topics.kernel_arguments(counts, i)[:-1], topics.alpha[i]
 
 
-@njit(cache=True, fastmath=_FAST, nogil=True)
+@njit(cache=True, fastmath=_FAST, nogil=True, forceinline=True)
 def _phi(words, scale, prior, inverse, w, out):
     """Write E[phi] of one word under each topic, padded by zeros to whole blocks."""
     K = words.shape[1]
@@ -95,7 +95,7 @@ def _longest(indptr, first, last):
     return longest
 
 
-@njit(cache=True, fastmath=_FAST, nogil=True)
+@njit(cache=True, fastmath=_FAST, nogil=True, forceinline=True)
 def _expected(phi, counts, start, n, t, gain):
     """Sum over words of count phi / (phi . t); times t these are the expected words of topics."""
     gain[:] = np.float32(0.0)

@@ -21,7 +21,7 @@ _MAX_TOKENS = 64
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
 
 
-@njit(cache=True, fastmath=_FAST, nogil=True)
+@njit(cache=True, fastmath=_FAST, nogil=True, forceinline=True)
 def _word_probabilities(words, scale, prior, inverse, w, out):
     """E[phi] of one word under each topic, padded by zeros to whole blocks."""
     K = words.shape[1]
@@ -43,7 +43,7 @@ def _next_uniform(state):
     return state, np.float32(z >> np.uint64(40)) * np.float32(1.0 / (1 << 24))
 
 
-@njit(cache=True, fastmath=_FAST, nogil=True)
+@njit(cache=True, fastmath=_FAST, nogil=True, forceinline=True)
 def _joint(phi, mass, out, sums):
     """Write phi times mass and its sums over blocks; return the sum of all."""
     total = np.float32(0.0)
@@ -106,7 +106,7 @@ def _longest(indptr, first, last):
     return longest
 
 
-@njit(cache=True, fastmath=_FAST, nogil=True)
+@njit(cache=True, fastmath=_FAST, nogil=True, forceinline=True)
 def _em_step(phi, counts, mass, alpha, gain):
     """One step of expectation-maximisation: mass becomes alpha and the topics' expected words."""
     gain[:] = np.float32(0.0)
@@ -154,7 +154,7 @@ def _draw_assignments(phi, counts, mass, alpha, joint, sums, state, assigned):
     return state
 
 
-@njit(cache=True, fastmath=_FAST, nogil=True)
+@njit(cache=True, fastmath=_FAST, nogil=True, forceinline=True)
 def _gibbs_sweep(phi, counts, mass, alpha, joint, sums, state, assigned, weight, expected):
     """Draw the topic of each token given those of the others, once for all tokens.
 

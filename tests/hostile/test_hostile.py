@@ -142,7 +142,7 @@ def state(estimator):
 
 
 def ask(estimator, X):
-    """All queries of rows: finite answers, row by row, or errors that are meant."""
+    """All queries of rows: finite answers, or errors that are meant."""
     for name, others in QUERIES.items():
         method, found = getattr(estimator, name, None), []
         if method is None or not meant(partial(answer, found, method, X, *others)):
@@ -185,11 +185,7 @@ def is_meant(error):
         place = own if own[0].startswith(MEANT_BY) else place
         frame = frame.tb_next
     raised = place is not None and linecache.getline(*place).strip().startswith("raise")
-    converts = any(
-        word in str(error)
-        for word in ("convert", "a real number", "complex", "unique column names")
-    )
-    return raised or converts
+    return raised or any(words in str(error) for words in SAID_BY_OTHERS)
 
 
 @contextmanager

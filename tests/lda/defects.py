@@ -4,6 +4,13 @@ from tests.tools.seeded_defects import Defect
 
 DEFECTS = [
     Defect(
+        "a kernel of sums in any order is compiled into each of its callers",
+        "lda/_inference.py",
+        "nogil=True, forceinline=True)\ndef _expected(",
+        "nogil=True)\ndef _expected(",
+        "api/test_compile.py",
+    ),
+    Defect(
         "a word's own assignment has a part in its next one",
         "lda/_kernels.py",
         "mass[z] = max(mass[z] - each, alpha[z])",
