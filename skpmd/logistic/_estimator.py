@@ -15,7 +15,7 @@ from skpmd._base.estimator import result
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.results import ParticleResults, Results, results_of
 from skpmd._base.rows import Rows
-from skpmd._base.streaming import Stream, advance, first_stream, kernel_step, stream_after
+from skpmd._base.streaming import Stream, first_stream, kernel_step, stream_after
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import naming_singular_columns
 from skpmd._base.warn import warn
@@ -33,6 +33,7 @@ from skpmd.logistic._make_model import (
 )
 from skpmd.logistic._mean_field_fit import COVARIANCE_TYPES, NO_PARTS, fit_mean_field, is_mean_field
 from skpmd.logistic._predict import ClassPredictions
+from skpmd.logistic._retained import Retained, advance_retaining
 from skpmd.logistic._streaming import proposal_step
 
 
@@ -45,6 +46,12 @@ class LogisticState(NamedTuple):
     prior_scale: float  # Scale of the prior.
     fit_intercept: bool  # Whether there is an intercept.
     dtype: np.dtype  # Of the features.
+    retained: Retained | None = None  # Rows of a stream whose classes may come one by one.
+
+
+def _targets(codes, n_classes):
+    """Class codes as the models want them."""
+    return 2.0 * codes - 1.0 if n_classes == 2 else codes
 
 
 def _takes_parts(estimator):
@@ -376,8 +383,9 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         """Take more rows into the posterior, which are then no longer needed.
 
         The first rows to come (all `total_samples` of them, if that is given) count once each: the
-        sequential Bayes rule, with no data kept. After fit, the posterior goes on from what fit
-        left. Between rejuvenations nothing is approximated; their error is estimated in
+        sequential Bayes rule. The first rows are retained until further ones have the same shares of
+        classes (up to 2^21 numbers); where classes come one after the other, the posterior is found
+        anew from all rows. After that, and after fit, no data are kept. Between rejuvenations nothing is approximated; their error is estimated in
         ``history_["rejuvenation_error"]``, and a large error is warned of. The parameters of the
         prior and ``fit_intercept`` may not change between calls. If a call fails in any way, the
         estimator stays as it was.
@@ -427,8 +435,12 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             proposal = self.proposal if model.prior.has_gaussian else "prior"
             step = partial(proposal_step, proposal=proposal) if proposal != "prior" else kernel_step
             stream = first_stream(self.random_state) if first else before.stream
+            retained = None if first else before.retained
+            targets = _targets(np.arange(len(self.classes_)), len(self.classes_))
             with naming_singular_columns(X):
-                stream = advance(stream, model, rows, options, step)
+                stream, retained = advance_retaining(
+                    retained, stream, model, rows, options, step, targets
+                )
             names = coordinate_names(model, _check_feature_names_in(self), self.classes_)
             method = f"stream from {name_of(proposal)}"
             seen = model.prior.reported(stream.particles.theta)
@@ -436,10 +448,12 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
                 stream.outcome(), stream.records,
                 names=names, coordinates=seen, stream=True, method=method,
             )  # fmt: skip
-            n_iter = stream.records.n
             self._set_state(
-                LogisticState(stream, results, n_iter, prior_scale, model.fit_intercept, X.dtype)
-            )
+                LogisticState(
+                    stream, results, stream.records.n, prior_scale, model.fit_intercept, X.dtype,
+                    retained,
+                )
+            )  # fmt: skip
             self._warn_or_interrupt("raise n_particles, or give the rows in larger parts")
             return self
 
@@ -488,8 +502,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     def _rows(self, X, codes, classes, sample_weight, all_classes=False):
         """Data with targets and weights as the model wants them."""
         weight = row_weights(X, codes, classes, sample_weight, self.class_weight, all_classes)
-        targets = 2.0 * codes - 1.0 if len(classes) == 2 else codes
-        return Rows(X, targets, weight, self.batch_size)
+        return Rows(X, _targets(codes, len(classes)), weight, self.batch_size)
 
     def __sklearn_tags__(self):
         """Tags: sparse input is fine."""

@@ -19,6 +19,7 @@ from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, effective_sample_size
 from skpmd.engine.rejuvenation_error import NO_ERROR
 from skpmd.engine.variational import Gaussian, laplace, variational_mirror_descent
+from skpmd.logistic import _retained
 from skpmd.logistic._binary import LogisticModel
 from skpmd.logistic._priors import NormalPrior
 from skpmd.posterior import Posterior
@@ -513,8 +514,14 @@ def test_a_large_error_is_warned_of():
             stream(model, *part, k=5)
 
 
+@pytest.fixture
+def no_memory(monkeypatch):
+    """A stream whose rows are too many to be retained while its classes come one by one."""
+    monkeypatch.setattr(_retained, "_MAX_NUMBERS", 0)
+
+
 @FEW
-def test_a_stream_sorted_by_class_is_warned_of():
+def test_a_stream_sorted_by_class_is_warned_of(no_memory):
     """The first part knows one class only: the posterior ends where no particle of it is."""
     X, y = labelled(400, p=2)
     model = BayesianLogisticRegressionPMD(random_state=0)
@@ -577,7 +584,7 @@ def test_old_particles_with_a_heavy_tail_of_weights_contradict_nothing():
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_what_speaks_against_a_gaussian_is_not_forgotten_by_the_next_part(seed):
+def test_what_speaks_against_a_gaussian_is_not_forgotten_by_the_next_part(seed, no_memory):
     """Classes in order, and too many coordinates for a polynomial: the third of four parts showed
     that the Gaussian was off, and the fourth, from the same Gaussian, was 18 to 32 sds off and
     silent."""

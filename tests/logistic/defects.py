@@ -4,6 +4,20 @@ from tests.tools.seeded_defects import Defect
 
 DEFECTS = [
     Defect(
+        "a stream goes on from one class alone when another appears",
+        "logistic/_retained.py",
+        "if appeared or (changed and",
+        "if (changed and",
+        "logistic/test_retained.py",
+    ),
+    Defect(
+        "retained rows are not discounted",
+        "logistic/_retained.py",
+        "[(1.0 - a) * weight, new.weight]",
+        "[weight, new.weight]",
+        "logistic/test_retained.py",
+    ),
+    Defect(
         "a rejuvenation of a stream starts from the prior",
         "logistic/_streaming.py",
         "target = AssumedDensityModel(model, assumed.gaussian, a, cubic)",

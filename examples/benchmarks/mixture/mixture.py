@@ -34,7 +34,7 @@ from ..harness.study import Gate, pyplot
 
 SIGMA, N_PARTICLES = 2.5, 1500
 FROM_PRIOR = {"proposal": "prior", "n_particles": N_PARTICLES}
-PAPER = {**FROM_PRIOR, "batch_size": 10, "step_size": 2.0, "step_offset": 1.0, "reweight": False}
+PAPER = {"batch_size": 10, "step_size": 2.0, "step_offset": 1.0, "reweight": False}
 LETTER = {
     **PAPER,
     "rejuvenation": "always",
@@ -62,9 +62,10 @@ def candidates(X, grid, seed):
     yield fitted("defaults", X, grid, seed)
     yield fitted("from prior", X, grid, seed, **FROM_PRIOR)
     yield fitted("no reweighting", X, grid, seed, **FROM_PRIOR, reweight=False)
-    yield fitted("strategy 1", X, grid, seed, rejuvenation="never", **PAPER)
+    yield fitted("strategy 1", X, grid, seed, **FROM_PRIOR, **PAPER, rejuvenation="never")
     letter = [
-        fitted("strategy 2", X, grid, seed, bandwidth_factor=c, **LETTER) for c in (0.3, 1.0, 2.0)
+        fitted("strategy 2", X, grid, seed, bandwidth_factor=c, **FROM_PRIOR, **LETTER)
+        for c in (0.3, 1.0, 2.0)
     ]
     yield min(letter, key=lambda found: grid.distances(found[1])["tv"])
     draws = grid.draw(N_PARTICLES, np.random.default_rng(seed))
