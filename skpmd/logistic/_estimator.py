@@ -383,12 +383,12 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         """Take more rows into the posterior, which are then no longer needed.
 
         The first rows to come (all `total_samples` of them, if that is given) count once each: the
-        sequential Bayes rule. The first rows are retained until further ones have the same shares of
-        classes (up to 2^21 numbers); where classes come one after the other, the posterior is found
-        anew from all rows. After that, and after fit, no data are kept. Between rejuvenations nothing is approximated; their error is estimated in
-        ``history_["rejuvenation_error"]``, and a large error is warned of. The parameters of the
-        prior and ``fit_intercept`` may not change between calls. If a call fails in any way, the
-        estimator stays as it was.
+        sequential Bayes rule. The first rows are retained until further ones have the same shares
+        of classes (up to 2^21 numbers); where classes come one after the other, the posterior is
+        found anew from all rows. After that, and after fit, no data are kept. Between rejuvenations
+        nothing is approximated; their error is estimated in ``history_["rejuvenation_error"]``, and
+        a large error is warned of. The parameters of the prior and ``fit_intercept`` may not change
+        between calls. If a call fails in any way, the estimator stays as it was.
 
         Parameters
         ----------
