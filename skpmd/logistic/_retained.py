@@ -37,17 +37,18 @@ def advance_retaining(retained, stream, model, rows, options, step, targets):
     ``targets`` (K,) are those of all classes. Where nothing is retained, and the stream has seen
     rows, it goes on as all streams do.
     """
-    whole = _joined(retained, stream, rows, options)
+    whole, faded = _joined(retained, stream, rows, options)
     if whole is None:
         return advance(stream, model, rows, options, step), None
     weights = np.array([whole.weight[whole.y == one].sum() for one in targets])
     if not stream.seen:
         return advance(stream, model, rows, options, step), _small(Retained(whole, weights))
-    since = weights - retained.fitted
-    changed = _differ(retained.fitted, since)
-    grown = since >= _MORE * retained.fitted
-    appeared = (weights[retained.fitted == 0.0] > 0.0).any()
-    if appeared or (changed and grown[weights > 0.0].any()):
+    fitted = faded * retained.fitted
+    since = weights - fitted
+    grown = since >= _MORE * fitted
+    appeared = (weights[fitted == 0.0] > 0.0).any()
+    changed = appeared or _differ(fitted, since)
+    if changed and grown[weights > 0.0].any():
         seen = stream.seen + rows.total
         # As if these were the first rows; the record goes on.
         first = stream._replace(
@@ -58,27 +59,27 @@ def advance_retaining(retained, stream, model, rows, options, step, targets):
     stream = advance(stream, model, rows, options, step)
     if grown.all() and not changed and weights.min() >= _ENOUGH:
         return stream, None
-    return stream, _small(retained._replace(rows=whole))
+    return stream, _small(Retained(whole, fitted))
 
 
 def _joined(retained, stream, rows, options):
-    """All rows so far as a `Batch`, the past ones discounted; None where they are not at hand.
+    """All rows so far as a `Batch`, and by what the past ones are discounted in it.
 
-    A second pass over the rows has seen every class.
+    The first is None where they are not at hand. A second pass over the rows has seen every class.
     """
     new = rows.data
     if not stream.seen:
-        return new
+        return new, 1.0
     a, _ = coefficients(options, stream.seen, rows.total)
     if retained is None or (a > 0.0 and options.total_samples is not None):
-        return None
+        return None, 1.0
     X, y, weight = retained.rows
     if sparse.issparse(X) or sparse.issparse(new.X):
         both = sparse.vstack([X, new.X], format="csr")
     else:
         both = np.concatenate([X, new.X])
     weight = np.concatenate([(1.0 - a) * weight, new.weight])
-    return Batch(both, np.concatenate([y, new.y]), weight)
+    return Batch(both, np.concatenate([y, new.y]), weight), 1.0 - a
 
 
 def _differ(weights, others):

@@ -88,6 +88,15 @@ def test_past_rows_are_discounted_as_the_stream_does():
     assert np.abs((model.posterior_.mean() - exact.mean()) / exact.std()).max() < 0.2
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("forgetting", [0.05, 0.9])
+def test_what_is_forgotten_wholly_is_no_matter(forgetting):
+    """The discounted rows of the past weigh less than when the posterior was found from them."""
+    order = np.random.default_rng(0).permutation(900)[:240]
+    model = streamed(order, 8, forgetting=forgetting, n_particles=500)
+    assert np.isfinite(model.posterior_.mean()).all()
+
+
 def test_weights_are_copies_and_pickles_go_on():
     parts = np.array_split(FIRST[::6], 3)
     one, two = (BayesianLogisticRegressionPMD(random_state=0, n_particles=500) for _ in range(2))
