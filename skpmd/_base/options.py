@@ -15,7 +15,7 @@ LOOP_CONSTRAINTS = {
     "step_schedule": [StrOptions({"power", "rows", "theorem6"})],
     "step_size": [Interval(Real, 0, None, closed="neither")],
     "step_offset": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
-    "step_decay": [Interval(Real, 0, None, closed="left")],
+    "step_decay": [Interval(Real, 0, 10, closed="both")],
     "step_constant": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
     "sampling": [StrOptions({"epoch", "replacement"})],
     "rejuvenation": [StrOptions({"ess", "always", "never"})],

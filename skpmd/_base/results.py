@@ -13,6 +13,8 @@ from skpmd.posterior import Posterior
 
 # A posterior is warned of below these effective numbers of particles and shares of them,
 _MIN_ESS, _MIN_SHARE = 20.0, 0.02
+# where there could be more below so many: the largest error of ten means is then .25 sds or so.
+_ENOUGH = 100.0
 # above this disagreement of proposals, in standard errors, and this error of a mean, in sds,
 _MAX_DISAGREEMENT, _MAX_ERROR = 6.0, 0.2
 # above this R-hat, and below so many effective draws: a mean then errs by a tenth of its sd.
@@ -150,6 +152,7 @@ def history_of(records):
 def convergence_warnings(outcome, stream=False):
     """Reasons not to trust an outcome, a list of str; empty where there is none."""
     reasons = _of_weights(outcome) if outcome.chains is None else _of_chains(outcome.chains)
+    reasons += outcome.reasons
     if stream:
         if outcome.error_terms is not None and np.isnan(outcome.error_terms).any():
             reasons.append(
@@ -171,7 +174,7 @@ def _of_weights(outcome):
     log_ratio, disagreement = outcome.particles.log_ratio, outcome.disagreement
     reasons, m = [], len(log_ratio)
     ess, k = effective_sample_size(log_ratio), _pareto_k(outcome.particles)
-    least = max(_MIN_ESS, _MIN_SHARE * m)
+    least = max(_MIN_ESS, _MIN_SHARE * m, min(_ENOUGH, 0.5 * m))
     distinct = len(np.unique(outcome.particles.theta[:, 0]))  # the weights do not know of copies
     if not ess >= least:
         reasons.append(f"the effective sample size is {ess:.0f} of {m} particles")

@@ -10,16 +10,19 @@ from sklearn.utils.validation import check_array, check_consistent_length
 from skpmd._base.estimator import result
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.progress import bar_of_rounds, bar_of_steps
-from skpmd._base.results import ParticleResults, Results, results_of
+from skpmd._base.results import ParticleResults, Results, convergence_warnings, results_of
 from skpmd._base.rows import Rows
 from skpmd._base.stream_from_values import step_from_values
 from skpmd._base.streaming import Stream, advance, first_stream, kernel_step, stream_after
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import checked_weights
+from skpmd._base.warn import warn
 from skpmd.custom._model import CustomModel, gradient_given, is_given_weights
 from skpmd.engine.from_values import from_values
 from skpmd.engine.loop import drive, run
 from skpmd.engine.particles import draw_prior
+from skpmd.engine.prior_check import PriorCheck, check_prior
+from skpmd.engine.second_opinion import differences
 
 
 class CustomState(NamedTuple):
@@ -28,6 +31,17 @@ class CustomState(NamedTuple):
     stream: Stream  # What it needs to go on.
     results: Results  # What it shows.
     n_iter: int  # Passes; after `partial_fit`, steps.
+    prior: PriorCheck  # What is wrong with the prior.
+
+
+def _mismatch(prior):
+    """Reasons to warn of a prior that is given twice."""
+    if not prior.mismatch:
+        return ()
+    return (
+        f"sample_prior does not draw from the density that log_prior gives: {prior.mismatch} when "
+        "its draws take Metropolis steps under log_prior; make the two agree, Jacobians included",
+    )
 
 
 class ParticleMirrorDescent(ParticleResults):
@@ -55,7 +69,8 @@ class ParticleMirrorDescent(ParticleResults):
         to mean anything.
     sample_prior : callable
         ``sample_prior(rng, m)`` with a `numpy.random.Generator` returns (m, d). It must draw from
-        the very density that ``log_prior`` gives: where it draws too narrowly, no weight shows it.
+        the very density that ``log_prior`` gives. Each `fit` checks that with a few thousand draws
+        of its own and some 60 calls of ``log_prior`` at most, and warns where they disagree.
     log_joint_gradient : callable, optional
         ``log_joint_gradient(theta, X, y)`` returns the log joint density of each particle given all
         rows at once, (m,), and its gradient, (m, d), as anything that NumPy can read. With it
@@ -164,7 +179,8 @@ class ParticleMirrorDescent(ParticleResults):
         ``method``, ``ess``, ``pareto_k``, ``r_hat`` (after Hamiltonian moves, else None),
         ``disagreement`` (of proposals at one optimum, else None), ``mean_error`` (estimate of the
         error of the means by rejuvenations and few particles, None after reweighting and where it
-        is not known), ``interrupted``, ``warnings``.
+        is not known), ``interrupted``, ``log_prior_integral`` (after `fit`: log of what
+        ``log_prior`` integrates to, 0 where nothing speaks against 1), ``warnings``.
     n_iter_ : int
         Rounds of reweighting and mirror steps, or passes of stochastic steps; after `partial_fit`,
         steps.
@@ -315,10 +331,22 @@ class ParticleMirrorDescent(ParticleResults):
             self._reset()
             model, rows = self._read(X, y, sample_weight, reset=True)
             rng = as_generator(self.random_state)
+            prior = check_prior(model, rng)
             outcome, n_iter = self._find_posterior(model, rows, sample_weight, options, rng)
             stream = stream_after(outcome, rows.total, rng)
-            results = results_of(outcome, temperature=self.temperature)
-            self._set_state(CustomState(stream, results, n_iter))
+            results = results_of(
+                outcome._replace(reasons=_mismatch(prior) + outcome.reasons),
+                temperature=self.temperature,
+                log_prior_integral=prior.log_integral,
+            )
+            self._set_state(CustomState(stream, results, n_iter, prior))
+        if prior.log_integral and results.log_evidence is not None:
+            warn(
+                f"log_prior integrates to exp({prior.log_integral:.3g}) where sample_prior draws "
+                f"from, and not to 1: log_evidence_ is off by that, {prior.log_integral:+.3g} "
+                "nats. The posterior is not affected.",
+                UserWarning,
+            )
         self._warn_or_interrupt(
             "raise n_particles, max_iter or max_substeps, lower step_size, or widen the prior"
         )
@@ -336,7 +364,11 @@ class ParticleMirrorDescent(ParticleResults):
         start = draw_prior(model, self.n_particles, rng)
         with bar_of_steps(options, rows, self.verbose) as report:
             outcome = run(model, rows, start, options, rng, report)
-        return outcome._replace(notes={"method": "mirror steps from prior"}), self.max_iter
+        outcome = outcome._replace(notes={"method": "mirror steps from prior"})
+        if not convergence_warnings(outcome):  # Of an interrupted fit there is one.
+            reasons = differences(outcome, model, rows.whole(), options, rng)
+            outcome = outcome._replace(reasons=reasons)
+        return outcome, self.max_iter
 
     @_fit_context(prefer_skip_nested_validation=False)
     def partial_fit(self, X, y=None, sample_weight=None):
@@ -370,14 +402,16 @@ class ParticleMirrorDescent(ParticleResults):
                 self._reset()
             model, rows = self._read(X, y, sample_weight, reset=before is None)
             stream = first_stream(self.random_state) if before is None else before.stream
+            prior = check_prior(model, stream.rng) if before is None else before.prior
             by_proposals = self._starts_from_proposals()
             step = step_from_values if by_proposals else kernel_step
             stream = advance(stream, model, rows, options, step)
             method = (
                 "stream from proposals fitted to values" if by_proposals else "stream from prior"
             )
-            results = results_of(stream.outcome(), stream.records, stream=True, method=method)
-            self._set_state(CustomState(stream, results, stream.records.n))
+            outcome = stream.outcome()._replace(reasons=_mismatch(prior))
+            results = results_of(outcome, stream.records, stream=True, method=method)
+            self._set_state(CustomState(stream, results, stream.records.n, prior))
             self._warn_or_interrupt("raise n_particles, or give the rows in larger parts")
             return self
 

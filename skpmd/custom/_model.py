@@ -6,6 +6,7 @@ import numpy as np
 
 from skpmd.engine.model import Model
 from skpmd.engine.threads import each
+from skpmd.engine.values import NotANumberError
 
 # The log-likelihood is asked for particles in parts of so many numbers, rows times particles: that
 # fits a cache, and whatever the number of threads the parts are the same.
@@ -136,8 +137,9 @@ def _vector(name, values, m):
             f"{name} must return one value per particle, shape ({m},), got {values.shape}."
         )
     if np.isnan(values).any() or (values == np.inf).any():
-        raise FloatingPointError(
+        raise NotANumberError(
             f"{name} returned nan or +inf for some particles; return -inf where a parameter is "
-            "impossible."
+            "impossible.",
+            values,
         )
     return values

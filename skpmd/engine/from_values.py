@@ -9,29 +9,37 @@ moves come before the steps: they start from around all optima, and R-hat shows 
 mix.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from skpmd.engine import chain_draws, mirror
 from skpmd.engine.derivatives import check_gradient
-from skpmd.engine.diagnostics import heavy_tail, log_evidence, pareto_k
+from skpmd.engine.diagnostics import heavy_tail, pareto_k
 from skpmd.engine.edges import Unbounded, edges
-from skpmd.engine.fitted_proposals import EACH, fitted_proposals
-from skpmd.engine.importance import mixture_log_density
+from skpmd.engine.fitted_proposals import EACH, Proposals, fitted_proposals
 from skpmd.engine.importance_rounds import importance_rounds
 from skpmd.engine.loop import Outcome
-from skpmd.engine.particles import draw_prior, effective_sample_size, weights
+from skpmd.engine.particles import draw_prior, effective_sample_size
 from skpmd.engine.reweight import reweighting
+from skpmd.engine.scouts import scouted
+from skpmd.engine.values import without_errors
 
+# With fewer particles no diagnostics see what is missing, so that more are drawn.
+_MIN_PARTICLES = 1000
 _MIN_ESS = 100.0  # Pairs are antithetic: a sd is known from half as many draws as there are.
 # With a smaller share effective, and fewer draws, or a heavy tail, weights have failed.
 _MIN_SHARE, _ENOUGH = 0.05, 1000.0
-_MIN_POINTS = 256  # A search hands over so many points at once, at most, or n_particles.
 _MAX_DISAGREEMENT = 6.0  # Proposals that disagree more on a mean, in standard errors, have failed.
-_MISSED_NATS = 3.0  # The mixture misses a draw of the prior where it is so much too thin,
-_MISSED_SHARE = 0.05  # and a part of the posterior where such draws have this share of the mass.
-_ON_THE_WAY, _LEVEL = 16, 0.1  # Points between an optimum and a particle, and nats.
-_LEFT_OUT = 0.1  # A mode with a smaller share of its Laplace mass has been left out.
 _MAX_R_HAT, _MIN_DRAWS = 1.02, 100.0  # Chains are trusted up to here, and from so many draws on.
+
+
+class Attempt(NamedTuple):
+    """What came of fitted proposals."""
+
+    sound: bool  # Whether the last state is to be trusted.
+    best: Outcome | None  # The best of those states that miss nothing, but whose weights failed.
+    at_optima: Proposals | None
 
 
 def from_values(model, batches, options, rng, gradient=None):
@@ -40,7 +48,7 @@ def from_values(model, batches, options, rng, gradient=None):
     ``gradient`` maps points (k, d) to log joint densities (k,) and their gradients (k, d), where it
     is known. Coordinates with edges are replaced by others without (`skpmd.engine.edges`).
     """
-    start = draw_prior(model, options.n_particles, rng)
+    start = draw_prior(model, max(options.n_particles, _MIN_PARTICLES), rng)
     lower, upper = edges(without_errors(model.log_prior), start.theta)
     if np.isinf([lower, upper]).all():
         yield from _unbounded(model, start, batches, options, rng, gradient)
@@ -52,33 +60,18 @@ def from_values(model, batches, options, rng, gradient=None):
 
 
 def _unbounded(model, start, batches, options, rng, gradient):
-    """The states where no coordinate has an edge.
-
-    The draws of the prior ``start`` show where the searches start, and later whether the proposals
-    miss a part of what they see of the posterior.
-    """
-    n, power = options.final_particles or options.n_particles, options.power
-
-    # What weighs the draws of the prior.
-    seen = power * mirror.log_likelihood_inside(model, start.theta, batches, start.log_prior)
-    values = start.log_prior + seen
-    log_joint = _searchable(model, batches, power, max(_MIN_POINTS, len(values)))
+    """The states where no coordinate has an edge; ``start`` are draws of the prior."""
+    n = max(options.final_particles or options.n_particles, _MIN_PARTICLES)
+    power = options.power
+    scouts = scouted(model, start, batches, power, rng)
     if gradient is not None:
-        check_gradient(gradient, log_joint, start.theta, values)
-    best, at_optima = None, None
-    for found in fitted_proposals(log_joint, start.theta, values, seen, rng, gradient):
-        # Moves need no more than optima: what is between them they find by themselves.
-        at_optima = at_optima if found.along_ridge else found
-        last = yield from _by_weights(model, batches, found, n, power, rng)
-        if last is None:
-            continue
-        unseen = not found.complete or _missed(found, start.theta, values, seen, last)
-        if not (unseen or (last.disagreement or 0.0) > _MAX_DISAGREEMENT):
-            if not _is_thin(last.particles):
-                return
-            best = last if best is None or _ess(last) > _ess(best) else best
+        check_gradient(gradient, scouts.log_joint, scouts.theta, scouts.values)
+    found = yield from _attempt(model, batches, scouts, n, power, rng, gradient)
+    if found.sound:
+        return
+    best, at_optima = found.best, found.at_optima
     if gradient is not None and at_optima is not None and at_optima.complete:
-        likely = start.theta[np.argsort(-seen, kind="stable")]
+        likely = scouts.theta[np.argsort(-scouts.log_likelihood, kind="stable")]
         for last in _by_moves(model, gradient, at_optima, likely, n, power, rng):
             yield last
         if last.chains.r_hat <= _MAX_R_HAT and last.chains.ess >= _MIN_DRAWS:
@@ -88,45 +81,30 @@ def _unbounded(model, start, batches, options, rng, gradient):
         yield last
     if best is not None and _ess(best) > _ess(last) and _k(best) < _k(last):
         last = best
-    n_left_out = 0
-    if at_optima is not None:
-        n_left_out = _n_left_out(at_optima, last.particles, log_joint)
+    n_left_out = 0 if at_optima is None else scouts.n_left_out(at_optima, last.particles)
     yield last._replace(infos=[], n_left_out=n_left_out)
 
 
-def _searchable(model, batches, power, n_points):
-    """The log joint density for searches, which go where no particle would.
+def _attempt(model, batches, scouts, n, power, rng, gradient=None):
+    """States of reweighting of all proposals that can be fitted, up to the first that do well.
 
-    Points come in pieces, as many at once as particles do. Where a model has no number, the density
-    is zero, and its overflows are of no interest.
+    Returns the `Attempt`.
     """
-
-    def some_of(theta):
-        log_prior = model.log_prior(theta)
-        return log_prior + power * mirror.log_likelihood_inside(model, theta, batches, log_prior)
-
-    piece = without_errors(some_of)
-
-    def log_joint(theta):
-        pieces = [theta[i : i + n_points] for i in range(0, len(theta), n_points)]
-        with np.errstate(all="ignore"):
-            return np.concatenate([piece(some) for some in pieces])
-
-    return log_joint
-
-
-def without_errors(function):
-    """A function of points (k, d) that is -inf where it has no number."""
-
-    def values(theta):
-        try:
-            return function(theta)
-        except FloatingPointError:
-            if len(theta) == 1:
-                return np.array([-np.inf])
-            return np.concatenate([values(point[None]) for point in theta])
-
-    return values
+    best, at_optima = None, None
+    for found in fitted_proposals(
+        scouts.log_joint, scouts.theta, scouts.values, scouts.log_likelihood, rng, gradient
+    ):
+        # Moves need no more than optima: what is between them they find by themselves.
+        at_optima = at_optima if found.along_ridge else found
+        last = yield from _by_weights(model, batches, found, n, power, rng)
+        if last is None:
+            continue
+        unseen = not found.complete or scouts.missed(found, last)
+        if not (unseen or (last.disagreement or 0.0) > _MAX_DISAGREEMENT):
+            if not is_thin(last.particles):
+                return Attempt(True, None, at_optima)
+            best = last if best is None or _ess(last) > _ess(best) else best
+    return Attempt(False, best, at_optima)
 
 
 def _by_weights(model, batches, found, n, power, rng):
@@ -174,48 +152,7 @@ def _by_steps(model, batches, start, n, power, settings, rng):
         yield Outcome(rejuvenated, [info], True)
 
 
-def _missed(found, draws, values, log_likelihood, outcome):
-    """Whether draws of the prior see a part of the posterior where the mixture has nothing."""
-    alive = np.isfinite(values)
-    evidence, _ = log_evidence(outcome.particles.log_ratio, outcome.pair)
-    log_ratio = values[alive] - mixture_log_density(found.components, found.shares, draws[alive])
-    thin = log_ratio > evidence + _MISSED_NATS
-    return weights(log_likelihood[alive])[thin].sum() > _MISSED_SHARE
-
-
-def _n_left_out(found, particles, log_joint):
-    """How many of the optima that a search has found have next to no particles around them.
-
-    Mirror steps may lose a narrow mode on the way, and no weight shows it. Optima from where the
-    way to the nearest particle is level lie on one plateau with it, and are no modes of their own.
-    """
-    plain, mass = found.components[1::EACH], found.shares[1::EACH] / found.shares[1::EACH].sum()
-    w, d = weights(particles.log_ratio), particles.theta.shape[1]
-    near = [
-        w[
-            ((np.linalg.solve(one.factor, (particles.theta - one.mean).T)) ** 2).sum(axis=0)
-            < 9.0 * d
-        ]
-        for one in plain
-    ]
-    left_out = [
-        share > _MISSED_SHARE
-        and around.sum() < _LEFT_OUT * share
-        and not _is_level(one, particles.theta, log_joint)
-        for one, around, share in zip(plain, near, mass, strict=True)
-    ]
-    return sum(left_out) if len(plain) > 1 else 0
-
-
-def _is_level(proposal, theta, log_joint):
-    """Whether the density falls next to nowhere between an optimum and the nearest particle."""
-    away = theta - proposal.mean
-    nearest = away[np.argmin((np.linalg.solve(proposal.factor, away.T) ** 2).sum(axis=0))]
-    values = log_joint(proposal.mean + np.linspace(0.0, 1.0, _ON_THE_WAY)[:, None] * nearest)
-    return bool(values[0] - values.min() < _LEVEL)
-
-
-def _is_thin(particles):
+def is_thin(particles):
     """Whether weights have failed: few particles have them all, or too much is in a few."""
     log_ratio = particles.log_ratio
     if effective_sample_size(log_ratio) < min(_MIN_SHARE * len(log_ratio), _ENOUGH):

@@ -70,6 +70,7 @@ class Outcome(NamedTuple):
     # Of importance proposals on the posterior mean, in standard errors.
     disagreement: float | None = None
     n_left_out: int = 0  # Modes that a search has found and that have no particles.
+    reasons: tuple = ()  # What else speaks against it, in words.
     # Log marginal likelihood and its standard error, where the method adds it up by itself.
     log_evidence: float | None = None
     log_evidence_se: float | None = None

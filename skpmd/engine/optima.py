@@ -18,9 +18,12 @@ MAX_FAILURES = 5  # and none after so many in a row that find nothing new, unles
 _THIN = 3.0  # A draw is explained by Gaussians that are not so many nats too low there.
 _ROUNDS = 3  # A search is begun anew so many times, in coordinates that the last has whitened.
 _MAX_ITER = 60  # BFGS takes so many iterations each time, at most.
+_MAX_SLOPE = 0.3  # At an optimum the density rises by no more nats a standard deviation.
 _TOL = 1e-3  # A search ends when the next step would be so short, in standard deviations.
 _MAX_NOISE, _ROUNDING = 1e-4, 1e-11  # Values of one point differ by no more, in nats and relative.
 _WIDEST = 30.0  # A Hessian widens an axis by this factor at most, where there is no curvature.
+# An optimum so much narrower than the draws, the end of a neck, has no coordinates for others.
+_NARROWEST = 1e-6
 _SAME = 0.5  # Optima that are closer than this, in standard deviations, are one.
 _MIN_MASS = 1e-6  # Optima with a smaller share of the mass are left out.
 
@@ -54,9 +57,9 @@ def optima(
     noise = abs(log_density(draws[[start]])[0] - values[start])
     if not noise <= _MAX_NOISE + _ROUNDING * abs(values[start]):
         return [], True
-    root, found, failures = np.diag(scales(draws)), list(before), 0
+    widths = scales(draws)
+    root, found, failures = _common_root(before, widths), list(before), 0
     for one in found:
-        root = found[0].gaussian.chol
         left &= _unexplained(one, draws, values)
     if found:
         start = int(np.argmax(np.where(left, log_weights, -np.inf)))
@@ -68,8 +71,7 @@ def optima(
         failures = 0 if one else failures + 1
         if one:
             found.append(one)
-            # In the coordinates of the first optimum the others are found in fewer steps.
-            root = found[0].gaussian.chol
+            root = _common_root(found, widths)
             left &= _unexplained(one, draws, values)
         elif known is not None:
             distances = _distances(known.gaussian, draws)
@@ -79,6 +81,13 @@ def optima(
     found.sort(key=lambda one: -one.log_mass)
     most = found[0].log_mass if found else 0.0
     return [one for one in found if one.log_mass > most + np.log(_MIN_MASS)], complete
+
+
+def _common_root(found, widths):
+    """Coordinates for searches: those of the first optimum, in which others take fewer steps."""
+    if found and (np.diag(found[0].gaussian.chol) > _NARROWEST * widths).all():
+        return found[0].gaussian.chol
+    return np.diag(widths)
 
 
 def _unexplained(optimum, draws, values):
@@ -131,6 +140,10 @@ def _refined(derivatives, start, root, value):
         if values.max() < 2.0 and values.min() > 0.5:
             break
         value, start = _search(derivatives, start, root)
+    else:
+        _, slope = derivatives.slope(start, root)
+        if not np.linalg.norm(slope) <= _MAX_SLOPE:  # It still climbs, and may for ever.
+            return None, value
     triangle = np.linalg.qr(root.T, mode="r")  # root @ root.T = triangle.T @ triangle
     chol = triangle.T * np.sign(np.diag(triangle))
     return (Gaussian(start, chol) if np.diag(chol).all() else None), value

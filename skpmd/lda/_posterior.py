@@ -11,14 +11,20 @@ _NEGLIGIBLE = -30.0  # log weight of particles that are left out of intervals
 class TopicPosterior:
     """Posterior of the topics' word probabilities: a weighted mixture over relabelled particles.
 
-    Within a particle each topic's word probabilities have a Dirichlet distribution, given the
-    particle's assignment of words to topics. Stacking weights are those that predict best: they are
-    not posterior weights, and intervals under them are those of the average that predicts.
+    Given which token belongs to which topic a topic's word probabilities have a Dirichlet
+    distribution under each particle. That is not known: a particle only knows for each token how
+    probable the topics are, and of the expected number of a word's tokens in a topic, N, no more
+    may be certain than the sum of squared probabilities. It is at least N^2 / (tokens of the word)
+    (Cauchy and Schwarz), and draws and intervals have this number of tokens in place of N, about
+    the same mean. Stacking weights are those that predict best: they are not posterior weights, and
+    intervals under them are those of the average that predicts.
 
     Parameters
     ----------
     concentration : ndarray of shape (m, K, V), float32
         Dirichlet parameters of topics, relabelled: prior and counts.
+    topic_word_prior : ndarray of shape (m, K, V) or (m, K, 1), float32
+        The prior's share of them.
     doc_topic_prior : ndarray of shape (m, K), float64
         Dirichlet parameters of the documents' topic proportions, relabelled.
     log_weights : ndarray of shape (m,), float64
@@ -28,7 +34,7 @@ class TopicPosterior:
 
     Attributes
     ----------
-    concentration, doc_topic_prior, log_weights, weighting
+    concentration, topic_word_prior, doc_topic_prior, log_weights, weighting
         As given.
     weights : ndarray of shape (m,)
         Weights of the particles.
@@ -50,13 +56,16 @@ class TopicPosterior:
     (5, 2, 4)
     """
 
-    def __init__(self, concentration, doc_topic_prior, log_weights, weighting):
-        self.concentration = concentration
+    def __init__(self, concentration, topic_word_prior, doc_topic_prior, log_weights, weighting):
+        self.concentration, self.topic_word_prior = concentration, topic_word_prior
         self.doc_topic_prior = doc_topic_prior
         self.log_weights, self.weights = log_weights, np.exp(log_weights)
         self.weighting = weighting
         self.n_particles = len(log_weights)
         self._totals = concentration.sum(axis=2, dtype=np.float64)
+        self._tokens = concentration.sum(axis=1) - np.broadcast_to(
+            topic_word_prior, concentration.shape
+        ).sum(axis=1)
 
     @property
     def topic_word(self):
@@ -96,10 +105,11 @@ class TopicPosterior:
         chosen = rng.choice(self.n_particles, size=n, p=self.weights / self.weights.sum())
         draws = np.empty((n, *self.concentration.shape[1:]))
         for draw, i in zip(draws, chosen, strict=True):
-            a = self.concentration[i].astype(np.float64)
+            a = np.array([self._certain(i, k) for k in range(draws.shape[1])])
             # Gamma variates of small shape underflow, but their logs do not.
             draw[...] = np.log(rng.standard_gamma(a + 1.0))
             draw += np.log1p(-rng.random(a.shape)) / a
+            draw += np.log(self.concentration[i] / a)
             draw -= draw.max(axis=1, keepdims=True)
             np.exp(draw, out=draw)
             draw /= draw.sum(axis=1, keepdims=True)
@@ -109,7 +119,8 @@ class TopicPosterior:
         """Central credible intervals of the topics' word probabilities.
 
         They are those of the weighted mixture over particles, under each of which a probability has
-        a beta distribution. Ends have a relative error of 1e-4, and are 0 below 1e-300.
+        a beta distribution of as many tokens as are certain. Ends have a relative error of 1e-4,
+        and are 0 below 1e-300.
 
         Parameters
         ----------
@@ -159,9 +170,19 @@ class TopicPosterior:
     def _ends(self, tails, topic, words):
         alive = self.log_weights > _NEGLIGIBLE
         weights = self.weights[alive] / self.weights[alive].sum()
-        a = self.concentration[alive, topic][:, words].astype(np.float64)
-        b = np.maximum(self._totals[alive, topic, None] - a, 1e-300)  # a single word has b = 0
+        mean = self.concentration[alive, topic][:, words] / self._totals[alive, topic, None]
+        a = np.array([self._certain(i, topic)[words] for i in np.flatnonzero(alive)])
+        b = np.maximum(a * (1.0 - mean) / mean, 1e-300)  # A single word has b = 0.
         return np.column_stack([mixture_quantiles(a, b, weights, q) for q in tails])
+
+    def _certain(self, i, topic):
+        """Prior and certain tokens of a particle's topic, (V,), float64."""
+        prior = np.broadcast_to(self.topic_word_prior[i, topic], self.concentration.shape[2])
+        counts = np.maximum(self.concentration[i, topic].astype(np.float64) - prior, 0.0)
+        share = np.divide(
+            counts, self._tokens[i], out=np.ones_like(counts), where=self._tokens[i] > 0.0
+        )
+        return prior + counts * np.minimum(share, 1.0)
 
     def _average(self, factors):
         """Sum over particles of factors (m, K) times the Dirichlet parameters."""
@@ -181,11 +202,12 @@ def posterior_of(topics, counts, labels, log_weights, weighting):
 
     ``labels``, of shape (m, K), come from `skpmd.lda._relabel.relabelling`.
     """
-    concentration = np.empty((topics.m, topics.K, topics.V), dtype=np.float32)
+    concentration, priors = np.empty((topics.m, topics.K, topics.V), dtype=np.float32), []
     for i in range(topics.m):
         eta = (topics.eta_scale[i] * topics.eta).astype(np.float32)
+        priors.append(eta.T[labels[i]])
         words = counts.words[i] * np.float32(counts.scale)
         words += eta
         concentration[i] = words.T[labels[i]]
     alpha = np.take_along_axis(topics.alpha, labels, axis=1)
-    return TopicPosterior(concentration, alpha, log_weights, weighting)
+    return TopicPosterior(concentration, np.array(priors), alpha, log_weights, weighting)

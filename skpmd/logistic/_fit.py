@@ -17,6 +17,9 @@ from skpmd.logistic._importance import draw_proposals, proposal_components
 # data, 0.5 to 1 where the weights were right) further rounds reached the number of effective draws,
 # but with sds 16 to 32 % too small and without a warning.
 _MIN_SHARE = 0.3
+# Without moves a smaller share is warned of: the means were wrong in four of four such fits whose
+# weights had nothing else against them.
+_MIN_UNMOVED = 0.1
 _FOR_STEPS = "raise n_particles or max_iter, lower step_size, or widen the prior"
 _FOR_WEIGHTS = "set moves='auto', raise n_particles, or lower prior_scale"
 _FOR_MOVES = "raise n_particles, lower prior_scale, or leave out features that few rows have"
@@ -102,7 +105,11 @@ def _by_weights_or_moves(model, batches, parameters, options, rng):
             model, batches, components, shares, n, power, rng, min_share
         ):
             first = first or outcome
-            yield outcome._replace(notes={"method": f"importance reweighting of {source}"})
+            share = first.infos[0].ess / n
+            few = parameters.moves == "never" and share < _MIN_UNMOVED
+            reasons = (f"only {share:.1%} of the draws are effective",) if few else ()
+            notes = {"method": f"importance reweighting of {source}"}
+            yield outcome._replace(notes=notes, reasons=reasons)
         failed = first.infos[0].ess < min_share * n or convergence_warnings(outcome)
         if parameters.moves == "never" or not failed:
             return

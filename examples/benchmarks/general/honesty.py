@@ -1,0 +1,128 @@
+"""Warnings against errors: fits of every estimator, on posteriors with exact references.
+
+An answer is wrong where a mean is off by more than 0.25 posterior sds, a sd by more than 25 % or
+the log evidence by more than three of its standard errors and 0.1; right where no mean is off by
+more than 0.1 sds, no sd by more than 10 %, and the evidence is not wrong. Where 4,000 exact draws
+do not know the moments either, probabilities below estimated quantiles count instead (see the study
+``shapes``). A fit is warned where it warns. Silent: wrong without a warning. A false alarm: right
+with one; their share is that among the right fits.
+
+* ``custom``: `ParticleMirrorDescent` on 25 posteriors. ``auto`` is its default; ``300`` has 300
+  particles; ``prior`` is ``proposal="prior"``; ``stream`` comes in four parts. ``wrong prior`` are
+  pairs of ``log_prior`` and ``sample_prior`` that disagree, where each fit should warn, and
+  ``right prior`` pairs that agree.
+* ``logistic``: one feature and the intercept, against quadrature: few rows and many, separable or
+  not, four priors; with moves and without; in four parts, in the order of the classes, of the
+  feature, and mixed.
+* ``mixture``: ``strategy="parameters"`` on few rows: the expected density at four points, in units
+  of its posterior sd, and the evidence, against a sum over all assignments of rows to components.
+* ``gp``: predictions of the process at 40 points against the exact process with the same kernel.
+  With fewer inducing inputs than rows the process has less to go by, and its sds say so: wrong is
+  a mean more than three of its own sds away, or a sd 25 % below the exact one.
+* ``lda``: an answer is wrong where 90 % intervals contain less than 75 % of the true probabilities
+  of words, right from 85 % on.
+
+``documented`` are fits in the regime that the documentation names: defaults (for custom models, a
+mode being reachable from draws of the prior), everything else by default. ``named`` are shapes and
+settings on which a fit was once wrong in silence. ``needle`` is a mode that no search can reach, a
+limit that the documentation states: it has a row of its own and is in no total.
+
+``--quick``: one seed, a few shapes of each estimator.
+"""
+
+from ..harness.study import Gate, pyplot
+
+N_FITS, NAMED, FALSE, SILENT = 600, 0.4, 0.05, 0.02
+KINDS = ("custom", "logistic", "mixture", "gp", "lda")
+
+
+def run(config):
+    """A row for each group of fits, and one for each estimator and for all."""
+    from . import honesty_custom, honesty_families
+
+    cases = []
+    for module in (honesty_custom, honesty_families):
+        for case in module.cases(config.quick):
+            cases.append(case)
+            if case.silent:
+                print(f"silent: {case}", flush=True)
+    groups = {}
+    for case in cases:
+        key = (case.estimator, case.setting, case.shape, case.documented, case.named)
+        groups.setdefault(key, []).append(case)
+    rows = [_count(*key, own) for key, own in groups.items()]
+    counted = [case for case in cases if case.shape != "needle"]
+    for estimator in KINDS:
+        own = [case for case in counted if case.estimator == estimator]
+        for documented in (True, False):
+            part = [case for case in own if case.documented == documented]
+            if part:
+                where = "documented" if documented else "outside"
+                rows.append(_count(estimator, where, "all", documented, None, part))
+    rows.append(_count("all", "all", "all", None, None, counted))
+    named = sum(case.named for case in counted) / max(1, len(counted))
+    rows[-1]["share_named"] = named
+    return rows
+
+
+def _count(estimator, setting, shape, documented, named, cases):
+    warned_right = sum(case.right and case.warned for case in cases)
+    return {
+        "estimator": estimator,
+        "setting": setting,
+        "shape": shape,
+        "documented": documented,
+        "named": named,
+        "fits": len(cases),
+        "right": sum(case.right for case in cases),
+        "wrong": sum(case.wrong for case in cases),
+        "warned": sum(case.warned for case in cases),
+        "silent": sum(case.silent for case in cases),
+        "false_alarms": warned_right,
+        "largest_error": max(case.error for case in cases),
+    }
+
+
+def gates(rows):
+    """Enough fits; no silent error in the documented regime and few outside; few false alarms."""
+    total = next(row for row in rows if row["estimator"] == "all")
+    inside = {row["estimator"]: row for row in rows if row["setting"] == "documented"}
+    outside = [row for row in rows if row["setting"] == "outside"]
+    fits = sum(row["fits"] for row in outside)
+    silent = sum(row["silent"] for row in outside)
+    return [
+        Gate("fits", total["fits"], N_FITS, ">="),
+        Gate("share of shapes and settings once silent", total["share_named"], NAMED, ">="),
+        *[
+            Gate(f"{kind}: silent in the documented regime", inside[kind]["silent"], 0)
+            for kind in KINDS
+        ],
+        Gate("share of silent errors outside", silent / max(1, fits), SILENT),
+        Gate(
+            "share of right fits that warned", total["false_alarms"] / max(1, total["right"]), FALSE
+        ),
+    ]
+
+
+def plot(rows):
+    """Shares of right, wrong and other fits, warned or not, for each estimator and regime."""
+    plt = pyplot()
+    own = [row for row in rows if row["setting"] in ("documented", "outside")]
+    figure, axis = plt.subplots(figsize=(7, 3.2), layout="constrained")
+    left = [0.0] * len(own)
+    for label, colour, part in (
+        ("right", "#1b7837", lambda row: row["right"] - row["false_alarms"]),
+        ("right, warned", "#a6dba0", lambda row: row["false_alarms"]),
+        ("between", "#bbbbbb", lambda row: row["fits"] - row["right"] - row["wrong"]),
+        ("wrong, warned", "#fdae61", lambda row: row["wrong"] - row["silent"]),
+        ("wrong, unwarned", "#d7191c", lambda row: row["silent"]),
+    ):
+        width = [part(row) / row["fits"] for row in own]
+        axis.barh(range(len(own)), width, left=left, color=colour, label=label)
+        left = [a + b for a, b in zip(left, width, strict=True)]
+    labels = [f"{row['estimator']}, {row['setting']} ({row['fits']})" for row in own]
+    axis.set_yticks(range(len(own)), labels, fontsize=8)
+    axis.invert_yaxis()
+    axis.set(xlim=(0.0, 1.0), xlabel="share of the fits")
+    figure.legend(loc="outside lower center", ncols=5, fontsize=8)
+    return figure

@@ -1,0 +1,29 @@
+"""Values of a density at points where its model may have no number."""
+
+import numpy as np
+
+
+class NotANumberError(FloatingPointError):
+    """Some values of a function are nan or +inf; it carries all of them."""
+
+    def __init__(self, message, values):
+        super().__init__(message)
+        self.values = values
+
+
+def without_errors(function):
+    """A function of points (k, d) that is -inf where it has no number."""
+
+    def values(theta):
+        try:
+            return function(theta)
+        except NotANumberError as error:
+            return np.where(
+                np.isnan(error.values) | (error.values == np.inf), -np.inf, error.values
+            )
+        except FloatingPointError:
+            if len(theta) == 1:
+                return np.array([-np.inf])
+            return np.concatenate([values(point[None]) for point in theta])
+
+    return values
