@@ -62,9 +62,11 @@ def merged(weight, X, *columns):
     ``weight`` has the shape (n,) and X (n, p). Rows have to agree in ``columns``, of shape (n,) or
     (n, t), too.
     """
-    keys = np.column_stack([*columns, sortable(X)])
-    for n_columns in (_FEW_COLUMNS, keys.shape[1]):  # Few tell rows of real numbers apart.
-        some = keys[:, :n_columns]
+    table = sortable(X)
+    others = [column.reshape(len(column), -1) for column in columns]
+    n_all = table.shape[1] + sum(column.shape[1] for column in others)
+    for n_columns in (_FEW_COLUMNS, n_all):  # Few tell rows of real numbers apart.
+        some = np.hstack([part[:, :n_columns] for part in (*others, table)])[:, :n_columns]
         order = np.lexsort(some.T[::-1])
         some = some[order]
         new = np.append(True, (some[1:] != some[:-1]).any(axis=1))

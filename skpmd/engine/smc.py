@@ -29,6 +29,7 @@ from skpmd.engine.triangular import solve_lower, solve_transposed
 _ACCEPT = 0.6  # The step size is adapted to this acceptance (Roberts and Rosenthal 1998).
 _FIRST_STEP = 1.0  # The first step size is this times d^(-1/6).
 _SPREAD = 0.5  # The log step size varies by this from one move to the next.
+_MAX_CORRELATION = 0.9  # A larger one says no more about what particles are worth.
 _FORGOTTEN = 0.1  # Moves end at this correlation with where they started.
 _MIN_MOVES, _MAX_MOVES = 5, 60  # Each particle makes so many moves after a segment.
 _MAX_STAGES = 1000
@@ -56,7 +57,8 @@ def tempering(
 
     In a segment the share ``ess_threshold`` of the particles stays effective. Each segment yields
     equally weighted draws (their density is not known: ``log_pi`` is nan), and the evidence so far
-    relative to that of the start, with its standard error as if segments were independent. The
+    relative to that of the start, with a standard error that counts particles as an autoregressive
+    chain of the rank correlation that the moves before them have left. The
     ``extra`` of a record holds the ``power`` of the likelihood, ``log_increment`` of the log
     evidence, and ``n_moves``, ``acceptance`` and ``correlation`` of the moves.
     """
@@ -69,13 +71,16 @@ def tempering(
         theta, np.zeros(len(theta)), log_pi, model.log_prior(theta), np.empty((len(theta), 0))
     )
     settings = mirror.Settings(ess_threshold=ess_threshold, max_substeps=_MAX_STAGES)
-    total, variance = 0.0, 0.0
+    total, variance, correlation = 0.0, 0.0, 0.0
     segments = mirror.segments(
         particles, model, batches, 1.0, 1.0, settings, rng, n_particles, rejuvenate=moves
     )
     for particles, info in segments:
         total += info.extra["log_increment"]
-        variance += (moves.n_before / info.ess - 1.0) / moves.n_before
+        # Particles that moves have left near where they were resampled are worth fewer.
+        worth = moves.n_before * (1.0 - correlation) / (1.0 + correlation)
+        variance += (moves.n_before / info.ess - 1.0) / worth
+        correlation = float(np.clip(info.extra["correlation"], 0.0, _MAX_CORRELATION))
         yield Outcome(
             equally_weighted(model, particles.theta),
             [info],

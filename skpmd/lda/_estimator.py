@@ -23,6 +23,21 @@ from skpmd.lda._topics import ASSIGNMENTS
 _MAX_COUNT = 1e15
 
 
+def _in_float32(X):
+    """A CSR matrix of float32 without duplicates and zeros; X is left as it is.
+
+    Where it has neither, the places of its numbers are shared.
+    """
+    places, data = (X.indices, X.indptr), X.data.astype(np.float32)
+    # Single precision makes zeros of the smallest numbers.
+    if X.has_canonical_format and data.all():
+        return sp.csr_matrix((data, *places), shape=X.shape)
+    counts = sp.csr_matrix((data, *map(np.copy, places)), shape=X.shape)
+    counts.sum_duplicates()
+    counts.eliminate_zeros()
+    return counts
+
+
 class LDATopicModelPMD(LDAPredictions, ClassNamePrefixFeaturesOutMixin, ParticleEstimator):
     """Latent Dirichlet allocation whose particles each are a whole topic model.
 
@@ -438,9 +453,7 @@ None, default=None
         if largest > _MAX_COUNT:
             message = f"Counts must be at most {_MAX_COUNT:g}, got {largest:g}: scale X down."
             raise ValueError(message)
-        counts = sp.csr_matrix(X, dtype=np.float32, copy=sp.issparse(X))
-        counts.sum_duplicates()
-        counts.eliminate_zeros()
+        counts = sp.csr_matrix(X, dtype=np.float32) if not sp.issparse(X) else _in_float32(X)
         if counts.nnz <= np.iinfo(np.int32).max:  # kernels for int64 would be compiled as well
             counts.indices = counts.indices.astype(np.int32, copy=False)
             counts.indptr = counts.indptr.astype(np.int32, copy=False)

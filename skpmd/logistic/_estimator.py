@@ -35,6 +35,7 @@ from skpmd.logistic._mean_field_fit import COVARIANCE_TYPES, NO_PARTS, fit_mean_
 from skpmd.logistic._predict import ClassPredictions
 from skpmd.logistic._retained import Retained, advance_retaining
 from skpmd.logistic._streaming import proposal_step
+from skpmd.logistic._units import overruled, units_of
 
 
 class LogisticState(NamedTuple):
@@ -47,6 +48,7 @@ class LogisticState(NamedTuple):
     fit_intercept: bool  # Whether there is an intercept.
     dtype: np.dtype  # Of the features.
     retained: Retained | None = None  # Rows of a stream whose classes may come one by one.
+    units: np.ndarray | None = None  # (p,): Those that the prior's scale refers to, if not 1.
 
 
 def _targets(codes, n_classes):
@@ -87,6 +89,11 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         Degrees of freedom under ``"student_t"``.
     intercept_prior_scale : float, default=10.0
         Standard deviation of the normal prior on an intercept.
+    scale : "auto" or None, default=None
+        What the scale of the prior refers to: a change of the logit by one unit of a column (None),
+        or by a column's standard deviation in `fit`, or in the first rows of a stream (``"auto"``).
+        Coefficients are in the user's units in either case. The intercept is the logit where all
+        columns are zero: columns far from there should be centred.
     fit_intercept : bool, default=True
         Whether there is an intercept.
     class_weight : dict, "balanced" or None, default=None
@@ -231,6 +238,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         "prior_scale": [StrOptions({"evidence"}), Interval(Real, 0, None, closed="neither")],
         "prior_df": [Interval(Real, 0, None, closed="neither")],
         "intercept_prior_scale": [Interval(Real, 0, None, closed="neither")],
+        "scale": [StrOptions({"auto"}), None],
         "fit_intercept": ["boolean"],
         "class_weight": [dict, StrOptions({"balanced"}), None],
         "proposal": [StrOptions(set(PROPOSALS))],
@@ -240,7 +248,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         **LOOP_CONSTRAINTS,  # Those of parameters that are not exposed here are never used.
     }
     _frozen_parameters = (
-        "prior", "prior_scale", "prior_df", "intercept_prior_scale", "fit_intercept",
+        "prior", "prior_scale", "prior_df", "intercept_prior_scale", "scale", "fit_intercept",
     )  # fmt: skip
 
     def __init__(
@@ -250,6 +258,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         prior_scale=1.0,
         prior_df=4.0,
         intercept_prior_scale=10.0,
+        scale=None,
         fit_intercept=True,
         class_weight=None,
         proposal="auto",
@@ -277,6 +286,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         self.prior_scale = prior_scale
         self.prior_df = prior_df
         self.intercept_prior_scale = intercept_prior_scale
+        self.scale = scale
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
         self.proposal = proposal
@@ -349,10 +359,11 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         rows = self._rows(X, codes, classes, sample_weight, all_classes=True)
         rng = as_generator(self.random_state)
         mean_field = is_mean_field(parameters, X.shape[1], len(classes))
-        choice = chosen_scale(parameters, rows, len(classes), rng)
+        units = self._units(rows)
+        choice = chosen_scale(parameters, rows, len(classes), units, rng)
         if choice.warning:
             warn(f"{type(self).__name__}: {choice.warning}. Set prior_scale to a number.")
-        model = linear_model(parameters, X.shape[1], len(classes), choice.scale)
+        model = linear_model(parameters, X.shape[1], len(classes), choice.scale, units)
         names = coordinate_names(model, _check_feature_names_in(self), classes)
         if mean_field:
             results = fit_mean_field(model, rows, 1.0 / self.temperature, names)
@@ -371,8 +382,11 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         self.classes_ = classes
         self._freeze()
         self._set_state(
-            LogisticState(stream, results, n_iter, choice.scale, model.fit_intercept, X.dtype)
+            LogisticState(
+                stream, results, n_iter, choice.scale, model.fit_intercept, X.dtype, units=units
+            )
         )
+        self._warn_of_units(rows, choice.scale)
         if mean_field:
             return remedy, None
         return remedy, missing_moments(model, rows.data, outcome.particles.theta, len(classes))
@@ -431,7 +445,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             self._freeze()
             prior_scale = float(self.prior_scale) if first else before.prior_scale
             rows = self._rows(X, encode_known(y, self.classes_), self.classes_, sample_weight)
-            model = linear_model(parameters, X.shape[1], len(self.classes_), prior_scale)
+            units = self._units(rows) if first else before.units
+            model = linear_model(parameters, X.shape[1], len(self.classes_), prior_scale, units)
             proposal = self.proposal if model.prior.has_gaussian else "prior"
             step = partial(proposal_step, proposal=proposal) if proposal != "prior" else kernel_step
             stream = first_stream(self.random_state) if first else before.stream
@@ -451,7 +466,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             self._set_state(
                 LogisticState(
                     stream, results, stream.records.n, prior_scale, model.fit_intercept, X.dtype,
-                    retained,
+                    retained, units,
                 )
             )  # fmt: skip
             self._warn_or_interrupt("raise n_particles, or give the rows in larger parts")
@@ -486,6 +501,25 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     def n_iter_(self):
         """Rounds and checks of chains, or passes of steps; after `partial_fit`, steps."""
         return self._state.n_iter
+
+    def _units(self, rows):
+        """Units of columns that the prior's scale refers to; None where they are all 1."""
+        return units_of(rows.data.X, rows.data.weight) if self.scale == "auto" else None
+
+    def _warn_of_units(self, rows, prior_scale):
+        """Warn of columns whose small units let the prior decide against the rows."""
+        if self.scale == "auto" or self.prior == "horseshoe":
+            return
+        columns = overruled(rows.data, self.coef_.astype(float), self.intercept_, prior_scale)
+        if columns.size:
+            names = _check_feature_names_in(self)[columns[:3]].tolist()
+            warn(
+                f"{type(self).__name__}: in the units of {len(columns)} of {self.n_features_in_} "
+                f"columns ({', '.join(map(str, names))}{', ...' * (len(columns) > 3)}) the prior "
+                f"allows next to no effect, and the rows say otherwise: set scale='auto', or "
+                "standardise the columns.",
+                UserWarning,
+            )
 
     def _coefficients(self, moment):
         """A moment of the coefficients and of the intercepts, in the dtype of X."""

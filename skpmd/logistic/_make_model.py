@@ -1,8 +1,10 @@
 """The model that the estimator's parameters describe: its prior, its coefficients, their names."""
 
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
 
 from skpmd.logistic._binary import LogisticModel
 from skpmd.logistic._horseshoe import HorseshoePrior
@@ -10,6 +12,8 @@ from skpmd.logistic._multinomial import SoftmaxModel
 from skpmd.logistic._priors import LaplacePrior, NormalPrior, ProductPrior, StudentTPrior
 
 PRIORS = ("normal", "laplace", "student_t", "cauchy", "horseshoe")
+_MAX_PAIRED = 100  # Pairs of no more features are asked whether they separate the classes,
+_FIRST_ROWS = 1000  # of so many rows before all.
 
 
 class LogisticParameters(NamedTuple):
@@ -27,28 +31,31 @@ class LogisticParameters(NamedTuple):
     verbose: int
 
 
-def linear_model(parameters, n_features, n_classes, prior_scale):
+def linear_model(parameters, n_features, n_classes, prior_scale, units=None):
     """Binary or softmax regression with the prior that the parameters name.
 
     Two classes have one row of coefficients, more classes have one each. Coordinates are these
     rows, each with its intercept last. ``prior_scale`` is that of the coefficients, and of tau
-    under the horseshoe.
+    under the horseshoe, of columns whose ``units`` (p,) are 1; by default all are.
     """
     n_rows = 1 if n_classes == 2 else n_classes
     is_intercept = np.zeros((n_rows, n_features + parameters.fit_intercept), dtype=bool)
     is_intercept[:, n_features:] = True
-    prior = _prior(parameters, is_intercept.ravel(), float(prior_scale))
+    unit = np.ones(is_intercept.shape)
+    if units is not None:
+        unit[:, :n_features] = 1.0 / units
+    prior = _prior(parameters, is_intercept.ravel(), float(prior_scale), unit.ravel())
     if n_classes == 2:
         return LogisticModel(prior, parameters.fit_intercept)
     return SoftmaxModel(prior, parameters.fit_intercept, n_classes)
 
 
-def _prior(parameters, is_intercept, prior_scale):
-    scale = np.where(is_intercept, float(parameters.intercept_prior_scale), prior_scale)
+def _prior(parameters, is_intercept, prior_scale, unit):
+    scale = np.where(is_intercept, float(parameters.intercept_prior_scale), prior_scale * unit)
     if parameters.prior == "normal":
         return NormalPrior(scale)
     if parameters.prior == "horseshoe":
-        return HorseshoePrior(scale, is_intercept, prior_scale)
+        return HorseshoePrior(scale, is_intercept, prior_scale, unit=unit)
     kinds = {
         "laplace": LaplacePrior,
         "student_t": lambda scale: StudentTPrior(scale, float(parameters.prior_df)),
@@ -67,7 +74,9 @@ def missing_moments(model, data, theta, n_classes):
 
     Under tails of one degree of freedom or less a coefficient has no posterior mean, and under two
     or less no standard deviation, where its likelihood does not fall on the way to infinity (Ghosh,
-    Li and Mitra 2018): where its feature alone has each class on one side of zero. The horseshoe's
+    Li and Mitra 2018): where its feature alone has each class on one side of zero. Where it takes
+    two features to separate two classes, moments exist up to twice the degrees of freedom: under
+    Cauchy tails there is a mean and no standard deviation. The horseshoe's
     tau moves all coefficients to infinity at once: there any hyperplane between the classes
     suffices, and a particle far out has one if there is one. The intercept's prior is normal, so
     that it does not go along.
@@ -83,16 +92,38 @@ def missing_moments(model, data, theta, n_classes):
         scores = X @ far.reshape(1 if binary else n_classes, -1)[:, : X.shape[1]].T
         scores = np.hstack([-scores, scores]) if binary else scores
         alone |= np.all(scores[in_class] > np.where(in_class, -np.inf, scores).max(axis=1))
-    missing = alone.any(axis=0).sum()
+    missing, only_sd = alone.any(axis=0).sum(), prior.tail_df > 1.0
+    if not missing and binary and prior.tail_df <= 1.0 and X.shape[1] <= _MAX_PAIRED:
+        missing, only_sd = _n_in_pairs(X, np.where(in_class[:, 1], 1.0, -1.0)), True
     if not missing:
         return ""
-    only_sd = prior.tail_df > 1.0
     moment = "standard deviation" if only_sd else "mean"
     results = "coef_std_ does" if only_sd else "coef_ and coef_std_ do"
     return (
         f"the classes are separable and the prior's tails are heavy, so that the coefficients of "
         f"{missing} of {X.shape[1]} features have no posterior {moment}, and {results} not converge"
     )
+
+
+def _n_in_pairs(X, sign):
+    """How many features are in a pair whose hyperplane through the origin separates two classes.
+
+    ``sign`` (n,) is -1 in the one class and 1 in the other.
+    """
+    X = X.toarray() if issparse(X) else np.asarray(X, dtype=float)
+    signed, found = X * sign[:, None], np.zeros(X.shape[1], dtype=bool)
+    for pair in map(list, combinations(range(X.shape[1]), 2)):
+        if _in_half_plane(signed[:_FIRST_ROWS, pair]) and _in_half_plane(signed[:, pair]):
+            found[pair] = True
+    return found.sum()
+
+
+def _in_half_plane(points):
+    """Whether points (n, 2) other than the origin leave a gap of 180 degrees, as seen from it."""
+    x, y = points.T
+    angle = np.sort(np.arctan2(y, x)[(x != 0.0) | (y != 0.0)])
+    gaps = np.diff(angle, append=angle[:1] + 2.0 * np.pi)
+    return bool(angle.size and gaps.max() >= np.pi - 1e-9)
 
 
 def coordinate_names(model, features, classes):

@@ -12,6 +12,7 @@ from skpmd.logistic._design import logits
 from skpmd.logistic._labels import encode_known
 from skpmd.logistic._make_model import linear_model
 from skpmd.logistic._posterior import GaussianPosterior
+from skpmd.logistic._units import units_of
 
 _TABLE = 1 << 20  # At most this many probabilities are held at once.
 
@@ -157,7 +158,10 @@ class ClassPredictions(ClassifierMixin):
         m = check_n_draws("n_samples", n_samples)
         if self.prior_scale == "evidence":
             raise ValueError("prior_scale='evidence' has no prior before the data: set a number.")
-        prior = linear_model(self._parameters(), X.shape[1], len(classes), self.prior_scale).prior
+        units = units_of(X, None) if self.scale == "auto" else None
+        prior = linear_model(
+            self._parameters(), X.shape[1], len(classes), self.prior_scale, units
+        ).prior
         theta = prior.reported(prior.sample(rng, m))
         return _draw_labels(X, theta, self.fit_intercept, classes, rng)
 

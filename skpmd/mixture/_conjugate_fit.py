@@ -63,11 +63,13 @@ def fit_conjugate(parameters, reservoir, rng, before=None):
     """Fit all rows: the distinct ones of the reservoir, in the user's columns.
 
     The outcome is a `ConjugateFit`. Particles start from those of another, ``before``, or where
-    that is None from `initial_counts`.
+    that is None from `initial_counts`. Where the reservoir has more rows than are retained its own
+    are scaled in place: it is of no further use.
     """
-    weight = reservoir.weight
-    scaler = Scaler.of(reservoir.X, weight, parameters.covariance_type)
-    X = scaler.transform(reservoir.X)
+    X, weight, most = reservoir.X, reservoir.weight, reservoir_size(parameters.n_components)
+    scaler = Scaler.of(X, weight, parameters.covariance_type)
+    retained = trim(reservoir, most)
+    X = scaler.transform(X, out=X if len(X) > most else None)
     prior = prior_of(parameters, X, weight, scaler, "conjugate")
     model, m = ConjugateMixture(prior), n_particles(parameters, X.shape[1])
     max_full_iter = _max_full_iter(parameters, len(X), m)
@@ -85,7 +87,7 @@ def fit_conjugate(parameters, reservoir, rng, before=None):
         scaler=scaler,
         prior=prior,
         counts=outcome.particles.block.counts,
-        reservoir=trim(reservoir, reservoir_size(model.K)),
+        reservoir=retained,
         n_samples_seen=float(weight.sum()),
         n_rows_fitted=len(X),
         records=Records().extended(_unscaled(outcome.infos, scaler)),

@@ -10,6 +10,7 @@ from skpmd.engine.loop import Options
 _COVARIANCE_SHARE = 0.01
 # The conjugate strategy's share falls once a component has more rows than this, and it stops here.
 _FEW_ROWS_EACH, _MIN_SHARE = 10.0, 1e-4
+_ROWS_AT_ONCE = 1 << 14
 _MEAN_PRECISION = {"conjugate": 1e-4, "parameters": 0.01}
 # An eigenvalue below this share of reg_covar says that reg_covar has been lost in rounding.
 _SINGULAR = 1e-3
@@ -68,10 +69,12 @@ class Scaler(NamedTuple):
 
         A column without variation has scale 1.
         """
-        shift = np.average(X, axis=0, weights=weight)
-        variance = np.average((X - shift) ** 2, axis=0, weights=weight)
+        share = weight / weight.sum()
+        shift = share @ X
+        variance = sum(share[some] @ (X[some] - shift) ** 2 for some in _pieces(X))
         # Rounding leaves a constant column of 1e9 a standard deviation of 1e-7.
-        constant = np.sqrt(variance) <= 10.0 * np.finfo(float).eps * np.abs(X).max(axis=0)
+        largest = np.maximum(X.max(axis=0), -X.min(axis=0))
+        constant = np.sqrt(variance) <= 10.0 * np.finfo(float).eps * largest
         if covariance_type == "spherical":
             variance = np.full_like(variance, np.where(constant, 0.0, variance).mean())
             constant = variance == 0.0
@@ -82,9 +85,11 @@ class Scaler(NamedTuple):
         """What is added to the log density of a scaled row to give that of the row."""
         return -np.log(self.scale).sum()
 
-    def transform(self, X):
-        """Rows, or locations, in scaled columns."""
-        return (X - self.shift) / self.scale
+    def transform(self, X, out=None):
+        """Rows, or locations, in scaled columns; in the array ``out``, if there is one."""
+        out = np.subtract(X, self.shift, out=out)
+        out /= self.scale
+        return out
 
     def inverse_transform(self, X):
         """Scaled rows, or locations, in the user's columns."""
@@ -224,6 +229,20 @@ def _covariance_share(parameters, total, strategy):
     return float(np.clip(few**2, _MIN_SHARE, 1.0))
 
 
+def _pieces(X):
+    """Slices of rows."""
+    return [slice(first, first + _ROWS_AT_ONCE) for first in range(0, len(X), _ROWS_AT_ONCE)]
+
+
+def _covariance_of(X, share):
+    """Covariance of rows that count for shares of 1, some rows at a time."""
+    mean, covariance = share @ X, np.zeros((X.shape[1], X.shape[1]))
+    for some in _pieces(X):
+        centred = X[some] - mean
+        covariance += (centred.T * share[some]) @ centred
+    return covariance
+
+
 def _covariance(parameters, X, weight, scaler, strategy, total):
     """Psi; what is added to its diagonal keeps components on equal rows proper."""
     p, kind, independent = (
@@ -231,8 +250,7 @@ def _covariance(parameters, X, weight, scaler, strategy, total):
     )  # fmt: skip
     if parameters.covariance_prior is None:
         share = _covariance_share(parameters, total, strategy)
-        centred = X - np.average(X, axis=0, weights=weight)
-        covariance = share * (centred.T * (weight / weight.sum())) @ centred
+        covariance = share * _covariance_of(X, weight / weight.sum())
         if kind == "diag":
             covariance = np.diag(covariance).copy()
         elif kind in ("full", "tied") and independent:

@@ -66,9 +66,9 @@ def trim(reservoir, size):
 
 def uniforms(X):
     """Numbers in (0, 1) that the bytes of each row determine."""
-    bits = np.ascontiguousarray(X + 0.0).view(np.uint64)  # -0.0 and 0.0 are equal
     state = np.zeros(len(X), dtype=np.uint64)
     with np.errstate(over="ignore"):
-        for column in bits.T:
-            state = mix_bits(state ^ column) + INCREMENT
+        for column in X.T:
+            bits = (column + 0.0).view(np.uint64)  # -0.0 and 0.0 are equal
+            state = mix_bits(state ^ bits) + INCREMENT
     return (mix_bits(state) >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54

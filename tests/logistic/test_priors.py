@@ -502,9 +502,9 @@ def test_skewness_counts_the_prior(kind):
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_missing_moments(n_classes, sparse):
-    # Labels by the largest of linear scores: separable, but by no feature alone.
+    # Labels by the largest of linear scores: separable, but by no feature alone, and by no two.
     rng = np.random.default_rng(0)
-    rows = rng.standard_normal((n_classes, 3))
+    rows = 0.3 * rng.standard_normal((n_classes, 3)) + [2.0, -2.0, 2.0] * np.eye(n_classes, 3)
     rows = rows[1:] - rows[:1] if n_classes == 2 else rows
     X = rng.standard_normal((60, 3))
     scores = X @ rows.T
@@ -530,6 +530,24 @@ def test_missing_moments(n_classes, sparse):
     assert said("student_t", X, y) == ""
     assert "have no posterior standard deviation" in said("student_t", X, y, prior_df=2.0)
     assert said("student_t", X, y, prior_df=2.1) == ""
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_two_features_that_separate_leave_no_standard_deviation(sparse):
+    """In the quadrant of both coefficients the prior falls as r^-4, its area grows as r dr: the
+    integral of r^2 diverges and that of r does not."""
+    X = np.random.default_rng(0).standard_normal((3000, 4))
+    y = np.sign(X[:, 0] - 0.7 * X[:, 2])
+
+    def said(prior, y, **params):
+        estimator = BayesianLogisticRegressionPMD(prior=prior, fit_intercept=False, **params)
+        model = linear_model(estimator._parameters(), 4, 2, 1.0)
+        rows = csr_array(X) if sparse else X
+        return missing_moments(model, Batch(rows, y, np.ones(len(y))), np.zeros((2, 4)), 2)
+
+    assert "2 of 4 features have no posterior standard deviation" in said("cauchy", y)
+    assert said("student_t", y, prior_df=1.1) == ""
+    assert said("cauchy", np.where(np.arange(3000) == 2500, -y, y)) == ""  # One row is enough.
 
 
 def test_a_fit_warns_of_missing_moments():

@@ -1,0 +1,58 @@
+"""Units of columns: a prior in terms of their standard deviations, and where it overrules the rows.
+
+A prior on coefficients is one on the change of the logit by one unit of a column. In units in which
+a column hardly varies it allows next to no change at all, whatever the rows say.
+"""
+
+import numpy as np
+from scipy.sparse import issparse
+from scipy.special import expit, softmax
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import gen_batches
+
+# Columns of a smaller sd, whose sd changes the logit by less than so much under the prior, are
+# warned of where the likelihood still rises by so many of its standard errors.
+_SMALL, _MAX_CHANGE, _MIN_ERRORS = 0.05, 0.2, 10.0
+_ROUNDING = 1e-9
+_ROWS_AT_ONCE = 1 << 14
+
+
+def units_of(X, weight):
+    """Standard deviations of the columns, (p,), 1 where a column does not vary."""
+    scaler = StandardScaler(with_mean=False)
+    for some in gen_batches(X.shape[0], _ROWS_AT_ONCE):
+        scaler.partial_fit(X[some], sample_weight=None if weight is None else weight[some])
+    return scaler.scale_
+
+
+def overruled(data, coefficients, intercepts, prior_scale):
+    """Columns on which the prior decides against the likelihood, because of their units: (k,) int.
+
+    ``data`` is a batch with the targets of a model (-1 and 1, or codes of classes), and
+    ``coefficients`` (r, p) and ``intercepts`` (r,) are posterior means.
+    """
+    X, y, weight = data
+    sd = units_of(X, weight)
+    small = np.flatnonzero((sd < _SMALL) & (prior_scale * sd < _MAX_CHANGE))
+    if not small.size:
+        return small
+    logits = np.asarray(X @ coefficients.T) + intercepts
+    if len(coefficients) == 1:
+        probability, is_class = expit(logits), y[:, None] > 0.0
+    else:
+        probability, is_class = softmax(logits, axis=1), y[:, None] == np.arange(len(coefficients))
+    columns = X[:, small]
+    residual, curvature = (
+        weight[:, None] * part
+        for part in (is_class - probability, probability * (1.0 - probability))
+    )
+    # The intercept takes up the mean of a column, weighted by curvature.
+    total = np.maximum(curvature.sum(axis=0), np.finfo(float).tiny)
+    squared = columns.power(2) if issparse(columns) else columns**2
+    first, squares = columns.T @ curvature, squared.T @ curvature
+    slope = columns.T @ residual - first / total * residual.sum(axis=0)
+    information = squares - first**2 / total
+    known = information > _ROUNDING * squares
+    z = np.divide(slope, np.sqrt(np.where(known, information, 1.0)), where=known,
+                  out=np.zeros_like(slope))  # fmt: skip
+    return small[np.abs(z).max(axis=1) > _MIN_ERRORS]
