@@ -15,6 +15,7 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
+from skpmd._base.compiled import damaged_folder
 from skpmd._base.options import check_options
 from skpmd._base.validation import refuse_no_table
 from skpmd._base.version import __version__, other_version
@@ -135,6 +136,12 @@ class ParticleEstimator(BaseEstimator):
                 generator.set_state(position.get_state())
             if is_ctrl_c(error):
                 raise KeyboardInterrupt from error
+            folder = damaged_folder(error)
+            if folder is not None:
+                raise RuntimeError(
+                    f"Numba cannot read the compiled kernels in {folder}, a file there is damaged: "
+                    "delete the *.nbi and *.nbc files in it; they are compiled anew."
+                ) from error
             raise
 
     def _freeze(self, *, but=()):

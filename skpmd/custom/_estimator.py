@@ -87,9 +87,10 @@ class ParticleMirrorDescent(ParticleResults):
         mirror steps from the prior, the paper's algorithm; so do ``reweight=False``,
         ``average=True``, ``particle_growth`` and a ``rejuvenation`` other than ``"ess"``.
     n_particles : int, default=1000
-        Number m of particles, in each round where proposals need several. A mode of the posterior
-        that no search finds and that holds none of the first m draws from the prior is lost without
-        a warning; from the prior, below some 50 particles the warning never ends.
+        Number m of particles, in each round where proposals need several; with
+        ``proposal="auto"`` 1000 at least. A mode of the posterior that none of m or 4000 draws of
+        the prior comes near is lost without a warning; from the prior, below some 50 particles the
+        warning never ends.
     max_iter : int, default=5
         Passes over the data.
     batch_size : int or "auto", default="auto"
