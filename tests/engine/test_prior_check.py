@@ -55,6 +55,11 @@ RIGHT = {
 WRONG = {
     "sd": (normal(3, 0.8)[0], normal(3)[1]),
     "sd of many": (normal(60, 1.5)[0], normal(60)[1]),
+    # So little of log_prior that only the spread of that coordinate shows it.
+    "sd of one": (
+        lambda rng, m: rng.standard_normal((m, 20)) * np.where(np.arange(20) == 7, 0.6, 1.0),
+        normal(20)[1],
+    ),
     "correlation": (normal(5)[0], normal(5, correlation=0.8)[1]),
     "no correlation": (normal(5, correlation=0.8)[0], normal(5)[1]),
     "tails": (cauchy(2)[0], normal(2)[1]),
