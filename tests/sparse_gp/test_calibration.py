@@ -60,8 +60,8 @@ def test_ranks_of_hyperparameters_are_uniform():
         y = np.linalg.cholesky(covariance) @ rng.standard_normal(20)
         model = SparseGPRegressorPMD(
             ConstantKernel(1.0) * RBF(0.8) + WhiteKernel(0.1),
-            hyperprior=priors, weighting="posterior", n_particles=300, normalize_y=False,
-            random_state=seed,
+            hyperprior=priors, weighting="posterior", n_particles=200, max_iter=4,
+            normalize_y=False, random_state=seed,
         ).fit(X, y)  # fmt: skip
         w = model.posterior_.weights
         drawn = model.posterior_.particles[rng.choice(len(w), DRAWS, p=w)]
