@@ -25,6 +25,9 @@ _GOOD_R_HAT = 1.02
 _CHUNK = 50  # Diagnostics are first looked at after so many iterations, then a quarter more.
 # R-hat - 1 falls like one over the iterations. Where it would end above this there is no hope.
 _HOPELESS = 0.2
+# Nor is there where the shortest steps, which nearly all trajectories of a window of the warm-up
+# have taken, are still too long to be accepted more often than this.
+_MANY, _STUCK = 0.8, 0.4
 
 
 class Chains(NamedTuple):
@@ -83,9 +86,9 @@ def hamiltonian(
 
     Chains run until R-hat is below 1.02 and everything that the diagnostics look at has
     ``target_ess`` effective draws, for ``max_iter`` iterations after the warm-up at most, and no
-    longer than R-hat can still become small. Draws and diagnostics so far are yielded after each
-    look at them; judge ``r_hat`` before use. Those of each window of the warm-up come first, and
-    are not among the later ones.
+    longer than R-hat can still become small, nor beyond the warm-up where the shortest steps are
+    too long. Draws and diagnostics so far are yielded after each look at them; judge ``r_hat``
+    before use. Those of each window of the warm-up come first, and are not among the later ones.
     """
     chains = _Whitened(log_joint_gradient, mean, chol, jump, stiff, inside)
     state = chains.at(start)
@@ -99,6 +102,8 @@ def hamiltonian(
         n_gradients += taken
         draws = chains.position(zs)
         yield Chains(draws, *_diagnose(draws, shown), float(accept), n_gradients)
+        if accept < _STUCK and taken > _MANY * _MAX_LEAPS * length:
+            return
         chains, state = chains.rewhitened(zs[:, length // 2 :], state)
     thetas, accepts, length = [], [], _CHUNK
     while length:
