@@ -25,6 +25,7 @@ from skpmd.engine.values import without_errors
 # scales and the Student density.
 _N_DRAWS, _N_DRAWS_OF_MANY, _MANY = 2000, 1000, 20
 _STEPS_PER_COORDINATE, _MIN_STEPS, _MAX_STEPS = 3, 12, 60
+_DISTINCT = 0.9  # A coordinate with a smaller share of distinct draws is one of whole numbers.
 _SIZES = np.array([0.1, 0.5, 2.0])  # Of proposals, in distances between quartiles.
 _MAX_PRODUCTS = 100  # Products are of so many coordinates, at most.
 _FALSE_ALARMS = 1e-5  # The probability of one, over all statistics.
@@ -45,15 +46,25 @@ def check_prior(model, rng):
 
     ``rng`` is left as it is, so that a fit is the same with the check and without it.
     """
-    rng, log_prior = rng.spawn(1)[0], without_errors(model.log_prior)
+    try:
+        return _checked(model, rng.spawn(1)[0])
+    except Exception:  # Beyond its support a density may raise what it likes, which says nothing.
+        return PriorCheck()
+
+
+def _checked(model, rng):
+    log_prior = without_errors(model.log_prior)
     d = model.sample_prior(rng, 1).shape[1]
     m = _N_DRAWS if d <= _MANY else _N_DRAWS_OF_MANY
     others, draws = (model.sample_prior(rng, m) for _ in range(2))
     with np.errstate(all="ignore"):
         of_others, of_draws = log_prior(others), log_prior(draws)
-        continuous = np.array([len(np.unique(column)) == m for column in others.T])
-        if not (np.isfinite([of_others, of_draws]).all() and continuous.any()):
-            return PriorCheck()  # The fit itself refuses draws without a density.
+        outside = (~np.isfinite([of_others, of_draws])).sum()
+        if outside:
+            return PriorCheck(f"at {outside} of {2 * m} draws log_prior is not finite")
+        continuous = np.array([len(np.unique(column)) > _DISTINCT * m for column in others.T])
+        if not continuous.any():
+            return PriorCheck()
         ranks_of = _Ranks(others, of_others)
         moved = _moved(log_prior, draws, of_draws, others, continuous, rng)
         mismatch = _difference(ranks_of(draws, of_draws), ranks_of(*moved))
@@ -109,7 +120,10 @@ def _difference(before, after):
     worst = int(z.argmax())
     if z[worst] < norm.isf(0.5 * _FALSE_ALARMS / len(z)):
         return ""
-    return f"{_named(worst, d, pairs)} moves by {z[worst]:.0f} standard errors"
+    return (
+        f"{_named(worst, d, pairs)} moves by {z[worst]:.0f} standard errors when its draws take "
+        "Metropolis steps under log_prior"
+    )
 
 
 def _in_errors(mean, square):

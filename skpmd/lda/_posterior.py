@@ -83,6 +83,10 @@ class TopicPosterior:
     def sample(self, n=1, random_state=None):
         """Draw topics.
 
+        Their expected word probabilities are those of `mean`, to a few thousandths, and their sds
+        are those behind `interval`; as each draw sums to one, tails differ a little from those of
+        the intervals, word by word.
+
         Parameters
         ----------
         n : int

@@ -5,6 +5,7 @@ from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
@@ -446,6 +447,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             prior_scale = float(self.prior_scale) if first else before.prior_scale
             rows = self._rows(X, encode_known(y, self.classes_), self.classes_, sample_weight)
             units = self._units(rows) if first else before.units
+            if first and units is not None:
+                self._warn_of_constant(X)
             model = linear_model(parameters, X.shape[1], len(self.classes_), prior_scale, units)
             proposal = self.proposal if model.prior.has_gaussian else "prior"
             step = partial(proposal_step, proposal=proposal) if proposal != "prior" else kernel_step
@@ -505,6 +508,18 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     def _units(self, rows):
         """Units of columns that the prior's scale refers to; None where they are all 1."""
         return units_of(rows.data.X, rows.data.weight) if self.scale == "auto" else None
+
+    def _warn_of_constant(self, X):
+        """Warn of columns whose unit the first rows of a stream do not tell."""
+        low, high = (side.toarray() if issparse(X) else side for side in (X.min(0), X.max(0)))
+        n = int((np.ravel(low) == np.ravel(high)).sum())
+        if n:
+            warn(
+                f"{type(self).__name__}: {n} of {X.shape[1]} columns do not vary in the first "
+                "rows, which scale='auto' takes units from: theirs is 1 from now on. Give more rows to "
+                "the first call, or scale the columns.",
+                UserWarning,
+            )
 
     def _warn_of_units(self, rows, prior_scale):
         """Warn of columns whose small units let the prior decide against the rows."""

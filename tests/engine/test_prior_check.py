@@ -5,13 +5,14 @@ that take 12 or more Metropolis steps those below differ by eight standard error
 """
 
 import copy
+import math
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from skpmd.engine.model import Model
-from skpmd.engine.prior_check import check_prior
+from skpmd.engine.prior_check import PriorCheck, check_prior
 from skpmd.engine.values import NotANumberError
 
 
@@ -115,6 +116,37 @@ def test_a_density_without_numbers_beyond_its_edge():
     prior = Prior(lambda rng, m: rng.gamma(1.5, size=(m, 1)), log_prior)
     check = check_prior(prior, np.random.default_rng(0))
     assert check.mismatch == "" and check.log_integral == 0.0
+
+
+@pytest.mark.parametrize("dtype, seen", [("f4", True), ("f2", False)])
+def test_a_few_ties_do_not_hide_a_coordinate(dtype, seen):
+    """Single precision has some; half precision is next to whole numbers."""
+    prior = Prior(
+        lambda rng, m: (0.5 * rng.standard_normal((m, 1))).astype(dtype).astype(float),
+        normal(1)[1],
+    )
+    found = [check_prior(prior, np.random.default_rng(seed)).mismatch for seed in range(5)]
+    assert all(found) == seen, found
+
+
+def test_draws_without_a_density_are_named():
+    prior = Prior(
+        lambda rng, m: np.where(rng.random((m, 1)) < 0.01, 9.0, 0.5) * rng.standard_normal((m, 1)),
+        lambda theta: np.where(np.abs(theta[:, 0]) < 4.0, norm_log_density(theta), -np.inf),
+    )
+    assert "log_prior is not finite" in check_prior(prior, np.random.default_rng(0)).mismatch
+
+
+def norm_log_density(theta):
+    return stats.norm.logpdf(theta[:, 0])
+
+
+def test_a_density_that_raises_beyond_its_support_is_left_alone():
+    def log_prior(theta):
+        return np.array([-math.log(x) - 0.5 * math.log(x) ** 2 for x in theta[:, 0]])
+
+    prior = Prior(lambda rng, m: np.exp(rng.standard_normal((m, 1))), log_prior)
+    assert check_prior(prior, np.random.default_rng(0)) == PriorCheck()
 
 
 def test_the_generator_is_left_as_it_is():

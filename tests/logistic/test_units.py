@@ -71,3 +71,13 @@ def test_a_stream_goes_on_in_the_units_of_its_first_rows():
     assert np.abs((stream.coef_ - whole.coef_) / whole.coef_std_).max() < 0.3
     with pytest.raises(ValueError, match="scale was 'auto'"):
         stream.set_params(scale=None).partial_fit(X[:9], y[:9])
+
+
+def test_first_rows_that_tell_no_unit_are_warned_of():
+    X, y = rows()
+    stream = BayesianLogisticRegressionPMD(scale="auto", random_state=0)
+    X[:100, 2] = 0.0
+    with pytest.warns(UserWarning, match="1 of 3 columns do not vary in the first rows"):
+        stream.partial_fit(X[:100], y[:100], classes=[0, 1])
+    with pytest.warns(UserWarning, match="3 of 3 columns do not vary"):
+        BayesianLogisticRegressionPMD(scale="auto").partial_fit(X[:1], y[:1], classes=[0, 1])
