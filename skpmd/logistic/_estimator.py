@@ -516,8 +516,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         if n:
             warn(
                 f"{type(self).__name__}: {n} of {X.shape[1]} columns do not vary in the first "
-                "rows, which scale='auto' takes units from: theirs is 1 from now on. Give more rows to "
-                "the first call, or scale the columns.",
+                "rows, which scale='auto' takes units from: theirs is 1 from now on. Give more "
+                "rows to the first call, or scale the columns.",
                 UserWarning,
             )
 
