@@ -31,7 +31,7 @@ _MAX_PRODUCTS = 100  # Products are of so many coordinates, at most.
 _FALSE_ALARMS = 1e-5  # The probability of one, over all statistics.
 _DF, _JITTER, _ITERATIONS = 5.0, 1e-9, 50
 _MAX_ERROR = 0.1  # A constant is known from this standard error on, in nats.
-_LEAST_GAP, _ERRORS = 0.02, 5.0  # It is wrong where it is off by more nats and standard errors.
+_MIN_GAP, _ERRORS = 0.02, 5.0  # It is wrong where it is off by more nats and standard errors.
 
 
 class PriorCheck(NamedTuple):
@@ -155,7 +155,7 @@ def _log_integral(log_prior, others, draws, rng):
     of_artificial = free.log_prior(artificial) - log_density(student, artificial)
     of_artificial[np.isnan(of_artificial)] = -np.inf
     constant, error = _bridge(of_draws, of_artificial)
-    wrong = error < _MAX_ERROR and abs(constant) > _LEAST_GAP + _ERRORS * error
+    wrong = error < _MAX_ERROR and abs(constant) > _MIN_GAP + _ERRORS * error
     return constant if wrong else 0.0
 
 

@@ -85,7 +85,7 @@ def scale_by_evidence(make_model, batches, n_particles, rng, low=LOW, high=HIGH)
     return best_scale(evidence, low, high)
 
 
-def chosen_scale(parameters, rows, n_classes, units, rng):
+def chosen_scale(parameters, rows, n_classes, column_scale, rng):
     """`ScaleChoice` that the parameters ask for, given `Rows`; a number spends no randomness."""
     if parameters.prior_scale != "evidence":
         return ScaleChoice(parameters.prior_scale)
@@ -96,7 +96,7 @@ def chosen_scale(parameters, rows, n_classes, units, rng):
         )
     n_features = rows.data.X.shape[1]
     return scale_by_evidence(
-        lambda scale: linear_model(parameters, n_features, n_classes, scale, units),
+        lambda scale: linear_model(parameters, n_features, n_classes, scale, column_scale),
         rows.whole(),
         _N_DRAWS,
         rng,

@@ -20,6 +20,7 @@ from skpmd._base.streaming import Stream, first_stream, kernel_step, stream_afte
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import naming_singular_columns
 from skpmd._base.warn import warn
+from skpmd.logistic._column_scale import column_scale_of, overruled
 from skpmd.logistic._empirical_bayes import chosen_scale
 from skpmd.logistic._fit import find_posterior, name_of, takes_steps
 from skpmd.logistic._hmc import MOVES
@@ -36,7 +37,6 @@ from skpmd.logistic._mean_field_fit import COVARIANCE_TYPES, NO_PARTS, fit_mean_
 from skpmd.logistic._predict import ClassPredictions
 from skpmd.logistic._retained import Retained, advance_retaining
 from skpmd.logistic._streaming import proposal_step
-from skpmd.logistic._units import overruled, units_of
 
 
 class LogisticState(NamedTuple):
@@ -49,7 +49,9 @@ class LogisticState(NamedTuple):
     fit_intercept: bool  # Whether there is an intercept.
     dtype: np.dtype  # Of the features.
     retained: Retained | None = None  # Rows of a stream whose classes may come one by one.
-    units: np.ndarray | None = None  # (p,): Those that the prior's scale refers to, if not 1.
+    column_scale: np.ndarray | None = (
+        None  # (p,): Those that the prior's scale refers to, if not 1.
+    )
 
 
 def _targets(codes, n_classes):
@@ -360,11 +362,11 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         rows = self._rows(X, codes, classes, sample_weight, all_classes=True)
         rng = as_generator(self.random_state)
         mean_field = is_mean_field(parameters, X.shape[1], len(classes))
-        units = self._units(rows)
-        choice = chosen_scale(parameters, rows, len(classes), units, rng)
+        column_scale = self._column_scale(rows)
+        choice = chosen_scale(parameters, rows, len(classes), column_scale, rng)
         if choice.warning:
             warn(f"{type(self).__name__}: {choice.warning}. Set prior_scale to a number.")
-        model = linear_model(parameters, X.shape[1], len(classes), choice.scale, units)
+        model = linear_model(parameters, X.shape[1], len(classes), choice.scale, column_scale)
         names = coordinate_names(model, _check_feature_names_in(self), classes)
         if mean_field:
             results = fit_mean_field(model, rows, 1.0 / self.temperature, names)
@@ -384,10 +386,16 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         self._freeze()
         self._set_state(
             LogisticState(
-                stream, results, n_iter, choice.scale, model.fit_intercept, X.dtype, units=units
+                stream,
+                results,
+                n_iter,
+                choice.scale,
+                model.fit_intercept,
+                X.dtype,
+                column_scale=column_scale,
             )
         )
-        self._warn_of_units(rows, choice.scale)
+        self._warn_of_column_scale(rows, choice.scale)
         if mean_field:
             return remedy, None
         return remedy, missing_moments(model, rows.data, outcome.particles.theta, len(classes))
@@ -446,10 +454,12 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             self._freeze()
             prior_scale = float(self.prior_scale) if first else before.prior_scale
             rows = self._rows(X, encode_known(y, self.classes_), self.classes_, sample_weight)
-            units = self._units(rows) if first else before.units
-            if first and units is not None:
+            column_scale = self._column_scale(rows) if first else before.column_scale
+            if first and column_scale is not None:
                 self._warn_of_constant(X)
-            model = linear_model(parameters, X.shape[1], len(self.classes_), prior_scale, units)
+            model = linear_model(
+                parameters, X.shape[1], len(self.classes_), prior_scale, column_scale
+            )
             proposal = self.proposal if model.prior.has_gaussian else "prior"
             step = partial(proposal_step, proposal=proposal) if proposal != "prior" else kernel_step
             stream = first_stream(self.random_state) if first else before.stream
@@ -469,7 +479,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             self._set_state(
                 LogisticState(
                     stream, results, stream.records.n, prior_scale, model.fit_intercept, X.dtype,
-                    retained, units,
+                    retained, column_scale,
                 )
             )  # fmt: skip
             self._warn_or_interrupt("raise n_particles, or give the rows in larger parts")
@@ -505,9 +515,9 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         """Rounds and checks of chains, or passes of steps; after `partial_fit`, steps."""
         return self._state.n_iter
 
-    def _units(self, rows):
+    def _column_scale(self, rows):
         """Units of columns that the prior's scale refers to; None where they are all 1."""
-        return units_of(rows.data.X, rows.data.weight) if self.scale == "auto" else None
+        return column_scale_of(rows.data.X, rows.data.weight) if self.scale == "auto" else None
 
     def _warn_of_constant(self, X):
         """Warn of columns whose unit the first rows of a stream do not tell."""
@@ -521,7 +531,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
                 UserWarning,
             )
 
-    def _warn_of_units(self, rows, prior_scale):
+    def _warn_of_column_scale(self, rows, prior_scale):
         """Warn of columns whose small units let the prior decide against the rows."""
         if self.scale == "auto" or self.prior == "horseshoe":
             return

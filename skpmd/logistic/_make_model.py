@@ -31,19 +31,19 @@ class LogisticParameters(NamedTuple):
     verbose: int
 
 
-def linear_model(parameters, n_features, n_classes, prior_scale, units=None):
+def linear_model(parameters, n_features, n_classes, prior_scale, column_scale=None):
     """Binary or softmax regression with the prior that the parameters name.
 
     Two classes have one row of coefficients, more classes have one each. Coordinates are these
     rows, each with its intercept last. ``prior_scale`` is that of the coefficients, and of tau
-    under the horseshoe, of columns whose ``units`` (p,) are 1; by default all are.
+    under the horseshoe, of columns whose ``column_scale`` (p,) are 1; by default all are.
     """
     n_rows = 1 if n_classes == 2 else n_classes
     is_intercept = np.zeros((n_rows, n_features + parameters.fit_intercept), dtype=bool)
     is_intercept[:, n_features:] = True
     unit = np.ones(is_intercept.shape)
-    if units is not None:
-        unit[:, :n_features] = 1.0 / units
+    if column_scale is not None:
+        unit[:, :n_features] = 1.0 / column_scale
     prior = _prior(parameters, is_intercept.ravel(), float(prior_scale), unit.ravel())
     if n_classes == 2:
         return LogisticModel(prior, parameters.fit_intercept)

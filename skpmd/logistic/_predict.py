@@ -8,11 +8,11 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from skpmd._base.utils import as_generator, check_level, check_n_draws, weighted_quantile
 from skpmd._base.validation import refuse_overflows
 from skpmd.engine.resampling import resample
+from skpmd.logistic._column_scale import column_scale_of
 from skpmd.logistic._design import logits
 from skpmd.logistic._labels import encode_known
 from skpmd.logistic._make_model import linear_model
 from skpmd.logistic._posterior import GaussianPosterior
-from skpmd.logistic._units import units_of
 
 _TABLE = 1 << 20  # At most this many probabilities are held at once.
 
@@ -158,9 +158,9 @@ class ClassPredictions(ClassifierMixin):
         m = check_n_draws("n_samples", n_samples)
         if self.prior_scale == "evidence":
             raise ValueError("prior_scale='evidence' has no prior before the data: set a number.")
-        units = units_of(X, None) if self.scale == "auto" else None
+        column_scale = column_scale_of(X, None) if self.scale == "auto" else None
         prior = linear_model(
-            self._parameters(), X.shape[1], len(classes), self.prior_scale, units
+            self._parameters(), X.shape[1], len(classes), self.prior_scale, column_scale
         ).prior
         theta = prior.reported(prior.sample(rng, m))
         return _draw_labels(X, theta, self.fit_intercept, classes, rng)

@@ -55,9 +55,9 @@ DEFECTS = [
     Defect(
         "scales of a prior are multiplied by units",
         "logistic/_make_model.py",
-        "unit[:, :n_features] = 1.0 / units",
-        "unit[:, :n_features] = units",
-        "logistic/test_units.py",
+        "unit[:, :n_features] = 1.0 / column_scale",
+        "unit[:, :n_features] = column_scale",
+        "logistic/test_column_scale.py",
     ),
     Defect(
         "two features separate in a quarter of the plane",

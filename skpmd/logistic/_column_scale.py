@@ -17,7 +17,7 @@ _ROUNDING = 1e-9
 _ROWS_AT_ONCE = 1 << 14
 
 
-def units_of(X, weight):
+def column_scale_of(X, weight):
     """Standard deviations of the columns, (p,), 1 where a column does not vary."""
     scaler = StandardScaler(with_mean=False)
     for some in gen_batches(X.shape[0], _ROWS_AT_ONCE):
@@ -32,7 +32,7 @@ def overruled(data, coefficients, intercepts, prior_scale):
     ``coefficients`` (r, p) and ``intercepts`` (r,) are posterior means.
     """
     X, y, weight = data
-    sd = units_of(X, weight)
+    sd = column_scale_of(X, weight)
     small = np.flatnonzero((sd < _SMALL) & (prior_scale * sd < _MAX_CHANGE))
     if not small.size:
         return small
