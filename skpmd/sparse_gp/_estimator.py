@@ -15,7 +15,7 @@ from skpmd._base.results import ParticleResults
 from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd.sparse_gp._data import Data
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
-from skpmd.sparse_gp._fit import fit, update
+from skpmd.sparse_gp._fit import fit, update, warn_of_open_variance
 from skpmd.sparse_gp._hyperparameters import warn_of_bounds
 from skpmd.sparse_gp._inducing import INITS
 from skpmd.sparse_gp._model import APPROXIMATIONS, MAX_JITTER
@@ -455,5 +455,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         """Warn of what speaks against a posterior, or against a kernel that was fitted just now."""
         if self.weighting == "posterior":
             self._warn_or_interrupt("raise n_particles or max_iter, or narrow hyperprior")
-        elif fitted_kernel and self.optimizer is not None:
-            warn_of_bounds(self.kernel_)
+        elif fitted_kernel:
+            if self.optimizer is not None:
+                warn_of_bounds(self.kernel_)
+            warn_of_open_variance(self._state)

@@ -8,6 +8,7 @@ from scipy.special import logsumexp
 from skpmd._base.progress import bar_of_steps
 from skpmd._base.records import Records
 from skpmd._base.results import Results, results_of
+from skpmd._base.rows import distinct
 from skpmd._base.stacking import hold_out
 from skpmd._base.streaming import Stream, advance, coefficients, stream_after
 from skpmd._base.utils import as_generator
@@ -35,6 +36,9 @@ from skpmd.sparse_gp._student import scale_nodes
 # Predictions of about so many rows of a part are compared with its targets, if it has at least
 # so many.
 _MAX_CHECKED, _MIN_CHECKED = 200, 10
+# Variance that inducing inputs leave open is warned of beyond these multiples of the noise and of
+# the prior variance: means were 3 of their own sds off then (600 rows in 3 columns).
+_MUCH_NOISE, _MUCH_OPEN = 10.0, 0.02
 _MAX_MEDIAN_ERROR = 2.0  # A larger median error, in standard deviations, gives a warning.
 
 
@@ -186,6 +190,25 @@ def _retained_with(parameters, state, data):
         return None
     weight = retained.weight * (1.0 - options.forgetting) ** size
     return retained._replace(weight=weight).joined(data).merged()
+
+
+def warn_of_open_variance(state):
+    """Warn where inducing inputs leave much more variance of the process open than the noise is."""
+    model, theta = state.model, state.particles.theta[state.best]
+    X = state.sample.X
+    if len(model.inducing) >= len(distinct(X)[0]):
+        return
+    X = X[:: -(-len(X) // _MAX_CHECKED)]
+    known = model.whitened(theta, X)
+    prior = model.covariance.diagonal(theta, X)
+    left = np.maximum(prior - np.einsum("ij,ij->j", known, known), 0.0).mean()
+    noise = np.mean(model.covariance.noise(theta, X))
+    if left > max(_MUCH_NOISE * noise, _MUCH_OPEN * prior.mean()):
+        warn(
+            f"The {len(model.inducing)} inducing inputs leave a variance of {left:.2g} of the "
+            f"process open, and the noise is {noise:.2g}: predictions may be far from those of the "
+            "exact process. Raise n_inducing."
+        )
 
 
 def _warn_of_surprise(state, rows):

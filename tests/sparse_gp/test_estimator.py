@@ -144,6 +144,7 @@ def test_forgetting_is_a_discount_of_each_row():
 
 
 @pytest.mark.filterwarnings("ignore:.*ended at its")  # copies of y speak for no noise at all
+@pytest.mark.filterwarnings("ignore:The 20 inducing inputs leave")
 @pytest.mark.parametrize("approximation", ["dtc", "fitc", "vfe"])
 def test_weights_are_repetitions_even_where_a_kernel_is_learnt(approximation):
     X, y, Xs = problem(80)

@@ -241,3 +241,14 @@ def test_true_is_one_particle():
         for n in (1, True)
     )
     np.testing.assert_array_equal(one, true)
+
+
+def test_inducing_inputs_that_leave_most_of_the_process_open_are_warned_of():
+    """In three columns 50 leave twenty times the noise open: means were three of their own sds off
+    those of the exact process. With 300 they are not."""
+    rng = np.random.default_rng([600, 3, 0])
+    X = rng.uniform(-3.0, 3.0, (600, 3))
+    y = np.sin(2.0 * X).sum(axis=1) + 0.2 * rng.standard_normal(600)
+    with pytest.warns(ConvergenceWarning, match="Raise n_inducing"):
+        SparseGPRegressorPMD(n_inducing=50, random_state=0).fit(X, y)
+    SparseGPRegressorPMD(n_inducing=300, random_state=0).fit(X, y)

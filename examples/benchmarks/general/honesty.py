@@ -74,12 +74,12 @@ def _count(estimator, setting, shape, documented, named, cases):
         "documented": documented,
         "named": named,
         "fits": len(cases),
-        "right": sum(case.right for case in cases),
-        "wrong": sum(case.wrong for case in cases),
-        "warned": sum(case.warned for case in cases),
-        "silent": sum(case.silent for case in cases),
-        "false_alarms": warned_right,
-        "largest_error": max(case.error for case in cases),
+        "right": int(sum(case.right for case in cases)),
+        "wrong": int(sum(case.wrong for case in cases)),
+        "warned": int(sum(case.warned for case in cases)),
+        "silent": int(sum(case.silent for case in cases)),
+        "false_alarms": int(warned_right),
+        "largest_error": float(max(case.error for case in cases)),
     }
 
 
@@ -87,9 +87,7 @@ def gates(rows):
     """Enough fits; no silent error in the documented regime and few outside; few false alarms."""
     total = next(row for row in rows if row["estimator"] == "all")
     inside = {row["estimator"]: row for row in rows if row["setting"] == "documented"}
-    outside = [row for row in rows if row["setting"] == "outside"]
-    fits = sum(row["fits"] for row in outside)
-    silent = sum(row["silent"] for row in outside)
+    outside = {row["estimator"]: row for row in rows if row["setting"] == "outside"}
     return [
         Gate("fits", total["fits"], N_FITS, ">="),
         Gate("share of shapes and settings once silent", total["share_named"], NAMED, ">="),
@@ -97,7 +95,10 @@ def gates(rows):
             Gate(f"{kind}: silent in the documented regime", inside[kind]["silent"], 0)
             for kind in KINDS
         ],
-        Gate("share of silent errors outside", silent / max(1, fits), SILENT),
+        *[
+            Gate(f"{kind}: share silent outside of it", row["silent"] / row["fits"], SILENT)
+            for kind, row in outside.items()
+        ],
         Gate(
             "share of right fits that warned", total["false_alarms"] / max(1, total["right"]), FALSE
         ),

@@ -67,7 +67,7 @@ def judged(place, seed, posterior, truth, warned, log_evidence=None, log_evidenc
     estimator, setting, shape, documented, named = place
     return Case(
         estimator, setting, shape, seed, documented, named,
-        wrong=found.wrong or off, right=found.right and not off, warned=warned,
+        wrong=bool(found.wrong or off), right=bool(found.right and not off), warned=warned,
         error=float(max(size, beyond)),
     )  # fmt: skip
 

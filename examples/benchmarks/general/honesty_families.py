@@ -256,8 +256,8 @@ def _processes(seeds, quick):
                 own = float((gap / process.std()).max())
                 yield Case(
                     "gp", setting, name, seed, not parameters, bool(parameters),
-                    wrong=own > OWN or ratio.min() < -WRONG_SD,
-                    right=(gap / sd).max() <= RIGHT_MEAN and np.abs(ratio).max() <= RIGHT_SD,
+                    wrong=bool(own > OWN or ratio.min() < -WRONG_SD),
+                    right=bool((gap / sd).max() <= RIGHT_MEAN and np.abs(ratio).max() <= RIGHT_SD),
                     warned=heard.warned,
                     error=max(own / OWN, float(-ratio.min()) / WRONG_SD),
                 )  # fmt: skip
