@@ -43,7 +43,8 @@ def _held(one):
 
 def _fortran(matrix, overwrite):
     """The matrix in double precision and Fortran's order, itself if it may be overwritten."""
-    return np.array(matrix, dtype=np.float64, order="F", copy=None if overwrite else True)
+    make = np.asarray if overwrite else np.array
+    return make(matrix, dtype=np.float64, order="F")
 
 
 def dtrsm(alpha, a, b, *, trans_a=0, overwrite_b=0):
