@@ -22,7 +22,7 @@ from skpmd.engine.from_values import from_values
 from skpmd.engine.loop import drive, run
 from skpmd.engine.particles import draw_prior
 from skpmd.engine.prior_check import PriorCheck, check_prior
-from skpmd.engine.second_opinion import differences
+from skpmd.engine.second_opinion import compared
 
 
 class CustomState(NamedTuple):
@@ -368,8 +368,9 @@ class ParticleMirrorDescent(ParticleResults):
             outcome = run(model, rows, start, options, rng, report)
         outcome = outcome._replace(notes={"method": "mirror steps from prior"})
         if not convergence_warnings(outcome):  # Of an interrupted fit there is one.
-            reasons = differences(outcome, model, rows.whole(), options, rng)
-            outcome = outcome._replace(reasons=reasons)
+            with bar_of_rounds(self.verbose) as report:
+                states = compared(outcome, model, rows.whole(), options, rng, report)
+                outcome = drive(states)
         return outcome, self.max_iter
 
     @_fit_context(prefer_skip_nested_validation=False)

@@ -17,9 +17,9 @@ from scipy.stats import norm, rankdata, t
 from skpmd.engine import metropolis
 from skpmd.engine.edges import Unbounded, edges
 from skpmd.engine.importance import Proposal, draw, log_density
-from skpmd.engine.model import Model
+from skpmd.engine.loop import is_ctrl_c
 from skpmd.engine.particles import log_sum_exp
-from skpmd.engine.values import without_errors
+from skpmd.engine.values import NotANumberError
 
 # So many draws are moved, the fewer where there are many coordinates; as many others give ranks,
 # scales and the Student density.
@@ -46,17 +46,38 @@ def check_prior(model, rng):
 
     ``rng`` is left as it is, so that a fit is the same with the check and without it.
     """
+    rng = rng.spawn(1)[0]
+    others = model.sample_prior(rng, _N_DRAWS)
+    draws = model.sample_prior(rng, _N_DRAWS)
+    m = _N_DRAWS if others.shape[1] <= _MANY else _N_DRAWS_OF_MANY
     try:
-        return _checked(model, rng.spawn(1)[0])
-    except Exception:  # Beyond its support a density may raise what it likes, which says nothing.
+        return _checked(model, others[:m], draws[:m], rng)
+    except _NoValuesError:
         return PriorCheck()
 
 
-def _checked(model, rng):
-    log_prior = without_errors(model.log_prior)
-    d = model.sample_prior(rng, 1).shape[1]
-    m = _N_DRAWS if d <= _MANY else _N_DRAWS_OF_MANY
-    others, draws = (model.sample_prior(rng, m) for _ in range(2))
+class _NoValuesError(Exception):
+    """A density has raised: beyond its support it may, and the fit says whether it does inside."""
+
+
+def _log_prior_of(model):
+    """The log prior as a function that is -inf without a number, and raises one error for all."""
+
+    def log_prior(theta):
+        try:
+            return model.log_prior(theta)
+        except NotANumberError as error:
+            return np.where(error.values < np.inf, error.values, -np.inf)
+        except Exception as error:
+            if is_ctrl_c(error):
+                raise
+            raise _NoValuesError from error
+
+    return log_prior
+
+
+def _checked(model, others, draws, rng):
+    log_prior, (m, d) = _log_prior_of(model), draws.shape
     with np.errstate(all="ignore"):
         of_others, of_draws = log_prior(others), log_prior(draws)
         outside = (~np.isfinite([of_others, of_draws])).sum()
@@ -70,7 +91,7 @@ def _checked(model, rng):
         mismatch = _difference(ranks_of(draws, of_draws), ranks_of(*moved))
         if mismatch or not continuous.all() or d > _MANY:
             return PriorCheck(mismatch)
-        return PriorCheck(log_integral=_log_integral(log_prior, others, draws, rng))
+        return PriorCheck(log_integral=_log_integral(log_prior, model, others, draws, rng))
 
 
 class _Ranks:
@@ -141,20 +162,18 @@ def _named(which, d, pairs):
     return f"the spread of theta[:, {i}]" if i == j else f"the relation of coordinates {i} and {j}"
 
 
-def _log_integral(log_prior, others, draws, rng):
+def _log_integral(log_prior, model, others, draws, rng):
     """Log of what a density integrates to, 0 where nothing speaks against an integral of 1.
 
     All is done in coordinates without edges.
     """
-    prior = Model()
-    prior.log_prior = log_prior
-    free = Unbounded(prior, *edges(log_prior, others))
+    free = Unbounded(model, *edges(log_prior, others))
     u, student = free.outward(draws), _student(free.outward(others))
-    artificial = draw(student, len(u), rng)
-    of_draws = free.log_prior(u) - log_density(student, u)
-    of_artificial = free.log_prior(artificial) - log_density(student, artificial)
-    of_artificial[np.isnan(of_artificial)] = -np.inf
-    constant, error = _bridge(of_draws, of_artificial)
+    ratios = [
+        log_prior(free.inward(points)) + free.log_jacobian(points) - log_density(student, points)
+        for points in (u, draw(student, len(u), rng))
+    ]
+    constant, error = _bridge(*ratios)
     wrong = error < _MAX_ERROR and abs(constant) > _MIN_GAP + _ERRORS * error
     return constant if wrong else 0.0
 

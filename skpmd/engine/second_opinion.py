@@ -9,7 +9,6 @@ import numpy as np
 
 from skpmd.engine.diagnostics import log_evidence, pareto_k
 from skpmd.engine.from_values import from_values, is_thin
-from skpmd.engine.loop import drive, silent
 from skpmd.engine.particles import moments, weights
 
 # Differences of a mean in sds, of a log sd and of the log evidence are worth a warning from here,
@@ -18,15 +17,19 @@ _MEAN, _LOG_SD, _EVIDENCE, _ERRORS = 0.15, 0.15, 0.1, 3.0
 _MAX_K = 0.5
 
 
-def differences(outcome, model, batches, options, rng):
-    """Reasons not to trust an outcome that a fit by values contradicts, a tuple of str.
+def compared(outcome, model, batches, options, rng, report):
+    """States of an outcome, for `skpmd.engine.loop.drive`: the last has reasons not to trust it.
 
-    Draws come from a generator of their own: ``rng`` is left as it is.
+    These are what a fit by values contradicts. Its draws come from a generator of their own, so
+    that ``rng`` is left as it is, and ``report`` receives its steps.
     """
-    other = drive(from_values(model, batches, options, rng.spawn(1)[0]), silent)
-    if other.n_left_out or other.interrupted or is_thin(other.particles):
-        return ()
-    return tuple(_differences(outcome, other))
+    yield outcome
+    for other in from_values(model, batches, options, rng.spawn(1)[0]):
+        for info in other.infos:
+            report(info)
+    if not (other.n_left_out or is_thin(other.particles)):
+        reasons = outcome.reasons + tuple(_differences(outcome, other))
+        yield outcome._replace(infos=[], reasons=reasons)
 
 
 def _differences(outcome, other):

@@ -4,7 +4,10 @@ import numpy as np
 
 
 class NotANumberError(FloatingPointError):
-    """Some values of a function are nan or +inf; it carries all of them."""
+    """Some values of a user's function are nan or +inf; it carries all of that call.
+
+    They are those of the very function that was called, and nothing to whoever adds to them.
+    """
 
     def __init__(self, message, values):
         super().__init__(message)
@@ -17,10 +20,6 @@ def without_errors(function):
     def values(theta):
         try:
             return function(theta)
-        except NotANumberError as error:
-            return np.where(
-                np.isnan(error.values) | (error.values == np.inf), -np.inf, error.values
-            )
         except FloatingPointError:
             if len(theta) == 1:
                 return np.array([-np.inf])

@@ -10,6 +10,8 @@ from scipy.special import expit, softmax
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import gen_batches
 
+from skpmd._base.warn import warn
+
 # Columns of a smaller sd, whose sd changes the logit by less than so much under the prior, are
 # warned of where the likelihood still rises by so many of its standard errors.
 _SMALL, _MAX_CHANGE, _MIN_ERRORS = 0.05, 0.2, 10.0
@@ -17,12 +19,36 @@ _ROUNDING = 1e-9
 _ROWS_AT_ONCE = 1 << 14
 
 
-def column_scale_of(X, weight):
-    """Standard deviations of the columns, (p,), 1 where a column does not vary."""
+def column_scale_of(X, weight, is_first=False):
+    """Standard deviations of the columns, (p,), 1 where a column does not vary.
+
+    Where the rows are the first ones of a stream there is a warning of such columns.
+    """
     scaler = StandardScaler(with_mean=False)
     for some in gen_batches(X.shape[0], _ROWS_AT_ONCE):
         scaler.partial_fit(X[some], sample_weight=None if weight is None else weight[some])
+    n_constant = int((scaler.var_ == 0.0).sum())
+    if is_first and n_constant:
+        warn(
+            f"{n_constant} of {X.shape[1]} columns do not vary in the first rows, which "
+            "scale='auto' takes units from: theirs is 1 from now on. Give more rows to the first "
+            "call, or scale the columns.",
+            UserWarning,
+        )
     return scaler.scale_
+
+
+def warn_of_overruled(data, coefficients, intercepts, prior_scale, names):
+    """Warn of columns with these names (p,) on which the prior decides; see `overruled`."""
+    columns = overruled(data, coefficients, intercepts, prior_scale)
+    if columns.size:
+        first = ", ".join(map(str, names[columns[:3]])) + ", ..." * (len(columns) > 3)
+        warn(
+            f"In the units of {len(columns)} of {len(names)} columns ({first}) the prior allows "
+            "next to no effect, and the rows say otherwise: set scale='auto', or standardise the "
+            "columns.",
+            UserWarning,
+        )
 
 
 def overruled(data, coefficients, intercepts, prior_scale):

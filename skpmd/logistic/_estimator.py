@@ -5,7 +5,6 @@ from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
@@ -20,7 +19,7 @@ from skpmd._base.streaming import Stream, first_stream, kernel_step, stream_afte
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import naming_singular_columns
 from skpmd._base.warn import warn
-from skpmd.logistic._column_scale import column_scale_of, overruled
+from skpmd.logistic._column_scale import column_scale_of, warn_of_overruled
 from skpmd.logistic._empirical_bayes import chosen_scale
 from skpmd.logistic._fit import find_posterior, name_of, takes_steps
 from skpmd.logistic._hmc import MOVES
@@ -49,9 +48,7 @@ class LogisticState(NamedTuple):
     fit_intercept: bool  # Whether there is an intercept.
     dtype: np.dtype  # Of the features.
     retained: Retained | None = None  # Rows of a stream whose classes may come one by one.
-    column_scale: np.ndarray | None = (
-        None  # (p,): Those that the prior's scale refers to, if not 1.
-    )
+    column_scale: np.ndarray | None = None  # (p,): Units that the prior refers to, if not 1.
 
 
 def _targets(codes, n_classes):
@@ -337,8 +334,9 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             If y has one class only, or the weights leave a class without any.
         """
         with self._all_or_nothing():
-            remedy, no_moments = self._fit(X, y, sample_weight)
+            rows, remedy, no_moments = self._fit(X, y, sample_weight)
         self._warn_or_interrupt(remedy)
+        self._warn_of_column_scale(rows)
         if no_moments:
             self.diagnostics_["warnings"].append(no_moments)
             warn(
@@ -349,7 +347,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         return self
 
     def _fit(self, X, y, sample_weight):
-        """What to do if the posterior is not to be trusted, and which moments do not exist."""
+        """The rows, what to do if the posterior is not to be trusted, and what is undefined."""
         options, parameters = self._loop_options(), self._parameters()
         last = getattr(self, "_state", None) if self.warm_start else None
         if not takes_steps(parameters, options):
@@ -386,19 +384,17 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         self._freeze()
         self._set_state(
             LogisticState(
-                stream,
-                results,
-                n_iter,
-                choice.scale,
-                model.fit_intercept,
-                X.dtype,
+                stream, results, n_iter, choice.scale, model.fit_intercept, X.dtype,
                 column_scale=column_scale,
             )
-        )
-        self._warn_of_column_scale(rows, choice.scale)
+        )  # fmt: skip
         if mean_field:
-            return remedy, None
-        return remedy, missing_moments(model, rows.data, outcome.particles.theta, len(classes))
+            return rows, remedy, None
+        return (
+            rows,
+            remedy,
+            missing_moments(model, rows.data, outcome.particles.theta, len(classes)),
+        )
 
     @available_if(_takes_parts)
     @_fit_context(prefer_skip_nested_validation=False)
@@ -454,9 +450,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             self._freeze()
             prior_scale = float(self.prior_scale) if first else before.prior_scale
             rows = self._rows(X, encode_known(y, self.classes_), self.classes_, sample_weight)
-            column_scale = self._column_scale(rows) if first else before.column_scale
-            if first and column_scale is not None:
-                self._warn_of_constant(X)
+            column_scale = self._column_scale(rows, is_first=True) if first else before.column_scale
             model = linear_model(
                 parameters, X.shape[1], len(self.classes_), prior_scale, column_scale
             )
@@ -483,6 +477,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
                 )
             )  # fmt: skip
             self._warn_or_interrupt("raise n_particles, or give the rows in larger parts")
+            if first:
+                self._warn_of_column_scale(rows)
             return self
 
     @result
@@ -515,36 +511,17 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         """Rounds and checks of chains, or passes of steps; after `partial_fit`, steps."""
         return self._state.n_iter
 
-    def _column_scale(self, rows):
+    def _column_scale(self, rows, is_first=False):
         """Units of columns that the prior's scale refers to; None where they are all 1."""
-        return column_scale_of(rows.data.X, rows.data.weight) if self.scale == "auto" else None
+        X, _, weight = rows.data
+        return column_scale_of(X, weight, is_first) if self.scale == "auto" else None
 
-    def _warn_of_constant(self, X):
-        """Warn of columns whose unit the first rows of a stream do not tell."""
-        low, high = (side.toarray() if issparse(X) else side for side in (X.min(0), X.max(0)))
-        n = int((np.ravel(low) == np.ravel(high)).sum())
-        if n:
-            warn(
-                f"{type(self).__name__}: {n} of {X.shape[1]} columns do not vary in the first "
-                "rows, which scale='auto' takes units from: theirs is 1 from now on. Give more "
-                "rows to the first call, or scale the columns.",
-                UserWarning,
-            )
-
-    def _warn_of_column_scale(self, rows, prior_scale):
-        """Warn of columns whose small units let the prior decide against the rows."""
-        if self.scale == "auto" or self.prior == "horseshoe":
-            return
-        columns = overruled(rows.data, self.coef_.astype(float), self.intercept_, prior_scale)
-        if columns.size:
-            names = _check_feature_names_in(self)[columns[:3]].tolist()
-            warn(
-                f"{type(self).__name__}: in the units of {len(columns)} of {self.n_features_in_} "
-                f"columns ({', '.join(map(str, names))}{', ...' * (len(columns) > 3)}) the prior "
-                f"allows next to no effect, and the rows say otherwise: set scale='auto', or "
-                "standardise the columns.",
-                UserWarning,
-            )
+    def _warn_of_column_scale(self, rows):
+        """Warn where the prior overrules the rows: it may where columns are not scaled."""
+        if self.scale is None and self.prior != "horseshoe":
+            names = _check_feature_names_in(self)
+            means = self.coef_.astype(float), self.intercept_
+            warn_of_overruled(rows.data, *means, self.prior_scale_, names)
 
     def _coefficients(self, moment):
         """A moment of the coefficients and of the intercepts, in the dtype of X."""

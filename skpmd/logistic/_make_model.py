@@ -110,12 +110,15 @@ def _n_in_pairs(X, sign):
 
     ``sign`` (n,) is -1 in the one class and 1 in the other.
     """
-    X = X.toarray() if issparse(X) else np.asarray(X, dtype=float)
-    signed, found = X * sign[:, None], np.zeros(X.shape[1], dtype=bool)
+    first, found = _dense(X[:_FIRST_ROWS]) * sign[:_FIRST_ROWS, None], np.zeros(X.shape[1], bool)
     for pair in map(list, combinations(range(X.shape[1]), 2)):
-        if _in_half_plane(signed[:_FIRST_ROWS, pair]) and _in_half_plane(signed[:, pair]):
+        if _in_half_plane(first[:, pair]) and _in_half_plane(_dense(X[:, pair]) * sign[:, None]):
             found[pair] = True
     return found.sum()
+
+
+def _dense(X):
+    return X.toarray() if issparse(X) else X
 
 
 def _in_half_plane(points):

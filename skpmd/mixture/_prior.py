@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.utils import gen_batches
 
 from skpmd.engine.loop import Options
 
@@ -71,10 +72,12 @@ class Scaler(NamedTuple):
         """
         share = weight / weight.sum()
         shift = share @ X
-        variance = sum(share[some] @ (X[some] - shift) ** 2 for some in _pieces(X))
+        pieces = gen_batches(len(X), _ROWS_AT_ONCE)
+        variance = sum(share[some] @ (X[some] - shift) ** 2 for some in pieces)
         # Rounding leaves a constant column of 1e9 a standard deviation of 1e-7.
-        largest = np.maximum(X.max(axis=0), -X.min(axis=0))
-        constant = np.sqrt(variance) <= 10.0 * np.finfo(float).eps * largest
+        low, high = X.min(axis=0), X.max(axis=0)
+        rounding = 10.0 * np.finfo(float).eps * np.maximum(high, -low)
+        constant = (low == high) | (np.sqrt(variance) <= rounding)
         if covariance_type == "spherical":
             variance = np.full_like(variance, np.where(constant, 0.0, variance).mean())
             constant = variance == 0.0
@@ -229,15 +232,10 @@ def _covariance_share(parameters, total, strategy):
     return float(np.clip(few**2, _MIN_SHARE, 1.0))
 
 
-def _pieces(X):
-    """Slices of rows."""
-    return [slice(first, first + _ROWS_AT_ONCE) for first in range(0, len(X), _ROWS_AT_ONCE)]
-
-
 def _covariance_of(X, share):
     """Covariance of rows that count for shares of 1, some rows at a time."""
     mean, covariance = share @ X, np.zeros((X.shape[1], X.shape[1]))
-    for some in _pieces(X):
+    for some in gen_batches(len(X), _ROWS_AT_ONCE):
         centred = X[some] - mean
         covariance += (centred.T * share[some]) @ centred
     return covariance

@@ -452,10 +452,10 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         return np.broadcast_to(alpha, n)
 
     def _warn(self, fitted_kernel):
-        """Warn of what speaks against a posterior, or against a kernel that was fitted just now."""
+        """Warn of what speaks against a posterior, a kernel fitted just now, or the inputs."""
         if self.weighting == "posterior":
             self._warn_or_interrupt("raise n_particles or max_iter, or narrow hyperprior")
-        elif fitted_kernel:
-            if self.optimizer is not None:
-                warn_of_bounds(self.kernel_)
-            warn_of_open_variance(self._state)
+            return
+        if fitted_kernel and self.optimizer is not None:
+            warn_of_bounds(self.kernel_)
+        warn_of_open_variance(self._state)

@@ -65,6 +65,31 @@ def test_sound_steps_are_not_warned_of():
         ParticleMirrorDescent(**near, proposal="prior", random_state=seed).fit(ROW)
 
 
+@pytest.mark.parametrize("at", [1, 10])
+def test_ctrl_c_during_the_other_fit_is_handed_on(at, monkeypatch):
+    """What the steps have come to stays, as after Ctrl-C anywhere else."""
+    from skpmd.custom import _estimator
+
+    calls, of_posterior = [], NARROW["log_likelihood"]
+
+    def log_likelihood(theta, X, y):
+        if calls:
+            calls.append(0)
+            if len(calls) > at:
+                raise KeyboardInterrupt
+        return of_posterior(theta, X, y)
+
+    compared = _estimator.compared
+    monkeypatch.setattr(_estimator, "compared", lambda *args: [calls.append(0), compared(*args)][1])
+    model = ParticleMirrorDescent(
+        log_likelihood, *map(NARROW.get, ("log_prior", "sample_prior")), proposal="prior",
+        random_state=0,
+    )  # fmt: skip
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(ROW)
+    assert model.diagnostics_["interrupted"] and model.posterior_.ess > 100
+
+
 def noisy(theta, X, y):
     return norm.logpdf(1.0, theta[:, 0])
 

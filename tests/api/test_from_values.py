@@ -14,11 +14,15 @@ from scipy.stats import t as student
 from skpmd import ParticleMirrorDescent
 from skpmd._base.results import convergence_warnings
 from skpmd._base.streaming import stream_after
+from skpmd.custom._model import CustomModel
+from skpmd.engine.edges import Unbounded
 from skpmd.engine.fitted_proposals import Proposals
 from skpmd.engine.importance import Proposal
 from skpmd.engine.loop import Outcome
-from skpmd.engine.particles import Particles, weights
-from skpmd.engine.scouts import Scouts
+from skpmd.engine.model import Batch
+from skpmd.engine.particles import Particles, draw_prior, weights
+from skpmd.engine.scouts import Scouts, scouted
+from skpmd.engine.values import without_errors
 
 ROW = np.zeros((1, 1))
 LOG_TWO_PI = np.log(2.0 * np.pi)
@@ -500,3 +504,22 @@ def test_a_stream_whose_modes_no_polynomial_follows_is_right_or_warns(seed):
             model.partial_fit(rows)
     error = np.abs((model.posterior_.mean() - mean) / sd).max()
     assert error < 0.25 or model.diagnostics_["warnings"]
+
+
+def test_points_without_a_number_do_not_change_the_others():
+    """A search's density, and one without edges, where a user's functions are nan for some."""
+
+    def log_likelihood(theta, X, y):
+        return np.where(theta[:, 0] > 0.5, np.nan, -(theta[:, 0] ** 2))
+
+    def log_prior(theta):
+        return np.where(theta[:, 0] < 0.8, -theta[:, 0], np.nan)
+
+    model = CustomModel(log_likelihood, log_prior, lambda rng, m: rng.random((m, 1)) / 2, False)
+    batches, rng = [Batch(np.zeros((1, 1)), None, np.ones(1))], np.random.default_rng(0)
+    theta = np.array([[0.1], [0.6], [0.9], [0.2]])
+    log_joint = scouted(model, draw_prior(model, 10, rng), batches, 1.0, rng).log_joint
+    np.testing.assert_allclose(log_joint(theta), [-0.11, -np.inf, -np.inf, -0.24])
+    free = Unbounded(model, np.array([0.0]), np.array([np.inf]))
+    found = without_errors(free.log_prior)(np.log(theta))
+    np.testing.assert_allclose(found, np.log(theta[:, 0]) - [0.1, 0.6, np.inf, 0.2])

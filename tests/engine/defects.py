@@ -314,8 +314,8 @@ DEFECTS = [
     Defect(
         "steps from the prior are believed without another fit",
         "engine/second_opinion.py",
-        "    return tuple(_differences(outcome, other))",
-        "    return ()",
+        "outcome.reasons + tuple(_differences(outcome, other))",
+        "outcome.reasons",
         "api/test_certificate.py",
     ),
     Defect(

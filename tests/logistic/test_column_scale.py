@@ -81,3 +81,17 @@ def test_first_rows_that_tell_no_unit_are_warned_of():
         stream.partial_fit(X[:100], y[:100], classes=[0, 1])
     with pytest.warns(UserWarning, match="3 of 3 columns do not vary"):
         BayesianLogisticRegressionPMD(scale="auto").partial_fit(X[:1], y[:1], classes=[0, 1])
+
+
+def test_a_stream_is_warned_of_too():
+    X, y = rows()
+    with pytest.warns(UserWarning, match=r"1 of 3 columns \(x1\)"):
+        BayesianLogisticRegressionPMD(random_state=0).partial_fit(X, y, classes=[0, 1])
+
+
+def test_a_warning_that_is_an_error_does_not_undo_a_fit():
+    X, y = rows()
+    model = BayesianLogisticRegressionPMD(random_state=0)
+    with pytest.raises(UserWarning, match="next to no effect"):  # Warnings are errors here.
+        model.fit(X, y)
+    assert model.predict(X).shape == y.shape

@@ -252,3 +252,7 @@ def test_inducing_inputs_that_leave_most_of_the_process_open_are_warned_of():
     with pytest.warns(ConvergenceWarning, match="Raise n_inducing"):
         SparseGPRegressorPMD(n_inducing=50, random_state=0).fit(X, y)
     SparseGPRegressorPMD(n_inducing=300, random_state=0).fit(X, y)
+    stream = SparseGPRegressorPMD(n_inducing=50, random_state=0)
+    for part in np.array_split(np.arange(600), 3):
+        with pytest.warns(ConvergenceWarning, match="Raise n_inducing"):
+            stream.partial_fit(X[part], y[part])

@@ -84,6 +84,7 @@ def test_inducing_inputs_follow_a_stream(approximation):
     assert np.abs(spread / std - 1.0).max() < 0.05
 
 
+@pytest.mark.filterwarnings("ignore:The 20 inducing inputs leave")
 def test_given_inducing_inputs_stay():
     X, y = wave()
     stream = SparseGPRegressorPMD(KERNEL, inducing_init=X[:20], **FIXED)
