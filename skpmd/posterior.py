@@ -36,6 +36,8 @@ class Posterior:
         Log marginal likelihood in nats and its standard error.
     unavailable : str, optional
         Why k-hat or the evidence cannot be had, for the error that asking for them raises.
+    caveat : str, optional
+        What the draws leave out, for the repr.
 
     Attributes
     ----------
@@ -80,6 +82,7 @@ class Posterior:
         log_evidence=None,
         log_evidence_se=None,
         unavailable="the posterior was built without it",
+        caveat=None,
     ):
         self.particles = np.asarray(particles, dtype=np.float64)
         log_weights = np.asarray(log_weights, dtype=np.float64)
@@ -102,6 +105,7 @@ class Posterior:
         self._log_evidence = log_evidence
         self._log_evidence_se = log_evidence_se
         self._unavailable = unavailable
+        self._caveat = caveat
         self._kde = None
 
     @property
@@ -231,6 +235,8 @@ class Posterior:
             parts.append(f"r_hat={self._r_hat:.3f}")
         if self._log_evidence is not None:
             parts.append(f"log_evidence={self._log_evidence:.2f}±{self._log_evidence_se:.2f}")
+        if self._caveat is not None:
+            parts.append(self._caveat)
         return f"Posterior({', '.join(parts)})"
 
     def _why_harmless(self):

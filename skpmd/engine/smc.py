@@ -8,6 +8,7 @@ Markov chain that leaves the density of that power as it is (sequential Monte Ca
 Moral, Doucet and Jasra 2006). The product of the increments estimates the evidence.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from skpmd.engine.particles import (
 )
 from skpmd.engine.resampling import resample
 from skpmd.engine.threads import by_rows
-from skpmd.engine.triangular import solve_lower, solve_transposed
+from skpmd.engine.triangular import ends_of, solve_lower, solve_transposed, times_transposed
 
 _ACCEPT = 0.6  # The step size is adapted to this acceptance (Roberts and Rosenthal 1998).
 _FIRST_STEP = 1.0  # The first step size is this times d^(-1/6).
@@ -43,8 +44,9 @@ def tempering(
     """Draws of a posterior and its evidence, from the prior on or from draws of another posterior.
 
     The model offers ``local(theta, batches)``: the log joint density given all batches, shape (m,),
-    its gradient (m, d), and the root F of a curvature F F' at each particle, (m, d) where it is
-    diagonal, else (m, d, d), lower triangular. It may offer ``permute_labels(theta, rng)`` and
+    its gradient (m, d), and the root F of a curvature F F' at each particle: its diagonal, (m, d),
+    or packed rows of a lower triangular one (`skpmd.engine.triangular`), whose first columns are
+    the model's ``first_columns`` (d,). It may offer ``permute_labels(theta, rng)`` and
     ``to_ordered(theta)`` where a posterior has symmetries and particles keep to one of several
     equal regions: the first spreads them over all, moves take place anywhere, and the second takes
     them back. Neither changes the measure.
@@ -176,50 +178,37 @@ def _langevin(model, batches, state, step, rng):
     preconditioned by position; Roberts and Stramer 2002).
     """
     noise = rng.standard_normal(state.theta.shape)
+    first = getattr(model, "first_columns", np.arange(noise.shape[1]))
+    diagonal = ends_of(first) - 1
     with np.errstate(over="ignore", invalid="ignore"):  # What flies off is refused.
-        moved = by_rows(_proposed, step, noise, *state, at_least=_PART)
+        moved = by_rows(partial(_proposed, first), step, noise, *state, at_least=_PART)
         new = _State(moved, *model.local(moved, batches))
-        back = by_rows(_noise_back, step, state.theta, *new, at_least=_PART)
+        back = by_rows(partial(_noise_back, first), step, state.theta, *new, at_least=_PART)
         log_ratio = new.value - state.value
-        log_ratio += 0.5 * (noise**2).sum(axis=1) - _log_det(state.root)
-        log_ratio -= 0.5 * (back**2).sum(axis=1) - _log_det(new.root)
+        log_ratio += 0.5 * (noise**2).sum(axis=1) - _log_det(state.root, diagonal)
+        log_ratio -= 0.5 * (back**2).sum(axis=1) - _log_det(new.root, diagonal)
     taken, probability = metropolis.accept(log_ratio, rng)
-    return _State(*metropolis.select(taken, new, state)), float(probability.mean())
+    refused = np.flatnonzero(~taken)
+    for after, before in zip(new, state, strict=True):
+        after[refused] = before[refused]
+    return new, float(probability.mean())
 
 
-def _proposed(step, noise, *state):
+def _proposed(first, step, noise, *state):
     state = _State(*state)
-    return _drifted(state, step) + step * _solved(state.root, noise)
+    drift = 0.5 * step**2 * solve_lower(state.root, first, state.gradient)
+    return state.theta + solve_transposed(state.root, first, drift + step * noise)
 
 
-def _noise_back(step, theta, *new):
+def _noise_back(first, step, theta, *new):
     """The noise that a move from the new places to theta would have needed."""
     new = _State(*new)
-    return _times(new.root, theta - _drifted(new, step)) / step
+    drift = 0.5 * step**2 * solve_lower(new.root, first, new.gradient)
+    return (times_transposed(new.root, first, theta - new.theta) - drift) / step
 
 
-def _drifted(state, step):
-    root, gradient = state.root, state.gradient
-    if root.ndim == 2:
-        return state.theta + 0.5 * step**2 * gradient / root**2
-    return state.theta + 0.5 * step**2 * _solved(root, solve_lower(root, gradient))
-
-
-def _solved(root, noise):
-    """F'^-1 noise."""
-    if root.ndim == 2:
-        return noise / root
-    return solve_transposed(root, noise)
-
-
-def _times(root, values):
-    """F' values."""
-    return root * values if root.ndim == 2 else np.einsum("mji,mj->mi", root, values)
-
-
-def _log_det(root):
-    diagonal = root if root.ndim == 2 else np.diagonal(root, axis1=-2, axis2=-1)
-    return np.log(diagonal).sum(axis=1)
+def _log_det(root, diagonal):
+    return np.log(root[:, diagonal]).sum(axis=1)
 
 
 def _rank_correlation(one, other):

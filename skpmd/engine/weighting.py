@@ -41,7 +41,8 @@ def stacked(
     their way.
     """
     largest = log_density.max(axis=1, keepdims=True)
-    density = np.exp((log_density - largest).astype(dtype))
+    density = (log_density - largest).astype(dtype, copy=False)
+    np.exp(density, out=density)
     start = np.exp(uniform(log_density.shape[1]) if log_start is None else log_start)
     weights, total, last = start, weight.sum(), -np.inf
     for _ in range(max_iter):

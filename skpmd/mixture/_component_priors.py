@@ -12,6 +12,13 @@ import numpy as np
 from scipy.special import betaln, gammaln, multigammaln
 
 from skpmd.mixture._likelihood import Sums
+from skpmd.mixture._smc_kernels import (
+    forms,
+    parameter_gradients,
+    scatter_about,
+    squares,
+    traces,
+)
 
 LOG_2PI = np.log(2.0 * np.pi)
 
@@ -69,7 +76,7 @@ class NormalWishart(NamedTuple):
         """Log density of each particle's components; shape (m,)."""
         log_diagonal = np.log(np.diagonal(factor, axis1=-2, axis2=-1))
         p, away = len(self.mean), means - self.mean
-        square = (np.einsum("mkji,mkj->mki", factor, away) ** 2).sum(axis=-1)
+        square = forms(np.ascontiguousarray(factor), away)
         of_means = 0.5 * p * (np.log(self.mean_precision) - LOG_2PI) + log_diagonal.sum(axis=-1)
         of_means = of_means - 0.5 * self.mean_precision * square
         if self.covariance_type == "tied":
@@ -83,12 +90,12 @@ class NormalWishart(NamedTuple):
             return _log_gamma(shape, rate, log_root)
         if self.covariance_type == "diag":
             return _log_gamma(0.5 * nu, 0.5 * scale, log_diagonal).sum(axis=-1)
-        trace = (np.linalg.cholesky(scale).T @ factor) ** 2
+        trace = traces(np.linalg.cholesky(scale), np.ascontiguousarray(factor))
         constant = 0.5 * nu * np.linalg.slogdet(scale)[1] - multigammaln(0.5 * nu, p)
         constant += p * np.log(2.0) * (1.0 - 0.5 * nu)
         # Of Lambda: |Lambda|^((nu - p - 1) / 2); of the Jacobian: C_ii^(p - i + 2), i from 1.
         power = nu - np.arange(p)
-        return constant + log_diagonal @ power - 0.5 * trace.sum(axis=(-1, -2))
+        return constant + log_diagonal @ power - 0.5 * trace
 
     def gradient(self, means, factor):
         """Gradients of `log_density`, of the shapes of the arguments."""
@@ -119,10 +126,10 @@ class NormalWishart(NamedTuple):
         covariance = self.covariance
         covariance = covariance if covariance.ndim == 2 else covariance * np.eye(len(self.mean))
         away = means - self.mean
-        scatter = scatter_about(means, sums) + covariance / shared
+        scatter = scatter_about(*sums[1:], means) + covariance / shared
         scatter += self.mean_precision * away[..., :, None] * away[..., None, :]
         count = (sums.count + self.mean_precision)[..., None, None]
-        of_means = count * (factor @ factor.swapaxes(-1, -2))
+        of_means = count * squares(np.ascontiguousarray(factor))
         return Conditional(of_means, scatter, sums.count + self.df / shared)
 
 
@@ -196,10 +203,10 @@ class Independent(NamedTuple):
     def conditional(self, means, factor, sums):
         """`Conditional` given which rows belong to which component."""
         shared = means.shape[1] if self.covariance_type == "tied" else 1
-        of_means = sums.count[..., None, None] * (factor @ factor.swapaxes(-1, -2))
+        of_means = sums.count[..., None, None] * squares(np.ascontiguousarray(factor))
         of_means += np.diag(self.mean_scale**-2.0)
         # The prior of C has no such form; its scatter is of the size that rows of one would have.
-        scatter = scatter_about(means, sums) + self.scale**2 * np.eye(len(self.mean)) / shared
+        scatter = scatter_about(*sums[1:], means) + self.scale**2 * np.eye(len(self.mean)) / shared
         return Conditional(of_means, scatter, sums.count + 1.0 / shared)
 
 
@@ -208,26 +215,8 @@ def by_parameters(sums, means, factor):
 
     With V the scatter about mu: Lambda (first - count mu), and count / C_ii - (V C)_ij.
     """
-    away = sums.first - sums.count[..., None] * means
-    half = np.einsum("mkji,mkj->mki", factor, away)
-    by_means = np.einsum("mkij,mkj->mki", factor, half)
-    cross = away[..., :, None] * means[..., None, :]
-    # second - first mu' - mu first' + count mu mu' = second - away mu' - mu first'
-    scatter = sums.second - cross - means[..., :, None] * sums.first[..., None, :]
-    by_factor = -np.tril(scatter @ factor)
-    at = np.arange(means.shape[-1])
-    diagonal = np.diagonal(factor, axis1=-2, axis2=-1)
-    by_factor[..., at, at] = sums.count[..., None] + by_factor[..., at, at] * diagonal
-    return by_means, by_factor
-
-
-def scatter_about(means, sums):
-    """Sum of w r (x - mu)(x - mu)', without a difference of large numbers where mu is far."""
-    count = np.maximum(sums.count, 1e-300)[..., None]
-    centre = sums.first / count
-    away = means - centre
-    about_centre = sums.second - sums.first[..., :, None] * centre[..., None, :]
-    return about_centre + (count * away)[..., :, None] * away[..., None, :]
+    arrays = (*sums[1:], means, factor)
+    return parameter_gradients(*(np.ascontiguousarray(values) for values in arrays))
 
 
 def _log_gamma(shape, rate, log_root):

@@ -37,9 +37,9 @@ class Normals(NamedTuple):
     kappa: np.ndarray
     nu: np.ndarray
     mean: np.ndarray  # (m, K, p): Posterior means.
-    # (m, K, p, p), (m, 1, p, p), (m, K, p) or (m, K): Psi, of the covariance type.
-    scatter: np.ndarray
-    root: np.ndarray | None  # Lower Cholesky factors of Psi, where it is a matrix.
+    scatter: np.ndarray | None  # (m, K, p) or (m, K): Psi, where it is no matrix.
+    # (m, K, p, p) or (m, 1, p, p): Lower Cholesky factors of Psi, where it is one.
+    root: np.ndarray | None
     log_det: np.ndarray  # (m, K) or (m, 1): Log determinant of Psi as a (p, p) matrix.
 
 
@@ -74,8 +74,7 @@ class Family:
         kappa = self.kappa0 + N
         mean = (self.kappa0 * self.mean0 + sums) / kappa[..., None]
         nu, scatter = self._scatter(counts, shared, kappa, mean)
-        root, log_det = self._factored(scatter)
-        return Normals(kappa, nu, mean, scatter, root, log_det)
+        return Normals(kappa, nu, mean, *self._factored(scatter))
 
     def student_df(self, normals):
         """Degrees of freedom of the next row's distribution, shape (m, K)."""
@@ -91,7 +90,9 @@ class Family:
     def coefficients(self, normals):
         """Linear form of c + u(x) in the features, shape (m, K, f); see `log_ratio`."""
         precision = self._precision(normals)
-        precision = precision * (normals.kappa / (normals.kappa + 1.0))[..., None, None]
+        ratio = (normals.kappa / (normals.kappa + 1.0))[..., None, None]
+        shared = precision.shape != ratio.shape[:2] + precision.shape[2:]
+        precision = np.multiply(precision, ratio, out=None if shared else precision)
         linear = np.einsum("mkij,mkj->mki", precision, normals.mean)
         constant = self._min_form(normals) + np.einsum("mki,mki->mk", linear, normals.mean)
         upper = np.triu_indices(self.p)
@@ -167,8 +168,9 @@ class Family:
         raise NotImplementedError
 
     def _factored(self, scatter):
+        """What `Normals` have of it: itself, or its root, and its log determinant."""
         root = cholesky(scatter)
-        return root, 2.0 * np.log(np.diagonal(root, axis1=-2, axis2=-1)).sum(axis=-1)
+        return None, root, 2.0 * np.log(np.diagonal(root, axis1=-2, axis2=-1)).sum(axis=-1)
 
     def _precision(self, normals):
         roots = np.ascontiguousarray(normals.root).reshape(-1, self.p, self.p)
@@ -211,7 +213,8 @@ class Full(Family):
         self.n_features = 1 + self.p + self.p * (self.p + 1) // 2
 
     def _scatter(self, counts, shared, kappa, mean):
-        scatter = self.scatter0 + _matrices(counts[..., 1 + self.p :], self.p)
+        scatter = _matrices(counts[..., 1 + self.p :], self.p)
+        scatter += self.scatter0
         scatter += self.kappa0 * np.outer(self.mean0, self.mean0)
         scatter -= kappa[..., None, None] * mean[..., :, None] * mean[..., None, :]
         return self.nu0 + counts[..., 0], scatter
@@ -295,7 +298,7 @@ class Diagonal(Family):
         return self.nu0 + counts[..., 0], scatter
 
     def _factored(self, scatter):
-        return None, np.log(scatter).sum(axis=-1)
+        return scatter, None, np.log(scatter).sum(axis=-1)
 
     def _full_root(self, normals):
         return np.sqrt(normals.scatter)[..., None] * np.eye(self.p)
@@ -349,7 +352,7 @@ class Spherical(Family):
         return self.nu0 + counts[..., 0], scatter
 
     def _factored(self, scatter):
-        return None, self.p * np.log(self.p * scatter)
+        return scatter, None, self.p * np.log(self.p * scatter)
 
     def _full_root(self, normals):
         return np.sqrt(normals.scatter)[..., None, None] * np.eye(self.p)

@@ -21,14 +21,15 @@ import numpy as np
 
 from skpmd.engine.model import Model, linear_form
 from skpmd.engine.particles import Particles
-from skpmd.engine.threads import each, in_order
+from skpmd.engine.threads import in_order
 from skpmd.mixture._components import FAMILIES, Normals
 from skpmd.mixture._kernels import responsibilities
 from skpmd.mixture._weights import weights_prior
 
-# A chunk of rows has about so many responsibilities, to stay in the cache, and at least so many
-# rows; the number of chunks is a multiple of the last, so that threads have the same to do.
-_CHUNK, _MIN_CHUNK, _SHARED = 2**15, 64, 4
+# A chunk of rows has about so many responsibilities, to stay in the cache, at most so many
+# features, and at least so many rows; the number of chunks is a multiple of the last, so that
+# threads have the same to do.
+_CHUNK, _FEATURES, _MIN_CHUNK, _SHARED = 2**15, 2**17, 64, 4
 _WAITING = 2**20  # Counts of chunks that wait for their sum have about so many numbers.
 _LOG_2PI = np.log(2.0 * np.pi)
 
@@ -99,7 +100,8 @@ class ConjugateMixture(Model):
 
     block_weighs = False
 
-    def __init__(self, prior):
+    def __init__(self, prior, log_jacobian=0.0):
+        self.log_jacobian = log_jacobian  # What records add to log densities of scaled rows.
         self.K, self.p = prior.n_components, len(prior.mean)
         self.family = FAMILIES[prior.covariance_type](
             prior.mean, prior.mean_precision, prior.df, prior.covariance
@@ -185,14 +187,16 @@ class ConjugateMixture(Model):
     def record(self, block, statistics):
         """ELBO and log density of the best particle, for each row."""
         return {
-            "elbo": block.posteriors.elbo.max() / block.counts.total,
-            "log_density": statistics.score.max() / statistics.size,
+            "elbo": float(block.posteriors.elbo.max() / block.counts.total + self.log_jacobian),
+            "log_density": float(statistics.score.max() / statistics.size + self.log_jacobian),
         }
 
     # ------------------------------------------------------------------ rows
     def chunks(self, n, m):
         """Slices of n rows that suit m particles; if several, a number that threads can share."""
-        n_chunks = -(-n // max(_MIN_CHUNK, _CHUNK // (m * self.K)))
+        n_features = self.family.n_features + self.family.n_shared
+        size = min(_CHUNK // (m * self.K), _FEATURES // n_features)
+        n_chunks = -(-n // max(_MIN_CHUNK, size))
         n_chunks = n_chunks if n_chunks == 1 else -(-n_chunks // _SHARED) * _SHARED
         edges = np.linspace(0, n, n_chunks + 1).astype(int)
         return [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
@@ -201,13 +205,13 @@ class ConjugateMixture(Model):
         """Counts of rows by the responsibilities of each particle's components.
 
         With them comes the weighted sum of the rows' log predictive densities, of shape (m,). The
-        rows X (n, p) count ``weight`` (n,) times.
+        rows X (n, p), an array or a `RowView`, count ``weight`` (n,) times.
         """
         family, m = self.family, len(posteriors.constant)
         counts, score = self.no_counts(m), np.zeros(m)
 
         def of(rows):
-            features, w, entropy = family.features(X[rows]), weight[rows], np.zeros(m)
+            features, w, entropy = family.features(X[rows]), np.array(weight[rows]), np.zeros(m)
             _, log_joint = self.log_densities(posteriors, features)
             log_joint += posteriors.log_mixing.ravel()
             resp, log_density = self.responsibilities(log_joint, w, entropy)
@@ -237,7 +241,7 @@ class ConjugateMixture(Model):
     def left_out(self, posteriors, X, weight):
         """Log densities of rows under each component, their own responsibility taken out.
 
-        Their shape is (n, m K), and they are without the components' ``log_mixing``.
+        They come in blocks of rows, of shape (n, m K), without the components' ``log_mixing``.
         """
         m = len(posteriors.constant)
 
@@ -251,4 +255,4 @@ class ConjugateMixture(Model):
             self.family.left_out(posteriors.normals, features, log_ratio, log_density, resp)
             return log_density
 
-        return np.concatenate(each(of, self.chunks(len(X), m)))
+        return in_order(of, self.chunks(len(X), m))

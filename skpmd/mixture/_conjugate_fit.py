@@ -16,7 +16,8 @@ from skpmd.engine.particles import Particles
 from skpmd.mixture._conjugate import ConjugateMixture, Counts
 from skpmd.mixture._initialization import initial_counts
 from skpmd.mixture._prior import MixturePrior, Scaler, prior_of
-from skpmd.mixture._reservoir import Reservoir, extend, reservoir_size, trim
+from skpmd.mixture._reservoir import Reservoir, discounted, reservoir_size, retained_of
+from skpmd.mixture._rows import RowView, joined
 
 # n_particles="auto" is the first, and the second from so many columns on.
 _MANY, _FEW, _MANY_COLUMNS = 16, 8, 20
@@ -59,19 +60,18 @@ def n_particles(parameters, p):
     return _MANY if p <= _MANY_COLUMNS else _FEW
 
 
-def fit_conjugate(parameters, reservoir, rng, before=None):
-    """Fit all rows: the distinct ones of the reservoir, in the user's columns.
+def fit_conjugate(parameters, rows, weight, rng, before=None):
+    """Fit all rows: a `RowView` of distinct ones, in the user's columns.
 
-    The outcome is a `ConjugateFit`. Particles start from those of another, ``before``, or where
-    that is None from `initial_counts`. Where the reservoir has more rows than are retained its own
-    are scaled in place: it is of no further use.
+    ``weight`` (n,) is how often each counts. The outcome is a `ConjugateFit`. Particles start from
+    those of another, ``before``, or where that is None from `initial_counts`.
     """
-    X, weight, most = reservoir.X, reservoir.weight, reservoir_size(parameters.n_components)
-    scaler = Scaler.of(X, weight, parameters.covariance_type)
-    retained = trim(reservoir, most)
-    X = scaler.transform(X, out=X if len(X) > most else None)
+    scaler = Scaler.of(rows, weight, parameters.covariance_type)
+    retained = retained_of(rows, weight, reservoir_size(parameters.n_components))
+    X = rows.scaled(scaler)
     prior = prior_of(parameters, X, weight, scaler, "conjugate")
-    model, m = ConjugateMixture(prior), n_particles(parameters, X.shape[1])
+    model = ConjugateMixture(prior, scaler.log_jacobian)
+    m = n_particles(parameters, X.shape[1])
     max_full_iter = _max_full_iter(parameters, len(X), m)
     if before is not None:
         counts = _carried(before, model, m, X, weight, scaler)
@@ -90,7 +90,7 @@ def fit_conjugate(parameters, reservoir, rng, before=None):
         reservoir=retained,
         n_samples_seen=float(weight.sum()),
         n_rows_fitted=len(X),
-        records=Records().extended(_unscaled(outcome.infos, scaler)),
+        records=Records().extended(outcome.infos),
         converged=converged,
         convergence_warnings=_convergence_warnings(parameters, converged),
         interrupted=outcome.interrupted,
@@ -205,16 +205,7 @@ def history_of_conjugate(records):
     }
 
 
-def _unscaled(infos, scaler):
-    """Records of steps on scaled rows as of the rows themselves."""
-    shift = scaler.log_jacobian
-    return [
-        info._replace(extra={name: value + shift for name, value in info.extra.items()})
-        for info in infos
-    ]
-
-
-def update_conjugate(parameters, before, X, weight):
+def update_conjugate(parameters, before, rows, weight):
     """The particles after one call's rows of a stream, as a `ConjugateFit`.
 
     While all rows are retained, and the last fit saw at most half of them, all are fitted anew: a
@@ -222,8 +213,8 @@ def update_conjugate(parameters, before, X, weight):
     responsibilities under the particles at its arrival. With ``total_samples`` rows of a second
     pass are mirror steps.
 
-    X (n, p) holds distinct rows, sorted, in the user's columns, and ``weight`` (n,) how often each
-    counts. ``before`` is left as it is.
+    ``rows`` is a `RowView` of distinct ones, sorted, in the user's columns, and ``weight`` (n,) how
+    often each counts. ``before`` is left as it is.
     """
     rng, size = copy.deepcopy(before.rng), float(weight.sum())
     options = parameters.options._replace(settings=_SETTINGS)
@@ -231,28 +222,29 @@ def update_conjugate(parameters, before, X, weight):
     n_samples_seen, reservoir = before.n_samples_seen + size, before.reservoir
     if parameters.total_samples is None or a == 0.0:  # This is no second pass.
         most = reservoir_size(before.model.K)
-        rows = extend(None, X, weight, 1.0)
-        if not reservoir.complete:  # Then no more of these rows can be retained either.
-            rows = trim(rows, most)
-        reservoir = extend(reservoir, rows.X, rows.weight, 1.0 - a)
-        if reservoir.complete and len(reservoir.X) >= 2 * before.n_rows_fitted:
-            fit = fit_conjugate(parameters, reservoir, rng)
+        complete, new, weight_of_new = reservoir.complete, rows, weight
+        if not complete:  # Then no more of these rows can be retained either.
+            part = retained_of(rows, weight, most)
+            new, weight_of_new = RowView(part.X, np.arange(len(part.X))), part.weight
+        total = joined(new, weight_of_new, discounted(reservoir, 1.0 - a))
+        if complete and len(total[0]) >= 2 * before.n_rows_fitted:
+            fit = fit_conjugate(parameters, *total, rng)
             records = before.records.joined(fit.records)
             return fit._replace(n_samples_seen=n_samples_seen, records=records)
-        reservoir = trim(reservoir, most)
+        reservoir = retained_of(*total, most, complete)
     stream = Stream(
         before.model.particles(before.counts), None, Records(), before.n_samples_seen, rng
     )
-    rows = _rows(parameters, before.scaler.transform(X), weight)
-    stream = advance(stream, before.model, rows, options, _step)
+    scaled = _rows(parameters, rows.scaled(before.scaler), weight)
+    stream = advance(stream, before.model, scaled, options, _step)
     prior = _prior_of_now(parameters, before, reservoir, stream.particles.block.counts)
     return before._replace(
-        model=ConjugateMixture(prior),
+        model=ConjugateMixture(prior, before.scaler.log_jacobian),
         prior=prior,
         counts=stream.particles.block.counts,
         reservoir=reservoir,
         n_samples_seen=n_samples_seen,
-        records=before.records.extended(_unscaled(stream.records.last, before.scaler)),
+        records=before.records.extended(stream.records.last),
         converged=before.converged and before.model.K == 1,  # One component is exact.
         convergence_warnings=[],
         interrupted=False,

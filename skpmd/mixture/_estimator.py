@@ -8,14 +8,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.options import LOOP_CONSTRAINTS
-from skpmd._base.rows import merged
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd.mixture._conjugate_fit import fit_conjugate, history_of_conjugate, update_conjugate
 from skpmd.mixture._initialization import INITS
 from skpmd.mixture._predict import MixturePredictions
 from skpmd.mixture._prior import MixtureParameters, strategy_of
-from skpmd.mixture._reservoir import extend
+from skpmd.mixture._rows import distinct_rows
 from skpmd.mixture._smc_fit import fit_draws, history_of_draws, update_draws
 from skpmd.mixture._summaries import (
     component_parameters,
@@ -147,7 +146,10 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         Log marginal likelihood (``strategy="parameters"``); too low for concentrations far below
         0.1. Not there once rows of a stream are no longer retained, or some are forgotten.
     posterior_ : Posterior
-        Draws of weights, means and standard deviations of relabelled components.
+        Draws of weights, means and standard deviations of relabelled components. With
+        ``strategy="conjugate"`` of several components each particle takes its responsibilities of
+        the rows as known: standard deviations and intervals are too small where components
+        overlap, and there is no evidence.
     history_ : dict of str to ndarray
         A record of the steps. Of the conjugate strategy: ``step_size``, and for each row the best
         particle's ``elbo`` (full-batch iterations only) and ``log_density`` before the step.
@@ -307,8 +309,9 @@ covariance_prior_, mean_scale_prior_
     def fit(self, X, y=None, sample_weight=None):
         """Fit the mixture to all rows.
 
-        There are several copies of them in memory meanwhile; `partial_fit` is for more rows than
-        that leaves room for. After Ctrl-C the particles are those of the last complete step.
+        Rows are sorted and scaled some at a time: beside those of X and ``sample_weight`` there is
+        memory for about 20 bytes a row and a few megabytes (``strategy="conjugate"``). After Ctrl-C
+        the particles are those of the last complete step.
 
         Parameters
         ----------
@@ -339,8 +342,8 @@ covariance_prior_, mean_scale_prior_
             earlier = getattr(self, "_state", None) if self.warm_start else None
             self._reset()
             parameters = self._parameters()
-            X, weight = self._read(X, sample_weight, reset=True)
-            self._set_state(self._first_state(parameters, X, weight, earlier))
+            rows, weight = self._read(X, sample_weight, reset=True)
+            self._set_state(self._first_state(parameters, rows, weight, earlier))
             self._freeze()
             _ = self._predictive  # Weights for predictions are found here, not by the first one.
         self._warn_or_interrupt()
@@ -377,13 +380,13 @@ covariance_prior_, mean_scale_prior_
                 self._reset()
             parameters = self._parameters()
             self._check_frozen()
-            X, weight = self._read(X, sample_weight, reset=before is None)
+            rows, weight = self._read(X, sample_weight, reset=before is None)
             if before is None:
-                state = self._first_state(parameters, X, weight)
+                state = self._first_state(parameters, rows, weight)
             elif before.strategy == "parameters":
-                state = draws_state(*update_draws(parameters, before, X, weight), before)
+                state = draws_state(*update_draws(parameters, before, rows[:], weight), before)
             else:
-                fit = update_conjugate(parameters, before.fit, X, weight)
+                fit = update_conjugate(parameters, before.fit, rows, weight)
                 state = conjugate_state(fit, self.weighting, before)
             self._set_state(state)
             self._freeze()
@@ -396,29 +399,24 @@ covariance_prior_, mean_scale_prior_
         return self._record(MixtureParameters, options=self._loop_options())
 
     def _read(self, X, sample_weight, reset):
-        """Distinct rows, sorted, and how often each counts."""
+        """`RowView` of the distinct rows, sorted, and how often each counts."""
         X = self._checked_data(X, dtype=[np.float64, np.float32], order="C", reset=reset)
-        X = np.asarray(X, dtype=np.float64)
         refuse_overflows("X", X)
         weight = checked_weights(sample_weight, X)
-        present = weight > 0.0  # A row of weight zero is as good as absent.
-        if not present.any():
+        if not weight.any():  # A row of weight zero is as good as absent.
             raise ValueError("sample_weight is zero for every row: there are no data to fit.")
-        if not present.all():
-            X, weight = X[present], weight[present]
-        places, weight = merged(weight, X)
-        return X[places], weight
+        return distinct_rows(X, weight)
 
-    def _first_state(self, parameters, X, weight, earlier=None):
+    def _first_state(self, parameters, rows, weight, earlier=None):
         """`MixtureState` after the first rows, from an earlier one on where it is conjugate too."""
         strategy = strategy_of(parameters)
         if self.verbose and self.strategy == "auto":
             print(f"strategy='auto' takes {strategy!r}.")
         rng = as_generator(self.random_state)
         if strategy == "parameters":
-            return draws_state(*fit_draws(parameters, X, weight, rng))
+            return draws_state(*fit_draws(parameters, rows[:], weight, rng))
         before = earlier.fit if earlier and earlier.strategy == "conjugate" else None
-        fit = fit_conjugate(parameters, extend(None, X, weight, 1.0), rng, before)
+        fit = fit_conjugate(parameters, rows, weight, rng, before)
         return conjugate_state(fit, self.weighting)
 
     def _warn_or_interrupt(self):

@@ -5,6 +5,7 @@ import numpy as np
 from skpmd._base.rows import stratified_sample
 from skpmd.mixture._conjugate import Counts
 from skpmd.mixture._kernels import kmeans_plusplus, lloyd
+from skpmd.mixture._rows import pieces
 
 # A start sees at least so many rows, or so many for each component.
 _MIN_ROWS, _ROWS_EACH = 1000, 60
@@ -40,7 +41,7 @@ def initial_counts(model, X, weight, init, m, rng):
 def _sample(X, weight, size, rng):
     """At most ``size`` rows by stratified sampling of the total weight."""
     if len(X) <= size:
-        return X, weight
+        return X[:], np.array(weight)
     places, counts = stratified_sample(weight, size, rng)
     return X[places], counts.astype(np.float64)
 
@@ -61,8 +62,9 @@ def _start(model, X, weight, init, total, rng):
         labels = lloyd(X, weight, centres, _LLOYD_STEPS[init])
         resp = np.zeros((n, K))
         resp[np.arange(n), labels] = 1.0
-    weight = weight * (total / weight.sum())
-    features = family.features(X)
-    components = (resp * weight[:, None]).T @ features[:, : family.n_features]
-    shared = weight @ features[:, family.n_features :]
-    return Counts(components[None], shared[None], np.zeros(1))
+    weight, counts = weight * (total / weight.sum()), model.no_counts(1)
+    for some in pieces(X):
+        features, w = family.features(X[some]), weight[some]
+        counts.components[0] += (resp[some] * w[:, None]).T @ features[:, : family.n_features]
+        counts.shared[0] += w @ features[:, family.n_features :]
+    return counts

@@ -250,3 +250,100 @@ def lloyd(X, weight, centres, steps):
                 for j in range(p):
                     centres[k, j] = sums[k, j] / total[k]
     return labels
+
+
+@njit(cache=True, nogil=True)
+def _is_less(X, a, Y, b):
+    """Whether row a of X comes before row b of Y, by the first column that tells them apart."""
+    for j in range(X.shape[1]):
+        if X[a, j] < Y[b, j]:
+            return True
+        if X[a, j] > Y[b, j]:
+            return False
+    return False
+
+
+@njit(cache=True, nogil=True)
+def sort_places(X, places, spare):
+    """Places in the order of the rows there, by merging sorted runs, copies in the order they had.
+
+    ``spare`` has the form of ``places``; both are written to, and one of them is returned. Sorting
+    by NumPy needs copies of the columns.
+    """
+    n, width = len(places), 16
+    for start in range(0, n, width):  # Insertion is faster for few.
+        for k in range(start + 1, min(start + width, n)):
+            place, at = places[k], k
+            while at > start and _is_less(X, place, X, places[at - 1]):
+                places[at] = places[at - 1]
+                at -= 1
+            places[at] = place
+    while width < n:
+        for start in range(0, n, 2 * width):
+            middle, end = min(start + width, n), min(start + 2 * width, n)
+            i, j = start, middle
+            for k in range(start, end):
+                if j >= end or (i < middle and not _is_less(X, places[j], X, places[i])):
+                    spare[k] = places[i]
+                    i += 1
+                else:
+                    spare[k] = places[j]
+                    j += 1
+        places, spare = spare, places
+        width *= 2
+    return places
+
+
+@njit(cache=True, nogil=True)
+def merge_copies(X, weight, places, total):
+    """Keep the first place of copies of a row, which sorted places have side by side.
+
+    ``weight`` (n,) is that of all rows of X. The places that stay come first, ``total`` has the
+    weight of each, and their number is returned.
+    """
+    n = 0
+    for place in places:
+        if n > 0 and not _is_less(X, places[n - 1], X, place):
+            total[n - 1] += weight[place]
+        else:
+            places[n], total[n] = place, weight[place]
+            n += 1
+    return n
+
+
+@njit(cache=True, nogil=True)
+def join_sorted(X, places, weight, Y, weight_of_Y, out, total):
+    """Merge sorted places of distinct rows of X with all rows of Y, distinct and sorted as well.
+
+    ``out`` receives places in X, or ~place in Y for rows that X does not have; ``total`` their
+    weights. Returns how many there are.
+    """
+    i, j, n = 0, 0, 0
+    while i < len(places) or j < len(Y):
+        if j == len(Y) or (i < len(places) and _is_less(X, places[i], Y, j)):
+            out[n], total[n] = places[i], weight[i]
+            i += 1
+        elif i == len(places) or _is_less(Y, j, X, places[i]):
+            out[n], total[n] = ~j, weight_of_Y[j]
+            j += 1
+        else:
+            out[n], total[n] = places[i], weight[i] + weight_of_Y[j]
+            i += 1
+            j += 1
+        n += 1
+    return n
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def scaled_rows(X, places, Y, shift, scale):
+    """(x - shift) / scale of the rows at some places of X, or ~place of Y, shape (n, p)."""
+    n, p = len(places), X.shape[1]
+    out = np.empty((n, p))
+    for a in range(n):
+        if places[a] >= 0:
+            for j in range(p):
+                out[a, j] = (X[places[a], j] - shift[j]) / scale[j]
+        else:
+            for j in range(p):
+                out[a, j] = (Y[~places[a], j] - shift[j]) / scale[j]
+    return out

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd.engine.threads import in_order
+from skpmd.mixture._smc_kernels import natural_parameters, relative_to_largest
 
 # Densities are taken in blocks of about so many numbers, which stay in a processor's cache, and of
 # at most so many rows.
@@ -48,7 +49,7 @@ def no_sums(mixtures):
 def log_likelihood(mixtures, X, weight):
     """Weighted sum over rows of the log density; shape (m,)."""
     value = np.zeros(len(mixtures.log_mixing))
-    for particles, part in _by_blocks(lambda t, w, density, total: total @ w, mixtures, X, weight):
+    for particles, part in _by_blocks(lambda t, w, d, s, log_sum: log_sum @ w, mixtures, X, weight):
         value[particles] += part
     return value
 
@@ -58,10 +59,9 @@ def sums(mixtures, X, weight):
     m, n_components, p = mixtures.means.shape
     value, moments = np.zeros(m), np.zeros((m, n_components, 1 + p + p * (p + 1) // 2))
 
-    def of(t, w, density, total):
-        # The responsibilities, w r; density is relative to the row's largest, total is the log.
-        density *= (w / density.sum(axis=1))[:, None, :]
-        return total @ w, (density.reshape(-1, len(w)) @ t).reshape(*density.shape[:2], -1)
+    def of(t, w, density, total, log_sum):
+        density *= (w / total)[:, None, :]  # The responsibilities, w r.
+        return log_sum @ w, (density.reshape(-1, len(w)) @ t).reshape(*density.shape[:2], -1)
 
     for particles, (part, of_part) in _by_blocks(of, mixtures, X, weight):
         value[particles] += part
@@ -73,8 +73,13 @@ def sums(mixtures, X, weight):
 
 
 def _by_blocks(function, mixtures, X, weight):
-    """(particles, function of t(x), weights, relative densities (m, K, n), log totals (m, n))."""
-    natural, (m, n_components) = _natural(mixtures), mixtures.log_mixing.shape
+    """Slices of particles, and a function for each.
+
+    It is of t(x), the weights, densities relative to the row's largest, (m, K, n), their sums over
+    components, (m, n), and the logs of the sums of the densities themselves.
+    """
+    mixtures = Mixtures(*(np.ascontiguousarray(values) for values in mixtures))
+    natural, (m, n_components) = natural_parameters(*mixtures), mixtures.log_mixing.shape
     size = min(_MAX_ROWS, len(X))
     many = max(1, _BLOCK // (n_components * size))
     for start in range(0, len(X), size):
@@ -84,10 +89,11 @@ def _by_blocks(function, mixtures, X, weight):
             particles = slice(one, min(one + many, m))
             part = natural[particles]
             density = (part.reshape(-1, t.shape[1]) @ t.T).reshape(*part.shape[:2], len(w))
-            top = density.max(axis=1)
-            density -= top[:, None, :]
+            top = np.empty((len(part), len(w)))
+            relative_to_largest(density, top)
             np.exp(density, out=density)
-            return particles, function(t, w, density, np.log(density.sum(axis=1)) + top)
+            total = np.add.reduce(density, axis=1)
+            return particles, function(t, w, density, total, np.log(total) + top)
 
         yield from in_order(of, range(0, m, many))
 
@@ -96,18 +102,3 @@ def _products(X):
     """t(x): one, the columns and the products of any two; shape (n, q)."""
     rows, columns = np.triu_indices(X.shape[1])
     return np.column_stack([np.ones(len(X)), X, X[:, rows] * X[:, columns]])
-
-
-def _natural(mixtures):
-    """What multiplies t(x) in log (mixing weight x density); shape (m, K, q)."""
-    log_mixing, means, factor = mixtures
-    p = means.shape[-1]
-    # C' mu first: the square mu' Lambda mu is then a sum of squares.
-    half = np.einsum("mkji,mkj->mki", factor, means)
-    linear = np.einsum("mkij,mkj->mki", factor, half)
-    precision = factor @ factor.swapaxes(-1, -2)
-    log_det = np.log(np.diagonal(factor, axis1=-2, axis2=-1)).sum(axis=-1)
-    constant = log_mixing + log_det - 0.5 * p * np.log(2.0 * np.pi) - 0.5 * (half**2).sum(axis=-1)
-    rows, columns = np.triu_indices(p)
-    square = precision[..., rows, columns] * np.where(rows == columns, -0.5, -1.0)
-    return np.concatenate([constant[..., None], linear, square], axis=-1)

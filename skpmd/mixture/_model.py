@@ -5,13 +5,13 @@ from scipy.special import gammaln
 
 from skpmd.engine.model import Model
 from skpmd.engine.threads import by_rows
+from skpmd.engine.triangular import ends_of
 from skpmd.mixture._component_priors import Independent, NormalWishart, by_parameters
 from skpmd.mixture._likelihood import Mixtures, Sums, log_likelihood, no_sums, sums
+from skpmd.mixture._smc_kernels import curvature_roots
 from skpmd.mixture._smc_start import Blend, blended_sticks, near_rows
 from skpmd.mixture._stick_breaking import Sticks, by_sticks, log_mixing, sticks_of
 
-# A curvature steers proposals and need not be exact: this share is added to its diagonal.
-_JITTER = 1e-8
 # A trajectory whose log scale got so far has left for good.
 _FAR = 100.0
 _PART = 256  # A thread takes so many particles at least.
@@ -45,7 +45,21 @@ class ParameterModel(Model):
         logs = np.arange(self._per_factor) if self.type in ("diag", "spherical") else i == j
         at = np.arange(self._ends[1], self.n_coordinates).reshape(self._n_factors, -1)
         self._logs = at[:, logs].ravel()
+        self.first_columns = self._first_columns()
+        self._row_ends = ends_of(self.first_columns)
         self._log_copies = gammaln(self.n_components + 1.0) if self.ordered else 0.0
+
+    def _first_columns(self):
+        """The first coordinate that goes together with each in a curvature."""
+        first, p, (one, two, _) = np.arange(self.n_coordinates), self.n_features, self._ends
+        if p > 1 and self.type in ("full", "tied"):
+            for k in range(self.n_components):
+                first[one + k * p : one + (k + 1) * p] = one + k * p
+            i, j = np.tril_indices(p)  # A column of C begins with its diagonal entry (j, j).
+            for k in range(self._n_factors):
+                start = two + k * self._per_factor
+                first[start : start + self._per_factor] = start + j * (j + 1) // 2 + j
+        return first
 
     # ------------------------------------------------------------------ coordinates
     def mixtures(self, theta):
@@ -156,8 +170,8 @@ class ParameterModel(Model):
         belong to which component.
 
         The batches are all data. The density, of shape (m,), is log prior + log-likelihood; its
-        gradient has the shape (m, d). The root is F with curvature F F': of each coordinate alone,
-        shape (m, d), or lower triangular, (m, d, d).
+        gradient has the shape (m, d). The root is F with curvature F F', lower triangular: packed
+        rows that begin at ``first_columns``, see `skpmd.engine.triangular`.
         """
         near = (np.abs(theta[:, self._logs]) < _FAR).all(axis=1) & np.isfinite(theta).all(axis=1)
         theta = theta if near.all() else np.where(near[:, None], theta, 0.0)
@@ -198,25 +212,11 @@ class ParameterModel(Model):
         return np.sqrt(np.concatenate([of_sticks, of_means, by_log], axis=1))
 
     def _dense_roots(self, of_sticks, given, factor):
-        m, p, (one, two, _) = len(of_sticks), self.n_features, self._ends
-        roots, at = np.zeros((m, self.n_coordinates, self.n_coordinates)), np.arange(one)
-        roots[:, at, at] = np.sqrt(of_sticks)
         scatter, count = given.scatter, given.count
         if self.type == "tied":
             scatter, count = scatter.sum(axis=1, keepdims=True), count.sum(axis=1, keepdims=True)
-        for k in range(self.n_components):
-            at = one + k * p + np.arange(p)
-            roots[:, at[:, None], at] = _lower(given.of_means[:, k])
-        for k in range(self._n_factors):
-            for j in range(p):  # Entries (i, j) of C, i >= j, the first by its logarithm.
-                i = np.arange(j, p)
-                at = two + k * self._per_factor + i * (i + 1) // 2 + j
-                block = scatter[:, k, j:, j:].copy()
-                block[:, 0] *= factor[:, k, j, j, None]
-                block[:, :, 0] *= factor[:, k, j, j, None]
-                block[:, 0, 0] += count[:, k]
-                roots[:, at[:, None], at] = _lower(block)
-        return roots
+        arrays = of_sticks, given.of_means, scatter, count, factor, self._row_ends
+        return curvature_roots(*(np.ascontiguousarray(values) for values in arrays))
 
     def _by_scales(self, by_factor):
         """Sums over entries of the factors as sums over the coordinates of the precisions."""
@@ -249,13 +249,3 @@ def _axis(X, weight):
     centred = X - np.average(X, axis=0, weights=weight)
     axis = np.linalg.eigh((centred.T * weight) @ centred)[1][:, -1]
     return axis * np.sign(axis[np.argmax(np.abs(axis))])
-
-
-def _lower(matrices):
-    """Lower Cholesky factors of matrices of shape (m, p, p), whatever their condition."""
-    scale = np.sqrt(np.diagonal(matrices, axis1=-2, axis2=-1))
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        even = matrices / (scale[:, :, None] * scale[:, None, :])
-    even[~np.isfinite(even).all(axis=(1, 2))] = np.eye(scale.shape[1])
-    even += _JITTER * np.eye(scale.shape[1])
-    return scale[:, :, None] * np.linalg.cholesky(even)

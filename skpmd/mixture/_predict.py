@@ -9,6 +9,7 @@ from skpmd._base.utils import as_generator, check_n_draws
 from skpmd._base.validation import refuse_overflows
 from skpmd.mixture import _partition
 from skpmd.mixture._particles import select
+from skpmd.mixture._rows import RowView
 from skpmd.mixture._student import Students
 from skpmd.mixture._summaries import conjugate_particles
 
@@ -58,16 +59,18 @@ class MixturePredictions:
             Probabilities; a row of them sums to 1.
         """
         X = self._rows(X)
-        log_weights, particles = self._labelling_particles()
-        out = np.zeros((len(X), particles.log_mixing.shape[1]))
-        weights = np.exp(log_weights)
-        for rows, resp in _responsibilities(particles, X):
-            out[rows] = np.tensordot(resp, weights, axes=(1, 0))
-        return out / out.sum(axis=1, keepdims=True)
+        out = np.empty((len(X), self._state.prior.n_components))
+        for rows, probabilities in self._probabilities(X):
+            out[rows] = probabilities
+        return out
 
     def predict(self, X):
         """Most probable component of each row, shape (n_samples,)."""
-        return self.predict_proba(X).argmax(axis=1)
+        X = self._rows(X)
+        out = np.empty(len(X), dtype=np.int64)
+        for rows, probabilities in self._probabilities(X):
+            out[rows] = probabilities.argmax(axis=1)
+        return out
 
     def fit_predict(self, X, y=None, sample_weight=None):
         """Fit, and the most probable component of each row, shape (n_samples,)."""
@@ -198,13 +201,20 @@ class MixturePredictions:
         places = np.flatnonzero(log_weights > log_weights.max() + _NEGLIGIBLE)
         return log_weights[places], select(self._predictive, places)
 
+    def _probabilities(self, X):
+        """Slices of the rows, and responsibilities (n, K) averaged over particles."""
+        log_weights, particles = self._labelling_particles()
+        weights = np.exp(log_weights)
+        for rows, resp in _responsibilities(particles, X):
+            mean = np.tensordot(resp, weights, axes=(1, 0))
+            yield rows, mean / mean.sum(axis=1, keepdims=True)
+
     def _rows(self, X):
-        """Checked rows in scaled columns."""
+        """Checked rows in scaled columns, as a `RowView`."""
         check_is_fitted(self)
-        X = self._checked_data(X, dtype=[np.float64, np.float32], order="C", reset=False)
-        X = np.asarray(X, dtype=np.float64)
+        X = self._checked_data(X, dtype=[np.float64, np.float32], reset=False)
         refuse_overflows("X", X)
-        return self._state.scaler.transform(X)
+        return RowView(X, scaler=self._state.scaler)
 
     def _all_responsibilities(self, X):
         """Responsibilities (m, n, K) under each particle, and log weights of the particles."""

@@ -3,15 +3,14 @@
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.utils import gen_batches
 
 from skpmd.engine.loop import Options
+from skpmd.mixture._rows import pieces
 
 # The prior scatter is this share of the rows' covariance, for components are tighter than all rows.
 _COVARIANCE_SHARE = 0.01
 # The conjugate strategy's share falls once a component has more rows than this, and it stops here.
 _FEW_ROWS_EACH, _MIN_SHARE = 10.0, 1e-4
-_ROWS_AT_ONCE = 1 << 14
 _MEAN_PRECISION = {"conjugate": 1e-4, "parameters": 0.01}
 # An eigenvalue below this share of reg_covar says that reg_covar has been lost in rounding.
 _SINGULAR = 1e-3
@@ -68,14 +67,13 @@ class Scaler(NamedTuple):
     def of(cls, X, weight, covariance_type):
         """Weighted means and standard deviations; one scale for all columns where it has to be.
 
-        A column without variation has scale 1.
+        A column without variation has scale 1. The rows (n, p) are an array or a `RowView`.
         """
-        share = weight / weight.sum()
-        shift = share @ X
-        pieces = gen_batches(len(X), _ROWS_AT_ONCE)
-        variance = sum(share[some] @ (X[some] - shift) ** 2 for some in pieces)
+        shift, low, high = _mean_and_range(X, weight)
+        variance, total = np.zeros(X.shape[1]), weight.sum()
+        for some in pieces(X):
+            variance += (weight[some] / total) @ (X[some] - shift) ** 2
         # Rounding leaves a constant column of 1e9 a standard deviation of 1e-7.
-        low, high = X.min(axis=0), X.max(axis=0)
         rounding = 10.0 * np.finfo(float).eps * np.maximum(high, -low)
         constant = (low == high) | (np.sqrt(variance) <= rounding)
         if covariance_type == "spherical":
@@ -97,6 +95,18 @@ class Scaler(NamedTuple):
     def inverse_transform(self, X):
         """Scaled rows, or locations, in the user's columns."""
         return X * self.scale + self.shift
+
+
+def _mean_and_range(X, weight):
+    """Weighted means of the columns, their minima and their maxima."""
+    mean, total = np.zeros(X.shape[1]), weight.sum()
+    low, high = np.full(X.shape[1], np.inf), np.full(X.shape[1], -np.inf)
+    for some in pieces(X):
+        part = X[some]
+        mean += (weight[some] / total) @ part
+        np.minimum(low, part.min(axis=0), out=low)
+        np.maximum(high, part.max(axis=0), out=high)
+    return mean, low, high
 
 
 class MixturePrior(NamedTuple):
@@ -154,7 +164,8 @@ def strategy_of(parameters):
 def prior_of(parameters, X, weight, scaler, strategy, total=None):
     """The prior, in scaled columns, that an estimator's parameters and rows come to.
 
-    X (n, p) holds scaled rows, and ``weight`` (n,) how often each counts. They are a sample of
+    X (n, p) holds scaled rows, as an array or a `RowView`, and ``weight`` (n,) how often each
+    counts. They are a sample of
     ``total`` rows, or all there are where that is None. Some defaults differ between the
     strategies, "conjugate" and "parameters".
     """
@@ -232,13 +243,15 @@ def _covariance_share(parameters, total, strategy):
     return float(np.clip(few**2, _MIN_SHARE, 1.0))
 
 
-def _covariance_of(X, share):
-    """Covariance of rows that count for shares of 1, some rows at a time."""
-    mean, covariance = share @ X, np.zeros((X.shape[1], X.shape[1]))
-    for some in gen_batches(len(X), _ROWS_AT_ONCE):
-        centred = X[some] - mean
-        covariance += (centred.T * share[some]) @ centred
-    return covariance
+def _covariance_of(X, weight):
+    """Weighted covariance of scaled rows, whose means are next to zero, some rows at a time."""
+    mean, total = np.zeros(X.shape[1]), weight.sum()
+    second = np.zeros((X.shape[1], X.shape[1]))
+    for some in pieces(X):
+        part, share = X[some], weight[some] / total
+        mean += share @ part
+        second += (part.T * share) @ part
+    return second - np.outer(mean, mean)
 
 
 def _covariance(parameters, X, weight, scaler, strategy, total):
@@ -248,7 +261,7 @@ def _covariance(parameters, X, weight, scaler, strategy, total):
     )  # fmt: skip
     if parameters.covariance_prior is None:
         share = _covariance_share(parameters, total, strategy)
-        covariance = share * _covariance_of(X, weight / weight.sum())
+        covariance = share * _covariance_of(X, weight)
         if kind == "diag":
             covariance = np.diag(covariance).copy()
         elif kind in ("full", "tied") and independent:

@@ -6,7 +6,7 @@ from scipy.optimize import linear_sum_assignment
 from skpmd.mixture._particles import MixtureParticles, select
 
 # Matrices of affinities have about so many entries at once.
-_MAX_NUMBERS = 1 << 20
+_MAX_NUMBERS = 1 << 17
 # This share of the distance is subtracted from affinities: it decides where nothing overlaps.
 _FAR_APART = 1e-6
 # Particles with a log weight this near to the largest may be the best; at most so many are tried,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd._base.hashing import INCREMENT, mix_bits
-from skpmd._base.rows import merged
+from skpmd.mixture._rows import pieces
 
 # The reservoir holds at least so many rows, or so many for each component.
 _MIN_ROWS, _ROWS_EACH = 1000, 200
@@ -33,35 +33,31 @@ def reservoir_size(n_components):
     return max(_MIN_ROWS, _ROWS_EACH * n_components)
 
 
-def extend(reservoir, X, weight, discount):
-    """The rows of a reservoir and new ones, none left out.
+def discounted(reservoir, factor):
+    """A reservoir whose rows count this much less than they did."""
+    weight, discount = factor * reservoir.weight, factor * reservoir.discount
+    return reservoir._replace(weight=weight, discount=discount)
 
-    The new rows X (n, p) are distinct and sorted, and count ``weight`` (n,) times. ``discount`` is
-    what is left of the past's weight. The reservoir is None before the first rows.
+
+def retained_of(rows, weight, size, complete=True):
+    """`Reservoir` of at most ``size`` of the rows.
+
+    ``rows`` is a `RowView` of distinct ones, sorted, and ``weight`` (n,) how often each counts.
+    ``complete`` says whether they are all so far.
     """
-    undiscounted = np.ones(len(X))
-    if reservoir is None:
-        return Reservoir(X, weight, undiscounted, True)
-    X = np.concatenate([reservoir.X, X])
-    weight = np.concatenate([discount * reservoir.weight, weight])
-    discounts = np.concatenate([discount * reservoir.discount, undiscounted])
-    places, total = merged(weight, X)
-    order = np.lexsort(X.T[::-1])
-    ordered = X[order]
-    first = np.flatnonzero(np.append(True, (ordered[1:] != ordered[:-1]).any(axis=1)))
-    latest = np.maximum.reduceat(discounts[order], first)
-    return Reservoir(X[places], total, latest, reservoir.complete)
-
-
-def trim(reservoir, size):
-    """A reservoir of at most ``size`` of the rows."""
-    if len(reservoir.X) <= size:
-        return reservoir
-    X, weight, discount, _ = reservoir
-    # The key is an exponential variate over the discount, so the past is sampled as it counts.
-    key = -np.log(uniforms(X)) / np.maximum(discount, 1e-300)
-    chosen = np.sort(np.argpartition(key, size - 1)[:size])
-    return Reservoir(X[chosen], weight[chosen], discount[chosen], False)
+    if len(rows) <= size:
+        return Reservoir(rows[:], np.array(weight), rows.discount(slice(None)), complete)
+    chosen, key = np.empty(0, dtype=np.int64), np.empty(0)
+    for some in pieces(rows):
+        # An exponential variate over the discount, so the past is sampled as it counts.
+        new = -np.log(uniforms(rows[some])) / np.maximum(rows.discount(some), 1e-300)
+        key = np.concatenate([key, new])
+        chosen = np.concatenate([chosen, np.arange(some.start, some.stop)])
+        if len(key) > size:
+            best = np.argpartition(key, size - 1)[:size]
+            chosen, key = chosen[best], key[best]
+    chosen = np.sort(chosen)
+    return Reservoir(rows[chosen], weight[chosen], rows.discount(chosen), False)
 
 
 def uniforms(X):

@@ -5,8 +5,9 @@ import numpy as np
 from skpmd.mixture._kernels import product_log_sum, quadratic_features
 from skpmd.mixture._special import log_gamma_rise
 
-# Densities are taken in blocks of about so many numbers, and of at least so many rows.
-_CHUNK, _MIN_CHUNK = 2**18, 16
+# Densities, and features of rows, are taken in blocks of about so many numbers, and of at least so
+# many rows.
+_CHUNK, _MIN_CHUNK = 2**16, 16
 _LOG_PI = np.log(np.pi)
 
 
@@ -62,7 +63,8 @@ class Students:
 
     def blocks(self, X):
         """Slices of the rows, and their log densities."""
-        size = max(_MIN_CHUNK, _CHUNK // len(self.df))
+        p = self.location.shape[1]
+        size = max(_MIN_CHUNK, _CHUNK // max(len(self.df), 1 + p + p * (p + 1) // 2))
         for a in range(0, len(X), size):
             rows = slice(a, a + size)
             yield rows, self.log_density(X[rows])

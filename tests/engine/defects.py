@@ -223,8 +223,8 @@ DEFECTS = [
     Defect(
         "a Langevin move forgets that scales differ at its ends",
         "engine/smc.py",
-        "(back**2).sum(axis=1) - _log_det(new.root)",
-        "(back**2).sum(axis=1) - _log_det(state.root)",
+        "(back**2).sum(axis=1) - _log_det(new.root, diagonal)",
+        "(back**2).sum(axis=1) - _log_det(state.root, diagonal)",
         "engine/test_smc.py",
     ),
     Defect(

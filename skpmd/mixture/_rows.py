@@ -1,0 +1,100 @@
+"""Rows of a table that are copied some at a time: distinct, in sorted order, in scaled columns.
+
+Order and copies of rows do not change a fit, for it takes distinct rows in sorted order. A copy of
+them all would need as much memory as the table itself, and their places need a small share of it.
+"""
+
+import numpy as np
+from sklearn.utils import gen_batches
+
+from skpmd.mixture._kernels import join_sorted, merge_copies, scaled_rows, sort_places
+
+_AT_ONCE, _MIN_AT_ONCE = (
+    1 << 15,
+    64,
+)  # Pieces have about so many numbers, and so many rows at least.
+
+
+class RowView:
+    """Rows of one or two tables, which read as one array of float64: by slices and by places.
+
+    ``table`` (n, p) has floats of any size, and ``places`` (k,) says which of its rows these are,
+    in their order; None is all of them as they are. Rows of a second table, the `Reservoir`
+    ``earlier``, have the places -1, -2, ... With a ``scaler`` rows are read in its columns.
+    """
+
+    def __init__(self, table, places=None, earlier=None, scaler=None):
+        self.table, self.places, self.earlier, self.scaler = table, places, earlier, scaler
+        # What `scaled_rows` takes of it.
+        self._earlier = np.empty((0, table.shape[1])) if earlier is None else earlier.X
+        self._shift, self._scale = scaler or (np.zeros(table.shape[1]), np.ones(table.shape[1]))
+
+    def __len__(self):
+        return len(self.table if self.places is None else self.places)
+
+    @property
+    def shape(self):
+        """Numbers of rows and of columns."""
+        return len(self), self.table.shape[1]
+
+    def __getitem__(self, index):
+        if self.places is None:
+            X = np.array(self.table[index], dtype=np.float64, order="C")
+            return X if self.scaler is None else self.scaler.transform(X, out=X)
+        places = self.places[index]
+        return scaled_rows(self.table, places, self._earlier, self._shift, self._scale)
+
+    def scaled(self, scaler):
+        """The same rows in the columns of a scaler."""
+        return RowView(self.table, self.places, self.earlier, scaler)
+
+    def discount(self, index):
+        """What forgetting has left of one row's weight since it came last; 1 of new rows."""
+        places = self.places[index]
+        out = np.ones(len(places))
+        before = places < 0
+        if before.any():
+            out[before] = self.earlier.discount[~places[before]]
+        return out
+
+
+def pieces(X):
+    """Slices of the rows of an array or `RowView`, for sums over them that need little memory."""
+    return gen_batches(len(X), max(_MIN_AT_ONCE, _AT_ONCE // X.shape[1]))
+
+
+def distinct_rows(table, weight):
+    """`RowView` of the distinct rows of positive weight, sorted, and the total weight of each.
+
+    ``weight`` (n,) says how often each row of the table (n, p) counts. The weights returned can
+    only be read: equal ones share memory.
+    """
+    # Half the memory where numbers of rows allow for it.
+    dtype = np.int32 if len(weight) <= np.iinfo(np.int32).max else np.int64
+    present = weight > 0.0
+    if present.all():
+        places = np.arange(len(weight), dtype=dtype)
+    else:
+        places = np.flatnonzero(present).astype(dtype)
+    del present
+    places = sort_places(table, places, np.empty_like(places))
+    total = np.empty(len(places))
+    n = merge_copies(table, weight, places, total)
+    if n < len(places):
+        places, total = places[:n].copy(), total[:n].copy()
+    elif (total == total[0]).all():  # Equal ones need no memory.
+        total = np.broadcast_to(total[0], n)
+    return RowView(table, places), total
+
+
+def joined(rows, weight, earlier):
+    """`RowView` of rows and those of a reservoir before them, and the total weight of each.
+
+    Both are distinct and sorted; the rows count ``weight`` times.
+    """
+    n = len(rows) + len(earlier.X)
+    places, total = np.empty(n, dtype=rows.places.dtype), np.empty(n)
+    n = join_sorted(
+        rows.table, rows.places, np.array(weight), earlier.X, earlier.weight, places, total
+    )
+    return RowView(rows.table, places[:n], earlier), total[:n]
