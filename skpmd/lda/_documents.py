@@ -17,7 +17,7 @@ class Documents(NamedTuple):
 
     @classmethod
     def of(cls, X):
-        """Rows of a CSR matrix of float32 without explicit zeros."""
+        """Rows of a CSR matrix without explicit zeros."""
         return cls(X.indptr, X.indices, X.data)
 
     @property
@@ -26,10 +26,14 @@ class Documents(NamedTuple):
         return len(self.indptr) - 1
 
     def rows(self, start, stop):
-        """Consecutive documents, as a view."""
+        """Consecutive documents as kernels take them: places in int32, counts in float32."""
         ends = self.indptr[start : stop + 1]
         own = slice(ends[0], ends[-1])
-        return Documents(ends - ends[0], self.indices[own], self.data[own])
+        return Documents(
+            (ends - ends[0]).astype(np.int32, copy=False),
+            self.indices[own].astype(np.int32, copy=False),
+            self.data[own].astype(np.float32, copy=False),
+        )
 
     def batches(self, size, is_piece=False):
         """All of them in order, as batches of some size."""
@@ -49,7 +53,7 @@ class DocumentBatch(NamedTuple):
 class DocumentRows:
     """All documents of a call, with the interface of `skpmd._base.rows.Rows`.
 
-    X (n, V) is a CSR matrix of float32 counts without explicit zeros. The last batch of a pass may
+    X (n, V) is a CSR matrix of counts without explicit zeros. The last batch of a pass may
     have fewer documents than ``batch_size``. With ``shuffle`` each pass has an order of its own.
     """
 

@@ -12,7 +12,7 @@ from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Scaler
 from skpmd.sparse_gp._student import scale_nodes
 
-_CHUNK = 1 << 22  # Covariances held at once.
+_CHUNK = 1 << 19  # Covariances held at once.
 
 
 class GaussianProcessPredictions:
