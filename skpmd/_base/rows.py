@@ -71,7 +71,8 @@ def merged(weight, X, *columns):
     """
     table = sortable(X)
     others = [column.reshape(len(column), -1) for column in columns]
-    order, new = _sorted([column for part in (*others, table) for column in part.T])
+    columns = [column for part in (*others, table) for column in part.T]
+    order, new = _sorted(columns[:1] + [one for one in columns[1:] if not _is_one_number(one)])
     if new.all():
         return order, weight if _is_one_number(weight) else weight[order]
     starts = np.flatnonzero(new)

@@ -26,14 +26,18 @@ class Documents(NamedTuple):
         return len(self.indptr) - 1
 
     def rows(self, start, stop):
-        """Consecutive documents as kernels take them: places in int32, counts in float32."""
+        """Consecutive documents, as a view."""
         ends = self.indptr[start : stop + 1]
         own = slice(ends[0], ends[-1])
-        return Documents(
-            (ends - ends[0]).astype(np.int32, copy=False),
-            self.indices[own].astype(np.int32, copy=False),
-            self.data[own].astype(np.float32, copy=False),
-        )
+        return Documents(ends - ends[0], self.indices[own], self.data[own])
+
+    def for_kernels(self):
+        """The same as kernels take them: places in int32 and counts in float32.
+
+        It is a copy where X has other types, and so of a few documents at a time.
+        """
+        indptr, indices = (one.astype(np.int32, copy=False) for one in self[:2])
+        return Documents(indptr, indices, self.data.astype(np.float32, copy=False))
 
     def batches(self, size, is_piece=False):
         """All of them in order, as batches of some size."""

@@ -87,7 +87,8 @@ None, default=None
         (``"sampled"``), 10 (``"collapsed"``) or 20 (``"soft"``).
     step_size, step_offset, step_decay : float, default=1.0, 1.0, 0.7
         Step t has size ``step_size / (step_offset + t**step_decay)``, at most 1, where t counts
-        full batches. A batch of fewer documents is a part of a step.
+        full batches. A batch of fewer documents is a part of a step. A single topic has steps of
+        its own, which make it exact.
     batch_size : int or "auto", default="auto"
         Documents of a step; ``"auto"`` is 64, and 32 where there are fewer than 5000 in all.
     max_iter : int, default=5

@@ -44,9 +44,9 @@ class LDAState(NamedTuple):
 def initialise(parameters, X, total, rng):
     """The state before the first document: its particles differ by a guess.
 
-    There is no guess as yet if the first batch has no words. X (n, V), a CSR matrix of float32, has
-    the documents of the first call: the rule for the assignment looks at their length. ``total`` is
-    the number of documents in all, None where it is not known.
+    There is no guess as yet if the first batch has no words. X (n, V), a CSR matrix, has the
+    documents of the first call: the rule for the assignment looks at their length. ``total`` is the
+    number of documents in all, None where it is not known.
     """
     topics, m, priors = topics_of(parameters, X.shape[1]), parameters.n_particles, None
     if parameters.learn_priors:
@@ -154,8 +154,8 @@ def _step_sizes(parameters, block, total):
     Time runs in full batches: a batch of fewer documents is a part of a step, so that documents
     that come one by one do not each have the weight of a batch. The step size is that of the
     batch's end; parts of a step of size 1 are averaged over the last full batch. In an endless
-    stream the counts stand for more documents after each step. Of one topic the counts are known:
-    steps that average over all visits give them, without a rest of where they started.
+    stream the counts stand for more documents after each step. Those of a single topic are known:
+    steps that average over all documents so far give them, and leave nothing of the guess.
     """
     full, schedule = batch_size_of(parameters, total), schedule_of(parameters)
 
@@ -164,8 +164,9 @@ def _step_sizes(parameters, block, total):
         whole = step_size(schedule, n_visits / full, n, n_visits, m, d)
         part = n / min(n_visits, full)
         gamma = -np.expm1(n / full * np.log1p(-whole)) if whole < 1.0 else part
-        gamma = n / n_visits if block.topics.K == 1 else gamma
-        size = block.n_documents_seen + seen if total is None else total
+        n_documents = block.n_documents_seen + seen
+        gamma = n / n_documents if block.topics.K == 1 else gamma
+        size = n_documents if total is None else total
         before = block.size if t == 1 else size - n if total is None else total
         growth = size / before if before else 1.0
         return 1.0 - (1.0 - gamma) * growth, gamma * size / n

@@ -64,7 +64,7 @@ def word_probabilities(topics, counts, i, X, proportions, start, stop):
     The proportions have the shape (stop - start, K); other parameters are those of `topic_mass`.
     Returns one float64 for each stored count of these documents.
     """
-    indptr, indices, _ = Documents.of(X).rows(start, stop)
+    indptr, indices, _ = Documents.of(X).rows(start, stop).for_kernels()
     out = np.empty(len(indices))
     arguments = topics.kernel_arguments(counts, i)[:-1]
     _mix(indptr, indices, 0, stop - start, *arguments, proportions, out)
@@ -73,7 +73,7 @@ def word_probabilities(topics, counts, i, X, proportions, start, stop):
 
 def _arguments(topics, counts, i, X, start, stop):
     """First arguments of a kernel: documents, what E[phi] of a particle is made of, and alpha."""
-    documents = Documents.of(X).rows(start, stop)
+    documents = Documents.of(X).rows(start, stop).for_kernels()
     return *documents, 0, stop - start, *topics.kernel_arguments(counts, i)[:-1], topics.alpha[i]
 
 

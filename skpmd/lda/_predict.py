@@ -12,7 +12,7 @@ from skpmd.lda._results import table_of_words
 
 _NEGLIGIBLE = -30.0  # log weight, relative to the largest, of particles that are left out
 _DOCUMENTS = 256  # documents that a thread takes at a time
-_SPLIT = 2048  # documents that are split in two at a time
+_SPLIT = 512  # documents that are split in two at a time
 
 
 class LDAPredictions(TransformerMixin):

@@ -293,7 +293,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         Warns
         -----
         ConvergenceWarning
-            If a length scale ends at its lower bound or a noise at its upper one; with
+            If a length scale ends at its lower bound or a noise at its upper one; if a quarter of
+            the variance of f is there for want of inducing inputs; with
             ``weighting="posterior"`` of what ``diagnostics_`` holds against the posterior.
         """
         with self._all_or_nothing():
