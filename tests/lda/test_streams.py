@@ -423,10 +423,10 @@ def test_a_stream_keeps_nothing_of_its_documents():
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
 def test_documents_are_not_copied(dtype):
-    """A fit, a part and predictions take 0.25 times the bytes of X; counts in float32 took more."""
-    counts = np.random.default_rng(0).integers(1, 4, 400_000).astype(dtype)
-    words = np.tile(np.arange(0, 80, 2, dtype=np.int32), 10_000)
-    documents = sparse.csr_matrix((counts, words, np.arange(0, 400_001, 40)), shape=(10_000, 80))
+    """A fit, a part and predictions take 0.3 times the bytes of X; counts in float32 took more."""
+    counts = np.random.default_rng(0).integers(1, 4, 800_000).astype(dtype)
+    words = np.tile(np.arange(0, 200, 2, dtype=np.int32), 8000)
+    documents = sparse.csr_matrix((counts, words, np.arange(0, 800_001, 100)), shape=(8000, 200))
     size = sum(one.nbytes for one in (counts, documents.indices, documents.indptr))
     fitted = LDATopicModelPMD(2, n_particles=1, max_iter=1, assignment="soft", n_local_iter=1)
     for call in (fitted.fit, fitted.partial_fit, fitted.transform, fitted.perplexity):
@@ -435,7 +435,7 @@ def test_documents_are_not_copied(dtype):
         call(documents)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert peak < 0.25 * size
+        assert peak < 0.3 * size
 
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
