@@ -108,7 +108,7 @@ class LDAPredictions(TransformerMixin):
             if method == "bound":
                 value = perplexity(parameters, block, log_weights, X)
             else:
-                value = perplexity_of_halves(parameters, block, log_weights, X)
+                value = completion_perplexity(parameters, block, log_weights, X)
         if np.isnan(value):
             raise ValueError(
                 "X has no words that perplexity could be of: give documents of at least one word, "
@@ -202,7 +202,7 @@ def perplexity(parameters, block, log_weights, X):
     return float(np.exp(-log_probabilities(parameters, block, log_weights, X).sum() / tokens))
 
 
-def perplexity_of_halves(parameters, block, log_weights, X):
+def completion_perplexity(parameters, block, log_weights, X):
     """Perplexity by completion, in pieces that do not fill the memory; nan without words."""
     total, tokens = 0.0, 0.0
     for start in range(0, X.shape[0], _SPLIT):

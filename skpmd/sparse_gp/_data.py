@@ -156,11 +156,11 @@ class ScaledRows(Rows):
 
 
 class _Batches:
-    def __init__(self, begin):
-        self._begin = begin
+    def __init__(self, make):
+        self._make = make
 
     def __iter__(self):
-        return self._begin()
+        return self._make()
 
 
 class Sample(NamedTuple):
