@@ -5,6 +5,7 @@ import numpy as np
 from skpmd.engine.model import Batch
 
 _AUTO_BATCH, _FEW_COLUMNS = 1000, 2
+_AT_ONCE = 1 << 15  # Rows whose columns are copied at a time to sort them.
 
 
 class Rows:
@@ -31,8 +32,11 @@ class Rows:
 
     def whole(self):
         """All data once, in order, as a list of batches (views)."""
+        return list(self._in_order())
+
+    def _in_order(self):
         edges = self._edges()
-        return [self._take(slice(a, b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        return (self._take(slice(a, b)) for a, b in zip(edges[:-1], edges[1:], strict=True))
 
     def one_pass(self, sampling, rng):
         """Batches of one pass: ``"epoch"`` without replacement, ``"replacement"`` with it.
@@ -41,7 +45,7 @@ class Rows:
         """
         n = len(self.data.weight)
         if self.n_batches == 1 and sampling == "epoch":
-            yield self.data
+            yield self._all()
             return
         if sampling == "epoch":  # Half the memory where numbers of rows allow for it.
             order = np.arange(n, dtype=np.int32 if n <= np.iinfo(np.int32).max else np.int64)
@@ -55,6 +59,9 @@ class Rows:
     def _edges(self):
         return np.linspace(0, len(self.data.weight), self.n_batches + 1).astype(int)
 
+    def _all(self):
+        return self.data
+
     def _take(self, rows):
         X, y, weight = self.data
         return Batch(X[rows], None if y is None else y[rows], weight[rows])
@@ -64,20 +71,83 @@ def merged(weight, X, *columns):
     """Places of the distinct rows, in sorted order, and the total weight of each.
 
     ``weight`` has the shape (n,) and X (n, p). Rows have to agree in ``columns``, of shape (n,) or
-    (n, t), too.
+    (n, t), too. A weight that is one number broadcast stays so where all rows are distinct.
     """
     table = sortable(X)
     others = [column.reshape(len(column), -1) for column in columns]
-    n_all = table.shape[1] + sum(column.shape[1] for column in others)
-    for n_columns in (_FEW_COLUMNS, n_all):  # Few tell rows of real numbers apart.
-        some = np.hstack([part[:, :n_columns] for part in (*others, table)])[:, :n_columns]
-        order = np.lexsort(some.T[::-1])
-        some = some[order]
-        new = np.append(True, (some[1:] != some[:-1]).any(axis=1))
-        if new.all():
-            break
+    columns = [column for part in (*others, table) for column in part.T]
+    order, new = _sorted(columns[:1] + [one for one in columns[1:] if not _is_one_number(one)])
+    if new.all():
+        return order, weight if _is_one_number(weight) else weight[order]
     starts = np.flatnonzero(new)
     return order[starts], np.add.reduceat(weight[order], starts)
+
+
+def _sorted(columns):
+    """Places of rows sorted by the first column, ties by the next; and whether each is a new row.
+
+    The columns are read in blocks, for a copy of all of them may not fit in memory.
+    """
+    n = len(columns[0])
+    order = np.argsort(columns[0], kind="stable")
+    if n <= np.iinfo(np.int32).max:
+        order = order.astype(np.int32)
+    new = np.zeros(n, dtype=bool)
+    _sort_ties(columns, order, new)
+    return order, new
+
+
+def _sort_ties(columns, order, new):
+    """Sort rows that are sorted by the first column by the others too, and write what is new."""
+    first, others, n, start = columns[0], columns[1:], len(order), 0
+    while start < n:
+        stop = min(start + _AT_ONCE, n)
+        values = first[order[start:stop]]
+        ends = np.flatnonzero(values[1:] != values[:-1]) + 1
+        if stop < n and not len(ends):  # Rows of one value fill the block.
+            stop = _end_of(values[0], first, order, stop)
+            some = order[start:stop]
+            if others:
+                some[:] = some[np.argsort(others[0][some], kind="stable")]
+                _sort_ties(others, some, new[start:stop])
+        else:
+            stop = n if stop == n else start + ends[-1]
+            some = order[start:stop]
+            ends = ends[ends < len(some)]
+            if len(ends) == len(some) - 1 or not others:
+                new[start + ends] = True
+            else:
+                places, new[start:stop] = _sorted_few(columns, some)
+                some[:] = some[places]
+        new[start], start = True, stop
+
+
+def _sorted_few(columns, some):
+    """Sorted places among some rows, and whether each is a new row."""
+    for n_columns in (_FEW_COLUMNS, len(columns)):  # Few tell rows of real numbers apart.
+        table = np.array([column[some] for column in columns[:n_columns]])
+        places = np.lexsort(table[::-1])
+        table = table[:, places]
+        new = np.append(True, (table[:, 1:] != table[:, :-1]).any(axis=0))
+        if new.all():
+            break
+    return places, new
+
+
+def _end_of(value, column, order, start):
+    """The first place from ``start`` on, in sorted order, where a column has another value."""
+    stop = len(order)
+    while start < stop:
+        middle = (start + stop) // 2
+        if column[order[middle]] == value:
+            start = middle + 1
+        else:
+            stop = middle
+    return start
+
+
+def _is_one_number(weight):
+    return weight.strides == (0,)
 
 
 def stratified_sample(weight, n, rng):
@@ -86,10 +156,13 @@ def stratified_sample(weight, n, rng):
     A row of weight 2 and two copies of it are the same to the draw, and sorted rows are all
     represented.
     """
-    ends = np.cumsum(weight)
-    at = (np.arange(n) + rng.random(n)) * (ends[-1] / n)
-    chosen = np.minimum(np.searchsorted(ends, at, side="right"), len(weight) - 1)
-    return np.unique(chosen, return_counts=True)
+    at = np.arange(n) + rng.random(n)
+    if _is_one_number(weight):
+        chosen = (at * (len(weight) / n)).astype(int)
+    else:
+        ends = np.cumsum(weight)
+        chosen = np.searchsorted(ends, at * (ends[-1] / n), side="right")
+    return np.unique(np.minimum(chosen, len(weight) - 1), return_counts=True)
 
 
 def distinct(X):

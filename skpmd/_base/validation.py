@@ -28,7 +28,8 @@ def checked_weights(sample_weight, X):
             f"The largest sample_weight is {largest:g}: it must be between {_WEIGHTS[0]:g} and "
             f"{_WEIGHTS[1]:g}, for a row of weight w counts as w rows. Scale all weights."
         )
-    return np.where(weight < _NOTHING * largest, 0.0, weight)
+    nothing = weight < _NOTHING * largest
+    return np.where(nothing, 0.0, weight) if nothing.any() else weight
 
 
 @contextmanager

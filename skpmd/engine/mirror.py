@@ -177,8 +177,8 @@ def _path(particles, model, batches, a, b, current, known):
     if not model.has_block:
         return lambda f: (log_ratio(f), particles.block), None
     block = particles.block if current is None else current
-    first, *others = batches
-    statistics = model.statistics(theta, block, first)
+    others = iter(batches)  # Some are made one by one, and do not fit in memory together.
+    statistics = model.statistics(theta, block, next(others))
 
     def of(batch):
         return model.statistics(theta, block, batch)

@@ -33,6 +33,6 @@ def completion_split(X):
 
 def _with_counts(X, counts):
     part = X.copy()
-    part.data = counts.astype(X.dtype)
+    part.data = counts.astype(np.float32)
     part.eliminate_zeros()
     return part

@@ -17,7 +17,7 @@ class Documents(NamedTuple):
 
     @classmethod
     def of(cls, X):
-        """Rows of a CSR matrix of float32 without explicit zeros."""
+        """Rows of a CSR matrix without explicit zeros."""
         return cls(X.indptr, X.indices, X.data)
 
     @property
@@ -30,6 +30,14 @@ class Documents(NamedTuple):
         ends = self.indptr[start : stop + 1]
         own = slice(ends[0], ends[-1])
         return Documents(ends - ends[0], self.indices[own], self.data[own])
+
+    def for_kernels(self):
+        """The same as kernels take them: places in int32 and counts in float32.
+
+        It is a copy where X has other types, and so of a few documents at a time.
+        """
+        indptr, indices = (one.astype(np.int32, copy=False) for one in self[:2])
+        return Documents(indptr, indices, self.data.astype(np.float32, copy=False))
 
     def batches(self, size, is_piece=False):
         """All of them in order, as batches of some size."""
@@ -49,7 +57,7 @@ class DocumentBatch(NamedTuple):
 class DocumentRows:
     """All documents of a call, with the interface of `skpmd._base.rows.Rows`.
 
-    X (n, V) is a CSR matrix of float32 counts without explicit zeros. The last batch of a pass may
+    X (n, V) is a CSR matrix of counts without explicit zeros. The last batch of a pass may
     have fewer documents than ``batch_size``. With ``shuffle`` each pass has an order of its own.
     """
 

@@ -21,21 +21,29 @@ from skpmd.lda._topics import ASSIGNMENTS
 
 # Counts are at most so large: sums of their squares stay far from the largest float32.
 _MAX_COUNT = 1e15
+_PIECE = 1 << 16  # Counts that are looked at in float32 at a time.
+# Counts of other types are made float64.
+_TYPES = [np.float64, np.float32, *(np.dtype(code) for code in "bBhHiIlLqQ?")]
 
 
-def _in_float32(X):
-    """A CSR matrix of float32 without duplicates and zeros; X is left as it is.
+def _canonical(X):
+    """A CSR matrix of counts without duplicates, and without zeros in float32; X is left as it is.
 
-    Where it has neither, the places of its numbers are shared.
+    X itself where it is one: batches of documents are made float32 when it is their turn.
     """
-    places, data = (X.indices, X.indptr), X.data.astype(np.float32)
-    # Single precision makes zeros of the smallest numbers.
-    if X.has_canonical_format and data.all():
-        return sp.csr_matrix((data, *places), shape=X.shape)
-    counts = sp.csr_matrix((data, *map(np.copy, places)), shape=X.shape)
+    if X.has_canonical_format and not _vanish(X.data):
+        return X
+    places = map(np.copy, (X.indices, X.indptr))
+    counts = sp.csr_matrix((X.data.astype(np.float32), *places), shape=X.shape)
     counts.sum_duplicates()
     counts.eliminate_zeros()
     return counts
+
+
+def _vanish(data):
+    """Whether some numbers are zero, perhaps in float32 only."""
+    pieces = (data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
+    return not all(piece.astype(np.float32).all() for piece in pieces)
 
 
 class LDATopicModelPMD(LDAPredictions, ClassNamePrefixFeaturesOutMixin, ParticleEstimator):
@@ -79,7 +87,8 @@ None, default=None
         (``"sampled"``), 10 (``"collapsed"``) or 20 (``"soft"``).
     step_size, step_offset, step_decay : float, default=1.0, 1.0, 0.7
         Step t has size ``step_size / (step_offset + t**step_decay)``, at most 1, where t counts
-        full batches. A batch of fewer documents is a part of a step.
+        full batches. A batch of fewer documents is a part of a step. A single topic has steps of
+        its own, which make it exact.
     batch_size : int or "auto", default="auto"
         Documents of a step; ``"auto"`` is 64, and 32 where there are fewer than 5000 in all.
     max_iter : int, default=5
@@ -446,18 +455,15 @@ None, default=None
         return self._record(LDAParameters)
 
     def _counts(self, X, reset):
-        """Checked counts, a CSR matrix of float32 without explicit zeros, and their dtype."""
-        X = self._checked_data(X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
+        """Checked counts, a CSR matrix as of `_canonical`, and the type of proportions."""
+        X = self._checked_data(X, accept_sparse="csr", dtype=_TYPES, reset=reset)
         check_non_negative(X, type(self).__name__)
-        largest = (X.data if sp.issparse(X) else X).max(initial=0.0)
+        largest = (X.data if sp.issparse(X) else X).max(initial=0)
         if largest > _MAX_COUNT:
             message = f"Counts must be at most {_MAX_COUNT:g}, got {largest:g}: scale X down."
             raise ValueError(message)
-        counts = sp.csr_matrix(X, dtype=np.float32) if not sp.issparse(X) else _in_float32(X)
-        if counts.nnz <= np.iinfo(np.int32).max:  # kernels for int64 would be compiled as well
-            counts.indices = counts.indices.astype(np.int32, copy=False)
-            counts.indptr = counts.indptr.astype(np.int32, copy=False)
-        return counts, X.dtype
+        counts = _canonical(X) if sp.issparse(X) else sp.csr_matrix(X, dtype=np.float32)
+        return counts, np.float32 if X.dtype == np.float32 else np.float64
 
     def _grows(self, X):
         """Whether X has more columns than before, and may; those before have to come first."""

@@ -23,6 +23,7 @@ from skpmd.lda._topics import Counts, LocalUpdate
 
 # Posterior weights resample where the effective sample size is below this part of the particles.
 _MIN_ESS = 0.5
+_PIECE = 1 << 16  # Numbers of words that are gone through at a time.
 # A particle is a whole topic model: none is drawn anew, and no step is split.
 _SETTINGS = Settings(rejuvenation="never")
 
@@ -43,9 +44,9 @@ class LDAState(NamedTuple):
 def initialise(parameters, X, total, rng):
     """The state before the first document: its particles differ by a guess.
 
-    There is no guess as yet if the first batch has no words. X (n, V), a CSR matrix of float32, has
-    the documents of the first call: the rule for the assignment looks at their length. ``total`` is
-    the number of documents in all, None where it is not known.
+    There is no guess as yet if the first batch has no words. X (n, V), a CSR matrix, has the
+    documents of the first call: the rule for the assignment looks at their length. ``total`` is the
+    number of documents in all, None where it is not known.
     """
     topics, m, priors = topics_of(parameters, X.shape[1]), parameters.n_particles, None
     if parameters.learn_priors:
@@ -112,8 +113,10 @@ def writeable(state):
 def restorer(counts, indices):
     """A function that sets counts back to what they are now: a call's words are few beside all."""
     words = counts.words
-    touched = np.unique(indices)
-    touched = touched[touched < words.shape[1]]
+    occurs = np.zeros(max(words.shape[1], indices.max(initial=0) + 1), dtype=bool)
+    for start in range(0, len(indices), _PIECE):
+        occurs[indices[start : start + _PIECE]] = True
+    touched = np.flatnonzero(occurs[: words.shape[1]])
     before = words[:, touched]
 
     def restore():
@@ -151,7 +154,8 @@ def _step_sizes(parameters, block, total):
     Time runs in full batches: a batch of fewer documents is a part of a step, so that documents
     that come one by one do not each have the weight of a batch. The step size is that of the
     batch's end; parts of a step of size 1 are averaged over the last full batch. In an endless
-    stream the counts stand for more documents after each step.
+    stream the counts stand for more documents after each step. Those of a single topic are known:
+    steps that average over all documents so far give them, and leave nothing of the guess.
     """
     full, schedule = batch_size_of(parameters, total), schedule_of(parameters)
 
@@ -160,7 +164,9 @@ def _step_sizes(parameters, block, total):
         whole = step_size(schedule, n_visits / full, n, n_visits, m, d)
         part = n / min(n_visits, full)
         gamma = -np.expm1(n / full * np.log1p(-whole)) if whole < 1.0 else part
-        size = block.n_documents_seen + seen if total is None else total
+        n_documents = block.n_documents_seen + seen
+        gamma = n / n_documents if block.topics.K == 1 else gamma
+        size = n_documents if total is None else total
         before = block.size if t == 1 else size - n if total is None else total
         growth = size / before if before else 1.0
         return 1.0 - (1.0 - gamma) * growth, gamma * size / n

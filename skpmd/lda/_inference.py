@@ -27,7 +27,7 @@ def topic_mass(topics, counts, i, X, max_iter=100, tol=1e-3, start=0, stop=None)
     expectation-maximisation for the documents' topic proportions. Their shape is (stop - start, K),
     float64; a row sums to the sum of alpha and the document's words, and without words it is alpha.
 
-    The particle is number ``i``. X (n, V), a CSR matrix of float32 without explicit zeros, has the
+    The particle is number ``i``. X (n, V), a CSR matrix without explicit zeros, has the
     documents, which are taken from ``start`` up to ``stop``, by default to the end. For each of
     them there are at most ``max_iter`` iterations, which end where the mean change of the
     pseudo-counts is below ``tol``.
@@ -64,15 +64,17 @@ def word_probabilities(topics, counts, i, X, proportions, start, stop):
     The proportions have the shape (stop - start, K); other parameters are those of `topic_mass`.
     Returns one float64 for each stored count of these documents.
     """
-    out = np.empty(X.indptr[stop] - X.indptr[start])
+    indptr, indices, _ = Documents.of(X).rows(start, stop).for_kernels()
+    out = np.empty(len(indices))
     arguments = topics.kernel_arguments(counts, i)[:-1]
-    _mix(X.indptr, X.indices, start, stop, *arguments, proportions, out)
+    _mix(indptr, indices, 0, stop - start, *arguments, proportions, out)
     return out
 
 
 def _arguments(topics, counts, i, X, start, stop):
     """First arguments of a kernel: documents, what E[phi] of a particle is made of, and alpha."""
-    return *Documents.of(X), start, stop, *topics.kernel_arguments(counts, i)[:-1], topics.alpha[i]
+    documents = Documents.of(X).rows(start, stop).for_kernels()
+    return *documents, 0, stop - start, *topics.kernel_arguments(counts, i)[:-1], topics.alpha[i]
 
 
 @njit(cache=True, fastmath=_FAST, nogil=True, forceinline=True)

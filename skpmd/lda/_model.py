@@ -110,6 +110,8 @@ class LDAModel(Model):
             )  # fmt: skip
             n_visits += documents.n
         gamma = b * n / size
+        # Steps of a single topic average over all documents; see `skpmd.lda._fit`.
+        averaged = topics.K == 1 and n_seen == size and n_visits >= n_seen
         if priors is not None and not full:
             priors, topics = learn_priors.update(
                 priors, topics, counts, n_entries=len(first.data), mass=mass, gamma=gamma,
@@ -118,7 +120,7 @@ class LDAModel(Model):
         return block._replace(
             topics=topics, counts=counts, scores=scores, size=size, priors=priors,
             n_documents_seen=n_seen, n_visits=n_visits,
-            exact=a == b == 1.0 and (full or n == n_seen),
+            exact=averaged or (a == b == 1.0 and (full or n == n_seen)),
             last_step={"step_size": gamma, "n_documents": n, "log_density": score},
         )  # fmt: skip
 

@@ -83,9 +83,10 @@ class TopicPosterior:
     def sample(self, n=1, random_state=None):
         """Draw topics.
 
-        Their expected word probabilities are those of `mean`, to a few thousandths, and their sds
-        are those behind `interval`; as each draw sums to one, tails differ a little from those of
-        the intervals, word by word.
+        Their expected word probabilities are those of `mean`, to a few thousandths. Each draw sums
+        to one, so that uncertain words move the others, which `interval` leaves out: sds are up to
+        a tenth larger than those behind it. A 90 % interval holds 90 % of the draws on the mean
+        over words, and 79 to 91 % of those of a single frequent word.
 
         Parameters
         ----------

@@ -12,6 +12,7 @@ from skpmd.lda._results import table_of_words
 
 _NEGLIGIBLE = -30.0  # log weight, relative to the largest, of particles that are left out
 _DOCUMENTS = 256  # documents that a thread takes at a time
+_SPLIT = 512  # documents that are split in two at a time
 
 
 class LDAPredictions(TransformerMixin):
@@ -102,19 +103,18 @@ class LDAPredictions(TransformerMixin):
         if method not in ("bound", "completion"):
             raise ValueError(f"method must be 'bound' or 'completion', got {method!r}.")
         X, _ = self._counts(X, reset=False)
-        given, held_out = completion_split(X) if method == "completion" else (None, X)
-        if not held_out.nnz:
+        parameters, block, log_weights = self._parameters(), self._state.block, self._log_weights
+        with self._threads():
+            if method == "bound":
+                value = perplexity(parameters, block, log_weights, X)
+            else:
+                value = completion_perplexity(parameters, block, log_weights, X)
+        if np.isnan(value):
             raise ValueError(
                 "X has no words that perplexity could be of: give documents of at least one word, "
                 "or, with method='completion', longer ones."
             )
-        parameters, block, log_weights = self._parameters(), self._state.block, self._log_weights
-        with self._threads():
-            if method == "bound":
-                return perplexity(parameters, block, log_weights, X)
-            log_words = np.log(completed_words(parameters, block, log_weights, given, held_out))
-        tokens = held_out.data.sum(dtype=np.float64)
-        return float(np.exp(-(log_words @ held_out.data.astype(np.float64)) / tokens))
+        return value
 
     def topic_word_interval(self, level=0.9, topics=None):
         """Central credible intervals of the topics' word probabilities.
@@ -200,6 +200,17 @@ def perplexity(parameters, block, log_weights, X):
     """Perplexity by the bound; nan without words, for a fit does not end for that."""
     tokens = float(X.data.sum(dtype=np.float64)) or np.nan
     return float(np.exp(-log_probabilities(parameters, block, log_weights, X).sum() / tokens))
+
+
+def completion_perplexity(parameters, block, log_weights, X):
+    """Perplexity by completion, in pieces that do not fill the memory; nan without words."""
+    total, tokens = 0.0, 0.0
+    for start in range(0, X.shape[0], _SPLIT):
+        given, held_out = completion_split(X[start : start + _SPLIT])
+        log_words = np.log(completed_words(parameters, block, log_weights, given, held_out))
+        total += log_words @ held_out.data.astype(np.float64)
+        tokens += held_out.data.sum(dtype=np.float64)
+    return float(np.exp(-total / (tokens or np.nan)))
 
 
 def completed_words(parameters, block, log_weights, given, held_out):

@@ -160,7 +160,7 @@ class Topics:
         Returns ``onto`` after the step, and the expected words of each document in each topic, of
         shape (m, B, K), float32.
         """
-        factor = np.float32(gain / onto.scale)
+        documents, factor = documents.for_kernels(), np.float32(gain / onto.scale)
         mass = np.empty((self.m, documents.n, self.K), dtype=np.float32)
         entropy = np.zeros((self.m, documents.n))
 

@@ -5,10 +5,12 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd._base.rows import Rows, merged, stratified_sample
+from skpmd.engine.model import Batch
 
 _ROUNDING = 1e-13
 _MIDDLE_RANGE = 2.5631  # The middle 80 % of a normal distribution, in standard deviations.
 _AUTO_BATCH = 2048  # Rows in a batch where the user does not say how many.
+_PIECE = 1 << 15  # Distinct targets that are summed at a time.
 
 
 class Scaler(NamedTuple):
@@ -45,11 +47,34 @@ class Scaler(NamedTuple):
 
 def _moments(values, weight):
     """Weighted mean and standard deviation, the same to the last digit if copies are weights."""
-    values, which = np.unique(values, return_inverse=True)
-    weight = np.bincount(which, weight)
-    unit = np.abs(values).max() or 1.0  # The squares of large numbers would overflow.
-    mean = np.average(values / unit, weights=weight)
-    return unit * mean, unit * np.sqrt(np.average((values / unit - mean) ** 2, weights=weight))
+    order = np.argsort(values, kind="stable")
+    # The squares of large numbers would overflow.
+    unit = max(abs(values[order[0]]), abs(values[order[-1]])) or 1.0
+    total = mean = square = 0.0
+    for some, w in _distinct_values(values, weight, order):
+        total, mean = total + w.sum(), mean + (some / unit * w).sum()
+    mean /= total
+    for some, w in _distinct_values(values, weight, order):
+        square += ((some / unit - mean) ** 2 * w).sum()
+    return unit * mean, unit * np.sqrt(square / total)
+
+
+def _distinct_values(values, weight, order):
+    """Distinct values and their weights in pieces of a size that copies do not change."""
+    held = np.empty((2, 0))
+    for start in range(0, len(order), _PIECE):
+        some = order[start : start + _PIECE]
+        v = values[some]
+        starts = np.flatnonzero(np.append(True, v[1:] != v[:-1]))
+        more = np.array([v[starts], np.add.reduceat(weight[some], starts)])
+        if held.size and held[0, -1] == more[0, 0]:  # The block has cut through copies.
+            held[1, -1] += more[1, 0]
+            more = more[:, 1:]
+        held = np.concatenate([held, more], axis=1)
+        if held.shape[1] > _PIECE:
+            yield held[:, :_PIECE]
+            held = held[:, _PIECE:]
+    yield held
 
 
 def _robust(values, weight):
@@ -59,7 +84,8 @@ def _robust(values, weight):
     for most of the time.
     """
     order = np.argsort(values, kind="stable")
-    ends = np.cumsum(weight[order])
+    ends = weight[order]
+    np.cumsum(ends, out=ends)
     low, median, high = values[order[np.searchsorted(ends, np.array([0.1, 0.5, 0.9]) * ends[-1])]]
     sd = (high - low) / _MIDDLE_RANGE
     return (median, sd) if sd > _ROUNDING * abs(median) else None
@@ -84,16 +110,57 @@ class Data(NamedTuple):
         places, weight = merged(weight, *columns)
         return self.select(places)._replace(weight=weight)
 
+    def own_noise(self, scaler):
+        """Variance of each row's own noise, of the scaled y; one number broadcast where it is."""
+        parts = self.noise_variance, self.alpha
+        if all(one.strides == (0,) for one in parts):
+            parts = self.noise_variance[:1], self.alpha[:1]
+        return np.broadcast_to(parts[0] / scaler.scale[0] ** 2 + parts[1], len(self.y))
+
     def select(self, places):
         """Some of the rows."""
         return Data._make(column[places] for column in self)
 
 
-def rows_of(data, scaler, batch_size):
-    """Batches of rows, with scaled targets and the variance of each row's own noise as ``y``."""
-    noise = data.noise_variance / scaler.scale[0] ** 2 + data.alpha
-    size = _AUTO_BATCH if batch_size == "auto" else batch_size
-    return Rows(data.X, np.column_stack([scaler.transform(data.y), noise]), data.weight, size)
+class ScaledRows(Rows):
+    """Batches of rows, with scaled targets and the variance of each row's own noise as ``y``.
+
+    These are made for each batch: for all rows at once they would be a second y. ``data`` has the
+    targets in the user's units.
+    """
+
+    def __init__(self, data, scaler, batch_size):
+        size = _AUTO_BATCH if batch_size == "auto" else batch_size
+        super().__init__(data.X, data.y, data.weight, size)
+        self._scaler = scaler
+        self.noise = data.own_noise(scaler)  # (n,): Of the scaled y.
+
+    def select(self, places):
+        """Some of the rows as a `skpmd.engine.model.Batch`."""
+        y = np.column_stack([self._scaler.transform(self.data.y[places]), self.noise[places]])
+        return Batch(self.data.X[places], y, np.ascontiguousarray(self.data.weight[places]))
+
+    def whole(self):
+        """All rows once, in order, as batches that are made whenever they are gone through."""
+        return _Batches(self._in_order)
+
+    def scaled(self):
+        """The same rows, with all that is made."""
+        return Rows(*self._all(), -(-len(self.data.weight) // self.n_batches))
+
+    def _all(self):
+        return self.select(slice(None))
+
+    def _take(self, rows):
+        return self.select(rows)
+
+
+class _Batches:
+    def __init__(self, make):
+        self._make = make
+
+    def __iter__(self):
+        return self._make()
 
 
 class Sample(NamedTuple):
@@ -106,30 +173,49 @@ class Sample(NamedTuple):
     weight: np.ndarray
     noise_factor: np.ndarray | float = 1.0  # (n,): Factor of the kernel's noise.
 
+    def select(self, places, weight):
+        """Some of the rows, with other weights."""
+        factor = self.noise_factor
+        factor = factor[places] if np.ndim(factor) else factor
+        return Sample(self.X[places], self.y[places], self.noise_variance[places], weight, factor)
 
-def sample_of(rows, df=None):
-    """The distinct rows as a `Sample`.
+
+class Population:
+    """The distinct rows of a fit, sorted, of which samples are drawn: places of rows, no copies.
 
     With ``df``, that of Student noise, rows far from the median have wide noise from the start.
+    ``weight`` is that of each distinct row.
     """
-    X, y, weight = rows.data
-    places, weight = merged(weight, X, y)
-    X, y, noise_variance = X[places], y[places, :-1], y[places, -1]
-    if df is None:
-        return Sample(X, y, noise_variance, weight)
-    median, sd = _robust(y[:, 0], weight) or (0.0, np.inf)
-    factor = (df + ((y[:, 0] - median) / sd) ** 2) / (df + 1.0)
-    return Sample(X, y, noise_variance, weight, factor)
+
+    def __init__(self, rows, df=None):
+        X, y, weight = rows.data
+        self.X, self.n_targets = X, y.shape[1]  # X with copies, as it was given.
+        self._rows, self._df = rows, df
+        self._places, self.weight = merged(weight, X, y, rows.noise)
+        if df is not None:
+            self._middle = _robust(y[:, 0], weight) or (0.0, np.inf)
+
+    def select(self, places, weight):
+        """Some of the distinct rows as a `Sample`, with other weights."""
+        places = self._places[places]
+        X, y, _ = self._rows.select(places)
+        weight = np.ascontiguousarray(weight)
+        if self._df is None:
+            return Sample(X, y[:, :-1], y[:, -1], weight)
+        median, sd = self._middle
+        error = (self._rows.data.y[places, 0] - median) / sd
+        factor = (self._df + error**2) / (self._df + 1.0)
+        return Sample(X, y[:, :-1], y[:, -1], weight, factor)
 
 
-def take(sample, n, rng):
-    """At most n rows of a sample, drawn as if each were there as often as it counts."""
-    weight = sample.weight
+def take(rows, n, rng):
+    """At most n rows of a sample or population, drawn as if each were there as often as it counts.
+
+    Returns a `Sample`.
+    """
+    weight = rows.weight
     if max(weight.sum(), len(weight)) <= n:
-        return sample
+        return rows.select(slice(None), weight)
     places, counts = stratified_sample(weight, n, rng)
     # Where the total weight is small the rows drawn must not count for more than that.
-    counts = counts * min(1.0, weight.sum() / n)
-    factor = np.broadcast_to(sample.noise_factor, weight.shape)[places]
-    X, y, noise_variance = sample.X[places], sample.y[places], sample.noise_variance[places]
-    return Sample(X, y, noise_variance, counts, factor)
+    return rows.select(places, counts * min(1.0, weight.sum() / n))

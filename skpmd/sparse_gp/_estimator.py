@@ -15,10 +15,11 @@ from skpmd._base.results import ParticleResults
 from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd.sparse_gp._data import Data
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
-from skpmd.sparse_gp._fit import fit, update, warn_of_open_variance
+from skpmd.sparse_gp._fit import fit, update
 from skpmd.sparse_gp._hyperparameters import warn_of_bounds
 from skpmd.sparse_gp._inducing import INITS
 from skpmd.sparse_gp._model import APPROXIMATIONS, MAX_JITTER
+from skpmd.sparse_gp._open_variance import warn_of_open_variance
 from skpmd.sparse_gp._parameters import GPParameters
 from skpmd.sparse_gp._predict import GaussianProcessPredictions, kind_of_rows
 
@@ -292,7 +293,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         Warns
         -----
         ConvergenceWarning
-            If a length scale ends at its lower bound or a noise at its upper one; with
+            If a length scale ends at its lower bound or a noise at its upper one; if a quarter of
+            the variance of f is there for want of inducing inputs; with
             ``weighting="posterior"`` of what ``diagnostics_`` holds against the posterior.
         """
         with self._all_or_nothing():
@@ -417,8 +419,10 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             raise ValueError(
                 "weighting='posterior' is for many particles: raise n_particles from 1."
             )
-        weight = checked_weights(sample_weight, X)
-        variance = np.zeros(len(y))
+        # One number broadcast takes no memory.
+        weight, variance = np.broadcast_to(1.0, len(y)), np.broadcast_to(0.0, len(y))
+        if sample_weight is not None:
+            weight = checked_weights(sample_weight, X)
         if noise_variance is not None:
             if y.shape[1] > 1:
                 raise ValueError(
@@ -453,9 +457,9 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
 
     def _warn(self, fitted_kernel):
         """Warn of what speaks against a posterior, a kernel fitted just now, or the inputs."""
+        warn_of_open_variance(self._state)
         if self.weighting == "posterior":
             self._warn_or_interrupt("raise n_particles or max_iter, or narrow hyperprior")
             return
         if fitted_kernel and self.optimizer is not None:
             warn_of_bounds(self.kernel_)
-        warn_of_open_variance(self._state)

@@ -8,7 +8,6 @@ from scipy.special import logsumexp
 from skpmd._base.progress import bar_of_steps
 from skpmd._base.records import Records
 from skpmd._base.results import Results, results_of
-from skpmd._base.rows import distinct
 from skpmd._base.stacking import hold_out
 from skpmd._base.streaming import Stream, advance, coefficients, stream_after
 from skpmd._base.utils import as_generator
@@ -20,7 +19,7 @@ from skpmd.engine.particles import Particles, draw_prior
 from skpmd.engine.threads import each
 from skpmd.posterior import Posterior
 from skpmd.sparse_gp._covariance import parameter_names
-from skpmd.sparse_gp._data import Data, Sample, Scaler, rows_of, sample_of, take
+from skpmd.sparse_gp._data import Data, Population, Sample, ScaledRows, Scaler, take
 from skpmd.sparse_gp._hyperparameters import (
     check_kernel,
     fit_hyperparameters,
@@ -31,14 +30,12 @@ from skpmd.sparse_gp._hyperparameters import (
 from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around
 from skpmd.sparse_gp._inducing import extended
 from skpmd.sparse_gp._model import SparseGP, blocks_of
+from skpmd.sparse_gp._open_variance import MonitoredRows, SomeRows
 from skpmd.sparse_gp._student import scale_nodes
 
 # Predictions of about so many rows of a part are compared with its targets, if it has at least
 # so many.
 _MAX_CHECKED, _MIN_CHECKED = 200, 10
-# Variance that inducing inputs leave open is warned of beyond these multiples of the noise and of
-# the prior variance: means were 3 of their own sds off then (600 rows in 3 columns).
-_MUCH_NOISE, _MUCH_OPEN = 10.0, 0.02
 _MAX_MEDIAN_ERROR = 2.0  # A larger median error, in standard deviations, gives a warning.
 
 
@@ -55,6 +52,7 @@ class GPState(NamedTuple):
     # Noise variance of every new row beside the kernel's, in squared units of the scaled y.
     alpha: float
     n_fitted: int  # Number of distinct rows when the kernel was fitted.
+    monitored: MonitoredRows  # Some of all rows, wherever the stream has been.
     n_scored: float = 0.0  # Rows whose predictions have made the weights.
     # All rows, while there are few. With forgetting their weights fall like those of the past.
     retained: Data | None = None
@@ -80,8 +78,8 @@ def initialise(parameters, data, rng):
     """A `GPState` whose kernel is fitted but which holds no row yet, and the `Rows` to add."""
     df = parameters.student_df
     scaler = Scaler.fit(data.y, data.weight, parameters.normalize_y, robust=df is not None)
-    rows = rows_of(data, scaler, parameters.batch_size)
-    whole = sample_of(rows, df)
+    rows = ScaledRows(data, scaler, parameters.batch_size)
+    whole = Population(rows, df)
     sample = take(whole, parameters.n_subset, rng)
     covariance = new_covariance(parameters.kernel, sample)
     check_kernel(covariance, sample, parameters.likelihood, parameters.weighting)
@@ -106,7 +104,8 @@ def initialise(parameters, data, rng):
         stream=Stream(particles, None, Records(), 0.0, rng),
         log_weights=log_weights,
         alpha=float(parameters.alpha) if np.ndim(parameters.alpha) == 0 else 0.0,
-        n_fitted=len(whole.y),
+        n_fitted=len(whole.weight),
+        monitored=MonitoredRows.of(SomeRows(sample.X, sample.noise_variance), rows.total),
     )
     return state, rows
 
@@ -138,12 +137,15 @@ def update(parameters, state, data):
     if state is None or (whole is not None and len(whole.y) >= _next_fit(parameters, state)):
         state, rows = initialise(parameters, whole, as_generator(parameters.random_state))
     else:
-        rows = rows_of(data, state.scaler, parameters.batch_size)
+        rows = ScaledRows(data, state.scaler, parameters.batch_size)
         if whole is None or state.n_fitted >= parameters.n_subset:
             _warn_of_surprise(state, rows)
         if isinstance(parameters.inducing_init, str):
             total = state.stream.seen + rows.total
             state = _move_inducing(state, rows.data.X, n_inducing(parameters.n_inducing, total))
+        some = SomeRows(rows.data.X, rows.noise)
+        monitored = state.monitored.after(some, parameters.options.forgetting)
+        state = state._replace(monitored=monitored)
     state = _score_and_add(parameters, state, rows)
     is_posterior = parameters.weighting == "posterior"
     retains = not is_posterior and state.n_fitted < _n_needed(parameters, state)
@@ -192,33 +194,13 @@ def _retained_with(parameters, state, data):
     return retained._replace(weight=weight).joined(data).merged()
 
 
-def warn_of_open_variance(state):
-    """Warn where inducing inputs leave much more variance of the process open than the noise is."""
-    model, theta = state.model, state.particles.theta[state.best]
-    X = state.sample.X
-    if len(model.inducing) >= len(distinct(X)[0]):
-        return
-    X = X[:: -(-len(X) // _MAX_CHECKED)]
-    known = model.whitened(theta, X)
-    prior = model.covariance.diagonal(theta, X)
-    left = np.maximum(prior - np.einsum("ij,ij->j", known, known), 0.0).mean()
-    noise = np.mean(model.covariance.noise(theta, X))
-    if left > max(_MUCH_NOISE * noise, _MUCH_OPEN * prior.mean()):
-        warn(
-            f"The {len(model.inducing)} inducing inputs leave a variance of {left:.2g} of the "
-            f"process open, and the noise is {noise:.2g}: predictions may be far from those of the "
-            "exact process. Raise n_inducing."
-        )
-
-
 def _warn_of_surprise(state, rows):
     """Warn where predictions of new rows are far off, by their own standard deviations."""
-    batch = rows.data
-    n = len(batch.y)
+    n = len(rows.data.y)
     if not state.stream.seen or n < _MIN_CHECKED:
         return
-    some, best = slice(None, None, -(-n // _MAX_CHECKED)), state.best
-    theta, X, y = state.particles.theta[best], batch.X[some], batch.y[some]
+    theta, best = state.particles.theta[state.best], state.best
+    X, y, _ = rows.select(slice(None, None, -(-n // _MAX_CHECKED)))
     mean, variance = state.model.predict(theta, state.conditional(best), X)
     variance = variance + state.model.covariance.noise(theta, X) + y[:, -1]
     median = np.sqrt(np.median((y[:, :-1] - mean) ** 2 / variance[:, None]))
@@ -233,6 +215,7 @@ def _warn_of_surprise(state, rows):
 def _score_and_add(parameters, state, rows):
     """The state after more rows; with stacking, after predictions of some have been scored."""
     if parameters.weighting == "stacking" and len(state.particles.theta) > 1:
+        rows = rows.scaled()
         if state.stream.seen:
             scores = log_density(state, rows)
             weights = weighting.stacking_step(

@@ -102,7 +102,7 @@ def fit_hyperparameters(parameters, covariance, whole, subset, rng):
             covariance, subset, optimizer, 0, rng, theta, n_evaluations=_MORE_EVALUATIONS
         )
         n_rows = len(subset.y)
-    if min(parameters.n_refine, len(whole.y)) > n_rows and covariance.is_fast:
+    if min(parameters.n_refine, len(whole.weight)) > n_rows and covariance.is_fast:
         theta = _refined(parameters, covariance, whole, theta, rng)
     return theta, sample
 
@@ -152,13 +152,13 @@ def n_inducing(requested, total):
     return int(np.clip(total / 4.0, _MIN_INDUCING, _MAX_INDUCING))
 
 
-def new_model(parameters, covariance, prior, sample, theta, rng):
+def new_model(parameters, covariance, prior, whole, theta, rng):
     """The model, its inducing inputs placed among the rows."""
-    n = n_inducing(parameters.n_inducing, sample.weight.sum())
-    inducing = choose(parameters.inducing_init, sample, n, covariance, theta, rng)
-    if inducing.shape[1:] != sample.X.shape[1:]:
+    n = n_inducing(parameters.n_inducing, whole.weight.sum())
+    inducing = choose(parameters.inducing_init, whole, n, covariance, theta, rng)
+    if inducing.shape[1:] != whole.X.shape[1:]:
         raise ValueError(
-            f"inducing_init has shape {inducing.shape}, X has {sample.X.shape[1]} features."
+            f"inducing_init has shape {inducing.shape}, X has {whole.X.shape[1]} features."
         )
     df = parameters.student_df
     kind, options = (SparseGP, {}) if df is None else (StudentSparseGP, {"df": df})
@@ -168,7 +168,7 @@ def new_model(parameters, covariance, prior, sample, theta, rng):
         inducing,
         parameters.approximation,
         parameters.jitter,
-        n_targets=sample.y.shape[1],
+        n_targets=whole.n_targets,
         block_weighs=parameters.weighting == "posterior",
         **options,
     )

@@ -10,7 +10,7 @@ from skpmd.sparse_gp._data import take
 INITS = ("random", "kmeans", "greedy")
 # Candidates for each inducing input, in a fit and in a stream.
 _CANDIDATES, _STREAM_CANDIDATES = 10, 4
-_CHUNK = 1 << 22  # Covariances held at once.
+_CHUNK = 1 << 19  # Covariances held at once.
 _MIN_LEFT = 1e-12  # Smallest conditional variance of a candidate, relative to the prior's.
 # A row of a stream is worth an inducing input of its own if its conditional variance exceeds this
 # fraction of the noise, and this fraction of the prior variance where there is little noise.

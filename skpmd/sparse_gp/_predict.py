@@ -12,7 +12,8 @@ from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Scaler
 from skpmd.sparse_gp._student import scale_nodes
 
-_CHUNK = 1 << 22  # Covariances held at once.
+# Rows of so many covariances are predicted at once, and of the second number at least.
+_CHUNK, _MIN_ROWS = 1 << 17, 500
 
 
 class GaussianProcessPredictions:
@@ -49,13 +50,18 @@ class GaussianProcessPredictions:
         X = self._checked(X)
         if return_cov:
             return tuple(_squeezed(one) for one in self._joint(X))
-        means, variances, noise, weights = self._components(X)
-        mean = np.tensordot(weights, means, axes=1)
-        if not return_std:
-            return _squeezed(mean)
-        variances = variances + self._noise_factor() * noise
-        spread = np.tensordot(weights, variances + (means - mean) ** 2, axes=1)
-        return _squeezed(mean), _squeezed(np.sqrt(spread))
+        weights = self._weights()
+
+        def moments(means, variances, noise):
+            mean = np.tensordot(weights, means, axes=1)
+            if not return_std:
+                return mean[None]
+            variances = variances + self._noise_factor() * noise
+            spread = np.tensordot(weights, variances + (means - mean) ** 2, axes=1)
+            return np.array([mean, np.sqrt(spread)])
+
+        found = self._by_rows(X, moments, (1 + return_std,))
+        return tuple(map(_squeezed, found)) if return_std else _squeezed(found[0])
 
     def predict_proba(self, X, target="y"):
         """Predictive distribution of each row: a mixture over particles.
@@ -74,21 +80,22 @@ class GaussianProcessPredictions:
         """
         if target not in ("y", "f"):
             raise ValueError(f"target must be 'y' or 'f', got {target!r}.")
-        means, variances, noise, weights = self._components(self._checked(X), alpha=True)
-        if means.shape[2] > 1:
+        X, weights, factors = self._checked(X), self._weights(), [float(target == "y")]
+        if self._n_targets > 1:
             raise ValueError(
-                f"predict_proba is for one target, y had {means.shape[2]}: use "
+                f"predict_proba is for one target, y had {self._n_targets}: use "
                 "predict(return_std=True), or sklearn.multioutput.MultiOutputRegressor."
             )
-        means, variances, noise = means[..., 0], variances[..., 0], noise[..., 0]
         if target == "y" and self._student_df is not None:
             factors, node_weights = scale_nodes(self._student_df)
-            variances = np.concatenate([variances + factor * noise for factor in factors])
-            means = np.tile(means, (len(factors), 1))
             weights = np.outer(node_weights, weights).ravel()
-        elif target == "y":
-            variances = variances + noise
-        return NormalMixture(means, np.sqrt(variances), weights)
+
+        def components(means, variances, noise):
+            variances = np.concatenate([variances + factor * noise for factor in factors])
+            return np.array([np.tile(means, (len(factors), 1, 1)), np.sqrt(variances)])
+
+        means, sds = self._by_rows(X, components, (2, len(weights)), alpha=True)[..., 0]
+        return NormalMixture(means, sds, weights)
 
     def predict_interval(self, X, level=0.9, target="y"):
         """Central predictive intervals, shape (n_samples, 2); see `predict_proba`."""
@@ -173,24 +180,26 @@ class GaussianProcessPredictions:
             self._cache[key] = self._state.conditional(i)
         return self._cache[key]
 
-    def _components(self, X, alpha=False):
-        """Means, variances of f and of noise of the particles, each (m, n, t); their weights."""
-        weights, M = self._weights(), 1
-        out = np.empty((3, len(weights), len(X), self._n_targets))
+    def _by_rows(self, X, function, shape, alpha=False):
+        """A function of means, variances of f and of noise, each (m, n, t), chunk by chunk of rows.
+
+        Its values have the shape (*shape, n, t).
+        """
+        n_particles, M = len(self._weights()), 1
+        out = np.empty((*shape, len(X), self._n_targets))
         if self.__sklearn_is_fitted__():
             M = self._state.model.n_inducing
-            for i in range(len(weights)):  # Factor here, so that not every thread does it.
+            for i in range(n_particles):  # Factor here, so that not every thread does it.
                 self._conditional(i)
 
         def fill(rows):
-            for i in range(len(weights)):
-                out[0, i, rows], out[1, i, rows], out[2, i, rows] = self._moments(i, X[rows], alpha)
+            parts = [self._moments(i, X[rows], alpha) for i in range(n_particles)]
+            out[..., rows, :] = function(*(np.array(one) for one in zip(*parts, strict=True)))
 
-        step = max(1, _CHUNK // M)
-        chunks = [slice(a, a + step) for a in range(0, len(X), step)]
+        step = max(_MIN_ROWS, _CHUNK // M)
         with self._threads():
-            each(fill, chunks)
-        return *out, weights
+            each(fill, [slice(a, a + step) for a in range(0, len(X), step)])
+        return out
 
     def _moments(self, i, X, alpha=False, joint=False):
         """Mean (n, t), variances (n, t) or covariances (n, n, t), noise (n, t) of one particle."""

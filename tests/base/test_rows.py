@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from skpmd._base.rows import Rows, merged
+from skpmd._base import rows as _base_rows
+from skpmd._base.rows import Rows, merged, stratified_sample
 
 
 def numbered(n, **kwargs):
@@ -156,3 +157,23 @@ def test_merged_rows_are_the_distinct_ones_in_order_with_their_weight(p, levels)
     distinct, which = np.unique(together, axis=0, return_inverse=True)
     np.testing.assert_array_equal(together[places], distinct)
     np.testing.assert_array_equal(total, np.bincount(which.ravel(), weight))
+
+
+@pytest.mark.parametrize("levels", [1, 2, 300], ids="{}-valued".format)
+def test_rows_are_sorted_in_blocks_as_at_once(monkeypatch, levels):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.integers(levels, size=500), rng.integers(9, size=(500, 2))])
+    X = X.astype(float)
+    whole = merged(np.ones(500), X)
+    monkeypatch.setattr(_base_rows, "_AT_ONCE", 7)
+    for weight in (np.ones(500), np.broadcast_to(1.0, 500)):
+        for found, expected in zip(merged(weight, X), whole, strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_a_sample_of_rows_of_one_weight_is_that_of_any_weights():
+    one, many = (
+        stratified_sample(weight, 30, np.random.default_rng(0))
+        for weight in (np.broadcast_to(1.0, 1000), np.ones(1000))
+    )
+    np.testing.assert_array_equal(one, many)

@@ -76,6 +76,7 @@ def test_with_all_rows_as_inducing_inputs_it_is_the_exact_process(name):
         np.testing.assert_allclose(own, theirs, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:The .* inducing inputs leave")
 @pytest.mark.parametrize("approximation", ["dtc", "fitc", "vfe"])
 @pytest.mark.parametrize("name", ["rbf", "matern32", "sum", "noise"])
 def test_one_pass_in_any_batches_is_the_closed_form(name, approximation):
@@ -104,6 +105,7 @@ def _signal(kernel, X):
     return np.array([kernel(x[None], x[None])[0, 0] for x in X])
 
 
+@pytest.mark.filterwarnings("ignore:The .* inducing inputs leave")
 def test_parts_equal_the_whole_whatever_the_cuts():
     X, y, Xs = problem()
     w = np.random.default_rng(0).integers(1, 4, len(y)).astype(float)
@@ -118,6 +120,7 @@ def test_parts_equal_the_whole_whatever_the_cuts():
         assert abs(difference) < 1e-9
 
 
+@pytest.mark.filterwarnings("ignore:The .* inducing inputs leave")
 def test_passes_over_known_rows_keep_the_posterior():
     """total_samples: the first pass is the posterior, further ones average it with itself."""
     X, y, Xs = problem()
@@ -130,6 +133,7 @@ def test_passes_over_known_rows_keep_the_posterior():
     np.testing.assert_allclose(passes.predict_proba(Xs), whole.predict_proba(Xs), rtol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:The .* inducing inputs leave")
 def test_forgetting_is_a_discount_of_each_row():
     X, y, Xs = problem()
     params = {"inducing_init": X[:15], "forgetting": 0.02, **FIXED}

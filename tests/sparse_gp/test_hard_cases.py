@@ -1,5 +1,7 @@
 """Data and parameters that have once led a sparse Gaussian process astray."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -241,6 +243,56 @@ def test_true_is_one_particle():
         for n in (1, True)
     )
     np.testing.assert_array_equal(one, true)
+
+
+@pytest.mark.filterwarnings("ignore:The 50 inducing inputs leave")
+def test_a_stream_is_warned_of_where_inducing_inputs_are_few():
+    """They leave twice the noise open, and a mean is four of its own sds off the exact one."""
+    rng = np.random.default_rng([500, 3, 2])
+    X, at = rng.uniform(-3.0, 3.0, (500, 3)), rng.uniform(-3.0, 3.0, (40, 3))
+    y = np.sin(2.0 * X).sum(axis=1) + 0.3 * rng.standard_normal(500)
+    kernel = 2.0 * RBF(1.6) + WhiteKernel(0.09)
+    params = {"optimizer": None, "normalize_y": False, "random_state": 0}
+    stream = SparseGPRegressorPMD(kernel, n_inducing=50, **params)
+    for part in np.array_split(np.arange(375), 3):
+        stream.partial_fit(X[part], y[part])
+    with pytest.warns(ConvergenceWarning, match="Raise n_inducing"):
+        stream.partial_fit(X[375:], y[375:])
+    exact = SparseGPRegressorPMD(kernel, **params).fit(X, y).predict(at)
+    few = stream.predict_proba(at, target="f")
+    assert np.abs((few.mean() - exact) / few.std()).max() > 3.0
+
+
+def test_a_stream_is_warned_of_what_it_has_left_behind():
+    """Its inducing inputs have followed the rows: where the first ones were, little is known."""
+    X = np.linspace(0.0, 40.0, 400)[:, None]
+    y = np.sin(X[:, 0])
+    kernel = RBF(1.0, "fixed") + WhiteKernel(0.01, "fixed")
+    stream = SparseGPRegressorPMD(kernel, n_inducing=15, n_subset=100, normalize_y=False)
+    stream.partial_fit(X[:100], y[:100])
+    for part in (slice(100, 200), slice(200, 300), slice(300, 400)):
+        with pytest.warns(ConvergenceWarning, match="Raise n_inducing"):
+            stream.partial_fit(X[part], y[part])
+    assert len(stream._state.monitored.past.X) <= 400
+
+
+@pytest.mark.filterwarnings("ignore:The 20 inducing inputs leave")
+@pytest.mark.parametrize("weight", [None, "some"])
+def test_a_large_table_is_not_copied(weight):
+    """A fit and predictions take 0.3 times the bytes of X; it was 2.0 and, of a mean, 3."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400_000, 8))
+    y = X[:, 0] + 0.3 * rng.standard_normal(len(X))
+    weight = weight and rng.uniform(1.0, 2.0, len(X))
+    kernel = RBF(3.0) + WhiteKernel(0.1)
+    model = SparseGPRegressorPMD(kernel, optimizer=None, n_inducing=20, n_subset=100)
+    model.fit(X[:200], y[:200]).predict(X[:200])  # Code is loaded, which takes memory.
+    for call in (lambda: model.fit(X, y, weight), lambda: model.predict(X)):
+        tracemalloc.start()
+        call()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < (0.3 if weight is None else 0.4) * X.nbytes
 
 
 def test_inducing_inputs_that_leave_most_of_the_process_open_are_warned_of():

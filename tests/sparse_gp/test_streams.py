@@ -278,6 +278,7 @@ def test_ctrl_c_between_iterations_of_student_noise_leaves_the_estimator(method,
     np.testing.assert_array_equal(np.asarray(gp.predict_proba(X)), before)
 
 
+@pytest.mark.filterwarnings("ignore:The 10 inducing inputs leave")
 def test_a_stream_of_student_noise_weighs_new_rows_by_what_is_known():
     """One iteration on new rows: their errors are those of q(u) from the rows before."""
     X, y = wave(60)
