@@ -209,4 +209,6 @@ def _of_chains(chains):
         )
     if not chains.ess >= _MIN_DRAWS:
         reasons.append(f"the worst coordinate has {chains.ess:.0f} effective draws")
+    if chains.warming_up:
+        reasons.append("the Hamiltonian moves ended in their warm-up: they need very short steps")
     return reasons
