@@ -91,8 +91,9 @@ def hamiltonian(
     Chains run until R-hat is below 1.02 and everything that the diagnostics look at has
     ``target_ess`` effective draws, for ``max_iter`` iterations after the warm-up at most, and no
     longer than R-hat can still become small, nor beyond the warm-up where the shortest steps are
-    too long; and each takes 40,000 gradients or little more. Draws and diagnostics so far are yielded after each look at them; judge ``r_hat``
-    before use. Those of each window of the warm-up come first, and are not among the later ones.
+    too long; and each takes 40,000 gradients or little more. Draws and diagnostics so far are
+    yielded after each look at them; judge ``r_hat`` before use. Those of each window of the warm-up
+    come first, and are not among the later ones.
     """
     chains = _Whitened(log_joint_gradient, mean, chol, jump, stiff, inside)
     state = chains.at(start)
@@ -207,9 +208,10 @@ class _Whitened:
 
 
 def _advance(chains, state, log_steps, n, rng, adapt=None):
-    """n iterations: (state, log steps, positions (n_chains, n, d), mean acceptance, gradients, work).
+    """Make n: (state, log steps, positions (n_chains, n, d), mean acceptance, gradients, work).
 
-    Work is in gradients, with what steps inside the flow take. Steps are adapted to ``adapt`` of the chains' acceptance probabilities, if that is given.
+    Work is in gradients, steps inside the flow included. Steps are adapted to ``adapt`` of the
+    chains' acceptance probabilities, if that is given.
     """
     zs, accepts, taken, work = [], [], 0, 0.0
     for t in range(n):
