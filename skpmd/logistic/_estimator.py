@@ -155,7 +155,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     random_state : int, RandomState instance or None, default=None
         Seed; the same integer gives the same answer.
     verbose : int, default=0
-        1 shows progress of stochastic steps.
+        1 shows progress: of rounds and steps, and of passes over many rows.
 
     Attributes
     ----------
@@ -539,7 +539,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         state, p = self._state, self.n_features_in_
         n_rows = 1 if len(self.classes_) == 2 else len(self.classes_)
         rows = moment[: n_rows * (p + state.fit_intercept)].reshape(n_rows, -1)
-        rows = rows.astype(state.dtype, copy=False)
+        most = np.finfo(state.dtype).max  # Beyond it are means that have not converged.
+        rows = np.clip(rows, -most, most).astype(state.dtype, copy=False)
         return rows[:, :p], rows[:, p] if state.fit_intercept else np.zeros(n_rows, state.dtype)
 
     def _parameters(self):

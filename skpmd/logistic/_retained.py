@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import gen_batches
 
 from skpmd._base.rows import Rows
 from skpmd._base.streaming import advance, coefficients
 from skpmd.engine.model import Batch
 from skpmd.engine.rejuvenation_error import NO_ERROR
+from skpmd.logistic._column_scale import column_scaler
 
 # Weighted rows of each class for each of its coefficients (events per variable): with fewer a
 # stream knows next to nothing of it.
@@ -113,9 +113,7 @@ def _differ(weights, others):
 def _columns_differ(retained):
     """Whether rows since the last fit have other means or second moments of a column."""
     X, _, weight = retained.rows
-    scaler = StandardScaler(with_mean=not sparse.issparse(X))
-    for some in gen_batches(X.shape[0], _ROWS_AT_ONCE):
-        scaler.partial_fit(X[some], sample_weight=weight[some])
+    scaler = column_scaler(X, weight, with_mean=not sparse.issparse(X))
     halves = list(_halves(retained))
     sums = np.array([_power_sums(half, scaler) for half in halves])
     n, m = (half.weight.sum() for half in halves)
