@@ -26,7 +26,7 @@ _MAX_STEPS = 200
 _RESIDUAL, _MAX_PRODUCTS = 0.1, 200
 # Mirror steps end after so many means in a row that Newton's method has not found: five rows took
 # 80 s.
-_MAX_LOST = 2
+_MAX_UNSOLVED = 2
 _MIN_PRECISION = 1e-100  # Smaller precisions are as good as none, and have no inverse.
 
 
@@ -67,16 +67,16 @@ def mean_field_mirror_descent(target, d, max_iter=50, tol=0.02):
     `skpmd.engine.loop.drive`.
     """
     mean, precision, gamma, last = np.zeros(d), target(np.zeros(d), None).precision, 1.0, 0.0
-    lost = 0
+    unsolved = 0
     for _ in range(max_iter):
         mean, at, arrived = _climb(target, mean, 1.0 / precision)
-        lost = 0 if arrived else lost + 1
+        unsolved = 0 if arrived else unsolved + 1
         change = np.log(at.precision / precision)
         if np.sum(change * last) < 0.0:
             gamma *= 0.5  # A change that takes back the one before needs shorter steps.
         info = MeanFieldStep(gamma, float(np.abs(change).max()))
         yield MeanField(mean, 1.0 / precision, [info], arrived and info.change < tol)
-        if info.change < tol or lost == _MAX_LOST:
+        if info.change < tol or unsolved == _MAX_UNSOLVED:
             return
         precision, last = (1.0 - gamma) * precision + gamma * at.precision, change
     mean, _, _ = _climb(target, mean, 1.0 / precision)

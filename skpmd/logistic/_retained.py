@@ -24,7 +24,7 @@ from skpmd.logistic._column_scale import column_scaler
 # Weighted rows of each class for each of its coefficients (events per variable): with fewer a
 # stream knows next to nothing of it.
 _ENOUGH = 10.0
-_ENOUGH_IN_ALL = 50.0  # Fewer rows that come sorted are not told from others.
+_ENOUGH_IN_ALL = 50.0  # Fewer rows that come sorted look like others.
 _MAX_Z = 4.0  # Shares and means that differ by more standard errors are not the same.
 _MAX_SHIFT = 0.25  # Of a column, in sds: there may be thousands of rows, which show any shift.
 _MORE = 0.25  # The posterior is found anew when there are so many more rows of a class.
@@ -53,7 +53,7 @@ def advance_retaining(retained, stream, model, rows, options, step, targets):
     if not stream.seen:
         return advance(stream, model, rows, options, step), _small(Retained(whole, n_rows))
     retained = Retained(whole, retained.n_fitted)
-    fitted, since = (_of_classes(part, targets) for part in _halves(retained))
+    fitted, since = (_of_classes(part, targets) for part in _before_and_since(retained))
     weights, grown = fitted + since, since >= _MORE * fitted
     if not grown[weights > 0.0].any():
         return advance(stream, model, rows, options, step), _small(retained)
@@ -90,7 +90,7 @@ def _joined(retained, stream, rows, options):
     return Batch(both, np.concatenate([y, new.y]), weight)
 
 
-def _halves(retained):
+def _before_and_since(retained):
     """The rows that the posterior was found from at once, and those since."""
     n = retained.n_fitted
     for some in (slice(n), slice(n, None)):
@@ -114,9 +114,9 @@ def _columns_differ(retained):
     """Whether rows since the last fit have other means or second moments of a column."""
     X, _, weight = retained.rows
     scaler = column_scaler(X, weight, with_mean=not sparse.issparse(X))
-    halves = list(_halves(retained))
-    sums = np.array([_power_sums(half, scaler) for half in halves])
-    n, m = (half.weight.sum() for half in halves)
+    parts = list(_before_and_since(retained))
+    sums = np.array([_power_sums(part, scaler) for part in parts])
+    n, m = (part.weight.sum() for part in parts)
     moments = sums.sum(axis=0) / (n + m)
     variance = np.maximum(moments[1::2] - moments[:2] ** 2, 0.0)
     gap = np.abs(sums[0, :2] / n - sums[1, :2] / max(m, 1e-300))
