@@ -16,7 +16,7 @@ from scipy import sparse
 from sklearn.utils import gen_batches
 
 from skpmd._base.rows import Rows
-from skpmd._base.streaming import advance, coefficients
+from skpmd._base.streaming import advance, coefficients, kernel_step
 from skpmd.engine.model import Batch
 from skpmd.engine.rejuvenation_error import NO_ERROR
 from skpmd.logistic._column_scale import column_scaler
@@ -57,16 +57,22 @@ def advance_retaining(retained, stream, model, rows, options, step, targets):
     weights, grown = fitted + since, since >= _MORE * fitted
     if not grown[weights > 0.0].any():
         return advance(stream, model, rows, options, step), _small(retained)
+    enough = weights.min() >= _ENOUGH * (whole.X.shape[1] + model.fit_intercept)
+    enough &= weights.sum() >= _ENOUGH_IN_ALL
+    appeared = (weights[fitted == 0.0] > 0.0).any()
+    changed = appeared or _differ(fitted, since) or _columns_differ(retained)
+    if not (changed or (step is not kernel_step and options.settings.rejuvenation != "never")):
+        # Particles from the prior that stay, or have come a long way, do not start there again.
+        stream = advance(stream, model, rows, options, step)
+        return stream, None if enough and grown.all() else _small(retained)
     seen = stream.seen + rows.total
     # As if these were the first rows; the record goes on.
     first = stream._replace(
         particles=None, assumed=None, error_terms=NO_ERROR, n_left_out=0, seen=0.0
     )
     first = advance(first, model, Rows(*whole, n_rows), options, step)._replace(seen=seen)
-    enough = weights.min() >= _ENOUGH * (whole.X.shape[1] + model.fit_intercept)
-    if enough and weights.sum() >= _ENOUGH_IN_ALL and grown.all():
-        if not (_differ(fitted, since) or _columns_differ(retained)):
-            return first, None
+    if enough and grown.all() and not changed:
+        return first, None
     return first, _small(Retained(whole, n_rows))
 
 
