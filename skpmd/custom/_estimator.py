@@ -180,8 +180,9 @@ class ParticleMirrorDescent(ParticleResults):
     diagnostics_ : dict
         ``method``, ``ess``, ``pareto_k``, ``r_hat`` (after Hamiltonian moves, else None),
         ``disagreement`` (of proposals at one optimum, else None), ``mean_error`` (estimate of the
-        error of the means by rejuvenations and few particles, None after reweighting and where it
-        is not known), ``interrupted``, ``log_prior_integral`` (after `fit`: log of what
+        largest error of a mean by rejuvenations and few particles, in posterior standard
+        deviations; in a stream whose rows come sorted a lower bound; None after reweighting and
+        where it is not known), ``interrupted``, ``log_prior_integral`` (after `fit`: log of what
         ``log_prior`` integrates to, 0 where nothing speaks against 1), ``warnings``.
     n_iter_ : int
         Rounds of reweighting and mirror steps, or passes of stochastic steps; after `partial_fit`,

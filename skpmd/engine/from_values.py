@@ -74,7 +74,9 @@ def _unbounded(model, start, batches, options, rng, gradient):
         likely = scouts.theta[np.argsort(-scouts.log_likelihood, kind="stable")]
         for last in _by_moves(model, gradient, at_optima, likely, n, power, rng):
             yield last
-        if last.chains.r_hat <= _MAX_R_HAT and last.chains.ess >= _MIN_DRAWS:
+        chains = last.chains
+        mixed = chains.r_hat <= _MAX_R_HAT and chains.ess >= _MIN_DRAWS
+        if mixed and not chains.warming_up:
             return
     for last in _by_steps(model, batches, start, n, power, options.settings, rng):
         last = last._replace(notes={"method": "mirror steps on all data from prior"})
