@@ -28,8 +28,9 @@ _HOPELESS = 0.2
 # Nor is there where the shortest steps, which nearly all trajectories of a window of the warm-up
 # have taken, are still too long to be accepted more often than this.
 _MANY, _STUCK = 0.8, 0.4
-# Chains end after about so many gradients each, where a step inside a flow counts so much: real
-# data took 15,000 at most, and five rows with an outlier of 1e8 90,000 and half a minute.
+# Chains end after about so many gradients each, where a step inside a flow counts so much. Twelve
+# separable rows under a wide Cauchy prior took 15,000, and five rows with an outlier of 1e8 took
+# 89,000, and 550,000 steps inside flows.
 _MAX_WORK, _INNER_WORK = 40_000, 0.3
 
 

@@ -175,7 +175,7 @@ def test_chains_have_to_mix_in_what_they_move_in_too():
 
 
 def test_the_work_of_short_steps_is_bounded():
-    """Half a normal beside a cliff of 1e4 took 300,000 gradients, where draws are never enough."""
+    """Half a normal beside a cliff of 1e4, where draws are never enough."""
 
     def log_joint_gradient(theta):
         z = theta[:, 0]
