@@ -1,8 +1,11 @@
 """Progress of a fit: a tqdm bar where tqdm is installed, a line per step elsewhere."""
 
 from contextlib import contextmanager
+from time import perf_counter
 
 from skpmd.engine.loop import n_steps, silent
+
+_SECONDS = 1.0  # Between two lines.
 
 
 class _Silent:
@@ -27,6 +30,27 @@ class _Bar:
     def update(self, n, text):
         self.bar.set_postfix_str(text)
         self.bar.update(n)
+
+
+class ReportedBatches(list):
+    """Batches that print how far a pass over them has come, a line a second at most.
+
+    They are for a method whose steps may take minutes each on many rows.
+    """
+
+    def __init__(self, batches, verbose):
+        super().__init__(batches)
+        self._verbose, self._passes, self._last = verbose, 0, perf_counter()
+
+    def __iter__(self):
+        """Yield the batches."""
+        self._passes += 1
+        for done, batch in enumerate(super().__iter__()):
+            if self._verbose and perf_counter() > self._last + _SECONDS:
+                self._last = perf_counter()
+                share = done / len(self)
+                write_line(f"pass {self._passes} over the rows: {share:.0%}", self._verbose)
+            yield batch
 
 
 @contextmanager

@@ -162,8 +162,8 @@ def convergence_warnings(outcome, stream=False):
         error = outcome.mean_error
         if error is not None and error > _MAX_ERROR:
             reasons.append(
-                f"posterior means may be off by {error:.2f} standard deviations, by rejuvenations "
-                "of the particles or because few are effective"
+                f"posterior means may be off by {error:.2f} standard deviations, or more if the "
+                "rows come sorted, by rejuvenations of the particles or because few are effective"
             )
     if outcome.interrupted:
         reasons.append(f"the fit was interrupted after {len(outcome.infos)} steps")
@@ -209,4 +209,6 @@ def _of_chains(chains):
         )
     if not chains.ess >= _MIN_DRAWS:
         reasons.append(f"the worst coordinate has {chains.ess:.0f} effective draws")
+    if chains.warming_up:
+        reasons.append("the Hamiltonian moves ended in their warm-up: they need very short steps")
     return reasons

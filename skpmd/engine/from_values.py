@@ -34,6 +34,9 @@ _MAX_DISAGREEMENT = 6.0  # Proposals that disagree more on a mean, in standard e
 _MAX_R_HAT, _MIN_DRAWS = 1.02, 100.0  # Chains are trusted up to here, and from so many draws on.
 
 
+_UNSEEN = "draws of the prior see a part of the posterior where there are no particles"
+
+
 class Attempt(NamedTuple):
     """What came of fitted proposals."""
 
@@ -74,15 +77,18 @@ def _unbounded(model, start, batches, options, rng, gradient):
         likely = scouts.theta[np.argsort(-scouts.log_likelihood, kind="stable")]
         for last in _by_moves(model, gradient, at_optima, likely, n, power, rng):
             yield last
-        if last.chains.r_hat <= _MAX_R_HAT and last.chains.ess >= _MIN_DRAWS:
+        chains = last.chains
+        mixed = chains.r_hat <= _MAX_R_HAT and chains.ess >= _MIN_DRAWS
+        if mixed and not chains.warming_up:
             return
     for last in _by_steps(model, batches, start, n, power, options.settings, rng):
         last = last._replace(notes={"method": "mirror steps on all data from prior"})
         yield last
     if best is not None and _ess(best) > _ess(last) and _k(best) < _k(last):
         last = best
-    n_left_out = 0 if at_optima is None else scouts.n_left_out(at_optima, last.particles)
-    yield last._replace(infos=[], n_left_out=n_left_out)
+    n_left_out = 0 if at_optima is None else scouts.n_left_out(at_optima, last, rng)
+    reasons = (_UNSEEN,) if scouts.unseen(last) else ()
+    yield last._replace(infos=[], n_left_out=n_left_out, reasons=reasons)
 
 
 def _attempt(model, batches, scouts, n, power, rng, gradient=None):

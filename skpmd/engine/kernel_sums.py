@@ -16,7 +16,8 @@ from skpmd.engine.threads import each, in_order, ranges
 _LANES = 256  # Centres in a tile.
 _POINTS = 64  # Totals for the centres are summed up over so many points, and then over all.
 _NOWHERE = np.float32(-1e30)  # Log weight of no centre.
-# Sums may be taken in any order, and no nan occurs.
+# Sums may be taken in any order, and no nan occurs. What others call is inlined, or the process
+# that compiles would take sums in another order than later ones.
 _FAST = {"reassoc", "contract", "nsz", "arcp", "nnan"}
 
 
@@ -80,7 +81,7 @@ def _numbers(own, n):
     return np.full(n, -1) if own is None else own
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy", forceinline=True)
 def _log_terms(x, centres, log_weights, out):
     """Write log w_j - |x - c_j|^2 / 2 of one tile, and return the largest."""
     d, lanes = centres.shape
@@ -106,7 +107,7 @@ def _log_terms(x, centres, log_weights, out):
     return top
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy", forceinline=True)
 def _exponentials(x, top, scratch):
     """Replace x_j by exp(x_j - top), 0 where that is below 1e-34, and return the sum.
 
@@ -138,7 +139,7 @@ def _exponentials(x, top, scratch):
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _point(centres, log_weights, x, own, terms, scratch):
     """Terms of one point's sum relative to the largest: (their sum, log of the largest)."""
     n_tiles, _, lanes = centres.shape
@@ -166,7 +167,7 @@ def _log_sums(centres, log_weights, points, own, out):
         out[i] = np.log(total) + top if top > 0.5 * _NOWHERE else -np.inf
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy", forceinline=True)
 def _dot(x, y):
     total = np.float32(0.0)
     for j in range(len(x)):

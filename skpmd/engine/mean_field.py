@@ -24,6 +24,10 @@ _SHORT = 0.02
 _MAX_STEPS = 200
 # Conjugate gradients stop at this share of the first residual, or after so many products.
 _RESIDUAL, _MAX_PRODUCTS = 0.1, 200
+# Mirror steps end after so many means in a row that Newton's method has not found: five rows took
+# 80 s.
+_MAX_UNSOLVED = 2
+_MIN_PRECISION = 1e-100  # Smaller precisions are as good as none, and have no inverse.
 
 
 class DiagonalTarget(NamedTuple):
@@ -63,14 +67,16 @@ def mean_field_mirror_descent(target, d, max_iter=50, tol=0.02):
     `skpmd.engine.loop.drive`.
     """
     mean, precision, gamma, last = np.zeros(d), target(np.zeros(d), None).precision, 1.0, 0.0
+    unsolved = 0
     for _ in range(max_iter):
         mean, at, arrived = _climb(target, mean, 1.0 / precision)
+        unsolved = 0 if arrived else unsolved + 1
         change = np.log(at.precision / precision)
         if np.sum(change * last) < 0.0:
             gamma *= 0.5  # A change that takes back the one before needs shorter steps.
         info = MeanFieldStep(gamma, float(np.abs(change).max()))
         yield MeanField(mean, 1.0 / precision, [info], arrived and info.change < tol)
-        if info.change < tol:
+        if info.change < tol or unsolved == _MAX_UNSOLVED:
             return
         precision, last = (1.0 - gamma) * precision + gamma * at.precision, change
     mean, _, _ = _climb(target, mean, 1.0 / precision)
@@ -83,9 +89,13 @@ def _climb(target, mean, variance):
     A step is halved until the slope along it has fallen, as in `skpmd.engine.variational.laplace`.
     """
     at = target(mean, variance)
+    at = at._replace(precision=np.maximum(at.precision, _MIN_PRECISION))
     for _ in range(_MAX_STEPS):
-        move = _solve(at)
-        slope = at.gradient @ move  # The squared length of the step, in standard deviations.
+        with np.errstate(over="ignore", invalid="ignore"):
+            move = _solve(at)
+            slope = at.gradient @ move  # The squared length of the step, in standard deviations.
+        if not np.isfinite(slope):  # Numbers have overflowed.
+            return mean, at, False
         if slope < _SHORT**2:
             return mean, at, True
         length = 1.0
@@ -95,7 +105,8 @@ def _climb(target, mean, variance):
             if -_MAX_OVERSHOOT < left < _MIN_PROGRESS or length < 1e-6:
                 break
             length *= 0.5
-        mean, at = mean + length * move, ahead
+        mean = mean + length * move
+        at = ahead._replace(precision=np.maximum(ahead.precision, _MIN_PRECISION))
     return mean, at, False
 
 

@@ -47,11 +47,14 @@ def optima(
     optimum, draws that are nearer to it than its start would do the same. Optima that are known
     already are ``before``.
 
+    One more starts on the far side of the first optimum: where tails are thin, as those of a square
+    of the coordinates are, its Gaussian explains draws from which searches end elsewhere.
+
     Returned are the optima, and whether searches ended because there was nothing left to be found.
     There are none where values of one point differ: differences of noise lead nowhere.
     """
     left = np.isfinite(values)
-    start = int(np.argmax(np.where(left, values, -np.inf)))
+    first = start = int(np.argmax(np.where(left, values, -np.inf)))
     if not left.any():
         return [], True
     noise = abs(log_density(draws[[start]])[0] - values[start])
@@ -78,9 +81,23 @@ def optima(
             left &= distances > distances[start]
         start = int(np.argmax(np.where(left, log_weights, -np.inf)))
     complete = failures == max_failures or not left.any()
+    if found and not before:
+        other = _far_side(found[0], draws[first], draws, values, widths)
+        one = (
+            None if other is None else _optimum_from(derivatives, other, np.diag(widths), found)[0]
+        )
+        found += [one] if one else []
     found.sort(key=lambda one: -one.log_mass)
     most = found[0].log_mass if found else 0.0
     return [one for one in found if one.log_mass > most + np.log(_MIN_MASS)], complete
+
+
+def _far_side(optimum, start, draws, values, widths):
+    """The best draw on the other side of an optimum than where its search has started, or None."""
+    centred = (draws - optimum.gaussian.mean) / widths
+    side = centred @ ((start - optimum.gaussian.mean) / widths)
+    beyond = (side < 0.0) & np.isfinite(values)
+    return draws[np.argmax(np.where(beyond, values, -np.inf))] if beyond.any() else None
 
 
 def _common_root(found, widths):

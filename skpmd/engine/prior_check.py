@@ -23,8 +23,8 @@ from skpmd.engine.values import NotANumberError
 
 # So many draws are moved, the fewer where there are many coordinates; as many others give ranks,
 # scales and the Student density.
-_N_DRAWS, _N_DRAWS_OF_MANY, _MANY = 2000, 1000, 20
-_STEPS_PER_COORDINATE, _MIN_STEPS, _MAX_STEPS = 3, 12, 60
+_N_DRAWS, _N_DRAWS_OF_MANY, _MANY = 4000, 1000, 20
+_STEPS_PER_COORDINATE, _MIN_STEPS, _MAX_STEPS = 5, 12, 60
 _DISTINCT = 0.9  # A coordinate with a smaller share of distinct draws is one of whole numbers.
 _SIZES = np.array([0.1, 0.5, 2.0])  # Of proposals, in distances between quartiles.
 _MAX_PRODUCTS = 100  # Products are of so many coordinates, at most.
@@ -138,8 +138,12 @@ def _difference(before, after):
     square = (square - 2.0 * (last * first).T @ (last * first)) / m
     of_products = _in_errors(product[pairs], square[pairs])
     z = np.sqrt(m) * np.abs(np.concatenate([of_means, of_products]))
-    worst = int(z.argmax())
-    if z[worst] < norm.isf(0.5 * _FALSE_ALARMS / len(z)):
+    # Half of the false alarms are those of locations and spreads, however many pairs there are.
+    single = np.append(np.ones(d + 1, dtype=bool), pairs[0] == pairs[1])
+    n_alike = np.where(single, single.sum(), max(1, (~single).sum()))
+    excess = z / norm.isf(0.25 * _FALSE_ALARMS / n_alike)
+    worst = int(excess.argmax())
+    if excess[worst] < 1.0:
         return ""
     return (
         f"{_named(worst, d, pairs)} moves by {z[worst]:.0f} standard errors when its draws take "

@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd.engine import mirror
+from skpmd.engine import kde, mirror
 from skpmd.engine.diagnostics import log_evidence
 from skpmd.engine.fitted_proposals import EACH
-from skpmd.engine.importance import mixture_log_density
-from skpmd.engine.particles import draw_prior, weights
+from skpmd.engine.importance import draw, log_density, mixture_log_density
+from skpmd.engine.particles import draw_prior, log_sum_exp, moments, weights
 from skpmd.engine.values import without_errors
 
 # There are so many draws, as far as they evaluate no more rows than so many.
@@ -17,8 +17,15 @@ _N_DRAWS, _MAX_ROWS = 4000, 1 << 24
 _MIN_POINTS = 256  # A search hands over so many points at once, at most, or as many as particles.
 _MISSED_NATS = 3.0  # The mixture misses a draw of the prior where it is so much too thin,
 _MISSED_SHARE = 0.05  # and a part of the posterior where such draws have this share of the mass.
+_MAX_KERNELS = 10  # In more dimensions kernels are too rough a density to find it thin.
 _ON_THE_WAY, _LEVEL = 16, 0.1  # Points between an optimum and a particle, and nats.
-_LEFT_OUT = 0.1  # A mode with a smaller share of its Laplace mass has been left out.
+# A mode with a smaller share of its mass has been left out: of the mass that draws around it find,
+# or, where there is no evidence to compare that with, of its share among all modes.
+_HALF, _LEFT_OUT = 0.5, 0.1
+_N_AROUND = 256  # There are so many such draws.
+# Draws that are missed may not have this share of a variance either, of values cut off so many sds
+# from the mean: heavy tails have no variance.
+_MISSED_VARIANCE, _CUT = 0.3, 20.0
 
 
 class Scouts(NamedTuple):
@@ -32,30 +39,65 @@ class Scouts(NamedTuple):
     def missed(self, found, outcome):
         """Whether draws see a part of the posterior where fitted `Proposals` have nothing."""
         alive = np.isfinite(self.values)
-        evidence, _ = log_evidence(outcome.particles.log_ratio, outcome.pair)
         density = mixture_log_density(found.components, found.shares, self.theta[alive])
-        thin = self.values[alive] - density > evidence + _MISSED_NATS
-        return weights(self.log_likelihood[alive])[thin].sum() > _MISSED_SHARE
+        return self._is_thin(density, alive, outcome)
 
-    def n_left_out(self, found, particles):
+    def unseen(self, outcome):
+        """Whether they see one where the particles of steps have nothing.
+
+        Steps cut the tips of what is long and thin, and what is left knows nothing of them. The
+        particles' own density is that of kernels around them.
+        """
+        if not outcome.reweighted or len(outcome.particles.theta[0]) > _MAX_KERNELS:
+            return False
+        alive = np.isfinite(self.values)
+        around = kde.fit(outcome.particles.theta, outcome.particles.log_ratio)
+        return self._is_thin(kde.log_density(around, self.theta[alive]), alive, outcome)
+
+    def _is_thin(self, density, alive, outcome):
+        """Whether a log density is too thin where much of the posterior, or of its spread, is."""
+        particles = outcome.particles
+        evidence, _ = log_evidence(particles.log_ratio, outcome.pair)
+        thin = self.values[alive] - density > evidence + _MISSED_NATS
+        seen = weights(self.log_likelihood[alive])[thin]
+        if seen.sum() > _MISSED_SHARE:
+            return True
+        mean, covariance = moments(particles.theta, particles.log_ratio)
+        variance = np.maximum(np.diag(covariance), np.finfo(float).tiny)
+        away = np.minimum((self.theta[alive][thin] - mean) ** 2 / variance, _CUT**2)
+        return bool((seen @ away).max(initial=0.0) > _MISSED_VARIANCE)
+
+    def n_left_out(self, found, outcome, rng):
         """How many of the optima that a search has found have next to no particles around them.
 
         Mirror steps may lose a narrow mode on the way, and no weight shows it. Optima from where
         the way to the nearest particle is level lie on one plateau with it, and are no modes of
-        their own.
+        their own. Draws come from a generator of their own.
         """
-        plain, mass = found.components[1::EACH], found.shares[1::EACH] / found.shares[1::EACH].sum()
-        if len(plain) < 2:
-            return 0
+        particles, plain = outcome.particles, found.components[1::EACH]
         w, d = weights(particles.log_ratio), particles.theta.shape[1]
-        near = [w[_squares(one, particles.theta) < 9.0 * d] for one in plain]
-        left_out = [
-            share > _MISSED_SHARE
-            and around.sum() < _LEFT_OUT * share
-            and not self._is_level(one, particles.theta)
-            for one, around, share in zip(plain, near, mass, strict=True)
-        ]
-        return sum(left_out)
+        near = np.array([w[_squares(one, particles.theta) < 9.0 * d].sum() for one in plain])
+        if outcome.reweighted:
+            evidence, _ = log_evidence(particles.log_ratio, outcome.pair)
+            rng = rng.spawn(1)[0]
+            share = np.exp([min(0.0, self._log_mass(one, rng) - evidence) for one in plain])
+            small = near < _HALF * share
+        else:
+            share = found.shares[1::EACH] / found.shares[1::EACH].sum()
+            small = (near < _LEFT_OUT * share) & (len(plain) > 1)
+        left_out = (share > _MISSED_SHARE) & small
+        return sum(
+            not self._is_level(one, particles.theta)
+            for one, is_out in zip(plain, left_out, strict=True)
+            if is_out
+        )
+
+    def _log_mass(self, proposal, rng):
+        """Log of the mass around an optimum, within three standard deviations or so."""
+        theta = draw(proposal, _N_AROUND, rng)
+        inside = _squares(proposal, theta) < 9.0 * theta.shape[1]
+        ratios = self.log_joint(theta[inside]) - log_density(proposal, theta[inside])
+        return log_sum_exp(ratios) - np.log(_N_AROUND) if len(ratios) else -np.inf
 
     def _is_level(self, proposal, theta):
         """Whether the density falls next to nowhere between an optimum and the nearest particle."""

@@ -15,15 +15,23 @@ from skpmd.engine.particles import moments, weights
 # and beyond so many standard errors.
 _MEAN, _LOG_SD, _EVIDENCE, _ERRORS = 0.15, 0.15, 0.1, 3.0
 _MAX_K = 0.5
+_MAX_LOG_SD_ERROR = 0.15  # A log sd with a larger standard error is not known by its own draws.
 
 
 def compared(outcome, model, batches, options, rng, report):
     """States of an outcome, for `skpmd.engine.loop.drive`: the last has reasons not to trust it.
 
-    These are what a fit by values contradicts. Its draws come from a generator of their own, so
-    that ``rng`` is left as it is, and ``report`` receives its steps.
+    These are what a fit by values contradicts, or a spread that rests on few draws. The draws of
+    that fit come from a generator of their own, so that ``rng`` is left as it is, and ``report``
+    receives its steps.
     """
     yield outcome
+    _, _, _, of_log_sd = _moments(outcome.particles)
+    j = int(of_log_sd.argmax())
+    if of_log_sd[j] > _MAX_LOG_SD_ERROR:
+        unknown = f"the sd of theta[:, {j}] rests on few draws (standard error {of_log_sd[j]:.0%})"
+        yield outcome._replace(infos=[], reasons=(*outcome.reasons, unknown))
+        return
     for other in from_values(model, batches, options, rng.spawn(1)[0]):
         for info in other.infos:
             report(info)

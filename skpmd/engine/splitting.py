@@ -39,6 +39,10 @@ class FreeFlight:
         """All of the gradient."""
         return gradient
 
+    def n_steps(self, h, step):
+        """There are no steps inside the flow."""
+        return 0
+
     def advance(self, z, p, h, step, inner):
         """Position, momentum and inner force after time h, and the flow's energy error."""
         return z + h * p, p, inner, 0.0
@@ -63,9 +67,13 @@ class StiffFlow:
         """What is left of the gradient without N(0, I) and the stiff part."""
         return gradient + z - inner[1] @ self._axes.T
 
+    def n_steps(self, h, step):
+        """Steps of about such a size in time h."""
+        return max(1, int(np.ceil(h / max(step, _MIN_STEP))))
+
     def advance(self, z, p, h, step, inner):
         """Position, momentum and inner force after time h, and the flow's energy error."""
-        n = max(1, int(np.ceil(h / max(step, _MIN_STEP))))
+        n = self.n_steps(h, step)
         part = h / n
         a, b = z @ self._axes, p @ self._axes
         z, p = _rotated(z, p, h)

@@ -19,15 +19,23 @@ _ROUNDING = 1e-9
 _ROWS_AT_ONCE = 1 << 14
 
 
+def column_scaler(X, weight, with_mean=False):
+    """A StandardScaler of weighted rows; columns that do not vary have the scale 1."""
+    scaler = StandardScaler(with_mean=with_mean)
+    with np.errstate(invalid="ignore"):  # By rounding a variance may be below zero.
+        for some in gen_batches(X.shape[0], _ROWS_AT_ONCE):
+            scaler.partial_fit(X[some], sample_weight=None if weight is None else weight[some])
+    scaler.scale_[np.isnan(scaler.scale_)] = 1.0
+    return scaler
+
+
 def column_scale_of(X, weight, is_first=False):
     """Standard deviations of the columns, (p,), 1 where a column does not vary.
 
     Where the rows are the first ones of a stream there is a warning of such columns.
     """
-    scaler = StandardScaler(with_mean=False)
-    for some in gen_batches(X.shape[0], _ROWS_AT_ONCE):
-        scaler.partial_fit(X[some], sample_weight=None if weight is None else weight[some])
-    n_constant = int((scaler.var_ == 0.0).sum())
+    scaler = column_scaler(X, weight)
+    n_constant = int((scaler.var_ <= 0.0).sum())
     if is_first and n_constant:
         warn(
             f"{n_constant} of {X.shape[1]} columns do not vary in the first rows, which "

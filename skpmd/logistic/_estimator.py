@@ -19,6 +19,7 @@ from skpmd._base.streaming import Stream, first_stream, kernel_step, stream_afte
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import naming_singular_columns
 from skpmd._base.warn import warn
+from skpmd.engine.hmc import N_CHAINS
 from skpmd.logistic._column_scale import column_scale_of, warn_of_overruled
 from skpmd.logistic._empirical_bayes import chosen_scale
 from skpmd.logistic._fit import find_posterior, name_of, takes_steps
@@ -120,7 +121,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         Particles drawn in a round (in pairs: an odd number is rounded up); rounds follow until the
         effective sample size reaches 0.6 of it, ten at most. The number of all particles with
         ``proposal="prior"`` or ``reweight=False``. Hamiltonian moves retain 32 draws, one of
-        each chain, or more.
+        each chain, or more; a smaller number is warned of.
     max_iter : int, default=5
         Passes of stochastic steps, with ``proposal="prior"`` or ``reweight=False``. Importance
         reweighting forgets them (gamma = 1), so that otherwise none are taken.
@@ -154,7 +155,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     random_state : int, RandomState instance or None, default=None
         Seed; the same integer gives the same answer.
     verbose : int, default=0
-        1 shows progress of stochastic steps.
+        1 shows progress: of rounds and steps, and of passes over many rows.
 
     Attributes
     ----------
@@ -186,8 +187,9 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         The inference ``method``; ``ess``; ``pareto_k``; the ``disagreement`` of the proposal's
         components in standard errors; ``r_hat`` of moves, and ``importance_ess`` and
         ``importance_pareto_k`` of the weights that moves have replaced; ``mean_error`` (estimate of
-        the largest error of a mean by rejuvenations and few particles; None after reweighting);
-        ``interrupted``; ``warnings``.
+        the largest error of a mean by rejuvenations and few particles, in posterior standard
+        deviations; None after reweighting; in a stream whose rows come sorted, and are too many to
+        be retained, a lower bound); ``interrupted``; ``warnings``.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -337,6 +339,14 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             rows, remedy, no_moments = self._fit(X, y, sample_weight)
         self._warn_or_interrupt(remedy)
         self._warn_of_column_scale(rows)
+        n_retained = len(self.posterior_.particles) if self.diagnostics_.get("r_hat") else 0
+        if self.n_particles < N_CHAINS <= n_retained:
+            warn(
+                f"n_particles={self.n_particles} is less than the {N_CHAINS} chains of the "
+                f"Hamiltonian moves: {n_retained} draws are retained, and ess is of these. Set "
+                f"n_particles={N_CHAINS} or more, or moves='never'.",
+                UserWarning,
+            )
         if no_moments:
             self.diagnostics_["warnings"].append(no_moments)
             warn(
@@ -402,11 +412,12 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         """Take more rows into the posterior, which are then no longer needed.
 
         The first rows to come (all `total_samples` of them, if that is given) count once each: the
-        sequential Bayes rule. The first rows are retained until further ones have the same shares
-        of classes (up to 2^21 numbers); where classes come one after the other, the posterior is
-        found anew from all rows. After that, and after fit, no data are kept. Between rejuvenations
-        nothing is approximated; their error is estimated in ``history_["rejuvenation_error"]``, and
-        a large error is warned of. The parameters of the prior and ``fit_intercept`` may not change
+        sequential Bayes rule. The first rows are retained (up to 2^21 numbers), and the posterior
+        is found anew from all of them, until there are ten of each class for each of its
+        coefficients and further ones have the same shares of classes and like columns: rows may
+        come sorted. After that, and after fit, no data are kept. Between rejuvenations nothing is
+        approximated; their error is estimated in ``history_["rejuvenation_error"]``, and a large
+        error is warned of. The parameters of the prior and ``fit_intercept`` may not change
         between calls. If a call fails in any way, the estimator stays as it was.
 
         Parameters
@@ -528,7 +539,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         state, p = self._state, self.n_features_in_
         n_rows = 1 if len(self.classes_) == 2 else len(self.classes_)
         rows = moment[: n_rows * (p + state.fit_intercept)].reshape(n_rows, -1)
-        rows = rows.astype(state.dtype, copy=False)
+        most = np.finfo(state.dtype).max  # Beyond it are means that have not converged.
+        rows = np.clip(rows, -most, most).astype(state.dtype, copy=False)
         return rows[:, :p], rows[:, p] if state.fit_intercept else np.zeros(n_rows, state.dtype)
 
     def _parameters(self):

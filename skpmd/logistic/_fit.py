@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skpmd._base.progress import bar_of_rounds, bar_of_steps
+from skpmd._base.progress import ReportedBatches, bar_of_rounds, bar_of_steps
 from skpmd._base.results import convergence_warnings
 from skpmd.engine.diagnostics import pareto_k
 from skpmd.engine.importance_rounds import importance_rounds
@@ -53,7 +53,7 @@ def find_posterior(model, rows, parameters, options, rng, last=None):
         outcome = _by_steps(model, rows, source, options, rng, last, parameters.verbose)
         return outcome, options.max_iter, _FOR_STEPS
     states = (_by_moves if hierarchical else _by_weights_or_moves)(
-        model, rows.whole(), parameters, options, rng
+        model, ReportedBatches(rows.whole(), parameters.verbose), parameters, options, rng
     )
     with bar_of_rounds(parameters.verbose) as report:
         outcome = drive(states, report)

@@ -40,7 +40,17 @@ for strategy in ("conjugate", "parameters"):
         mixture.fit(X[:, :1]).score_samples(X[:, :1])
 counts = np.random.default_rng(0).poisson(0.3, size=(60, 40)).astype(float)
 topics = skpmd.LDATopicModelPMD(3, n_particles=2, assignment="soft", max_iter=2, random_state=0)
-answers = topics.fit_transform(counts).tobytes().hex(), topics.components_.tobytes().hex()
+answers = [topics.fit_transform(counts).tobytes().hex(), topics.components_.tobytes().hex()]
+def log_prior(t): return -0.5 * (t**2).sum(axis=1) - 1.5 * np.log(2.0 * np.pi)
+def log_likelihood(t, X, y): return -8.0 * (np.abs(t) - 1.0).sum(axis=1) ** 2
+def sample_prior(rng, m): return rng.standard_normal((m, 3))
+for proposal in ("auto", "prior"):
+    own = skpmd.ParticleMirrorDescent(
+        log_likelihood, log_prior, sample_prior, proposal=proposal, n_particles=300, random_state=0
+    ).fit(X[:1])
+    answers.append(own.posterior_.particles.tobytes().hex())
+gp = skpmd.SparseGPRegressorPMD(n_inducing=20, random_state=0)
+answers.append(gp.fit(X[:99, :3], X[:99, 3]).predict(X[:, :3]).tobytes().hex())
 same = before == (np.random.get_state()[1].tolist(), np.geterr())
 print(json.dumps({"imported": imported, "fitted": count(), "same": same, "answers": answers}))
 """

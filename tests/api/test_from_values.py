@@ -341,7 +341,8 @@ def test_modes_without_particles_are_counted(lost, level, expected):
         return np.zeros(len(theta)) if level else np.logaddexp(*(-2.0 * gaps.T))
 
     scouts = Scouts(theta, zeros, zeros, log_joint)
-    assert scouts.n_left_out(found, particles) == expected
+    outcome = Outcome(particles, [])  # Without an evidence modes are held against each other.
+    assert scouts.n_left_out(found, outcome, np.random.default_rng(1)) == expected
     outcome = Outcome(particles, [], True, n_left_out=expected)
     # A stream that goes on from there has not found it either.
     for one in (outcome, stream_after(outcome, 10.0, np.random.default_rng(0)).outcome()):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.special import log_expit
+from scipy.special import expit, log_expit
 
 from skpmd.engine.diagnostics import ess_mean, rank_diagnostics
 from skpmd.engine.hmc import N_CHAINS, _diagnose, hamiltonian
@@ -172,3 +172,21 @@ def test_chains_have_to_mix_in_what_they_move_in_too():
     draws[::2, :, 1] += 10.0
     assert _diagnose(draws, lambda theta: theta[:, :1])[0] > 1.05
     assert _diagnose(draws[:, :, :1], lambda theta: theta)[0] < 1.01
+
+
+def test_the_work_of_short_steps_is_bounded():
+    """Half a normal beside a cliff of 1e4, where draws are never enough."""
+
+    def log_joint_gradient(theta):
+        z = theta[:, 0]
+        return -0.5 * z**2 + log_expit(-1e4 * z), (-z - 1e4 * expit(1e4 * z))[:, None]
+
+    rng = np.random.default_rng(0)
+    start = -np.abs(rng.standard_normal((N_CHAINS, 1)))
+    n_taken = [
+        chains.n_gradients
+        for chains in hamiltonian(
+            log_joint_gradient, start, np.zeros(1), np.eye(1), rng, target_ess=1e9
+        )
+    ]
+    assert 10_000 < n_taken[-1] < 60_000

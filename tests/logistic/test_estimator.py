@@ -336,3 +336,14 @@ def test_a_stream_may_begin_anew_after_a_fit_without_one():
     np.testing.assert_array_equal(model.posterior_.particles, fresh.posterior_.particles)
     with pytest.raises(ValueError, match="prior_scale was 1.0"):
         model.set_params(prior_scale=2.0).partial_fit(X, y[:200])
+
+
+def test_fewer_particles_than_chains_are_raised_by_name(small):
+    """n_particles=10 left 32 particles without a word, with an effective number of 1702."""
+    model = BayesianLogisticRegressionPMD(n_particles=10, moves="always", random_state=0)
+    X, y = small
+    with pytest.warns(UserWarning, match="n_particles=10 is less than the 32 chains") as caught:
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, y)
+    assert sum("n_particles=10" in str(one.message) for one in caught) == 1
+    assert len(model.posterior_.particles) == 32 and model.diagnostics_["ess"] <= 32

@@ -274,3 +274,17 @@ def test_certificates_that_do_not_exist_say_so(name):
     posterior = GaussianPosterior(np.zeros(1), np.ones(1), ["a"])
     with pytest.raises(AttributeError, match="Gaussian without correlations"):
         getattr(posterior, name)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:In the units of:UserWarning")
+def test_numbers_that_overflow_leak_no_warning():
+    """Columns of 1e8 and 1e11: a RuntimeWarning of conjugate gradients, an infinite coefficient."""
+    rng = np.random.default_rng(86)
+    X = (rng.standard_normal((3, 5)) * [1e-6, 1.0, 1e8, 1e11, 1e3]).astype(np.float32)
+    for prior in ("normal", "student_t"):
+        model = BayesianLogisticRegressionPMD(
+            prior=prior, covariance_type="diag", temperature=10.0, fit_intercept=False
+        )
+        model.fit(X, [0, 1, 0])
+        assert np.isfinite(model.coef_).all()
