@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._base.hashing import INCREMENT, mix_bits
+from skpmd._base.hashing import uniforms
 from skpmd._base.rows import merged
 
 # The reservoir holds at least so many rows, or so many for each component.
@@ -62,13 +62,3 @@ def trim(reservoir, size):
     key = -np.log(uniforms(X)) / np.maximum(discount, 1e-300)
     chosen = np.sort(np.argpartition(key, size - 1)[:size])
     return Reservoir(X[chosen], weight[chosen], discount[chosen], False)
-
-
-def uniforms(X):
-    """Numbers in (0, 1) that the bytes of each row determine."""
-    state = np.zeros(len(X), dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        for column in X.T:
-            bits = (column + 0.0).view(np.uint64)  # -0.0 and 0.0 are equal
-            state = mix_bits(state ^ bits) + INCREMENT
-    return (mix_bits(state) >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54

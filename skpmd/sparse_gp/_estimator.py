@@ -21,6 +21,7 @@ from skpmd.sparse_gp._inducing import INITS
 from skpmd.sparse_gp._model import APPROXIMATIONS, MAX_JITTER
 from skpmd.sparse_gp._parameters import GPParameters
 from skpmd.sparse_gp._predict import GaussianProcessPredictions, kind_of_rows
+from skpmd.sparse_gp._vecchia_fit import fit_vecchia, update_vecchia, warn_of_left_out
 
 
 class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleResults):
@@ -68,10 +69,18 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         Inducing inputs: rows at random, centres of clusters, rows of the largest variance given
         those before (Burt et al. 2020), or as given. In a stream they follow the rows, unless they
         are given.
-    approximation : {"fitc", "vfe", "dtc"}, default="fitc"
-        What becomes of the variance that u leaves open: noise of the row ("fitc"), a penalty of the
-        evidence ("vfe", a lower bound of that of the exact process), nothing ("dtc", as in the
-        paper). Predictive variances contain it in any case.
+    approximation : {"fitc", "vfe", "dtc", "vecchia"}, default="fitc"
+        With inducing inputs, what becomes of the variance that u leaves open: noise of the row
+        ("fitc"), a penalty of the evidence ("vfe", a lower bound of that of the exact process),
+        nothing ("dtc", as in the paper). Predictive variances contain it in any case. "vecchia" has
+        no inducing inputs: each row is conditioned on its nearest rows, and the estimator retains
+        the rows. It is the better one where the process has more detail than inducing inputs can
+        carry, and takes constants times an RBF or Matern kernel with normal noise.
+    n_neighbors : int or "auto", default="auto"
+        With ``approximation="vecchia"`` the number of rows that each row, and each prediction, is
+        conditioned on; a row costs its cube. ``"auto"`` is 20 for rows and 100 for predictions.
+    reservoir_size : int, default=200000
+        With ``approximation="vecchia"`` the rows that a stream retains, at most: of more a sample.
     jitter : float in [0, 0.01], default=1e-8
         Added to the diagonal of the inducing inputs' covariance, as a fraction of its mean; ten
         times more as long as that is not positive definite.
@@ -180,7 +189,9 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         "normalize_y": ["boolean"],
         "n_inducing": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "inducing_init": [StrOptions(set(INITS)), "array-like"],
-        "approximation": [StrOptions(set(APPROXIMATIONS))],
+        "approximation": [StrOptions({*APPROXIMATIONS, "vecchia"})],
+        "n_neighbors": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "reservoir_size": [Interval(Integral, 1, None, closed="left")],
         "jitter": [Interval(Real, 0, MAX_JITTER, closed="both")],
         "likelihood": [StrOptions({"gaussian", "student_t"})],
         "df": [Interval(Real, 2, None, closed="neither")],
@@ -190,7 +201,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         "weighting": [StrOptions({"stacking", "uniform", "posterior"})],
     }
     _frozen_parameters = (
-        "kernel", "normalize_y", "approximation", "jitter", "likelihood", "df", "weighting",
+        "kernel", "normalize_y", "approximation", "n_neighbors", "jitter", "likelihood", "df", "weighting",
         "n_particles",
     )  # fmt: skip
 
@@ -208,6 +219,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         n_inducing="auto",
         inducing_init="random",
         approximation="fitc",
+        n_neighbors="auto",
+        reservoir_size=200_000,
         jitter=1e-8,
         likelihood="gaussian",
         df=4.0,
@@ -240,6 +253,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         self.n_inducing = n_inducing
         self.inducing_init = inducing_init
         self.approximation = approximation
+        self.n_neighbors = n_neighbors
+        self.reservoir_size = reservoir_size
         self.jitter = jitter
         self.likelihood = likelihood
         self.df = df
@@ -298,7 +313,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         with self._all_or_nothing():
             parameters = self._parameters()
             self._reset()
-            self._set_state(fit(parameters, self._read(X, y, sample_weight, noise_variance)))
+            fitted = fit_vecchia if self._has_neighbours() else fit
+            self._set_state(fitted(parameters, self._read(X, y, sample_weight, noise_variance)))
             self._freeze()
         self._warn(fitted_kernel=True)
         return self
@@ -343,7 +359,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
                 self._reset()
             self._check_frozen()
             data = self._read(X, y, sample_weight, noise_variance, reset=before is None)
-            state = update(parameters, before, data)
+            updated = update_vecchia if self._has_neighbours() else update
+            state = updated(parameters, before, data)
             self._set_state(state)
             self._freeze()
             is_new = before is None or state.n_fitted > before.n_fitted
@@ -374,13 +391,15 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
 
     @result
     def inducing_(self):
-        """Inducing inputs."""
+        """Inducing inputs; raises AttributeError where there are none."""
+        if self._has_neighbours():
+            raise AttributeError("inducing_ is not there with approximation='vecchia'.")
         return self._state.model.inducing
 
     @result
     def log_marginal_likelihood_value_(self):
         """Log marginal likelihood of the best particle, under the approximation."""
-        return float(self._state.model.log_partition(self._state.particles.block).max())
+        return self._state.model.best_evidence(self._state.particles)
 
     @result
     def n_iter_(self):
@@ -407,6 +426,11 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         if self.n_targets is not None and y.shape[1] != self.n_targets:
             raise ValueError(
                 f"The number of targets seen in `y` is {y.shape[1]}, n_targets={self.n_targets}."
+            )
+        if self.likelihood == "student_t" and self._has_neighbours():
+            raise ValueError(
+                "approximation='vecchia' is for likelihood='gaussian': set approximation='fitc' for "
+                "Student noise."
             )
         if self.likelihood == "student_t" and self.weighting == "posterior":
             raise ValueError(
@@ -458,4 +482,12 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             return
         if fitted_kernel and self.optimizer is not None:
             warn_of_bounds(self.kernel_)
-        warn_of_open_variance(self._state)
+        if self._has_neighbours():
+            if fitted_kernel:
+                warn_of_left_out(self._state)
+        else:
+            warn_of_open_variance(self._state)
+
+    def _has_neighbours(self):
+        """Whether rows are conditioned on their neighbours."""
+        return self.approximation == "vecchia"

@@ -152,7 +152,7 @@ class GaussianProcessPredictions:
 
     def _weights(self):
         """Weights of the particles that have any."""
-        return self.posterior_.weights if self.__sklearn_is_fitted__() else np.ones(1)
+        return self._state.weights if self.__sklearn_is_fitted__() else np.ones(1)
 
     @property
     def _n_targets(self):
@@ -175,10 +175,10 @@ class GaussianProcessPredictions:
 
     def _components(self, X, alpha=False):
         """Means, variances of f and of noise of the particles, each (m, n, t); their weights."""
-        weights, M = self._weights(), 1
+        weights, n_held = self._weights(), 1
         out = np.empty((3, len(weights), len(X), self._n_targets))
         if self.__sklearn_is_fitted__():
-            M = self._state.model.n_inducing
+            n_held = self._state.model.n_held
             for i in range(len(weights)):  # Factor here, so that not every thread does it.
                 self._conditional(i)
 
@@ -186,7 +186,7 @@ class GaussianProcessPredictions:
             for i in range(len(weights)):
                 out[0, i, rows], out[1, i, rows], out[2, i, rows] = self._moments(i, X[rows], alpha)
 
-        step = max(1, _CHUNK // M)
+        step = max(1, _CHUNK // n_held)
         chunks = [slice(a, a + step) for a in range(0, len(X), step)]
         with self._threads():
             each(fill, chunks)

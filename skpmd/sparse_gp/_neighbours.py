@@ -1,0 +1,57 @@
+"""Nearest rows of points, and nearest rows of a row among those before it."""
+
+import numpy as np
+from scipy.spatial import KDTree
+
+from skpmd.engine.threads import each
+
+_ROWS = 512  # A thread asks for so many points at a time.
+_SPARE = 2.2  # Of rows in the later half so many times the neighbours are asked for, at first,
+_MORE = 10  # and so many besides: some will be rows after them.
+_FEW = 64  # So few rows are all asked at once.
+
+
+def nearest(tree, points, n):
+    """Places (k, n') of the n nearest rows of a tree, nearest first; all rows if they are fewer."""
+    n = min(n, tree.n)
+
+    def of(start):
+        return tree.query(points[start : start + _ROWS], n)[1].reshape(-1, n)
+
+    found = each(of, range(0, len(points), _ROWS))
+    return np.concatenate(found) if found else np.empty((0, n), dtype=np.int64)
+
+
+def nearest_before(X, rows, n):
+    """Places (k, n) of the n nearest rows among those before each of ``rows``, nearest first.
+
+    X (N, p) are all rows in their order and ``rows`` (k,) places of some. Where fewer than n come
+    before a row the places after the last are -1.
+
+    Rows of the later half ask a tree of all rows for some more than n and leave out those after
+    them, rows of the quarter before it ask a tree of the first half, and so on.
+    """
+    out = np.full((len(rows), n), -1, dtype=np.int64)
+    end = len(X)
+    while end > 0:
+        start = end // 2 if end > _FEW else 0
+        asked = np.flatnonzero((rows >= start) & (rows < end))
+        if len(asked):
+            _fill(out, KDTree(X[:end]), X, rows, asked, n)
+        end = start
+    return out
+
+
+def _fill(out, tree, X, rows, asked, n):
+    n_candidates = int(_SPARE * n) + _MORE
+    while len(asked):
+        at = rows[asked]
+        found = nearest(tree, X[at], n_candidates)
+        before = found < at[:, None]
+        known = (before.sum(axis=1) >= np.minimum(n, at)) | (found.shape[1] == tree.n)
+        # A stable sort brings those before to the front, the nearest first.
+        order = np.argsort(~before[known], axis=1, kind="stable")[:, :n]
+        places = np.take_along_axis(found[known], order, axis=1)
+        places[~np.take_along_axis(before[known], order, axis=1)] = -1
+        out[asked[known], : places.shape[1]] = places
+        asked, n_candidates = asked[~known], 2 * n_candidates

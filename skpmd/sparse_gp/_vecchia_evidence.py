@@ -1,0 +1,171 @@
+"""A kernel by the likelihood of rows given their neighbours: its best, and its posterior."""
+
+from operator import itemgetter
+
+import numpy as np
+
+from skpmd.engine.edges import Unbounded, edges
+from skpmd.engine.fitted_proposals import fitted_proposals
+from skpmd.engine.from_values import is_thin
+from skpmd.engine.importance_rounds import importance_rounds
+from skpmd.engine.loop import Outcome
+from skpmd.engine.model import Batch
+from skpmd.sparse_gp._exact_evidence import (
+    IMPOSSIBLE,
+    best_of,
+    descended,
+    starts_around,
+    with_other_noise,
+)
+from skpmd.sparse_gp._vecchia import VecchiaGP
+
+# Rows of the density that a search maximises, and evaluations that it takes, in rounds: in each the
+# neighbours are those in the length scales found by the round before. The first starts from several
+# places, on so many rows, and with more rows the best of its ends goes on.
+_ROUNDS = ((2000, 30), (4000, 25), (8000, 20), (8000, 15))
+_FIRST_ROWS = 1000
+_CONVERGED = 1e-3  # Rounds on the same rows end when no log hyperparameter moves by more.
+_STARTS, _SPREAD = 64, 0.3  # Searches for the posterior start from so many places around the best.
+_WITHIN = 1e-3  # They lie inside the bounds by this share of their distance.
+_MIN_SHARE, _MIN_ESS, _MIN_DRAWS = 0.05, 100.0, 400
+
+
+def best_hyperparameters(parameters, covariance, sites, sample, rng, start=None):
+    """Hyperparameters of the largest likelihood of minibatches of rows, shape (d,).
+
+    ``start`` (d,) are those of an earlier fit; without it searches begin at the kernel's own, at
+    others around it and at short length scales.
+    """
+    optimizer = parameters.optimizer
+    if optimizer is None or not covariance.kernel.n_dims:
+        return covariance.kernel.theta
+    theta = start
+    if start is None:
+        theta = _first(parameters, covariance, sites, sample, rng)
+    if callable(optimizer):
+        return theta
+    for n_rows, n_evaluations in _ROUNDS:
+        before, batch = theta, _Batch(parameters, covariance, sites, theta, n_rows, rng)
+        theta = batch.search(theta, n_evaluations)[0]
+        if batch.is_all and np.abs(theta - before).max() < _CONVERGED:
+            break
+    return theta
+
+
+def _first(parameters, covariance, sites, sample, rng):
+    """The best end of searches from several places on few rows."""
+    kernel = covariance.kernel
+    batch = _Batch(parameters, covariance, sites, kernel.theta, _FIRST_ROWS, rng)
+    if callable(parameters.optimizer):
+        theta, _ = parameters.optimizer(batch.objective, kernel.theta, bounds=kernel.bounds)
+        return np.asarray(theta, dtype=np.float64)
+    first = best_of(batch.value, with_other_noise(covariance, kernel.theta, sample))
+    starts = starts_around(covariance, first, parameters.n_restarts_optimizer, rng)
+    ends = [
+        _Batch(parameters, covariance, sites, start, _FIRST_ROWS, rng).search(start, _ROUNDS[0][1])
+        for start in starts
+    ]
+    # Ends on other rows are compared on the same ones: a bad end must not win by its rows.
+    thetas = [theta for theta, _ in ends]
+    rows = some_rows(len(sites.weight), _ROUNDS[0][0], rng)
+    values = [
+        _Batch(parameters, covariance, sites, theta, 0, rng, rows).value(theta) for theta in thetas
+    ]
+    return max(zip(thetas, values, strict=True), key=itemgetter(1))[0]
+
+
+class _Batch:
+    """Some rows, with their neighbours in the length scales of ``metric_of``."""
+
+    def __init__(self, parameters, covariance, sites, metric_of, n_rows, rng, rows=None):
+        n = len(sites.weight)
+        self._rows = some_rows(n, n_rows, rng) if rows is None else rows
+        self._weight = np.ones(len(self._rows))
+        # Per row, the first step of a search has a sensible length.
+        self._unit = 1.0 / sites.weight[self._rows].sum()
+        self.is_all = len(self._rows) == n
+        metric = covariance.term(metric_of).length_scale
+        self._model = VecchiaGP(covariance, None, sites, metric, parameters.n_neighbors)
+        self._bounds = covariance.kernel.bounds
+
+    def value(self, theta):
+        """Log density of a row, on average."""
+        batch = Batch(self._rows[:, None], None, self._weight)
+        return float(self._model.log_likelihood(theta[None], batch)[0] * self._unit)
+
+    def objective(self, theta, eval_gradient=True):
+        """What a search minimises, as `GaussianProcessRegressor` hands it to an optimizer."""
+        value, slope = self._model.gradient(np.asarray(theta), self._rows, self._weight)
+        value, slope = -value * self._unit, -slope * self._unit
+        if not (np.isfinite(value) and np.isfinite(slope).all()):
+            value, slope = IMPOSSIBLE, np.zeros(len(slope))
+        return (value, slope) if eval_gradient else value
+
+    def search(self, theta, n_evaluations):
+        """The end of a search from theta, and the objective there."""
+        low, high = self._bounds.T
+        return descended(self.objective, np.clip(theta, low, high), self._bounds, n_evaluations)
+
+
+def some_rows(n, n_some, rng):
+    """Places of some of n rows, in order; all of them, without randomness, if they are no more."""
+    if n <= n_some:
+        return np.arange(n)
+    return np.sort(rng.choice(n, n_some, replace=False))
+
+
+def states_of_kernels(model, rows, theta, n, rng):
+    """States of importance reweighting of hyperparameters, for `skpmd.engine.loop.drive`.
+
+    The density is that of ``rows`` (k,) and the prior. Proposals are fitted to it around its best
+    hyperparameters ``theta`` (d,), and then along ridges if their weights fail.
+    """
+    batches = [Batch(rows[:, None], None, np.ones(len(rows)))]
+    free = Unbounded(model, *edges(model.log_prior, model.sample_prior(rng, _STARTS)))
+    draws = free.outward(_around(model, theta, rng))
+
+    def log_joint(points):
+        with np.errstate(all="ignore"):
+            values = free.log_prior(points) + free.log_likelihood(points, batches[0])
+        return np.where(np.isfinite(values), values, -np.inf)
+
+    def of_theta(points):
+        found = [model.gradient(one, rows, batches[0].weight) for one in points]
+        by_prior = [_slope(model.log_prior, one) for one in points]
+        values, slopes = zip(*found, strict=True)
+        return np.array(values) + model.log_prior(points), np.array(slopes) + np.array(by_prior)
+
+    values = log_joint(draws)
+    seen = values - free.log_prior(draws)
+    best = None
+    for found in fitted_proposals(log_joint, draws, values, seen, rng, free.gradient(of_theta)):
+        where = " along a ridge" if found.along_ridge else ""
+        notes = {"method": f"importance reweighting of proposals fitted to the likelihood{where}"}
+        for last in importance_rounds(
+            free, batches, found.components, found.shares, max(n, _MIN_DRAWS), 1.0, rng,
+            _MIN_SHARE, _MIN_ESS,
+        ):  # fmt: skip
+            best = Outcome(
+                free.restored(last.particles), last.infos, True, pair=last.pair, notes=notes
+            )
+            yield best
+        if not is_thin(best.particles):
+            return
+
+
+def _around(model, theta, rng):
+    """Theta and places around it, inside the bounds of the kernel."""
+    low, high = model.covariance.kernel.bounds.T
+    inside = _WITHIN * (high - low)
+    near = theta + _SPREAD * rng.standard_normal((_STARTS, len(theta)))
+    near[0] = theta
+    return np.clip(near, low + inside, high - inside)
+
+
+def _slope(log_prior, theta, step=1e-5):
+    """Gradient of a prior at one point, by differences of coordinates; 0 where it has none."""
+    steps = step * np.eye(len(theta))
+    with np.errstate(all="ignore"):
+        ahead, behind = log_prior(theta + steps), log_prior(theta - steps)
+        slope = (ahead - behind) / (2.0 * step)
+    return np.where(np.isfinite(slope), slope, 0.0)
