@@ -1,22 +1,55 @@
-"""Nearest rows of points, and nearest rows of a row among those before it."""
+"""Nearest rows of points, and nearest rows of a row among those before it.
+
+A tree is fast where rows fill few dimensions, whatever the number of columns; else all distances
+are taken, by matrix products.
+"""
 
 import numpy as np
 from scipy.spatial import KDTree
+from sklearn.neighbors import NearestNeighbors
 
 from skpmd.engine.threads import each
 
+# A tree is slower than all distances from so many dimensions on, if there are so many rows; the
+# dimensions are told by so many rows.
+_MANY_DIMENSIONS, _MANY_ROWS, _SAMPLE = 9.0, 2000, 2000
 _ROWS = 512  # A thread asks for so many points at a time.
 _SPARE = 2.2  # Of rows in the later half so many times the neighbours are asked for, at first,
 _MORE = 10  # and so many besides: some will be rows after them.
 _FEW = 64  # So few rows are all asked at once.
 
 
-def nearest(tree, points, n):
-    """Places (k, n') of the n nearest rows of a tree, nearest first; all rows if they are fewer."""
-    n = min(n, tree.n)
+class _AllDistances:
+    """As a `KDTree`, as far as it is asked here."""
+
+    def __init__(self, X):
+        self.data, self.n = X, len(X)
+        self._search = NearestNeighbors(algorithm="brute").fit(X)
+
+    def query(self, points, n):
+        return self._search.kneighbors(points, n)
+
+
+def index_of(X):
+    """What `nearest` asks for rows of X (n, p)."""
+    if len(X) > _MANY_ROWS and _n_dimensions(X[:: -(-len(X) // _SAMPLE)]) > _MANY_DIMENSIONS:
+        return _AllDistances(X)
+    return KDTree(X)
+
+
+def _n_dimensions(X):
+    """How many dimensions rows fill: 1 / sum of squared shares of the principal variances."""
+    variances = np.linalg.eigvalsh(np.atleast_2d(np.cov(X.T)))
+    total = variances.sum()
+    return total**2 / (variances**2).sum() if total > 0.0 else 0.0
+
+
+def nearest(index, points, n):
+    """Places (k, n') of the n nearest rows, nearest first; all rows if they are fewer."""
+    n = min(n, index.n)
 
     def of(start):
-        return tree.query(points[start : start + _ROWS], n)[1].reshape(-1, n)
+        return index.query(points[start : start + _ROWS], n)[1].reshape(-1, n)
 
     found = each(of, range(0, len(points), _ROWS))
     return np.concatenate(found) if found else np.empty((0, n), dtype=np.int64)
@@ -28,8 +61,8 @@ def nearest_before(X, rows, n):
     X (N, p) are all rows in their order and ``rows`` (k,) places of some. Where fewer than n come
     before a row the places after the last are -1.
 
-    Rows of the later half ask a tree of all rows for some more than n and leave out those after
-    them, rows of the quarter before it ask a tree of the first half, and so on.
+    Rows of the later half ask all rows for some more than n and leave out those after them, rows of
+    the quarter before it ask the first half, and so on.
     """
     out = np.full((len(rows), n), -1, dtype=np.int64)
     end = len(X)
@@ -37,18 +70,18 @@ def nearest_before(X, rows, n):
         start = end // 2 if end > _FEW else 0
         asked = np.flatnonzero((rows >= start) & (rows < end))
         if len(asked):
-            _fill(out, KDTree(X[:end]), X, rows, asked, n)
+            _fill(out, index_of(X[:end]), X, rows, asked, n)
         end = start
     return out
 
 
-def _fill(out, tree, X, rows, asked, n):
+def _fill(out, index, X, rows, asked, n):
     n_candidates = int(_SPARE * n) + _MORE
     while len(asked):
         at = rows[asked]
-        found = nearest(tree, X[at], n_candidates)
+        found = nearest(index, X[at], n_candidates)
         before = found < at[:, None]
-        known = (before.sum(axis=1) >= np.minimum(n, at)) | (found.shape[1] == tree.n)
+        known = (before.sum(axis=1) >= np.minimum(n, at)) | (found.shape[1] == index.n)
         # A stable sort brings those before to the front, the nearest first.
         order = np.argsort(~before[known], axis=1, kind="stable")[:, :n]
         places = np.take_along_axis(found[known], order, axis=1)

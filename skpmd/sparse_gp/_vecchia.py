@@ -20,17 +20,16 @@ process a prediction would need more of them than it has neighbours.
 """
 
 import copy
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_solve
-from scipy.spatial import KDTree
 
 from skpmd.engine.model import Batch, Model
 from skpmd.engine.threads import each
 from skpmd.sparse_gp._kernels import conditional_moments, density_gradient
 from skpmd.sparse_gp._model import MIN_NOISE, jittered_cholesky
-from skpmd.sparse_gp._neighbours import nearest, nearest_before
+from skpmd.sparse_gp._neighbours import index_of, nearest, nearest_before
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 _ROWS = 256  # A thread takes so many rows at a time.
@@ -48,18 +47,24 @@ class Sites(NamedTuple):
     squares: np.ndarray  # (n,): Weighted sums of squares about the means, of all targets.
     middle: np.ndarray  # (p,): What has been taken off the inputs.
 
+    def select(self, places):
+        """Some of the rows."""
+        return Sites(*(column[places] for column in self[:-1]), self.middle)
+
 
 class Neighbourhoods(NamedTuple):
-    """Nearest rows before some rows, in the metric of a kernel."""
+    """Some rows, and the nearest rows before each in the metric of a kernel."""
 
-    rows: np.ndarray  # (k,): Places of the rows.
+    asked: np.ndarray  # (k,): Places of the rows among all.
+    sites: Sites  # The rows and their neighbours, which may be a small part of all.
+    rows: np.ndarray  # (k,): Places of the rows among those.
     before: np.ndarray  # (k, c): Places of their neighbours, -1 after the last.
 
 
 class Conditional(NamedTuple):
     """What predictions under one particle need."""
 
-    tree: KDTree  # Of the rows in length scales.
+    index: Any  # Of the rows in length scales, for `nearest`.
     noise: np.ndarray  # (n,): Of the rows' means.
 
 
@@ -106,9 +111,13 @@ class VecchiaGP(Model):
 
     def neighbourhoods(self, rows):
         """`Neighbourhoods` of some rows, (k,); those last asked for are remembered."""
-        if self._known is None or not np.array_equal(self._known.rows, rows):
-            scaled = self.sites.X / self.metric
-            self._known = Neighbourhoods(rows, nearest_before(scaled, rows, self.n_before))
+        if self._known is None or not np.array_equal(self._known.asked, rows):
+            before = nearest_before(self.sites.X / self.metric, rows, self.n_before)
+            some = np.unique(np.append(before[before >= 0], rows))
+            places = np.where(before >= 0, np.searchsorted(some, before), -1)
+            self._known = Neighbourhoods(
+                rows, self.sites.select(some), np.searchsorted(some, rows), places
+            )
         return self._known
 
     # ------------------------------------------------------------------ the contract
@@ -128,10 +137,10 @@ class VecchiaGP(Model):
     def gradient(self, theta, rows, weight):
         """Weighted sum of log densities of some rows, and its gradient by theta."""
         term, known = self.covariance.term(theta), self.neighbourhoods(rows)
-        sites, X = self.sites, self._scaled(term)
-        noise = self._noise(term)
-        share = np.where(self._is_floored(term), 0.0, 1.0 / sites.weight)
-        size, p = 3 + X.shape[1], X.shape[1]
+        sites, X = known.sites, _scaled(term, known.sites)
+        noise = _noise(term, sites)
+        share = np.where(_is_floored(term, sites), 0.0, 1.0 / sites.weight)
+        size = 3 + X.shape[1]
 
         def of(start):
             some, out = slice(start, start + _ROWS), np.zeros(size)
@@ -142,64 +151,24 @@ class VecchiaGP(Model):
             return out
 
         total = sum(each(of, range(0, len(rows), _ROWS)), np.zeros(size))
-        value, by_noise = self._copies(term, rows, weight)
-        by_scale = np.broadcast_to(total[3:], (p,))
-        slope = self.covariance.assembled(theta, total[1], total[2] + by_noise, by_scale)
+        value, by_noise = _copies(term, sites, known.rows, weight)
+        slope = self.covariance.assembled(theta, total[1], total[2] + by_noise, total[3:])
         return total[0] + value, slope
 
     def _density(self, theta, known, weight):
-        term = self.covariance.term(theta)
-        X, noise = self._scaled(term), self._noise(term)
-        mean, variance = self._moments(term, X[known.rows], X, noise, known.before)
-        variance += noise[known.rows]
-        squares = ((self.sites.y[known.rows] - mean) ** 2).sum(axis=1)
+        term, sites, rows = self.covariance.term(theta), known.sites, known.rows
+        X, noise = _scaled(term, sites), _noise(term, sites)
+        mean, variance = _moments(term, X[rows], X, sites.y, noise, known.before)
+        variance += noise[rows]
+        squares = ((sites.y[rows] - mean) ** 2).sum(axis=1)
         each_row = self.n_targets * (_LOG_TWO_PI + np.log(variance)) + squares / variance
-        return self._copies(term, known.rows, weight)[0] - 0.5 * weight @ each_row
-
-    def _copies(self, term, rows, weight):
-        """What copies of a row add to the density of their mean, and its slope by the noise."""
-        sites, t = self.sites, self.n_targets
-        w, squares, single = sites.weight[rows], sites.squares[rows], self._single(term)[rows]
-        value = -0.5 * (t * ((w - 1.0) * (_LOG_TWO_PI + np.log(single)) + np.log(w)))
-        value -= 0.5 * squares / single
-        slope = -0.5 * (t * (w - 1.0) - squares / single) / single
-        slope[self._is_floored(term)[rows]] = 0.0
-        return weight @ value, weight @ slope
+        return _copies(term, sites, rows, weight)[0] - 0.5 * weight @ each_row
 
     # ------------------------------------------------------------------ one particle
-    def _scaled(self, term):
-        return np.ascontiguousarray(self.sites.X / term.length_scale)
-
-    def _single(self, term):
-        """Noise of each copy of a row; no row is without any, or it would weigh infinitely."""
-        return np.maximum(term.noise + self.sites.noise_variance, MIN_NOISE * term.amplitude)
-
-    def _noise(self, term):
-        """Noise of the mean of a row's copies."""
-        return self._single(term) / self.sites.weight
-
-    def _is_floored(self, term):
-        return term.noise + self.sites.noise_variance < MIN_NOISE * term.amplitude
-
-    def _moments(self, term, points, X, noise, neighbours):
-        """Means (k, t) and variances (k,) of the process at points, in length scales."""
-        mean, variance = np.empty((len(points), self.n_targets)), np.empty(len(points))
-        points, neighbours = np.ascontiguousarray(points), np.ascontiguousarray(neighbours)
-
-        def of(start):
-            some = slice(start, start + _ROWS)
-            conditional_moments(
-                points[some], X, self.sites.y, noise, neighbours[some], term.amplitude, term.shape,
-                mean[some], variance[some],
-            )  # fmt: skip
-
-        each(of, range(0, len(points), _ROWS))
-        return mean, variance
-
     def conditional(self, theta, block):
         """What predictions under one particle need; there is no block."""
         term = self.covariance.term(theta)
-        return Conditional(KDTree(self._scaled(term)), self._noise(term))
+        return Conditional(index_of(_scaled(term, self.sites)), _noise(term, self.sites))
 
     def predict(self, theta, conditional, X, joint=False):
         """Moments of f at the rows of X under one particle: means (n, t) and variances (n,).
@@ -209,10 +178,10 @@ class VecchiaGP(Model):
         """
         term = self.covariance.term(theta)
         points = (X - self.sites.middle) / term.length_scale
-        near = nearest(conditional.tree, points, self.n_nearest)
+        near = nearest(conditional.index, points, self.n_nearest)
         if not joint:
-            rows = conditional.tree.data
-            return self._moments(term, points, rows, conditional.noise, near)
+            rows = np.asarray(conditional.index.data)
+            return _moments(term, points, rows, self.sites.y, conditional.noise, near)
         # Columns of all points' neighbours in turns: the nearest of each come first.
         ordered = near.T.ravel()
         some = np.sort(ordered[np.sort(np.unique(ordered, return_index=True)[1])][:_MAX_JOINT])
@@ -238,13 +207,59 @@ class VecchiaGP(Model):
         The variance is that of a row's mean, noise included.
         """
         term = self.covariance.term(theta)
-        X, noise = self._scaled(term), self._noise(term)
-        near = nearest(KDTree(X), X[rows], self.n_nearest + 1)
+        X, noise = _scaled(term, self.sites), _noise(term, self.sites)
+        near = nearest(index_of(X), X[rows], self.n_nearest + 1)
         # A row is its own neighbour, but not always the first: rows of other noise may lie there.
         order = np.argsort(near == rows[:, None], axis=1, kind="stable")[:, : near.shape[1] - 1]
         near = np.take_along_axis(near, order, axis=1)
-        mean, variance = self._moments(term, X[rows], X, noise, near)
+        mean, variance = _moments(term, X[rows], X, self.sites.y, noise, near)
         return mean, variance + noise[rows]
+
+
+def _scaled(term, sites):
+    """Inputs in length scales."""
+    return np.ascontiguousarray(sites.X / term.length_scale)
+
+
+def _single(term, sites):
+    """Noise of each copy of a row; no row is without any, or it would weigh infinitely."""
+    return np.maximum(term.noise + sites.noise_variance, MIN_NOISE * term.amplitude)
+
+
+def _noise(term, sites):
+    """Noise of the mean of a row's copies."""
+    return _single(term, sites) / sites.weight
+
+
+def _is_floored(term, sites):
+    return term.noise + sites.noise_variance < MIN_NOISE * term.amplitude
+
+
+def _copies(term, sites, rows, weight):
+    """What copies of a row add to the density of their mean, and its slope by the noise."""
+    some, t = sites.select(rows), sites.y.shape[1]
+    w, single = some.weight, _single(term, some)
+    value = -0.5 * (t * ((w - 1.0) * (_LOG_TWO_PI + np.log(single)) + np.log(w)))
+    value -= 0.5 * some.squares / single
+    slope = -0.5 * (t * (w - 1.0) - some.squares / single) / single
+    slope[_is_floored(term, some)] = 0.0
+    return weight @ value, weight @ slope
+
+
+def _moments(term, points, X, y, noise, neighbours):
+    """Means (k, t) and variances (k,) of the process at points, in length scales."""
+    mean, variance = np.empty((len(points), y.shape[1])), np.empty(len(points))
+    points, neighbours = np.ascontiguousarray(points), np.ascontiguousarray(neighbours)
+
+    def of(start):
+        some = slice(start, start + _ROWS)
+        conditional_moments(
+            points[some], X, y, noise, neighbours[some], term.amplitude, term.shape, mean[some],
+            variance[some],
+        )  # fmt: skip
+
+    each(of, range(0, len(points), _ROWS))
+    return mean, variance
 
 
 def sites_of(data, order):

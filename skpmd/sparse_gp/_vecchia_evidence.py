@@ -1,7 +1,5 @@
 """A kernel by the likelihood of rows given their neighbours: its best, and its posterior."""
 
-from operator import itemgetter
-
 import numpy as np
 
 from skpmd.engine.edges import Unbounded, edges
@@ -19,11 +17,11 @@ from skpmd.sparse_gp._exact_evidence import (
 )
 from skpmd.sparse_gp._vecchia import VecchiaGP
 
-# Rows of the density that a search maximises, and evaluations that it takes, in rounds: in each the
-# neighbours are those in the length scales found by the round before. The first starts from several
-# places, on so many rows, and with more rows the best of its ends goes on.
-_ROUNDS = ((2000, 30), (4000, 25), (8000, 20), (8000, 15))
-_FIRST_ROWS = 1000
+# Rounds of a search: the rows whose density it maximises, which it takes from so many of all, and
+# its evaluations. In each the neighbours are those in the length scales that the round before has
+# found. The first search starts from several places, on few rows, and the best of its ends goes on.
+_FIRST = 1000, 50_000, 30
+_ROUNDS = (2000, 50_000, 30), (4000, 200_000, 25), (8000, None, 20), (8000, None, 15)
 _CONVERGED = 1e-3  # Rounds on the same rows end when no log hyperparameter moves by more.
 _STARTS, _SPREAD = 64, 0.3  # Searches for the posterior start from so many places around the best.
 _WITHIN = 1e-3  # They lie inside the bounds by this share of their distance.
@@ -44,9 +42,10 @@ def best_hyperparameters(parameters, covariance, sites, sample, rng, start=None)
         theta = _first(parameters, covariance, sites, sample, rng)
     if callable(optimizer):
         return theta
-    for n_rows, n_evaluations in _ROUNDS:
-        before, batch = theta, _Batch(parameters, covariance, sites, theta, n_rows, rng)
-        theta = batch.search(theta, n_evaluations)[0]
+    for n_rows, n_all, n_evaluations in _ROUNDS:
+        some = _first_of(sites, n_all)
+        before, batch = theta, _Batch(parameters, covariance, some, theta, n_rows, rng)
+        theta = batch.search(theta, n_evaluations)
         if batch.is_all and np.abs(theta - before).max() < _CONVERGED:
             break
     return theta
@@ -54,24 +53,30 @@ def best_hyperparameters(parameters, covariance, sites, sample, rng, start=None)
 
 def _first(parameters, covariance, sites, sample, rng):
     """The best end of searches from several places on few rows."""
-    kernel = covariance.kernel
-    batch = _Batch(parameters, covariance, sites, kernel.theta, _FIRST_ROWS, rng)
+    kernel, (n_rows, n_all, n_evaluations) = covariance.kernel, _FIRST
+    sites = _first_of(sites, n_all)
+    batch = _Batch(parameters, covariance, sites, kernel.theta, n_rows, rng)
     if callable(parameters.optimizer):
         theta, _ = parameters.optimizer(batch.objective, kernel.theta, bounds=kernel.bounds)
         return np.asarray(theta, dtype=np.float64)
     first = best_of(batch.value, with_other_noise(covariance, kernel.theta, sample))
     starts = starts_around(covariance, first, parameters.n_restarts_optimizer, rng)
+    if len(starts) == 1:
+        return first
     ends = [
-        _Batch(parameters, covariance, sites, start, _FIRST_ROWS, rng).search(start, _ROUNDS[0][1])
-        for start in starts
+        _Batch(parameters, covariance, sites, one, n_rows, rng).search(one, n_evaluations)
+        for one in starts
     ]
-    # Ends on other rows are compared on the same ones: a bad end must not win by its rows.
-    thetas = [theta for theta, _ in ends]
+    # All are compared on the same rows: a bad end must not win by those of its search.
     rows = some_rows(len(sites.weight), _ROUNDS[0][0], rng)
-    values = [
-        _Batch(parameters, covariance, sites, theta, 0, rng, rows).value(theta) for theta in thetas
-    ]
-    return max(zip(thetas, values, strict=True), key=itemgetter(1))[0]
+    return best_of(
+        lambda one: _Batch(parameters, covariance, sites, one, 0, rng, rows).value(one), ends
+    )
+
+
+def _first_of(sites, n):
+    """The first of the rows, which are in random order: neighbours come before a row."""
+    return sites if n is None or len(sites.weight) <= n else sites.select(slice(n))
 
 
 class _Batch:
@@ -102,9 +107,10 @@ class _Batch:
         return (value, slope) if eval_gradient else value
 
     def search(self, theta, n_evaluations):
-        """The end of a search from theta, and the objective there."""
+        """The end of a search from theta."""
         low, high = self._bounds.T
-        return descended(self.objective, np.clip(theta, low, high), self._bounds, n_evaluations)
+        start = np.clip(theta, low, high)
+        return descended(self.objective, start, self._bounds, n_evaluations)[0]
 
 
 def some_rows(n, n_some, rng):

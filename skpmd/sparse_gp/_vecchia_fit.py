@@ -3,6 +3,7 @@
 import copy
 
 import numpy as np
+from scipy.stats import norm
 
 from skpmd._base.hashing import uniforms
 from skpmd._base.progress import bar_of_rounds
@@ -29,9 +30,9 @@ from skpmd.sparse_gp._vecchia_evidence import (
 
 # Particles for predictions are drawn given so many rows, whose predictions weigh them too.
 _PARTICLE_ROWS, _SCORED_ROWS = 8000, 1000
-# Predictions of so many rows from all others are held against their targets: a mean square so many
-# times what it should be is warned of.
-_CHECKED_ROWS, _MIN_CHECKED, _MUCH = 500, 30, 2.0
+# Intervals of this level for so many rows, from all others, are held against their targets: a warning
+# follows where they hold fewer than this share.
+_CHECKED_ROWS, _MIN_CHECKED, _LEVEL, _MIN_COVERAGE = 500, 30, 0.9, 0.75
 _ENOUGH = 1000  # A kernel that was fitted to fewer distinct rows is searched for anew.
 
 
@@ -168,10 +169,12 @@ def warn_of_left_out(state):
         return
     rows = np.arange(min(n, _CHECKED_ROWS))  # Rows are in random order.
     mean, variance = model.left_out(state.particles.theta[state.best], rows)
-    square = float((((model.sites.y[rows] - mean) ** 2).mean(axis=1) / variance).mean())
-    if square > _MUCH:
+    variance = variance[:, None]
+    inside = np.abs(model.sites.y[rows] - mean) < norm.isf(0.5 - 0.5 * _LEVEL) * np.sqrt(variance)
+    coverage = inside.mean()
+    if coverage < _MIN_COVERAGE:
         warn(
-            f"Rows lie {np.sqrt(square):.1f} standard deviations from what the others predict "
-            "there (root mean square): the kernel does not suit them. Give another kernel, raise "
-            "n_restarts_optimizer or n_neighbors, or set likelihood='student_t' for outliers."
+            f"Intervals of {_LEVEL:.0%} for rows, given all others, hold {coverage:.0%} of them: the "
+            "kernel does not suit the rows. Give another kernel, or raise n_restarts_optimizer or "
+            "n_neighbors."
         )
