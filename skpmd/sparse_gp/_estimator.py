@@ -13,6 +13,7 @@ from skpmd._base.estimator import result
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.results import ParticleResults
 from skpmd._base.validation import checked_weights, refuse_overflows
+from skpmd.sparse_gp._choice import fit_chosen
 from skpmd.sparse_gp._data import Data
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
 from skpmd.sparse_gp._fit import fit, update, warn_of_open_variance
@@ -69,13 +70,15 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         Inducing inputs: rows at random, centres of clusters, rows of the largest variance given
         those before (Burt et al. 2020), or as given. In a stream they follow the rows, unless they
         are given.
-    approximation : {"fitc", "vfe", "dtc", "vecchia"}, default="fitc"
+    approximation : {"auto", "fitc", "vfe", "dtc", "vecchia"}, default="auto"
         With inducing inputs, what becomes of the variance that u leaves open: noise of the row
         ("fitc"), a penalty of the evidence ("vfe", a lower bound of that of the exact process),
         nothing ("dtc", as in the paper). Predictive variances contain it in any case. "vecchia" has
         no inducing inputs: each row is conditioned on its nearest rows, and the estimator retains
         the rows. It is the better one where the process has more detail than inducing inputs can
-        carry, and takes constants times an RBF or Matern kernel with normal noise.
+        carry, and takes constants times an RBF or Matern kernel with normal noise. "auto" is "fitc"
+        in streams, for other kernels and where ``n_inducing`` is given; in `fit` it is what
+        predicts some of the rows better. ``approximation_`` says which.
     n_neighbors : int or "auto", default="auto"
         With ``approximation="vecchia"`` the number of rows that each row, and each prediction, is
         conditioned on; a row costs its cube. ``"auto"`` is 20 for rows and 100 for predictions.
@@ -130,8 +133,10 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         Fitted kernel: of the subset's largest marginal likelihood, refined by that of many rows.
     posterior_ : Posterior
         Particles: hyperparameters on their own scale, with the weights of ``weighting``.
+    approximation_ : str
+        The approximation taken.
     inducing_ : ndarray of shape (M, p)
-        Inducing inputs.
+        Inducing inputs; not there with ``approximation_ == "vecchia"``.
     log_marginal_likelihood_value_ : float
         Log marginal likelihood of all rows so far under the approximation, of the best particle, in
         nats, for y as it is fitted (scaled with ``normalize_y=True``). ``"vfe"`` bounds that of the
@@ -189,7 +194,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         "normalize_y": ["boolean"],
         "n_inducing": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "inducing_init": [StrOptions(set(INITS)), "array-like"],
-        "approximation": [StrOptions({*APPROXIMATIONS, "vecchia"})],
+        "approximation": [StrOptions({*APPROXIMATIONS, "auto", "vecchia"})],
         "n_neighbors": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "reservoir_size": [Interval(Integral, 1, None, closed="left")],
         "jitter": [Interval(Real, 0, MAX_JITTER, closed="both")],
@@ -201,8 +206,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         "weighting": [StrOptions({"stacking", "uniform", "posterior"})],
     }
     _frozen_parameters = (
-        "kernel", "normalize_y", "approximation", "n_neighbors", "jitter", "likelihood", "df", "weighting",
-        "n_particles",
+        "kernel", "normalize_y", "approximation", "n_neighbors", "jitter", "likelihood", "df",
+        "weighting", "n_particles",
     )  # fmt: skip
 
     def __init__(
@@ -218,7 +223,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         normalize_y=True,
         n_inducing="auto",
         inducing_init="random",
-        approximation="fitc",
+        approximation="auto",
         n_neighbors="auto",
         reservoir_size=200_000,
         jitter=1e-8,
@@ -313,7 +318,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         with self._all_or_nothing():
             parameters = self._parameters()
             self._reset()
-            fitted = fit_vecchia if self._has_neighbours() else fit
+            fitted = {"auto": fit_chosen, "vecchia": fit_vecchia}.get(self.approximation, fit)
             self._set_state(fitted(parameters, self._read(X, y, sample_weight, noise_variance)))
             self._freeze()
         self._warn(fitted_kernel=True)
@@ -359,7 +364,10 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
                 self._reset()
             self._check_frozen()
             data = self._read(X, y, sample_weight, noise_variance, reset=before is None)
-            updated = update_vecchia if self._has_neighbours() else update
+            if parameters.approximation == "auto":
+                taken = "fitc" if before is None else before.model.approximation
+                parameters = parameters._replace(approximation=taken)
+            updated = update_vecchia if parameters.approximation == "vecchia" else update
             state = updated(parameters, before, data)
             self._set_state(state)
             self._freeze()
@@ -392,9 +400,14 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     @result
     def inducing_(self):
         """Inducing inputs; raises AttributeError where there are none."""
-        if self._has_neighbours():
+        if self.approximation_ == "vecchia":
             raise AttributeError("inducing_ is not there with approximation='vecchia'.")
         return self._state.model.inducing
+
+    @result
+    def approximation_(self):
+        """The approximation taken."""
+        return self._state.model.approximation
 
     @result
     def log_marginal_likelihood_value_(self):
@@ -427,10 +440,10 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             raise ValueError(
                 f"The number of targets seen in `y` is {y.shape[1]}, n_targets={self.n_targets}."
             )
-        if self.likelihood == "student_t" and self._has_neighbours():
+        if self.likelihood == "student_t" and self.approximation == "vecchia":
             raise ValueError(
-                "approximation='vecchia' is for likelihood='gaussian': set approximation='fitc' for "
-                "Student noise."
+                "approximation='vecchia' is for likelihood='gaussian': set approximation='fitc' "
+                "for Student noise."
             )
         if self.likelihood == "student_t" and self.weighting == "posterior":
             raise ValueError(
@@ -482,12 +495,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             return
         if fitted_kernel and self.optimizer is not None:
             warn_of_bounds(self.kernel_)
-        if self._has_neighbours():
+        if self.approximation_ == "vecchia":
             if fitted_kernel:
                 warn_of_left_out(self._state)
         else:
             warn_of_open_variance(self._state)
-
-    def _has_neighbours(self):
-        """Whether rows are conditioned on their neighbours."""
-        return self.approximation == "vecchia"

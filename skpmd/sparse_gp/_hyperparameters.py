@@ -19,7 +19,7 @@ from skpmd.sparse_gp._student import StudentSparseGP
 
 # The automatic number of inducing inputs lies between these; up to the first, all distinct rows
 # are inducing inputs.
-_MIN_INDUCING, _MAX_INDUCING = 1000, 2000
+MIN_INDUCING, _MAX_INDUCING = 1000, 2000
 # The sparse evidence of many rows is taken with so many inducing inputs, and maximised with so many
 # evaluations. Under Student noise the rows are weighed anew between several such searches.
 _REFINE_INDUCING, _REFINE_EVALUATIONS = 500, (12,)
@@ -111,7 +111,7 @@ def _refined(parameters, covariance, whole, theta, rng):
     """Hyperparameters by the evidence of many rows, started from those of few rows."""
     many, df = take(whole, parameters.n_refine, rng), parameters.student_df
     few_inputs, more_inputs = (
-        choose("random", many, M, covariance, theta, rng) for M in (_REFINE_INDUCING, _MIN_INDUCING)
+        choose("random", many, M, covariance, theta, rng) for M in (_REFINE_INDUCING, MIN_INDUCING)
     )
     # The evidence of "dtc" would not prefer short length scales where they are right.
     kind = "vfe" if parameters.approximation == "vfe" else "fitc"
@@ -149,7 +149,7 @@ def n_inducing(requested, total):
     """How many inducing inputs for rows of a total weight."""
     if requested != "auto":
         return requested
-    return int(np.clip(total / 4.0, _MIN_INDUCING, _MAX_INDUCING))
+    return int(np.clip(total / 4.0, MIN_INDUCING, _MAX_INDUCING))
 
 
 def new_model(parameters, covariance, prior, sample, theta, rng):

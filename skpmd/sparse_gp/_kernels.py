@@ -96,9 +96,7 @@ def conditional_moments(points, X, y, noise, neighbours, amplitude, shape, mean,
     c, t = neighbours.shape[1], y.shape[1]
     A, k, z, u = np.empty((c, c)), np.empty(c), np.empty(c), np.empty((c, t))
     for i in range(len(points)):
-        n, left = _condition(
-            points[i], X, y, noise, neighbours[i], amplitude, shape, A, k, z, u
-        )
+        n, left = _condition(points[i], X, y, noise, neighbours[i], amplitude, shape, A, k, z, u)
         variance[i] = left
         for q in range(t):
             total = 0.0

@@ -40,16 +40,36 @@ _N_LIKELIHOOD, _N_PREDICTION = 20, 100  # Neighbours of a row and of a predictio
 class Sites(NamedTuple):
     """Rows of distinct inputs, or of different noise at one, in the order of the likelihood."""
 
-    X: np.ndarray  # (n, p): Inputs about their middle, which far from zero would be rounded away.
+    X: np.ndarray  # (n, p): Inputs.
     y: np.ndarray  # (n, t): Weighted means of the targets.
     noise_variance: np.ndarray  # (n,): Of each copy, beside the kernel's.
     weight: np.ndarray  # (n,): How many copies there are.
     squares: np.ndarray  # (n,): Weighted sums of squares about the means, of all targets.
-    middle: np.ndarray  # (p,): What has been taken off the inputs.
 
     def select(self, places):
         """Some of the rows."""
-        return Sites(*(column[places] for column in self[:-1]), self.middle)
+        return Sites(*(column[places] for column in self))
+
+    def joined(self, other):
+        """These and others; some may be at the same input."""
+        return Sites(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
+
+    def merged(self, order):
+        """The distinct rows, in the order that ``order`` makes of their sorted places: of n, (n,).
+
+        The squares of rows that become one are joined by those of their means about the new one.
+        """
+        first, which = _places(self.X, self.noise_variance)
+        n, w = len(first), self.weight
+        total = np.bincount(which, w, n)
+        mean = np.stack([np.bincount(which, w * column, n) / total for column in self.y.T], axis=1)
+        within = self.squares + w * ((self.y - mean[which]) ** 2).sum(axis=1)
+        places = order(n)
+        some = first[places]
+        return Sites(
+            self.X[some], mean[places], self.noise_variance[some], total[places],
+            np.bincount(which, within, n)[places],
+        )  # fmt: skip
 
 
 class Neighbourhoods(NamedTuple):
@@ -82,8 +102,8 @@ class VecchiaGP(Model):
     df, approximation = None, "vecchia"
 
     def __init__(self, covariance, prior, sites, metric, n_neighbors="auto"):
-        self.covariance, self.prior, self.sites = covariance, prior, sites
-        self.metric = metric
+        self.covariance, self.prior, self.metric = covariance, prior, metric
+        self.sites, self.middle = sites, 0.5 * (sites.X.min(axis=0) + sites.X.max(axis=0))
         auto = n_neighbors == "auto"
         self.n_before = _N_LIKELIHOOD if auto else n_neighbors
         self.n_nearest = _N_PREDICTION if auto else n_neighbors
@@ -112,7 +132,8 @@ class VecchiaGP(Model):
     def neighbourhoods(self, rows):
         """`Neighbourhoods` of some rows, (k,); those last asked for are remembered."""
         if self._known is None or not np.array_equal(self._known.asked, rows):
-            before = nearest_before(self.sites.X / self.metric, rows, self.n_before)
+            scaled = (self.sites.X - self.middle) / self.metric
+            before = nearest_before(scaled, rows, self.n_before)
             some = np.unique(np.append(before[before >= 0], rows))
             places = np.where(before >= 0, np.searchsorted(some, before), -1)
             self._known = Neighbourhoods(
@@ -137,7 +158,7 @@ class VecchiaGP(Model):
     def gradient(self, theta, rows, weight):
         """Weighted sum of log densities of some rows, and its gradient by theta."""
         term, known = self.covariance.term(theta), self.neighbourhoods(rows)
-        sites, X = known.sites, _scaled(term, known.sites)
+        sites, X = known.sites, _scaled(term, known.sites.X, self.middle)
         noise = _noise(term, sites)
         share = np.where(_is_floored(term, sites), 0.0, 1.0 / sites.weight)
         size = 3 + X.shape[1]
@@ -157,7 +178,7 @@ class VecchiaGP(Model):
 
     def _density(self, theta, known, weight):
         term, sites, rows = self.covariance.term(theta), known.sites, known.rows
-        X, noise = _scaled(term, sites), _noise(term, sites)
+        X, noise = _scaled(term, sites.X, self.middle), _noise(term, sites)
         mean, variance = _moments(term, X[rows], X, sites.y, noise, known.before)
         variance += noise[rows]
         squares = ((sites.y[rows] - mean) ** 2).sum(axis=1)
@@ -168,7 +189,9 @@ class VecchiaGP(Model):
     def conditional(self, theta, block):
         """What predictions under one particle need; there is no block."""
         term = self.covariance.term(theta)
-        return Conditional(index_of(_scaled(term, self.sites)), _noise(term, self.sites))
+        return Conditional(
+            index_of(_scaled(term, self.sites.X, self.middle)), _noise(term, self.sites)
+        )
 
     def predict(self, theta, conditional, X, joint=False):
         """Moments of f at the rows of X under one particle: means (n, t) and variances (n,).
@@ -177,7 +200,7 @@ class VecchiaGP(Model):
         of X are then conditioned on the neighbours of any of them, 3000 at most.
         """
         term = self.covariance.term(theta)
-        points = (X - self.sites.middle) / term.length_scale
+        points = _scaled(term, X, self.middle)
         near = nearest(conditional.index, points, self.n_nearest)
         if not joint:
             rows = np.asarray(conditional.index.data)
@@ -185,7 +208,7 @@ class VecchiaGP(Model):
         # Columns of all points' neighbours in turns: the nearest of each come first.
         ordered = near.T.ravel()
         some = np.sort(ordered[np.sort(np.unique(ordered, return_index=True)[1])][:_MAX_JOINT])
-        known, inputs = self.sites.X[some], X - self.sites.middle
+        known, inputs = self.sites.X[some] - self.middle, X - self.middle
         K = self.covariance.cross(theta, known, known)
         K[np.diag_indices_from(K)] += conditional.noise[some]
         factor = jittered_cholesky(K, 0.0)
@@ -207,7 +230,7 @@ class VecchiaGP(Model):
         The variance is that of a row's mean, noise included.
         """
         term = self.covariance.term(theta)
-        X, noise = _scaled(term, self.sites), _noise(term, self.sites)
+        X, noise = _scaled(term, self.sites.X, self.middle), _noise(term, self.sites)
         near = nearest(index_of(X), X[rows], self.n_nearest + 1)
         # A row is its own neighbour, but not always the first: rows of other noise may lie there.
         order = np.argsort(near == rows[:, None], axis=1, kind="stable")[:, : near.shape[1] - 1]
@@ -216,9 +239,9 @@ class VecchiaGP(Model):
         return mean, variance + noise[rows]
 
 
-def _scaled(term, sites):
-    """Inputs in length scales."""
-    return np.ascontiguousarray(sites.X / term.length_scale)
+def _scaled(term, X, middle):
+    """Inputs about a middle, for those far from zero would be rounded away, in length scales."""
+    return np.ascontiguousarray((X - middle) / term.length_scale)
 
 
 def _single(term, sites):
@@ -260,26 +283,6 @@ def _moments(term, points, X, y, noise, neighbours):
 
     each(of, range(0, len(points), _ROWS))
     return mean, variance
-
-
-def sites_of(data, order):
-    """`Sites` of data with scaled targets, in an order of the sorted distinct rows.
-
-    ``data`` are X (n, p), y (n, t), the noise of each row beside the kernel's (n,) and its weight.
-    ``order`` maps the number of distinct rows to a permutation of them.
-    """
-    X, y, noise_variance, weight = data
-    first, which = _places(X, noise_variance)
-    n = len(first)
-    total = np.bincount(which, weight, n)
-    mean = np.stack([np.bincount(which, weight * column, n) / total for column in y.T], axis=1)
-    squares = np.bincount(which, weight * ((y - mean[which]) ** 2).sum(axis=1), n)
-    places = order(n)
-    middle = 0.5 * (X.min(axis=0) + X.max(axis=0))
-    return Sites(
-        X[first[places]] - middle, mean[places], noise_variance[first[places]], total[places],
-        squares[places], middle,
-    )  # fmt: skip
 
 
 def _places(X, noise_variance):

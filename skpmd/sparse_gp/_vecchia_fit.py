@@ -1,4 +1,4 @@
-"""Fits of a process whose rows are conditioned on their neighbours: rows stay with the estimator."""
+"""Fits of a process whose rows are conditioned on their neighbours, which it retains."""
 
 import copy
 
@@ -8,7 +8,6 @@ from scipy.stats import norm
 from skpmd._base.hashing import uniforms
 from skpmd._base.progress import bar_of_rounds
 from skpmd._base.records import Records
-from skpmd._base.results import results_of
 from skpmd._base.streaming import Stream
 from skpmd._base.utils import as_generator
 from skpmd._base.warn import warn
@@ -17,11 +16,11 @@ from skpmd.engine.loop import drive
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, weights
 from skpmd.engine.resampling import resample
-from skpmd.sparse_gp._data import Scaler, rows_of, sample_of, take
+from skpmd.sparse_gp._data import Sample, Scaler, rows_of, sample_of, take
 from skpmd.sparse_gp._fit import GPState, with_results
 from skpmd.sparse_gp._hyperparameters import check_kernel, new_covariance
 from skpmd.sparse_gp._hyperprior import HyperPrior
-from skpmd.sparse_gp._vecchia import VecchiaGP, sites_of
+from skpmd.sparse_gp._vecchia import Sites, VecchiaGP
 from skpmd.sparse_gp._vecchia_evidence import (
     best_hyperparameters,
     some_rows,
@@ -30,46 +29,20 @@ from skpmd.sparse_gp._vecchia_evidence import (
 
 # Particles for predictions are drawn given so many rows, whose predictions weigh them too.
 _PARTICLE_ROWS, _SCORED_ROWS = 8000, 1000
-# Intervals of this level for so many rows, from all others, are held against their targets: a warning
-# follows where they hold fewer than this share.
+# Intervals of this level for so many rows, from all others, are held against their targets; where
+# they hold a smaller share a warning follows.
 _CHECKED_ROWS, _MIN_CHECKED, _LEVEL, _MIN_COVERAGE = 500, 30, 0.9, 0.75
 _ENOUGH = 1000  # A kernel that was fitted to fewer distinct rows is searched for anew.
 
 
-def fit_vecchia(parameters, data, before=None):
-    """The state after a fit to all rows; ``before`` is that of a stream so far, or None."""
+def fit_vecchia(parameters, data):
+    """The state after a fit to all rows."""
     rng = as_generator(parameters.random_state)
     scaler = Scaler.fit(data.y, data.weight, parameters.normalize_y, robust=False)
     rows = rows_of(data, scaler, parameters.batch_size)
     sample = take(sample_of(rows), parameters.n_subset, rng)
-    covariance = new_covariance(parameters.kernel, sample)
-    if not covariance.is_fast:
-        raise ValueError(
-            f"approximation='vecchia' takes a constant times an RBF or a Matern kernel (nu of 0.5, "
-            f"1.5, 2.5 or inf), and WhiteKernels beside it; kernel is {covariance.kernel}: set "
-            "approximation='fitc'."
-        )
-    check_kernel(covariance, sample, parameters.likelihood, parameters.weighting)
-    prior = HyperPrior(covariance.kernel, parameters.hyperprior)
-    sites = _sites(rows, rng)
-    theta = best_hyperparameters(
-        parameters, covariance, sites, sample, rng, None if before is None else before.theta
-    )
-    model = VecchiaGP(
-        covariance, prior, sites, covariance.term(theta).length_scale, parameters.n_neighbors
-    )
-    state = GPState(
-        model=model,
-        scaler=scaler,
-        sample=sample,
-        theta=theta,
-        stream=Stream(None, None, Records() if before is None else before.stream.records, 0.0, rng),
-        log_weights=None,
-        alpha=float(parameters.alpha) if np.ndim(parameters.alpha) == 0 else 0.0,
-        n_fitted=len(sites.weight),
-        retained=data,
-    )
-    return _with_particles(parameters, state, rows.total)
+    sites = _trimmed(parameters, _sites_of(rows)).merged(rng.permutation)
+    return _fitted(parameters, sites, scaler, sample, rows.total, rng)
 
 
 def update_vecchia(parameters, state, data):
@@ -79,41 +52,75 @@ def update_vecchia(parameters, state, data):
     when it was last.
     """
     if state is None:
-        return fit_vecchia(parameters, _trimmed(parameters, data))
+        return fit_vecchia(parameters, data)
     options, size = parameters.options, data.weight.sum()
-    total, seen = options.total_samples, state.stream.seen
-    if total is not None and seen + size > total * (1.0 + 1e-9):
+    total, seen = options.total_samples, state.stream.seen + data.weight.sum()
+    if total is not None and seen > total * (1.0 + 1e-9):
         return state  # A second pass: all rows are known.
-    retained = state.retained._replace(
-        weight=state.retained.weight * (1.0 - options.forgetting) ** size
+    rng, scaler, before = copy.deepcopy(state.stream.rng), state.scaler, state.model.sites
+    before = before._replace(weight=before.weight * (1.0 - options.forgetting) ** size)
+    both = before.joined(_sites_of(rows_of(data, scaler, parameters.batch_size)))
+    sites = _trimmed(parameters, both).merged(rng.permutation)
+    if len(sites.weight) < 2 * state.n_fitted:
+        stream = state.stream._replace(rng=rng, seen=seen)
+        return state._replace(model=state.model.of(sites), stream=stream)
+    y = scaler.inverse_transform(sites.y)
+    new = Scaler.fit(y, sites.weight, parameters.normalize_y, robust=False)
+    ratio = float(np.mean((scaler.scale / new.scale) ** 2))
+    sites = sites._replace(
+        y=new.transform(y),
+        noise_variance=ratio * sites.noise_variance,
+        squares=ratio * sites.squares,
     )
-    data = _trimmed(parameters, retained.joined(data))
-    rows = rows_of(data, state.scaler, parameters.batch_size)
-    rng = copy.deepcopy(state.stream.rng)
-    sites = _sites(rows, rng)
-    if len(sites.weight) >= 2 * state.n_fitted:
-        known = state if state.n_fitted >= _ENOUGH else None
-        after = fit_vecchia(parameters, data, known)
-        return after._replace(stream=after.stream._replace(seen=seen + size))
-    stream = state.stream._replace(rng=rng, seen=seen + size)
-    return state._replace(model=state.model.of(sites), retained=data, stream=stream)
+    sample = take(Sample(*sites[:4]), parameters.n_subset, rng)
+    after = _fitted(parameters, sites, new, sample, seen, rng, state)
+    records = state.stream.records.joined(after.stream.records)
+    return after._replace(stream=after.stream._replace(records=records))
 
 
-def _trimmed(parameters, data):
-    """Data of as many rows as a stream retains; which ones depends on nothing but the rows."""
-    size = parameters.reservoir_size
-    if len(data.y) <= size:
-        return data
-    key = -np.log(uniforms(np.column_stack([data.X, data.y]))) / data.weight
-    return data.select(np.sort(np.argpartition(key, size - 1)[:size]))
-
-
-def _sites(rows, rng):
+def _sites_of(rows):
     X, y, weight = rows.data
-    return sites_of((X, y[:, :-1], y[:, -1], weight), rng.permutation)
+    return Sites(X, y[:, :-1], y[:, -1], weight, np.zeros(len(weight)))
 
 
-def _with_particles(parameters, state, total):
+def _trimmed(parameters, sites):
+    """As many of the rows as may be retained; which ones depends on nothing but the rows."""
+    size = parameters.reservoir_size
+    if len(sites.weight) <= size:
+        return sites
+    key = -np.log(uniforms(np.column_stack([sites.X, sites.noise_variance])))
+    return sites.select(np.sort(np.argpartition(key, size - 1)[:size]))
+
+
+def _fitted(parameters, sites, scaler, sample, seen, rng, before=None):
+    """The state of a kernel fitted to some rows; ``before`` is that of a stream so far, or None."""
+    covariance = new_covariance(parameters.kernel, sample)
+    if not covariance.is_fast:
+        raise ValueError(
+            "approximation='vecchia' takes constants times an RBF or a Matern kernel (nu of 0.5, "
+            f"1.5, 2.5 or inf), and WhiteKernels beside them; kernel is {covariance.kernel}: set "
+            "approximation='fitc'."
+        )
+    check_kernel(covariance, sample, parameters.likelihood, parameters.weighting)
+    start = before.theta if before is not None and before.n_fitted >= _ENOUGH else None
+    theta = best_hyperparameters(parameters, covariance, sites, sample, rng, start)
+    state = GPState(
+        model=VecchiaGP(
+            covariance, HyperPrior(covariance.kernel, parameters.hyperprior), sites,
+            covariance.term(theta).length_scale, parameters.n_neighbors,
+        ),
+        scaler=scaler,
+        sample=sample,
+        theta=theta,
+        stream=Stream(None, None, Records(), seen, rng),
+        log_weights=None,
+        alpha=float(parameters.alpha) if np.ndim(parameters.alpha) == 0 else 0.0,
+        n_fitted=len(sites.weight),
+    )  # fmt: skip
+    return _with_particles(parameters, state)
+
+
+def _with_particles(parameters, state):
     """The state with particles, their weights and the results."""
     m, rng = int(parameters.n_particles), state.stream.rng  # True counts as one.
     n, theta, outcome = len(state.model.sites.weight), state.theta, None
@@ -136,9 +143,7 @@ def _with_particles(parameters, state, total):
         n / len(rows), still, rng,
     )  # fmt: skip
     infos = [info] if outcome is None else outcome.infos
-    stream = state.stream._replace(
-        particles=particles, records=state.stream.records.extended(infos), seen=total
-    )
+    stream = state.stream._replace(particles=particles, records=Records().extended(infos))
     log_weights = weighting.uniform(len(positions))
     if parameters.weighting == "stacking" and len(positions) > 1:
         log_weights = _stacked(state.model, positions, some_rows(n, _SCORED_ROWS, rng))
@@ -174,7 +179,7 @@ def warn_of_left_out(state):
     coverage = inside.mean()
     if coverage < _MIN_COVERAGE:
         warn(
-            f"Intervals of {_LEVEL:.0%} for rows, given all others, hold {coverage:.0%} of them: the "
-            "kernel does not suit the rows. Give another kernel, or raise n_restarts_optimizer or "
-            "n_neighbors."
+            f"Intervals of {_LEVEL:.0%} for rows, given all others, hold {coverage:.0%} of them: "
+            "the kernel does not suit the rows. Give another kernel, or raise "
+            "n_restarts_optimizer or n_neighbors."
         )
