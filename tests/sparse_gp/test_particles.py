@@ -74,7 +74,8 @@ def test_mirror_weights_are_the_posterior_of_the_hyperparameters(given):
 
     mean, std, evidence = on_a_grid(X, y, log_prior)
     gp = SparseGPRegressorPMD(
-        KERNEL, weighting="posterior", n_particles=500, hyperprior=hyperprior, max_iter=2,
+        KERNEL, approximation="fitc", weighting="posterior", n_particles=500,
+        hyperprior=hyperprior, max_iter=2,
         optimizer=None, normalize_y=False, random_state=0,
     ).fit(X, y)  # fmt: skip
     posterior = gp.posterior_
