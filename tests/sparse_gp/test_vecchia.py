@@ -313,8 +313,8 @@ def test_auto_takes_inducing_inputs_where_the_function_is_smooth():
     """Eight columns that all matter a little: neighbours are far, and few of them say little."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1.0, 1.0, (1500, 8))
-    y = np.sin(X.sum(axis=1)) + 0.3 * rng.standard_normal(1500)
-    kernel = RBF(3.0) + WhiteKernel(0.1)
+    y = np.sin(0.3 * X.sum(axis=1)) + 0.3 * rng.standard_normal(1500)
+    kernel = RBF(4.0) + WhiteKernel(0.3)
     gp = SparseGPRegressorPMD(kernel, optimizer=None, n_neighbors=5, random_state=0).fit(X, y)
     assert gp.approximation_ == "fitc"
 
