@@ -29,7 +29,9 @@ def fit_chosen(parameters, data):
     rows = np.arange(min(_SCORED_ROWS, len(state.model.sites.weight) // 2))
     if _score_of_inducing(inducing, state, rows) < _score(state.model, state.theta, rows):
         return state
-    return fit(inducing, data)
+    # The search for inducing inputs starts from where that for neighbours has ended.
+    kernel = state.model.covariance.at(state.theta)
+    return fit(inducing._replace(kernel=kernel), data)
 
 
 def _may_have_neighbours(parameters, data):

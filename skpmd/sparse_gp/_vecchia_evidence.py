@@ -1,5 +1,7 @@
 """A kernel by the likelihood of rows given their neighbours: its best, and its posterior."""
 
+from operator import itemgetter
+
 import numpy as np
 
 from skpmd.engine.edges import Unbounded, edges
@@ -19,59 +21,69 @@ from skpmd.sparse_gp._vecchia import VecchiaGP
 
 # Rounds of a search: the rows whose density it maximises, which it takes from so many of all, and
 # its evaluations. In each the neighbours are those in the length scales that the round before has
-# found. The first search starts from several places, on few rows, and the best of its ends goes on.
+# found. The first search starts from several places, on few rows, and the best of its ends goes on;
+# the last needs many, for where tails are heavy a few rows decide the density of some thousands.
 _FIRST = 1000, 50_000, 30
-_ROUNDS = (2000, 50_000, 30), (4000, 200_000, 25), (8000, None, 20), (8000, None, 15)
+_ROUNDS = (2000, 50_000, 30), (4000, 200_000, 25), (8000, None, 15), (30_000, None, 12)
 _CONVERGED = 1e-3  # Rounds on the same rows end when no log hyperparameter moves by more.
 _STARTS, _SPREAD = 64, 0.3  # Searches for the posterior start from so many places around the best.
 _WITHIN = 1e-3  # They lie inside the bounds by this share of their distance.
 _MIN_SHARE, _MIN_ESS, _MIN_DRAWS = 0.05, 100.0, 400
 
 
-def best_hyperparameters(parameters, covariance, sites, sample, rng, start=None):
-    """Hyperparameters of the largest likelihood of minibatches of rows, shape (d,).
+def best_kernel(parameters, covariances, sites, sample, rng, start=None):
+    """The covariance and hyperparameters of the largest likelihood of minibatches of rows.
 
+    There may be several covariances, with the same hyperparameters (d,): one of them is chosen.
     ``start`` (d,) are those of an earlier fit; without it searches begin at the kernel's own, at
     others around it and at short length scales.
     """
-    optimizer = parameters.optimizer
+    covariance, optimizer = covariances[0], parameters.optimizer
     if optimizer is None or not covariance.kernel.n_dims:
-        return covariance.kernel.theta
+        return covariance, covariance.kernel.theta
+    if callable(optimizer):
+        kernel, (n_rows, n_all, _) = covariance.kernel, _ROUNDS[-1]
+        batch = _Batch(parameters, covariance, sites, kernel.theta, n_rows, rng)
+        theta, _ = optimizer(batch.objective, kernel.theta, bounds=kernel.bounds)
+        return covariance, np.asarray(theta, dtype=np.float64)
     theta = start
     if start is None:
-        theta = _first(parameters, covariance, sites, sample, rng)
-    if callable(optimizer):
-        return theta
+        covariance, theta = _first(parameters, covariances, sites, sample, rng)
     for n_rows, n_all, n_evaluations in _ROUNDS:
         some = _first_of(sites, n_all)
         before, batch = theta, _Batch(parameters, covariance, some, theta, n_rows, rng)
         theta = batch.search(theta, n_evaluations)
         if batch.is_all and np.abs(theta - before).max() < _CONVERGED:
             break
-    return theta
+    return covariance, theta
 
 
-def _first(parameters, covariance, sites, sample, rng):
-    """The best end of searches from several places on few rows."""
-    kernel, (n_rows, n_all, n_evaluations) = covariance.kernel, _FIRST
+def _first(parameters, covariances, sites, sample, rng):
+    """The best end of searches from several places on few rows; its covariance comes first.
+
+    All covariances but the first are searched from where that has ended.
+    """
+    covariance, (n_rows, n_all, n_evaluations) = covariances[0], _FIRST
     sites = _first_of(sites, n_all)
+    kernel = covariance.kernel
     batch = _Batch(parameters, covariance, sites, kernel.theta, n_rows, rng)
-    if callable(parameters.optimizer):
-        theta, _ = parameters.optimizer(batch.objective, kernel.theta, bounds=kernel.bounds)
-        return np.asarray(theta, dtype=np.float64)
     first = best_of(batch.value, with_other_noise(covariance, kernel.theta, sample))
     starts = starts_around(covariance, first, parameters.n_restarts_optimizer, rng)
-    if len(starts) == 1:
-        return first
-    ends = [
-        _Batch(parameters, covariance, sites, one, n_rows, rng).search(one, n_evaluations)
-        for one in starts
-    ]
+    if len(starts) == len(covariances) == 1:
+        return covariance, first
     # All are compared on the same rows: a bad end must not win by those of its search.
     rows = some_rows(len(sites.weight), _ROUNDS[0][0], rng)
-    return best_of(
-        lambda one: _Batch(parameters, covariance, sites, one, 0, rng, rows).value(one), ends
-    )
+
+    def ended(covariance, start):
+        batch = _Batch(parameters, covariance, sites, start, n_rows, rng)
+        end = batch.search(start, n_evaluations)
+        value = _Batch(parameters, covariance, sites, end, 0, rng, rows).value(end)
+        return value, (covariance, end)
+
+    ends = [ended(covariance, start) for start in starts]
+    best = max(ends, key=itemgetter(0))
+    others = [ended(other, best[1][1]) for other in covariances[1:]]
+    return max([best, *others], key=itemgetter(0))[1]
 
 
 def _first_of(sites, n):

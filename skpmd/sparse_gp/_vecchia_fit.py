@@ -22,7 +22,7 @@ from skpmd.sparse_gp._hyperparameters import check_kernel, new_covariance
 from skpmd.sparse_gp._hyperprior import HyperPrior
 from skpmd.sparse_gp._vecchia import Sites, VecchiaGP
 from skpmd.sparse_gp._vecchia_evidence import (
-    best_hyperparameters,
+    best_kernel,
     some_rows,
     states_of_kernels,
 )
@@ -32,6 +32,9 @@ _PARTICLE_ROWS, _SCORED_ROWS = 8000, 1000
 # Intervals of this level for so many rows, from all others, are held against their targets; where
 # they hold a smaller share a warning follows.
 _CHECKED_ROWS, _MIN_CHECKED, _LEVEL, _MIN_COVERAGE = 500, 30, 0.9, 0.75
+# The default kernel has one of these shapes, which the likelihood chooses. Its shortest length
+# scales, in units of where they start, are this over the number of rows: few show no fine detail.
+_SHAPES, _DETAIL, _SHORTEST = (np.inf, 1.5, 2.5), 10.0, (1e-4, 1e-2)
 _ENOUGH = 1000  # A kernel that was fitted to fewer distinct rows is searched for anew.
 
 
@@ -94,7 +97,12 @@ def _trimmed(parameters, sites):
 
 def _fitted(parameters, sites, scaler, sample, seen, rng, before=None):
     """The state of a kernel fitted to some rows; ``before`` is that of a stream so far, or None."""
-    covariance = new_covariance(parameters.kernel, sample)
+    shapes = _SHAPES if parameters.kernel is None else _SHAPES[:1]
+    shortest = float(np.clip(_DETAIL / len(sites.weight), *_SHORTEST))
+    covariances = [
+        new_covariance(parameters.kernel, sample, nu=nu, shortest=shortest) for nu in shapes
+    ]
+    covariance = covariances[0] if before is None else before.model.covariance
     if not covariance.is_fast:
         raise ValueError(
             "approximation='vecchia' takes constants times an RBF or a Matern kernel (nu of 0.5, "
@@ -102,8 +110,10 @@ def _fitted(parameters, sites, scaler, sample, seen, rng, before=None):
             "approximation='fitc'."
         )
     check_kernel(covariance, sample, parameters.likelihood, parameters.weighting)
-    start = before.theta if before is not None and before.n_fitted >= _ENOUGH else None
-    theta = best_hyperparameters(parameters, covariance, sites, sample, rng, start)
+    start = None
+    if before is not None and before.n_fitted >= _ENOUGH:
+        covariances, start = [covariance], before.theta
+    covariance, theta = best_kernel(parameters, covariances, sites, sample, rng, start)
     state = GPState(
         model=VecchiaGP(
             covariance, HyperPrior(covariance.kernel, parameters.hyperprior), sites,
