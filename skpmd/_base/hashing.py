@@ -11,3 +11,13 @@ def mix_bits(z):
     z = (z ^ (z >> np.uint64(30))) * _MULTIPLIERS[0]
     z = (z ^ (z >> np.uint64(27))) * _MULTIPLIERS[1]
     return z ^ (z >> np.uint64(31))
+
+
+def uniforms(X):
+    """Numbers in (0, 1) that the bytes of each row determine."""
+    state = np.zeros(len(X), dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        for column in X.T:
+            bits = (column + 0.0).view(np.uint64)  # -0.0 and 0.0 are equal
+            state = mix_bits(state ^ bits) + INCREMENT
+    return (mix_bits(state) >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._base.hashing import INCREMENT, mix_bits
+from skpmd._base.hashing import uniforms
 from skpmd.mixture._rows import pieces
 
 # The reservoir holds at least so many rows, or so many for each component.
@@ -58,13 +58,3 @@ def retained_of(rows, weight, size, complete=True):
             chosen, key = chosen[best], key[best]
     chosen = np.sort(chosen)
     return Reservoir(rows[chosen], weight[chosen], rows.discount(chosen), False)
-
-
-def uniforms(X):
-    """Numbers in (0, 1) that the bytes of each row determine."""
-    state = np.zeros(len(X), dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        for column in X.T:
-            bits = (column + 0.0).view(np.uint64)  # -0.0 and 0.0 are equal
-            state = mix_bits(state ^ bits) + INCREMENT
-    return (mix_bits(state) >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54

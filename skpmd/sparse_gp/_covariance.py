@@ -18,12 +18,13 @@ _FAR = 1e4  # Rows so many length scales apart have their distances from differe
 _WORTH = 1 << 16  # A thread evaluates so many covariances at least.
 
 
-class _Term(NamedTuple):
+class Term(NamedTuple):
     """amplitude * g(r^2) with length scales, and the noise beside it."""
 
     amplitude: float
     length_scale: np.ndarray
     noise: float
+    shape: int  # Twice the nu of the Matern family, 0 for RBF: as kernels take it.
 
 
 class KernelCovariance:
@@ -56,6 +57,18 @@ class KernelCovariance:
             kernel = self.kernel.clone_with_theta(np.clip(theta, -_MAX_LOG, _MAX_LOG))
             self._last = key, kernel  # One assignment, as threads may share this.
         return kernel
+
+    def term(self, theta):
+        """The `Term` of a fast kernel."""
+        return self._fast.at(theta)
+
+    def assembled(self, theta, by_amplitude, by_noise, by_scales):
+        """Gradient in theta, of a fast kernel, of what has these derivatives.
+
+        They are those by the log of the amplitude, by the noise, and by the logs of the length
+        scales (p,).
+        """
+        return self._fast.assembled(theta, by_amplitude, by_noise, by_scales)
 
     def cross(self, theta, A, B):
         """Covariances of f at the rows of A and of B, shape (n, m), C order."""
@@ -135,16 +148,23 @@ class _Fast:
         """The term at theta."""
         amplitude = np.prod([_value(theta, *one) for one in self._constants])
         noise = sum(_value(theta, *one) for one in self._noises)
-        return _Term(float(amplitude), np.atleast_1d(_value(theta, *self._scale)), float(noise))
+        shape = 0 if np.isinf(self.nu) else int(2.0 * self.nu)
+        scale = np.atleast_1d(_value(theta, *self._scale))
+        return Term(float(amplitude), scale, float(noise), shape)
+
+    def assembled(self, theta, by_amplitude, by_noise, by_scales):
+        out, place = np.zeros(len(theta)), self._scale[1]
+        if place is not None:
+            out[place] = by_scales if place.stop - place.start > 1 else by_scales.sum()
+        self._add(out, by_amplitude, by_noise, theta)
+        return out
 
     def cross_gradient(self, theta, A, B, W):
         term = self.at(theta)
         centre = (B / term.length_scale).mean(axis=0)
         A, B = A / term.length_scale - centre, B / term.length_scale - centre
-        squared = _squared(A, B)
-        out = np.zeros(len(theta))
-        place = self._scale[1]
-        if place is not None:
+        squared, by_scales = _squared(A, B), np.zeros(A.shape[1])
+        if self._scale[1] is not None:
             slope = np.empty_like(squared)
 
             def evaluate(some):
@@ -153,18 +173,15 @@ class _Fast:
 
             each(evaluate, ranges(len(A), 1 + _WORTH // len(B)))
             # sum_ik slope_ik (a_ij - b_kj)^2, and d r^2 / d log l = -2 r^2.
-            both = slope.sum(axis=1) @ A**2 + slope.sum(axis=0) @ B**2
-            both -= 2.0 * np.einsum("ij,ij->j", A, slope @ B)
-            both *= -2.0 * term.amplitude
-            out[place] = both if place.stop - place.start > 1 else both.sum()
+            by_scales = slope.sum(axis=1) @ A**2 + slope.sum(axis=0) @ B**2
+            by_scales -= 2.0 * np.einsum("ij,ij->j", A, slope @ B)
+            by_scales *= -2.0 * term.amplitude
         value = np.vdot(W, _stationary.values(squared, self.nu)) * term.amplitude
-        self._add(out, value, 0.0, theta)
-        return out
+        return self.assembled(theta, value, 0.0, by_scales)
 
     def diagonal_gradient(self, theta, g, d):
-        out = np.zeros(len(theta))
-        self._add(out, self.at(theta).amplitude * g.sum(), d.sum(), theta)
-        return out
+        no_scales = np.zeros(1)
+        return self.assembled(theta, self.at(theta).amplitude * g.sum(), d.sum(), no_scales)
 
     def _add(self, out, value, d, theta):
         for _, place in self._constants:

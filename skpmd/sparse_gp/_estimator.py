@@ -13,6 +13,7 @@ from skpmd._base.estimator import result
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.results import ParticleResults
 from skpmd._base.validation import checked_weights, refuse_overflows
+from skpmd.sparse_gp._choice import fit_chosen
 from skpmd.sparse_gp._data import Data
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
 from skpmd.sparse_gp._fit import fit, update
@@ -22,6 +23,7 @@ from skpmd.sparse_gp._model import APPROXIMATIONS, MAX_JITTER
 from skpmd.sparse_gp._open_variance import warn_of_open_variance
 from skpmd.sparse_gp._parameters import GPParameters
 from skpmd.sparse_gp._predict import GaussianProcessPredictions, kind_of_rows
+from skpmd.sparse_gp._vecchia_fit import fit_vecchia, update_vecchia, warn_of_left_out
 
 
 class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleResults):
@@ -39,7 +41,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     kernel : Kernel or None, default=None
         Covariance, any of `sklearn.gaussian_process.kernels`. A `WhiteKernel` is the noise. None is
         ``ConstantKernel() * RBF(one length scale for each column) + WhiteKernel()``, started from
-        the scales of the data.
+        the scales of the data; where neighbours are tried the likelihood chooses between RBF and
+        Matern kernels of nu 1.5 and 2.5.
     alpha : float or array-like of shape (n_samples,), default=1e-10
         Variance of further noise of each row, in the units in which y is fitted (as in
         `GaussianProcessRegressor`: those of the scaled y with ``normalize_y=True``).
@@ -69,10 +72,20 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         Inducing inputs: rows at random, centres of clusters, rows of the largest variance given
         those before (Burt et al. 2020), or as given. In a stream they follow the rows, unless they
         are given.
-    approximation : {"fitc", "vfe", "dtc"}, default="fitc"
-        What becomes of the variance that u leaves open: noise of the row ("fitc"), a penalty of the
-        evidence ("vfe", a lower bound of that of the exact process), nothing ("dtc", as in the
-        paper). Predictive variances contain it in any case.
+    approximation : {"auto", "fitc", "vfe", "dtc", "vecchia"}, default="auto"
+        With inducing inputs, what becomes of the variance that u leaves open: noise of the row
+        ("fitc"), a penalty of the evidence ("vfe", a lower bound of that of the exact process),
+        nothing ("dtc", as in the paper). Predictive variances contain it in any case. "vecchia" has
+        no inducing inputs: each row is conditioned on its nearest rows, and the estimator retains
+        the rows. It is the better one where the process has more detail than inducing inputs can
+        carry, and takes constants times an RBF or Matern kernel with normal noise. "auto" is "fitc"
+        in streams, for other kernels and where ``n_inducing`` is given; in `fit` it is what
+        predicts some of the rows better. ``approximation_`` says which.
+    n_neighbors : int or "auto", default="auto"
+        With ``approximation="vecchia"`` the number of rows that each row, and each prediction, is
+        conditioned on; a row costs its cube. ``"auto"`` is 20 for rows and 100 for predictions.
+    reservoir_size : int, default=200000
+        With ``approximation="vecchia"`` the rows that a stream retains, at most: of more a sample.
     jitter : float in [0, 0.01], default=1e-8
         Added to the diagonal of the inducing inputs' covariance, as a fraction of its mean; ten
         times more as long as that is not positive definite.
@@ -122,8 +135,10 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         Fitted kernel: of the subset's largest marginal likelihood, refined by that of many rows.
     posterior_ : Posterior
         Particles: hyperparameters on their own scale, with the weights of ``weighting``.
+    approximation_ : str
+        The approximation taken.
     inducing_ : ndarray of shape (M, p)
-        Inducing inputs.
+        Inducing inputs; not there with ``approximation_ == "vecchia"``.
     log_marginal_likelihood_value_ : float
         Log marginal likelihood of all rows so far under the approximation, of the best particle, in
         nats, for y as it is fitted (scaled with ``normalize_y=True``). ``"vfe"`` bounds that of the
@@ -181,7 +196,9 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         "normalize_y": ["boolean"],
         "n_inducing": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "inducing_init": [StrOptions(set(INITS)), "array-like"],
-        "approximation": [StrOptions(set(APPROXIMATIONS))],
+        "approximation": [StrOptions({*APPROXIMATIONS, "auto", "vecchia"})],
+        "n_neighbors": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "reservoir_size": [Interval(Integral, 1, None, closed="left")],
         "jitter": [Interval(Real, 0, MAX_JITTER, closed="both")],
         "likelihood": [StrOptions({"gaussian", "student_t"})],
         "df": [Interval(Real, 2, None, closed="neither")],
@@ -191,8 +208,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         "weighting": [StrOptions({"stacking", "uniform", "posterior"})],
     }
     _frozen_parameters = (
-        "kernel", "normalize_y", "approximation", "jitter", "likelihood", "df", "weighting",
-        "n_particles",
+        "kernel", "normalize_y", "approximation", "n_neighbors", "jitter", "likelihood", "df",
+        "weighting", "n_particles",
     )  # fmt: skip
 
     def __init__(
@@ -208,7 +225,9 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         normalize_y=True,
         n_inducing="auto",
         inducing_init="random",
-        approximation="fitc",
+        approximation="auto",
+        n_neighbors="auto",
+        reservoir_size=200_000,
         jitter=1e-8,
         likelihood="gaussian",
         df=4.0,
@@ -241,6 +260,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         self.n_inducing = n_inducing
         self.inducing_init = inducing_init
         self.approximation = approximation
+        self.n_neighbors = n_neighbors
+        self.reservoir_size = reservoir_size
         self.jitter = jitter
         self.likelihood = likelihood
         self.df = df
@@ -300,7 +321,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         with self._all_or_nothing():
             parameters = self._parameters()
             self._reset()
-            self._set_state(fit(parameters, self._read(X, y, sample_weight, noise_variance)))
+            fitted = {"auto": fit_chosen, "vecchia": fit_vecchia}.get(self.approximation, fit)
+            self._set_state(fitted(parameters, self._read(X, y, sample_weight, noise_variance)))
             self._freeze()
         self._warn(fitted_kernel=True)
         return self
@@ -345,7 +367,11 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
                 self._reset()
             self._check_frozen()
             data = self._read(X, y, sample_weight, noise_variance, reset=before is None)
-            state = update(parameters, before, data)
+            if parameters.approximation == "auto":
+                taken = "fitc" if before is None else before.model.approximation
+                parameters = parameters._replace(approximation=taken)
+            updated = update_vecchia if parameters.approximation == "vecchia" else update
+            state = updated(parameters, before, data)
             self._set_state(state)
             self._freeze()
             is_new = before is None or state.n_fitted > before.n_fitted
@@ -376,13 +402,20 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
 
     @result
     def inducing_(self):
-        """Inducing inputs."""
+        """Inducing inputs; raises AttributeError where there are none."""
+        if self.approximation_ == "vecchia":
+            raise AttributeError("inducing_ is not there with approximation='vecchia'.")
         return self._state.model.inducing
+
+    @result
+    def approximation_(self):
+        """The approximation taken."""
+        return self._state.model.approximation
 
     @result
     def log_marginal_likelihood_value_(self):
         """Log marginal likelihood of the best particle, under the approximation."""
-        return float(self._state.model.log_partition(self._state.particles.block).max())
+        return self._state.model.best_evidence(self._state.particles)
 
     @result
     def n_iter_(self):
@@ -409,6 +442,11 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         if self.n_targets is not None and y.shape[1] != self.n_targets:
             raise ValueError(
                 f"The number of targets seen in `y` is {y.shape[1]}, n_targets={self.n_targets}."
+            )
+        if self.likelihood == "student_t" and self.approximation == "vecchia":
+            raise ValueError(
+                "approximation='vecchia' is for likelihood='gaussian': set approximation='fitc' "
+                "for Student noise."
             )
         if self.likelihood == "student_t" and self.weighting == "posterior":
             raise ValueError(
@@ -457,7 +495,11 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
 
     def _warn(self, fitted_kernel):
         """Warn of what speaks against a posterior, a kernel fitted just now, or the inputs."""
-        warn_of_open_variance(self._state)
+        if self.approximation_ == "vecchia":
+            if fitted_kernel:
+                warn_of_left_out(self._state)
+        else:
+            warn_of_open_variance(self._state)
         if self.weighting == "posterior":
             self._warn_or_interrupt("raise n_particles or max_iter, or narrow hyperprior")
             return

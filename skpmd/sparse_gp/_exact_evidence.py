@@ -112,14 +112,9 @@ def maximise_evidence(
 
         if callable(optimizer):
             return optimizer(objective, start, bounds=bounds)
-        return _descended(objective, start, bounds, n_evaluations)
+        return descended(objective, start, bounds, n_evaluations)
 
-    others = [first + _START_SD * rng.standard_normal(len(first)) for _ in range(n_restarts)]
-    if n_restarts:  # With long length scales short waves look like noise, and are never left.
-        names = parameter_names(covariance.kernel)
-        scales = [name.partition("[")[0].endswith("length_scale") for name in names]
-        others.append(first + np.log(_SHORT) * np.array(scales))
-    starts = [np.clip(start, bounds[:, 0], bounds[:, 1]) for start in (first, *others)]
+    starts = starts_around(covariance, first, n_restarts, rng)
     # Few rows are cheap, so every start is followed to its end and none makes the outcome worse.
     if n_restarts and len(sample.y) > _MANY_ROWS and not callable(optimizer):
         some = take(sample, _PRELIMINARY_ROWS, rng)
@@ -134,7 +129,21 @@ def best_of(value, thetas):
     return thetas[int(np.argmax(each(value, thetas)))]
 
 
-def _descended(objective, start, bounds, n_evaluations):
+def starts_around(covariance, first, n_restarts, rng):
+    """Places where searches start, within the kernel's bounds.
+
+    ``n_restarts`` of them are around the first; if there are any, one more has short length scales.
+    """
+    others = [first + _START_SD * rng.standard_normal(len(first)) for _ in range(n_restarts)]
+    if n_restarts:  # With long length scales short waves look like noise, and are never left.
+        names = parameter_names(covariance.kernel)
+        scales = [name.partition("[")[0].endswith("length_scale") for name in names]
+        others.append(first + np.log(_SHORT) * np.array(scales))
+    low, high = covariance.kernel.bounds.T
+    return [np.clip(start, low, high) for start in (first, *others)]
+
+
+def descended(objective, start, bounds, n_evaluations):
     """The end of L-BFGS, and the objective there.
 
     The objective is scaled so that the first step, which is its slope, has length one at most:

@@ -15,7 +15,7 @@ from skpmd._base.warn import warn
 from skpmd.engine import weighting
 from skpmd.engine.loop import FullBatch, drive, full_batch_iterations, run
 from skpmd.engine.model import Batch
-from skpmd.engine.particles import Particles, draw_prior
+from skpmd.engine.particles import Particles, draw_prior, weights
 from skpmd.engine.threads import each
 from skpmd.posterior import Posterior
 from skpmd.sparse_gp._covariance import parameter_names
@@ -52,7 +52,8 @@ class GPState(NamedTuple):
     # Noise variance of every new row beside the kernel's, in squared units of the scaled y.
     alpha: float
     n_fitted: int  # Number of distinct rows when the kernel was fitted.
-    monitored: MonitoredRows  # Some of all rows, wherever the stream has been.
+    # Some of all rows, wherever the stream has been, with inducing inputs.
+    monitored: MonitoredRows | None = None
     n_scored: float = 0.0  # Rows whose predictions have made the weights.
     # All rows, while there are few. With forgetting their weights fall like those of the past.
     retained: Data | None = None
@@ -66,8 +67,13 @@ class GPState(NamedTuple):
     @property
     def best(self):
         """Place of the particle of the largest weight."""
-        weights = self.particles.log_ratio if self.log_weights is None else self.log_weights
-        return int(weights.argmax())
+        return int(self.weights.argmax())
+
+    @property
+    def weights(self):
+        """Weights of the particles in predictions, shape (m,)."""
+        known = self.particles.log_ratio if self.log_weights is None else self.log_weights
+        return weights(known)
 
     def conditional(self, i):
         """q(u) of particle i, factored."""
@@ -124,7 +130,7 @@ def fit(parameters, data):
     with bar_of_steps(options, rows, parameters.verbose) as report:
         outcome = run(state.model, rows, state.particles, options, rng, report)
     stream = stream_after(outcome, rows.total, rng)
-    return _with_results(state._replace(stream=stream), outcome)
+    return with_results(state._replace(stream=stream), outcome)
 
 
 def update(parameters, state, data):
@@ -151,19 +157,19 @@ def update(parameters, state, data):
     retains = not is_posterior and state.n_fitted < _n_needed(parameters, state)
     retained = whole.merged() if retains and whole is not None else None
     state = state._replace(retained=retained)
-    return _with_results(state, state.stream.outcome() if is_posterior else None)
+    return with_results(state, state.stream.outcome() if is_posterior else None)
 
 
-def _with_results(state, outcome=None):
+def with_results(state, outcome=None):
     """The state with results, whose weights are those of an outcome or of predictions."""
     names = parameter_names(state.model.covariance.kernel)
-    coordinates = np.exp(state.particles.theta)
     if outcome is None:
+        coordinates = np.exp(state.particles.theta)
         label = "the weights are for predictions, not of the posterior"
         posterior = Posterior(coordinates, state.log_weights, names=names, unavailable=label)
         diagnostics = {"ess": posterior.ess, "interrupted": False, "warnings": []}
         return state._replace(results=Results(posterior, state.stream.records, diagnostics))
-    stream = not outcome.reweighted
+    stream, coordinates = not outcome.reweighted, np.exp(outcome.particles.theta)
     results = results_of(
         outcome, state.stream.records, names=names, coordinates=coordinates, stream=stream
     )

@@ -1,7 +1,7 @@
 """A kernel, its hyperparameters from some of the rows, and the model that they make."""
 
 import numpy as np
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 from skpmd._base.warn import warn
 from skpmd.sparse_gp._covariance import KernelCovariance, parameter_names
@@ -19,7 +19,7 @@ from skpmd.sparse_gp._student import StudentSparseGP
 
 # The automatic number of inducing inputs lies between these; up to the first, all distinct rows
 # are inducing inputs.
-_MIN_INDUCING, _MAX_INDUCING = 1000, 2000
+MIN_INDUCING, _MAX_INDUCING = 1000, 2000
 # The sparse evidence of many rows is taken with so many inducing inputs, and maximised with so many
 # evaluations. Under Student noise the rows are weighed anew between several such searches.
 _REFINE_INDUCING, _REFINE_EVALUATIONS = 500, (12,)
@@ -31,11 +31,12 @@ _STUDENT_ROUNDS = 3  # Rounds in which rows are weighed by their errors, under S
 _ROUNDING = 1e-13
 
 
-def default_kernel(sample):
+def default_kernel(sample, nu=np.inf, shortest=1e-2):
     """ConstantKernel() * RBF(one scale per column) + WhiteKernel(), started from the sample.
 
     A length scale starts at the column's standard deviation times the root of the number of
-    columns, at which two rows are about one and a half length scales apart.
+    columns, at which two rows are about one and a half length scales apart, and has ``shortest``
+    times that for its lower bound. A Matern kernel of another ``nu`` takes the place of RBF.
     """
     X, y, weight = sample.X, sample.y, sample.weight
     mean = np.average(X, axis=0, weights=weight)
@@ -47,14 +48,15 @@ def default_kernel(sample):
     variance = variance if variance > 0.0 else 1.0
     signal = ConstantKernel(variance, (1e-3 * variance, 1e3 * variance))
     noise = WhiteKernel(0.1 * variance, (1e-6 * variance, 10.0 * variance))
-    bounds = np.column_stack([1e-2 * start, 1e3 * start])
-    return signal * RBF(start, bounds) + noise
+    bounds = np.column_stack([shortest * start, 1e3 * start])
+    shape = RBF(start, bounds) if np.isinf(nu) else Matern(start, bounds, nu=nu)
+    return signal * shape + noise
 
 
-def new_covariance(kernel, sample):
+def new_covariance(kernel, sample, **default):
     """The covariance of a copy of the user's kernel, or of the default one."""
     if kernel is None:
-        return KernelCovariance(default_kernel(sample))
+        return KernelCovariance(default_kernel(sample, **default))
     return KernelCovariance(kernel.clone_with_theta(kernel.theta))
 
 
@@ -111,7 +113,7 @@ def _refined(parameters, covariance, whole, theta, rng):
     """Hyperparameters by the evidence of many rows, started from those of few rows."""
     many, df = take(whole, parameters.n_refine, rng), parameters.student_df
     few_inputs, more_inputs = (
-        choose("random", many, M, covariance, theta, rng) for M in (_REFINE_INDUCING, _MIN_INDUCING)
+        choose("random", many, M, covariance, theta, rng) for M in (_REFINE_INDUCING, MIN_INDUCING)
     )
     # The evidence of "dtc" would not prefer short length scales where they are right.
     kind = "vfe" if parameters.approximation == "vfe" else "fitc"
@@ -149,7 +151,7 @@ def n_inducing(requested, total):
     """How many inducing inputs for rows of a total weight."""
     if requested != "auto":
         return requested
-    return int(np.clip(total / 4.0, _MIN_INDUCING, _MAX_INDUCING))
+    return int(np.clip(total / 4.0, MIN_INDUCING, _MAX_INDUCING))
 
 
 def new_model(parameters, covariance, prior, whole, theta, rng):

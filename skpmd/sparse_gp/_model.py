@@ -74,6 +74,11 @@ class SparseGP(Model):
         """M."""
         return len(self.inducing)
 
+    @property
+    def n_held(self):
+        """Numbers that a prediction holds for each of its rows, roughly."""
+        return self.n_inducing
+
     def sample_prior(self, rng, m):
         """Draw m rows of hyperparameters."""
         return self.prior.sample(rng, m)
@@ -160,6 +165,10 @@ class SparseGP(Model):
             out[some] = self._log_partitions(block[some])
         return out
 
+    def best_evidence(self, particles):
+        """Log marginal likelihood of the rows so far, of the best particle."""
+        return float(self.log_partition(particles.block).max())
+
     def _log_partitions(self, block):
         """By one Cholesky factor of the precision with the linear part s below it.
 
@@ -243,7 +252,7 @@ class SparseGP(Model):
         factor = self._factors.get(key)
         if factor is None:
             K = self.covariance.cross(theta, self.inducing, self.inducing)
-            factor = _jittered_cholesky(K, self.jitter)
+            factor = jittered_cholesky(K, self.jitter)
             if len(self._factors) >= min(_MAX_FACTORS, _MAX_CACHED // factor.size):
                 self._factors = {}
             self._factors[key] = factor
@@ -304,7 +313,7 @@ def _cholesky(K, extra):
     return None if info or not np.isfinite(factor[-1, -1]) else factor
 
 
-def _jittered_cholesky(K, jitter):
+def jittered_cholesky(K, jitter):
     """Lower Cholesky factor of K, with ten times more jitter as long as there is none."""
     scale = float(np.mean(np.diag(K)))
     while jitter <= MAX_JITTER * 1.0001:

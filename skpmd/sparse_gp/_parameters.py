@@ -22,6 +22,8 @@ class GPParameters(NamedTuple):
     n_inducing: int | str
     inducing_init: Any
     approximation: str
+    n_neighbors: int | str
+    reservoir_size: int
     jitter: float
     likelihood: str
     df: float

@@ -159,7 +159,7 @@ class GaussianProcessPredictions:
 
     def _weights(self):
         """Weights of the particles that have any."""
-        return self.posterior_.weights if self.__sklearn_is_fitted__() else np.ones(1)
+        return self._state.weights if self.__sklearn_is_fitted__() else np.ones(1)
 
     @property
     def _n_targets(self):
@@ -185,10 +185,10 @@ class GaussianProcessPredictions:
 
         Its values have the shape (*shape, n, t).
         """
-        n_particles, M = len(self._weights()), 1
+        n_particles, n_held = len(self._weights()), 1
         out = np.empty((*shape, len(X), self._n_targets))
         if self.__sklearn_is_fitted__():
-            M = self._state.model.n_inducing
+            n_held = self._state.model.n_held
             for i in range(n_particles):  # Factor here, so that not every thread does it.
                 self._conditional(i)
 
@@ -196,7 +196,7 @@ class GaussianProcessPredictions:
             parts = [self._moments(i, X[rows], alpha) for i in range(n_particles)]
             out[..., rows, :] = function(*(np.array(one) for one in zip(*parts, strict=True)))
 
-        step = max(_MIN_ROWS, _CHUNK // M)
+        step = max(_MIN_ROWS, _CHUNK // n_held)
         with self._threads():
             each(fill, [slice(a, a + step) for a in range(0, len(X), step)])
         return out

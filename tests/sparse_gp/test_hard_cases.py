@@ -195,8 +195,9 @@ def test_bad_input_is_refused_by_name(params, fit, message):
 def test_an_interrupted_posterior_is_kept(monkeypatch):
     X, y = wave(30)
     gp = SparseGPRegressorPMD(
-        WAVE, weighting="posterior", n_particles=50, batch_size=5, normalize_y=False, random_state=0
-    )
+        WAVE, approximation="fitc", weighting="posterior", n_particles=50, batch_size=5,
+        normalize_y=False, random_state=0,
+    )  # fmt: skip
     calls = []
     statistics = SparseGP.statistics
 

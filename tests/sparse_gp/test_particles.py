@@ -74,7 +74,8 @@ def test_mirror_weights_are_the_posterior_of_the_hyperparameters(given):
 
     mean, std, evidence = on_a_grid(X, y, log_prior)
     gp = SparseGPRegressorPMD(
-        KERNEL, weighting="posterior", n_particles=500, hyperprior=hyperprior, max_iter=2,
+        KERNEL, approximation="fitc", weighting="posterior", n_particles=500,
+        hyperprior=hyperprior, max_iter=2,
         optimizer=None, normalize_y=False, random_state=0,
     ).fit(X, y)  # fmt: skip
     posterior = gp.posterior_
@@ -158,8 +159,8 @@ def test_jobs_change_nothing(weighting):
     X, y = problem(100)
     found = [
         SparseGPRegressorPMD(
-            KERNEL, n_particles=20 if weighting == "posterior" else 3, weighting=weighting,
-            max_iter=2, n_jobs=n_jobs, rejuvenation="never", ess_threshold=0.0, n_subset=50,
+            KERNEL, approximation="fitc", n_particles=20 if weighting == "posterior" else 3,
+            weighting=weighting, max_iter=2, n_jobs=n_jobs, rejuvenation="never", ess_threshold=0.0, n_subset=50,
             n_restarts_optimizer=2, batch_size=30, random_state=0,
         )
         for n_jobs in (None, 3)

@@ -1,0 +1,295 @@
+"""A Gaussian process in which each row is conditioned on its nearest rows before it.
+
+With the rows in an order, N(i) the nearest neighbours of row i among those before it,
+
+    log p(y) = sum_i log p(y_i | y_N(i))
+
+is the log marginal likelihood of a proper process near the exact one, and that itself where N(i)
+are all rows before (Vecchia 1988; Datta et al. 2016; Katzfuss, Guinness and Lawrence 2022, who
+measure distances in length scales, as is done here). It adds up over rows, at c^3 for c neighbours:
+hyperparameters are particles, and minibatches are unbiased. Rows are in random order. Predictions
+are conditioned on the nearest of all rows.
+
+Rows of equal inputs and equal noise are one row with their weighted mean as target, w copies of
+noise s each: the density is that of the mean, whose noise is s / w, times
+
+    (2 pi s)^(-(w - 1) / 2) w^(-1 / 2) exp(-S / 2 s),  S the weighted sum of squares about the mean.
+
+What is conditioned on are targets and not values of the process: where noise is much wider than the
+process a prediction would need more of them than it has neighbours.
+"""
+
+import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_solve
+
+from skpmd.engine.model import Batch, Model
+from skpmd.engine.threads import each
+from skpmd.sparse_gp._kernels import conditional_moments, density_gradient
+from skpmd.sparse_gp._model import MIN_NOISE, jittered_cholesky
+from skpmd.sparse_gp._neighbours import index_of, nearest, nearest_before
+
+_LOG_TWO_PI = np.log(2.0 * np.pi)
+_ROWS = 256  # A thread takes so many rows at a time.
+_MAX_JOINT = 3000  # Points predicted together are conditioned on so many rows at most.
+_N_LIKELIHOOD, _N_PREDICTION = 20, 100  # Neighbours of a row and of a prediction, by default.
+
+
+class Sites(NamedTuple):
+    """Rows of distinct inputs, or of different noise at one, in the order of the likelihood."""
+
+    X: np.ndarray  # (n, p): Inputs.
+    y: np.ndarray  # (n, t): Weighted means of the targets.
+    noise_variance: np.ndarray  # (n,): Of each copy, beside the kernel's.
+    weight: np.ndarray  # (n,): How many copies there are.
+    squares: np.ndarray  # (n,): Weighted sums of squares about the means, of all targets.
+
+    def select(self, places):
+        """Some of the rows."""
+        return Sites(*(column[places] for column in self))
+
+    def joined(self, other):
+        """These and others; some may be at the same input."""
+        return Sites(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
+
+    def merged(self, order):
+        """The distinct rows, in the order that ``order`` makes of their sorted places: of n, (n,).
+
+        The squares of rows that become one are joined by those of their means about the new one.
+        """
+        first, which = _places(self.X, self.noise_variance)
+        n, w = len(first), self.weight
+        total = np.bincount(which, w, n)
+        mean = np.stack([np.bincount(which, w * column, n) / total for column in self.y.T], axis=1)
+        within = self.squares + w * ((self.y - mean[which]) ** 2).sum(axis=1)
+        places = order(n)
+        some = first[places]
+        return Sites(
+            self.X[some], mean[places], self.noise_variance[some], total[places],
+            np.bincount(which, within, n)[places],
+        )  # fmt: skip
+
+
+class Neighbourhoods(NamedTuple):
+    """Some rows, and the nearest rows before each in the metric of a kernel."""
+
+    queried: np.ndarray  # (k,): Places of the rows among all.
+    sites: Sites  # The rows and their neighbours, which may be a small part of all.
+    rows: np.ndarray  # (k,): Places of the rows among those.
+    before: np.ndarray  # (k, c): Places of their neighbours, -1 after the last.
+
+
+class Conditional(NamedTuple):
+    """What predictions under one particle need."""
+
+    index: Any  # Of the rows in length scales, for `nearest`.
+    noise: np.ndarray  # (n,): Of the rows' means.
+
+
+class VecchiaGP(Model):
+    """The process with a normal likelihood and a kernel that is fast.
+
+    ``sites`` are all rows; ``batch.X`` of the contract holds places of some of them, (k, 1), and
+    ``batch.weight`` how often each of them counts in a sum. ``metric`` (p,) are the length scales
+    in which neighbours are found, the same for all particles: sets that depended on the particle
+    would give each a likelihood of its own.
+
+    ``n_neighbors`` is the number of neighbours of a row and of a prediction; "auto" is 20 and 100.
+    """
+
+    df, approximation = None, "vecchia"
+
+    def __init__(self, covariance, prior, sites, metric, n_neighbors="auto"):
+        self.covariance, self.prior, self.metric = covariance, prior, metric
+        self.sites, self.middle = sites, 0.5 * (sites.X.min(axis=0) + sites.X.max(axis=0))
+        auto = n_neighbors == "auto"
+        self.n_before = _N_LIKELIHOOD if auto else n_neighbors
+        self.n_nearest = _N_PREDICTION if auto else n_neighbors
+        self._known = None
+
+    def __getstate__(self):
+        """What is pickled: not what can be made again."""
+        return {**vars(self), "_known": None}
+
+    def of(self, sites):
+        """The same process with other rows."""
+        model = copy.copy(self)
+        model.sites, model._known = sites, None
+        return model
+
+    @property
+    def n_targets(self):
+        """How many targets a row has."""
+        return self.sites.y.shape[1]
+
+    @property
+    def n_held(self):
+        """Numbers that a prediction holds for each of its rows, roughly."""
+        return 2 * self.n_nearest
+
+    def neighbourhoods(self, rows):
+        """`Neighbourhoods` of some rows, (k,); those of the last rows are remembered."""
+        if self._known is None or not np.array_equal(self._known.queried, rows):
+            scaled = (self.sites.X - self.middle) / self.metric
+            before = nearest_before(scaled, rows, self.n_before)
+            some = np.unique(np.append(before[before >= 0], rows))
+            places = np.where(before >= 0, np.searchsorted(some, before), -1)
+            self._known = Neighbourhoods(
+                rows, self.sites.select(some), np.searchsorted(some, rows), places
+            )
+        return self._known
+
+    # ------------------------------------------------------------------ the contract
+    def sample_prior(self, rng, m):
+        """Draw m rows of hyperparameters."""
+        return self.prior.sample(rng, m)
+
+    def log_prior(self, theta):
+        """Log density of the hyperparameters."""
+        return self.prior.log_density(theta)
+
+    def log_likelihood(self, theta, batch):
+        """Weighted sum of log p(y_i | y_N(i)) over some rows."""
+        known = self.neighbourhoods(batch.X[:, 0])
+        return np.array([self._density(one, known, batch.weight) for one in theta])
+
+    def gradient(self, theta, rows, weight):
+        """Weighted sum of log densities of some rows, and its gradient by theta."""
+        term, known = self.covariance.term(theta), self.neighbourhoods(rows)
+        sites, X = known.sites, _scaled(term, known.sites.X, self.middle)
+        noise = _noise(term, sites)
+        share = np.where(_is_floored(term, sites), 0.0, 1.0 / sites.weight)
+        size = 3 + X.shape[1]
+
+        def of(start):
+            some, out = slice(start, start + _ROWS), np.zeros(size)
+            density_gradient(
+                known.rows[some], X, sites.y, noise, share, weight[some], known.before[some],
+                term.amplitude, term.shape, out,
+            )  # fmt: skip
+            return out
+
+        total = sum(each(of, range(0, len(rows), _ROWS)), np.zeros(size))
+        value, by_noise = _copies(term, sites, known.rows, weight)
+        slope = self.covariance.assembled(theta, total[1], total[2] + by_noise, total[3:])
+        return total[0] + value, slope
+
+    def _density(self, theta, known, weight):
+        term, sites, rows = self.covariance.term(theta), known.sites, known.rows
+        X, noise = _scaled(term, sites.X, self.middle), _noise(term, sites)
+        mean, variance = _moments(term, X[rows], X, sites.y, noise, known.before)
+        variance += noise[rows]
+        squares = ((sites.y[rows] - mean) ** 2).sum(axis=1)
+        each_row = self.n_targets * (_LOG_TWO_PI + np.log(variance)) + squares / variance
+        return _copies(term, sites, rows, weight)[0] - 0.5 * weight @ each_row
+
+    # ------------------------------------------------------------------ one particle
+    def conditional(self, theta, block):
+        """What predictions under one particle need; there is no block."""
+        term = self.covariance.term(theta)
+        return Conditional(
+            index_of(_scaled(term, self.sites.X, self.middle)), _noise(term, self.sites)
+        )
+
+    def predict(self, theta, conditional, X, joint=False):
+        """Moments of f at the rows of X under one particle: means (n, t) and variances (n,).
+
+        With ``joint`` the covariance, of shape (n, n), stands in place of the variances: all rows
+        of X are then conditioned on the neighbours of any of them, 3000 at most.
+        """
+        term = self.covariance.term(theta)
+        points = _scaled(term, X, self.middle)
+        near = nearest(conditional.index, points, self.n_nearest)
+        if not joint:
+            rows = np.asarray(conditional.index.data)
+            return _moments(term, points, rows, self.sites.y, conditional.noise, near)
+        # Columns of all points' neighbours in turns: the nearest of each come first.
+        ordered = near.T.ravel()
+        some = np.sort(ordered[np.sort(np.unique(ordered, return_index=True)[1])][:_MAX_JOINT])
+        known, inputs = self.sites.X[some] - self.middle, X - self.middle
+        K = self.covariance.cross(theta, known, known)
+        K[np.diag_indices_from(K)] += conditional.noise[some]
+        factor = jittered_cholesky(K, 0.0)
+        cross = self.covariance.cross(theta, inputs, known)
+        mean = cross @ cho_solve((factor, True), self.sites.y[some])
+        known = cross @ cho_solve((factor, True), cross.T)
+        return mean, self.covariance.cross(theta, inputs, inputs) - 0.5 * (known + known.T)
+
+    def best_evidence(self, particles):
+        """Log likelihood of all rows, of the best particle."""
+        n = len(self.sites.weight)
+        rows = Batch(np.arange(n)[:, None], None, np.ones(n))
+        best = particles.theta[particles.log_ratio.argmax()]
+        return float(self.log_likelihood(best[None], rows)[0])
+
+    def left_out(self, theta, rows):
+        """Means (k, t) and variances (k,) of some rows' targets, given the nearest of all others.
+
+        The variance is that of a row's mean, noise included.
+        """
+        term = self.covariance.term(theta)
+        X, noise = _scaled(term, self.sites.X, self.middle), _noise(term, self.sites)
+        near = nearest(index_of(X), X[rows], self.n_nearest + 1)
+        # A row is its own neighbour, but not always the first: rows of other noise may lie there.
+        order = np.argsort(near == rows[:, None], axis=1, kind="stable")[:, : near.shape[1] - 1]
+        near = np.take_along_axis(near, order, axis=1)
+        mean, variance = _moments(term, X[rows], X, self.sites.y, noise, near)
+        return mean, variance + noise[rows]
+
+
+def _scaled(term, X, middle):
+    """Inputs about a middle, for those far from zero would be rounded away, in length scales."""
+    return np.ascontiguousarray((X - middle) / term.length_scale)
+
+
+def _single(term, sites):
+    """Noise of each copy of a row; no row is without any, or it would weigh infinitely."""
+    return np.maximum(term.noise + sites.noise_variance, MIN_NOISE * term.amplitude)
+
+
+def _noise(term, sites):
+    """Noise of the mean of a row's copies."""
+    return _single(term, sites) / sites.weight
+
+
+def _is_floored(term, sites):
+    return term.noise + sites.noise_variance < MIN_NOISE * term.amplitude
+
+
+def _copies(term, sites, rows, weight):
+    """What copies of a row add to the density of their mean, and its slope by the noise."""
+    some, t = sites.select(rows), sites.y.shape[1]
+    w, single = some.weight, _single(term, some)
+    value = -0.5 * (t * ((w - 1.0) * (_LOG_TWO_PI + np.log(single)) + np.log(w)))
+    value -= 0.5 * some.squares / single
+    slope = -0.5 * (t * (w - 1.0) - some.squares / single) / single
+    slope[_is_floored(term, some)] = 0.0
+    return weight @ value, weight @ slope
+
+
+def _moments(term, points, X, y, noise, neighbours):
+    """Means (k, t) and variances (k,) of the process at points, in length scales."""
+    mean, variance = np.empty((len(points), y.shape[1])), np.empty(len(points))
+    points, neighbours = np.ascontiguousarray(points), np.ascontiguousarray(neighbours)
+
+    def of(start):
+        some = slice(start, start + _ROWS)
+        conditional_moments(
+            points[some], X, y, noise, neighbours[some], term.amplitude, term.shape, mean[some],
+            variance[some],
+        )  # fmt: skip
+
+    each(of, range(0, len(points), _ROWS))
+    return mean, variance
+
+
+def _places(X, noise_variance):
+    """Places of the distinct rows, in sorted order, and of each row among them."""
+    table = np.column_stack([noise_variance, X])
+    order = np.lexsort(table.T[::-1])
+    new = np.append(True, (table[order][1:] != table[order][:-1]).any(axis=1))
+    which = np.empty(len(X), dtype=np.int64)
+    which[order] = np.cumsum(new) - 1
+    return order[new], which

@@ -1,0 +1,195 @@
+"""Fits of a process whose rows are conditioned on their neighbours, which it retains."""
+
+import copy
+
+import numpy as np
+from scipy.stats import norm
+
+from skpmd._base.hashing import uniforms
+from skpmd._base.progress import bar_of_rounds
+from skpmd._base.records import Records
+from skpmd._base.streaming import Stream
+from skpmd._base.utils import as_generator
+from skpmd._base.warn import warn
+from skpmd.engine import mirror, weighting
+from skpmd.engine.loop import drive
+from skpmd.engine.model import Batch
+from skpmd.engine.particles import Particles, weights
+from skpmd.engine.resampling import resample
+from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, take
+from skpmd.sparse_gp._fit import GPState, with_results
+from skpmd.sparse_gp._hyperparameters import check_kernel, new_covariance
+from skpmd.sparse_gp._hyperprior import HyperPrior
+from skpmd.sparse_gp._vecchia import Sites, VecchiaGP
+from skpmd.sparse_gp._vecchia_evidence import (
+    best_kernel,
+    some_rows,
+    states_of_kernels,
+)
+
+# Particles for predictions are drawn given so many rows, whose predictions weigh them too.
+_PARTICLE_ROWS, _SCORED_ROWS = 8000, 1000
+# Intervals of this level for so many rows, from all others, are held against their targets; where
+# they hold a smaller share a warning follows.
+_CHECKED_ROWS, _MIN_CHECKED, _LEVEL, _MIN_COVERAGE = 500, 30, 0.9, 0.75
+# The default kernel has one of these shapes, which the likelihood chooses. Its shortest length
+# scales, in units of where they start, are this over the number of rows: few show no fine detail.
+_SHAPES, _DETAIL, _SHORTEST = (np.inf, 1.5, 2.5), 10.0, (1e-4, 1e-2)
+_ENOUGH = 1000  # A kernel that was fitted to fewer distinct rows is searched for anew.
+
+
+def fit_vecchia(parameters, data):
+    """The state after a fit to all rows."""
+    rng = as_generator(parameters.random_state)
+    scaler = Scaler.fit(data.y, data.weight, parameters.normalize_y, robust=False)
+    rows = ScaledRows(data, scaler, parameters.batch_size)
+    sample = take(Population(rows), parameters.n_subset, rng)
+    sites = _trimmed(parameters, _sites_of(rows)).merged(rng.permutation)
+    return _fitted(parameters, sites, scaler, sample, rows.total, rng)
+
+
+def update_vecchia(parameters, state, data):
+    """The state after one call's rows of a stream, which are retained as far as there is room.
+
+    The kernel is fitted anew, from where it was, whenever there are twice as many distinct rows as
+    when it was last.
+    """
+    if state is None:
+        return fit_vecchia(parameters, data)
+    options, size = parameters.options, data.weight.sum()
+    total, seen = options.total_samples, state.stream.seen + data.weight.sum()
+    if total is not None and seen > total * (1.0 + 1e-9):
+        return state  # A second pass: all rows are known.
+    rng, scaler, before = copy.deepcopy(state.stream.rng), state.scaler, state.model.sites
+    before = before._replace(weight=before.weight * (1.0 - options.forgetting) ** size)
+    both = before.joined(_sites_of(ScaledRows(data, scaler, parameters.batch_size)))
+    sites = _trimmed(parameters, both).merged(rng.permutation)
+    if len(sites.weight) < 2 * state.n_fitted:
+        stream = state.stream._replace(rng=rng, seen=seen)
+        return state._replace(model=state.model.of(sites), stream=stream)
+    y = scaler.inverse_transform(sites.y)
+    new = Scaler.fit(y, sites.weight, parameters.normalize_y, robust=False)
+    ratio = float(np.mean((scaler.scale / new.scale) ** 2))
+    sites = sites._replace(
+        y=new.transform(y),
+        noise_variance=ratio * sites.noise_variance,
+        squares=ratio * sites.squares,
+    )
+    sample = take(Sample(*sites[:4]), parameters.n_subset, rng)
+    after = _fitted(parameters, sites, new, sample, seen, rng, state)
+    records = state.stream.records.joined(after.stream.records)
+    return after._replace(stream=after.stream._replace(records=records))
+
+
+def _sites_of(rows):
+    X, y, weight = rows.select(slice(None))
+    return Sites(X, y[:, :-1], y[:, -1], weight, np.zeros(len(weight)))
+
+
+def _trimmed(parameters, sites):
+    """As many of the rows as may be retained; which ones depends on nothing but the rows."""
+    size = parameters.reservoir_size
+    if len(sites.weight) <= size:
+        return sites
+    key = -np.log(uniforms(np.column_stack([sites.X, sites.noise_variance])))
+    return sites.select(np.sort(np.argpartition(key, size - 1)[:size]))
+
+
+def _fitted(parameters, sites, scaler, sample, seen, rng, before=None):
+    """The state of a kernel fitted to some rows; ``before`` is that of a stream so far, or None."""
+    shapes = _SHAPES if parameters.kernel is None else _SHAPES[:1]
+    shortest = float(np.clip(_DETAIL / len(sites.weight), *_SHORTEST))
+    covariances = [
+        new_covariance(parameters.kernel, sample, nu=nu, shortest=shortest) for nu in shapes
+    ]
+    covariance = covariances[0] if before is None else before.model.covariance
+    if not covariance.is_fast:
+        raise ValueError(
+            "approximation='vecchia' takes constants times an RBF or a Matern kernel (nu of 0.5, "
+            f"1.5, 2.5 or inf), and WhiteKernels beside them; kernel is {covariance.kernel}: set "
+            "approximation='fitc'."
+        )
+    check_kernel(covariance, sample, parameters.likelihood, parameters.weighting)
+    start = None
+    if before is not None and before.n_fitted >= _ENOUGH:
+        covariances, start = [covariance], before.theta
+    covariance, theta = best_kernel(parameters, covariances, sites, sample, rng, start)
+    state = GPState(
+        model=VecchiaGP(
+            covariance, HyperPrior(covariance.kernel, parameters.hyperprior), sites,
+            covariance.term(theta).length_scale, parameters.n_neighbors,
+        ),
+        scaler=scaler,
+        sample=sample,
+        theta=theta,
+        stream=Stream(None, None, Records(), seen, rng),
+        log_weights=None,
+        alpha=float(parameters.alpha) if np.ndim(parameters.alpha) == 0 else 0.0,
+        n_fitted=len(sites.weight),
+    )  # fmt: skip
+    return _with_particles(parameters, state)
+
+
+def _with_particles(parameters, state):
+    """The state with particles, their weights and the results."""
+    m, rng = int(parameters.n_particles), state.stream.rng  # True counts as one.
+    n, theta, outcome = len(state.model.sites.weight), state.theta, None
+    if parameters.weighting == "posterior":
+        with bar_of_rounds(parameters.verbose) as report:
+            outcome = drive(states_of_kernels(state.model, np.arange(n), theta, m, rng), report)
+        positions = resampled(outcome.particles, m, rng)
+    elif m > 1:
+        rows = some_rows(n, _PARTICLE_ROWS, rng)
+        drawn = drive(states_of_kernels(state.model, rows, theta, m, rng)).particles
+        positions = np.concatenate([theta[None], resampled(drawn, m - 1, rng)])
+    else:
+        positions = theta[None]
+    rows = some_rows(n, _PARTICLE_ROWS, rng)
+    batch = Batch(rows[:, None], None, np.ones(len(rows)))
+    zero, no_block = np.zeros(len(positions)), np.empty((len(positions), 0))
+    still = mirror.Settings(rejuvenation="never")
+    particles, info = mirror.step(
+        Particles(positions, zero, zero, zero, no_block), state.model, (batch,), 1.0,
+        n / len(rows), still, rng,
+    )  # fmt: skip
+    infos = [info] if outcome is None else outcome.infos
+    stream = state.stream._replace(particles=particles, records=Records().extended(infos))
+    log_weights = weighting.uniform(len(positions))
+    if parameters.weighting == "stacking" and len(positions) > 1:
+        log_weights = _stacked(state.model, positions, some_rows(n, _SCORED_ROWS, rng))
+    return with_results(state._replace(stream=stream, log_weights=log_weights), outcome)
+
+
+def resampled(particles, m, rng):
+    """Equally weighted hyperparameters, (m, d), of weighted ones."""
+    return particles.theta[resample("systematic", weights(particles.log_ratio), m, rng)]
+
+
+def _stacked(model, positions, rows):
+    """Log weights of particles by their predictions of some rows from all others."""
+    scores = np.array([_log_density(model, one, rows) for one in positions])
+    return weighting.stacked(scores.T, model.sites.weight[rows], tol=-np.inf, dtype=np.float64)
+
+
+def _log_density(model, theta, rows):
+    mean, variance = model.left_out(theta, rows)
+    squares = ((model.sites.y[rows] - mean) ** 2).sum(axis=1)
+    return -0.5 * (model.n_targets * np.log(2.0 * np.pi * variance) + squares / variance)
+
+
+def warn_of_left_out(state):
+    """Warn where rows are further from what all others say of them than they should be."""
+    model, n = state.model, len(state.model.sites.weight)
+    if n < _MIN_CHECKED:
+        return
+    rows = np.arange(min(n, _CHECKED_ROWS))  # Rows are in random order.
+    mean, variance = model.left_out(state.particles.theta[state.best], rows)
+    variance = variance[:, None]
+    inside = np.abs(model.sites.y[rows] - mean) < norm.isf(0.5 - 0.5 * _LEVEL) * np.sqrt(variance)
+    coverage = inside.mean()
+    if coverage < _MIN_COVERAGE:
+        warn(
+            f"Intervals of {_LEVEL:.0%} for rows, given all others, hold {coverage:.0%} of them: "
+            "the kernel does not suit the rows. Give another kernel, or raise "
+            "n_restarts_optimizer or n_neighbors."
+        )

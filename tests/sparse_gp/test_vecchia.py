@@ -1,0 +1,336 @@
+"""A process by nearest neighbours: the exact one with all of them, brute force with fewer."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    DotProduct,
+    Matern,
+    WhiteKernel,
+)
+
+from skpmd import SparseGPRegressorPMD
+from skpmd.engine.model import Batch
+from skpmd.sparse_gp._covariance import KernelCovariance
+from skpmd.sparse_gp._neighbours import index_of, nearest, nearest_before
+from skpmd.sparse_gp._vecchia import Sites, VecchiaGP
+
+KERNEL = ConstantKernel(1.7) * RBF([0.8, 1.4]) + WhiteKernel(0.05)
+SHAPES = {
+    "rbf": KERNEL,
+    "matern12": ConstantKernel(1.7) * Matern([0.8, 1.4], nu=0.5) + WhiteKernel(0.05),
+    "matern32": Matern([0.8, 1.4], nu=1.5) + WhiteKernel(0.05),
+    "matern52": ConstantKernel(0.5, "fixed") * Matern(0.9, nu=2.5) + WhiteKernel(0.05),
+}
+
+
+def problem(n=120, copies=0, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3.0, 3.0, (n, 2))
+    X = np.vstack([X, X[:copies]])
+    return X, np.sin(2.0 * X).sum(axis=1) + 0.2 * rng.standard_normal(len(X))
+
+
+def process(kernel=KERNEL, **params):
+    params = {"approximation": "vecchia", "normalize_y": False, "random_state": 0, **params}
+    return SparseGPRegressorPMD(kernel, **params)
+
+
+def model_of(kernel, n_neighbors, copies=8, n_targets=1, seed=0):
+    """A model of rows of which some are copies, and have noise of their own."""
+    rng = np.random.default_rng(seed)
+    X, _ = problem(60, copies)
+    n = len(X)
+    y, own = rng.standard_normal((n, n_targets)), np.round(0.1 * rng.random(n), 2)
+    own[60:] = own[:copies]
+    sites = Sites(X, y, own, rng.integers(1, 4, n).astype(float), np.zeros(n))
+    covariance = KernelCovariance(kernel)
+    metric = covariance.term(kernel.theta).length_scale
+    return VecchiaGP(covariance, None, sites.merged(rng.permutation), metric, n_neighbors), sites
+
+
+def brute(model, theta):
+    """Log densities of rows given their neighbours, by dense matrices."""
+    sites, covariance = model.sites, model.covariance
+    K = covariance.cross(theta, sites.X, sites.X)
+    single = covariance.term(theta).noise + sites.noise_variance
+    noise, scaled, out = single / sites.weight, sites.X / model.metric, []
+    t, w = model.n_targets, sites.weight
+    for i in range(len(w)):
+        order = np.argsort(((scaled[:i] - scaled[i]) ** 2).sum(axis=1))[: model.n_before]
+        known = K[np.ix_(order, order)] + np.diag(noise[order])
+        b = np.linalg.solve(known, K[order, i])
+        variance = K[i, i] + noise[i] - b @ K[order, i]
+        squares = ((sites.y[i] - b @ sites.y[order]) ** 2).sum()
+        density = -0.5 * (t * np.log(2.0 * np.pi * variance) + squares / variance)
+        copies = t * ((w[i] - 1.0) * np.log(2.0 * np.pi * single[i]) + np.log(w[i]))
+        out.append(density - 0.5 * (copies + sites.squares[i] / single[i]))
+    return np.array(out)
+
+
+# ---------------------------------------------------------------------- the likelihood
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("n_targets", [1, 2])
+def test_density_is_the_product_of_conditionals(name, n_targets):
+    kernel = SHAPES[name]
+    model, _ = model_of(kernel, 7, n_targets=n_targets)
+    theta, n = kernel.theta + 0.1, len(model.sites.weight)
+    expected = brute(model, theta)
+    whole = Batch(np.arange(n)[:, None], None, np.ones(n))
+    assert_allclose(model.log_likelihood(theta[None], whole), [expected.sum()], rtol=1e-10)
+    for size in (1, 7, 25):
+        parts = [
+            model.log_likelihood(
+                theta[None], Batch(np.arange(a, min(a + size, n))[:, None], None,
+                                   np.ones(min(size, n - a)))
+            )[0]
+            for a in range(0, n, size)
+        ]  # fmt: skip
+        assert_allclose(sum(parts), expected.sum(), rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_gradient(name):
+    kernel = SHAPES[name]
+    model, _ = model_of(kernel, 7, n_targets=2)
+    theta, rows = kernel.theta - 0.2, np.arange(0, 60, 2)
+    weight = np.random.default_rng(1).random(len(rows))
+    value, slope = model.gradient(theta, rows, weight)
+    assert_allclose(value, weight @ brute(model, theta)[rows], rtol=1e-10)
+    for j, step in enumerate(1e-5 * np.eye(len(theta))):
+        ends = [weight @ brute(model, one)[rows] for one in (theta + step, theta - step)]
+        assert_allclose(slope[j], (ends[0] - ends[1]) / 2e-5, rtol=1e-5, atol=1e-5)
+
+
+def test_minibatches_are_unbiased():
+    """The mean over all pairs of rows, times the number of rows over two, is the whole."""
+    model, _ = model_of(KERNEL, 5, copies=0)
+    n, theta = 12, KERNEL.theta
+    whole = model.gradient(theta, np.arange(n), np.ones(n))
+    pairs = [np.array([i, j]) for i in range(n) for j in range(i)]
+    found = [model.gradient(theta, pair, np.ones(2)) for pair in pairs]
+    assert_allclose(0.5 * n * np.mean([one[0] for one in found]), whole[0], rtol=1e-10)
+    assert_allclose(0.5 * n * np.mean([one[1] for one in found], axis=0), whole[1], rtol=1e-9)
+
+
+def test_all_neighbours_are_the_exact_process():
+    """Also where rows have copies with other targets, by value and by prediction."""
+    X, y = problem(copies=20)
+    gp = process(optimizer=None, n_neighbors=len(X)).fit(X, y)
+    exact = GaussianProcessRegressor(KERNEL, optimizer=None).fit(X, y)
+    at = problem(30, seed=1)[0]
+    for ours, theirs in (
+        (gp.predict(at, return_std=True), exact.predict(at, return_std=True)),
+        (gp.predict(at, return_cov=True), exact.predict(at, return_cov=True)),
+    ):
+        for one, other in zip(ours, theirs, strict=True):
+            assert_allclose(one, other, atol=1e-8)
+    assert_allclose(
+        gp.log_marginal_likelihood_value_, exact.log_marginal_likelihood_value_, rtol=1e-9
+    )
+
+
+def test_kernel_is_that_of_the_exact_process():
+    """With all rows as neighbours the search ends where that of the exact evidence does."""
+    X, y = problem()
+    kernel = ConstantKernel(1.0) * RBF([1.0, 1.0]) + WhiteKernel(0.1)
+    theta = process(kernel, n_neighbors=len(X)).fit(X, y).kernel_.theta
+    exact = GaussianProcessRegressor(kernel, n_restarts_optimizer=2, random_state=0).fit(X, y)
+    assert_allclose(theta, exact.kernel_.theta, atol=2e-3)
+
+
+# ---------------------------------------------------------------------- neighbours
+@pytest.mark.parametrize("n_columns", [2, 14])  # A tree, and all distances.
+def test_neighbours(n_columns):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2500, n_columns))
+    rows = np.array([0, 1, 3, 40, 700, 1249, 1250, 2000, 2499])
+    found = nearest_before(X, rows, 6)
+    for i, places in zip(rows, found, strict=True):
+        expected = np.argsort(((X[:i] - X[i]) ** 2).sum(axis=1))[:6]
+        assert_array_equal(places[: len(expected)], expected)
+        assert (places[len(expected) :] == -1).all()
+    near = nearest(index_of(X), X[:5] + 0.01, 4)
+    distances = ((X - X[:5, None] - 0.01) ** 2).sum(axis=-1)
+    assert_array_equal(near, np.argsort(distances, axis=1)[:, :4])
+
+
+# ---------------------------------------------------------------------- the estimator
+def test_copies_are_weights_and_order_is_nothing():
+    X, y = problem(80)
+    weight = np.random.default_rng(2).integers(1, 4, 80)
+    one = process(None).fit(X, y, sample_weight=weight)
+    copies = np.repeat(np.arange(80), weight)
+    mixed = np.random.default_rng(3).permutation(len(copies))
+    other = process(None).fit(X[copies][mixed], y[copies][mixed])
+    assert_allclose(one.kernel_.theta, other.kernel_.theta, atol=1e-6)
+    assert_allclose(one.predict(X), other.predict(X), atol=1e-6)
+
+
+def test_noise_of_rows():
+    """Rows of known noise, against a dense solution."""
+    X, y = problem(60)
+    own = np.random.default_rng(4).random(60)
+    gp = process(optimizer=None, n_neighbors=60).fit(X, y, noise_variance=own)
+    at = problem(9, seed=5)[0]
+    K = KERNEL.k1(X) + np.diag(0.05 + own)
+    assert_allclose(gp.predict(at), KERNEL.k1(at, X) @ np.linalg.solve(K, y), atol=1e-9)
+
+
+def test_far_from_zero():
+    """Time stamps: inputs keep the digits that tell them apart."""
+    X, y = problem(100)
+    X = np.round(X, 2)
+    near, far = process().fit(X, y), process().fit(X + 1e9, y)
+    assert_allclose(far.predict(X[:9] + 1e9), near.predict(X[:9]), atol=1e-4)
+
+
+@pytest.mark.parametrize("weighting", ["stacking", "uniform"])
+def test_particles_average(weighting):
+    X, y = problem(100)
+    kernel = ConstantKernel(1.0) * RBF(1.0) + WhiteKernel(0.1)
+    gp = process(kernel, n_particles=5, weighting=weighting).fit(X, y)
+    weights, at = gp.posterior_.weights, X[:4] + 0.1
+    assert len(weights) == 5 and np.unique(gp.posterior_.particles, axis=0).shape[0] > 3
+    each = [
+        process(gp.kernel_.clone_with_theta(np.log(one)), optimizer=None).fit(X, y).predict(at)
+        for one in gp.posterior_.particles
+    ]
+    # Neighbours of the particle's own length scales, which are all rows but a few here.
+    assert_allclose(gp.predict(at), weights @ np.array(each), atol=1e-3)
+
+
+def test_posterior_of_the_kernel_on_a_grid():
+    """One length scale, uniform in its log: mean, sd and evidence against quadrature.
+
+    400 weighted draws have a standard error of about .05 sds; .2 is four of them.
+    """
+    X, y = problem(40)
+    kernel = RBF(1.0, (0.05, 20.0)) + WhiteKernel(0.1, "fixed")
+    gp = process(kernel, n_particles=20, weighting="posterior", n_neighbors=40).fit(X, y)
+    grid = np.linspace(*kernel.bounds[0], 801)
+    exact = GaussianProcessRegressor(kernel, optimizer=None).fit(X, y)
+    values = np.array([exact.log_marginal_likelihood(np.array([one])) for one in grid])
+    density = np.exp(values - values.max())
+    mean = density @ grid / density.sum()
+    sd = np.sqrt(density @ (grid - mean) ** 2 / density.sum())
+    evidence = values.max() + np.log(density.mean())
+    logs, w = np.log(gp.posterior_.particles[:, 0]), gp.posterior_.weights
+    assert abs(w @ logs - mean) < 0.2 * sd
+    assert_allclose(np.sqrt(w @ (logs - w @ logs) ** 2), sd, rtol=0.15)
+    assert abs(gp.log_evidence_ - evidence) < 4.0 * gp.posterior_.log_evidence_se + 0.02
+
+
+def test_jobs_change_nothing_and_pickles_go_on():
+    X, y = problem(600)
+    one, two = (process(None, n_jobs=n).fit(X, y) for n in (None, 2))
+    assert_array_equal(one.predict(X), two.predict(X))
+    again = pickle.loads(pickle.dumps(one))
+    assert_array_equal(again.predict(X), one.predict(X))
+    more = problem(50, seed=7)
+    assert_array_equal(again.partial_fit(*more).predict(X), one.partial_fit(*more).predict(X))
+
+
+def test_predictions_are_row_wise():
+    X, y = problem(200)
+    gp, at = process().fit(X, y), problem(20, seed=6)[0]
+    each = [gp.predict(row[None])[0] for row in at]
+    assert_array_equal(gp.predict(at), each)
+
+
+# ---------------------------------------------------------------------- streams
+def test_parts_are_the_whole():
+    X, y = problem(150, copies=30)
+    whole = process(optimizer=None).fit(X, y)
+    parts = process(optimizer=None)
+    for some in np.array_split(np.arange(len(X)), 5):
+        parts.partial_fit(X[some], y[some])
+    assert_allclose(parts.predict(X), whole.predict(X), atol=1e-9)
+    assert_allclose(
+        np.sort(parts._state.model.sites.weight), np.sort(whole._state.model.sites.weight)
+    )
+
+
+def test_what_a_stream_retains():
+    """At most so many rows, which ones does not depend on the parts; a second pass adds none."""
+    X, y = problem(150)
+    retained = []
+    for n_parts in (3, 5):
+        gp = process(optimizer=None, reservoir_size=60, total_samples=150)
+        for _ in range(2):
+            for some in np.array_split(np.arange(150), n_parts):
+                gp.partial_fit(X[some], y[some])
+        retained.append(np.unique(gp._state.model.sites.X, axis=0))
+    assert retained[0].shape == (60, 2)
+    assert_array_equal(*retained)
+
+
+def test_forgetting():
+    X, y = problem(100)
+    gp = process(optimizer=None, forgetting=0.01)
+    gp.partial_fit(X[:50], y[:50]).partial_fit(X[50:], y[50:])
+    weighted = process(optimizer=None)
+    weight = np.where(np.arange(100) < 50, 0.99**50, 1.0)
+    assert_allclose(gp.predict(X), weighted.fit(X, y, sample_weight=weight).predict(X), atol=1e-9)
+
+
+def test_the_kernel_follows_a_stream():
+    """A first part of three rows says nothing of length scales."""
+    X, y = problem(400)
+    gp = process(None).partial_fit(X[:3], y[:3])
+    for some in np.array_split(np.arange(3, 400), 4):
+        gp.partial_fit(X[some], y[some])
+    assert gp.score(*problem(100, seed=9)) > 0.9
+
+
+# ---------------------------------------------------------------------- which one
+def test_auto():
+    """Rough functions have neighbours; few rows are exact, and so is what is asked for."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 1.0, (1200, 2))
+    at = rng.uniform(0.0, 1.0, (200, 2))
+    y = np.sin(60.0 * X).sum(axis=1) + 0.05 * rng.standard_normal(1200)
+    params = {"random_state": 0, "n_restarts_optimizer": 0}
+    kernel = RBF(0.05) + WhiteKernel(0.01)
+    gp = SparseGPRegressorPMD(kernel, **params).fit(X, y)
+    assert gp.approximation_ == "vecchia" and not hasattr(gp, "inducing_")
+    assert gp.score(at, np.sin(60.0 * at).sum(axis=1)) > 0.95
+    few = SparseGPRegressorPMD(kernel, optimizer=None, **params).fit(X[:300], y[:300])
+    assert few.approximation_ == "fitc" and len(few.inducing_) == 300
+    given = SparseGPRegressorPMD(
+        RBF(1.0) + WhiteKernel(0.1), optimizer=None, n_inducing=50, **params
+    )
+    assert given.fit(X, y).approximation_ == "fitc"
+
+
+def test_auto_takes_inducing_inputs_where_the_function_is_smooth():
+    """Eight columns that all matter a little: neighbours are far, and few of them say little."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (1500, 8))
+    y = np.sin(0.3 * X.sum(axis=1)) + 0.3 * rng.standard_normal(1500)
+    kernel = RBF(4.0) + WhiteKernel(0.3)
+    gp = SparseGPRegressorPMD(kernel, optimizer=None, n_neighbors=5, random_state=0).fit(X, y)
+    assert gp.approximation_ == "fitc"
+
+
+def test_refusals():
+    X, y = problem(20)
+    with pytest.raises(ValueError, match="approximation='fitc'"):
+        process(DotProduct() + WhiteKernel()).fit(X, y)
+    with pytest.raises(ValueError, match="approximation='fitc'"):
+        process(likelihood="student_t").fit(X, y)
+    with pytest.raises(ValueError, match="n_neighbors"):
+        process(n_neighbors=0).fit(X, y)
+
+
+def test_a_kernel_that_does_not_suit_is_warned_of():
+    X, y = problem(300)
+    with pytest.warns(ConvergenceWarning, match="does not suit"):
+        kernel = ConstantKernel(1e-3) * RBF(5.0) + WhiteKernel(1e-3)
+        process(kernel, optimizer=None).fit(X, y)
