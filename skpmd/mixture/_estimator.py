@@ -402,8 +402,6 @@ covariance_prior_, mean_scale_prior_
         refuse_overflows("X", X)
         weight = checked_weights(sample_weight, X)
         present = weight > 0.0  # A row of weight zero is as good as absent.
-        if not present.any():
-            raise ValueError("sample_weight is zero for every row: there are no data to fit.")
         if not present.all():
             X, weight = X[present], weight[present]
         places, weight = merged(weight, X)
