@@ -17,12 +17,14 @@ def checked_weights(sample_weight, X):
     """``sample_weight`` as an array of shape (n,), ones where it is None.
 
     Weights that count for nothing beside the largest are zero. ValueError where one is negative, or
-    all are so small or large that sums with them mean nothing.
+    all are zero or so small or large that sums with them mean nothing.
     """
     weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    largest = weight.max(initial=0.0)
-    if sample_weight is None or not largest:
+    if sample_weight is None:
         return weight
+    largest = weight.max(initial=0.0)
+    if not largest:  # Newer versions of scikit-learn refuse these themselves.
+        raise ValueError("sample_weight is zero for every row: there are no data to fit.")
     if not _WEIGHTS[0] <= largest <= _WEIGHTS[1]:
         raise ValueError(
             f"The largest sample_weight is {largest:g}: it must be between {_WEIGHTS[0]:g} and "

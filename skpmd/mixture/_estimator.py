@@ -403,8 +403,6 @@ covariance_prior_, mean_scale_prior_
         X = self._checked_data(X, dtype=[np.float64, np.float32], order="C", reset=reset)
         refuse_overflows("X", X)
         weight = checked_weights(sample_weight, X)
-        if not weight.any():  # A row of weight zero is as good as absent.
-            raise ValueError("sample_weight is zero for every row: there are no data to fit.")
         return distinct_rows(X, weight)
 
     def _first_state(self, parameters, rows, weight, earlier=None):

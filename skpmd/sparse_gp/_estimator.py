@@ -477,8 +477,6 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
                     f"got shape {variance.shape} and a least value of {variance.min()}."
                 )
         present = weight > 0.0  # A row of weight zero is as good as absent.
-        if not present.any():
-            raise ValueError("sample_weight is zero for every row: there are no data to fit.")
         data = Data(X, y, variance, self._alphas(len(y)), weight)
         return data if present.all() else data.select(present)
 

@@ -47,7 +47,7 @@ ESTIMATORS = [
     BayesianLogisticRegressionPMD(moves="always", n_particles=100),
     BayesianLogisticRegressionPMD(prior="laplace", moves="never", n_particles=400),
     _FitOnly(class_weight="balanced", n_particles=400),
-    BayesianLogisticRegressionPMD(proposal="prior", n_particles=100),
+    BayesianLogisticRegressionPMD(proposal="prior", n_particles=100, max_iter=1),
     BayesianLogisticRegressionPMD(proposal="mirror", reweight=False, n_particles=200),
     _NormalMean(**NORMAL_MEAN, n_particles=200),
     SparseGPRegressorPMD(),

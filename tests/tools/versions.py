@@ -15,8 +15,6 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# What needs newer versions than the oldest of the core; its tests are skipped then.
-NOT_WITH_OLDEST = ("arviz-stats",)
 
 
 def main(which, *arguments):
@@ -25,7 +23,6 @@ def main(which, *arguments):
     core, tools = project["dependencies"], project["optional-dependencies"]["test"]
     if which == "oldest":
         core = [re.sub(r">=([\d.]+)$", r"==\1.0", one) for one in core]
-        tools = [one for one in tools if not one.startswith(NOT_WITH_OLDEST)]
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         python = str(Path(folder) / ("Scripts" if os.name == "nt" else "bin") / "python")
