@@ -6,7 +6,8 @@ that is far from normal. Further rows then move the posterior to where the densi
 ones is smaller by many nats, and what stands for that density there, particles or a Gaussian, means
 nothing: means were 37 posterior standard deviations off. So the rows are retained, as far as memory
 allows, until there are enough of each class and further ones look like those before them. Until
-then the posterior is found anew from all rows whenever there are a quarter more of a class.
+then the posterior is found anew from all rows whenever there are a quarter more of a class, or new
+ones look unlike those that it was found from.
 """
 
 from typing import NamedTuple
@@ -55,12 +56,12 @@ def advance_retaining(retained, stream, model, rows, options, step, targets):
     retained = Retained(whole, retained.n_fitted)
     fitted, since = (_of_classes(part, targets) for part in _before_and_since(retained))
     weights, grown = fitted + since, since >= _MORE * fitted
-    if not grown[weights > 0.0].any():
+    appeared = (weights[fitted == 0.0] > 0.0).any()
+    changed = appeared or _differ(fitted, since) or _columns_differ(retained)
+    if not (changed or grown[weights > 0.0].any()):
         return advance(stream, model, rows, options, step), _small(retained)
     enough = weights.min() >= _ENOUGH * (whole.X.shape[1] + model.fit_intercept)
     enough &= weights.sum() >= _ENOUGH_IN_ALL
-    appeared = (weights[fitted == 0.0] > 0.0).any()
-    changed = appeared or _differ(fitted, since) or _columns_differ(retained)
     if not (changed or (step is not kernel_step and options.settings.rejuvenation != "never")):
         # Particles from the prior that stay, or have come a long way, do not start there again.
         stream = advance(stream, model, rows, options, step)

@@ -160,8 +160,8 @@ def test_jobs_change_nothing(weighting):
     found = [
         SparseGPRegressorPMD(
             KERNEL, approximation="fitc", n_particles=20 if weighting == "posterior" else 3,
-            weighting=weighting, max_iter=2, n_jobs=n_jobs, rejuvenation="never", ess_threshold=0.0, n_subset=50,
-            n_restarts_optimizer=2, batch_size=30, random_state=0,
+            weighting=weighting, max_iter=2, n_jobs=n_jobs, rejuvenation="never",
+            ess_threshold=0.0, n_subset=50, n_restarts_optimizer=2, batch_size=30, random_state=0,
         )
         for n_jobs in (None, 3)
     ]  # fmt: skip
