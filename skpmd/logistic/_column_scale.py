@@ -26,8 +26,10 @@ def column_scale_of(X, weight, is_first=False):
     """
     scaler = StandardScaler(with_mean=False)
     for some in gen_batches(X.shape[0], _ROWS_AT_ONCE):
-        scaler.partial_fit(X[some], sample_weight=None if weight is None else weight[some])
-    n_constant = int((scaler.var_ == 0.0).sum())
+        with np.errstate(invalid="ignore"):  # Rounding may leave less than no variance.
+            scaler.partial_fit(X[some], sample_weight=None if weight is None else weight[some])
+    varies = scaler.var_ > 0.0
+    n_constant = int((~varies).sum())
     if is_first and n_constant:
         warn(
             f"{n_constant} of {X.shape[1]} columns do not vary in the first rows, which "
@@ -35,7 +37,7 @@ def column_scale_of(X, weight, is_first=False):
             "call, or scale the columns.",
             UserWarning,
         )
-    return scaler.scale_
+    return np.where(varies, scaler.scale_, 1.0)
 
 
 def warn_of_overruled(data, coefficients, intercepts, prior_scale, names):

@@ -9,6 +9,8 @@ from skpmd._base.rows import Rows, merged, stratified_sample
 _ROUNDING = 1e-13
 _MIDDLE_RANGE = 2.5631  # The middle 80 % of a normal distribution, in standard deviations.
 _AUTO_BATCH = 2048  # Rows in a batch where the user does not say how many.
+# Noise of a row is at most so many variances of y: sums with more of it overflow.
+_MAX_NOISE = 1e100
 
 
 class Scaler(NamedTuple):
@@ -91,7 +93,13 @@ class Data(NamedTuple):
 
 def rows_of(data, scaler, batch_size):
     """Batches of rows, with scaled targets and the variance of each row's own noise as ``y``."""
-    noise = data.noise_variance / scaler.scale[0] ** 2 + data.alpha
+    with np.errstate(over="ignore"):
+        noise = data.noise_variance / scaler.scale[0] ** 2 + data.alpha
+    if not noise.max() <= _MAX_NOISE:
+        raise ValueError(
+            f"noise_variance or alpha is {noise.max():.3g} times the variance of y: such rows say "
+            "nothing, leave them out."
+        )
     size = _AUTO_BATCH if batch_size == "auto" else batch_size
     return Rows(data.X, np.column_stack([scaler.transform(data.y), noise]), data.weight, size)
 
