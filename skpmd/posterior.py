@@ -2,7 +2,13 @@
 
 import numpy as np
 
-from skpmd._base.utils import as_generator, check_level, check_n_draws, weighted_quantile
+from skpmd._base.utils import (
+    as_generator,
+    check_level,
+    check_n_draws,
+    check_points,
+    weighted_quantile,
+)
 from skpmd.engine import kde
 from skpmd.engine.diagnostics import MAX_K, heavy_tail
 from skpmd.engine.particles import effective_sample_size, log_sum_exp
@@ -174,7 +180,7 @@ class Posterior:
         ndarray or float
             Average over particles, of the shape of one value of f.
         """
-        values = np.asarray(f(self.particles))
+        values = np.asarray(f(self.particles)) if callable(f) else np.empty(0)
         if values.shape[:1] != self.weights.shape:
             raise ValueError(
                 f"f must return one value per particle, leading axis {len(self.weights)}, got "
@@ -204,13 +210,7 @@ class Posterior:
 
     def log_density(self, theta):
         """Log posterior density of each row of theta, shape (n,), on the particles' scale."""
-        theta = np.asarray(theta, dtype=np.float64)
-        if theta.ndim < 2:  # one point, or points on a line
-            theta = theta.reshape(-1, 1) if self.particles.shape[1] == 1 else theta[None, ...]
-        if theta.shape[1] != self.particles.shape[1]:
-            raise ValueError(
-                f"theta has {theta.shape[1]} coordinates, the posterior {self.particles.shape[1]}."
-            )
+        theta = check_points(theta, self.particles.shape[1])
         return kde.log_density(self._density(), theta)
 
     def summary(self, level=0.9):

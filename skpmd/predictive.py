@@ -7,7 +7,12 @@ from math import prod
 import numpy as np
 from scipy.special import erf, log_ndtr, logsumexp, ndtr, ndtri
 
-from skpmd._base.utils import as_generator, check_level, check_n_draws
+from skpmd._base.utils import (
+    as_floats,
+    as_generator,
+    check_level,
+    check_n_draws,
+)
 
 _LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
 _MAX_STEPS = 200  # A search for quantiles ends after so many steps; about 7 are usual.
@@ -140,7 +145,7 @@ class NormalMixture:
             To about 14 digits of the width of the distribution there. A probability above 0.5 is
             used as 1 - q, so that the upper tail is as exact as q is.
         """
-        q = np.asarray(q, dtype=float)
+        q = as_floats("q", q)
         if q.ndim > 1 or not ((q >= 0.0) & (q <= 1.0)).all():
             raise ValueError(f"q must be a number or numbers in [0, 1], got {q}.")
         columns = [
@@ -202,7 +207,7 @@ class NormalMixture:
         E|Y - y| - E|Y - Y'| / 2 (Gneiting and Raftery 2007, equation 21), in closed form (Grimit
         et al. 2006). Takes time proportional to k^2 n.
         """
-        return self.energy(y) - 0.5 * self.energy()
+        return self.energy(as_floats("y", y)) - 0.5 * self.energy()
 
     # ------------------------------------------------------------------ skpro
     def to_skpro(self, index=None, columns=None):
@@ -234,7 +239,7 @@ class NormalMixture:
     # ------------------------------------------------------------------ parts of the above
     def _at(self, y, function):
         """Values of a function of (n,), row by row of y, which keeps memory at k n numbers."""
-        y, n = np.asarray(y, dtype=float), len(self)
+        y, n = as_floats("y", y), len(self)
         if y.ndim and y.shape[-1] != n:
             raise ValueError(
                 f"y must be a number or have as many values as there are rows, shape ({n},) or "

@@ -17,7 +17,7 @@ from sklearn.utils.validation import validate_data
 
 from skpmd._base.compiled import damaged_folder
 from skpmd._base.options import check_options
-from skpmd._base.validation import refuse_no_table
+from skpmd._base.validation import naming_conversions, refuse_no_table
 from skpmd._base.version import __version__, other_version
 from skpmd._base.warn import warn
 from skpmd.engine.loop import Options, is_ctrl_c
@@ -77,8 +77,14 @@ class ParticleEstimator(BaseEstimator):
 
         They are read one by one: a subclass may take fewer of them in its constructor.
         """
-        given = {name: getattr(self, name) for name in kind._fields if hasattr(self, name)}
+        given = {name: self._given(name) for name in kind._fields if hasattr(self, name)}
         return kind(**{**given, **others})
+
+    def _given(self, name):
+        """A parameter; True is 1 where a number is meant, which NumPy does not take it for."""
+        value = getattr(self, name)
+        is_number = "boolean" not in self._parameter_constraints.get(name, ())
+        return int(value) if isinstance(value, bool) and is_number else value
 
     def _loop_options(self, **settings):
         """The checked `Options` of the loop; what the estimator does not have is as by default."""
@@ -88,7 +94,9 @@ class ParticleEstimator(BaseEstimator):
     def _checked_data(self, X, y="no_validation", **how):
         """X, or X and y, as ``validate_data`` hands them back; what is no table is refused."""
         refuse_no_table(X)
-        with np.errstate(all="ignore"):  # Its sums overflow where numbers do; it refuses those.
+        name = "X" if isinstance(y, str) and y == "no_validation" else "X or y"
+        # Its sums overflow where numbers do; it refuses those.
+        with np.errstate(all="ignore"), naming_conversions(name):
             return validate_data(self, X, y, **how)
 
     def _threads(self):

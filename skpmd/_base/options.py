@@ -32,9 +32,10 @@ LOOP_CONSTRAINTS = {
     "final_particles": [None, Interval(Integral, 2, None, closed="left")],
     "average": ["boolean"],
     "reweight": ["boolean"],
-    "total_samples": [None, Interval(Real, 0, None, closed="neither")],
+    "total_samples": [None, Interval(Real, 0, 1e15, closed="right")],
     "forgetting": [Interval(Real, 0, 1, closed="left")],
-    "temperature": [Interval(Real, 0, None, closed="neither")],
+    # The likelihood counts 1 / temperature times: beside more, or less, rounding loses the prior.
+    "temperature": [Interval(Real, 1e-15, 1e15, closed="both")],
     "n_jobs": [
         Interval(Integral, None, -1, closed="right"),
         Interval(Integral, 1, None, closed="left"),

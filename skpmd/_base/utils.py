@@ -10,15 +10,54 @@ def as_generator(random_state):
     """A `numpy.random.Generator` from any random state that scikit-learn accepts."""
     if isinstance(random_state, np.random.Generator):
         return random_state
-    seeds = check_random_state(random_state).randint(np.iinfo(np.int32).max, size=4)
+    try:
+        state = check_random_state(random_state)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "random_state must be None, an integer from 0 to 2**32 - 1, a RandomState or a "
+            f"Generator, got {random_state!r}."
+        ) from error
+    seeds = state.randint(np.iinfo(np.int32).max, size=4)
     return np.random.default_rng(seeds)
+
+
+def as_floats(name, values):
+    """An argument of that name as an array of float64; ValueError where it holds no numbers."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in "biufO":
+            return array.astype(np.float64, copy=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold real numbers: {error}.") from error
+    raise ValueError(f"{name} must hold real numbers, got dtype {array.dtype}.")
+
+
+def check_probabilities(name, values):
+    """An argument of that name as an array of numbers in [0, 1]; ValueError where they are not."""
+    values = as_floats(name, values)
+    if not ((values >= 0.0) & (values <= 1.0)).all():
+        raise ValueError(f"{name} must lie in [0, 1], got {values}.")
+    return values
+
+
+def check_points(theta, d):
+    """Points of d coordinates, shape (k, d), from such an array, one point, or numbers if d = 1."""
+    theta = as_floats("theta", theta)
+    if theta.ndim < 2:
+        theta = theta.reshape(-1, 1) if d == 1 else theta[None, ...]
+    if theta.ndim != 2 or theta.shape[1] != d:
+        raise ValueError(
+            f"theta has {theta.shape[-1]} coordinates, the posterior {d}: give an array of shape "
+            f"(k, {d}), got {theta.shape}."
+        )
+    if not np.isfinite(theta).all():
+        raise ValueError("theta must be finite, and holds nan or infinite numbers.")
+    return theta
 
 
 def weighted_quantile(values, weights, q):
     """Weighted quantiles along the first axis; shape of q followed by the other axes of values."""
-    q = np.asarray(q, dtype=np.float64)
-    if np.any((q < 0) | (q > 1)) or np.isnan(q).any():
-        raise ValueError(f"q must lie in [0, 1], got {q}.")
+    q = check_probabilities("q", q)
     alive = weights > 0
     values, weights = values[alive], weights[alive]
     flat = values.reshape(len(values), -1)

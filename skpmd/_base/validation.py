@@ -9,7 +9,13 @@ from sklearn.utils.validation import _check_sample_weight
 
 _POWER = 3  # Powers of numbers up to this one must not overflow: sums of products then do not.
 # The largest weight lies between these: rounding loses others, or the prior, beside it.
-_WEIGHTS = 1e-30, 1e15
+WEIGHTS = 1e-30, 1e15
+# How other libraries begin to say that something is no number, without saying what.
+_CONVERSIONS = (
+    "could not convert", "setting an array element", "float() argument", "int() argument",
+    "The DType", "Cannot convert", "Cannot cast", "can't convert", "invalid literal",
+    "must be real number",
+)  # fmt: skip
 _NOTHING = 1e-30  # A weight of so small a share of the largest counts for nothing.
 
 
@@ -19,19 +25,32 @@ def checked_weights(sample_weight, X):
     Weights that count for nothing beside the largest are zero. ValueError where one is negative, or
     all are zero or so small or large that sums with them mean nothing.
     """
-    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    with naming_conversions("sample_weight"):
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if sample_weight is None:
         return weight
     largest = weight.max(initial=0.0)
     if not largest:  # Newer versions of scikit-learn refuse these themselves.
         raise ValueError("sample_weight is zero for every row: there are no data to fit.")
-    if not _WEIGHTS[0] <= largest <= _WEIGHTS[1]:
+    if not WEIGHTS[0] <= largest <= WEIGHTS[1]:
         raise ValueError(
-            f"The largest sample_weight is {largest:g}: it must be between {_WEIGHTS[0]:g} and "
-            f"{_WEIGHTS[1]:g}, for a row of weight w counts as w rows. Scale all weights."
+            f"The largest sample_weight is {largest:g}: it must be between {WEIGHTS[0]:g} and "
+            f"{WEIGHTS[1]:g}, for a row of weight w counts as w rows. Scale all weights."
         )
     nothing = weight < _NOTHING * largest
     return np.where(nothing, 0.0, weight) if nothing.any() else weight
+
+
+@contextmanager
+def naming_conversions(name):
+    """Context in which what is no number, or no array of them, ends in an error with its name."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if not str(error).startswith(_CONVERSIONS):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{name} cannot be read as an array of numbers: {error}") from error
 
 
 @contextmanager
@@ -47,10 +66,11 @@ def naming_singular_columns(X):
             mean, variance = mean_variance_axis(X.tocsr(), axis=0)
         else:
             mean, variance = X.mean(axis=0, dtype=np.float64), X.var(axis=0, dtype=np.float64)
-        if not (variance > 0.0).any():
-            raise
-        sd = np.sqrt(np.where(variance > 0.0, variance, np.inf))  # One constant column is no harm.
+        # One constant column is no harm, but many of them are.
+        varies = variance > 0.0
+        sd = np.sqrt(np.where(varies, variance, np.inf if varies.any() else 1.0))
         j = int(np.argmax(np.abs(mean) / sd))
+        sd = np.sqrt(np.maximum(variance, 0.0))
         raise ValueError(
             f"Rounding has made the posterior of these columns singular ({error}). Column {j} of X "
             f"has the mean {mean[j]:g} and the standard deviation {sd[j]:g}: "

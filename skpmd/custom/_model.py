@@ -4,6 +4,7 @@ import inspect
 
 import numpy as np
 
+from skpmd._base.utils import as_floats
 from skpmd.engine.model import Model
 from skpmd.engine.threads import each
 from skpmd.engine.values import NotANumberError
@@ -32,12 +33,23 @@ class CustomModel(Model):
         self._log_prior = log_prior
         self._sample_prior = sample_prior
         self._weighted = weighted
+        self._d = None  # Coordinates of a particle, once draws of the prior have been seen.
 
     def sample_prior(self, rng, m):
         """Draw from the prior; see `Model`."""
-        theta = np.asarray(self._sample_prior(rng, m), dtype=np.float64)
+        theta = as_floats("sample_prior", self._sample_prior(rng, m))
         if theta.ndim != 2 or len(theta) != m or not theta.shape[1]:
             raise ValueError(f"sample_prior must return shape ({m}, d), got {theta.shape}.")
+        if theta.shape[1] != (self._d or theta.shape[1]):
+            raise ValueError(
+                f"sample_prior returned {theta.shape[1]} columns, and {self._d} before: a particle "
+                "must have the same coordinates in all calls."
+            )
+        if not np.isfinite(theta).all():
+            raise FloatingPointError(
+                "sample_prior returned nan or infinite numbers for some draws."
+            )
+        self._d = theta.shape[1]
         return theta
 
     def log_prior(self, theta):
@@ -64,14 +76,18 @@ def gradient_given(function, data, sample_weight):
     weight = {"sample_weight": data.weight} if given else {}
 
     def gradient(theta):
-        values, gradients = function(theta.copy(), data.X, data.y, **weight)
-        gradients = np.asarray(gradients, dtype=np.float64)
+        found = function(theta.copy(), data.X, data.y, **weight)
+        if not (isinstance(found, (tuple, list)) and len(found) == 2):
+            raise ValueError(
+                "log_joint_gradient must return two arrays, the log joint density and its "
+                f"gradient, got {type(found).__name__}."
+            )
+        values, gradients = (as_floats("log_joint_gradient", one) for one in found)
         if gradients.shape != theta.shape:
             raise ValueError(
                 "log_joint_gradient must return the log joint density and its gradient of "
                 f"shape {theta.shape}, got {gradients.shape}."
             )
-        values = np.asarray(values, dtype=np.float64)
         if values.shape != (len(theta),):
             raise ValueError(
                 f"log_joint_gradient must return one value per particle, shape "

@@ -217,8 +217,9 @@ def disagreement(draws, min_ess=50.0):
         if not own.any() or effective_sample_size(log_ratio) < min_ess:
             return None
         own_mean, own_variance = _mean_and_error(particles.theta[own], log_ratio, draws.pair[own])
-        gap = np.abs(own_mean - mean) / np.sqrt(own_variance + variance + floor)
-        return float(gap.max())
+        gap, error = np.abs(own_mean - mean), np.sqrt(own_variance + variance + floor)
+        # Squares of coordinates as small as 1e-300 vanish: there is no error to compare with.
+        return float(np.divide(gap, error, out=np.zeros_like(gap), where=error > 0.0).max())
 
     gaps = [gap for gap in each(of, range(draws.table.shape[1])) if gap is not None]
     return max(gaps, default=0.0), len(gaps)

@@ -225,7 +225,7 @@ def _check_values(log_ratio):
     if not np.isfinite(log_ratio).any():
         raise FloatingPointError(
             "Every particle has zero posterior density: sample_prior draws outside the support "
-            "of the likelihood, or n_particles is too small to find it."
+            "of log_likelihood, or n_particles is too small to find it."
         )
 
 
@@ -272,7 +272,9 @@ def _first_probe(path):
     alive = np.isfinite(near)
     w = weights(near[alive])
     change = far[alive] - near[alive]
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         spread = np.sqrt(w @ (change - w @ change) ** 2)
+    if not np.isfinite(spread):  # Squares overflow, and no digit of it matters.
+        spread = np.abs(change).max()
     probe = min(0.5, f * max(1.0, 0.1 / max(spread, 1e-300)))
     return probe, alive.sum(), effective_sample_size(near)

@@ -168,23 +168,26 @@ def _refined(derivatives, start, root, value):
 
 def _search(derivatives, start, root, found=()):
     """BFGS in whitened coordinates, ended at known optima: the value at its end, and the place."""
+    theirs = np.geterr()
 
     def objective(u):
-        value, slope = derivatives.slope(start + root @ u, root)
+        with np.errstate(**theirs):  # What overflows in a user's function is for the user to see.
+            value, slope = derivatives.slope(start + root @ u, root)
         return (-value, -slope) if np.isfinite(value) else (_IMPOSSIBLE, slope)
 
     def ended(u):
         if _nearest(found, start + root @ u) is not None:
             raise StopIteration
 
-    end = minimize(
-        objective,
-        np.zeros(len(start)),
-        jac=True,
-        method="BFGS",
-        callback=ended,
-        options={"maxiter": _MAX_ITER, "gtol": _TOL},
-    )
+    with np.errstate(over="ignore", invalid="ignore"):  # Steps along slopes of 1e300.
+        end = minimize(
+            objective,
+            np.zeros(len(start)),
+            jac=True,
+            method="BFGS",
+            callback=ended,
+            options={"maxiter": _MAX_ITER, "gtol": _TOL},
+        )
     value = -end.fun if end.fun < _IMPOSSIBLE else -np.inf
     return value, start + root @ end.x
 

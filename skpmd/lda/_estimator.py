@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_non_negative
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.utils import as_generator
+from skpmd._base.validation import naming_conversions
 from skpmd.lda import _results as results
 from skpmd.lda._fit import fit_topics, initialise, restorer, update_stream, writeable
 from skpmd.lda._parameters import LDAParameters
@@ -462,12 +463,14 @@ None, default=None
         if largest > _MAX_COUNT:
             message = f"Counts must be at most {_MAX_COUNT:g}, got {largest:g}: scale X down."
             raise ValueError(message)
-        counts = _canonical(X) if sp.issparse(X) else sp.csr_matrix(X, dtype=np.float32)
+        counts = _canonical(X if sp.issparse(X) else sp.csr_matrix(X, dtype=np.float32))
         return counts, np.float32 if X.dtype == np.float32 else np.float64
 
     def _grows(self, X):
         """Whether X has more columns than before, and may; those before have to come first."""
-        shape, names = np.shape(X), getattr(self, "feature_names_in_", None)
+        with naming_conversions("X"):
+            shape = np.shape(X)
+        names = getattr(self, "feature_names_in_", None)
         if self.vocabulary == "fixed" or len(shape) != 2 or shape[1] <= self.n_features_in_:
             return False  # validate_data raises if there are fewer
         if names is not None and hasattr(X, "columns"):

@@ -4,6 +4,7 @@ from collections import namedtuple
 
 import numpy as np
 
+from skpmd._base.utils import as_floats
 from skpmd.engine.schedules import StepSchedule
 from skpmd.lda._topics import LocalUpdate, Topics
 
@@ -12,6 +13,8 @@ from skpmd.lda._topics import LocalUpdate, Topics
 _LONG = 200.0
 _N_LOCAL_ITER = {"sampled": 3, "collapsed": 10, "soft": 20}
 _N_BURN = 1  # Gibbs sweeps whose conditional probabilities are not counted
+# Dirichlet parameters lie between these: single precision holds them and their inverses.
+_PRIORS = 1e-30, 1e15
 # Documents in a batch, and in a batch of a small corpus, which has fewer documents than the last.
 _BATCH, _SMALL_BATCH, _SMALL_CORPUS = 64, 32, 5000
 
@@ -37,7 +40,7 @@ def doc_topic_prior(values, K):
     """Dirichlet parameters of the documents' topic proportions, shape (K,)."""
     if values is None:
         return np.full(K, 1.0 / K)
-    alpha = np.asarray(values, dtype=np.float64)
+    alpha = as_floats("doc_topic_prior", values)
     if alpha.shape not in ((), (K,)):
         raise ValueError(
             f"doc_topic_prior has the shape {alpha.shape}: give a number, or one for each of the "
@@ -51,7 +54,7 @@ def topic_word_prior(values, K, n_words):
     """Dirichlet parameters of the topics' words, shape (1, K), or (V, K) where words differ."""
     if values is None:
         return np.full((1, K), 1.0 / K)
-    eta = np.asarray(values, dtype=np.float64)
+    eta = as_floats("topic_word_prior", values)
     if eta.shape not in ((), (n_words,), (K, n_words)):
         raise ValueError(
             f"topic_word_prior has the shape {eta.shape}: give a number, one for each of the "
@@ -65,10 +68,11 @@ def topic_word_prior(values, K, n_words):
 
 
 def _check_positive(name, values):
-    if not (np.isfinite(values).all() and (values > 0.0).all()):
+    low, high = _PRIORS
+    if not ((values >= low).all() and (values <= high).all()):
         raise ValueError(
-            f"{name} must be positive and finite; its least value is {np.min(values)}, its largest "
-            f"{np.max(values)}."
+            f"{name} must be positive and finite, from {low:g} to {high:g}; its least value is "
+            f"{np.min(values)}, its largest {np.max(values)}."
         )
 
 

@@ -144,11 +144,10 @@ class TopicPosterior:
         ValueError
             If the level does not lie strictly between 0 and 1.
         IndexError
-            If there is no such topic.
+            If there is no such topic, or ``topics`` is no list of integers.
         """
         tails = check_level(level)
-        every = np.arange(self.concentration.shape[1])
-        chosen = every if topics is None else every[np.asarray(topics, dtype=np.intp)]
+        chosen = _chosen(topics, self.concentration.shape[1])
         words = np.arange(self.concentration.shape[2])
         ends = [self._ends(tails, k, words) for k in chosen]
         return np.array(ends).reshape(len(chosen), len(words), 2)
@@ -200,6 +199,20 @@ class TopicPosterior:
         m, K, V = self.concentration.shape
         parts = f"{m} particles, {K} topics, {V} words, {self.weighting} weights"
         return f"TopicPosterior({parts})"
+
+
+def _chosen(topics, K):
+    """Numbers of topics from an argument; all K of them where it is None."""
+    every = np.arange(K)
+    if topics is None:
+        return every
+    topics = np.asarray(topics)
+    if topics.size == 0:
+        return every[:0]
+    whole = topics.dtype.kind in "iu" and topics.ndim == 1
+    if not (whole and (-K <= topics).all() and (topics < K).all()):
+        raise IndexError(f"topics must be a list of integers below {K}, got {topics.tolist()}.")
+    return every[topics]
 
 
 def posterior_of(topics, counts, labels, log_weights, weighting):

@@ -35,7 +35,8 @@ def column_scale_of(X, weight, is_first=False):
     Where the rows are the first ones of a stream there is a warning of such columns.
     """
     scaler = column_scaler(X, weight)
-    n_constant = int((scaler.var_ <= 0.0).sum())
+    varies = scaler.var_ > 0.0
+    n_constant = int((~varies).sum())
     if is_first and n_constant:
         warn(
             f"{n_constant} of {X.shape[1]} columns do not vary in the first rows, which "
@@ -43,7 +44,7 @@ def column_scale_of(X, weight, is_first=False):
             "call, or scale the columns.",
             UserWarning,
         )
-    return scaler.scale_
+    return np.where(varies, scaler.scale_, 1.0)
 
 
 def warn_of_overruled(data, coefficients, intercepts, prior_scale, names):

@@ -25,7 +25,7 @@ from skpmd.logistic._empirical_bayes import chosen_scale
 from skpmd.logistic._fit import find_posterior, name_of, takes_steps
 from skpmd.logistic._hmc import MOVES
 from skpmd.logistic._importance import PROPOSALS
-from skpmd.logistic._labels import encode, encode_known, row_weights
+from skpmd.logistic._labels import encode, encode_known, in_order, row_weights
 from skpmd.logistic._make_model import (
     PRIORS,
     LogisticParameters,
@@ -237,9 +237,10 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
 
     _parameter_constraints: dict = {
         "prior": [StrOptions(set(PRIORS))],
-        "prior_scale": [StrOptions({"evidence"}), Interval(Real, 0, None, closed="neither")],
+        # Squares of scales, and of their inverses, have to be numbers.
+        "prior_scale": [StrOptions({"evidence"}), Interval(Real, 1e-100, 1e100, closed="both")],
         "prior_df": [Interval(Real, 0, None, closed="neither")],
-        "intercept_prior_scale": [Interval(Real, 0, None, closed="neither")],
+        "intercept_prior_scale": [Interval(Real, 1e-100, 1e100, closed="both")],
         "scale": [StrOptions({"auto"}), None],
         "fit_intercept": ["boolean"],
         "class_weight": [dict, StrOptions({"balanced"}), None],
@@ -371,7 +372,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         rng = as_generator(self.random_state)
         mean_field = is_mean_field(parameters, X.shape[1], len(classes))
         column_scale = self._column_scale(rows)
-        choice = chosen_scale(parameters, rows, len(classes), column_scale, rng)
+        with naming_singular_columns(X):
+            choice = chosen_scale(parameters, rows, len(classes), column_scale, rng)
         if choice.warning:
             warn(f"{type(self).__name__}: {choice.warning}. Set prior_scale to a number.")
         model = linear_model(parameters, X.shape[1], len(classes), choice.scale, column_scale)
@@ -455,7 +457,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
                 self._frozen = {}
             self._check_frozen()
             X, y = self._validated(X, y, reset=first)
-            _check_partial_fit_first_call(self, classes)
+            with in_order("classes", classes):
+                _check_partial_fit_first_call(self, classes)
             if is_mean_field(parameters, X.shape[1], len(self.classes_)):
                 raise ValueError(NO_PARTS)
             self._freeze()

@@ -6,12 +6,12 @@ import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from skpmd._base.validation import checked_weights
+from skpmd._base.validation import WEIGHTS, checked_weights
 
 
 def encode(y):
     """Codes 0, 1, ... of the labels, float64, and the classes in sorted order."""
-    with _in_order(y):
+    with in_order("y", y):
         check_classification_targets(y)
         classes, codes = np.unique(column_or_1d(y, warn=True), return_inverse=True)
     if len(classes) < 2:
@@ -21,12 +21,12 @@ def encode(y):
 
 def encode_known(y, classes):
     """Codes of labels that must be among known classes; one class alone is fine."""
-    with _in_order(y):
+    with in_order("y", y):
         check_classification_targets(y)
     y = column_or_1d(y, warn=True)
     if len(classes) < 2:
         raise ValueError(f"classes must hold 2 labels or more, got {classes.tolist()}.")
-    with _in_order(y):
+    with in_order("y", y):
         unknown = np.setdiff1d(y, classes)
     if unknown.size:
         raise ValueError(f"y has the labels {unknown.tolist()}, which are not among the classes.")
@@ -34,15 +34,18 @@ def encode_known(y, classes):
 
 
 @contextmanager
-def _in_order(y):
-    """Context that says which labels cannot be compared."""
+def in_order(name, labels):
+    """Context that says which labels, an argument of that name, cannot be compared."""
     try:
-        yield
+        with np.errstate(all="ignore"):  # Labels may be numbers that no integer can hold.
+            yield
     except TypeError as error:
-        kinds = sorted({type(label).__name__ for label in np.ravel(np.asarray(y, dtype=object))})
+        kinds = sorted(
+            {type(label).__name__ for label in np.ravel(np.asarray(labels, dtype=object))}
+        )
         raise TypeError(
-            f"y has labels of the types {', '.join(kinds)}, which have no order: make all of them "
-            "strings, or all of them numbers."
+            f"{name} has labels of the types {', '.join(kinds)}, which have no order: make all "
+            "of them strings, or all of them numbers."
         ) from error
 
 
@@ -63,6 +66,11 @@ def row_weights(X, codes, classes, sample_weight, class_weight, all_classes):
     weight = weight * class_weights(class_weight, codes, classes, weight)
     if not weight.any():
         raise ValueError(f"class_weight={class_weight} leaves every row without weight.")
+    if not WEIGHTS[0] <= weight.max() <= WEIGHTS[1]:
+        raise ValueError(
+            f"The largest weight of a row is {weight.max():g} with class_weight={class_weight}: it "
+            f"must be between {WEIGHTS[0]:g} and {WEIGHTS[1]:g}."
+        )
     return weight
 
 

@@ -3,7 +3,13 @@
 import numpy as np
 from scipy.special import ndtri
 
-from skpmd._base.utils import as_generator, check_level, check_n_draws
+from skpmd._base.utils import (
+    as_generator,
+    check_level,
+    check_n_draws,
+    check_points,
+    check_probabilities,
+)
 from skpmd.logistic._design import normal_nodes
 from skpmd.logistic._mean_field import logit_moments
 from skpmd.posterior import Posterior
@@ -84,9 +90,7 @@ class GaussianPosterior:
 
     def quantile(self, q):
         """Quantiles of each coordinate, shape (d,) or (k, d) for q of shape (k,)."""
-        q = np.asarray(q, dtype=np.float64)
-        if not np.all((q >= 0) & (q <= 1)):
-            raise ValueError(f"q must lie in [0, 1], got {q}.")
+        q = check_probabilities("q", q)
         return self.loc + self.scale * ndtri(q)[..., None]
 
     def interval(self, level=0.9):
@@ -122,7 +126,7 @@ class GaussianPosterior:
 
     def log_density(self, theta):
         """Log density at each row of theta, shape (n,)."""
-        scaled = (np.atleast_2d(theta) - self.loc) / self.scale
+        scaled = (check_points(theta, len(self.loc)) - self.loc) / self.scale
         log_normaliser = np.log(self.scale).sum() + 0.5 * len(self.loc) * np.log(2 * np.pi)
         return -0.5 * (scaled**2).sum(axis=1) - log_normaliser
 

@@ -6,11 +6,11 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from skpmd._base.utils import as_generator, check_level, check_n_draws, weighted_quantile
-from skpmd._base.validation import refuse_overflows
+from skpmd._base.validation import naming_conversions, refuse_no_table, refuse_overflows
 from skpmd.engine.resampling import resample
 from skpmd.logistic._column_scale import column_scale_of
 from skpmd.logistic._design import logits
-from skpmd.logistic._labels import encode_known
+from skpmd.logistic._labels import encode_known, in_order
 from skpmd.logistic._make_model import linear_model
 from skpmd.logistic._posterior import GaussianPosterior
 
@@ -151,8 +151,15 @@ class ClassPredictions(ClassifierMixin):
             If there are fewer than two classes, or ``n_samples`` is not a positive integer.
         """
         self._validate_params()
-        X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
-        rng, classes = as_generator(random_state), np.unique(classes)
+        refuse_no_table(X)
+        with np.errstate(all="ignore"), naming_conversions("X"):
+            X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+        refuse_overflows("X", X, X.dtype)
+        rng = as_generator(random_state)
+        with in_order("classes", classes):
+            classes = np.unique(classes)
+        if classes.dtype.kind == "f" and not np.isfinite(classes).all():
+            raise ValueError(f"classes must not hold nan or infinite numbers, got {classes}.")
         if len(classes) < 2:
             raise ValueError(f"classes must hold two labels or more, got {classes.tolist()}.")
         m = check_n_draws("n_samples", n_samples)

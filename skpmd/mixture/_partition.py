@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skpmd._base.utils import check_level
+
 MAX_ROWS = 2000
 # Losses are averages over so many partitions drawn from the posterior.
 _DRAWS = 500
@@ -83,8 +85,7 @@ def optimal_partition(responsibilities, log_weights, *, loss="vi", level=0.9, rn
     """
     if loss not in ("vi", "binder"):
         raise ValueError(f"loss must be 'vi' or 'binder', got {loss!r}.")
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie strictly between 0 and 1, got {level!r}.")
+    check_level(level)
     check_rows(responsibilities.shape[1])
     rng = np.random.default_rng(0) if rng is None else rng
     draws = draw_partitions(responsibilities, log_weights, _DRAWS, rng)

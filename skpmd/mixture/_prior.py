@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skpmd._base.utils import as_floats
 from skpmd.engine.loop import Options
 from skpmd.mixture._rows import pieces
 
@@ -224,7 +225,8 @@ def _refuse_unused(parameters):
 
 
 def _scales(values, p):
-    scales = np.broadcast_to(np.asarray(values, dtype=np.float64), (p,))
+    scales = _array("mean_scale_prior", values, () if np.ndim(values) == 0 else (p,))
+    scales = np.broadcast_to(scales, (p,))
     if not (np.isfinite(scales).all() and (scales > 0.0).all()):
         raise ValueError(f"mean_scale_prior must be positive and finite, got {values!r}.")
     return scales
@@ -309,7 +311,7 @@ def _given_covariance(values, p, kind, scaler):
 
 
 def _array(name, values, shape):
-    values = np.asarray(values, dtype=np.float64)
+    values = as_floats(name, values)
     if values.shape != shape:
         raise ValueError(
             f"The parameter '{name}' should have the shape of {shape}, but got {values.shape}"

@@ -11,6 +11,8 @@ _ROUNDING = 1e-13
 _MIDDLE_RANGE = 2.5631  # The middle 80 % of a normal distribution, in standard deviations.
 _AUTO_BATCH = 2048  # Rows in a batch where the user does not say how many.
 _PIECE = 1 << 15  # Distinct targets that are summed at a time.
+# Noise of a row is at most so many variances of y: sums with more of it overflow.
+_MAX_NOISE = 1e100
 
 
 class Scaler(NamedTuple):
@@ -115,7 +117,14 @@ class Data(NamedTuple):
         parts = self.noise_variance, self.alpha
         if all(one.strides == (0,) for one in parts):
             parts = self.noise_variance[:1], self.alpha[:1]
-        return np.broadcast_to(parts[0] / scaler.scale[0] ** 2 + parts[1], len(self.y))
+        with np.errstate(over="ignore"):
+            noise = parts[0] / scaler.scale[0] ** 2 + parts[1]
+        if not noise.max() <= _MAX_NOISE:
+            raise ValueError(
+                f"noise_variance or alpha is {noise.max():.3g} times the variance of y: such rows "
+                "say nothing, leave them out."
+            )
+        return np.broadcast_to(noise, len(self.y))
 
     def select(self, places):
         """Some of the rows."""

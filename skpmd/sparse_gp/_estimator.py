@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from skpmd._base.estimator import result
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.results import ParticleResults
+from skpmd._base.utils import as_floats
 from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd.sparse_gp._choice import fit_chosen
 from skpmd.sparse_gp._data import Data
@@ -389,7 +390,12 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             if eval_gradient:
                 raise ValueError("Gradient can only be evaluated for theta!=None")
             theta = self.kernel_.theta
-        theta = np.asarray(theta, dtype=np.float64)
+        theta, d = as_floats("theta", theta), len(self.kernel_.theta)
+        if theta.shape != (d,) or not np.isfinite(theta).all():
+            raise ValueError(
+                f"theta must have a number for each of the {d} free hyperparameters of kernel_, in "
+                f"the order of kernel_.theta, got {theta}."
+            )
         if not clone_kernel:
             self.kernel_.theta = theta
         covariance = self._state.model.covariance
@@ -434,7 +440,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         X, y = self._checked_data(X, y, **kind_of_rows(self.kernel), y_numeric=True, reset=reset,
             multi_output=self.likelihood == "gaussian",
         )  # fmt: skip
-        y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        y = as_floats("y", y).reshape(len(y), -1)
         for name, values in (("X", X), ("y", y)):
             refuse_overflows(name, values)
         if not reset and y.shape[1] != self._n_targets:
@@ -467,10 +473,10 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
                     "noise_variance is for one target; fit several by "
                     "sklearn.multioutput.MultiOutputRegressor, or without it."
                 )
+            variance = as_floats("noise_variance", noise_variance)
             variance = check_array(
-                np.atleast_1d(noise_variance), ensure_2d=False, dtype=np.float64,
-                input_name="noise_variance",
-            )  # fmt: skip
+                np.atleast_1d(variance), ensure_2d=False, input_name="noise_variance"
+            )
             if variance.shape != (len(y),) or (variance < 0.0).any():
                 raise ValueError(
                     f"noise_variance must have a variance, not below 0, for each of {len(y)} rows, "
@@ -481,7 +487,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         return data if present.all() else data.select(present)
 
     def _alphas(self, n):
-        alpha = np.asarray(self.alpha, dtype=np.float64)
+        alpha = as_floats("alpha", self.alpha)
         if alpha.ndim and alpha.shape != (n,):
             raise ValueError(
                 "alpha must be a scalar or an array with same number of entries as y. "

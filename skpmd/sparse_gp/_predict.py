@@ -4,8 +4,8 @@ import numpy as np
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.utils import check_array
 
-from skpmd._base.utils import as_generator, check_n_draws
-from skpmd._base.validation import refuse_no_table, refuse_overflows
+from skpmd._base.utils import as_generator, check_n_draws, check_probabilities
+from skpmd._base.validation import naming_conversions, refuse_no_table, refuse_overflows
 from skpmd.engine.threads import each
 from skpmd.predictive import NormalMixture
 from skpmd.sparse_gp._covariance import KernelCovariance
@@ -78,7 +78,7 @@ class GaussianProcessPredictions:
         NormalMixture
             Of n_samples rows.
         """
-        if target not in ("y", "f"):
+        if not (isinstance(target, str) and target in ("y", "f")):
             raise ValueError(f"target must be 'y' or 'f', got {target!r}.")
         X, weights, factors = self._checked(X), self._weights(), [float(target == "y")]
         if self._n_targets > 1:
@@ -103,7 +103,10 @@ class GaussianProcessPredictions:
 
     def predict_quantiles(self, X, alpha, target="y"):
         """Predictive quantiles at the probabilities ``alpha``, shape (n_samples, len(alpha))."""
-        return self.predict_proba(X, target).ppf(np.atleast_1d(alpha))
+        alpha = np.atleast_1d(check_probabilities("alpha", alpha))
+        if alpha.ndim > 1:
+            raise ValueError(f"alpha must be a number or have one axis, got shape {alpha.shape}.")
+        return self.predict_proba(X, target).ppf(alpha)
 
     def sample_y(self, X, n_samples=1, random_state=0):
         """Draw functions at the rows of X, with the noise of the kernel.
@@ -143,7 +146,10 @@ class GaussianProcessPredictions:
         if not self.__sklearn_is_fitted__():
             self._validate_params()
             refuse_no_table(X)
-            return check_array(X, **{"dtype": np.float64, **kind_of_rows(self.kernel)})
+            with np.errstate(all="ignore"), naming_conversions("X"):
+                X = check_array(X, **{"dtype": np.float64, **kind_of_rows(self.kernel)})
+            refuse_overflows("X", X)
+            return X
         # The parameter may be another one by now.
         kind = kind_of_rows(self._state.model.covariance.kernel)
         X = self._checked_data(X, **kind, reset=False)

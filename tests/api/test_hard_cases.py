@@ -79,6 +79,7 @@ def test_reweighting_reaches_a_tail_heavier_than_the_kernels():
     assert off <= 0.1
 
 
+@pytest.mark.filterwarnings("ignore:.*rests on few draws")  # Its tails have no fourth moment.
 def test_the_wide_component_outlives_a_redraw_before_every_step():
     """Student posterior, 3 degrees of freedom. With reweighting that draws twice, the second
     time from the kernels alone, 9 of 12 sds were more than 15 % low."""
@@ -212,6 +213,7 @@ def test_no_particle_left_is_an_error_in_every_mode(rejuvenation):
         )
 
 
+@pytest.mark.filterwarnings("ignore:.*rests on few draws")  # The sd is that of a lognormal scale.
 def test_particles_that_stand_well_are_weighed_where_they_are():
     """A flat likelihood under Neal's funnel: redrawing through any kernel would lose its tails."""
 

@@ -4,10 +4,13 @@ Each is drawn as names of what is done to plain numbers and a seed, so that a fa
 shrinks to the plain case.
 """
 
+from importlib.util import find_spec
+
 import numpy as np
 import pandas as pd
 from hypothesis import strategies as st
-from scipy import sparse
+from scipy import sparse, stats
+from sklearn.gaussian_process import kernels
 
 MAX_ROWS, MAX_COLUMNS = 25, 4
 SEEDS = st.integers(0, 999)
@@ -121,7 +124,50 @@ TABLES = {
     "no rows": lambda X: X[:0],
     "no columns": lambda X: X[:, :0],
     "generator": lambda X: (row for row in X),
+    "dates": lambda X: np.full(X.shape, np.datetime64("2024-02-29")),
+    "durations": lambda X: np.full(X.shape, np.timedelta64(3, "D")),
+    "frame, dates": lambda X: _frame(X).assign(x0=pd.Timestamp("2024-02-29")),
+    "frame, words": lambda X: _frame(X).assign(x0="word"),
+    "frame, bool": lambda X: _frame(X).assign(x0=True),
+    "frame, sparse": lambda X: _frame(X).astype(pd.SparseDtype(float, 0.0)),
+    "None inside": lambda X: _one(X.astype(object), np.random.default_rng(0), None),
+    "rows of one more": lambda X: [*X.tolist(), [0.0]],
+    "nested": lambda X: [[[value] for value in row] for row in X],
+    "set": lambda X: set(X.ravel()),
+    "dict": lambda X: dict(enumerate(X.T)),
 }
+
+
+def _columns(X):
+    return {f"x{j}": column for j, column in enumerate(X.T.astype(float))}
+
+
+def _polars(X, missing=False, lazy=False):
+    import polars
+
+    frame = polars.DataFrame(_columns(X))
+    frame = frame.with_columns(polars.lit(None).alias("x0")) if missing else frame
+    return frame.lazy() if lazy else frame
+
+
+def _arrow(X):
+    import pyarrow
+
+    return pyarrow.table(_columns(X))
+
+
+def _arrow_columns(X):
+    return _frame(X).convert_dtypes(dtype_backend="pyarrow")
+
+
+# Other libraries' frames, where they are installed.
+if find_spec("polars"):
+    TABLES["polars"] = _polars
+    TABLES["polars, null"] = lambda X: _polars(X, missing=True)
+    TABLES["polars, lazy"] = lambda X: _polars(X, lazy=True)
+if find_spec("pyarrow"):
+    TABLES["arrow"] = _arrow
+    TABLES["frame, arrow"] = _arrow_columns
 
 
 def _wide(X):
@@ -169,7 +215,44 @@ LABELS = {
     "Series": lambda n, rng: pd.Series(rng.integers(0, 2, n)),
     "categories": lambda n, rng: pd.Series(rng.integers(0, 2, n)).astype("category"),
     "nullable": lambda n, rng: pd.Series(rng.integers(0, 2, n)).astype("Int64"),
+    "pd.NA": lambda n, rng: pd.Series([pd.NA] + [1] * (n - 1), dtype="Int64"),
+    "strings": lambda n, rng: pd.Series(rng.integers(0, 2, n)).astype(str).astype("string"),
+    "categories, one unused": lambda n, rng: pd.Categorical(["a"] * n, categories=["a", "b"]),
+    "complex": lambda n, rng: rng.integers(0, 2, n) * 1j,
+    "inf": lambda n, rng: np.where(rng.random(n) < 0.5, np.inf, 0.0),
+    "1e300": lambda n, rng: 1e300 * rng.integers(0, 2, n),
+    "dates": lambda n, rng: np.datetime64("2024-02-29") + rng.integers(0, 2, n),
+    "bytes": lambda n, rng: np.array([b"no", b"yes"])[rng.integers(0, 2, n)],
+    "list": lambda n, rng: rng.integers(0, 2, n).tolist(),
+    "number": lambda n, rng: 1,
     "none": lambda n, rng: None,
+}
+
+
+def _own(y, is_first):
+    """The labels of y in a first call, and none in others."""
+    try:
+        return None if y is None or not is_first else np.unique(np.asarray(y))
+    except TypeError:  # Text and numbers have no order.
+        return None
+
+
+# The argument ``classes`` of a call with labels y, which may be the first.
+CLASSES = {
+    "own": _own,
+    "none": lambda y, is_first: None,
+    "two": lambda y, is_first: [0, 1],
+    "three": lambda y, is_first: [0, 1, 2],
+    "in another order": lambda y, is_first: [1, 0],
+    "twice": lambda y, is_first: [0, 1, 1],
+    "one": lambda y, is_first: [1],
+    "empty": lambda y, is_first: [],
+    "words": lambda y, is_first: ["no", "yes"],
+    "nan": lambda y, is_first: [0.0, np.nan],
+    "None": lambda y, is_first: np.array([None, "yes"], dtype=object),
+    "number": lambda y, is_first: 3,
+    "word": lambda y, is_first: "yes",
+    "2-D": lambda y, is_first: [[0, 1]],
 }
 TARGETS = {
     "plain": lambda n, rng: rng.standard_normal(n),
@@ -193,14 +276,58 @@ TARGETS = {
     "words": lambda n, rng: ["much"] * n,
     "Series": lambda n, rng: pd.Series(rng.standard_normal(n)),
     "nullable": lambda n, rng: pd.Series(rng.standard_normal(n)).astype("Float64"),
+    "pd.NA": lambda n, rng: pd.Series([pd.NA] + [1.0] * (n - 1), dtype="Float64"),
+    "many scales": lambda n, rng: rng.standard_normal(n) * 10.0 ** rng.uniform(-90, 90, n),
+    "subnormal": lambda n, rng: np.full(n, 5e-324),
+    "complex": lambda n, rng: rng.standard_normal(n) * 1j,
+    "object": lambda n, rng: rng.standard_normal(n).astype(object),
+    "dates": lambda n, rng: np.datetime64("2024-02-29") + rng.integers(0, 2, n),
+    "3-D": lambda n, rng: rng.standard_normal((n, 1, 1)),
+    "no columns": lambda n, rng: np.empty((n, 0)),
+    "sparse": lambda n, rng: sparse.csr_array(rng.standard_normal((n, 1))),
+    "list": lambda n, rng: rng.standard_normal(n).tolist(),
+    "number": lambda n, rng: 1.0,
     "none": lambda n, rng: None,
 }
 # Values for any parameter; those that a class offers by name come on top.
 EDGES = (
     None, True, False, 0, 1, 2, 3, -1, 7, 0.0, 0.5, 1.0, 1.5, -0.5, 1e-300, 1e-12, 1e12, 1e300,
     np.nan, np.inf, "typo", "", b"auto", [], [1.0, 2.0], {}, (), np.float32(0.5), np.int64(2),
-    np.array(2), np.ones(3), object, 1000, 2 + 1j,
+    np.array(2), np.ones(3), object, 1000, 2 + 1j, "nan", [None], {"x": 1}, [[0.5, 0.1]], pd.NA,
 )  # fmt: skip
+RBF, NOISE = kernels.RBF(), kernels.WhiteKernel()
+# Values of parameters that few others are valid for. Random states are made anew for each case.
+SPECIAL = {
+    "kernel": st.sampled_from([
+        RBF, NOISE, 2.0 * RBF + NOISE, kernels.Matern(nu=0.5), kernels.Matern(nu=np.inf),
+        kernels.RationalQuadratic() + NOISE, kernels.ExpSineSquared(), kernels.DotProduct(),
+        kernels.RBF(length_scale_bounds="fixed"), kernels.RBF([1.0, 1.0]), RBF * RBF,
+        kernels.RBF(1e-300, "fixed"), kernels.RBF(1e300, "fixed"), kernels.ConstantKernel(),
+        kernels.ConstantKernel(1e300, "fixed") * RBF, kernels.RBF(1.0, (1e-300, 1e300)),
+        kernels.RBF(1.0, (2.0, 1.0)), kernels.RBF(-1.0), kernels.RBF(np.nan), RBF**2, RBF + 1.0,
+        kernels.CompoundKernel([RBF, NOISE]), kernels.PairwiseKernel(metric="cosine"),
+    ]),
+    "hyperprior": st.sampled_from([
+        [stats.gamma(2.0)], [stats.gamma(2.0)] * 2, [stats.gamma(2.0)] * 3, [stats.norm()],
+        [stats.lognorm(3.0)], [stats.halfcauchy()], [stats.uniform(1.0, 1e-3)], [None],
+    ]),
+    "random_state": st.one_of(
+        st.builds(np.random.RandomState, st.just(0)), st.builds(np.random.default_rng, st.just(0))
+    ),
+    "class_weight": st.sampled_from([
+        {0: 1.0, 1: 2.0}, {0: -1.0, 1: 1.0}, {0: np.nan, 1: 1.0}, {0: 0.0, 1: 1.0}, {7: 1.0},
+        {0: 1e300, 1: 1.0}, {0: "heavy", 1: 1.0}, {"no": 2.0},
+    ]),
+    **dict.fromkeys(
+        ("mean_prior", "mean_scale_prior", "covariance_prior", "doc_topic_prior",
+         "topic_word_prior", "alpha", "inducing_init"),
+        st.sampled_from([
+            [1.0], [1.0, 2.0], [0.0, 1.0], [-1.0, 1.0], [np.nan, 1.0], [np.inf, 1.0], [1e300, 1.0],
+            [1e-300, 1.0], np.eye(2), -np.eye(2), np.ones((2, 2)), np.eye(3), np.ones((2, 4)),
+            ["a", "b"], [[1.0], [2.0, 3.0]], [1j, 0.0], np.zeros((0, 2)), np.eye(2) * 1e300,
+        ]),
+    ),
+}  # fmt: skip
 
 
 def mostly(usual, table):
@@ -244,7 +371,9 @@ def parameters(kind, fixed=()):
         lambda name: st.tuples(
             st.just(name),
             st.one_of(
-                *([st.sampled_from(offered[name])] if offered[name] else []), st.sampled_from(EDGES)
+                *([st.sampled_from(offered[name])] if offered[name] else []),
+                *([SPECIAL[name]] if name in SPECIAL else []),
+                st.sampled_from(EDGES),
             ),
         )
     )

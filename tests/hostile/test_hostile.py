@@ -1,28 +1,23 @@
 """Any order of calls with any input, for each estimator.
 
-By default some sixty cases for each, the same ones every time. 5,000 others, at random::
+By default some fifty cases for each, the same ones every time. 5,000 others, at random::
 
     python -m pytest -m slow tests/hostile
+
+``-k logistic`` and the like take one estimator. No two runs have the same cases.
 """
 
+import copy
 import inspect
-import linecache
 import pickle
-import signal
-import threading
-import warnings
-from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 
 import joblib
 import numpy as np
 import pytest
-import sklearn
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import skpmd
 from skpmd import (
     BayesianLogisticRegressionPMD,
     GaussianMixturePMD,
@@ -30,22 +25,11 @@ from skpmd import (
     ParticleMirrorDescent,
     SparseGPRegressorPMD,
 )
-from tests.hostile import inputs
-from tests.tools.exact_models import NORMAL_MEAN, normal_log_likelihood
+from tests.hostile import inputs, models
+from tests.hostile.queries import QUERIES, asked, check_answer, usual
+from tests.hostile.verdicts import names_one, outcome
 
-SECONDS = 60  # No call on such tiny data takes more CPU time.
-MEANT_BY = tuple(str(Path(package.__file__).parent) for package in (skpmd, sklearn))
-SAID_BY_OTHERS = "convert", "a real number", "complex", "unique column names"
 SMALL = {"random_state": 0}
-
-
-def quiet_log_likelihood(theta, X, y, sample_weight=None):
-    """What overflows in a user's function is the user's."""
-    with np.errstate(all="ignore"):
-        return normal_log_likelihood(theta, X, y, sample_weight)
-
-
-QUIET = {**NORMAL_MEAN, "log_likelihood": quiet_log_likelihood}
 # Estimators, and what their targets are.
 KINDS = {
     "logistic": (
@@ -54,85 +38,186 @@ KINDS = {
     "process": (SparseGPRegressorPMD, {"n_inducing": 8, **SMALL}, "plain", inputs.TARGETS),
     "mixture": (GaussianMixturePMD, {"n_components": 2, "n_particles": 4, **SMALL}, "none", None),
     "topics": (LDATopicModelPMD, {"n_components": 2, "n_particles": 2, **SMALL}, "none", None),
-    "custom": (ParticleMirrorDescent, {**QUIET, "n_particles": 200, **SMALL}, "none", None),
-}  # fmt: skip
-# Functions are no matter of values; a second thread is that of another test.
-FIXED = {*NORMAL_MEAN, "log_joint_gradient", "n_jobs", "verbose", "optimizer"}
-# Methods that ask of rows, without randomness, and what else they take.
-QUERIES = {
-    **dict.fromkeys(
-        ("predict", "predict_proba", "decision_function", "transform", "score_samples",
-         "predict_interval", "predict_proba_interval"),
-        (),
+    "custom": (
+        ParticleMirrorDescent, {**models.QUIET, "n_particles": 200, **SMALL}, "none", inputs.TARGETS
     ),
-    "predict_quantiles": ([0.1, 0.9],),
 }  # fmt: skip
+# Functions have models of their own; a second thread is that of another test.
+FIXED = {*models.NAMES, "n_jobs", "verbose", "optimizer"}
+
+# Records of steps, and the perplexity of no words.
+NAN_BY_DESIGN = "history_", "diagnostics_", "bound_"
 
 
 def calls(name):
     """A strategy: parameters, the number of columns, and a list of calls."""
-    kind, _, usual, targets = KINDS[name]
+    kind, _, usual_target, targets = KINDS[name]
     rows = inputs.tables(positive=name == "topics")
-    target = inputs.mostly(usual, targets) if targets else st.just(None)
+    target = inputs.mostly(usual_target, targets) if targets else st.just(None)
     parameters = inputs.parameters(kind, FIXED)
-    fit = st.tuples(
-        st.sampled_from(["fit", "partial_fit"]),
-        rows,
-        target,
-        inputs.mostly("none", inputs.WEIGHTS),
-    )
+    if name == "custom":
+        model = inputs.mostly("plain", models.MODELS)
+        parameters = st.builds(lambda some, one: {**some, "model": one}, parameters, model)
+    weights = inputs.mostly("none", inputs.WEIGHTS)
+    others = st.just({})
+    if name == "process":
+        others = st.fixed_dictionaries({"noise_variance": inputs.mostly("none", inputs.WEIGHTS)})
+    elif name == "logistic":
+        others = st.fixed_dictionaries({"classes": inputs.mostly("own", inputs.CLASSES)})
+    fit = st.tuples(st.sampled_from(["fit", "partial_fit"]), rows, target, weights, others)
     call = st.one_of(
         fit,
         st.tuples(st.just("set_params"), parameters),
-        st.tuples(st.just("query"), rows, st.booleans()),
-        st.tuples(st.just("pickle")),
+        st.tuples(st.just("query"), rows, st.booleans(), target, odd_questions(name)),
+        st.tuples(st.sampled_from(["pickle", "copy", "repr"])),
     )
     return st.tuples(
         parameters, st.integers(1, inputs.MAX_COLUMNS), st.tuples(fit), st.lists(call, max_size=3)
     )
 
 
+def odd_questions(name):
+    """A strategy: up to four queries by their numbers, and places of one or two odd arguments."""
+    queries = QUERIES[name]
+
+    def odd(number):
+        names = sorted(queries[number].odd)
+        chosen = st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True)
+        values = {name: st.integers(1, len(queries[number].odd[name]) - 1) for name in names}
+        return chosen.flatmap(
+            lambda some: st.fixed_dictionaries({one: values[one] for one in some})
+        )
+
+    numbers = [number for number, query in enumerate(queries) if query.odd]
+    one = st.sampled_from(numbers).flatmap(lambda number: st.tuples(st.just(number), odd(number)))
+    return st.lists(one, max_size=4)
+
+
+class Subject:
+    """An estimator, and how it is called in one case."""
+
+    def __init__(self, name, parameters, p):
+        self.name, self.p = name, p
+        self.kind, self.usual, _, self.targets = KINDS[name]
+        self.changed = set()  # Parameters that may not be as they usually are.
+        self.estimator = self.kind(**{**self.usual, **self.as_values(parameters)})
+
+    def as_values(self, parameters):
+        """Parameters as the estimator takes them, with the functions of a model."""
+        others = {key: value for key, value in parameters.items() if key != "model"}
+        if "model" in parameters:
+            others = {**models.functions(parameters["model"]), **others}
+            self.changed.update(models.MODELS[parameters["model"]])
+        self.changed.update(key for key in others if key not in models.NAMES)
+        return others
+
+    def set_params(self, parameters):
+        self.estimator.set_params(**self.as_values(parameters))
+
+    def pickle(self):
+        if self.name != "custom" or not self.changed:  # Functions within functions have no pickle.
+            self.estimator = pickle.loads(pickle.dumps(self.estimator))
+
+    def copy(self):
+        self.estimator = copy.deepcopy(self.estimator)
+
+    def repr(self):
+        repr(self.estimator)
+
+    def query(self, rows, wrong_columns, target, questions):
+        X = inputs.table(self.p + wrong_columns, **rows)
+        y = inputs.of(rows, self.targets, target, rows["n"]) if self.targets else None
+        self.ask(X, y)
+        for number, odd in questions:
+            self.ask_oddly(QUERIES[self.name][number], X, y, odd)
+
+    def fit(self, *arguments):
+        self.learn("fit", *arguments)
+
+    def partial_fit(self, *arguments):
+        if hasattr(self.estimator, "partial_fit"):  # Some parameters have no streams.
+            self.learn("partial_fit", *arguments)
+
+    def learn(self, call, rows, target, weights, others):
+        """A call of fit or partial_fit, which fails wholly or not at all."""
+        X = inputs.table(self.p, **rows)
+        y = inputs.of(rows, self.targets, target, rows["n"]) if self.targets else None
+        arguments = (X, y) if self.targets else (X,)
+        method = getattr(self.estimator, call)
+        keywords = {}
+        if "sample_weight" in inspect.signature(method).parameters:
+            keywords["sample_weight"] = inputs.of(rows, inputs.WEIGHTS, weights, rows["n"])
+        if "noise_variance" in others:
+            name = others["noise_variance"]
+            keywords["noise_variance"] = inputs.of(rows, inputs.WEIGHTS, name, rows["n"])
+        if "classes" in others and call == "partial_fit":
+            is_first = not hasattr(self.estimator, "classes_")
+            keywords["classes"] = inputs.CLASSES[others["classes"]](y, is_first)
+        before, is_first = state(self.estimator), not self.estimator.__sklearn_is_fitted__()
+        error = outcome(lambda: method(*arguments, **keywords))[1]
+        if error is None:
+            self.ask(X, y)
+            return
+        assert state(self.estimator) == before, "a call that failed has left something behind"
+        if self.changed and (call == "fit" or is_first):
+            plain = getattr(self.kind(**self.usual), call)
+            try:
+                plain_error = outcome(lambda: plain(*arguments, **keywords))[1]
+            except AssertionError:
+                return  # A failure of its own, which other cases find.
+            assert plain_error or names_one(error, self.changed), (
+                f"an error of one of {sorted(self.changed)} that does not say so: {error}"
+            )
+
+    def ask(self, X, y):
+        """All queries with usual arguments."""
+        for query in QUERIES[self.name]:
+            if not query.rare:
+                answer, error = self.answer(query, X, y, usual(query))
+                if error is None:
+                    check_answer(query, answer)
+        self.look()
+
+    def ask_oddly(self, query, X, y, odd):
+        """A query with odd arguments, where it answers with usual ones."""
+        before = usual(query)
+        if self.answer(query, X, y, before)[1] is not None:
+            return
+        values = {name: query.odd[name][place] for name, place in odd.items()}
+        answer, error = self.answer(query, X, y, {**before, **values})
+        if error is None:
+            check_answer(query, answer)
+            return
+        assert names_one(error, values), f"{query.path} of {values} does not say which: {error}"
+
+    def answer(self, query, X, y, others):
+        """The outcome of a query."""
+        owner = query.path.split(".")[0]
+        if not hasattr(self.estimator, owner):
+            return None, AttributeError(owner)
+        if owner == "posterior_" and not hasattr(self.estimator.posterior_, query.path[11:]):
+            return None, AttributeError(query.path)
+        return outcome(partial(asked, self.estimator, query, X, y, others))
+
+    def look(self):
+        """Every fitted attribute is a number, or not there for a reason."""
+        if not self.estimator.__sklearn_is_fitted__():
+            return
+        for name in dir(self.kind):
+            is_result = isinstance(inspect.getattr_static(self.kind, name), property)
+            if is_result and name.endswith("_") and name not in NAN_BY_DESIGN:
+                value, error = outcome(partial(getattr, self.estimator, name))
+                values = np.asarray(value) if error is None else np.empty(0)
+                if values.dtype.kind == "f":
+                    assert np.isfinite(values).all(), f"{name} is {values}"
+
+
 def check(name, case):
     """Run the calls; AssertionError where one ends in anything but what it should."""
     parameters, p, first, others = case
-    kind, usual, _, targets = KINDS[name]
-    estimator = kind(**{**usual, **parameters})
+    subject = Subject(name, parameters, p)
     for call, *arguments in (*first, *others):
-        if call == "set_params":
-            estimator.set_params(**arguments[0])
-        elif call == "pickle":
-            estimator = pickle.loads(pickle.dumps(estimator))
-        elif call == "query":
-            rows, wrong_columns = arguments
-            ask(estimator, inputs.table(p + wrong_columns, **rows))
-        elif hasattr(estimator, call):  # Some parameters have no streams.
-            fit(getattr(estimator, call), estimator, p, targets, *arguments)
-
-
-def fit(method, estimator, p, targets, rows, target, weights):
-    """One call of fit or partial_fit, which fails wholly or not at all."""
-    X = inputs.table(p, **rows)
-    keywords = {}
-    if "sample_weight" in inspect.signature(method).parameters:
-        keywords["sample_weight"] = inputs.of(rows, inputs.WEIGHTS, weights, rows["n"])
-    arguments = [X]
-    if targets:
-        arguments.append(inputs.of(rows, targets, target, rows["n"]))
-    if method.__name__ == "partial_fit" and targets is inputs.LABELS:
-        y = arguments[1]
-        keywords["classes"] = None if y is None or hasattr(estimator, "classes_") else _unique(y)
-    before = state(estimator)
-    if not meant(lambda: method(*arguments, **keywords)):
-        assert state(estimator) == before, "a call that failed has left something behind"
-        return
-    ask(estimator, X)
-
-
-def _unique(y):
-    try:
-        return np.unique(np.asarray(y))
-    except TypeError:  # Text and numbers have no order.
-        return None
+        getattr(subject, call)(*arguments)
 
 
 def state(estimator):
@@ -141,78 +226,12 @@ def state(estimator):
     return joblib.hash(pickle.dumps(own))
 
 
-def ask(estimator, X):
-    """All queries of rows: finite answers, or errors that are meant."""
-    for name, others in QUERIES.items():
-        method, found = getattr(estimator, name, None), []
-        if method is None or not meant(partial(answer, found, method, X, *others)):
-            continue
-        parts = found[0] if isinstance(found[0], tuple) else found
-        for part in parts:
-            values = np.asarray(getattr(part, "loc", part))
-            if values.dtype.kind == "f":
-                assert np.isfinite(values).all(), f"{name} has {values[~np.isfinite(values)][:3]}"
-            if name == "predict_proba" and values.ndim == 2 and part is values:
-                assert np.abs(values.sum(axis=1) - 1.0).max(initial=0.0) < 1e-6, name
-                assert values.min(initial=0.0) >= 0.0, name
-
-
-def answer(found, method, *arguments):
-    found.append(method(*arguments))
-
-
-def meant(call):
-    """Whether a call succeeds; where it fails, ValueError and the like that somebody wrote down."""
-    with in_time(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("error", RuntimeWarning)
-        try:
-            call()
-        except (ValueError, TypeError, AttributeError, FloatingPointError) as error:
-            assert is_meant(error), f"{type(error).__name__} that nobody meant: {error}"
-            return False
-    return True
-
-
-def is_meant(error):
-    """Whether skpmd or scikit-learn raises an error, and not an operation in it.
-
-    Conversions by other libraries speak for themselves: "could not convert string to float: 'a'".
-    """
-    frame, place = error.__traceback__, None
-    while frame is not None:
-        own = frame.tb_frame.f_code.co_filename, frame.tb_lineno
-        place = own if own[0].startswith(MEANT_BY) else place
-        frame = frame.tb_next
-    raised = place is not None and linecache.getline(*place).strip().startswith("raise")
-    return raised or any(words in str(error) for words in SAID_BY_OTHERS)
-
-
-@contextmanager
-def in_time():
-    """Context that ends a call which takes too long."""
-
-    def too_long(*_):
-        raise AssertionError(f"no answer within {SECONDS} CPU seconds")
-
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGPROF"):
-        yield
-        return
-    before = signal.signal(signal.SIGPROF, too_long)
-    signal.setitimer(signal.ITIMER_PROF, SECONDS)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
-
-
 FREE = {"deadline": None, "suppress_health_check": list(HealthCheck), "database": None}
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_calls_end_well(name):
-    @settings(max_examples=60, derandomize=True, **FREE)
+    @settings(max_examples=50, derandomize=True, **FREE)
     @given(calls(name))
     def run(case):
         check(name, case)
@@ -223,7 +242,8 @@ def test_calls_end_well(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_thousands_of_calls_end_well(name):
-    @settings(max_examples=5000, **FREE)
+    # The usual backend makes five of six cases from parts of the one before.
+    @settings(max_examples=5000, backend="hypothesis-urandom", **FREE)
     @given(calls(name))
     def run(case):
         check(name, case)

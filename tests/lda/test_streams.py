@@ -126,7 +126,8 @@ def test_parts_of_a_step_of_size_1_are_averaged(size):
     np.testing.assert_allclose(fitted.history_["step_size"], sizes)
     first = updated(stream(1, step_size=9.0, step_offset=0.0), parts(X[:20], size))
     np.testing.assert_allclose(first.components_[0], 1.0 + X[:20].sum(axis=0), rtol=1e-5)
-    assert not hasattr(first, "log_evidence_")  # it is for one batch only
+    whole = stream(1, max_iter=3).fit(X[:20])
+    assert first.log_evidence_ == pytest.approx(whole.log_evidence_, rel=1e-6)
 
 
 def test_evidence_is_that_of_all_documents():

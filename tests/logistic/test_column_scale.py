@@ -5,6 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from skpmd import BayesianLogisticRegressionPMD
+from skpmd.logistic._column_scale import column_scale_of
 
 
 def rows(n=400, unit=1e-3, n_classes=2):
@@ -95,3 +96,9 @@ def test_a_warning_that_is_an_error_does_not_undo_a_fit():
     with pytest.raises(UserWarning, match="next to no effect"):  # Warnings are errors here.
         model.fit(X, y)
     assert model.predict(X).shape == y.shape
+
+
+def test_rounding_of_a_constant_column_is_no_variance():
+    for seed in range(20):  # Of some of these the variance is below zero by rounding.
+        weight = np.random.default_rng(seed).random(10)
+        np.testing.assert_array_equal(column_scale_of(np.full((10, 2), 2.592e14), weight), 1.0)

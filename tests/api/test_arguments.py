@@ -1,0 +1,305 @@
+"""Arguments and data of a wrong kind end in errors that name them: what hostile input has found."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from skpmd import (
+    BayesianLogisticRegressionPMD,
+    GaussianMixturePMD,
+    LDATopicModelPMD,
+    ParticleMirrorDescent,
+    Posterior,
+    SparseGPRegressorPMD,
+)
+from skpmd.predictive import NormalMixture
+from tests.tools.exact_models import NORMAL_MEAN
+
+NO_NUMBERS = ["word", None, 0.5j, [[1.0], [1.0, 2.0]]]
+ROWS = np.random.default_rng(0).standard_normal((12, 2))
+CLASSES = np.arange(12) % 2
+WORDS = np.abs(ROWS).round() + 1.0
+
+
+@pytest.fixture(scope="module")
+def posterior():
+    return Posterior(ROWS, np.zeros(12))
+
+
+@pytest.fixture(scope="module")
+def process():
+    return SparseGPRegressorPMD(random_state=0).fit(ROWS, ROWS[:, 0])
+
+
+@pytest.fixture(scope="module")
+def topics():
+    return LDATopicModelPMD(2, n_particles=2, random_state=0).fit(WORDS)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "seed", np.nan, [1]])
+def test_random_states_are_named(posterior, seed):
+    with pytest.raises(ValueError, match=r"random_state must be None, .*, got"):
+        posterior.sample(2, random_state=seed)
+
+
+@pytest.mark.parametrize("wrong", NO_NUMBERS)
+def test_what_is_no_number_is_named(posterior, process, wrong):
+    one = NormalMixture([0.0, 1.0], [1.0, 1.0])
+    calls = {
+        "q": (posterior.quantile, one.ppf),
+        "theta": (posterior.log_density, process.log_marginal_likelihood),
+        "y": (one.log_pdf, one.crps, one.cdf),
+        "alpha": (lambda values: process.predict_quantiles(ROWS, values),),
+        "level": (posterior.interval, lambda values: process.predict_interval(ROWS, values)),
+    }
+    for name, methods in calls.items():
+        for method in methods:
+            if wrong is None and method == process.log_marginal_likelihood:
+                continue  # The fitted kernel.
+            with pytest.raises(ValueError, match=rf"\b{name}\b"):
+                method(wrong)
+
+
+@pytest.mark.parametrize(
+    "theta", [np.nan, np.inf, [[0.0, np.nan]], [[0.0] * 3], [], [[[0.0, 0.0]]]]
+)
+def test_points_of_a_density_are_finite_and_have_its_coordinates(posterior, theta):
+    with pytest.raises(ValueError, match="theta"):
+        posterior.log_density(theta)
+
+
+@pytest.mark.parametrize("f", [None, 3, lambda theta: 1.0])
+def test_expectations_are_of_functions_of_particles(posterior, f):
+    with pytest.raises(ValueError, match="f must return one value per particle"):
+        posterior.expectation(f)
+
+
+@pytest.mark.parametrize("target", [[], None, 1, "typo"])
+def test_targets_of_a_process_are_named(process, target):
+    with pytest.raises(ValueError, match="target must be"):
+        process.predict_proba(ROWS, target)
+
+
+@pytest.mark.parametrize("theta", [[0.0], np.full(3, np.nan), 0.0])
+def test_hyperparameters_of_a_process_are_as_many_as_the_kernel_has(process, theta):
+    with pytest.raises(ValueError, match="theta must have a number for each of"):
+        process.log_marginal_likelihood(theta)
+
+
+@pytest.mark.parametrize("chosen", [[5], "0", 0, [-3], 1.5, [0.0], [[0]], [np.nan]])
+def test_topics_are_chosen_by_a_list_of_their_numbers(topics, chosen):
+    with pytest.raises(IndexError, match="topics must be a list of integers below 2"):
+        topics.topic_word_interval(topics=chosen)
+    assert topics.topic_word_interval(topics=[]).shape == (0, 2, 2)
+
+
+def test_levels_of_partitions_are_checked_as_others_are():
+    mixture = GaussianMixturePMD(2, n_particles=2, random_state=0).fit(ROWS)
+    for level in ("0.9", 90, None):
+        with pytest.raises(ValueError, match="level must lie strictly between 0 and 1"):
+            mixture.optimal_partition(ROWS, level=level)
+
+
+# ------------------------------------------------------------------------------------ data
+FRAME = pd.DataFrame({"when": pd.Timestamp("2024-02-29"), "much": ROWS[:, 0]})
+
+
+@pytest.mark.parametrize("X", [[*ROWS.tolist(), [0.0]], FRAME], ids=["rows of one more", "dates"])
+def test_data_that_are_no_numbers_are_named(X):
+    for estimator in (
+        GaussianMixturePMD(2),
+        LDATopicModelPMD(2),
+        ParticleMirrorDescent(**NORMAL_MEAN),
+    ):
+        with pytest.raises(
+            (ValueError, TypeError), match="X cannot be read as an array of numbers"
+        ):
+            estimator.fit(X)
+    with pytest.raises((ValueError, TypeError), match="X or y cannot be read"):
+        SparseGPRegressorPMD().fit(X, np.zeros(len(X)))
+    for method in (BayesianLogisticRegressionPMD().sample_prior_y, SparseGPRegressorPMD().predict):
+        with pytest.raises(
+            (ValueError, TypeError), match="X cannot be read as an array of numbers"
+        ):
+            method(X)
+
+
+def test_later_parts_of_a_stream_of_topics_that_are_no_table_are_named():
+    topics = LDATopicModelPMD(2, n_particles=2).partial_fit(WORDS)
+    with pytest.raises(ValueError, match="X cannot be read as an array of numbers"):
+        topics.partial_fit([*WORDS.tolist(), [0.0]])
+
+
+def test_weights_and_variances_that_are_no_numbers_are_named():
+    words = ["heavy"] * 12
+    with pytest.raises(ValueError, match="sample_weight cannot be read as an array of numbers"):
+        GaussianMixturePMD(2).fit(ROWS, sample_weight=words)
+    process = SparseGPRegressorPMD()
+    with pytest.raises(ValueError, match="noise_variance must hold real numbers"):
+        process.fit(ROWS, ROWS[:, 0], noise_variance=words)
+    with pytest.raises(ValueError, match="noise_variance or alpha is 1.*e.300 times"):
+        process.fit(ROWS, ROWS[:, 0], noise_variance=np.full(12, 1e300))
+    with pytest.raises(ValueError, match="y must hold real numbers"):
+        process.fit(ROWS, np.array(words))
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "others"),
+    [
+        ("covariance_prior", [["a", "b"], ["c", "d"]], {}),
+        ("mean_prior", ["a", "b"], {}),
+        ("mean_scale_prior", ["a", "b"], {"component_prior": "independent"}),
+        ("mean_scale_prior", [1.0, 2.0, 3.0], {"component_prior": "independent"}),
+    ],
+)
+def test_priors_of_a_mixture_are_named(name, values, others):
+    with pytest.raises(ValueError, match=name):
+        GaussianMixturePMD(2, **{name: values}, **others).fit(ROWS)
+
+
+@pytest.mark.parametrize("name", ["doc_topic_prior", "topic_word_prior"])
+@pytest.mark.parametrize("values", [{"x": 1}, ["a", "b"], [[0.5], [0.1, 0.2]]])
+def test_priors_of_topics_are_named(name, values):
+    with pytest.raises(ValueError, match=rf"{name} must hold real numbers"):
+        LDATopicModelPMD(2, **{name: values}).fit(WORDS)
+
+
+@pytest.mark.parametrize("name", ["doc_topic_prior", "topic_word_prior"])
+@pytest.mark.parametrize("values", [[1e300, 1.0], [1e-300, 1.0], 1e300])
+def test_priors_that_single_precision_cannot_hold_are_refused(name, values):
+    with pytest.raises(ValueError, match=rf"{name} must be positive and finite, from"):
+        LDATopicModelPMD(2, **{name: values}).fit(WORDS)
+
+
+@pytest.mark.parametrize("kind", [LDATopicModelPMD, GaussianMixturePMD])
+def test_totals_that_single_precision_cannot_hold_are_refused(kind):
+    with pytest.raises(ValueError, match="'total_samples' parameter"):
+        kind(2, total_samples=1e300).partial_fit(WORDS)
+
+
+@pytest.mark.parametrize("name", ["n_components", "n_particles"])
+def test_true_is_one(name):
+    estimator = LDATopicModelPMD(**{"n_components": 2, "n_particles": 2, name: True})
+    assert np.isfinite(estimator.partial_fit(WORDS).topic_word_).all()
+    mixture = GaussianMixturePMD(**{"n_components": 2, "n_particles": 2, name: True})
+    assert np.isfinite(mixture.fit(ROWS).means_).all()
+
+
+def test_counts_that_single_precision_makes_zero_are_no_words():
+    none = np.full((3, 4), 1e-300)
+    proportions = LDATopicModelPMD(2, n_particles=2, random_state=0).fit(none).transform(none)
+    np.testing.assert_allclose(proportions, 0.5)
+
+
+def test_labels_that_no_integer_can_hold_are_refused_without_a_warning():
+    y = 1e300 * CLASSES
+    for fit in (
+        BayesianLogisticRegressionPMD().fit,
+        lambda X, y: BayesianLogisticRegressionPMD().partial_fit(X, y, classes=[0.0, 1e300]),
+        lambda X, y: (
+            BayesianLogisticRegressionPMD().partial_fit(X, CLASSES, [0, 1]).partial_fit(X, y)
+        ),
+    ):
+        with pytest.raises(ValueError, match="Unknown label type"):
+            fit(ROWS, y)
+
+
+@pytest.mark.parametrize("classes", [[None, "yes"], [1, "yes"]])
+def test_classes_without_an_order_are_named(classes):
+    classifier, classes = BayesianLogisticRegressionPMD(), np.array(classes, dtype=object)
+    with pytest.raises(TypeError, match="classes has labels of the types"):
+        classifier.partial_fit(ROWS, CLASSES, classes=classes)
+    with pytest.raises(TypeError, match="classes has labels of the types"):
+        classifier.sample_prior_y(ROWS, classes=classes)
+    with pytest.raises(ValueError, match="classes must not hold nan"):
+        classifier.sample_prior_y(ROWS, classes=[np.nan, 1.0])
+
+
+# ------------------------------------------------------------------------------------ own models
+def model(**functions):
+    return ParticleMirrorDescent(**{**NORMAL_MEAN, **functions}, random_state=0)
+
+
+@pytest.mark.parametrize(
+    ("draws", "words"),
+    [
+        (lambda rng, m: np.full((m, 1), np.nan), "sample_prior returned nan or infinite"),
+        (lambda rng, m: np.full((m, 1), -np.inf), "sample_prior returned nan or infinite"),
+        (lambda rng, m: np.zeros((m, 1)) + 1j, "sample_prior must hold real numbers"),
+        (lambda rng, m: None, "sample_prior"),
+        (lambda rng, m: rng.standard_normal((m, rng.integers(1, 9))), "sample_prior returned"),
+    ],
+    ids=["nan", "inf", "complex", "none", "columns"],
+)
+def test_draws_of_a_prior_are_finite_numbers_of_one_shape(draws, words):
+    with pytest.raises((ValueError, FloatingPointError), match=words):
+        model(sample_prior=draws).fit(ROWS)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [None, np.zeros(3), (np.zeros(3),) * 3, "word", (0.0, "word"), (0.0, 1j)],
+    ids=["none", "one array", "three", "word", "words", "complex"],
+)
+def test_gradients_are_two_arrays_of_numbers(found):
+    with pytest.raises(ValueError, match="log_joint_gradient must"):
+        model(log_joint_gradient=lambda theta, X, y: found).fit(ROWS)
+
+
+def test_a_likelihood_of_nothing_is_named():
+    nowhere = model(log_likelihood=lambda theta, X, y: np.full(len(theta), -np.inf))
+    with pytest.raises(FloatingPointError, match="log_likelihood"):
+        nowhere.fit(ROWS)
+
+
+def test_slopes_of_1e300_end_without_a_warning_of_numpy():
+    def steep(theta, X, y):
+        return -1e300 * np.abs(theta[:, 0])
+
+    try:
+        model(log_likelihood=steep).fit(ROWS)
+    except (FloatingPointError, ConvergenceWarning) as error:
+        assert "log_likelihood" in str(error) or "posterior" in str(error)
+
+
+def test_a_prior_of_width_1e_300_ends_without_a_warning_of_numpy():
+    def log_prior(theta):
+        return -0.5 * (theta[:, 0] / 1e-300) ** 2 + 300.0 * np.log(10.0) - 0.5 * np.log(2.0 * np.pi)
+
+    tiny = model(
+        log_prior=log_prior, sample_prior=lambda rng, m: 1e-300 * rng.standard_normal((m, 1))
+    )
+    try:
+        assert np.isfinite(tiny.fit(ROWS[:5]).posterior_.mean()).all()
+    except ConvergenceWarning as error:
+        assert "posterior" in str(error)
+
+
+def test_weights_of_classes_beside_which_nothing_counts_are_named():
+    classifier = BayesianLogisticRegressionPMD(class_weight={0: 1e300, 1: 1.0})
+    for fit in (classifier.fit, lambda X, y: classifier.partial_fit(X, y, classes=[0, 1])):
+        with pytest.raises(ValueError, match="largest weight of a row is 1e.300 with class_weight"):
+            fit(ROWS, CLASSES)
+
+
+def test_columns_without_variance_that_make_a_posterior_singular_are_named():
+    X, weight = np.full((12, 4), 1.7e9), 10.0 ** np.linspace(-20.0, 12.0, 12)
+    with pytest.raises(ValueError, match="Column 0 of X has the mean 1.7e.09"):
+        BayesianLogisticRegressionPMD().fit(X, CLASSES, sample_weight=weight)
+    stamps = 1e10 + np.random.default_rng(155).standard_normal((6, 3))
+    with pytest.raises(ValueError, match="Column . of X has the mean 1e.10"):
+        BayesianLogisticRegressionPMD(prior_scale="evidence").fit(stamps, CLASSES[:6])
+
+
+@pytest.mark.parametrize("name", ["prior_scale", "intercept_prior_scale"])
+@pytest.mark.parametrize("scale", [1e-300, 1e300])
+def test_scales_of_priors_whose_squares_are_no_numbers_are_refused(name, scale):
+    with pytest.raises(ValueError, match=f"'{name}' parameter"):
+        BayesianLogisticRegressionPMD(**{name: scale}).fit(ROWS, CLASSES)
+
+
+@pytest.mark.parametrize("temperature", [1e-300, 1e300])
+def test_temperatures_that_lose_the_prior_are_refused(temperature):
+    with pytest.raises(ValueError, match="'temperature' parameter"):
+        BayesianLogisticRegressionPMD(temperature=temperature).fit(ROWS, CLASSES)
