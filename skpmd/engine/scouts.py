@@ -9,7 +9,13 @@ from skpmd.engine import kde, mirror
 from skpmd.engine.diagnostics import log_evidence
 from skpmd.engine.fitted_proposals import EACH
 from skpmd.engine.importance import draw, log_density, mixture_log_density
-from skpmd.engine.particles import draw_prior, log_sum_exp, moments, weights
+from skpmd.engine.particles import (
+    draw_prior,
+    effective_sample_size,
+    log_sum_exp,
+    moments,
+    weights,
+)
 from skpmd.engine.values import without_errors
 
 # There are so many draws, as far as they evaluate no more rows than so many.
@@ -17,7 +23,7 @@ _N_DRAWS, _MAX_ROWS = 4000, 1 << 24
 _MIN_POINTS = 256  # A search hands over so many points at once, at most, or as many as particles.
 _MISSED_NATS = 3.0  # The mixture misses a draw of the prior where it is so much too thin,
 _MISSED_SHARE = 0.05  # and a part of the posterior where such draws have this share of the mass.
-_MAX_KERNELS = 10  # In more dimensions kernels are too rough a density to find it thin.
+_MAX_KERNELS = 5  # In more dimensions kernels are too rough a density to find it thin.
 _ON_THE_WAY, _LEVEL = 16, 0.1  # Points between an optimum and a particle, and nats.
 # A mode with a smaller share of its mass has been left out: of the mass that draws around it find,
 # or, where there is no evidence to compare that with, of its share among all modes.
@@ -26,6 +32,7 @@ _N_AROUND = 256  # There are so many such draws.
 # Draws that are missed may not have this share of a variance either, of values cut off so many sds
 # from the mean: heavy tails have no variance.
 _MISSED_VARIANCE, _CUT = 0.3, 20.0
+_MANY_SEEN = 100.0  # With fewer effective draws a single one may have most of a variance.
 
 
 class Scouts(NamedTuple):
@@ -59,9 +66,12 @@ class Scouts(NamedTuple):
         particles = outcome.particles
         evidence, _ = log_evidence(particles.log_ratio, outcome.pair)
         thin = self.values[alive] - density > evidence + _MISSED_NATS
-        seen = weights(self.log_likelihood[alive])[thin]
+        log_weight = self.log_likelihood[alive]
+        seen = weights(log_weight)[thin]
         if seen.sum() > _MISSED_SHARE:
             return True
+        if effective_sample_size(log_weight) < _MANY_SEEN:
+            return False
         mean, covariance = moments(particles.theta, particles.log_ratio)
         variance = np.maximum(np.diag(covariance), np.finfo(float).tiny)
         away = np.minimum((self.theta[alive][thin] - mean) ** 2 / variance, _CUT**2)

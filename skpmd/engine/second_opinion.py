@@ -14,6 +14,8 @@ from skpmd.engine.particles import moments, weights
 # Differences of a mean in sds, of a log sd and of the log evidence are worth a warning from here,
 # and beyond so many standard errors.
 _MEAN, _LOG_SD, _EVIDENCE, _ERRORS = 0.15, 0.15, 0.1, 3.0
+# A log sd that differs by this much, which is wrong, need not be so far beyond its error.
+_WRONG_LOG_SD, _FEW_ERRORS = 0.25, 2.5
 _MAX_K = 0.5
 _MAX_LOG_SD_ERROR = 0.15  # A log sd with a larger standard error is not known by its own draws.
 
@@ -35,7 +37,7 @@ def compared(outcome, model, batches, options, rng, report):
     for other in from_values(model, batches, options, rng.spawn(1)[0]):
         for info in other.infos:
             report(info)
-    if not (other.n_left_out or is_thin(other.particles)):
+    if not (other.n_left_out or other.reasons or is_thin(other.particles)):
         reasons = outcome.reasons + tuple(_differences(outcome, other))
         yield outcome._replace(infos=[], reasons=reasons)
 
@@ -46,17 +48,17 @@ def _differences(outcome, other):
         _moments(one.particles) for one in (outcome, other)
     )
     unknown = _is_heavy(other.particles, expected)
-    of_mean, of_log_sd = (
-        _ERRORS * np.hypot(one, its) for one, its in zip(errors, its_errors, strict=True)
-    )
-    gap = np.where(unknown, 0.0, (np.abs(mean - expected) - of_mean) / expected_sd)
-    ratio = np.where(unknown, 0.0, np.abs(np.log(sd / expected_sd)) - of_log_sd)
+    of_mean, of_log_sd = (np.hypot(one, its) for one, its in zip(errors, its_errors, strict=True))
+    gap = np.where(unknown, 0.0, (np.abs(mean - expected) - _ERRORS * of_mean) / expected_sd)
+    least = np.maximum(_WRONG_LOG_SD, _FEW_ERRORS * of_log_sd)
+    least = np.minimum(least, _LOG_SD + _ERRORS * of_log_sd)
+    ratio = np.where(unknown, 0.0, np.abs(np.log(sd / expected_sd)) / least)
     found, what = [], "a fit with proposal='auto' finds"
     j, k = int(gap.argmax()), int(ratio.argmax())
     if gap[j] > _MEAN:
         away = abs(mean[j] - expected[j]) / expected_sd[j]
         found.append(f"{what} a mean of theta[:, {j}] that is {away:.2f} sds away")
-    if ratio[k] > _LOG_SD:
+    if ratio[k] > 1.0:
         found.append(f"{what} {expected_sd[k] / sd[k]:.2f} times the sd of theta[:, {k}]")
     if outcome.reweighted and not np.isnan(outcome.particles.log_pi).any():
         (value, error), (expected, its_error) = (
