@@ -36,6 +36,7 @@ _INDUCING = 300
 _MIN_PRECISION = 1e-8  # Of a site, where it stands for an observation of regression.
 # Prior variance of f, and its bounds: at sd 30 nearly all probabilities are 0 or 1.
 _VARIANCE, _BOUNDS = 4.0, (1e-2, 1e3)
+_SHORTER = 0.5  # One start has the length scales of the data times this.
 # Standard deviation of the logs of the default kernel's length scales around their mean: labels say
 # little, and the evidence alone would let single columns decide.
 _SPREAD = 0.5
@@ -202,6 +203,24 @@ def log_prior_of(kernel):
     return near if kernel is None else flat
 
 
+def _placed(kernel, rows):
+    """Theta with length scales of the data: from far longer ones no step leads to short ones.
+
+    A scale for each column, or their geometric mean where a part of the kernel has one for all.
+    """
+    theta, start = kernel.theta.copy(), 0
+    sample = Sample(rows.X, rows.y[:, None], 0.0, rows.weight)
+    for one in kernel.hyperparameters:
+        if one.fixed:
+            continue
+        end = start + one.n_elements
+        if one.name.endswith("length_scale") and rows.X.dtype == np.float64:
+            logs = np.log(default_kernel(sample).k1.k2.length_scale * _SHORTER)
+            theta[start:end] = logs if len(logs) == one.n_elements else logs.mean()
+        start = end
+    return theta
+
+
 def fit_kernel(parameters, covariance, subset, n_processes, rng):
     """Hyperparameters of the largest evidence of a subset; the kernel's own where it is fixed."""
     optimizer, kernel = parameters.optimizer, covariance.kernel
@@ -215,6 +234,8 @@ def fit_kernel(parameters, covariance, subset, n_processes, rng):
 
     starts = starts_around(covariance, kernel.theta, parameters.n_restarts_optimizer, rng)
     bounds = kernel.bounds
+    if parameters.n_restarts_optimizer:
+        starts.append(np.clip(_placed(kernel, subset), *bounds.T))
     if callable(optimizer):
         ends = [optimizer(search(subset).objective, start, bounds=bounds) for start in starts]
         return np.asarray(min(ends, key=itemgetter(1))[0], dtype=np.float64)

@@ -43,7 +43,7 @@ _FIRST_ROWS, _WORTH = 4000, 3
 _CHECKED = 1000  # Rows whose open variance is looked at, at most.
 # Share of the prior variance that inducing inputs leave open, beyond which it is warned of.
 _MUCH_OPEN = 0.5
-_MIN_SHARE, _MIN_FOR_K = 0.1, 20  # Of effective particles; k-hat needs so many particles.
+_MIN_SHARE, _MIN_FOR_K = 0.1, 20  # Of effective particles, where there are so many for k-hat.
 
 
 class ClassifierParameters(NamedTuple):
@@ -99,6 +99,10 @@ class ClassifierState(NamedTuple):
     def weights(self):
         """Weights of the particles in predictions, shape (m,)."""
         return self.results.posterior.weights
+
+    def conditional(self, i):
+        """q(u) of one row of the particles, factored."""
+        return self.model.conditional(self.particles.theta[i], self.particles.block[i])
 
     @property
     def best(self):
@@ -236,7 +240,7 @@ def with_results(parameters, state):
         log_ratio = model.log_evidences(particles.block) - state.log_proposal
         ess = effective_sample_size(log_ratio)
         k = pareto_k(log_ratio) if m >= _MIN_FOR_K else None
-        if ess < max(2.0, _MIN_SHARE * m):
+        if k is not None and ess < _MIN_SHARE * m:
             reasons.append(f"the effective sample size is {ess:.1f} of {m} particles")
         if k is not None and heavy_tail(log_ratio, k):
             reasons.append(f"Pareto k-hat is {k:.2f} (above {MAX_K})")

@@ -32,7 +32,8 @@ class ClassifierPredictions:
         ndarray of shape (n_samples,)
             Labels.
         """
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        proba = self.predict_proba(X)
+        return self.classes_[proba.argmax(axis=1)]
 
     def predict_proba(self, X):
         """Probabilities of the classes, averaged over the process and over the particles.
@@ -102,9 +103,9 @@ class ClassifierPredictions:
     def _conditionals(self):
         """q(u) of each process of each particle, factored."""
         if "conditionals" not in self._cache:
-            model, particles = self._state.model, self._state.particles
-            pairs = zip(particles.theta, particles.block, strict=True)
-            self._cache["conditionals"] = each(lambda pair: model.conditional(*pair), pairs)
+            state = self._state
+            known = each(state.conditional, range(len(state.particles.theta)))
+            self._cache["conditionals"] = known
         return self._cache["conditionals"]
 
     def _moments(self, X):

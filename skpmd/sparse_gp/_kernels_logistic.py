@@ -5,11 +5,11 @@ import math
 import numpy as np
 from numba import njit
 
-# The rule reaches so many standard deviations to each side of the mode: beyond is less than 1e-10.
-_REACH = 6.5
+# The rule reaches so many standard deviations to each side of the mode: beyond is less than 1e-11.
+_REACH = 7.0
 # Its step, at most: in standard deviations, and in units of the link. The trapezoidal rule then
-# errs by less than 1e-7, for the integrand is analytic up to pi from the real line.
-_STEP_SD, _STEP_LINK, _MIN_NODES = 0.8, 1.0, 16
+# errs by less than 1e-8, for the integrand is analytic up to pi from the real line.
+_STEP_SD, _STEP_LINK, _MIN_NODES = 0.7, 0.8, 20
 _POINT = 1e-7  # A smaller standard deviation is none.
 _MAX_NEWTON, _CLOSE = 50, 1e-3  # Of the search for the mode, which need not be exact.
 

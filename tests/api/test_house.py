@@ -16,6 +16,7 @@ ESTIMATORS = [
     skpmd.GaussianMixturePMD,
     skpmd.LDATopicModelPMD,
     skpmd.ParticleMirrorDescent,
+    skpmd.SparseGPClassifierPMD,
     skpmd.SparseGPRegressorPMD,
 ]
 # What takes an estimator because scikit-learn made it so, and what Python does with any object.
