@@ -50,7 +50,7 @@ class Rounds(NamedTuple):
     max_iter: int
 
 
-def settle(model, particles, batches, rounds, a=1.0, *, damping=DAMPING, report=silent):
+def iterate(model, particles, batches, rounds, a=1.0, *, damping=DAMPING, report=silent):
     """The `Outcome` of iterations until the sites agree with each other.
 
     With a = 1 they begin with the q(u) of ``particles``; else that is the stream's, a is what is
@@ -97,7 +97,7 @@ def with_sites(codes, n):
 
 
 def log_evidence(model, theta, batch, gradient=True):
-    """Log evidence of one particle on a batch, its gradient or None, and whether q(u) has settled.
+    """Log evidence of one particle on a batch, its gradient or zeros, and whether q(u) converged.
 
     Sites of the batch are those to begin with, and become those of theta. At the fixed point the
     evidence does not change with them, so that its gradient is that of a regression on the sites:
@@ -109,7 +109,7 @@ def log_evidence(model, theta, batch, gradient=True):
         same.damping = 0.0
         block = same.statistics(particles.theta, particles.block, batch)
         particles = particles._replace(block=block)
-    outcome = settle(model, particles, (batch,), Rounds(_SEARCH_TOL, _SEARCH_ITERATIONS))
+    outcome = iterate(model, particles, (batch,), Rounds(_SEARCH_TOL, _SEARCH_ITERATIONS))
     value = model.log_evidences(outcome.particles.block)[0]
     if not gradient or not np.isfinite(value):
         return value, np.zeros(len(theta)), outcome.converged
@@ -149,14 +149,14 @@ class KernelSearch:
         self.batch = Batch(self.rows.X, with_sites(self.rows.y, self.n), self.rows.weight)
 
     def value(self, theta, gradient=True):
-        """Log evidence with the log prior, and the gradient; -inf where q(u) does not settle."""
+        """Log evidence with the log prior, and the gradient; -inf without convergence."""
         theta = np.asarray(theta, dtype=np.float64)
         for _ in range(2):  # Where the last theta was far away the sites begin anew.
             try:
-                value, slope, settled = log_evidence(self.model, theta, self.batch, gradient)
+                value, slope, converged = log_evidence(self.model, theta, self.batch, gradient)
             except np.linalg.LinAlgError:
-                settled = False
-            if settled and np.isfinite(value):
+                converged = False
+            if converged and np.isfinite(value):
                 log_prior, by_theta = self.log_prior(theta)
                 return value + log_prior, slope + by_theta
             self.reset()

@@ -22,10 +22,10 @@ from skpmd.sparse_gp._classification_evidence import (
     KernelSearch,
     Rounds,
     fit_kernel,
+    iterate,
     log_prior_of,
     new_covariance,
     processes,
-    settle,
     some_rows,
     with_sites,
 )
@@ -81,7 +81,7 @@ class ClassifierState(NamedTuple):
     stream: Stream
     log_proposal: np.ndarray  # (m,): Log density that the particles came from, less the log prior.
     n_fitted: int  # Number of distinct rows when the kernel was fitted.
-    settled: bool = True  # Whether iterations over the last rows have converged.
+    converged: bool = True  # Whether iterations over the last rows have converged.
     retained: Data | None = None  # All rows, while there are few.
     results: Results | None = None  # What the estimator shows.
 
@@ -197,27 +197,27 @@ def rows_of(data, state, batch_size):
 def _add(parameters, state, data):
     """The state after more rows, under the q(u) of what is known then."""
     rows, model = rows_of(data, state, parameters.batch_size), state.model
-    settled = True
+    converged = True
 
     def step(stream, model, batches, a, b, options, rng):
-        nonlocal settled
+        nonlocal converged
         particles, damping = stream.particles, DAMPING
         if not stream.seen:
             a = 1.0
             if len(data.weight) > _WORTH * _FIRST_ROWS:
                 particles, damping = _started(parameters, model, particles, data, rng), 1.0
         with bar_of_rounds(parameters.verbose) as report:
-            outcome = settle(
+            outcome = iterate(
                 model, particles, batches, parameters.rounds, a, damping=damping, report=report
             )
         outcome = complete(outcome)
-        settled = outcome.converged
+        converged = outcome.converged
         *infos, last = outcome.infos
         records = stream.records.extended(infos)
         return stream._replace(particles=outcome.particles, records=records), last
 
     stream = advance(state.stream, model, rows, parameters.options, step)
-    return state._replace(stream=stream, settled=settled)
+    return state._replace(stream=stream, converged=converged)
 
 
 def _started(parameters, model, particles, data, rng):
@@ -227,7 +227,7 @@ def _started(parameters, model, particles, data, rng):
     counts = counts * (data.weight.sum() / counts.sum())
     batch = Batch(X, with_sites(codes, len(particles.theta)), counts)
     rounds = parameters.rounds
-    return complete(settle(model, particles, (batch,), rounds)).particles
+    return complete(iterate(model, particles, (batch,), rounds)).particles
 
 
 def with_results(parameters, state):
@@ -244,8 +244,8 @@ def with_results(parameters, state):
             reasons.append(f"the effective sample size is {ess:.1f} of {m} particles")
         if k is not None and heavy_tail(log_ratio, k):
             reasons.append(f"Pareto k-hat is {k:.2f} (above {MAX_K})")
-    if not state.settled:
-        reasons.append(f"q(u) has not settled within max_iter={parameters.max_iter} iterations")
+    if not state.converged:
+        reasons.append(f"q(u) has not converged within max_iter={parameters.max_iter} iterations")
     posterior = Posterior(
         np.exp(positions), log_ratio, names=parameter_names(model.covariance.kernel),
         pareto_k=k, unavailable="it is there for 20 particles or more, with weighting='posterior'",
