@@ -227,7 +227,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
             data = _data(X, codes, np.ones(len(X)) if weight is None else weight)
             state = update(parameters, None, data, _n_processes(classes))
             self.classes_ = classes
-            self._set_state(state._replace(retained=None))
+            self._set_state(state)
             self._freeze()
         self._warn(X, fitted_kernel=True)
         return self

@@ -63,7 +63,7 @@ ESTIMATORS = [
         weighting="posterior",
         max_iter=1,
     ),  # fmt: skip
-    SparseGPClassifierPMD(n_restarts_optimizer=0, n_subset=60),
+    SparseGPClassifierPMD(n_restarts_optimizer=0, n_subset=25, n_inducing=50),
     SparseGPClassifierPMD(optimizer=None, n_subset=30, n_particles=2, weighting="uniform"),
     GaussianMixturePMD(),
     GaussianMixturePMD(3, strategy="conjugate"),

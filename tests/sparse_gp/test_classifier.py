@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.special import expit, log_expit, logsumexp
+from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, WhiteKernel
@@ -18,6 +19,7 @@ from skpmd.sparse_gp._kernels_logistic import log_expectations
 from tests.sparse_gp.elliptical import elliptical_slice_sampling
 
 KERNEL = ConstantKernel(6.0) * RBF(1.2)
+ISOTROPIC = ConstantKernel(4.0, (1e-1, 1e2)) * RBF(2.0, (0.1, 10.0))
 
 
 def data(n, seed=0):
@@ -212,8 +214,8 @@ def test_permuted_labels_permute_the_answer():
     X, y = load_iris(return_X_y=True)
     X = X[::3]
     order = np.array([2, 0, 1])
-    gp = SparseGPClassifierPMD(random_state=0, n_inducing=30).fit(X, y[::3])
-    other = SparseGPClassifierPMD(random_state=0, n_inducing=30).fit(X, order[y[::3]])
+    gp = SparseGPClassifierPMD(ISOTROPIC, n_restarts_optimizer=0).fit(X, y[::3])
+    other = clone(gp).fit(X, order[y[::3]])
     np.testing.assert_allclose(gp.kernel_.theta, other.kernel_.theta, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(gp.predict_proba(X), other.predict_proba(X)[:, order], atol=1e-4)
     gp = fixed(n_inducing=30, random_state=0).fit(X, y[::3])
@@ -244,10 +246,10 @@ def test_slope_of_the_evidence(kernel, monkeypatch):
 
 
 def test_kernel_is_found_from_a_bad_start():
-    X, y = data(200)
-    good = SparseGPClassifierPMD(random_state=0, n_subset=150).fit(X, y)
+    X, y = data(150)
+    good = SparseGPClassifierPMD(random_state=0, n_restarts_optimizer=0).fit(X, y)
     start = ConstantKernel(4.0) * RBF([30.0, 30.0], (1e-2, 1e3))
-    other = SparseGPClassifierPMD(start, random_state=0, n_subset=150).fit(X, y)
+    other = SparseGPClassifierPMD(start, random_state=0).fit(X, y)
     values = [one.log_marginal_likelihood_value_ for one in (good, other)]
     assert values[1] > values[0] - 1.0
     X_test, y_test = data(500, seed=9)
@@ -283,8 +285,9 @@ def test_particles_are_weighed_by_the_evidence():
 def test_weights_are_copies():
     X, y = data(40)
     weight = 1 + np.arange(40) % 3
-    one = SparseGPClassifierPMD(random_state=0).fit(X, y, sample_weight=weight)
-    other = SparseGPClassifierPMD(random_state=0).fit(np.repeat(X, weight, 0), np.repeat(y, weight))
+    one = SparseGPClassifierPMD(ISOTROPIC, n_restarts_optimizer=0)
+    one.fit(X, y, sample_weight=weight)
+    other = clone(one).fit(np.repeat(X, weight, 0), np.repeat(y, weight))
     np.testing.assert_allclose(one.predict_proba(X), other.predict_proba(X), atol=1e-8)
     half = fixed().fit(X, y, sample_weight=np.full(40, 0.5)).predict_proba(X)[:, 1]
     whole = fixed().fit(X, y).predict_proba(X)[:, 1]
@@ -346,7 +349,12 @@ def test_separable_classes(variance):
     gp = fixed(ConstantKernel(variance) * RBF(3.0), tol=0.01).fit(X, y)
     assert gp.diagnostics_["warnings"] == []
     assert (gp.predict(X) == y).mean() > 0.98 and np.isfinite(gp.decision_function(X)).all()
-    found = SparseGPClassifierPMD(random_state=0).fit(X, y)
+
+
+def test_separable_classes_by_default():
+    X, _ = data(80)
+    y = np.where(X[:, 0] > 0.0, "right", "left")
+    found = SparseGPClassifierPMD(random_state=0, n_restarts_optimizer=0).fit(X, y)
     assert found.predict([[-2.0, 0.0], [2.0, 0.0]]).tolist() == ["left", "right"]
     far = found.predict_proba([[1e6, 1e6]])
     np.testing.assert_allclose(far, 0.5, atol=1e-6)
