@@ -40,7 +40,8 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
     ----------
     kernel : Kernel or None, default=None
         Covariance, any of `sklearn.gaussian_process.kernels`. None is ``ConstantKernel() * RBF(one
-        length scale for each column)``, started from the scales of the data.
+        length scale for each column)``, started from the scales of the data; the logs of its length
+        scales have a normal prior around their mean, with a standard deviation of 0.5.
     optimizer : "fmin_l_bfgs_b", callable or None, default="fmin_l_bfgs_b"
         Of the evidence of a subset; as in `GaussianProcessClassifier`. None keeps the kernel.
     n_restarts_optimizer : int, default=1
@@ -50,7 +51,8 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
     hyperprior : list of scipy.stats frozen distributions or None, default=None
         Prior of the free hyperparameters, one for each in the order of ``kernel.theta``, on their
         own scale, for several particles; a single one maximises the evidence without it. None is
-        uniform on the log scale between the kernel's bounds.
+        uniform on the log scale between the kernel's bounds. That of the default kernel's length
+        scales comes beside it.
     n_inducing : int or "auto", default="auto"
         Most inducing inputs, M; ``"auto"`` is 1000. Where no more rows are distinct, they are
         those, and nothing is left out. An iteration costs n M^2 for each process.

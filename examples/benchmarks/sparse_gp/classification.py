@@ -3,11 +3,10 @@
 `SparseGPClassifierPMD` and `GaussianProcessClassifier`, both by defaults but for the latter's
 kernel: its own has no free hyperparameter, so it gets a constant times an RBF kernel with one
 length scale, both found by its optimizer, which starts from the same length as ours and, once more,
-at random. Log loss,
-expected calibration error (15 bins of the largest probability) and CPU seconds of fit and
-prediction, with one thread of BLAS, on sets that come with scikit-learn: breast cancer, iris, wine,
-and the digits 3 and 8. Columns are standardised; three splits, 30 % are held out.
-No ``--data``.
+at random. Log loss, expected calibration error (15 bins of the largest probability) and CPU seconds
+of fit and prediction, with one thread of BLAS, on sets that come with scikit-learn: breast cancer,
+iris, wine, and the digits 3 and 8. Columns are standardised; three splits, 30 % are held out. No
+``--data``.
 """
 
 import numpy as np
