@@ -28,10 +28,10 @@ from skpmd.sparse_gp._sparse_evidence import sparse_evidence
 # they do not: from the prior, all at once, they would overshoot.
 DAMPING, _FASTER, _SLOWER, _MIN_DAMPING, _SHRINKS = 0.5, 1.2, 0.5, 0.05, 0.9
 # In the search for a kernel: how near q(u) comes to the fixed point, and in how many iterations.
-_SEARCH_TOL, _SEARCH_ITERATIONS = 0.02, 60
+_SEARCH_TOL, _SEARCH_ITERATIONS = 0.05, 60
 # It takes place on so many rows, from each start with a few evaluations and from the best of their
 # ends with more, and ends on all rows of the subset. Processes have so many inducing inputs.
-_SEARCH_ROWS, _EVALUATIONS, _MORE_EVALUATIONS, _LAST_EVALUATIONS = 300, 12, 30, 20
+_SEARCH_ROWS, _EVALUATIONS, _MORE_EVALUATIONS, _LAST_EVALUATIONS = 200, 8, 15, 10
 _INDUCING = 300
 _MIN_PRECISION = 1e-8  # Of a site, where it stands for an observation of regression.
 # Prior variance of f, and its bounds: at sd 30 nearly all probabilities are 0 or 1.

@@ -45,7 +45,8 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
     optimizer : "fmin_l_bfgs_b", callable or None, default="fmin_l_bfgs_b"
         Of the evidence of a subset; as in `GaussianProcessClassifier`. None keeps the kernel.
     n_restarts_optimizer : int, default=1
-        Further starts, and one with short length scales; on 300 rows, and the best goes on.
+        Further starts; with any, one has short length scales and one those of the data. All start
+        on 200 rows, and the best goes on.
     n_subset : int, default=1000
         Rows that the kernel is fitted to, at most.
     hyperprior : list of scipy.stats frozen distributions or None, default=None
