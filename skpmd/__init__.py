@@ -9,7 +9,7 @@ from skpmd.logistic import BayesianLogisticRegressionPMD, GaussianPosterior
 from skpmd.mixture import GaussianMixturePMD
 from skpmd.posterior import Posterior
 from skpmd.predictive import NormalMixture
-from skpmd.sparse_gp import SparseGPRegressorPMD
+from skpmd.sparse_gp import SparseGPClassifierPMD, SparseGPRegressorPMD
 
 __all__ = [
     "BayesianLogisticRegressionPMD",
@@ -19,6 +19,7 @@ __all__ = [
     "NormalMixture",
     "ParticleMirrorDescent",
     "Posterior",
+    "SparseGPClassifierPMD",
     "SparseGPRegressorPMD",
     "TopicPosterior",
     "__version__",

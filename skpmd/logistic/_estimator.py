@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import _check_partial_fit_first_call
 from sklearn.utils.validation import _check_feature_names_in
 
 from skpmd._base.estimator import result
+from skpmd._base.labels import encode, encode_known, in_order, row_weights
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.results import ParticleResults, Results, results_of
 from skpmd._base.rows import Rows
@@ -25,7 +26,6 @@ from skpmd.logistic._empirical_bayes import chosen_scale
 from skpmd.logistic._fit import find_posterior, name_of, takes_steps
 from skpmd.logistic._hmc import MOVES
 from skpmd.logistic._importance import PROPOSALS
-from skpmd.logistic._labels import encode, encode_known, in_order, row_weights
 from skpmd.logistic._make_model import (
     PRIORS,
     LogisticParameters,

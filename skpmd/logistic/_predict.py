@@ -5,12 +5,12 @@ from scipy.special import log_expit, log_softmax, logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from skpmd._base.labels import encode_known, in_order
 from skpmd._base.utils import as_generator, check_level, check_n_draws, weighted_quantile
 from skpmd._base.validation import naming_conversions, refuse_no_table, refuse_overflows
 from skpmd.engine.resampling import resample
 from skpmd.logistic._column_scale import column_scale_of
 from skpmd.logistic._design import logits
-from skpmd.logistic._labels import encode_known, in_order
 from skpmd.logistic._make_model import linear_model
 from skpmd.logistic._posterior import GaussianPosterior
 

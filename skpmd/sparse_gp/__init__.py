@@ -1,5 +1,6 @@
-"""Sparse Gaussian process regression."""
+"""Sparse Gaussian process regression and classification."""
 
+from skpmd.sparse_gp._classifier_estimator import SparseGPClassifierPMD
 from skpmd.sparse_gp._estimator import SparseGPRegressorPMD
 
-__all__ = ["SparseGPRegressorPMD"]
+__all__ = ["SparseGPClassifierPMD", "SparseGPRegressorPMD"]

@@ -139,8 +139,8 @@ def update(parameters, state, data):
     While fewer rows than the kernel needs have come they are retained, and it is fitted anew to all
     of them whenever there are enough more: a first part of one row says nothing of scales.
     """
-    whole = data if state is None else _retained_with(parameters, state, data)
-    if state is None or (whole is not None and len(whole.y) >= _next_fit(parameters, state)):
+    whole = data if state is None else retained_with(parameters, state, data)
+    if state is None or (whole is not None and len(whole.y) >= next_fit(parameters, state)):
         state, rows = initialise(parameters, whole, as_generator(parameters.random_state))
     else:
         rows = ScaledRows(data, state.scaler, parameters.batch_size)
@@ -148,7 +148,7 @@ def update(parameters, state, data):
             _warn_of_surprise(state, rows)
         if isinstance(parameters.inducing_init, str):
             total = state.stream.seen + rows.total
-            state = _move_inducing(state, rows.data.X, n_inducing(parameters.n_inducing, total))
+            state = move_inducing(state, rows.data.X, n_inducing(parameters.n_inducing, total))
         some = SomeRows(rows.data.X, rows.noise)
         monitored = state.monitored.after(some, parameters.options.forgetting)
         state = state._replace(monitored=monitored)
@@ -182,7 +182,7 @@ def _n_needed(parameters, state):
     return max(parameters.n_subset, parameters.n_refine) if refines else parameters.n_subset
 
 
-def _next_fit(parameters, state):
+def next_fit(parameters, state):
     """Number of distinct rows at which the kernel is fitted anew.
 
     The more there have been, the more a fit costs and the less it changes.
@@ -190,7 +190,7 @@ def _next_fit(parameters, state):
     return (2 if state.n_fitted < parameters.n_subset else 4) * state.n_fitted
 
 
-def _retained_with(parameters, state, data):
+def retained_with(parameters, state, data):
     """The retained rows and those of a call; None without them, or where a second pass begins."""
     retained, options = state.retained, parameters.options
     size, total = data.weight.sum(), options.total_samples
@@ -252,13 +252,13 @@ def _add(parameters, state, rows):
         _, power = coefficients(options, 0.0, rows.total)
         options = options._replace(max_iter=0, temperature=1.0 / power)
         outcome = run(model, rows, stream.particles, options, stream.rng, full_batch=full_batch)
-        return state._replace(stream=stream_after(_complete(outcome), rows.total, stream.rng))
+        return state._replace(stream=stream_after(complete(outcome), rows.total, stream.rng))
 
     def step(stream, model, batches, a, b, options, rng):
         states = full_batch_iterations(
             stream.particles, model, batches, a, b, options.settings, rng, full_batch
         )
-        outcome = _complete(drive(states))
+        outcome = complete(drive(states))
         *infos, last = outcome.infos
         records = stream.records.extended(infos)
         return stream._replace(particles=outcome.particles, records=records), last
@@ -284,14 +284,14 @@ def _iterations(parameters, model, total):
     return FullBatch(parameters.options.max_iter, until)
 
 
-def _complete(outcome):
+def complete(outcome):
     """The outcome, unless Ctrl-C has ended it: some rows would be weighed and others not."""
     if outcome.interrupted:
         raise KeyboardInterrupt
     return outcome
 
 
-def _move_inducing(state, X, n):
+def move_inducing(state, X, n):
     """The state with up to n inducing inputs, moved to where the rows of X are.
 
     The particle of the largest weight says how far the rows are from the inducing inputs.

@@ -70,14 +70,18 @@ def draw_around(covariance, prior, theta, sample, m, rng):
     """
     if not len(theta):
         return np.empty((m, 0))
-    proposal = Proposal(theta, _factor(covariance, theta, sample), _DF)
+
+    def slope_at(one):
+        return log_marginal_likelihood(covariance, one, sample)[1]
+
+    proposal = proposal_around(slope_at, theta)
     draws = draw(proposal, _DRAWS * m, rng)
     low, high = covariance.kernel.bounds.T
     draws = np.clip(draws, low, high)
     values = each(
         lambda one: log_marginal_likelihood(covariance, one, sample, gradient=False), draws
     )
-    slope = log_marginal_likelihood(covariance, theta, sample)[1]
+    slope = slope_at(theta)
     # At a bound of theta a slope that points outwards is that of the mode.
     outwards = ((theta <= low) & (slope < 0.0)) | ((theta >= high) & (slope > 0.0))
     tilt = (draws - theta) @ np.where(outwards, 0.0, slope)
@@ -88,7 +92,12 @@ def draw_around(covariance, prior, theta, sample, m, rng):
     return np.concatenate([theta[None], draws[chosen]])
 
 
-def _factor(covariance, theta, sample):
+def proposal_around(slope_at, theta):
+    """Student proposal around a mode, given the slope of the log density at any theta."""
+    return Proposal(theta, _factor(slope_at, theta), _DF)
+
+
+def _factor(slope_at, theta):
     """Cholesky factor of the inverse curvature; no direction wider than sd 1 in the logs.
 
     A direction of which the rows say nothing has no curvature, and that of a parameter at its bound
@@ -96,9 +105,7 @@ def _factor(covariance, theta, sample):
     """
     d = len(theta)
     steps = _STEP * np.eye(d)
-    slopes = each(
-        lambda step: log_marginal_likelihood(covariance, theta + step, sample)[1], [*steps, *-steps]
-    )
+    slopes = each(lambda step: slope_at(theta + step), [*steps, *-steps])
     hessian = (np.array(slopes[d:]) - np.array(slopes[:d])) / (2.0 * _STEP)
     values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
     covariance_matrix = (vectors / np.maximum(values, 1.0)) @ vectors.T

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning, InconsistentVersionWarning
+from skpmd.logistic._labels import encode_known
 
 from skpmd import (
     BayesianLogisticRegressionPMD,
@@ -19,7 +20,6 @@ from skpmd import (
 from skpmd._base import records
 from skpmd._base.validation import naming_singular_columns
 from skpmd.logistic import GaussianPosterior
-from skpmd.logistic._labels import encode_known
 from skpmd.posterior import Posterior
 from skpmd.predictive import NormalMixture
 from tests.tools.exact_models import NORMAL_MEAN

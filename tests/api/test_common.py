@@ -12,6 +12,7 @@ from skpmd import (
     GaussianMixturePMD,
     LDATopicModelPMD,
     ParticleMirrorDescent,
+    SparseGPClassifierPMD,
     SparseGPRegressorPMD,
 )
 from tests.tools.exact_models import NORMAL_MEAN
@@ -62,6 +63,8 @@ ESTIMATORS = [
         weighting="posterior",
         max_iter=1,
     ),  # fmt: skip
+    SparseGPClassifierPMD(n_restarts_optimizer=0, n_subset=25, n_inducing=50),
+    SparseGPClassifierPMD(optimizer=None, n_subset=30, n_particles=2, weighting="uniform"),
     GaussianMixturePMD(),
     GaussianMixturePMD(3, strategy="conjugate"),
     GaussianMixturePMD(
@@ -103,7 +106,7 @@ def test_scikit_learn_check(estimator, check):
 
 def _is_redrawn(estimator):
     return "prior" == getattr(estimator, "proposal", None) or (
-        "posterior" == getattr(estimator, "weighting", None)
+        "posterior" == getattr(estimator, "weighting", None) and hasattr(estimator, "rejuvenation")
     )
 
 

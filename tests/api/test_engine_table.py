@@ -12,6 +12,7 @@ from skpmd import (
     GaussianMixturePMD,
     LDATopicModelPMD,
     ParticleMirrorDescent,
+    SparseGPClassifierPMD,
     SparseGPRegressorPMD,
 )
 from skpmd.engine import mirror
@@ -37,6 +38,11 @@ ROWS = {
         BayesianLogisticRegressionPMD(), (X, LABELS), {"classes": [0, 1]}
     ),
     "SparseGPRegressorPMD": (SparseGPRegressorPMD(), (X[:24, :1], np.sin(X[:24, 0])), {}),
+    "SparseGPClassifierPMD": (
+        SparseGPClassifierPMD(n_restarts_optimizer=0),
+        (X[:24, :1], LABELS[:24]),
+        {"classes": [0, 1]},
+    ),
     "GaussianMixturePMD (conjugate)": (GaussianMixturePMD(2, strategy="conjugate"), (MANY,), {}),
     "GaussianMixturePMD (parameters)": (
         GaussianMixturePMD(2, strategy="parameters", n_particles=50),

@@ -14,7 +14,7 @@ TOP = {"skpmd", "skpro", "_from_jax", "_show_versions"}  # they may import every
 # The files of families that hold models and numerical methods; `_model*` and `_kernels*` besides.
 NUMERICAL = {
     "logistic": "_binary _multinomial _design _priors _horseshoe _mean_field",
-    "sparse_gp": "_stationary _student",
+    "sparse_gp": "_stationary _student _logit",
     "mixture": "_conjugate _components _weights _component_priors _likelihood _stick_breaking "
     "_student _special _smc_start",
     "lda": "_topics _inference _prior_scale",

@@ -16,6 +16,7 @@ from skpmd import (
     GaussianMixturePMD,
     LDATopicModelPMD,
     ParticleMirrorDescent,
+    SparseGPClassifierPMD,
     SparseGPRegressorPMD,
 )
 from skpmd.engine.loop import Outcome, drive
@@ -30,6 +31,9 @@ TOPICS = {"n_components": 2, "n_particles": 2, "random_state": 0}
 CASES = {
     "logistic": (BayesianLogisticRegressionPMD(n_particles=200, random_state=0), X, LABELS),
     "process": (SparseGPRegressorPMD(random_state=0, optimizer=None), X, TARGET),
+    "classes of a process": (
+        SparseGPClassifierPMD(random_state=0, optimizer=None, n_subset=1), X, LABELS
+    ),
     "mixture": (GaussianMixturePMD(2, n_particles=2, random_state=0), X, None),
     "draws": (
         GaussianMixturePMD(2, strategy="parameters", n_particles=20, random_state=0), X, None
@@ -48,7 +52,7 @@ few = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"
 def first_part(name):
     estimator, data, y = CASES[name]
     estimator = type(estimator)(**estimator.get_params())
-    classes = {"classes": [0, 1]} if name == "logistic" else {}
+    classes = {"classes": [0, 1]} if y is LABELS else {}
     return estimator.partial_fit(data[:20], y if y is None else y[:20], **classes)
 
 

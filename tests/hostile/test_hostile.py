@@ -23,6 +23,7 @@ from skpmd import (
     GaussianMixturePMD,
     LDATopicModelPMD,
     ParticleMirrorDescent,
+    SparseGPClassifierPMD,
     SparseGPRegressorPMD,
 )
 from tests.hostile import inputs, models
@@ -36,6 +37,9 @@ KINDS = {
         BayesianLogisticRegressionPMD, {"n_particles": 200, **SMALL}, "0, 1", inputs.LABELS
     ),
     "process": (SparseGPRegressorPMD, {"n_inducing": 8, **SMALL}, "plain", inputs.TARGETS),
+    "classes of a process": (
+        SparseGPClassifierPMD, {"n_inducing": 8, "n_subset": 20, **SMALL}, "0, 1", inputs.LABELS
+    ),
     "mixture": (GaussianMixturePMD, {"n_components": 2, "n_particles": 4, **SMALL}, "none", None),
     "topics": (LDATopicModelPMD, {"n_components": 2, "n_particles": 2, **SMALL}, "none", None),
     "custom": (

@@ -4,6 +4,55 @@ from tests.tools.seeded_defects import Defect
 
 DEFECTS = [
     Defect(
+        "labels forget the variance of the process that inducing inputs leave open",
+        "sparse_gp/_kernels_logistic.py",
+        "cavity_variance[i] = variance[i] / rest + left[i]",
+        "cavity_variance[i] = variance[i] / rest",
+        "sparse_gp/test_classifier.py",
+    ),
+    Defect(
+        "a site stays in the q that it is matched to",
+        "sparse_gp/_kernels_logistic.py",
+        "own = share * precision[i] / open_",
+        "own = 0.0 * precision[i] / open_",
+        "sparse_gp/test_classifier.py",
+    ),
+    Defect(
+        "copies of a row are taken out of q together",
+        "sparse_gp/_kernels_logistic.py",
+        "share = min(weight[i], 1.0)",
+        "share = weight[i]",
+        "sparse_gp/test_classifier.py",
+    ),
+    Defect(
+        "the evidence of a classifier forgets the scales of open variance",
+        "sparse_gp/_logit.py",
+        "log_scale = log_scale + 0.5 * (linear**2 * left / spread - np.log(spread))",
+        "log_scale = log_scale + 0.0",
+        "sparse_gp/test_classifier.py",
+    ),
+    Defect(
+        "a search for a classifier's kernel never has the scales of the data",
+        "sparse_gp/_classification_evidence.py",
+        "starts.append(np.clip(_placed(kernel, subset), *bounds.T))",
+        "pass",
+        "sparse_gp/test_classifier.py",
+    ),
+    Defect(
+        "particles of a classifier forget the density that they came from",
+        "sparse_gp/_classification_fit.py",
+        "log_ratio = model.log_evidences(particles.block) - state.log_proposal",
+        "log_ratio = model.log_evidences(particles.block)",
+        "sparse_gp/test_classifier.py",
+    ),
+    Defect(
+        "probabilities are those of the mean of the process",
+        "sparse_gp/_classification_predict.py",
+        "out[1, i, rows] = variance + model.covariance.noise(one, X[rows])",
+        "out[1, i, rows] = 0.0 * variance",
+        "sparse_gp/test_classifier.py",
+    ),
+    Defect(
         "near rows lose their distance beside rows far away",
         "sparse_gp/_covariance.py",
         'return cdist(A, B, "sqeuclidean")',

@@ -1,0 +1,111 @@
+"""Gaussian process classification beside scikit-learn's exact process with Laplace's approximation.
+
+`SparseGPClassifierPMD` and `GaussianProcessClassifier`, both by defaults but for the latter's
+kernel: its own has no free hyperparameter, so it gets a constant times an RBF kernel with one
+length scale, both found by its optimizer, which starts from the same length as ours and, once more,
+at random. Log loss, expected calibration error (15 bins of the largest probability) and CPU seconds
+of fit and prediction, with one thread of BLAS, on sets that come with scikit-learn: breast cancer,
+iris, wine, and the digits 3 and 8. Columns are standardised; three splits, 30 % are held out. No
+``--data``.
+"""
+
+import numpy as np
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.model_selection import train_test_split
+
+from ..harness.datasets import standardised
+from ..harness.study import Gate, pyplot
+from ..harness.timing import cpu_clock
+
+SPLITS, BINS = 3, 15
+OURS, THEIRS = "SparseGPClassifierPMD", "GaussianProcessClassifier"
+MAX_LOSS = 0.005  # By which ours may be worse, of log loss and of calibration error.
+
+
+def run(config):
+    """Both on every set, and the mean over the splits."""
+    _warm()
+    return [row for name, data in _data(config.quick).items() for row in _compare(name, *data)]
+
+
+def _data(quick):
+    X, y = load_digits(return_X_y=True)
+    some = np.isin(y, (3, 8))
+    sets = {"iris": load_iris(return_X_y=True), "wine": load_wine(return_X_y=True)}
+    if quick:
+        return sets
+    sets["breast cancer"] = load_breast_cancer(return_X_y=True)
+    return {**sets, "digits 3 and 8": (X[some], y[some])}
+
+
+def _warm():
+    """Compile, or load, the kernels."""
+    X, y = load_iris(return_X_y=True)
+    _ours().set_params(n_subset=20, n_inducing=20).fit(X[::5], y[::5]).predict_proba(X[:1])
+
+
+def _ours(n_columns=None):
+    from skpmd import SparseGPClassifierPMD
+
+    return SparseGPClassifierPMD(random_state=0)
+
+
+def _theirs(n_columns):
+    from sklearn.gaussian_process import GaussianProcessClassifier
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+    return GaussianProcessClassifier(
+        ConstantKernel(1.0) * RBF(np.sqrt(n_columns)), n_restarts_optimizer=1, random_state=0
+    )
+
+
+def _compare(name, X, y):
+    for method, make in ((OURS, _ours), (THEIRS, _theirs)):
+        scores = []
+        for split in range(SPLITS):
+            parts = train_test_split(X, y, test_size=0.3, random_state=split, stratify=y)
+            train, test = standardised(*parts[:2])
+            with cpu_clock() as clock:
+                model = make(X.shape[1]).fit(train, parts[2])
+                proba = model.predict_proba(test)
+            codes = np.searchsorted(model.classes_, parts[3])
+            scores.append((*_scores(proba, codes), clock.cpu))
+        log_loss, calibration, error, cpu = np.mean(scores, axis=0)
+        yield {
+            "data": name, "n": len(parts[2]), "method": method, "log_loss": float(log_loss),
+            "calibration_error": float(calibration), "error_rate": float(error), "cpu": float(cpu),
+        }  # fmt: skip
+
+
+def _scores(proba, codes):
+    """Log loss, expected calibration error, and error rate."""
+    confidence, right = proba.max(axis=1), proba.argmax(axis=1) == codes
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    gaps = np.bincount(bins, right - confidence, BINS)
+    log_loss = -np.log(np.maximum(proba[np.arange(len(codes)), codes], 1e-300)).mean()
+    return log_loss, np.abs(gaps).sum() / len(codes), 1.0 - right.mean()
+
+
+def gates(rows):
+    """Losses of log loss and of calibration error, on each set."""
+    found = []
+    for name in dict.fromkeys(row["data"] for row in rows):
+        of = {row["method"]: row for row in rows if row["data"] == name}
+        for score in ("log_loss", "calibration_error"):
+            gap = of[OURS][score] - of[THEIRS][score]
+            found.append(Gate(f"{name}: {score} beside {THEIRS}", gap, MAX_LOSS))
+    return found
+
+
+def plot(rows):
+    """Log loss and calibration error of both, on each set."""
+    plt = pyplot()
+    figure, axes = plt.subplots(1, 2, figsize=(7.5, 3.0), layout="constrained", sharey=True)
+    names = list(dict.fromkeys(row["data"] for row in rows))
+    for one, score in zip(axes, ("log_loss", "calibration_error"), strict=True):
+        for method, shift in ((OURS, -0.18), (THEIRS, 0.18)):
+            values = [row[score] for row in rows if row["method"] == method]
+            one.barh(np.arange(len(names)) + shift, values, 0.34, label=method)
+        one.set(xlabel=score.replace("_", " "), yticks=range(len(names)), yticklabels=names)
+    axes[0].legend(fontsize="small")
+    return figure

@@ -1,0 +1,251 @@
+"""The kernel of a classifier: evidence of expectation propagation, and where it is largest."""
+
+from operator import itemgetter
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.gaussian_process.kernels import ConstantKernel
+
+from skpmd._base.rows import distinct, stratified_sample
+from skpmd.engine.loop import FullBatch, drive, full_batch_iterations, silent
+from skpmd.engine.mirror import Settings
+from skpmd.engine.model import Batch
+from skpmd.engine.particles import Particles
+from skpmd.engine.threads import each
+from skpmd.sparse_gp._covariance import KernelCovariance
+from skpmd.sparse_gp._data import Sample
+from skpmd.sparse_gp._exact_evidence import (
+    IMPOSSIBLE,
+    descended,
+    log_marginal_likelihood,
+    starts_around,
+)
+from skpmd.sparse_gp._hyperparameters import default_kernel
+from skpmd.sparse_gp._logit import LogitSparseGP
+from skpmd.sparse_gp._sparse_evidence import sparse_evidence
+
+# Sites go so much of their way at first, further while the steps get shorter, and half of it where
+# they do not: from the prior, all at once, they would overshoot.
+DAMPING, _FASTER, _SLOWER, _MIN_DAMPING, _SHRINKS = 0.5, 1.2, 0.5, 0.05, 0.9
+# In the search for a kernel: how near q(u) comes to the fixed point, and in how many iterations.
+_SEARCH_TOL, _SEARCH_ITERATIONS = 0.05, 60
+# It takes place on so many rows, from each start with a few evaluations and from the best of their
+# ends with more, and ends on all rows of the subset. Processes have so many inducing inputs.
+_SEARCH_ROWS, _EVALUATIONS, _MORE_EVALUATIONS, _LAST_EVALUATIONS = 200, 8, 15, 10
+_INDUCING = 300
+_MIN_PRECISION = 1e-8  # Of a site, where it stands for an observation of regression.
+# Prior variance of f, and its bounds: at sd 30 nearly all probabilities are 0 or 1.
+_VARIANCE, _BOUNDS = 4.0, (1e-2, 1e3)
+_SHORTER = 0.5  # One start has the length scales of the data times this.
+# Standard deviation of the logs of the default kernel's length scales around their mean: labels say
+# little, and the evidence alone would let single columns decide.
+_SPREAD = 0.5
+_STILL = Settings(rejuvenation="never")
+
+
+class Rounds(NamedTuple):
+    """When iterations end: at a move of q(u) by ``tol`` of its sds, or after ``max_iter``."""
+
+    tol: float
+    max_iter: int
+
+
+def iterate(model, particles, batches, rounds, a=1.0, *, damping=DAMPING, report=silent):
+    """The `Outcome` of iterations until the sites agree with each other.
+
+    With a = 1 they begin with the q(u) of ``particles``; else that is the stream's, a is what is
+    forgotten of it, and the batches are new rows. ``damping`` is the share of their way that sites
+    go at first.
+    """
+    damped = model.at(model.inducing)
+    damped.damping, last, before = damping, None, np.inf
+
+    def until(particles, t):
+        nonlocal last, before
+        now = damped.conditionals(particles.theta, particles.block)
+        moves = [] if last is None else [_distance(*pair) for pair in zip(now, last, strict=True)]
+        last = now
+        if not moves:
+            return particles, False
+        moved = max(moves) / damped.damping
+        factor = _FASTER if moved < _SHRINKS * before else _SLOWER
+        damped.damping = float(np.clip(factor * damped.damping, _MIN_DAMPING, 1.0))
+        before = moved
+        return particles, moved < rounds.tol
+
+    steps = full_batch_iterations(
+        particles, damped, batches, a, 1.0, _STILL, None, FullBatch(rounds.max_iter, until)
+    )
+    return drive(steps, report)
+
+
+def _distance(now, last):
+    """How far the mean of v has moved, in standard deviations of q(v) together."""
+    return float(np.linalg.norm(now.factor.T @ (now.mean - last.mean)))
+
+
+def processes(model, positions):
+    """Particles of hyperparameters (m, d), each n_processes times, at the prior of u."""
+    theta = np.repeat(positions, model.n_processes, axis=0)
+    zero = np.zeros(len(theta))
+    return Particles(theta, zero, zero, zero, model.prior_block(theta))
+
+
+def with_sites(codes, n):
+    """Codes of labels (k,) with room for the sites of n processes beside them."""
+    return np.column_stack([codes, np.zeros((len(codes), 2 * n))])
+
+
+def log_evidence(model, theta, batch, gradient=True):
+    """Log evidence of one particle on a batch, its gradient or zeros, and whether q(u) converged.
+
+    Sites of the batch are those to begin with, and become those of theta. At the fixed point the
+    evidence does not change with them, so that its gradient is that of a regression on the sites:
+    with observations b / p of variance 1 / p (Rasmussen and Williams 2006, section 5.5.2).
+    """
+    particles = processes(model, theta[None])
+    if batch.y[:, 1:].any():  # From the sites as they are.
+        same = model.at(model.inducing)
+        same.damping = 0.0
+        block = same.statistics(particles.theta, particles.block, batch)
+        particles = particles._replace(block=block)
+    outcome = iterate(model, particles, (batch,), Rounds(_SEARCH_TOL, _SEARCH_ITERATIONS))
+    value = model.log_evidences(outcome.particles.block)[0]
+    if not gradient or not np.isfinite(value):
+        return value, np.zeros(len(theta)), outcome.converged
+    slope = sum(_slope(model, theta, batch, k) for k in range(model.n_processes))
+    return value, slope, outcome.converged
+
+
+def _slope(model, theta, batch, k):
+    """The gradient of one process's evidence."""
+    precision = np.maximum(batch.y[:, 1 + 2 * k], _MIN_PRECISION)
+    target = batch.y[:, 2 + 2 * k] / precision
+    sample = Sample(batch.X, target[:, None], 1.0 / precision, batch.weight)
+    if model.covariance.is_fast:
+        return sparse_evidence(model, theta, sample)[1]
+    return log_marginal_likelihood(model.covariance, theta, sample)[1]
+
+
+class KernelSearch:
+    """The evidence of some rows as a function of the kernel's hyperparameters.
+
+    ``rows`` is a `Batch` of distinct rows, whose y are codes. ``log_prior(theta)``, a value and a
+    slope, is added to the evidence. Sites are those of the last theta that was asked for: searches
+    that take place at once need one search each.
+    """
+
+    def __init__(self, covariance, rows, n_processes, jitter, log_prior):
+        self.rows, self.n, self.log_prior = rows, n_processes, log_prior
+        Z = rows.X[distinct(rows.X)[0]]
+        if covariance.is_fast and len(Z) > _INDUCING:
+            # Evenly spaced among the sorted rows: the search has no randomness.
+            Z = Z[np.linspace(0, len(Z) - 1, _INDUCING).astype(int)]
+        self.model = LogitSparseGP(covariance, None, Z, jitter, n_processes)
+        self.reset()
+
+    def reset(self):
+        """Begin with sites of no rows."""
+        self.batch = Batch(self.rows.X, with_sites(self.rows.y, self.n), self.rows.weight)
+
+    def value(self, theta, gradient=True):
+        """Log evidence with the log prior, and the gradient; -inf without convergence."""
+        theta = np.asarray(theta, dtype=np.float64)
+        for _ in range(2):  # Where the last theta was far away the sites begin anew.
+            try:
+                value, slope, converged = log_evidence(self.model, theta, self.batch, gradient)
+            except np.linalg.LinAlgError:
+                converged = False
+            if converged and np.isfinite(value):
+                log_prior, by_theta = self.log_prior(theta)
+                return value + log_prior, slope + by_theta
+            self.reset()
+        return -np.inf, np.zeros(len(theta))
+
+    def objective(self, theta, eval_gradient=True):
+        """What is minimised, as `GaussianProcessClassifier` hands it to an optimizer."""
+        value, slope = self.value(theta, eval_gradient)
+        value = -value if np.isfinite(value) else IMPOSSIBLE
+        return (value, -slope) if eval_gradient else value
+
+
+def some_rows(rows, n, rng):
+    """At most n rows of a batch, drawn as if each were there as often as it counts."""
+    if max(rows.weight.sum(), len(rows.weight)) <= n:
+        return rows
+    places, counts = stratified_sample(rows.weight, n, rng)
+    counts = counts * min(1.0, rows.weight.sum() / n)
+    return Batch(rows.X[places], rows.y[places], counts)
+
+
+def new_covariance(kernel, rows):
+    """The covariance of a copy of the user's kernel, or of the default one: it has no noise."""
+    if kernel is not None:
+        return KernelCovariance(kernel.clone_with_theta(kernel.theta))
+    sample = Sample(rows.X, rows.y[:, None], 0.0, rows.weight)
+    shape = default_kernel(sample).k1.k2
+    return KernelCovariance(ConstantKernel(_VARIANCE, _BOUNDS) * shape)
+
+
+def log_prior_of(kernel):
+    """The prior of `KernelSearch` for a user's kernel, flat, or for the default one, None.
+
+    Logs of the default kernel's length scales are normal around their mean.
+    """
+
+    def flat(theta):
+        return 0.0, np.zeros(len(theta))
+
+    def near(theta):
+        off = theta[1:] - theta[1:].mean()
+        return -0.5 * (off @ off) / _SPREAD**2, np.append(0.0, -off / _SPREAD**2)
+
+    return near if kernel is None else flat
+
+
+def _placed(kernel, rows):
+    """Theta with length scales of the data: from far longer ones no step leads to short ones.
+
+    A scale for each column, or their geometric mean where a part of the kernel has one for all.
+    """
+    theta, start = kernel.theta.copy(), 0
+    sample = Sample(rows.X, rows.y[:, None], 0.0, rows.weight)
+    for one in kernel.hyperparameters:
+        if one.fixed:
+            continue
+        end = start + one.n_elements
+        if one.name.endswith("length_scale") and rows.X.dtype == np.float64:
+            logs = np.log(default_kernel(sample).k1.k2.length_scale * _SHORTER)
+            theta[start:end] = logs if len(logs) == one.n_elements else logs.mean()
+        start = end
+    return theta
+
+
+def fit_kernel(parameters, covariance, subset, n_processes, rng):
+    """Hyperparameters of the largest evidence of a subset; the kernel's own where it is fixed."""
+    optimizer, kernel = parameters.optimizer, covariance.kernel
+    if optimizer is None or not kernel.n_dims:
+        return kernel.theta
+
+    log_prior = log_prior_of(parameters.kernel)
+
+    def search(rows):
+        return KernelSearch(covariance, rows, n_processes, parameters.jitter, log_prior)
+
+    starts = starts_around(covariance, kernel.theta, parameters.n_restarts_optimizer, rng)
+    bounds = kernel.bounds
+    if parameters.n_restarts_optimizer:
+        starts.append(np.clip(_placed(kernel, subset), *bounds.T))
+    if callable(optimizer):
+        ends = [optimizer(search(subset).objective, start, bounds=bounds) for start in starts]
+        return np.asarray(min(ends, key=itemgetter(1))[0], dtype=np.float64)
+    few = some_rows(subset, _SEARCH_ROWS, rng)
+
+    def descend(start, rows, n):
+        return descended(search(rows).objective, start, bounds, n)
+
+    ends = each(lambda start: descend(start, few, _EVALUATIONS), starts)
+    theta = descend(min(ends, key=itemgetter(1))[0], few, _MORE_EVALUATIONS)[0]
+    if len(subset.weight) > len(few.weight):
+        theta = descend(theta, subset, _LAST_EVALUATIONS)[0]
+    return np.asarray(theta, dtype=np.float64)

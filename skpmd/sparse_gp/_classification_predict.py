@@ -1,0 +1,130 @@
+"""Predictions of a classifier: averages over q(f) and over particles, chunk by chunk of rows."""
+
+import numpy as np
+from scipy.special import logit
+from sklearn.utils.validation import check_is_fitted
+
+from skpmd._base.validation import refuse_overflows
+from skpmd.engine.threads import each
+from skpmd.sparse_gp._kernels_logistic import log_expectations
+from skpmd.sparse_gp._predict import kind_of_rows
+
+_CHUNK = 1 << 22  # Covariances held at once.
+_CERTAIN = 1e-15  # No probability is nearer to 0 or 1 than this to decision_function.
+
+
+class ClassifierPredictions:
+    """Predictions of an estimator whose ``_state`` is a `ClassifierState`.
+
+    Factors of q(u) are made when they are first needed, and kept in ``_cache``.
+    """
+
+    def predict(self, X):
+        """Most probable class of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels.
+        """
+        proba = self.predict_proba(X)
+        return self.classes_[proba.argmax(axis=1)]
+
+    def predict_proba(self, X):
+        """Probabilities of the classes, averaged over the process and over the particles.
+
+        The averages over the process are integrals in one dimension, right to 1e-8; no randomness
+        is in them, and each row stands by itself.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            A column for each of ``classes_``.
+        """
+        mean, variance, weights = self._moments(X)
+        ones = np.ones(mean.size)
+        log_p, slope, curvature = (np.empty(mean.size) for _ in range(3))
+        log_expectations(ones, mean.ravel(), variance.ravel(), log_p, slope, curvature)
+        p = np.exp(log_p).reshape(mean.shape)
+        if mean.shape[1] == 1:
+            positive = weights @ p[:, 0]
+            return np.column_stack([1.0 - positive, positive])
+        # Where all processes are far below zero their probabilities may all be zero to rounding.
+        log_p = log_p.reshape(mean.shape)
+        shares = np.exp(log_p - log_p.max(axis=1, keepdims=True))
+        shares /= shares.sum(axis=1, keepdims=True)
+        return np.tensordot(weights, shares, axes=1).T
+
+    def decision_function(self, X):
+        """Log odds of the second class of two, or logs of all classes' probabilities.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Scores.
+        """
+        p = np.clip(self.predict_proba(X), _CERTAIN, 1.0 - _CERTAIN)
+        return logit(p[:, 1]) if p.shape[1] == 2 else np.log(p)
+
+    def latent_mean_and_variance(self, X):
+        """Mean and variance of the process, averaged over the particles.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        mean, variance : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Of the second class of two, or of the processes of all classes.
+        """
+        means, variances, weights = self._moments(X)
+        mean = np.tensordot(weights, means, axes=1)
+        spread = np.tensordot(weights, variances + (means - mean) ** 2, axes=1)
+        return (mean[0], spread[0]) if len(mean) == 1 else (mean.T, spread.T)
+
+    # ------------------------------------------------------------------ particles
+    def _conditionals(self):
+        """q(u) of each process of each particle, factored."""
+        if "conditionals" not in self._cache:
+            state = self._state
+            known = each(state.conditional, range(len(state.particles.theta)))
+            self._cache["conditionals"] = known
+        return self._cache["conditionals"]
+
+    def _moments(self, X):
+        """Means and variances of f with the kernel's noise, each (m, C, n); weights (m,)."""
+        check_is_fitted(self)
+        model, theta = self._state.model, self._state.particles.theta
+        X = self._checked_data(X, **kind_of_rows(model.covariance.kernel), reset=False)
+        refuse_overflows("X", X)
+        out = np.empty((2, len(theta), len(X)))
+        step = max(1, _CHUNK // model.n_inducing)
+        with self._threads():
+            known = self._conditionals()
+
+            def fill(rows):
+                for i, one in enumerate(theta):
+                    mean, variance = model.predict(one, known[i], X[rows])
+                    out[0, i, rows] = mean[:, 0]
+                    out[1, i, rows] = variance + model.covariance.noise(one, X[rows])
+
+            each(fill, [slice(a, a + step) for a in range(0, len(X), step)])
+        shape = (-1, model.n_processes, len(X))
+        return out[0].reshape(shape), out[1].reshape(shape), self._state.weights

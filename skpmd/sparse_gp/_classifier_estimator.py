@@ -1,0 +1,340 @@
+"""Sparse Gaussian process classification."""
+
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.gaussian_process.kernels import Kernel
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.multiclass import _check_partial_fit_first_call
+
+from skpmd._base.estimator import result
+from skpmd._base.labels import encode, encode_known, row_weights
+from skpmd._base.options import LOOP_CONSTRAINTS
+from skpmd._base.results import ParticleResults
+from skpmd._base.validation import checked_weights, refuse_overflows
+from skpmd._base.warn import warn
+from skpmd.sparse_gp._classification_fit import ClassifierParameters, much_open, update
+from skpmd.sparse_gp._classification_predict import ClassifierPredictions
+from skpmd.sparse_gp._data import Data
+from skpmd.sparse_gp._hyperparameters import warn_of_bounds
+from skpmd.sparse_gp._inducing import INITS
+from skpmd.sparse_gp._model import MAX_JITTER
+from skpmd.sparse_gp._predict import kind_of_rows
+
+
+class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResults):
+    """Gaussian process classification with inducing inputs, for any number of rows.
+
+    For those who use `sklearn.gaussian_process.GaussianProcessClassifier`, which stops at a few
+    thousand rows. Hyperparameters of the kernel are particles; the values u of the process at the
+    inducing inputs are Gaussian given those, by expectation propagation: each label adds a site to
+    their natural parameters, matched to the moments of the logistic likelihood (Minka 2001). That
+    is much nearer to the posterior than the Laplace approximation or a variational bound.
+
+    Two classes have one process. More have one for each class, which tells its rows from all
+    others through a logistic link (one versus rest); all have the same kernel, and the expected
+    probabilities are divided by their sum. The order of the classes changes nothing.
+
+    Parameters
+    ----------
+    kernel : Kernel or None, default=None
+        Covariance, any of `sklearn.gaussian_process.kernels`. None is ``ConstantKernel() * RBF(one
+        length scale for each column)``, started from the scales of the data; the logs of its length
+        scales have a normal prior around their mean, with a standard deviation of 0.5.
+    optimizer : "fmin_l_bfgs_b", callable or None, default="fmin_l_bfgs_b"
+        Of the evidence of a subset; as in `GaussianProcessClassifier`. None keeps the kernel.
+    n_restarts_optimizer : int, default=1
+        Further starts; with any, one has short length scales and one those of the data. All start
+        on 200 rows, and the best goes on.
+    n_subset : int, default=1000
+        Rows that the kernel is fitted to, at most.
+    hyperprior : list of scipy.stats frozen distributions or None, default=None
+        Prior of the free hyperparameters, one for each in the order of ``kernel.theta``, on their
+        own scale, for several particles; a single one maximises the evidence without it. None is
+        uniform on the log scale between the kernel's bounds. That of the default kernel's length
+        scales comes beside it.
+    n_inducing : int or "auto", default="auto"
+        Most inducing inputs, M; ``"auto"`` is 1000. Where no more rows are distinct, they are
+        those, and nothing is left out. An iteration costs n M^2 for each process.
+    inducing_init : {"random", "kmeans", "greedy"} or array-like of shape (M, p), default="random"
+        Inducing inputs: rows at random, centres of clusters, rows of the largest variance given
+        those before (Burt et al. 2020), or as given. In a stream they follow the rows, unless they
+        are given.
+    jitter : float in [0, 0.01], default=1e-8
+        Added to the diagonal of the inducing inputs' covariance, as a fraction of its mean; ten
+        times more as long as that is not positive definite.
+    n_particles : int, default=1
+        Sets of hyperparameters. A single one is the best; more are drawn around it.
+    weighting : {"posterior", "uniform"}, default="posterior"
+        Weights of several particles: by the evidence of all rows, the prior, and the density that
+        they were drawn from, or alike (draws of a normal approximation).
+    batch_size : int or "auto", default="auto"
+        Rows held as a matrix of covariances at once, 2048 by default. It changes no result.
+    max_iter : int, default=100
+        Most iterations over the rows of a call.
+    tol : float, default=1e-2
+        Iterations end where the mean of all values u together moves by less than so many
+        posterior standard deviations.
+    forgetting : float in [0, 1), default=0.0
+        For `partial_fit`: fraction of the past that a stream forgets with each row.
+    n_jobs : int or None, default=None
+        Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
+        No digit of an answer depends on their number; the threads of BLAS are left as they are.
+    random_state : int, RandomState instance or None, default=None
+        Seed; the same integer gives the same answer.
+    verbose : int, default=0
+        1 shows progress.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels, sorted.
+    kernel_ : Kernel
+        Fitted kernel, of the subset's largest evidence.
+    posterior_ : Posterior
+        Particles: hyperparameters on their own scale, with their weights.
+    inducing_ : ndarray of shape (M, p)
+        Inducing inputs.
+    log_marginal_likelihood_value_ : float
+        Log evidence of all rows so far, in nats, of the best particle: the estimate of expectation
+        propagation, no bound. With three classes or more it is the sum over the processes.
+    history_ : dict of ndarray
+        One entry per iteration; see `ParticleMirrorDescent`.
+    diagnostics_ : dict
+        ``ess``, ``pareto_k`` (with 20 particles or more), ``interrupted`` and ``warnings``.
+    n_iter_ : int
+        Iterations.
+    n_features_in_ : int
+        Number of columns of X.
+
+    See Also
+    --------
+    sklearn.gaussian_process.GaussianProcessClassifier : Laplace's approximation, for few rows.
+    BayesianLogisticRegressionPMD : A linear classifier.
+
+    References
+    ----------
+    Minka, T. P. (2001). Expectation propagation for approximate Bayesian inference. UAI.
+
+    Naish-Guzman, A. and Holden, S. (2007). The generalized FITC approximation. NIPS 20.
+
+    Nickisch, H. and Rasmussen, C. E. (2008). Approximations for binary Gaussian process
+    classification. Journal of Machine Learning Research 9.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skpmd import SparseGPClassifierPMD
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-2, 2, size=(200, 2))
+    >>> y = np.where((X**2).sum(axis=1) + 0.3 * rng.standard_normal(200) < 2.0, "in", "out")
+    >>> gp = SparseGPClassifierPMD(random_state=0).fit(X, y)
+    >>> gp.predict([[0.0, 0.0], [2.0, 2.0]]).tolist()
+    ['in', 'out']
+    >>> gp.predict_proba(X[:3]).shape
+    (3, 2)
+    """
+
+    _parameter_constraints: dict = {
+        **LOOP_CONSTRAINTS,
+        "kernel": [None, Kernel],
+        "optimizer": [StrOptions({"fmin_l_bfgs_b"}), callable, None],
+        "n_restarts_optimizer": [Interval(Integral, 0, None, closed="left")],
+        "n_subset": [Interval(Integral, 1, None, closed="left")],
+        "hyperprior": [list, tuple, None],
+        "n_inducing": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "inducing_init": [StrOptions(set(INITS)), "array-like"],
+        "jitter": [Interval(Real, 0, MAX_JITTER, closed="both")],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "n_particles": [Interval(Integral, 1, None, closed="left")],
+        "weighting": [StrOptions({"posterior", "uniform"})],
+    }
+    _frozen_parameters = ("kernel", "jitter", "weighting", "n_particles")
+
+    def __init__(
+        self,
+        kernel=None,
+        *,
+        optimizer="fmin_l_bfgs_b",
+        n_restarts_optimizer=1,
+        n_subset=1000,
+        hyperprior=None,
+        n_inducing="auto",
+        inducing_init="random",
+        jitter=1e-8,
+        n_particles=1,
+        weighting="posterior",
+        batch_size="auto",
+        max_iter=100,
+        tol=1e-2,
+        forgetting=0.0,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.kernel = kernel
+        self.optimizer = optimizer
+        self.n_restarts_optimizer = n_restarts_optimizer
+        self.n_subset = n_subset
+        self.hyperprior = hyperprior
+        self.n_inducing = n_inducing
+        self.inducing_init = inducing_init
+        self.jitter = jitter
+        self.n_particles = n_particles
+        self.weighting = weighting
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.forgetting = forgetting
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X, y, sample_weight=None):
+        """Fit the kernel to a subset, and the processes to all rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        y : array-like of shape (n_samples,)
+            Two classes or more, of any type.
+        sample_weight : array-like of shape (n_samples,), optional
+            Row weights; w is the same as w copies of the row.
+
+        Returns
+        -------
+        SparseGPClassifierPMD
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If y has one class only, or the weights leave a class without any.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If iterations have not converged, a length scale ends at its lower bound, inducing
+            inputs leave much open, or few of the particles have weight.
+        """
+        with self._all_or_nothing():
+            parameters = self._parameters()
+            parameters = parameters._replace(options=parameters.options._replace(forgetting=0.0))
+            self._reset()
+            X, y = self._validated(X, y, reset=True)
+            codes, classes = encode(y)
+            weight = row_weights(X, codes, classes, sample_weight, None, all_classes=True)
+            data = _data(X, codes, np.ones(len(X)) if weight is None else weight)
+            state = update(parameters, None, data, _n_processes(classes))
+            self.classes_ = classes
+            self._set_state(state)
+            self._freeze()
+        self._warn(X, fitted_kernel=True)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        """Add more rows, which are then no longer needed.
+
+        The rows of a call are added once, under what is known when they come: their sites are
+        iterated until they agree with each other and with the q(u) of the calls before, and are
+        not looked at again. The kernel is fitted to the first calls: their rows are retained, and
+        it is fitted anew to all of them whenever there are twice as many, until there are
+        ``n_subset``. Inducing inputs follow a stream into new places, unless they were given. If
+        the call fails in any way, the estimator stays as it was.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        y : array-like of shape (n_samples,)
+            Labels; one class alone is fine.
+        classes : array-like of shape (n_classes,), optional
+            All classes; needed at the first call, unless there was a fit.
+        sample_weight : array-like of shape (n_samples,), optional
+            Row weights; w is the same as w copies of the row.
+
+        Returns
+        -------
+        SparseGPClassifierPMD
+            The estimator.
+
+        Warns
+        -----
+        ConvergenceWarning
+            As `fit`.
+        """
+        with self._all_or_nothing():
+            parameters, before = self._parameters(), getattr(self, "_state", None)
+            if before is None:
+                self._reset()
+            self._check_frozen()
+            X, y = self._validated(X, y, reset=before is None)
+            _check_partial_fit_first_call(self, classes)
+            codes = encode_known(y, self.classes_)
+            data = _data(X, codes, checked_weights(sample_weight, X))
+            state = update(parameters, before, data, _n_processes(self.classes_))
+            self._set_state(state)
+            self._freeze()
+            is_new = before is None or state.n_fitted > before.n_fitted
+            self._warn(X, fitted_kernel=is_new and state.retained is None)
+            return self
+
+    @result
+    def kernel_(self):
+        """Fitted kernel."""
+        return self._state.model.covariance.kernel.clone_with_theta(self._state.theta)
+
+    @result
+    def inducing_(self):
+        """Inducing inputs."""
+        return self._state.model.inducing
+
+    @result
+    def log_marginal_likelihood_value_(self):
+        """Log evidence of the best particle, by expectation propagation."""
+        return self._state.model.best_evidence(self._state.particles)
+
+    @result
+    def n_iter_(self):
+        """Iterations."""
+        return self._state.stream.records.n
+
+    def _parameters(self):
+        """The parameters as a record."""
+        options = self._loop_options(kernel="gaussian", rejuvenation="never")
+        return self._record(ClassifierParameters, options=options)
+
+    def _validated(self, X, y, reset):
+        X, y = self._checked_data(X, y, **kind_of_rows(self.kernel), reset=reset)
+        refuse_overflows("X", X)
+        return X, y
+
+    def _warn(self, X, fitted_kernel):
+        """Warn of what speaks against the fit, a kernel fitted just now, or the inputs."""
+        if fitted_kernel and self.optimizer is not None:
+            warn_of_bounds(self.kernel_)
+        share = much_open(self._state, X)
+        if share is not None:
+            warn(
+                f"The {len(self.inducing_)} inducing inputs leave {share:.0%} of the variance of "
+                "the process open: predictions may be far from those of all rows. Raise n_inducing."
+            )
+        self._warn_or_interrupt("raise max_iter or n_particles, or narrow hyperprior")
+
+
+def _data(X, codes, weight):
+    """The rows that have any weight."""
+    present = weight > 0.0
+    if not present.any():
+        raise ValueError("sample_weight is zero for every row: there are no data to fit.")
+    zero = np.zeros(len(X))
+    return Data(X, codes[:, None], zero, zero, weight).select(present)
+
+
+def _n_processes(classes):
+    """One for two classes, else one for each."""
+    return 1 if len(classes) == 2 else len(classes)
