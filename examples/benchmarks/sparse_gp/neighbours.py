@@ -9,8 +9,7 @@ others run on the first split, and are compared with ours there.
 * ``pmd``: `SparseGPRegressorPMD` by default.
 * ``inducing``: the same with ``approximation="fitc"``, which was the default.
 * ``gpboost``: GPBoost's Vecchia approximation, Matern-3/2 with a length scale for each column, 20
-  neighbours and 100 for predictions, as ours; up to 20,000 rows and ten columns, for it takes long
-  (uci_pol, 26 columns: no answer in five CPU minutes).
+  neighbours and 100 for predictions, as ours; up to 20,000 rows and ten columns, for it takes long.
 * ``trees``: `HistGradientBoostingRegressor` by default, which has no log loss.
 """
 
