@@ -69,7 +69,7 @@ DEFECTS = [
     Defect(
         "rows that agree in their first columns are taken for copies",
         "_base/rows.py",
-        "(_FEW_COLUMNS, n_all)",
+        "(_FEW_COLUMNS, len(columns))",
         "(_FEW_COLUMNS,)",
         "base/test_rows.py",
     ),

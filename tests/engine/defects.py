@@ -325,4 +325,18 @@ DEFECTS = [
         "worth = moves.n_before",
         "mixture/test_smc.py",
     ),
+    Defect(
+        "an optimum that is the only one cannot be left out",
+        "engine/scouts.py",
+        "small = near < _HALF * share",
+        "small = near < 0.0 * share",
+        "api/test_certificate.py",
+    ),
+    Defect(
+        "parts that draws of the prior see are not looked for after steps",
+        "engine/from_values.py",
+        "reasons = (_UNSEEN,) if scouts.unseen(last) else ()",
+        "reasons = ()",
+        "api/test_certificate.py",
+    ),
 ]

@@ -178,4 +178,32 @@ DEFECTS = [
         "gain = density.T @ (weight.mean() / mixed)",
         "sparse_gp/test_particles.py",
     ),
+    Defect(
+        "copies of a row do not say how far they are apart",
+        "sparse_gp/_vecchia.py",
+        "    value -= 0.5 * some.squares / single\n",
+        "",
+        "sparse_gp/test_vecchia.py",
+    ),
+    Defect(
+        "the noise of neighbours has no part in a gradient",
+        "sparse_gp/_kernels.py",
+        "            out[2] += own * share[m]\n",
+        "",
+        "sparse_gp/test_vecchia.py",
+    ),
+    Defect(
+        "rows after a row are among its neighbours",
+        "sparse_gp/_neighbours.py",
+        "before = found < at[:, None]",
+        "before = found < at[:, None] + 5",
+        "sparse_gp/test_vecchia.py",
+    ),
+    Defect(
+        "a stream of neighbours forgets nothing",
+        "sparse_gp/_vecchia_fit.py",
+        "before.weight * (1.0 - options.forgetting) ** size",
+        "before.weight",
+        "sparse_gp/test_vecchia.py",
+    ),
 ]
