@@ -81,6 +81,12 @@ def test_targets_of_a_process_are_named(process, target):
         process.predict_proba(ROWS, target)
 
 
+@pytest.mark.parametrize("inputs", [{}, np.array(2), [1.0, 2.0], [["a", "b"]], [[1e300, 0.0]]])
+def test_inducing_inputs_are_named(inputs):
+    with pytest.raises((ValueError, TypeError), match="inducing_init"):
+        SparseGPRegressorPMD(inducing_init=inputs).fit(ROWS, ROWS[:, 0])
+
+
 @pytest.mark.parametrize("theta", [[0.0], np.full(3, np.nan), 0.0])
 def test_hyperparameters_of_a_process_are_as_many_as_the_kernel_has(process, theta):
     with pytest.raises(ValueError, match="theta must have a number for each of"):
