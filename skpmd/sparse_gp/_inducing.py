@@ -32,7 +32,7 @@ def choose(init, sample, n, covariance, theta, rng):
     """
     if not isinstance(init, str):
         inducing = as_floats("inducing_init", init)
-        if inducing.ndim != 2:
+        if inducing.ndim != 2 or not inducing.size:
             raise ValueError(
                 f"inducing_init must be an array of shape (M, n_features), got {inducing.shape}."
             )
