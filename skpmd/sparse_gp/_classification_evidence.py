@@ -20,7 +20,7 @@ from skpmd.sparse_gp._exact_evidence import (
     log_marginal_likelihood,
     starts_around,
 )
-from skpmd.sparse_gp._hyperparameters import default_kernel
+from skpmd.sparse_gp._hyperparameters import default_kernel, refuse_kernel
 from skpmd.sparse_gp._logit import LogitSparseGP
 from skpmd.sparse_gp._sparse_evidence import sparse_evidence
 
@@ -181,6 +181,7 @@ def some_rows(rows, n, rng):
 def new_covariance(kernel, rows):
     """The covariance of a copy of the user's kernel, or of the default one: it has no noise."""
     if kernel is not None:
+        refuse_kernel(kernel)
         return KernelCovariance(kernel.clone_with_theta(kernel.theta))
     sample = Sample(rows.X, rows.y[:, None], 0.0, rows.weight)
     shape = default_kernel(sample).k1.k2

@@ -1,7 +1,13 @@
 """A kernel, its hyperparameters from some of the rows, and the model that they make."""
 
 import numpy as np
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    CompoundKernel,
+    ConstantKernel,
+    Matern,
+    WhiteKernel,
+)
 
 from skpmd._base.warn import warn
 from skpmd.sparse_gp._covariance import KernelCovariance, parameter_names
@@ -53,10 +59,28 @@ def default_kernel(sample, nu=np.inf, shortest=1e-2):
     return signal * shape + noise
 
 
+def refuse_kernel(kernel):
+    """ValueError where a user's kernel is none of one function, or its values are not possible."""
+    if isinstance(kernel, CompoundKernel):
+        raise ValueError(
+            "kernel is a CompoundKernel, which has several values for each pair of rows: give the "
+            "sum or the product of its kernels."
+        )
+    with np.errstate(all="ignore"):  # They are logs, also of what is not positive.
+        theta = kernel.theta
+        low, high = kernel.bounds.T if len(theta) else np.zeros((2, 0))
+    if not (np.isfinite(theta).all() and (low <= high).all()):
+        raise ValueError(
+            f"kernel={kernel} has a hyperparameter that is not positive, or whose lower bound is "
+            f"above its upper one: theta is {theta}, the logs of bounds are {low} and {high}."
+        )
+
+
 def new_covariance(kernel, sample, **default):
     """The covariance of a copy of the user's kernel, or of the default one."""
     if kernel is None:
         return KernelCovariance(default_kernel(sample, **default))
+    refuse_kernel(kernel)
     return KernelCovariance(kernel.clone_with_theta(kernel.theta))
 
 

@@ -5,6 +5,8 @@ from sklearn.cluster import KMeans
 from sklearn.utils import check_array
 
 from skpmd._base.rows import distinct
+from skpmd._base.utils import as_floats
+from skpmd._base.validation import refuse_overflows
 from skpmd.sparse_gp._data import take
 
 INITS = ("random", "kmeans", "greedy")
@@ -29,7 +31,13 @@ def choose(init, sample, n, covariance, theta, rng):
     or the inputs themselves, of any number. Covariance and theta are for "greedy".
     """
     if not isinstance(init, str):
-        return check_array(init, dtype=np.float64, input_name="inducing_init", copy=True)
+        inducing = as_floats("inducing_init", init)
+        if inducing.ndim != 2 or not inducing.size:
+            raise ValueError(
+                f"inducing_init must be an array of shape (M, n_features), got {inducing.shape}."
+            )
+        refuse_overflows("inducing_init", inducing)
+        return check_array(inducing, input_name="inducing_init", copy=True)
     drawn = take(sample, _CANDIDATES * n, rng)
     first, places = distinct(drawn.X)
     rows = drawn.X[first]

@@ -4,12 +4,18 @@ import numpy as np
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.utils import check_array
 
-from skpmd._base.utils import as_generator, check_n_draws, check_probabilities
+from skpmd._base.utils import (
+    as_floats,
+    as_generator,
+    check_n_draws,
+    check_probabilities,
+)
 from skpmd._base.validation import naming_conversions, refuse_no_table, refuse_overflows
 from skpmd.engine.threads import each
 from skpmd.predictive import NormalMixture
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Scaler
+from skpmd.sparse_gp._hyperparameters import refuse_kernel
 from skpmd.sparse_gp._student import scale_nodes
 
 # Rows of so many covariances are predicted at once, and of the second number at least.
@@ -170,7 +176,7 @@ class GaussianProcessPredictions:
     @property
     def _n_targets(self):
         fitted = self.__sklearn_is_fitted__()
-        return self._state.model.n_targets if fitted else self.n_targets or 1
+        return self._state.model.n_targets if fitted else int(self.n_targets or 1)
 
     @property
     def _student_df(self):
@@ -216,7 +222,8 @@ class GaussianProcessPredictions:
         else:
             covariance = KernelCovariance(self._prior_kernel(X))
             scaler = Scaler(0.0, np.ones(self._n_targets))
-            extra = self.alpha if np.ndim(self.alpha) == 0 else 0.0
+            given = as_floats("alpha", self.alpha)
+            extra = float(given) if given.ndim == 0 else 0.0
             covariance.kernel(X[:1])  # The kernel itself raises on a wrong number of length scales.
             theta, mean = covariance.kernel.theta, np.zeros((len(X), self._n_targets))
             variance = covariance.cross(theta, X, X) if joint else covariance.diagonal(theta, X)
@@ -230,6 +237,7 @@ class GaussianProcessPredictions:
     def _prior_kernel(self, X):
         """The kernel of predictions before a fit."""
         if self.kernel is not None:
+            refuse_kernel(self.kernel)
             return self.kernel
         return ConstantKernel(1.0) * RBF(np.full(np.shape(X)[1], np.sqrt(np.shape(X)[1])))
 

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process.kernels import RBF, CompoundKernel
 
 from skpmd import (
     BayesianLogisticRegressionPMD,
@@ -79,6 +80,37 @@ def test_expectations_are_of_functions_of_particles(posterior, f):
 def test_targets_of_a_process_are_named(process, target):
     with pytest.raises(ValueError, match="target must be"):
         process.predict_proba(ROWS, target)
+
+
+@pytest.mark.parametrize(
+    "inputs", [{}, np.array(2), [1.0, 2.0], [["a", "b"]], [[1e300, 0.0]], np.ones((0, 2))]
+)
+def test_inducing_inputs_are_named(inputs):
+    with pytest.raises((ValueError, TypeError), match="inducing_init"):
+        SparseGPRegressorPMD(inducing_init=inputs).fit(ROWS, ROWS[:, 0])
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [RBF(1.0, (2.0, 1.0)), RBF(np.nan), RBF(-1.0), CompoundKernel([RBF(), RBF()])],
+    ids=["bounds", "nan", "negative", "compound"],
+)
+def test_kernels_that_cannot_be_fitted_are_named(kernel):
+    with pytest.raises(ValueError, match="kernel"):
+        SparseGPRegressorPMD(kernel).fit(ROWS, ROWS[:, 0])
+    with pytest.raises(ValueError, match="kernel"):
+        SparseGPRegressorPMD(kernel).predict(ROWS)
+
+
+def test_own_noise_that_is_no_number_is_named_before_a_fit():
+    with pytest.raises(ValueError, match="alpha"):
+        SparseGPRegressorPMD(alpha={}).predict(ROWS)
+    one = SparseGPRegressorPMD(alpha=np.ones((2, 2)), n_targets=True).predict(ROWS)
+    np.testing.assert_array_equal(one, np.zeros(12))
+    # Own noise is in the distribution of an observation, and not in that of the process.
+    np.testing.assert_array_equal(
+        SparseGPRegressorPMD(alpha=3.0).predict(ROWS, return_std=True)[1], np.ones(12)
+    )
 
 
 @pytest.mark.parametrize("theta", [[0.0], np.full(3, np.nan), 0.0])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning, InconsistentVersionWarning
-from skpmd.logistic._labels import encode_known
+from skpmd._base.labels import encode_known
 
 from skpmd import (
     BayesianLogisticRegressionPMD,
