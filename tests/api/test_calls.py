@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning, InconsistentVersionWarning
-from skpmd._base.labels import encode_known
 
 from skpmd import (
     BayesianLogisticRegressionPMD,
@@ -18,6 +17,7 @@ from skpmd import (
     SparseGPRegressorPMD,
 )
 from skpmd._base import records
+from skpmd._base.labels import encode_known
 from skpmd._base.validation import naming_singular_columns
 from skpmd.logistic import GaussianPosterior
 from skpmd.posterior import Posterior
