@@ -89,6 +89,13 @@ QUERIES = {
         ),
         *PARTICLES,
     ),
+    "classes of a process": (
+        Query("predict", "X"),
+        Query("predict_proba", "X"),
+        Query("decision_function", "X"),
+        Query("score", "X, y"),
+        *PARTICLES,
+    ),
     "mixture": (
         Query("predict", "X"),
         Query("predict_proba", "X"),

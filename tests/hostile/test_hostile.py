@@ -66,7 +66,7 @@ def calls(name):
     others = st.just({})
     if name == "process":
         others = st.fixed_dictionaries({"noise_variance": inputs.mostly("none", inputs.WEIGHTS)})
-    elif name == "logistic":
+    elif name in ("logistic", "classes of a process"):
         others = st.fixed_dictionaries({"classes": inputs.mostly("own", inputs.CLASSES)})
     fit = st.tuples(st.sampled_from(["fit", "partial_fit"]), rows, target, weights, others)
     call = st.one_of(
