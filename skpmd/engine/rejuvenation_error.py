@@ -29,6 +29,7 @@ from skpmd.engine.particles import effective_sample_size, weights
 
 NO_ERROR = np.zeros((1, 3))  # This is the account before the first rejuvenation.
 UNKNOWN_ERROR = np.full((1, 3), np.nan)  # And this one where nobody has kept it.
+_NO_WEIGHT = 1e-30  # A smaller weight is none.
 _MAX_SCORED = 1000  # Third cumulants are averaged over so many particles, against all.
 # Particles that have collapsed have a variance of this at least, so that its powers are numbers.
 _MIN_VARIANCE, _MAX_TERM = 1e-90, 1e6
@@ -226,11 +227,13 @@ def _third_cumulants(white, log_weights):
     m, d = white.shape
     scored = np.arange(0, m, -(-m // _MAX_SCORED))
     w = np.exp(log_weights)
+    # What has no weight may be as far away as its squares have no number.
+    white = np.where(w[:, None] > _NO_WEIGHT, white, 0.0)
     squares = np.einsum("ij,ij->i", white, white)
     table = (white[scored] @ white.T) ** 2
     table += d - squares[scored, None] - squares
     table[np.arange(len(scored)), scored] = 0.0
     left, right = white[scored] * w[scored, None], white * w[:, None]
     pairs = w[scored].sum() - (w[scored] ** 2).sum()
-    half = 0.5 * left.T @ table @ right / max(pairs, np.finfo(float).tiny)
+    half = 0.5 * left.T @ table @ right / max(pairs, _NO_WEIGHT)
     return 0.5 * (half + half.T)

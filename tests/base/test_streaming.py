@@ -619,3 +619,11 @@ def test_parameters_that_change_the_coordinates_of_a_stream_are_refused():
     for change in ({"fit_intercept": False}, {"prior": "horseshoe"}, {"prior_scale": 2.0}):
         with pytest.raises(ValueError, match=f"{next(iter(change))} was .* set it back"):
             pickle.loads(pickle.dumps(model)).set_params(**change).partial_fit(X, y)
+
+
+def test_third_cumulants_of_one_particle_that_has_all_weight():
+    """Others lie as far away as their squares have no number; NumPy warned."""
+    white = np.array([[0.1, 0.2], [1e160, -1e160], [3.0, 1.0]])
+    with np.errstate(all="raise", under="ignore"):
+        found = rejuvenation_error._third_cumulants(white, np.array([0.0, -800.0, -700.0]))
+    np.testing.assert_array_equal(found, 0.0)
