@@ -238,9 +238,9 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     _parameter_constraints: dict = {
         "prior": [StrOptions(set(PRIORS))],
         # Squares of scales, and of their inverses, have to be numbers.
-        "prior_scale": [StrOptions({"evidence"}), Interval(Real, 1e-100, 1e100, closed="both")],
+        "prior_scale": [StrOptions({"evidence"}), Interval(Real, 1e-30, 1e30, closed="both")],
         "prior_df": [Interval(Real, 0, None, closed="neither")],
-        "intercept_prior_scale": [Interval(Real, 1e-100, 1e100, closed="both")],
+        "intercept_prior_scale": [Interval(Real, 1e-30, 1e30, closed="both")],
         "scale": [StrOptions({"auto"}), None],
         "fit_intercept": ["boolean"],
         "class_weight": [dict, StrOptions({"balanced"}), None],

@@ -335,3 +335,10 @@ def test_scales_of_priors_whose_squares_are_no_numbers_are_refused(name, scale):
 def test_temperatures_that_lose_the_prior_are_refused(temperature):
     with pytest.raises(ValueError, match="'temperature' parameter"):
         BayesianLogisticRegressionPMD(temperature=temperature).fit(ROWS, CLASSES)
+
+
+def test_parameters_in_single_precision():
+    """Bounds beyond its largest number overflowed where scikit-learn compares them."""
+    with np.errstate(over="raise"):
+        model = BayesianLogisticRegressionPMD(prior_scale=np.float32(0.5), random_state=0)
+        assert np.isfinite(model.fit(ROWS, CLASSES).coef_).all()
