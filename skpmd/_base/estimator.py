@@ -113,6 +113,11 @@ class ParticleEstimator(BaseEstimator):
         """Take over a new state; results are made anew when they are asked for."""
         self._state, self._cache = state, {}
 
+    def _check_parameters(self):
+        """Raise where a parameter that has been set after a fit is not what it may be."""
+        if self.__sklearn_is_fitted__() and not get_config()["skip_parameter_validation"]:
+            self._validate_params()
+
     @contextmanager
     def _all_or_nothing(self):
         """Context of a fit and of a part of a stream, with threads; what fails changes nothing.
@@ -120,8 +125,7 @@ class ParticleEstimator(BaseEstimator):
         It is that of `_rollback_on_error`, and yields the same. scikit-learn checks parameters at
         the first part only, and they may have been set since.
         """
-        if self.__sklearn_is_fitted__() and not get_config()["skip_parameter_validation"]:
-            self._validate_params()
+        self._check_parameters()
         with self._rollback_on_error() as on_error, self._threads():
             yield on_error
 

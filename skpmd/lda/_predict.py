@@ -67,6 +67,7 @@ class LDAPredictions(TransformerMixin):
             Nats; 0 for a document without words.
         """
         check_is_fitted(self)
+        self._check_parameters()
         X, _ = self._counts(X, reset=False)
         with self._threads():
             return log_probabilities(self._parameters(), self._state.block, self._log_weights, X)
@@ -102,6 +103,7 @@ class LDAPredictions(TransformerMixin):
         check_is_fitted(self)
         if method not in ("bound", "completion"):
             raise ValueError(f"method must be 'bound' or 'completion', got {method!r}.")
+        self._check_parameters()
         X, _ = self._counts(X, reset=False)
         parameters, block, log_weights = self._parameters(), self._state.block, self._log_weights
         with self._threads():
@@ -167,6 +169,7 @@ class LDAPredictions(TransformerMixin):
 
     def _proportions(self, X, normalize):
         check_is_fitted(self)
+        self._check_parameters()
         X, dtype = self._counts(X, reset=False)
         parameters, block, labels = self._parameters(), self._state.block, self._labels
         out = np.zeros((X.shape[0], block.topics.K))

@@ -342,3 +342,12 @@ def test_parameters_in_single_precision():
     with np.errstate(over="raise"):
         model = BayesianLogisticRegressionPMD(prior_scale=np.float32(0.5), random_state=0)
         assert np.isfinite(model.fit(ROWS, CLASSES).coef_).all()
+
+
+@pytest.mark.parametrize("query", ["transform", "score_samples", "perplexity", "predict_proba"])
+def test_parameters_that_predictions_of_topics_take_are_checked(query):
+    """Set after the fit, they ended in an error of Numba."""
+    topics = LDATopicModelPMD(2, n_particles=2, random_state=0).fit(WORDS)
+    topics.set_params(max_doc_update_iter=None)
+    with pytest.raises(ValueError, match="max_doc_update_iter"):
+        getattr(topics, query)(WORDS)
