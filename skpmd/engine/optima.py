@@ -171,8 +171,11 @@ def _search(derivatives, start, root, found=()):
     theirs = np.geterr()
 
     def objective(u):
+        place = start + root @ u
+        if not np.isfinite(place).all():
+            return _IMPOSSIBLE, np.zeros(len(u))
         with np.errstate(**theirs):  # What overflows in a user's function is for the user to see.
-            value, slope = derivatives.slope(start + root @ u, root)
+            value, slope = derivatives.slope(place, root)
         return (-value, -slope) if np.isfinite(value) else (_IMPOSSIBLE, slope)
 
     def ended(u):

@@ -28,7 +28,7 @@ _ON_THE_WAY, _LEVEL = 16, 0.1  # Points between an optimum and a particle, and n
 # A mode with a smaller share of its mass has been left out: of the mass that draws around it find,
 # or, where there is no evidence to compare that with, of its share among all modes.
 _HALF, _LEFT_OUT = 0.5, 0.1
-_N_AROUND = 256  # There are so many such draws.
+_N_AROUND, _MIN_AROUND = 256, 20.0  # There are so many such draws; so many must be effective.
 # Draws that are missed may not have this share of a variance either, of values cut off so many sds
 # from the mean: heavy tails have no variance.
 _MISSED_VARIANCE, _CUT = 0.3, 20.0
@@ -87,14 +87,15 @@ class Scouts(NamedTuple):
         particles, plain = outcome.particles, found.components[1::EACH]
         w, d = weights(particles.log_ratio), particles.theta.shape[1]
         near = np.array([w[_squares(one, particles.theta) < 9.0 * d].sum() for one in plain])
+        share = found.shares[1::EACH] / found.shares[1::EACH].sum()
+        small = (near < _LEFT_OUT * share) & (len(plain) > 1)
         if outcome.reweighted:
             evidence, _ = log_evidence(particles.log_ratio, outcome.pair)
             rng = rng.spawn(1)[0]
-            share = np.exp([min(0.0, self._log_mass(one, rng) - evidence) for one in plain])
-            small = near < _HALF * share
-        else:
-            share = found.shares[1::EACH] / found.shares[1::EACH].sum()
-            small = (near < _LEFT_OUT * share) & (len(plain) > 1)
+            log_mass = np.array([self._log_mass(one, rng) for one in plain])
+            known, mass = np.isfinite(log_mass), np.exp(np.minimum(log_mass - evidence, 0.0))
+            share = np.where(known, mass, share)
+            small = np.where(known, near < _HALF * share, small)
         left_out = (share > _MISSED_SHARE) & small
         return sum(
             not self._is_level(one, particles.theta)
@@ -103,11 +104,16 @@ class Scouts(NamedTuple):
         )
 
     def _log_mass(self, proposal, rng):
-        """Log of the mass around an optimum, within three standard deviations or so."""
+        """Log of the mass around an optimum, within three standard deviations or so.
+
+        It is nan where draws do not know it: on a curved ridge few of them have all the weight.
+        """
         theta = draw(proposal, _N_AROUND, rng)
         inside = _squares(proposal, theta) < 9.0 * theta.shape[1]
         ratios = self.log_joint(theta[inside]) - log_density(proposal, theta[inside])
-        return log_sum_exp(ratios) - np.log(_N_AROUND) if len(ratios) else -np.inf
+        if effective_sample_size(ratios) < _MIN_AROUND:
+            return np.nan
+        return log_sum_exp(ratios) - np.log(_N_AROUND)
 
     def _is_level(self, proposal, theta):
         """Whether the density falls next to nowhere between an optimum and the nearest particle."""

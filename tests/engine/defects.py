@@ -328,8 +328,8 @@ DEFECTS = [
     Defect(
         "an optimum that is the only one cannot be left out",
         "engine/scouts.py",
-        "small = near < _HALF * share",
-        "small = near < 0.0 * share",
+        "np.where(known, near < _HALF * share, small)",
+        "np.where(known, near < 0.0 * share, small)",
         "api/test_certificate.py",
     ),
     Defect(

@@ -41,7 +41,6 @@ PACKAGES = (
     "gpytorch",
     "gensim",
     "tomotopy",
-    "gpboost",
 )
 
 
