@@ -10,6 +10,7 @@ By default some fifty cases for each, the same ones every time. 5,000 others, at
 import copy
 import inspect
 import pickle
+import warnings
 from functools import partial
 
 import joblib
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
 
 from skpmd import (
     BayesianLogisticRegressionPMD,
@@ -231,6 +233,33 @@ def state(estimator):
 
 
 FREE = {"deadline": None, "suppress_health_check": list(HealthCheck), "database": None}
+
+
+def _rows(n, numbers="plain", seed=0):
+    return {"n": n, "numbers": numbers, "comes_as": "array", "positive": False, "seed": seed}
+
+
+# What thousands of cases have found: slopes of 1e300, and particles that have collapsed far away.
+FOUND = (
+    (
+        "custom", {"model": "times 1e300"}, 1,
+        (("partial_fit", _rows(7, "1e-12"), "1e-12", "none", {}),), [],
+    ),
+    (
+        "custom", {"model": "plain"}, 4, (("fit", _rows(1), "none", "none", {}),),
+        [
+            ("fit", _rows(10, "outlier", 594), "none", "none", {}),
+            ("partial_fit", _rows(2), "none", "none", {}),
+        ],
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name, parameters, p, first, others", FOUND)
+def test_cases_that_were_found(name, parameters, p, first, others):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        check(name, (parameters, p, first, others))
 
 
 @pytest.mark.parametrize("name", KINDS)
