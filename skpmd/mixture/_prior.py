@@ -14,6 +14,8 @@ _COVARIANCE_SHARE = 0.01
 _FEW_ROWS_EACH, _MIN_SHARE = 10.0, 1e-4
 _MEAN_PRECISION = {"conjugate": 1e-4, "parameters": 0.01}
 # An eigenvalue below this share of reg_covar says that reg_covar has been lost in rounding.
+# A prior may be so many sds of the rows away from them, and so many of their variances wide.
+_MAX_MEAN, _MAX_SCATTER = 1e7, 1e15
 _SINGULAR = 1e-3
 # Rounding may leave an eigenvalue negative by this share of the largest one.
 _ROUNDING = 1e-10
@@ -174,7 +176,9 @@ def prior_of(parameters, X, weight, scaler, strategy, total=None):
     p, K, kind = X.shape[1], parameters.n_components, parameters.weight_concentration_prior_type
     concentration, mean = parameters.weight_concentration_prior, np.zeros(p)
     if parameters.mean_prior is not None:
-        mean = scaler.transform(_array("mean_prior", parameters.mean_prior, (p,)))
+        with np.errstate(over="ignore"):
+            mean = scaler.transform(_array("mean_prior", parameters.mean_prior, (p,)))
+        _refuse_far("mean_prior", mean, _MAX_MEAN, "standard deviations away from the mean")
     precision, mean_scale = parameters.mean_precision_prior, np.ones(p)
     if parameters.mean_scale_prior is not None:
         mean_scale = _scales(parameters.mean_scale_prior, p) / scaler.scale
@@ -271,7 +275,9 @@ def _covariance(parameters, X, weight, scaler, strategy, total):
         elif kind == "spherical":
             covariance = np.array(np.trace(covariance) / p)
     else:
-        covariance = _given_covariance(parameters.covariance_prior, p, kind, scaler)
+        with np.errstate(over="ignore"):
+            covariance = _given_covariance(parameters.covariance_prior, p, kind, scaler)
+        _refuse_far("covariance_prior", covariance, _MAX_SCATTER, "times the variances")
         if independent:
             _refuse_correlations(covariance)
     matrix = kind in ("full", "tied")
@@ -308,6 +314,16 @@ def _given_covariance(values, p, kind, scaler):
     if not (covariance > 0.0).all():
         raise ValueError(f"covariance_prior must be positive with covariance_type={kind!r}.")
     return covariance / (scaler.scale**2 if kind == "diag" else scaler.scale[0] ** 2)
+
+
+def _refuse_far(name, values, most, what):
+    """ValueError where a prior is so far from the rows that sums with both lose the rows."""
+    largest = np.abs(values).max()
+    if not largest <= most:
+        raise ValueError(
+            f"{name} is {largest:.3g} {what} of the rows, and it may be {most:g} at most: give it "
+            "in the units of the columns of X."
+        )
 
 
 def _array(name, values, shape):

@@ -351,3 +351,16 @@ def test_parameters_that_predictions_of_topics_take_are_checked(query):
     topics.set_params(max_doc_update_iter=None)
     with pytest.raises(ValueError, match="max_doc_update_iter"):
         getattr(topics, query)(WORDS)
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("mean_prior", [1e300, 1.0]),
+        ("mean_prior", [1e9, 0.0]),
+        ("covariance_prior", 1e300 * np.eye(2)),
+    ],
+)
+def test_priors_of_mixtures_far_from_the_rows_are_refused(name, value):
+    with pytest.raises(ValueError, match=f"{name} is .* of the rows"):
+        GaussianMixturePMD(2, **{name: value}).fit(ROWS)

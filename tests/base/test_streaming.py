@@ -627,3 +627,19 @@ def test_third_cumulants_of_one_particle_that_has_all_weight():
     with np.errstate(all="raise", under="ignore"):
         found = rejuvenation_error._third_cumulants(white, np.array([0.0, -800.0, -700.0]))
     np.testing.assert_array_equal(found, 0.0)
+
+
+def test_an_edge_counts_where_no_particle_is_beyond():
+    """Half of a normal, all below 0: a new mean of 1.5 has none of 2000 particles beyond it."""
+    theta = -np.abs(np.random.default_rng(0).standard_normal((2000, 1)))
+    even, none = np.zeros(2000), np.empty((2000, 0))
+    before = Particles(theta, even, even, even, none)
+    stayed = before._replace(log_ratio=np.where(np.arange(2000) < 3, 0.0, -50.0))
+    after = before._replace(theta=0.5 + 0.1 * np.random.default_rng(1).standard_normal((2000, 1)))
+    terms = rejuvenation_error.of_conflict(NO_ERROR, before, stayed, after, itself)
+    normal = before._replace(theta=theta * np.where(np.arange(2000) % 2, 1.0, -1.0)[:, None])
+    others = rejuvenation_error.of_conflict(NO_ERROR, normal, stayed, after, itself)
+    assert (
+        rejuvenation_error.squared_error(terms, np.ones(1))[0]
+        > 10.0 * rejuvenation_error.squared_error(others, np.ones(1))[0]
+    )
