@@ -71,7 +71,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         they were drawn from, or alike (draws of a normal approximation).
     batch_size : int or "auto", default="auto"
         Rows held as a matrix of covariances at once, 2048 by default. It changes no result.
-    max_iter : int, default=100
+    max_iter : int, default=500
         Most iterations over the rows of a call.
     tol : float, default=1e-2
         Iterations end where the mean of all values u together moves by less than so many
@@ -166,7 +166,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         n_particles=1,
         weighting="posterior",
         batch_size="auto",
-        max_iter=100,
+        max_iter=500,
         tol=1e-2,
         forgetting=0.0,
         n_jobs=None,
