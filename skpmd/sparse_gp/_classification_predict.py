@@ -57,7 +57,7 @@ class ClassifierPredictions:
         log_expectations(ones, mean.ravel(), variance.ravel(), log_p, slope, curvature)
         p = np.exp(log_p).reshape(mean.shape)
         if mean.shape[1] == 1:
-            positive = weights @ p[:, 0]
+            positive = np.minimum(weights @ p[:, 0], 1.0)  # Rounding may go beyond.
             return np.column_stack([1.0 - positive, positive])
         # Where all processes are far below zero their probabilities may all be zero to rounding.
         log_p = log_p.reshape(mean.shape)

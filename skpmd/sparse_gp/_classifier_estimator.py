@@ -9,7 +9,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import _check_partial_fit_first_call
 
 from skpmd._base.estimator import result
-from skpmd._base.labels import encode, encode_known, row_weights
+from skpmd._base.labels import encode, encode_known, in_order, row_weights
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.results import ParticleResults
 from skpmd._base.validation import checked_weights, refuse_overflows
@@ -273,7 +273,8 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
                 self._reset()
             self._check_frozen()
             X, y = self._validated(X, y, reset=before is None)
-            _check_partial_fit_first_call(self, classes)
+            with in_order("classes", classes):
+                _check_partial_fit_first_call(self, classes)
             codes = encode_known(y, self.classes_)
             data = _data(X, codes, checked_weights(sample_weight, X))
             state = update(parameters, before, data, _n_processes(self.classes_))

@@ -239,7 +239,8 @@ def _rows(n, numbers="plain", seed=0):
     return {"n": n, "numbers": numbers, "comes_as": "array", "positive": False, "seed": seed}
 
 
-# What thousands of cases have found: slopes of 1e300, and particles that have collapsed far away.
+# What thousands of cases have found: slopes of 1e300, particles that have collapsed far away,
+# probabilities that rounding takes beyond 1, labels of 1e300.
 FOUND = (
     (
         "custom", {"model": "times 1e300"}, 1,
@@ -251,6 +252,14 @@ FOUND = (
             ("fit", _rows(10, "outlier", 594), "none", "none", {}),
             ("partial_fit", _rows(2), "none", "none", {}),
         ],
+    ),
+    (
+        "classes of a process", {}, 2,
+        (("fit", _rows(15), "0, 1", "many scales", {"classes": "own"}),), [],
+    ),
+    (
+        "classes of a process", {}, 1,
+        (("partial_fit", _rows(1), "1e300", "none", {"classes": "own"}),), [],
     ),
 )  # fmt: skip
 
