@@ -187,10 +187,13 @@ def _silverman(white, log_w, smoothness):
 
 
 def _median(white, log_w, smoothness):
-    """0.1 times the median pairwise distance (the paper's appendix H)."""
+    """0.1 times the median pairwise distance (the paper's appendix H), or else Scott's rule."""
     pick = systematic(weights(log_w), min(len(white), 500), np.random.default_rng(0))
     squared = squared_distances(white[pick], white[pick])
-    return 0.1 * np.sqrt(np.median(squared[np.triu_indices(len(pick), 1)]))
+    apart = squared[np.triu_indices(len(pick), 1)]
+    # One particle, or copies of it, have no distance.
+    middle = np.median(apart) if len(apart) else 0.0
+    return 0.1 * np.sqrt(middle) if middle > 0.0 else _scott(white, log_w, smoothness)
 
 
 _RULES = {"theorem": _theorem, "scott": _scott, "silverman": _silverman, "median": _median}

@@ -240,7 +240,7 @@ def _rows(n, numbers="plain", seed=0):
 
 
 # What thousands of cases have found: slopes of 1e300, particles that have collapsed far away,
-# probabilities that rounding takes beyond 1, labels of 1e300.
+# particles without a distance, probabilities that rounding takes beyond 1, labels of 1e300.
 FOUND = (
     (
         "custom", {"model": "times 1e300"}, 1,
@@ -252,6 +252,13 @@ FOUND = (
             ("fit", _rows(10, "outlier", 594), "none", "none", {}),
             ("partial_fit", _rows(2), "none", "none", {}),
         ],
+    ),
+    *(
+        (
+            "custom", {"bandwidth": "median", "model": "plain"}, 1,
+            (("fit", _rows(n, "time stamps"), "none", "none", {}),), [],
+        )
+        for n in (1, 2)
     ),
     (
         "classes of a process", {}, 2,
