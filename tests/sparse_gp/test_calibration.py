@@ -50,6 +50,7 @@ def test_a_wrong_noise_is_noticed():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*Pareto k-hat")  # Some replications: all of them count.
 def test_ranks_of_hyperparameters_are_uniform():
     priors = [lognorm(0.5, scale=1.0), lognorm(0.5, scale=0.8), lognorm(0.5, scale=0.1)]
     rng, ranks = np.random.default_rng(20241125), []
