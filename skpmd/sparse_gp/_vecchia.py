@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import cho_solve
 
+from skpmd._base.rows import distinct
 from skpmd.engine.model import Batch, Model
 from skpmd.engine.threads import each
 from skpmd.sparse_gp._kernels import conditional_moments, density_gradient
@@ -59,7 +60,7 @@ class Sites(NamedTuple):
 
         The squares of rows that become one are joined by those of their means about the new one.
         """
-        first, which = _places(self.X, self.noise_variance)
+        first, which = distinct(np.column_stack([self.noise_variance, self.X]))
         n, w = len(first), self.weight
         total = np.bincount(which, w, n)
         mean = np.stack([np.bincount(which, w * column, n) / total for column in self.y.T], axis=1)
@@ -283,13 +284,3 @@ def _moments(term, points, X, y, noise, neighbours):
 
     each(of, range(0, len(points), _ROWS))
     return mean, variance
-
-
-def _places(X, noise_variance):
-    """Places of the distinct rows, in sorted order, and of each row among them."""
-    table = np.column_stack([noise_variance, X])
-    order = np.lexsort(table.T[::-1])
-    new = np.append(True, (table[order][1:] != table[order][:-1]).any(axis=1))
-    which = np.empty(len(X), dtype=np.int64)
-    which[order] = np.cumsum(new) - 1
-    return order[new], which
