@@ -17,7 +17,7 @@ from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, weights
 from skpmd.engine.resampling import resample
 from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, take
-from skpmd.sparse_gp._fit import GPState, with_results
+from skpmd.sparse_gp._fit import GPState, complete, with_results
 from skpmd.sparse_gp._hyperparameters import check_kernel, new_covariance
 from skpmd.sparse_gp._hyperprior import HyperPrior
 from skpmd.sparse_gp._vecchia import Sites, VecchiaGP
@@ -140,7 +140,7 @@ def _with_particles(parameters, state):
         positions = resampled(outcome.particles, m, rng)
     elif m > 1:
         rows = some_rows(n, _PARTICLE_ROWS, rng)
-        drawn = drive(states_of_kernels(state.model, rows, theta, m, rng)).particles
+        drawn = complete(drive(states_of_kernels(state.model, rows, theta, m, rng))).particles
         positions = np.concatenate([theta[None], resampled(drawn, m - 1, rng)])
     else:
         positions = theta[None]

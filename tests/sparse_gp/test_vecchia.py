@@ -17,6 +17,7 @@ from sklearn.gaussian_process.kernels import (
 
 from skpmd import SparseGPRegressorPMD
 from skpmd.engine.model import Batch
+from skpmd.sparse_gp import _vecchia_fit
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._neighbours import index_of, nearest, nearest_before
 from skpmd.sparse_gp._vecchia import Sites, VecchiaGP
@@ -334,3 +335,19 @@ def test_a_kernel_that_does_not_suit_is_warned_of():
     with pytest.warns(ConvergenceWarning, match="does not suit"):
         kernel = ConstantKernel(1e-3) * RBF(5.0) + WhiteKernel(1e-3)
         process(kernel, optimizer=None).fit(X, y)
+
+
+def test_ctrl_c_while_particles_are_drawn_is_handed_on(monkeypatch):
+    """It was taken for the end of the draws, and the fit went on."""
+    X, y = problem(60)
+    gp = process(n_particles=3, optimizer=None)
+    states = _vecchia_fit.states_of_kernels
+
+    def then_ctrl_c(*arguments):
+        yield next(states(*arguments))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_vecchia_fit, "states_of_kernels", then_ctrl_c)
+    with pytest.raises(KeyboardInterrupt):
+        gp.fit(X, y)
+    assert not hasattr(gp, "posterior_")
