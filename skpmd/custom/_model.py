@@ -55,7 +55,7 @@ class CustomModel(Model):
     def log_prior(self, theta):
         """Log prior density; see `Model`."""
         # A copy: a function may transform its argument in place.
-        return _vector("log_prior", self._log_prior(theta.copy()), len(theta))
+        return _vector("log_prior", self._log_prior(theta.copy()), theta)
 
     def log_likelihood(self, theta, batch):
         """Log-likelihood of a batch; see `Model`."""
@@ -63,7 +63,7 @@ class CustomModel(Model):
 
         def of(some):
             values = self._log_likelihood(some.copy(), batch.X, batch.y, **weight)
-            return _vector("log_likelihood", values, len(some))
+            return _vector("log_likelihood", values, some)
 
         n_parts = -(-len(theta) * len(batch.weight) // _AT_ONCE)
         return np.concatenate(each(of, np.array_split(theta, min(n_parts, len(theta)))))
@@ -143,8 +143,8 @@ def _signature(function):
         return None
 
 
-def _vector(name, values, m):
-    values = np.asarray(values)
+def _vector(name, values, theta):
+    values, m = np.asarray(values), len(theta)
     if values.dtype.kind not in "fiub":
         raise TypeError(f"{name} must return real numbers, got dtype {values.dtype}.")
     values = values.astype(np.float64, copy=False)
@@ -152,10 +152,12 @@ def _vector(name, values, m):
         raise ValueError(
             f"{name} must return one value per particle, shape ({m},), got {values.shape}."
         )
-    if np.isnan(values).any() or (values == np.inf).any():
+    wrong = np.isnan(values) | (values == np.inf)
+    if wrong.any():
+        first = np.array2string(theta[wrong.argmax()], precision=4, threshold=10)
         raise NotANumberError(
-            f"{name} returned nan or +inf for some particles; return -inf where a parameter is "
-            "impossible.",
+            f"{name} returned nan or +inf for {wrong.sum()} of {m} particles, the first of them "
+            f"theta = {first}; return -inf where a parameter is impossible.",
             values,
         )
     return values

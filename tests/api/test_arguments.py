@@ -269,6 +269,15 @@ def test_draws_of_a_prior_are_finite_numbers_of_one_shape(draws, words):
         model(sample_prior=draws).fit(ROWS)
 
 
+@pytest.mark.parametrize("name", ["log_likelihood", "log_prior"])
+def test_a_value_that_is_no_number_is_shown_with_its_particle(name):
+    def wrong(theta, *_):
+        return np.where(theta[:, 0] > 0.0, np.nan, 0.0)
+
+    with pytest.raises(FloatingPointError, match=rf"{name} returned nan .* theta = \[\d"):
+        model(**{name: wrong}).fit(ROWS)
+
+
 @pytest.mark.parametrize(
     "found",
     [None, np.zeros(3), (np.zeros(3),) * 3, "word", (0.0, "word"), (0.0, 1j)],

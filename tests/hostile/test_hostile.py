@@ -171,7 +171,9 @@ class Subject:
                 plain_error = outcome(lambda: plain(*arguments, **keywords))[1]
             except AssertionError:
                 return  # A failure of its own, which other cases find.
-            assert plain_error or names_one(error, self.changed | {"y"}), (
+            # A wrong prior shows in the likelihood of its draws.
+            functions = set(models.NAMES) if self.changed & set(models.NAMES) else set()
+            assert plain_error or names_one(error, self.changed | functions | {"y"}), (
                 f"an error of one of {sorted(self.changed)} that does not say so: {error}"
             )
 
@@ -240,8 +242,13 @@ def _rows(n, numbers="plain", seed=0):
 
 
 # What thousands of cases have found: slopes of 1e300, particles that have collapsed far away,
-# particles without a distance, probabilities that rounding takes beyond 1, labels of 1e300.
+# particles without a distance, probabilities that rounding takes beyond 1, labels of 1e300, draws
+# of 1e300.
 FOUND = (
+    (
+        "custom", {"model": "prior of 1e300"}, 2,
+        (("fit", _rows(3, "many scales"), "none", "none", {}),), [],
+    ),
     (
         "custom", {"model": "times 1e300"}, 1,
         (("partial_fit", _rows(7, "1e-12"), "1e-12", "none", {}),), [],
