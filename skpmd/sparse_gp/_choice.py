@@ -31,7 +31,7 @@ def fit_chosen(parameters, data):
         return state
     # The search for inducing inputs starts from where that for neighbours has ended.
     kernel = state.model.covariance.at(state.theta)
-    return fit(inducing._replace(kernel=kernel), data)
+    return fit(inducing._replace(kernel=kernel, n_restarts_optimizer=0), data)
 
 
 def _may_have_neighbours(parameters, data):
