@@ -192,7 +192,10 @@ class _Whitened:
         found = 0.5 * (one + other) - np.eye(d)
         noise = np.sum((one - other) ** 2) / 4.0
         weight = max(0.0, 1.0 - noise / np.sum(found**2))
-        factor = np.linalg.cholesky(np.eye(d) + weight * found)
+        try:
+            factor = np.linalg.cholesky(np.eye(d) + weight * found)
+        except np.linalg.LinAlgError:  # But for rounding the draws lie in a plane.
+            return self, state
         mean = self.position(zs.reshape(-1, d).mean(axis=0))
         chains = _Whitened(
             self._function, mean, self.chol @ factor, self._jump, self._stiff, self._inside
