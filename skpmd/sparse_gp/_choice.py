@@ -29,9 +29,15 @@ def fit_chosen(parameters, data):
     rows = np.arange(min(_SCORED_ROWS, len(state.model.sites.weight) // 2))
     if _score_of_inducing(inducing, state, rows) < _score(state.model, state.theta, rows):
         return state
-    # The search for inducing inputs starts from where that for neighbours has ended.
-    kernel = state.model.covariance.at(state.theta)
-    return fit(inducing._replace(kernel=kernel, n_restarts_optimizer=0), data)
+    # The search for inducing inputs starts from where that for neighbours has ended. Few neighbours
+    # may take what is smooth for rough: RBF is then another candidate, and the evidence decides.
+    covariance = state.model.covariance
+    found = covariance.at(state.theta)
+    candidates = [inducing._replace(kernel=found, n_restarts_optimizer=0)]
+    if parameters.kernel is None and covariance.term(state.theta).shape:  # Not RBF.
+        candidates.append(inducing)
+    states = [fit(one, data) for one in candidates]
+    return max(states, key=lambda one: one.model.best_evidence(one.particles))
 
 
 def _may_have_neighbours(parameters, data):

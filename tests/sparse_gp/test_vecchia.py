@@ -320,6 +320,19 @@ def test_auto_takes_inducing_inputs_where_the_function_is_smooth():
     assert gp.approximation_ == "fitc"
 
 
+def test_inducing_inputs_by_default_have_the_kernel_of_the_larger_evidence(monkeypatch):
+    """Few neighbours took what is smooth for rough, and inducing inputs were given their kernel."""
+    monkeypatch.setattr(_vecchia_fit, "_SHAPES", (2.5,))
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (1020, 5))
+    y = np.sin(2.0 * X).sum(axis=1) + 0.1 * rng.standard_normal(1020)
+    params = {"n_subset": 200, "n_refine": 0, "n_restarts_optimizer": 0, "n_neighbors": 3}
+    gp = SparseGPRegressorPMD(**params, random_state=0).fit(X, y)
+    assert gp.approximation_ == "fitc" and isinstance(gp.kernel_.k1.k2, RBF)
+    usual = SparseGPRegressorPMD(approximation="fitc", **params, random_state=0).fit(X, y)
+    assert gp.kernel_ == usual.kernel_
+
+
 def test_refusals():
     X, y = problem(20)
     with pytest.raises(ValueError, match="approximation='fitc'"):
