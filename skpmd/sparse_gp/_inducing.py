@@ -12,6 +12,7 @@ from skpmd.sparse_gp._data import take
 INITS = ("random", "kmeans", "greedy")
 # Candidates for each inducing input, in a fit and in a stream.
 _CANDIDATES, _STREAM_CANDIDATES = 10, 4
+_DIGITS = 7  # Squared distances of clusters are exact to twice as many.
 _CHUNK = 1 << 19  # Covariances held at once.
 _MIN_LEFT = 1e-12  # Smallest conditional variance of a candidate, relative to the prior's.
 # A row of a stream is worth an inducing input of its own if its conditional variance exceeds this
@@ -44,13 +45,28 @@ def choose(init, sample, n, covariance, theta, rng):
     if len(rows) <= n:
         return rows
     if init == "kmeans":
-        weight = np.bincount(places, drawn.weight)
-        seed = int(rng.integers(2**31))
-        means = KMeans(n, n_init=1, max_iter=30, random_state=seed)
-        return means.fit(rows, sample_weight=weight).cluster_centers_
+        return _centres(rows, np.bincount(places, drawn.weight), n, rng)
     if init == "greedy":
         return rows[greedy(covariance, theta, rows, n)]
     return rows[np.sort(rng.choice(len(rows), n, replace=False))]
+
+
+def _centres(rows, weight, n, rng):
+    """Centres (M, p) of n clusters of rows.
+
+    Beside rows that are far away rounding makes others one: where there are fewer than n that it
+    can tell apart, rows at random are the rest.
+    """
+    unit = np.ldexp(1.0, np.frexp(np.ptp(rows, axis=0).max())[1])  # A power of two rounds nothing.
+    scaled = rows / unit
+    apart, _ = distinct(np.round(scaled - scaled.min(axis=0), _DIGITS))
+    k, seed = min(n, len(apart)), int(rng.integers(2**31))
+    means = KMeans(k, n_init=1, max_iter=30, random_state=seed).fit(scaled, sample_weight=weight)
+    centres = means.cluster_centers_ * unit
+    if k == n:
+        return centres
+    others = np.delete(rows, apart, axis=0)
+    return np.concatenate([centres, rng.choice(others, n - k, replace=False)])
 
 
 def extended(model, theta, X, n):

@@ -243,8 +243,12 @@ def _rows(n, numbers="plain", seed=0):
 
 # What thousands of cases have found: slopes of 1e300, particles that have collapsed far away,
 # particles without a distance, probabilities that rounding takes beyond 1, labels of 1e300, draws
-# of 1e300, draws of chains in a plane.
+# of 1e300, draws of chains in a plane, clusters of tiny numbers.
 FOUND = (
+    (
+        "classes of a process", {"inducing_init": "kmeans", "n_inducing": 5}, 1,
+        (("fit", _rows(9, "1e-300"), "0, 1", "none", {"classes": "own"}),), [],
+    ),
     (
         "logistic", {"prior": "cauchy"}, 2,
         (("fit", _rows(5, "1e12", 154), "0, 1", "none", {"classes": "own"}),), [],

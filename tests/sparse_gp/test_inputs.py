@@ -1,6 +1,7 @@
 """Inputs of all kinds for the sparse Gaussian process: units, degenerate data, errors, searches."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -67,6 +68,20 @@ def test_ways_to_place_inducing_inputs(init):
     gp = SparseGPRegressorPMD(n_inducing=30, inducing_init=init, random_state=0).fit(X, y)
     assert gp.inducing_.shape == (30, 2)
     assert gp.score(X, y) > 0.95
+
+
+@pytest.mark.parametrize("kind", ["one row far away", "tiny"])
+def test_clusters_of_rows_that_rounding_cannot_tell_apart(kind):
+    """There were two distinct centres of five, and a warning of another library."""
+    X, y = problem(60)
+    X = 1e-300 * X if kind == "tiny" else np.concatenate([X[:59], [[1e9, 1e9]]])
+    kernel = RBF(1e-300 if kind == "tiny" else 1.0, "fixed") + WhiteKernel(0.1)
+    params = {"n_inducing": 5, "inducing_init": "kmeans", "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*Raise n_inducing")
+        gp = SparseGPRegressorPMD(kernel, optimizer=None, **params).fit(X, y)
+    assert len(np.unique(gp.inducing_, axis=0)) == 5
+    assert kind == "tiny" or (np.abs(gp.inducing_) < 10.0).all(axis=1).sum() >= 3
 
 
 def test_float32_is_taken_and_answered_in_double_precision():
