@@ -1,41 +1,62 @@
-"""Which approximation suits the rows: inducing inputs, or the nearest rows of each."""
+"""Which approximation suits the rows: inducing inputs, the nearest rows of each, or both."""
 
 import numpy as np
 
 from skpmd._base.rows import distinct
+from skpmd._base.utils import as_generator
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Data
 from skpmd.sparse_gp._fit import fit, update
+from skpmd.sparse_gp._full_scale_fit import new_full_scale, with_inducing
 from skpmd.sparse_gp._hyperparameters import MIN_INDUCING, n_inducing
-from skpmd.sparse_gp._vecchia_fit import fit_vecchia
+from skpmd.sparse_gp._vecchia_fit import fit_vecchia, with_kernel
 
 # Predictions of so many rows are compared, and inducing inputs learn from so many others.
-_SCORED_ROWS, _LEARNED_ROWS = 500, 10_000
+_SCORED_ROWS, _LEARNED_ROWS = 1000, 10_000
 
 
 def fit_chosen(parameters, data):
-    """The state after a fit by the approximation that predicts some of the rows better.
+    """The state after a fit by the approximation that predicts some of the rows best.
 
     Up to a thousand distinct rows are inducing inputs, and the process is exact. With more,
-    neighbours are tried first, and inducing inputs then under the kernel that was found so. They
-    are taken if they predict as well from ten thousand rows as neighbours do from all.
+    neighbours are tried first, and then, under the kernel that was found so, inducing inputs and
+    both together. These learn from ten thousand rows for it.
     """
     inducing = parameters._replace(approximation="fitc")
     if not _may_have_neighbours(parameters, data):
         return fit(inducing, data)
-    if parameters.weighting == "posterior":
-        return fit_vecchia(parameters, data)
     state = fit_vecchia(parameters, data)
-    rows = np.arange(min(_SCORED_ROWS, len(state.model.sites.weight) // 2))
-    if _score_of_inducing(inducing, state, rows) < _score(state.model, state.theta, rows):
+    if parameters.weighting == "posterior":
         return state
-    # The search for inducing inputs starts from where that for neighbours has ended. Few neighbours
-    # may take what is smooth for rough: RBF is then another candidate, and the evidence decides.
+    rows = np.arange(min(_SCORED_ROWS, len(state.model.sites.weight) // 4))
+    near = _score(state.model, state.theta, rows)
+    few, both = _score_of_inducing(inducing, state, rows), _score_of_both(parameters, state, rows)
+    if near > max(few, both):
+        return state
+    if few < near:
+        return with_inducing(parameters, state)
+    found = _fit_inducing(inducing, state, data)
+    other = with_kernel(parameters, state, found.model.covariance, found.theta)
+    few, together = (
+        _score_of_inducing(inducing, other, rows),
+        _score_of_both(parameters, other, rows),
+    )
+    if few > max(both, together):
+        return found
+    return with_inducing(parameters, state if both > together else other)
+
+
+def _fit_inducing(parameters, state, data):
+    """The state of inducing inputs, whose search starts where that for neighbours has ended.
+
+    Few neighbours may take what is smooth for rough. Where they have, RBF is the other candidate
+    for the default kernel, and the evidence decides.
+    """
     covariance = state.model.covariance
     found = covariance.at(state.theta)
-    candidates = [inducing._replace(kernel=found, n_restarts_optimizer=0)]
+    candidates = [parameters._replace(kernel=found, n_restarts_optimizer=0)]
     if parameters.kernel is None and covariance.term(state.theta).shape:  # Not RBF.
-        candidates.append(inducing)
+        candidates.append(parameters)
     states = [fit(one, data) for one in candidates]
     return max(states, key=lambda one: one.model.best_evidence(one.particles))
 
@@ -67,9 +88,23 @@ def _score_of_inducing(parameters, state, rows):
     fitted = update(
         parameters, None, Data(known.X, known.y, known.noise_variance, zero, known.weight)
     )
-    scored, kernel = sites.select(rows), fitted.particles.theta[0]
-    mean, variance = fitted.model.predict(kernel, fitted.conditional(0), scored.X)
-    noise = fitted.model.covariance.noise(kernel, scored.X) + scored.noise_variance
+    return _score_of(fitted.model, theta, fitted.conditional(0), sites.select(rows))
+
+
+def _score_of_both(parameters, state, rows):
+    """As `_score`, of inducing inputs that have learnt from other rows, and all others as near."""
+    sites, theta = state.model.sites, state.theta
+    others = state.model.of(sites.select(slice(len(rows), None)))
+    rng = as_generator(0)  # The rows are in random order.
+    model = new_full_scale(parameters, others, theta, len(state.particles.theta), rng)
+    n = min(_LEARNED_ROWS, len(others.sites.weight))
+    block = sum(model.statistics(theta[None], None, batch) for batch in model.batches(n))
+    return _score_of(model, theta, model.conditional(theta, block[0]), sites.select(rows))
+
+
+def _score_of(model, theta, conditional, scored):
+    mean, variance = model.predict(theta, conditional, scored.X)
+    noise = model.covariance.noise(theta, scored.X) + scored.noise_variance
     return _log_density(scored.y, mean, variance + noise / scored.weight)
 
 

@@ -126,10 +126,6 @@ def initialise(parameters, data, n_processes, rng):
     sample = Sample(whole.X, data.y, np.zeros(len(data.weight)), data.weight)
     n = n_inducing(parameters.n_inducing)
     inducing = choose(parameters.inducing_init, sample, n, covariance, theta, rng)
-    if inducing.shape[1:] != data.X.shape[1:]:
-        raise ValueError(
-            f"inducing_init has shape {inducing.shape}, X has {data.X.shape[1]} features."
-        )
     model = LogitSparseGP(covariance, prior, inducing, parameters.jitter, n_processes)
     stream = Stream(processes(model, positions), None, Records(), 0.0, rng)
     return ClassifierState(model, theta, stream, log_proposal, len(data.weight))

@@ -18,6 +18,7 @@ from skpmd.sparse_gp._choice import fit_chosen
 from skpmd.sparse_gp._data import Data
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
 from skpmd.sparse_gp._fit import fit, update
+from skpmd.sparse_gp._full_scale_fit import fit_full_scale, update_full_scale
 from skpmd.sparse_gp._hyperparameters import warn_of_bounds
 from skpmd.sparse_gp._inducing import INITS
 from skpmd.sparse_gp._model import APPROXIMATIONS, MAX_JITTER
@@ -25,6 +26,13 @@ from skpmd.sparse_gp._open_variance import warn_of_open_variance
 from skpmd.sparse_gp._parameters import GPParameters
 from skpmd.sparse_gp._predict import GaussianProcessPredictions, kind_of_rows
 from skpmd.sparse_gp._vecchia_fit import fit_vecchia, update_vecchia, warn_of_left_out
+
+# How `fit` and `partial_fit` go about it, where not as with inducing inputs.
+_FITS = {
+    "auto": (fit_chosen, None),
+    "vecchia": (fit_vecchia, update_vecchia),
+    "full_scale": (fit_full_scale, update_full_scale),
+}
 
 
 class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleResults):
@@ -68,25 +76,30 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         Whether y is fitted as (y - mean) / standard deviation.
     n_inducing : int or "auto", default="auto"
         Most inducing inputs, M. ``"auto"`` is a quarter of the rows, at least 1000 and at most
-        2000; where no more rows are distinct, they are those. A pass costs n M^2.
+        2000; where no more rows are distinct, they are those. A pass costs n M^2. With "full_scale"
+        there are fewer where rows are many, 100 at least: n M numbers are held.
     inducing_init : {"random", "kmeans", "greedy"} or array-like of shape (M, p), default="random"
         Inducing inputs: rows at random, centres of clusters, rows of the largest variance given
         those before (Burt et al. 2020), or as given. In a stream they follow the rows, unless they
         are given.
-    approximation : {"auto", "fitc", "vfe", "dtc", "vecchia"}, default="auto"
+    approximation : {"auto", "fitc", "vfe", "dtc", "vecchia", "full_scale"}, default="auto"
         With inducing inputs, what becomes of the variance that u leaves open: noise of the row
         ("fitc"), a penalty of the evidence ("vfe", a lower bound of that of the exact process),
         nothing ("dtc", as in the paper). Predictive variances contain it in any case. "vecchia" has
         no inducing inputs: each row is conditioned on its nearest rows, and the estimator retains
         the rows. It is the better one where the process has more detail than inducing inputs can
-        carry, and takes constants times an RBF or Matern kernel with normal noise. "auto" is "fitc"
-        in streams, for other kernels and where ``n_inducing`` is given; in `fit` it is what
-        predicts some of the rows better. ``approximation_`` says which.
+        carry, and takes constants times an RBF or Matern kernel with normal noise. "full_scale" is
+        both: inducing inputs, and neighbours for what they leave (Gyger, Furrer and Sigrist 2025);
+        a prediction costs more. "auto" is "fitc" in streams, for other kernels and where
+        ``n_inducing`` is given; in `fit` it is what predicts some of the rows best.
+        ``approximation_`` says which.
     n_neighbors : int or "auto", default="auto"
-        With ``approximation="vecchia"`` the number of rows that each row, and each prediction, is
-        conditioned on; a row costs its cube. ``"auto"`` is 20 for rows and 100 for predictions.
+        With ``approximation="vecchia"`` and "full_scale" the number of rows that each row, and each
+        prediction, is conditioned on; a row costs its cube. ``"auto"`` is 20 for rows and 100 for
+        predictions, 50 beside inducing inputs.
     reservoir_size : int, default=200000
-        With ``approximation="vecchia"`` the rows that a stream retains, at most: of more a sample.
+        With ``approximation="vecchia"`` and "full_scale" the rows that a stream retains, at most: of
+        more a sample.
     jitter : float in [0, 0.01], default=1e-8
         Added to the diagonal of the inducing inputs' covariance, as a fraction of its mean; ten
         times more as long as that is not positive definite.
@@ -168,6 +181,9 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     Quinonero-Candela, J. and Rasmussen, C. E. (2005). A unifying view of sparse approximate
     Gaussian process regression. Journal of Machine Learning Research 6.
 
+    Gyger, T., Furrer, R. and Sigrist, F. (2025). Vecchia-inducing-points full-scale approximations
+    for Gaussian processes. arXiv:2507.05064.
+
     Burt, D. R., Rasmussen, C. E. and van der Wilk, M. (2020). Convergence of sparse variational
     inference in Gaussian processes regression. Journal of Machine Learning Research 21.
 
@@ -197,7 +213,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         "normalize_y": ["boolean"],
         "n_inducing": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "inducing_init": [StrOptions(set(INITS)), "array-like"],
-        "approximation": [StrOptions({*APPROXIMATIONS, "auto", "vecchia"})],
+        "approximation": [StrOptions({*APPROXIMATIONS, *_FITS})],
         "n_neighbors": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "reservoir_size": [Interval(Integral, 1, None, closed="left")],
         "jitter": [Interval(Real, 0, MAX_JITTER, closed="both")],
@@ -322,7 +338,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         with self._all_or_nothing():
             parameters = self._parameters()
             self._reset()
-            fitted = {"auto": fit_chosen, "vecchia": fit_vecchia}.get(self.approximation, fit)
+            fitted = _FITS.get(self.approximation, (fit, update))[0]
             self._set_state(fitted(parameters, self._read(X, y, sample_weight, noise_variance)))
             self._freeze()
         self._warn(fitted_kernel=True)
@@ -371,7 +387,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             if parameters.approximation == "auto":
                 taken = "fitc" if before is None else before.model.approximation
                 parameters = parameters._replace(approximation=taken)
-            updated = update_vecchia if parameters.approximation == "vecchia" else update
+            updated = _FITS.get(parameters.approximation, (fit, update))[1]
             state = updated(parameters, before, data)
             self._set_state(state)
             self._freeze()
@@ -449,10 +465,10 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             raise ValueError(
                 f"The number of targets seen in `y` is {y.shape[1]}, n_targets={self.n_targets}."
             )
-        if self.likelihood == "student_t" and self.approximation == "vecchia":
+        if self.likelihood == "student_t" and self.approximation in ("vecchia", "full_scale"):
             raise ValueError(
-                "approximation='vecchia' is for likelihood='gaussian': set approximation='fitc' "
-                "for Student noise."
+                f"approximation={self.approximation!r} is for likelihood='gaussian': set "
+                "approximation='fitc' for Student noise."
             )
         if self.likelihood == "student_t" and self.weighting == "posterior":
             raise ValueError(
@@ -499,7 +515,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
 
     def _warn(self, fitted_kernel):
         """Warn of what speaks against a posterior, a kernel fitted just now, or the inputs."""
-        if self.approximation_ == "vecchia":
+        if self.approximation_ in ("vecchia", "full_scale"):
             if fitted_kernel:
                 warn_of_left_out(self._state)
         else:

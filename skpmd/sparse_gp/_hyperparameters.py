@@ -182,10 +182,6 @@ def new_model(parameters, covariance, prior, whole, theta, rng):
     """The model, its inducing inputs placed among the rows."""
     n = n_inducing(parameters.n_inducing, whole.weight.sum())
     inducing = choose(parameters.inducing_init, whole, n, covariance, theta, rng)
-    if inducing.shape[1:] != whole.X.shape[1:]:
-        raise ValueError(
-            f"inducing_init has shape {inducing.shape}, X has {whole.X.shape[1]} features."
-        )
     df = parameters.student_df
     kind, options = (SparseGP, {}) if df is None else (StudentSparseGP, {"df": df})
     return kind(

@@ -106,6 +106,61 @@ def conditional_moments(points, X, y, noise, neighbours, amplitude, shape, mean,
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def regression_weights(
+    points, X, explained, noise, neighbours, amplitude, shape, weights, variance
+):
+    """Weights (n, c) of the neighbours' targets in the mean of points, and variances (n,).
+
+    The arguments are as of `conditional_moments`. ``explained`` (n, c + 1, c + 1) is what is taken
+    from the covariances of the neighbours and, last, of the point: the process is what it leaves.
+    """
+    c = neighbours.shape[1]
+    A, z = np.empty((c, c)), np.empty(c)
+    floor = _MIN_PIVOT * amplitude
+    for r in range(len(points)):
+        near, known = neighbours[r], explained[r]
+        n = 0
+        while n < c and near[n] >= 0:
+            n += 1
+        left = amplitude - known[c, c]
+        for a in range(n):
+            i = near[a]
+            squared = 0.0
+            for j in range(X.shape[1]):
+                gap = points[r, j] - X[i, j]
+                squared += gap * gap
+            z[a] = amplitude * _value(squared, shape) - known[c, a]
+            for b in range(a):
+                squared = 0.0
+                for j in range(X.shape[1]):
+                    gap = X[i, j] - X[near[b], j]
+                    squared += gap * gap
+                A[a, b] = amplitude * _value(squared, shape) - known[a, b]
+            A[a, a] = max(amplitude - known[a, a], 0.0) + noise[i]
+        for a in range(n):
+            for b in range(a):
+                total = A[a, b]
+                for d in range(b):
+                    total -= A[a, d] * A[b, d]
+                A[a, b] = total / A[b, b]
+            total = A[a, a]
+            for d in range(a):
+                total -= A[a, d] * A[a, d]
+                z[a] -= A[a, d] * z[d]
+            A[a, a] = math.sqrt(max(total, floor))
+            z[a] /= A[a, a]
+            left -= z[a] * z[a]
+        variance[r] = max(left, floor)
+        for a in range(n - 1, -1, -1):
+            total = z[a]
+            for d in range(a + 1, n):
+                total -= A[d, a] * weights[r, d]
+            weights[r, a] = total / A[a, a]
+        for a in range(n, c):
+            weights[r, a] = 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def density_gradient(rows, X, y, noise, share, weight, neighbours, amplitude, shape, out):
     """Add up log densities of rows given their neighbours, and their derivatives.
 

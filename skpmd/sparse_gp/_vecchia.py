@@ -130,11 +130,15 @@ class VecchiaGP(Model):
         """Numbers that a prediction holds for each of its rows, roughly."""
         return 2 * self.n_nearest
 
+    def before(self, rows):
+        """Places (k, n) of the nearest rows before each of some; see `nearest_before`."""
+        scaled = (self.sites.X - self.middle) / self.metric
+        return nearest_before(scaled, rows, self.n_before)
+
     def neighbourhoods(self, rows):
         """`Neighbourhoods` of some rows, (k,); those of the last rows are remembered."""
         if self._known is None or not np.array_equal(self._known.queried, rows):
-            scaled = (self.sites.X - self.middle) / self.metric
-            before = nearest_before(scaled, rows, self.n_before)
+            before = self.before(rows)
             some = np.unique(np.append(before[before >= 0], rows))
             places = np.where(before >= 0, np.searchsorted(some, before), -1)
             self._known = Neighbourhoods(
@@ -159,8 +163,8 @@ class VecchiaGP(Model):
     def gradient(self, theta, rows, weight):
         """Weighted sum of log densities of some rows, and its gradient by theta."""
         term, known = self.covariance.term(theta), self.neighbourhoods(rows)
-        sites, X = known.sites, _scaled(term, known.sites.X, self.middle)
-        noise = _noise(term, sites)
+        sites, X = known.sites, scaled_rows(term, known.sites.X, self.middle)
+        noise = noise_of_means(term, sites)
         share = np.where(_is_floored(term, sites), 0.0, 1.0 / sites.weight)
         size = 3 + X.shape[1]
 
@@ -173,25 +177,25 @@ class VecchiaGP(Model):
             return out
 
         total = sum(each(of, range(0, len(rows), _ROWS)), np.zeros(size))
-        value, by_noise = _copies(term, sites, known.rows, weight)
+        value, by_noise = log_density_of_copies(term, sites, known.rows, weight)
         slope = self.covariance.assembled(theta, total[1], total[2] + by_noise, total[3:])
         return total[0] + value, slope
 
     def _density(self, theta, known, weight):
         term, sites, rows = self.covariance.term(theta), known.sites, known.rows
-        X, noise = _scaled(term, sites.X, self.middle), _noise(term, sites)
+        X, noise = scaled_rows(term, sites.X, self.middle), noise_of_means(term, sites)
         mean, variance = _moments(term, X[rows], X, sites.y, noise, known.before)
         variance += noise[rows]
         squares = ((sites.y[rows] - mean) ** 2).sum(axis=1)
         each_row = self.n_targets * (_LOG_TWO_PI + np.log(variance)) + squares / variance
-        return _copies(term, sites, rows, weight)[0] - 0.5 * weight @ each_row
+        return log_density_of_copies(term, sites, rows, weight)[0] - 0.5 * weight @ each_row
 
     # ------------------------------------------------------------------ one particle
     def conditional(self, theta, block):
         """What predictions under one particle need; there is no block."""
         term = self.covariance.term(theta)
         return Conditional(
-            index_of(_scaled(term, self.sites.X, self.middle)), _noise(term, self.sites)
+            index_of(scaled_rows(term, self.sites.X, self.middle)), noise_of_means(term, self.sites)
         )
 
     def predict(self, theta, conditional, X, joint=False):
@@ -201,14 +205,12 @@ class VecchiaGP(Model):
         of X are then conditioned on the neighbours of any of them, 3000 at most.
         """
         term = self.covariance.term(theta)
-        points = _scaled(term, X, self.middle)
+        points = scaled_rows(term, X, self.middle)
         near = nearest(conditional.index, points, self.n_nearest)
         if not joint:
             rows = np.asarray(conditional.index.data)
             return _moments(term, points, rows, self.sites.y, conditional.noise, near)
-        # Columns of all points' neighbours in turns: the nearest of each come first.
-        ordered = near.T.ravel()
-        some = np.sort(ordered[np.sort(np.unique(ordered, return_index=True)[1])][:_MAX_JOINT])
+        some = places_together(near)
         known, inputs = self.sites.X[some] - self.middle, X - self.middle
         K = self.covariance.cross(theta, known, known)
         K[np.diag_indices_from(K)] += conditional.noise[some]
@@ -231,7 +233,7 @@ class VecchiaGP(Model):
         The variance is that of a row's mean, noise included.
         """
         term = self.covariance.term(theta)
-        X, noise = _scaled(term, self.sites.X, self.middle), _noise(term, self.sites)
+        X, noise = scaled_rows(term, self.sites.X, self.middle), noise_of_means(term, self.sites)
         near = nearest(index_of(X), X[rows], self.n_nearest + 1)
         # A row is its own neighbour, but not always the first: rows of other noise may lie there.
         order = np.argsort(near == rows[:, None], axis=1, kind="stable")[:, : near.shape[1] - 1]
@@ -240,7 +242,14 @@ class VecchiaGP(Model):
         return mean, variance + noise[rows]
 
 
-def _scaled(term, X, middle):
+def places_together(near):
+    """Places of all points' neighbours, in order; those of many points are not all of them."""
+    # Columns of all points' neighbours in turns: the nearest of each come first.
+    ordered = near.T.ravel()
+    return np.sort(ordered[np.sort(np.unique(ordered, return_index=True)[1])][:_MAX_JOINT])
+
+
+def scaled_rows(term, X, middle):
     """Inputs about a middle, for those far from zero would be rounded away, in length scales."""
     return np.ascontiguousarray((X - middle) / term.length_scale)
 
@@ -250,7 +259,7 @@ def _single(term, sites):
     return np.maximum(term.noise + sites.noise_variance, MIN_NOISE * term.amplitude)
 
 
-def _noise(term, sites):
+def noise_of_means(term, sites):
     """Noise of the mean of a row's copies."""
     return _single(term, sites) / sites.weight
 
@@ -259,7 +268,7 @@ def _is_floored(term, sites):
     return term.noise + sites.noise_variance < MIN_NOISE * term.amplitude
 
 
-def _copies(term, sites, rows, weight):
+def log_density_of_copies(term, sites, rows, weight):
     """What copies of a row add to the density of their mean, and its slope by the noise."""
     some, t = sites.select(rows), sites.y.shape[1]
     w, single = some.weight, _single(term, some)

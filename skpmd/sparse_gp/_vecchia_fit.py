@@ -115,10 +115,7 @@ def _fitted(parameters, sites, scaler, sample, seen, rng, before=None):
         covariances, start = [covariance], before.theta
     covariance, theta = best_kernel(parameters, covariances, sites, sample, rng, start)
     state = GPState(
-        model=VecchiaGP(
-            covariance, HyperPrior(covariance.kernel, parameters.hyperprior), sites,
-            covariance.term(theta).length_scale, parameters.n_neighbors,
-        ),
+        model=VecchiaGP(covariance, None, sites, np.ones(sites.X.shape[1])),
         scaler=scaler,
         sample=sample,
         theta=theta,
@@ -126,8 +123,16 @@ def _fitted(parameters, sites, scaler, sample, seen, rng, before=None):
         log_weights=None,
         alpha=float(parameters.alpha) if np.ndim(parameters.alpha) == 0 else 0.0,
         n_fitted=len(sites.weight),
-    )  # fmt: skip
-    return _with_particles(parameters, state)
+    )
+    return with_kernel(parameters, state, covariance, theta)
+
+
+def with_kernel(parameters, state, covariance, theta):
+    """The state of the same rows under the best hyperparameters of a kernel, with particles."""
+    prior = HyperPrior(covariance.kernel, parameters.hyperprior)
+    metric = covariance.term(theta).length_scale
+    model = VecchiaGP(covariance, prior, state.model.sites, metric, parameters.n_neighbors)
+    return _with_particles(parameters, state._replace(model=model, theta=theta))
 
 
 def _with_particles(parameters, state):
@@ -179,7 +184,8 @@ def _log_density(model, theta, rows):
 
 def warn_of_left_out(state):
     """Warn where rows are further from what all others say of them than they should be."""
-    model, n = state.model, len(state.model.sites.weight)
+    model = getattr(state.model, "rows", state.model)  # Inducing inputs have no part in it.
+    n = len(model.sites.weight)
     if n < _MIN_CHECKED:
         return
     rows = np.arange(min(n, _CHECKED_ROWS))  # Rows are in random order.

@@ -1,0 +1,49 @@
+"""Fits of a process with inducing inputs and neighbours for what they leave."""
+
+from skpmd.engine import mirror
+from skpmd.sparse_gp._data import Sample
+from skpmd.sparse_gp._full_scale import FullScaleGP
+from skpmd.sparse_gp._hyperparameters import n_inducing
+from skpmd.sparse_gp._inducing import choose
+from skpmd.sparse_gp._vecchia_fit import fit_vecchia, update_vecchia
+
+# Neighbours of a prediction by default: fewer than where there are no inducing inputs.
+_N_PREDICTION = 50
+# Numbers that all rows have under all particles, and the fewest inducing inputs by default.
+_MAX_HELD, _FEWEST = 1 << 24, 100
+
+
+def fit_full_scale(parameters, data):
+    """The state after a fit to all rows; the kernel is that of neighbours."""
+    return with_inducing(parameters, fit_vecchia(parameters, data))
+
+
+def update_full_scale(parameters, state, data):
+    """The state after one call's rows of a stream, which are retained as far as there is room."""
+    if state is None:
+        return fit_full_scale(parameters, data)
+    before = state._replace(model=state.model.rows)
+    after = update_vecchia(parameters, before, data)
+    return state if after is before else with_inducing(parameters, after)
+
+
+def with_inducing(parameters, state):
+    """The state of a process by neighbours, with inducing inputs: one pass over its rows."""
+    positions, rng = state.particles.theta, state.stream.rng
+    model = new_full_scale(parameters, state.model, state.theta, len(positions), rng)
+    particles = state.particles._replace(block=model.prior_block(positions))
+    still = mirror.Settings(rejuvenation="never")
+    particles, _ = mirror.step(particles, model, model.batches(), 0.0, 1.0, still, rng)
+    return state._replace(model=model, stream=state.stream._replace(particles=particles))
+
+
+def new_full_scale(parameters, rows, theta, n_particles, rng):
+    """The process with some of the ``rows``, a `VecchiaGP`, as inducing inputs."""
+    sites, n = rows.sites, parameters.n_inducing
+    if n == "auto":
+        held = _MAX_HELD // (len(sites.weight) * n_particles)
+        n = min(n_inducing("auto", sites.weight.sum()), max(_FEWEST, held))
+    sample = Sample(sites.X, sites.y, sites.noise_variance, sites.weight)
+    inducing = choose(parameters.inducing_init, sample, n, rows.covariance, theta, rng)
+    n_nearest = _N_PREDICTION if parameters.n_neighbors == "auto" else parameters.n_neighbors
+    return FullScaleGP(rows, inducing, parameters.jitter, n_nearest)
