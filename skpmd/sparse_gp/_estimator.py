@@ -98,8 +98,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         prediction, is conditioned on; a row costs its cube. ``"auto"`` is 20 for rows and 100 for
         predictions, 50 beside inducing inputs.
     reservoir_size : int, default=200000
-        With ``approximation="vecchia"`` and "full_scale" the rows that a stream retains, at most: of
-        more a sample.
+        With ``approximation="vecchia"`` and "full_scale" the rows that a stream retains, at most:
+        of more a sample.
     jitter : float in [0, 0.01], default=1e-8
         Added to the diagonal of the inducing inputs' covariance, as a fraction of its mean; ten
         times more as long as that is not positive definite.
