@@ -2,9 +2,8 @@
 Inducing inputs, neighbours, and both
 =====================================
 
-One draw of a Gaussian process in three columns, 4000 noisy values of it, and its kernel given. What is
-shown is how far the predicted function is off on a slice, under three approximations that cost
-about the same.
+One draw of a Gaussian process in three columns, 4000 noisy values of it, and its kernel given. The
+picture shows how far the predicted function is off on a slice, under three approximations.
 
 The picture is saved as ``gp_approximations.png`` in the working directory.
 """
@@ -41,9 +40,9 @@ f = truth(points)
 # %%
 # The same rows under each
 # ------------------------
-# Few inducing inputs blur what is finer than their distance. Few neighbours see no further than the
-# nearest rows, and the prediction jumps where the set of them changes. Neighbours for what the inducing
-# inputs leave have neither fault.
+# Few inducing inputs blur what is finer than their distance. Few neighbours see no further than
+# the nearest rows, and the prediction jumps where the set of them changes. Neighbours for what the
+# inducing inputs leave have neither fault.
 
 kernel = RBF(0.25) + WhiteKernel(0.05**2)
 how = {
@@ -52,6 +51,7 @@ how = {
     "both": {"approximation": "full_scale", "n_inducing": 150, "n_neighbors": 15},
 }
 figure, axes = plt.subplots(1, 4, figsize=(13, 3.4), layout="constrained", sharey=True)
+colours = {"cmap": "coolwarm", "vmin": -0.15, "vmax": 0.15}
 limits = {"extent": (0.0, 1.0, 0.0, 1.0), "origin": "lower"}
 axes[0].imshow(f.reshape(across.shape), cmap="viridis", **limits)
 axes[0].set(title="the function")
