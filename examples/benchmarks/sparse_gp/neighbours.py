@@ -6,7 +6,7 @@ The ten data sets of the study ``regression`` and the flights of ``flights``, wi
 scaling; one thread, the first split, and of the flights all three. Nothing is chosen on any split:
 all but the test part is learnt from.
 
-* ``pmd``: `SparseGPRegressorPMD` by default.
+* ``pmd``: `SparseGPRegressorPMD` by default: inducing inputs, neighbours or both, as it finds.
 * ``inducing``: the same with ``approximation="fitc"``, which was the default.
 * ``gpboost``: GPBoost's Vecchia approximation, Matern-3/2 with a length scale for each column, 20
   neighbours and 100 for predictions, as ours; up to 20,000 rows and ten columns, for it takes long.
@@ -159,6 +159,6 @@ def plot(rows):
             panel.plot(gaps, range(len(names)), marker, label=kind, alpha=0.8)
         panel.axvline(0.0, color="grey", linewidth=0.8)
         panel.set_yticks(range(len(names)), [name.removeprefix("uci_") for name in names])
-        panel.set(xlabel=f"{text}: others less skpmd's default (right: skpmd is better)")
+        panel.set(xlabel=f"{text}: others less skpmd's default")
     axes[0].legend(fontsize=8)
     return figure
