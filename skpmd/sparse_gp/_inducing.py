@@ -37,12 +37,13 @@ def choose(init, sample, n, covariance, theta, rng):
             raise ValueError(
                 f"inducing_init must be an array of shape (M, n_features), got {inducing.shape}."
             )
+        refuse_overflows("inducing_init", inducing)
+        inducing = check_array(inducing, input_name="inducing_init", copy=True)
         if inducing.shape[1:] != sample.X.shape[1:]:
             raise ValueError(
                 f"inducing_init has shape {inducing.shape}, X has {sample.X.shape[1]} features."
             )
-        refuse_overflows("inducing_init", inducing)
-        return check_array(inducing, input_name="inducing_init", copy=True)
+        return inducing
     drawn = take(sample, _CANDIDATES * n, rng)
     first, places = distinct(drawn.X)
     rows = drawn.X[first]
