@@ -15,6 +15,11 @@ def _log_likelihood(theta, X, y, sample_weight=None):
         return normal_log_likelihood(theta, X, y, sample_weight)
 
 
+def _log_prior(theta):
+    with np.errstate(all="ignore"):
+        return normal_log_prior(theta)
+
+
 def _gradient(theta, X, y, sample_weight=None):
     weight = np.ones(len(X)) if sample_weight is None else sample_weight
     with np.errstate(all="ignore"):
@@ -23,7 +28,7 @@ def _gradient(theta, X, y, sample_weight=None):
         return value, off - theta
 
 
-QUIET = {**NORMAL_MEAN, "log_likelihood": _log_likelihood}
+QUIET = {**NORMAL_MEAN, "log_likelihood": _log_likelihood, "log_prior": _log_prior}
 
 
 def _likelihood_as(change):
@@ -83,8 +88,13 @@ def _several(d):
 
 def _scaled(scale):
     """A prior of another scale."""
+
+    def log_prior(theta):
+        with np.errstate(all="ignore"):
+            return _log_prior(theta / scale) - np.log(scale)
+
     return {
-        "log_prior": lambda theta: normal_log_prior(theta / scale) - np.log(scale),
+        "log_prior": log_prior,
         "sample_prior": lambda rng, m: scale * rng.standard_normal((m, 1)),
     }
 
