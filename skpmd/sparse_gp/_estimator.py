@@ -33,6 +33,7 @@ _FITS = {
     "vecchia": (fit_vecchia, update_vecchia),
     "full_scale": (fit_full_scale, update_full_scale),
 }
+_NEAR = ("vecchia", "full_scale")  # Those with neighbours, which retain the rows.
 
 
 class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleResults):
@@ -465,7 +466,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             raise ValueError(
                 f"The number of targets seen in `y` is {y.shape[1]}, n_targets={self.n_targets}."
             )
-        if self.likelihood == "student_t" and self.approximation in ("vecchia", "full_scale"):
+        if self.likelihood == "student_t" and self.approximation in _NEAR:
             raise ValueError(
                 f"approximation={self.approximation!r} is for likelihood='gaussian': set "
                 "approximation='fitc' for Student noise."
@@ -515,7 +516,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
 
     def _warn(self, fitted_kernel):
         """Warn of what speaks against a posterior, a kernel fitted just now, or the inputs."""
-        if self.approximation_ in ("vecchia", "full_scale"):
+        if self.approximation_ in _NEAR:
             if fitted_kernel:
                 warn_of_left_out(self._state)
         else:
