@@ -1,18 +1,30 @@
 """Which approximation suits the rows: inducing inputs, the nearest rows of each, or both."""
 
+from operator import itemgetter
+
 import numpy as np
 
 from skpmd._base.rows import distinct
 from skpmd._base.utils import as_generator
+from skpmd.engine.threads import each
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Data
+from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood, maximise_evidence
 from skpmd.sparse_gp._fit import fit, update
 from skpmd.sparse_gp._full_scale_fit import new_full_scale, with_inducing
-from skpmd.sparse_gp._hyperparameters import MIN_INDUCING, n_inducing
+from skpmd.sparse_gp._hyperparameters import (
+    MIN_INDUCING,
+    default_kernel,
+    n_inducing,
+    n_particles,
+)
 from skpmd.sparse_gp._vecchia_fit import fit_vecchia, with_kernel
 
 # Predictions of so many rows are compared, and inducing inputs learn from so many others.
 _SCORED_ROWS, _LEARNED_ROWS = 1000, 10_000
+# Evaluations of the evidence in the search for the kernel of inducing inputs, and the rows whose
+# evidence spreads particles around its end.
+_EVALUATIONS, _DRAWN_ROWS = 15, 1000
 
 
 def fit_chosen(parameters, data):
@@ -25,40 +37,63 @@ def fit_chosen(parameters, data):
     inducing = parameters._replace(approximation="fitc")
     if not _may_have_neighbours(parameters, data):
         return fit(inducing, data)
-    state = fit_vecchia(parameters, data)
     if parameters.weighting == "posterior":
-        return state
+        return fit_vecchia(parameters, data)
+    state = fit_vecchia(parameters._replace(n_particles=1), data)
     rows = np.arange(min(_SCORED_ROWS, len(state.model.sites.weight) // 4))
     near = _score(state.model, state.theta, rows)
     few, both = _score_of_inducing(inducing, state, rows), _score_of_both(parameters, state, rows)
     if near > max(few, both):
-        return state
+        return _with_particles(parameters, state)
     if few < near:
-        return with_inducing(parameters, state)
-    found = _fit_inducing(inducing, state, data)
-    other = with_kernel(parameters, state, found.model.covariance, found.theta)
+        return with_inducing(parameters, _with_particles(parameters, state))
+    covariance, theta = _kernel_of_inducing(parameters, state)
+    other = with_kernel(parameters._replace(n_particles=1), state, covariance, theta)
     few, together = (
         _score_of_inducing(inducing, other, rows),
         _score_of_both(parameters, other, rows),
     )
     if few > max(both, together):
-        return found
-    return with_inducing(parameters, state if both > together else other)
+        return _fit_inducing(inducing, covariance.at(theta), data)
+    return with_inducing(
+        parameters, _with_particles(parameters, state if both > together else other)
+    )
 
 
-def _fit_inducing(parameters, state, data):
-    """The state of inducing inputs, whose search starts where that for neighbours has ended.
+def _with_particles(parameters, state):
+    """The state of neighbours with all particles: none of them has a part in the choice."""
+    return with_kernel(parameters, state, state.model.covariance, state.theta)
 
-    Few neighbours may take what is smooth for rough. Where they have, RBF is the other candidate
-    for the default kernel, and the evidence decides.
+
+def _kernel_of_inducing(parameters, state):
+    """Covariance and hyperparameters of the largest exact evidence of some rows.
+
+    The search starts where that for neighbours has ended. Few neighbours may take what is smooth
+    for rough: where they have, RBF is the other candidate for the default kernel.
     """
-    covariance = state.model.covariance
-    found = covariance.at(state.theta)
-    candidates = [parameters._replace(kernel=found, n_restarts_optimizer=0)]
-    if parameters.kernel is None and covariance.term(state.theta).shape:  # Not RBF.
-        candidates.append(parameters)
-    states = [fit(one, data) for one in candidates]
-    return max(states, key=lambda one: one.model.best_evidence(one.particles))
+    covariance, theta, sample = state.model.covariance, state.theta, state.sample
+    optimizer = parameters.optimizer
+    if optimizer is None or not len(theta):
+        return covariance, theta
+    candidates = [covariance]
+    if parameters.kernel is None and covariance.term(theta).shape:  # Not RBF.
+        candidates.append(KernelCovariance(default_kernel(sample)))
+
+    def ended(one):
+        end = maximise_evidence(
+            one, sample, optimizer, 0, None, np.clip(theta, *one.kernel.bounds.T), _EVALUATIONS
+        )
+        return log_marginal_likelihood(one, end, sample, gradient=False), (one, end)
+
+    return max(each(ended, candidates), key=itemgetter(0))[1]
+
+
+def _fit_inducing(parameters, kernel, data):
+    """The state of inducing inputs under a kernel that is found already."""
+    m = n_particles(parameters, len(data.y), n_inducing("auto", data.weight.sum()) ** 2)
+    n = min(parameters.n_subset, _DRAWN_ROWS)
+    known = parameters._replace(kernel=kernel, optimizer=None, n_particles=m, n_subset=n)
+    return fit(known, data)
 
 
 def _may_have_neighbours(parameters, data):

@@ -7,7 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 from skpmd._base.validation import refuse_overflows
 from skpmd.engine.threads import each
 from skpmd.sparse_gp._kernels_logistic import log_expectations
-from skpmd.sparse_gp._predict import kind_of_rows
+from skpmd.sparse_gp._predict import average, kind_of_rows
 
 _CHUNK = 1 << 22  # Covariances held at once.
 _CERTAIN = 1e-15  # No probability is nearer to 0 or 1 than this to decision_function.
@@ -63,7 +63,7 @@ class ClassifierPredictions:
         log_p = log_p.reshape(mean.shape)
         shares = np.exp(log_p - log_p.max(axis=1, keepdims=True))
         shares /= shares.sum(axis=1, keepdims=True)
-        return np.tensordot(weights, shares, axes=1).T
+        return average(weights, shares).T
 
     def decision_function(self, X):
         """Log odds of the second class of two, or logs of all classes' probabilities.
@@ -95,8 +95,8 @@ class ClassifierPredictions:
             Of the second class of two, or of the processes of all classes.
         """
         means, variances, weights = self._moments(X)
-        mean = np.tensordot(weights, means, axes=1)
-        spread = np.tensordot(weights, variances + (means - mean) ** 2, axes=1)
+        mean = average(weights, means)
+        spread = average(weights, variances + (means - mean) ** 2)
         return (mean[0], spread[0]) if len(mean) == 1 else (mean.T, spread.T)
 
     # ------------------------------------------------------------------ particles

@@ -43,8 +43,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     are Gaussian given those, and each row adds to their natural parameters (Dai et al. 2016,
     appendix F.1). So one pass over rows in any order and any batches gives the exact posterior of
     u, given the kernel: there is no learning rate, and rows may come in parts. Where all
-    distinct rows are inducing inputs (up to 1000 of them by default), predictions are those of
-    `sklearn.gaussian_process.GaussianProcessRegressor`.
+    distinct rows are inducing inputs (up to 1000 of them by default), predictions of a particle are
+    those of `sklearn.gaussian_process.GaussianProcessRegressor`.
 
     Parameters
     ----------
@@ -78,7 +78,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     n_inducing : int or "auto", default="auto"
         Most inducing inputs, M. ``"auto"`` is a quarter of the rows, at least 1000 and at most
         2000; where no more rows are distinct, they are those. A pass costs n M^2. With "full_scale"
-        there are fewer where rows are many, 100 at least: n M numbers are held.
+        there are fewer where rows are many, 100 at least: n M numbers are held. It is 100 with
+        ``weighting="posterior"``.
     inducing_init : {"random", "kmeans", "greedy"} or array-like of shape (M, p), default="random"
         Inducing inputs: rows at random, centres of clusters, rows of the largest variance given
         those before (Burt et al. 2020), or as given. In a stream they follow the rows, unless they
@@ -109,8 +110,11 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         passes are repeated until the evidence lower bound (ELBO) has converged.
     df : float above 2, default=4.0
         Degrees of freedom of Student noise.
-    n_particles : int, default=1
-        Sets of hyperparameters. A single one is the best.
+    n_particles : int or "auto", default="auto"
+        Sets of hyperparameters, over which predictions average; a single one is the best. "auto" is
+        16 for up to 500 rows, 8 for up to 10,000 (fewer where thousands of inducing inputs hold
+        much), and 1 for more, which leave little doubt of the kernel. It is 1 in streams and with
+        ``optimizer=None``, and 32 with ``weighting="posterior"``.
     weighting : {"stacking", "uniform", "posterior"}, default="stacking"
         Weights of several particles. ``"posterior"``: the posterior of the hyperparameters by
         mirror steps from ``hyperprior``, with rejuvenation and diagnostics; for few rows, at n M^2
@@ -222,7 +226,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         "df": [Interval(Real, 2, None, closed="neither")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "n_targets": [Interval(Integral, 1, None, closed="left"), None],
-        "n_particles": [Interval(Integral, 1, None, closed="left")],
+        "n_particles": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "weighting": [StrOptions({"stacking", "uniform", "posterior"})],
     }
     _frozen_parameters = (
@@ -249,7 +253,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         jitter=1e-8,
         likelihood="gaussian",
         df=4.0,
-        n_particles=1,
+        n_particles="auto",
         weighting="stacking",
         batch_size="auto",
         max_iter=20,
@@ -388,6 +392,9 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             if parameters.approximation == "auto":
                 taken = "fitc" if before is None else before.model.approximation
                 parameters = parameters._replace(approximation=taken)
+            if parameters.n_particles == "auto" and parameters.weighting != "posterior":
+                taken = 1 if before is None else len(before.particles.theta)
+                parameters = parameters._replace(n_particles=taken)
             updated = _FITS.get(parameters.approximation, (fit, update))[1]
             state = updated(parameters, before, data)
             self._set_state(state)

@@ -20,10 +20,12 @@ from skpmd.engine.threads import each
 from skpmd.posterior import Posterior
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import Data, Population, Sample, ScaledRows, Scaler, take
+from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
 from skpmd.sparse_gp._hyperparameters import (
     check_kernel,
     fit_hyperparameters,
     n_inducing,
+    n_particles,
     new_covariance,
     new_model,
 )
@@ -92,13 +94,15 @@ def initialise(parameters, data, rng):
     prior = HyperPrior(covariance.kernel, parameters.hyperprior)
     theta, sample = fit_hyperparameters(parameters, covariance, whole, sample, rng)
     model = new_model(parameters, covariance, prior, whole, theta, rng)
-    m = int(parameters.n_particles)  # True counts as one.
+    m = n_particles(parameters, len(whole.weight), model.n_inducing**2)
     if parameters.weighting == "posterior":
         particles, log_weights = draw_prior(model, m, rng), None
     else:
-        positions = theta[None]
-        if m > 1:
-            positions = draw_around(covariance, prior, theta, sample, m, rng)
+
+        def evidence(one, gradient):
+            return log_marginal_likelihood(covariance, one, sample, gradient)
+
+        positions = draw_around(evidence, covariance.kernel.bounds, prior, theta, m, rng)
         zero = np.zeros(m)
         particles = Particles(positions, zero, zero, zero, model.prior_block(positions))
         log_weights = weighting.uniform(m)
@@ -148,7 +152,8 @@ def update(parameters, state, data):
             _warn_of_surprise(state, rows)
         if isinstance(parameters.inducing_init, str):
             total = state.stream.seen + rows.total
-            state = move_inducing(state, rows.data.X, n_inducing(parameters.n_inducing, total))
+            n = n_inducing(parameters.n_inducing, total, parameters.weighting)
+            state = move_inducing(state, rows.data.X, n)
         some = SomeRows(rows.data.X, rows.noise)
         monitored = state.monitored.after(some, parameters.options.forgetting)
         state = state._replace(monitored=monitored)

@@ -1,16 +1,17 @@
 """Fits of a process with inducing inputs and neighbours for what they leave."""
 
-from skpmd.engine import mirror
+from skpmd.engine import mirror, weighting
+from skpmd.engine.particles import Particles
 from skpmd.sparse_gp._data import Sample
+from skpmd.sparse_gp._fit import with_results
 from skpmd.sparse_gp._full_scale import FullScaleGP
-from skpmd.sparse_gp._hyperparameters import n_inducing
+from skpmd.sparse_gp._hyperparameters import MAX_HELD, n_inducing
 from skpmd.sparse_gp._inducing import choose
 from skpmd.sparse_gp._vecchia_fit import fit_vecchia, update_vecchia
 
 # Neighbours of a prediction by default: fewer than where there are no inducing inputs.
 _N_PREDICTION = 50
-# Numbers that all rows have under all particles, and the fewest inducing inputs by default.
-_MAX_HELD, _FEWEST = 1 << 24, 100
+_FEWEST = 100  # Inducing inputs by default, at least: they are fewer where rows are many.
 
 
 def fit_full_scale(parameters, data):
@@ -29,19 +30,32 @@ def update_full_scale(parameters, state, data):
 
 def with_inducing(parameters, state):
     """The state of a process by neighbours, with inducing inputs: one pass over its rows."""
-    positions, rng = state.particles.theta, state.stream.rng
-    model = new_full_scale(parameters, state.model, state.theta, len(positions), rng)
-    particles = state.particles._replace(block=model.prior_block(positions))
+    rng, m = state.stream.rng, len(state.particles.theta)
+    model = new_full_scale(parameters, state.model, state.theta, m, rng)
+    if _may_drop(parameters) and m * len(state.model.sites.weight) * model.n_inducing > MAX_HELD:
+        state = _of_the_best(state)
+    particles = state.particles._replace(block=model.prior_block(state.particles.theta))
     still = mirror.Settings(rejuvenation="never")
     particles, _ = mirror.step(particles, model, model.batches(), 0.0, 1.0, still, rng)
     return state._replace(model=model, stream=state.stream._replace(particles=particles))
+
+
+def _may_drop(parameters):
+    return parameters.n_particles == "auto" and parameters.weighting != "posterior"
+
+
+def _of_the_best(state):
+    """The state with the particle of the largest evidence alone, which comes first."""
+    stream = state.stream._replace(particles=Particles(*(one[:1] for one in state.particles)))
+    return with_results(state._replace(stream=stream, log_weights=weighting.uniform(1)))
 
 
 def new_full_scale(parameters, rows, theta, n_particles, rng):
     """The process with some of the ``rows``, a `VecchiaGP`, as inducing inputs."""
     sites, n = rows.sites, parameters.n_inducing
     if n == "auto":
-        held = _MAX_HELD // (len(sites.weight) * n_particles)
+        m = 1 if _may_drop(parameters) else n_particles
+        held = MAX_HELD // (len(sites.weight) * m)
         n = min(n_inducing("auto", sites.weight.sum()), max(_FEWEST, held))
     sample = Sample(sites.X, sites.y, sites.noise_variance, sites.weight)
     inducing = choose(parameters.inducing_init, sample, n, rows.covariance, theta, rng)

@@ -33,6 +33,13 @@ _REFINE_STUDENT_EVALUATIONS = (6, 6, 6)
 # The search for a kernel takes place on so many rows, and goes on from there on all with so many
 # evaluations.
 _SEARCH_ROWS, _MORE_EVALUATIONS = 1000, 15
+# The automatic number of particles: for up to so many rows many, for more rows fewer, then one; and
+# all of them together hold so many numbers at most.
+_FEW_ROWS, _MANY_PARTICLES = 500, 16
+_MAX_AVERAGED, _FEW_PARTICLES = 10_000, 8
+MAX_HELD = 1 << 24
+# Many steps of many particles make a posterior: by default each of them is to be cheap.
+_POSTERIOR_PARTICLES, _POSTERIOR_INDUCING = 32, 100
 _STUDENT_ROUNDS = 3  # Rounds in which rows are weighed by their errors, under Student noise.
 _ROUNDING = 1e-13
 
@@ -171,16 +178,33 @@ def warn_of_bounds(kernel):
             )
 
 
-def n_inducing(requested, total):
+def n_particles(parameters, n_rows, n_held):
+    """How many sets of hyperparameters, for so many distinct rows.
+
+    The fewer the rows, the less they say of the kernel. Each particle holds ``n_held`` numbers.
+    """
+    if parameters.n_particles != "auto":
+        return int(parameters.n_particles)  # True counts as one.
+    if parameters.weighting == "posterior":
+        return _POSTERIOR_PARTICLES
+    if parameters.optimizer is None or n_rows > _MAX_AVERAGED:
+        return 1  # The kernel is meant as it is, or the rows leave little doubt of it.
+    most = _MANY_PARTICLES if n_rows <= _FEW_ROWS else _FEW_PARTICLES
+    return int(np.clip(MAX_HELD // n_held, 1, most))
+
+
+def n_inducing(requested, total, weighting="stacking"):
     """How many inducing inputs for rows of a total weight."""
     if requested != "auto":
         return requested
+    if weighting == "posterior":
+        return _POSTERIOR_INDUCING
     return int(np.clip(total / 4.0, MIN_INDUCING, _MAX_INDUCING))
 
 
 def new_model(parameters, covariance, prior, whole, theta, rng):
     """The model, its inducing inputs placed among the rows."""
-    n = n_inducing(parameters.n_inducing, whole.weight.sum())
+    n = n_inducing(parameters.n_inducing, whole.weight.sum(), parameters.weighting)
     inducing = choose(parameters.inducing_init, whole, n, covariance, theta, rng)
     df = parameters.student_df
     kind, options = (SparseGP, {}) if df is None else (StudentSparseGP, {"df": df})

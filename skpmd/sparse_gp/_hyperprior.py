@@ -5,7 +5,6 @@ import numpy as np
 from skpmd.engine.importance import Proposal, draw, log_density
 from skpmd.engine.resampling import resample
 from skpmd.engine.threads import each
-from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
 
 _DF = 10.0  # Degrees of freedom of the proposal.
 _DRAWS = 20  # Draws from it for each particle.
@@ -60,28 +59,29 @@ class HyperPrior:
         return np.where(inside, -np.log(high - low).sum(), -np.inf)
 
 
-def draw_around(covariance, prior, theta, sample, m, rng):
+def draw_around(evidence, bounds, prior, theta, m, rng):
     """The best hyperparameters, and draws of their posterior around them.
 
-    Draws from a Student proposal, with the curvature of the marginal likelihood of a few rows, are
-    weighed by it and resampled. The evidence of many rows may have refined theta away from the mode
-    of those: their log likelihood is then tilted by its slope at theta, which makes theta a mode
-    and leaves the curvature. The result, of shape (m, d), begins with theta.
+    Draws from a Student proposal, with the curvature of the log evidence of a few rows, are weighed
+    by it and resampled. The evidence of many rows may have refined theta away from the mode of
+    those: their log likelihood is then tilted by its slope at theta, which makes theta a mode and
+    leaves the curvature. The result, of shape (m, d), begins with theta.
+
+    ``evidence(theta, gradient)`` is the log evidence of the few rows at theta (d,), and with
+    ``gradient`` its slope too; ``bounds`` (d, 2) are those of the hyperparameters.
     """
-    if not len(theta):
-        return np.empty((m, 0))
+    if m == 1 or not len(theta):
+        return np.tile(theta, (m, 1))
 
     def slope_at(one):
-        return log_marginal_likelihood(covariance, one, sample)[1]
+        return evidence(one, True)[1]
 
+    slope = slope_at(theta)
     proposal = proposal_around(slope_at, theta)
     draws = draw(proposal, _DRAWS * m, rng)
-    low, high = covariance.kernel.bounds.T
+    low, high = bounds.T
     draws = np.clip(draws, low, high)
-    values = each(
-        lambda one: log_marginal_likelihood(covariance, one, sample, gradient=False), draws
-    )
-    slope = slope_at(theta)
+    values = each(lambda one: evidence(one, False), draws)
     # At a bound of theta a slope that points outwards is that of the mode.
     outwards = ((theta <= low) & (slope < 0.0)) | ((theta >= high) & (slope > 0.0))
     tilt = (draws - theta) @ np.where(outwards, 0.0, slope)

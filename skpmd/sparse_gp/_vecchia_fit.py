@@ -17,9 +17,9 @@ from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, weights
 from skpmd.engine.resampling import resample
 from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, take
-from skpmd.sparse_gp._fit import GPState, complete, with_results
-from skpmd.sparse_gp._hyperparameters import check_kernel, new_covariance
-from skpmd.sparse_gp._hyperprior import HyperPrior
+from skpmd.sparse_gp._fit import GPState, with_results
+from skpmd.sparse_gp._hyperparameters import check_kernel, n_particles, new_covariance
+from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around
 from skpmd.sparse_gp._vecchia import Sites, VecchiaGP
 from skpmd.sparse_gp._vecchia_evidence import (
     best_kernel,
@@ -27,8 +27,8 @@ from skpmd.sparse_gp._vecchia_evidence import (
     states_of_kernels,
 )
 
-# Particles for predictions are drawn given so many rows, whose predictions weigh them too.
-_PARTICLE_ROWS, _SCORED_ROWS = 8000, 1000
+# The step that records a fit takes so many rows; stacking weighs particles by so many predictions.
+_WEIGHED_ROWS, _SCORED_ROWS = 8000, 1000
 # Intervals of this level for so many rows, from all others, are held against their targets; where
 # they hold a smaller share a warning follows.
 _CHECKED_ROWS, _MIN_CHECKED, _LEVEL, _MIN_COVERAGE = 500, 30, 0.9, 0.75
@@ -137,19 +137,15 @@ def with_kernel(parameters, state, covariance, theta):
 
 def _with_particles(parameters, state):
     """The state with particles, their weights and the results."""
-    m, rng = int(parameters.n_particles), state.stream.rng  # True counts as one.
-    n, theta, outcome = len(state.model.sites.weight), state.theta, None
+    n, theta, rng, outcome = len(state.model.sites.weight), state.theta, state.stream.rng, None
+    m = n_particles(parameters, n, n)
     if parameters.weighting == "posterior":
         with bar_of_rounds(parameters.verbose) as report:
             outcome = drive(states_of_kernels(state.model, np.arange(n), theta, m, rng), report)
         positions = resampled(outcome.particles, m, rng)
-    elif m > 1:
-        rows = some_rows(n, _PARTICLE_ROWS, rng)
-        drawn = complete(drive(states_of_kernels(state.model, rows, theta, m, rng))).particles
-        positions = np.concatenate([theta[None], resampled(drawn, m - 1, rng)])
     else:
-        positions = theta[None]
-    rows = some_rows(n, _PARTICLE_ROWS, rng)
+        positions = _drawn(parameters, state.model, theta, m, rng)
+    rows = some_rows(n, _WEIGHED_ROWS, rng)
     batch = Batch(rows[:, None], None, np.ones(len(rows)))
     zero, no_block = np.zeros(len(positions)), np.empty((len(positions), 0))
     still = mirror.Settings(rejuvenation="never")
@@ -163,6 +159,19 @@ def _with_particles(parameters, state):
     if parameters.weighting == "stacking" and len(positions) > 1:
         log_weights = _stacked(state.model, positions, some_rows(n, _SCORED_ROWS, rng))
     return with_results(state._replace(stream=stream, log_weights=log_weights), outcome)
+
+
+def _drawn(parameters, model, theta, m, rng):
+    """The best hyperparameters and draws around them, given some rows; shape (m, d)."""
+    rows = some_rows(len(model.sites.weight), parameters.n_subset if m > 1 else 0, rng)
+    batch = Batch(rows[:, None], None, np.ones(len(rows)))
+
+    def evidence(one, gradient):
+        if gradient:
+            return model.gradient(one, rows, batch.weight)
+        return model.log_likelihood(one[None], batch)[0]
+
+    return draw_around(evidence, model.covariance.kernel.bounds, model.prior, theta, m, rng)
 
 
 def resampled(particles, m, rng):

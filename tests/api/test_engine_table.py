@@ -65,7 +65,6 @@ REQUESTS = {
     ("SparseGPRegressorPMD", "approximation"): {
         "approximation": "fitc", "weighting": "posterior", "n_particles": 20, "max_iter": 2
     },
-    ("SparseGPRegressorPMD", "n_particles"): {"n_particles": 2},
     ("LDATopicModelPMD", "max_full_iter"): {"max_full_iter": 3},
     ("LDATopicModelPMD", "learn_priors"): {"learn_priors": True, "max_iter": 40},
     ("LDATopicModelPMD", "weighting"): {"weighting": "stacking"},

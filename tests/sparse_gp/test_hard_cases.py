@@ -181,7 +181,7 @@ def test_a_wrong_number_of_length_scales_is_refused(method):
 @pytest.mark.parametrize(
     ("params", "fit", "message"),
     [
-        ({"weighting": "posterior"}, {}, "raise n_particles"),
+        ({"weighting": "posterior", "n_particles": 1}, {}, "raise n_particles"),
         ({"kernel": RBF(), "hyperprior": [stats.norm(1.0, 0.7)]}, {}, "mass below 0"),
         ({}, {"noise_variance": 0.1}, "noise_variance must have a variance"),
     ],

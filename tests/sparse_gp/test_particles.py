@@ -19,7 +19,7 @@ from skpmd import SparseGPRegressorPMD
 from skpmd.engine.weighting import stacked
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Sample
-from skpmd.sparse_gp._exact_evidence import maximise_evidence
+from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood, maximise_evidence
 from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around
 from skpmd.sparse_gp._model import SparseGP
 
@@ -176,8 +176,12 @@ def test_particles_lie_around_what_many_rows_found():
     sample = Sample(X, y[:, None], np.zeros(40), np.ones(40))
     mode = maximise_evidence(covariance, sample, "fmin_l_bfgs_b", 0, np.random.default_rng(0))
     prior, means = HyperPrior(KERNEL, None), []
+
+    def evidence(theta, gradient):
+        return log_marginal_likelihood(covariance, theta, sample, gradient)
+
     for theta in (mode, mode + [-1.0, 0.0]):
-        draws = draw_around(covariance, prior, theta, sample, 400, np.random.default_rng(1))
+        draws = draw_around(evidence, KERNEL.bounds, prior, theta, 400, np.random.default_rng(1))
         np.testing.assert_array_equal(draws[0], theta)
         assert (draws.std(axis=0) > 0.05).all()
         means.append(draws.mean(axis=0))

@@ -43,6 +43,7 @@ class _Ours(SparseGPRegressorPMD):
             n_targets=n_targets,
             random_state=random_state,
             jitter=1e-10,
+            n_particles=1,
         )
         self.copy_X_train = copy_X_train
 
