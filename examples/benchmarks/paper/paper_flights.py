@@ -39,7 +39,8 @@ from ..harness.timing import cpu_clock
 from ..harness.verdicts import Answer, best, verdict_gates, verdicts
 from ..peers.one_pass_smc import BANDWIDTHS
 from ..sparse_gp import flights
-from ..sparse_gp.regression import scored, split, waves
+from ..sparse_gp.regression import split, waves
+from ..sparse_gp.regression_scores import scored
 from .paper_flights_peers import RIVALS, Case, Sizes, case_of, peer, point_of
 
 OURS, ONE = "pmd", "pmd, one particle"

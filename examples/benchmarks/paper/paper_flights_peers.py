@@ -10,7 +10,8 @@ from ..harness import datasets
 from ..harness.cache import CachedRuns
 from ..peers import gp_one_pass_smc, mirror_gp, subset_gp
 from ..sparse_gp import flights
-from ..sparse_gp.regression import estimator, joined, scored, scores, split, waves
+from ..sparse_gp.regression import estimator, joined, split, waves
+from ..sparse_gp.regression_scores import scored, scores
 
 KERNEL, BATCH = flights.KERNEL, 512
 RIVALS = ("svgp", "subset", "smc")

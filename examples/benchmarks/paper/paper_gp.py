@@ -23,7 +23,8 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from ..harness.study import Gate, pyplot
 from ..peers.mirror_gp import mirror_gp
-from ..sparse_gp.regression import PEER, estimator
+from ..sparse_gp.flights import PEER
+from ..sparse_gp.regression import estimator
 
 N, N_INDUCING, BATCH, PASSES, SEEDS = 2048, 128, 128, 20, 3
 NOISE = 0.01

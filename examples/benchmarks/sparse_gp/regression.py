@@ -1,113 +1,82 @@
-"""Sparse GP regression beside GPyTorch's SVGP: error, log loss and coverage for less CPU.
+"""Gaussian process regression beside sparse, neighbour and exact processes, and boosted trees.
 
-``--quick``: generated data, SVGP with few inducing points. ``--jobs N``: cases side by side.
+``--quick``: generated data, no exact process. ``--jobs N``: cases side by side.
 
 Ten data sets, three random splits (10 % test, 10 % validation, the rest to learn from), columns and
-targets standardised by all but the test part, one thread for each case. Each side tries its
-settings on the rows that are neither test nor validation, takes the one of the best log loss on the
-validation part, and learns with it from all but the test part.
+targets standardised by all but the test part, one thread for each case. What is said to be chosen
+has the best log loss (trees: RMSE) on the validation part, after learning from the rows that are
+neither test nor validation; all then learn from all but the test part. CPU seconds are those of the
+last fit: ours contain the search for the kernel.
 
-* ``pmd``: RBF, Matern-3/2 or Matern-5/2, chosen on every split; 2000 inducing inputs, everything
-  else by default.
+* ``pmd``: `SparseGPRegressorPMD` by default; ``pmd chosen``: its approximation chosen.
+* ``svgp``, ``svgp x10``: GPyTorch's SVGP in float64, noise above 1e-6, rates that fall over the
+  budget; RBF, Matern-3/2 or Matern-5/2, Adam with 0.01 or 0.05 or natural gradients with 0.05 for
+  the rest, and 512 or 1024 inducing points are chosen, each with a quarter of our CPU. The budgets
+  are the CPU of ``pmd`` and ten times that.
+* ``sgpr``, ``sgpr x10``: the collapsed bound by L-BFGS with the same budgets, 2000 inducing inputs
+  (1000 where rows are above 16,000), the kernel by the bound.
+* ``gpboost``: GPBoost's neighbours, Matern-3/2, 20 neighbours and 100 for predictions, as ours; up
+  to 20,000 rows and ten columns, for it takes long.
+* ``exact``: the exact process, on the first split, up to 16,000 rows: the kernel of the larger
+  evidence of 2000 rows, and ten steps of L-BFGS on all.
+* ``trees``, ``trees chosen``: `HistGradientBoostingRegressor`, squared error for RMSE and twenty
+  quantiles for CRPS; steps, leaves and rate chosen.
 
-On the five data sets for which an early prototype's figures on a split of its own are known:
-
-* ``pmd student_t``: the same kernel with Student noise, and its log loss on the validation part;
-* ``prototype``: the prototype's recipe, RBF fitted from one start on 1000 rows and never moved on.
-
-* ``svgp``: the same three kernels; Adam with learning rates 0.01 and 0.05, and natural gradients
-  with 0.05 for the rest. Tried on the first split, with 512 inducing points and the CPU that ours
-  took when the runs were made; the chosen one has 512 and 1024 points and each time ten times that
-  CPU, evaluated along the way. The
-  other splits have the number of points that ends with the better log loss on the first one's
-  *test* part, and of all points on the way the best one *on the test part* is taken, for each
-  figure by itself: more than a user could know.
-
-The runs of SVGP are kept in the cache, one file for each case, and not made again.
+Runs of SVGP, SGPR and the exact process are kept in the cache, with protocol, versions and budget,
+and made again where one of these is another (the budget: smaller by a fifth).
 """
-
-import json
 
 import numpy as np
 from joblib import Parallel, delayed
 
 from ..harness import datasets
 from ..harness.study import Gate, pyplot
-from ..harness.timing import cpu_clock
+from . import regression_peers as peers
+from .regression_scores import judged, mean_of, score
 
 NAMES = (  # the longest first
     "uci_protein", "uci_pol", "uci_bike", "uci_elevators", "uci_kin8nm",
     "diamonds", "california", "uci_naval", "uci_power", "uci_parkinsons",
 )  # fmt: skip
-PROTOTYPE = {  # RMSE and log loss, one split
-    "uci_kin8nm": (0.251, 0.031),
-    "uci_protein": (0.644, 0.964),
-    "uci_pol": (0.131, -0.785),
-    "uci_bike": (0.237, -0.080),
-    "uci_elevators": (0.382, 0.455),
-}
-RECIPE = {"n_subset": 1000, "n_refine": 0, "n_restarts_optimizer": 0}
 SEEDS = 3
+APPROXIMATIONS = ("fitc", "vecchia", "full_scale")
 KERNELS = {"rbf": np.inf, "matern32": 1.5, "matern52": 2.5}
-OURS = ("pmd", "pmd student_t")
-N_INDUCING, PEER_INDUCING = 2000, (512, 1024)
-PEER = (
-    {"optimizer": "adam", "learning_rate": 0.01, "noise": 0.69},
-    {"optimizer": "adam", "learning_rate": 0.05, "noise": 0.69},
-    {"optimizer": "natural", "learning_rate": 0.05, "noise": 0.1},
-)
-TRIAL, BUDGET = 1.0, 10.0  # CPU of SVGP, in that of ours
-BATCH = 2048  # GPyTorch is fast where a batch has more rows than there are inducing points
-MIN_SETS = 8
+SPARSE = ("svgp", "svgp x10", "sgpr", "sgpr x10", "gpboost")
+MIN_SETS, MAX_BEHIND, EXACT_NATS, EXACT_RMSE, EXACT_CPU = 8, 0.02, 0.01, 1.01, 1.0 / 3.0
 
 
 def run(config):
-    """Fit, choose and compare, case by case."""
-    names = ("waves",) if config.quick else NAMES
-    firsts = [(config, name, 0) for name in names]
-    others = [(config, name, seed) for name in names for seed in range(1, SEEDS)]
-    groups = [firsts] if config.quick else [firsts, others]
-    # On the first split SVGP chooses for the others, unless its runs are kept.
-    if all(_file(*one).exists() for one in firsts):
-        groups = [sorted(firsts + others, key=lambda one: names.index(one[1]))]
-    workers = Parallel(n_jobs=config.jobs)
-    found = [rows for group in groups for rows in workers(delayed(case)(*one) for one in group)]
+    """Fit, choose and compare, case by case; the first splits come first."""
+    cases = [(name, seed) for seed in range(SEEDS) for name in NAMES]
+    cases = [("waves", 0)] if config.quick else cases
+    found = Parallel(n_jobs=config.jobs)(delayed(case)(config, *one) for one in cases)
     return [row for rows in found for row in rows]
 
 
 def case(config, name, seed):
     """One split of one data set."""
-    learn, valid, test = parts = _parts(config, name, seed)
-    M = 100 if config.quick else N_INDUCING
-    tried = {kernel: _judged(kernel, "gaussian", learn, valid, seed, M) for kernel in KERNELS}
-    kernel = min(tried, key=lambda one: tried[one]["nlpd"])
+    data = waves() if config.quick else datasets.regression(name, config.data)
+    parts = split(*data, seed)
+    learn, valid, test = parts
     known = joined(learn, valid)
-    rows = {"pmd": {"setting": kernel, "valid_nlpd": tried[kernel]["nlpd"]}}
-    rows["pmd"] |= _judged(kernel, "gaussian", known, test, seed, M)
-    if name in PROTOTYPE or config.quick:
-        loss = _judged(kernel, "student_t", learn, valid, seed, M)["nlpd"]
-        rows["pmd student_t"] = {"setting": kernel, "valid_nlpd": loss}
-        rows["pmd student_t"] |= _judged(kernel, "student_t", known, test, seed, M)
-        rows["prototype"] = _judged("rbf", "gaussian", known, test, seed, M, **RECIPE)
-    rows["svgp"] = _peer(config, name, seed, parts, rows["pmd"]["cpu"])
-    short = [f"{kind} {_short(row)}" for kind, row in rows.items()]
+    rows = {"pmd": judged(ours(seed), known, test)}
+    tried = {one: judged(ours(seed, one), learn, valid)["nlpd"] for one in APPROXIMATIONS}
+    best = min(tried, key=tried.get)
+    rows["pmd chosen"] = {"setting": best, **judged(ours(seed, best), known, test)}
+    rows |= peers.trees(parts, known)
+    rows |= peers.gpboost(known, test)
+    rows |= peers.kept(config, name, seed, parts, known, rows["pmd"]["cpu"])
+    short = [f"{kind} {row['rmse']:.4f} / {score(row, 'nlpd'):.4f} / {row['cpu']:.0f} s"
+             for kind, row in rows.items()]  # fmt: skip
     print(f"{name}, split {seed}: {', '.join(short)}", flush=True)
     return [{"kind": kind, "data": name, "seed": seed, **row} for kind, row in rows.items()]
 
 
-def _peer_cases(config, name, seed, parts, cpu):
-    """Settings of SVGP: all sizes on the first split, then the better one's."""
-    if seed:
-        ends = {run["n_inducing"]: run for run in _known(config, name, 0)}  # the last of each
-        best = min(ends.values(), key=lambda run: run["nlpd"])
-        return [{key: best[key] for key in ("n_inducing", "kernel", *PEER[0])}]
-    sizes = (50, 100) if config.quick else PEER_INDUCING
-    setting = _chosen_setting(parts, sizes[0], cpu)
-    return [{"n_inducing": size, **setting} for size in sizes]
+def ours(seed, approximation="auto"):
+    """The estimator by default, or with an approximation."""
+    from skpmd import SparseGPRegressorPMD
 
-
-def _parts(config, name, seed):
-    return split(*(waves() if config.quick else datasets.regression(name, config.data)), seed)
+    return SparseGPRegressorPMD(approximation=approximation, random_state=seed)
 
 
 def waves(n=600, seed=0):
@@ -129,37 +98,8 @@ def split(X, y, seed):
     return tuple((X[rows], y[rows]) for rows in (learn, valid, test))
 
 
-def scores(y, mean, variance):
-    """Return RMSE, log loss, and the share of 90 % intervals that hold their target."""
-    squared = (y - mean) ** 2
-    return {
-        "rmse": float(np.sqrt(squared.mean())),
-        "nlpd": float(0.5 * np.mean(np.log(2.0 * np.pi * variance) + squared / variance)),
-        "coverage": float(np.mean(squared < 1.6448536269514722**2 * variance)),
-    }
-
-
-def _judged(kernel, likelihood, known, held_out, seed, n_inducing, **params):
-    """CPU seconds of a fit, and its figures on rows held out."""
-    X, y = known
-    model = estimator(kernel, X.shape[1], likelihood, n_inducing, seed).set_params(**params)
-    with cpu_clock() as clock:
-        model.fit(X, y)
-    return {"cpu": clock.cpu, **scored(model, *held_out)}
-
-
-def scored(model, X, y):
-    """RMSE, log loss and coverage by the whole predictive distribution."""
-    predictive = model.predict_proba(X)
-    low, high = predictive.interval(0.9).T
-    return {
-        "rmse": float(np.sqrt(np.mean((y - predictive.mean()) ** 2))),
-        "nlpd": float(-np.mean(predictive.log_pdf(y))),
-        "coverage": float(np.mean((low <= y) & (y <= high))),
-    }
-
-
 def estimator(kernel, p, likelihood, n_inducing, seed):
+    """Inducing inputs and a kernel by name, for other studies."""
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
     from skpmd import SparseGPRegressorPMD
@@ -168,143 +108,69 @@ def estimator(kernel, p, likelihood, n_inducing, seed):
     shape = RBF(start, bounds) if np.isinf(nu) else Matern(start, bounds, nu=nu)
     kernel = ConstantKernel(1.0, (1e-3, 1e3)) * shape + WhiteKernel(0.1, (1e-6, 10.0))
     return SparseGPRegressorPMD(
-        kernel, n_inducing=n_inducing, likelihood=likelihood, random_state=seed
+        kernel, n_inducing=n_inducing, likelihood=likelihood, n_particles=1, random_state=seed
     )
 
 
 def joined(one, other):
+    """Two parts, each (X, y), as one."""
     return tuple(np.concatenate(pair) for pair in zip(one, other, strict=True))
 
 
-def _peer(config, name, seed, parts, cpu):
-    """SVGP's best figures, from the file of the split where there is one."""
-    if config.quick:
-        return _best(_train_peers(parts, seed, cpu, _peer_cases(config, name, seed, parts, cpu)))
-    path = _file(config, name, seed)
-    if not path.exists():
-        runs = _train_peers(parts, seed, cpu, _peer_cases(config, name, seed, parts, cpu))
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")
-    return _best(_known(config, name, seed))
-
-
-def _file(config, name, seed):
-    return config.cache / f"svgp-{name}-{seed}.json"
-
-
-def _known(config, name, seed):
-    return json.loads(_file(config, name, seed).read_text(encoding="utf-8"))
-
-
-def _chosen_setting(parts, n_inducing, cpu):
-    """The setting whose short run ends with the best log loss on the validation part."""
-    from ..peers import svgp
-
-    learn, valid, _ = parts
-    tried = []
-    for setting in [{"kernel": kernel, **one} for kernel in KERNELS for one in PEER]:
-        *_, (_, _, last) = svgp.train(
-            *learn, n_inducing=n_inducing, cpu_budget=TRIAL * cpu, evaluate=_judge(valid),
-            batch_size=BATCH, seed=0, **setting,
-        )  # fmt: skip
-        if not isinstance(last, svgp.Failed):
-            tried.append((last["nlpd"], len(tried), setting))
-    return min(tried)[2]
-
-
-def _train_peers(parts, seed, cpu, cases):
-    """Runs of ten times our CPU, judged on the test part on the way."""
-    from ..peers import svgp
-
-    learn, valid, test = parts
-    runs = []
-    for case in cases:
-        points = svgp.train(
-            *joined(learn, valid), cpu_budget=BUDGET * cpu, batch_size=BATCH, seed=seed,
-            checkpoints=[share * cpu for share in (0.5, 1, 2, 4, 7)], evaluate=_judge(test),
-            **case,
-        )  # fmt: skip
-        for at, epoch, found in points:
-            if not isinstance(found, svgp.Failed):
-                runs.append({**case, "cpu": at, "our_cpu": cpu, "epoch": epoch, **found})
-    return runs
-
-
-def _judge(data):
-    return lambda predict: scores(data[1], *predict(data[0]))
-
-
-def _best(runs):
-    """The best of each figure, of all runs and of all points on the way."""
-    by_loss = min(runs, key=lambda one: one["nlpd"])
-    setting = f"{by_loss['optimizer']} {by_loss['kernel']} {by_loss['learning_rate']}"
-    return {
-        "setting": f"{setting} M{by_loss['n_inducing']}",
-        "cpu": by_loss["cpu"],
-        "budget": max(one["cpu"] for one in runs),
-        "rmse": min(one["rmse"] for one in runs),
-        "nlpd": by_loss["nlpd"],
-        "coverage": by_loss["coverage"],
-    }
-
-
-def _short(row):
-    return f"{row['rmse']:.4f} / {row['nlpd']:.4f} / {row['cpu']:.0f} s"
-
-
-def _means(rows, key, kinds=("pmd", "svgp")):
-    """Kind -> {data set: mean over splits}."""
-    names = list(dict.fromkeys(row["data"] for row in rows))
-    return {
-        kind: {
-            name: float(np.mean([r[key] for r in rows if (r["kind"], r["data"]) == (kind, name)]))
-            for name in names
-        }
-        for kind in kinds
-    }
-
-
-def _chosen(rows):
-    """Of ours, the noise of the better log loss on the validation part, case by case."""
-    cases = {}
-    for row in rows:
-        if row["kind"] in OURS:
-            cases.setdefault((row["data"], row["seed"]), []).append(row)
-    best = [min(pair, key=lambda row: row["valid_nlpd"]) for pair in cases.values()]
-    return [{**row, "kind": "chosen"} for row in best]
-
-
 def gates(rows):
-    """Data sets won by either figure, the prototype's figures, coverage, budgets."""
+    """Beside each sparse process, the exact one, and trees; coverage."""
     found = []
-    for place, (key, text) in enumerate((("rmse", "RMSE"), ("nlpd", "log loss"))):
-        means = _means(rows, key)
-        won = sum(means["pmd"][name] < means["svgp"][name] for name in means["pmd"])
-        least = MIN_SETS if len(means["pmd"]) > 1 else 1
-        found.append(Gate(f"data sets ahead by {text}", won, least, ">="))
-        both = [*_chosen(rows), *(row for row in rows if row["kind"] == "prototype")]
-        known = [row for row in both if row["data"] in PROTOTYPE]
-        chosen, recipe = _means(known, key, ("chosen", "prototype")).values()
-        for name in chosen:
-            label = f"{name}, {text} beside the prototype's"
-            found.append(Gate(f"{label} recipe", chosen[name], recipe[name]))
-            found.append(Gate(f"{label} own figure", chosen[name], PROTOTYPE[name][place]))
-    coverage = float(np.mean(list(_means(rows, "coverage")["pmd"].values())))
-    found.append(Gate("coverage of 90 % intervals", coverage, 0.88, ">="))
-    found.append(Gate("coverage of 90 % intervals", coverage, 0.92))
+    for kind in SPARSE:
+        for key, text in (("nlpd", "log loss"), ("rmse", "RMSE")):
+            pairs = _pairs(rows, kind, key)
+            won = sum(own < other for own, other in pairs)
+            least = MIN_SETS if len(pairs) == len(NAMES) else len(pairs) * MIN_SETS / len(NAMES)
+            found.append(Gate(f"data sets ahead of {kind} by {text}, of {len(pairs)}", won, least,
+                              ">="))  # fmt: skip
+        behind = max((own - other for own, other in _pairs(rows, kind, "nlpd")), default=0.0)
+        found.append(Gate(f"most behind {kind}, nats", behind, MAX_BEHIND))
+    first = [row for row in rows if not row["seed"]]
+    if any(row["kind"] == "exact" for row in first):
+        gaps, ratios, cpu = (_pairs(first, "exact", key) for key in ("nlpd", "rmse", "cpu"))
+        found += [
+            Gate("most behind the exact process, nats", max(a - b for a, b in gaps), EXACT_NATS),
+            Gate("RMSE over the exact process's", max(a / b for a, b in ratios), EXACT_RMSE),
+            Gate("CPU over the exact process's", max(a / b for a, b in cpu), EXACT_CPU),
+        ]
+    coverage = list(mean_of(rows, "pmd", "coverage").values())
+    found += [
+        Gate("coverage of 90 % intervals, mean", float(np.mean(coverage)), 0.88, ">="),
+        Gate("coverage of 90 % intervals, mean", float(np.mean(coverage)), 0.92),
+        Gate("coverage, the least of a data set", min(coverage), 0.86, ">="),
+        Gate("coverage, the largest of a data set", max(coverage), 0.94),
+    ]
     return found
+
+
+def _pairs(rows, kind, key):
+    """Means over splits of ours and another's, set by set; ours is of the same splits."""
+    other = mean_of(rows, kind, key)
+    splits = {(row["data"], row["seed"]) for row in rows if row["kind"] == kind}
+    own = mean_of([row for row in rows if (row["data"], row["seed"]) in splits], "pmd", key)
+    return [(own[name], other[name]) for name in other]
 
 
 def plot(rows):
     """Differences of log loss and of RMSE, data set by data set."""
     plt = pyplot()
-    figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained", sharey=True)
+    kinds = (*SPARSE[1::2], "gpboost", "exact", "trees chosen")
     for panel, key, text in zip(axes, ("nlpd", "rmse"), ("log loss, nats", "RMSE"), strict=True):
-        means = _means(rows, key)
-        names = list(means["pmd"])
-        gap = [means["svgp"][name] - means["pmd"][name] for name in names]
-        panel.barh(range(len(names)), gap)
+        own = mean_of(rows, "pmd", key)
+        names = list(own)
+        for kind, marker in zip(kinds, "osD^v", strict=True):
+            other = mean_of([row for row in rows if row.get(key) is not None], kind, key)
+            gaps = [other.get(name, np.nan) - own[name] for name in names]
+            panel.plot(gaps, range(len(names)), marker, label=kind, alpha=0.8)
         panel.axvline(0.0, color="grey", linewidth=0.8)
         panel.set_yticks(range(len(names)), [name.removeprefix("uci_") for name in names])
-        panel.set(xlabel=f"{text}: SVGP less skpmd", xscale="symlog" if key == "nlpd" else "linear")
+        panel.set(
+            xlabel=f"{text}: others less ours", xscale="symlog" if key == "nlpd" else "linear"
+        )
+    axes[0].legend(fontsize=8)
     return figure
