@@ -4,6 +4,7 @@ from operator import itemgetter
 
 import numpy as np
 
+from skpmd._base.progress import write_line
 from skpmd._base.rows import distinct
 from skpmd._base.utils import as_generator
 from skpmd.engine.threads import each
@@ -41,6 +42,7 @@ def fit_chosen(parameters, data):
         return fit_vecchia(parameters, data)
     state = fit_vecchia(parameters._replace(n_particles=1), data)
     rows = np.arange(min(_SCORED_ROWS, len(state.model.sites.weight) // 4))
+    write_line(f"approximations: compared on {len(rows)} rows", parameters.verbose)
     near = _score(state.model, state.theta, rows)
     few, both = _score_of_inducing(inducing, state, rows), _score_of_both(parameters, state, rows)
     if near > max(few, both):
@@ -75,6 +77,7 @@ def _kernel_of_inducing(parameters, state):
     optimizer = parameters.optimizer
     if optimizer is None or not len(theta):
         return covariance, theta
+    write_line(f"kernel: search by the evidence of {len(sample.y)} rows", parameters.verbose)
     candidates = [covariance]
     if parameters.kernel is None and covariance.term(theta).shape:  # Not RBF.
         candidates.append(KernelCovariance(default_kernel(sample)))

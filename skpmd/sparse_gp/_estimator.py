@@ -146,7 +146,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     random_state : int, RandomState instance or None, default=None
         Seed; the same integer gives the same answer.
     verbose : int, default=0
-        1 shows progress of ``weighting="posterior"``.
+        1 shows progress: stages of the search for a kernel, and steps of ``weighting="posterior"``.
 
     Attributes
     ----------

@@ -1,5 +1,6 @@
 """Fits of a process with inducing inputs and neighbours for what they leave."""
 
+from skpmd._base.progress import write_line
 from skpmd.engine import mirror, weighting
 from skpmd.engine.particles import Particles
 from skpmd.sparse_gp._data import Sample
@@ -34,6 +35,7 @@ def with_inducing(parameters, state):
     model = new_full_scale(parameters, state.model, state.theta, m, rng)
     if _may_drop(parameters) and m * len(state.model.sites.weight) * model.n_inducing > MAX_HELD:
         state = _of_the_best(state)
+    write_line(f"one pass with {model.n_inducing} inducing inputs", parameters.verbose)
     particles = state.particles._replace(block=model.prior_block(state.particles.theta))
     still = mirror.Settings(rejuvenation="never")
     particles, _ = mirror.step(particles, model, model.batches(), 0.0, 1.0, still, rng)

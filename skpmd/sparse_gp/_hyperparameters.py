@@ -9,6 +9,7 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 
+from skpmd._base.progress import write_line
 from skpmd._base.warn import warn
 from skpmd.sparse_gp._covariance import KernelCovariance, parameter_names
 from skpmd.sparse_gp._data import take
@@ -122,6 +123,7 @@ def fit_hyperparameters(parameters, covariance, whole, subset, rng):
     sample = subset if callable(optimizer) else take(subset, _SEARCH_ROWS, rng)
     n_rows = len(sample.y)
     n_restarts = parameters.n_restarts_optimizer
+    write_line(f"kernel: search by the evidence of {n_rows} rows", parameters.verbose)
     theta = maximise_evidence(covariance, sample, optimizer, n_restarts, rng)
     if df is not None:
         for _ in range(_STUDENT_ROUNDS):
@@ -143,6 +145,7 @@ def fit_hyperparameters(parameters, covariance, whole, subset, rng):
 def _refined(parameters, covariance, whole, theta, rng):
     """Hyperparameters by the evidence of many rows, started from those of few rows."""
     many, df = take(whole, parameters.n_refine, rng), parameters.student_df
+    write_line(f"kernel: search by the evidence of {len(many.y)} rows", parameters.verbose)
     few_inputs, more_inputs = (
         choose("random", many, M, covariance, theta, rng) for M in (_REFINE_INDUCING, MIN_INDUCING)
     )

@@ -4,6 +4,7 @@ from operator import itemgetter
 
 import numpy as np
 
+from skpmd._base.progress import write_line
 from skpmd.engine.edges import Unbounded, edges
 from skpmd.engine.fitted_proposals import fitted_proposals
 from skpmd.engine.from_values import is_thin
@@ -52,6 +53,7 @@ def best_kernel(parameters, covariances, sites, sample, rng, start=None):
     for n_rows, n_all, n_evaluations in _ROUNDS:
         some = _first_of(sites, n_all)
         before, batch = theta, _Batch(parameters, covariance, some, theta, n_rows, rng)
+        write_line(f"kernel: search by the likelihood of {batch.n_rows} rows", parameters.verbose)
         theta = batch.search(theta, n_evaluations)
         if batch.is_all and np.abs(theta - before).max() < _CONVERGED:
             break
@@ -75,6 +77,7 @@ def _first(parameters, covariances, sites, sample, rng):
     rows = some_rows(len(sites.weight), _ROUNDS[0][0], rng)
 
     def ended(covariance, start):
+        write_line(f"kernel: search by the likelihood of {n_rows} rows", parameters.verbose)
         batch = _Batch(parameters, covariance, sites, start, n_rows, rng)
         end = batch.search(start, n_evaluations)
         value = _Batch(parameters, covariance, sites, end, 0, rng, rows).value(end)
@@ -100,7 +103,7 @@ class _Batch:
         self._weight = np.ones(len(self._rows))
         # Per row, the first step of a search has a sensible length.
         self._unit = 1.0 / sites.weight[self._rows].sum()
-        self.is_all = len(self._rows) == n
+        self.n_rows, self.is_all = len(self._rows), len(self._rows) == n
         metric = covariance.term(metric_of).length_scale
         self._model = VecchiaGP(covariance, None, sites, metric, parameters.n_neighbors)
         self._bounds = covariance.kernel.bounds

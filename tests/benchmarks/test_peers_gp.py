@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("examples.benchmarks", reason="the checkout's examples")
 
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 from examples.benchmarks.harness import datasets
 from examples.benchmarks.peers import gp_one_pass_smc, mirror_gp, subset_gp
@@ -216,3 +216,40 @@ def test_songs_are_split_as_published(tmp_path, monkeypatch):
     np.testing.assert_allclose(X_test * sd[1:] + mean[1:], table[[30, 40], 1:], atol=1e-5)
     np.testing.assert_allclose(np.sort(y) * sd[0] + mean[0], np.sort(table[:30, 0]), rtol=1e-6)
     np.testing.assert_allclose([X.mean(), X.std()], [0.0, 1.0], atol=1e-6)
+
+
+@pytest.mark.parametrize("name, nu", [("rbf", np.inf), ("matern32", 1.5), ("matern52", 2.5)])
+def test_the_collapsed_bound_and_its_predictions(name, nu):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("gpytorch")
+    from examples.benchmarks.peers import sgpr
+
+    X, y, Xs = rows()
+    Z, theta = X[:15], np.log([1.2, 0.9, 1.3, 0.05])
+    signal = 1.3 * (RBF([1.2, 0.9]) if np.isinf(nu) else Matern([1.2, 0.9], nu=nu))
+    project = np.linalg.solve(signal(Z) + sgpr.JITTER * 1.3 * np.eye(15), signal(Z, X))
+    Q = signal(X, Z) @ project
+    C = Q + 0.05 * np.eye(len(y))
+    value = -0.5 * (y @ np.linalg.solve(C, y) + np.linalg.slogdet(2.0 * np.pi * C)[1])
+    value -= 0.5 * (1.3 * len(y) - np.trace(Q)) / 0.05
+    found = sgpr.bound(name, *map(torch.as_tensor, (theta, X, y, Z)))
+    np.testing.assert_allclose(found.item(), value, rtol=1e-6)
+    means, variances = sgpr._predictor(X, y, name, theta, Z)(Xs)
+    Q_s = signal(Xs, Z) @ project
+    np.testing.assert_allclose(means, Q_s @ np.linalg.solve(C, y), rtol=1e-5, atol=1e-6)
+    known = np.einsum("ij,ji->i", Q_s, np.linalg.solve(C, Q_s.T))
+    np.testing.assert_allclose(variances, 1.35 - known, rtol=1e-5)
+
+
+def test_the_exact_process_is_that_of_scikit_learn():
+    from examples.benchmarks.peers import exact_gp
+
+    X, y, Xs = rows()
+    covariance, theta = KernelCovariance(KERNEL), KERNEL.theta
+    mean, variance = exact_gp.Process("rbf", covariance, theta, X, y).predict(Xs)
+    theirs = GaussianProcessRegressor(KERNEL, optimizer=None).fit(X, y)
+    expected, sd = theirs.predict(Xs, return_std=True)
+    np.testing.assert_allclose(mean, expected, atol=TOLERANCE)
+    np.testing.assert_allclose(np.sqrt(variance), sd, atol=TOLERANCE)
+    fitted = exact_gp.fit(X, y, 5)
+    assert np.isfinite(fitted.predict(Xs)[0]).all()

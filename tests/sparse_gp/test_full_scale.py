@@ -10,6 +10,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 from skpmd import SparseGPRegressorPMD
+from skpmd.sparse_gp import _full_scale_fit
 
 KERNELS = {
     "rbf": ConstantKernel(1.7) * RBF([0.8, 1.4]) + WhiteKernel(0.05),
@@ -172,3 +173,16 @@ def test_refusals():
         process(likelihood="student_t").fit(X, y)
     with pytest.raises(ValueError, match="inducing_init has shape"):
         process(inducing_init=np.zeros((3, 5))).fit(X, y)
+
+
+def test_particles_that_would_hold_too_much_are_left_out(monkeypatch):
+    X, y = problem(60)
+    held = []
+    for limit in (1 << 24, 60 * 20 * 15):
+        monkeypatch.setattr(_full_scale_fit, "MAX_HELD", limit)
+        gp = SparseGPRegressorPMD(
+            approximation="full_scale", n_inducing=20, n_restarts_optimizer=0, random_state=0
+        ).fit(X, y)
+        held.append((len(gp.posterior_.particles), len(gp.posterior_.weights)))
+        assert np.isfinite(gp.predict(X[:3])).all()
+    assert held == [(16, 16), (1, 1)]

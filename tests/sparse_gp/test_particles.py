@@ -20,6 +20,7 @@ from skpmd.engine.weighting import stacked
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Sample
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood, maximise_evidence
+from skpmd.sparse_gp._hyperparameters import n_inducing, n_particles
 from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around
 from skpmd.sparse_gp._model import SparseGP
 
@@ -187,6 +188,48 @@ def test_particles_lie_around_what_many_rows_found():
         means.append(draws.mean(axis=0))
     # Without the tilt both sets of draws would be those of the rows.
     assert means[1][0] - means[0][0] < -0.5
+
+
+@pytest.mark.parametrize(
+    "n, n_held, params, m",
+    [
+        (500, 500**2, {}, 16),
+        (501, 501**2, {}, 8),
+        (10_000, 10_000, {}, 8),
+        (10_001, 10_001, {}, 1),
+        (9000, 2000**2, {}, 4),
+        (9000, 2**25, {}, 1),
+        (60, 60**2, {"optimizer": None}, 1),
+        (60, 60**2, {"weighting": "posterior"}, 32),
+        (10_001, 2**25, {"n_particles": 3}, 3),
+    ],
+)
+def test_the_automatic_number_of_particles(n, n_held, params, m):
+    assert n_particles(SparseGPRegressorPMD(**params), n, n_held) == m
+
+
+def test_few_rows_are_predicted_by_an_average_by_default():
+    X, y = problem(60)
+    gp = SparseGPRegressorPMD(n_restarts_optimizer=0, random_state=0).fit(X, y)
+    assert gp.posterior_.particles.shape[0] == 16
+    alone = SparseGPRegressorPMD(gp.kernel_, optimizer=None).fit(X, y)
+    assert alone.posterior_.particles.shape[0] == 1
+    stream = SparseGPRegressorPMD(random_state=0).partial_fit(X[:30], y[:30])
+    assert stream.partial_fit(X[30:], y[30:]).posterior_.particles.shape[0] == 1
+
+
+def test_many_inducing_inputs_are_for_no_posterior_by_default():
+    assert n_inducing("auto", 5000.0, "posterior") == 100
+    assert n_inducing("auto", 5000.0) == 1250
+    assert n_inducing(7, 5000.0, "posterior") == 7
+
+
+def test_stages_of_a_search_are_shown(capsys):
+    X, y = problem(30)
+    SparseGPRegressorPMD(verbose=1, random_state=0).fit(X, y)
+    assert "kernel: search by the evidence of 30 rows" in capsys.readouterr().out
+    SparseGPRegressorPMD(random_state=0).fit(X, y)
+    assert not capsys.readouterr().out
 
 
 def test_a_weight_is_copies_to_stacking():

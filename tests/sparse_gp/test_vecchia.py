@@ -228,6 +228,23 @@ def test_posterior_of_the_kernel_on_a_grid():
     assert abs(gp.log_evidence_ - evidence) < 4.0 * gp.posterior_.log_evidence_se + 0.02
 
 
+def test_draws_for_predictions_are_of_the_posterior():
+    """On all rows as neighbours, against a grid; 400 draws have a standard error of .05 sds."""
+    X, y = problem(40)
+    kernel = RBF(1.0, (0.05, 20.0)) + WhiteKernel(0.1, "fixed")
+    gp = process(kernel, n_particles=400, weighting="uniform", n_neighbors=40).fit(X, y)
+    exact = GaussianProcessRegressor(kernel, optimizer=None).fit(X, y)
+    grid = np.linspace(*kernel.bounds[0], 801)
+    values = np.array([exact.log_marginal_likelihood(np.array([one])) for one in grid])
+    density = np.exp(values - values.max())
+    mean = density @ grid / density.sum()
+    sd = np.sqrt(density @ (grid - mean) ** 2 / density.sum())
+    logs = np.log(gp.posterior_.particles[:, 0])
+    assert abs(logs.mean() - mean) < 0.2 * sd
+    assert_allclose(logs.std(), sd, rtol=0.2)
+    assert abs(logs[0] - grid[values.argmax()]) < 0.02  # The best comes first.
+
+
 def test_jobs_change_nothing_and_pickles_go_on():
     X, y = problem(600)
     one, two = (process(None, n_jobs=n).fit(X, y) for n in (None, 2))

@@ -12,14 +12,14 @@ last fit: ours contain the search for the kernel.
 * ``svgp``, ``svgp x10``: GPyTorch's SVGP in float64, noise above 1e-6, rates that fall over the
   budget; RBF, Matern-3/2 or Matern-5/2, Adam with 0.01 or 0.05 or natural gradients with 0.05 for
   the rest, and 512 or 1024 inducing points are chosen, each with a quarter of our CPU. The budgets
-  are the CPU of ``pmd`` and ten times that.
+  are the CPU of ``pmd`` and, on the first split, ten times that.
 * ``sgpr``, ``sgpr x10``: the collapsed bound by L-BFGS with the same budgets, 2000 inducing inputs
   (1000 where rows are above 16,000), the kernel by the bound.
 * ``gpboost``: GPBoost's neighbours, Matern-3/2, 20 neighbours and 100 for predictions, as ours; up
   to 20,000 rows and ten columns, for it takes long.
 * ``exact``: the exact process, on the first split, up to 16,000 rows: the kernel of the larger
-  evidence of 2000 rows, and ten steps of L-BFGS on all.
-* ``trees``, ``trees chosen``: `HistGradientBoostingRegressor`, squared error for RMSE and twenty
+  evidence of 2000 rows, and a few steps of L-BFGS on all.
+* ``trees``, ``trees chosen``: `HistGradientBoostingRegressor`, squared error for RMSE and ten
   quantiles for CRPS; steps, leaves and rate chosen.
 
 Runs of SVGP, SGPR and the exact process are kept in the cache, with protocol, versions and budget,

@@ -39,7 +39,8 @@ def kept(config, name, seed, parts, known, cpu):
     }  # fmt: skip
     runs = CachedRuns(config, f"regression-{name}-{seed}", protocol)
     found = {row["kind"]: row for row in runs.content["rows"]}
-    wanted = [f"{kind}{times}" for times in BUDGETS for kind in ("svgp", "sgpr")]
+    budgets = BUDGETS if not seed else {"": 1.0}
+    wanted = [f"{kind}{times}" for times in budgets for kind in ("svgp", "sgpr")]
     if not seed and not config.quick and len(known[1]) <= EXACT_ROWS:
         wanted.append("exact")
     for kind in wanted:
