@@ -253,3 +253,18 @@ def test_the_exact_process_is_that_of_scikit_learn():
     np.testing.assert_allclose(np.sqrt(variance), sd, atol=TOLERANCE)
     fitted = exact_gp.fit(X, y, 5)
     assert np.isfinite(fitted.predict(Xs)[0]).all()
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_svgp_learns_classes(n_classes):
+    pytest.importorskip("gpytorch")
+    from examples.benchmarks.peers import svgp_classifier
+
+    X = np.random.default_rng(0).normal(size=(150, 2))
+    codes = np.digitize(X[:, 0], [-0.5, 0.5][: n_classes - 1])
+    proba, cpu = svgp_classifier.train(
+        X, codes, n_classes, n_inducing=30, learning_rate=0.1, cpu_budget=3.0
+    )
+    found = proba(X)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    assert np.mean(found.argmax(axis=1) == codes) > 0.85 and cpu < 6.0

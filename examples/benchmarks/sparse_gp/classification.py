@@ -1,12 +1,15 @@
-"""Gaussian process classification beside scikit-learn's exact process with Laplace's approximation.
+"""Gaussian process classification beside scikit-learn's exact process and GPyTorch's SVGP.
 
 `SparseGPClassifierPMD` and `GaussianProcessClassifier`, both by defaults but for the latter's
 kernel: its own has no free hyperparameter, so it gets a constant times an RBF kernel with one
 length scale, both found by its optimizer, which starts from the same length as ours and, once more,
-at random. Log loss, expected calibration error (15 bins of the largest probability) and CPU seconds
-of fit and prediction, with one thread of BLAS, on sets that come with scikit-learn: breast cancer,
-iris, wine, and the digits 3 and 8. Columns are standardised; three splits, 30 % are held out. No
-``--data``.
+at random; it approximates by Laplace's method. SVGP has the CPU seconds that ours took on the
+split, for fit and prediction, with each of three rates of Adam and of 64 and 256 inducing points:
+the best by the log loss of the *test part* is taken, more than a user could know; three classes
+have its softmax likelihood. Log loss, expected calibration error (15 bins of the largest
+probability) and CPU seconds of fit and prediction, with one thread of BLAS, on sets that come with
+scikit-learn: breast cancer, iris, wine, and the digits 3 and 8. Columns are standardised; three
+splits, 30 % are held out. No ``--data``.
 """
 
 import numpy as np
@@ -18,7 +21,9 @@ from ..harness.study import Gate, pyplot
 from ..harness.timing import cpu_clock
 
 SPLITS, BINS = 3, 15
-OURS, THEIRS = "SparseGPClassifierPMD", "GaussianProcessClassifier"
+OURS, THEIRS, SVGP = "SparseGPClassifierPMD", "GaussianProcessClassifier", "SVGP"
+RATES, SIZES = (0.01, 0.05, 0.2), (64, 256)
+MIN_AHEAD = 0.75  # Share of the sets on which ours has a smaller log loss than SVGP.
 MAX_LOSS = 0.005  # By which ours may be worse, of log loss and of calibration error.
 
 
@@ -42,6 +47,9 @@ def _warm():
     """Compile, or load, the kernels."""
     X, y = load_iris(return_X_y=True)
     _ours().set_params(n_subset=20, n_inducing=20).fit(X[::5], y[::5]).predict_proba(X[:1])
+    for n_classes in (2, 3):
+        some = y < n_classes
+        list(_svgp(X[some], y[some], n_classes, X[:3], y[:3], 0.1))
 
 
 def _ours(n_columns=None):
@@ -60,21 +68,38 @@ def _theirs(n_columns):
 
 
 def _compare(name, X, y):
-    for method, make in ((OURS, _ours), (THEIRS, _theirs)):
-        scores = []
-        for split in range(SPLITS):
-            parts = train_test_split(X, y, test_size=0.3, random_state=split, stratify=y)
-            train, test = standardised(*parts[:2])
+    found = {OURS: [], THEIRS: [], SVGP: []}
+    for split in range(SPLITS):
+        parts = train_test_split(X, y, test_size=0.3, random_state=split, stratify=y)
+        train, test = standardised(*parts[:2])
+        classes, codes = np.unique(parts[2], return_inverse=True)
+        held_out = np.searchsorted(classes, parts[3])
+        for method, make in ((OURS, _ours), (THEIRS, _theirs)):
             with cpu_clock() as clock:
-                model = make(X.shape[1]).fit(train, parts[2])
-                proba = model.predict_proba(test)
-            codes = np.searchsorted(model.classes_, parts[3])
-            scores.append((*_scores(proba, codes), clock.cpu))
+                proba = make(X.shape[1]).fit(train, parts[2]).predict_proba(test)
+            found[method].append((*_scores(proba, held_out), clock.cpu))
+        budget = found[OURS][-1][-1]
+        runs = list(_svgp(train, codes, len(classes), test, held_out, budget))
+        found[SVGP].append(min(runs))
+    for method, scores in found.items():
         log_loss, calibration, error, cpu = np.mean(scores, axis=0)
         yield {
             "data": name, "n": len(parts[2]), "method": method, "log_loss": float(log_loss),
             "calibration_error": float(calibration), "error_rate": float(error), "cpu": float(cpu),
         }  # fmt: skip
+
+
+def _svgp(train, codes, n_classes, test, held_out, budget):
+    """Scores and CPU of every setting."""
+    from ..peers import svgp_classifier
+
+    for rate in RATES:
+        for M in SIZES:
+            proba, cpu = svgp_classifier.train(
+                train, codes, n_classes, n_inducing=min(M, len(train)), learning_rate=rate,
+                cpu_budget=budget,
+            )  # fmt: skip
+            yield (*_scores(proba(test), held_out), cpu)
 
 
 def _scores(proba, codes):
@@ -94,7 +119,10 @@ def gates(rows):
         for score in ("log_loss", "calibration_error"):
             gap = of[OURS][score] - of[THEIRS][score]
             found.append(Gate(f"{name}: {score} beside {THEIRS}", gap, MAX_LOSS))
-    return found
+    names = dict.fromkeys(row["data"] for row in rows)
+    losses = {(row["data"], row["method"]): row["log_loss"] for row in rows}
+    ahead = np.mean([losses[name, OURS] < losses[name, SVGP] for name in names])
+    return [*found, Gate(f"share of sets ahead of {SVGP} at equal CPU", ahead, MIN_AHEAD, ">=")]
 
 
 def plot(rows):
@@ -103,9 +131,9 @@ def plot(rows):
     figure, axes = plt.subplots(1, 2, figsize=(7.5, 3.0), layout="constrained", sharey=True)
     names = list(dict.fromkeys(row["data"] for row in rows))
     for one, score in zip(axes, ("log_loss", "calibration_error"), strict=True):
-        for method, shift in ((OURS, -0.18), (THEIRS, 0.18)):
+        for method, shift in ((OURS, -0.25), (THEIRS, 0.0), (SVGP, 0.25)):
             values = [row[score] for row in rows if row["method"] == method]
-            one.barh(np.arange(len(names)) + shift, values, 0.34, label=method)
+            one.barh(np.arange(len(names)) + shift, values, 0.23, label=method)
         one.set(xlabel=score.replace("_", " "), yticks=range(len(names)), yticklabels=names)
     axes[0].legend(fontsize="small")
     return figure
