@@ -112,8 +112,9 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         Degrees of freedom of Student noise.
     n_particles : int or "auto", default="auto"
         Sets of hyperparameters, over which predictions average; a single one is the best. "auto" is
-        16 for up to 500 rows, 8 for up to 10,000 (fewer where thousands of inducing inputs hold
-        much), and 1 for more, which leave little doubt of the kernel. It is 1 in streams and with
+        16 for up to 500 rows, 8 for up to 10,000 (fewer with thousands of inducing inputs, 1 where
+        neighbours beside them make predictions cost much), and 1 for more, which leave little doubt
+        of the kernel. It is 1 in streams and with
         ``optimizer=None``, and 32 with ``weighting="posterior"``.
     weighting : {"stacking", "uniform", "posterior"}, default="stacking"
         Weights of several particles. ``"posterior"``: the posterior of the hyperparameters by

@@ -12,6 +12,9 @@ from skpmd.sparse_gp._vecchia_fit import fit_vecchia, update_vecchia
 
 # Neighbours of a prediction by default: fewer than where there are no inducing inputs.
 _N_PREDICTION = 50
+# Particles average by default where all of them together hold so many numbers of the rows at most:
+# each predicts at the cost of some tens of rows times the inducing inputs.
+_CHEAP = 1 << 21
 _FEWEST = 100  # Inducing inputs by default, at least: they are fewer where rows are many.
 
 
@@ -33,7 +36,7 @@ def with_inducing(parameters, state):
     """The state of a process by neighbours, with inducing inputs: one pass over its rows."""
     rng, m = state.stream.rng, len(state.particles.theta)
     model = new_full_scale(parameters, state.model, state.theta, m, rng)
-    if _may_drop(parameters) and m * len(state.model.sites.weight) * model.n_inducing > MAX_HELD:
+    if _may_drop(parameters) and m * len(state.model.sites.weight) * model.n_inducing > _CHEAP:
         state = _of_the_best(state)
     write_line(f"one pass with {model.n_inducing} inducing inputs", parameters.verbose)
     particles = state.particles._replace(block=model.prior_block(state.particles.theta))

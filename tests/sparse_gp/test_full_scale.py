@@ -178,8 +178,8 @@ def test_refusals():
 def test_particles_that_would_hold_too_much_are_left_out(monkeypatch):
     X, y = problem(60)
     held = []
-    for limit in (1 << 24, 60 * 20 * 15):
-        monkeypatch.setattr(_full_scale_fit, "MAX_HELD", limit)
+    for limit in (60 * 20 * 16, 60 * 20 * 15):
+        monkeypatch.setattr(_full_scale_fit, "_CHEAP", limit)
         gp = SparseGPRegressorPMD(
             approximation="full_scale", n_inducing=20, n_restarts_optimizer=0, random_state=0
         ).fit(X, y)
