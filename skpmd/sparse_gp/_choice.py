@@ -48,7 +48,7 @@ def fit_chosen(parameters, data):
     if near > max(few, both):
         return _with_particles(parameters, state)
     if few < near:
-        return with_inducing(parameters, _with_particles(parameters, state))
+        return _with_both(parameters, state)
     covariance, theta = _kernel_of_inducing(parameters, state)
     other = with_kernel(parameters._replace(n_particles=1), state, covariance, theta)
     few, together = (
@@ -57,9 +57,14 @@ def fit_chosen(parameters, data):
     )
     if few > max(both, together):
         return _fit_inducing(inducing, covariance.at(theta), data)
-    return with_inducing(
-        parameters, _with_particles(parameters, state if both > together else other)
-    )
+    return _with_both(parameters, state if both > together else other)
+
+
+def _with_both(parameters, state):
+    """The state with inducing inputs beside neighbours, one particle unless a number is given."""
+    if parameters.n_particles != "auto":
+        state = _with_particles(parameters, state)
+    return with_inducing(parameters, state)
 
 
 def _with_particles(parameters, state):
@@ -93,7 +98,8 @@ def _kernel_of_inducing(parameters, state):
 
 def _fit_inducing(parameters, kernel, data):
     """The state of inducing inputs under a kernel that is found already."""
-    m = n_particles(parameters, len(data.y), n_inducing("auto", data.weight.sum()) ** 2)
+    n_held = n_inducing("auto", data.weight.sum()) ** 2
+    m = n_particles(parameters, kernel, len(data.y), n_held)
     n = min(parameters.n_subset, _DRAWN_ROWS)
     known = parameters._replace(kernel=kernel, optimizer=None, n_particles=m, n_subset=n)
     return fit(known, data)

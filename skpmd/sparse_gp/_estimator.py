@@ -112,16 +112,17 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         Degrees of freedom of Student noise.
     n_particles : int or "auto", default="auto"
         Sets of hyperparameters, over which predictions average; a single one is the best. "auto" is
-        16 for up to 500 rows, 8 for up to 10,000 (fewer with thousands of inducing inputs, 1 where
-        neighbours beside them make predictions cost much), and 1 for more, which leave little doubt
-        of the kernel. It is 1 in streams and with
-        ``optimizer=None``, and 32 with ``weighting="posterior"``.
+        16 for up to 500 rows, 8 for up to 10,000 (4 with 2000 inducing inputs), and 1 for more,
+        which leave little doubt of the kernel, and with "full_scale", whose predictions cost much.
+        It is 1 in streams that begin with `partial_fit` and for a kernel that is not searched for,
+        and 32 with ``weighting="posterior"``.
     weighting : {"stacking", "uniform", "posterior"}, default="stacking"
         Weights of several particles. ``"posterior"``: the posterior of the hyperparameters by
         mirror steps from ``hyperprior``, with rejuvenation and diagnostics; for few rows, at n M^2
         for each particle and step. On more than some hundred rows such weights fall on one
         particle: ``"stacking"`` and ``"uniform"`` draw particles from the posterior given the
-        subset, and weigh them by the predictions of their average, or alike. Those are no posterior
+        subset, and weigh them by the predictions of their average, or alike. With fewer than ten
+        scored rows for each particle ``"stacking"`` weighs them alike too. Those are no posterior
         weights.
     batch_size : int or "auto", default="auto"
         Rows held as a matrix of covariances at once, 2048 by default. It changes no result, except

@@ -38,6 +38,9 @@ from skpmd.sparse_gp._student import scale_nodes
 # Predictions of about so many rows of a part are compared with its targets, if it has at least
 # so many.
 _MAX_CHECKED, _MIN_CHECKED = 200, 10
+# Fewer scored rows for each particle would choose among them by chance: draws of the posterior are
+# then weighed alike.
+MIN_SCORED = 10
 _MAX_MEDIAN_ERROR = 2.0  # A larger median error, in standard deviations, gives a warning.
 
 
@@ -94,7 +97,7 @@ def initialise(parameters, data, rng):
     prior = HyperPrior(covariance.kernel, parameters.hyperprior)
     theta, sample = fit_hyperparameters(parameters, covariance, whole, sample, rng)
     model = new_model(parameters, covariance, prior, whole, theta, rng)
-    m = n_particles(parameters, len(whole.weight), model.n_inducing**2)
+    m = n_particles(parameters, covariance.kernel, len(whole.weight), model.n_inducing**2)
     if parameters.weighting == "posterior":
         particles, log_weights = draw_prior(model, m, rng), None
     else:
@@ -233,7 +236,7 @@ def _score_and_add(parameters, state, rows):
                 state.log_weights, scores, rows.data.weight, state.n_scored
             )
             state = state._replace(log_weights=weights, n_scored=state.n_scored + rows.total)
-        elif (parts := hold_out(rows, state.stream.rng)) is not None:
+        elif (parts := _held_out(state, rows)) is not None:
             state, rows = _add(parameters, state, parts[0]), parts[1]
             # In double precision, and without an early end, copies of rows are their weight.
             weights = weighting.stacked(
@@ -241,6 +244,13 @@ def _score_and_add(parameters, state, rows):
             )
             state = state._replace(log_weights=weights, n_scored=rows.total)
     return _add(parameters, state, rows)
+
+
+def _held_out(state, rows):
+    """Rows to fit and rows to score; None where these are too few to tell the particles apart."""
+    parts = hold_out(rows, state.stream.rng)
+    few = parts is None or len(parts[1].data.y) < MIN_SCORED * len(state.particles.theta)
+    return None if few else parts
 
 
 def _add(parameters, state, rows):

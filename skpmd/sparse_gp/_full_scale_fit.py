@@ -1,10 +1,8 @@
 """Fits of a process with inducing inputs and neighbours for what they leave."""
 
 from skpmd._base.progress import write_line
-from skpmd.engine import mirror, weighting
-from skpmd.engine.particles import Particles
+from skpmd.engine import mirror
 from skpmd.sparse_gp._data import Sample
-from skpmd.sparse_gp._fit import with_results
 from skpmd.sparse_gp._full_scale import FullScaleGP
 from skpmd.sparse_gp._hyperparameters import MAX_HELD, n_inducing
 from skpmd.sparse_gp._inducing import choose
@@ -12,14 +10,12 @@ from skpmd.sparse_gp._vecchia_fit import fit_vecchia, update_vecchia
 
 # Neighbours of a prediction by default: fewer than where there are no inducing inputs.
 _N_PREDICTION = 50
-# Particles average by default where all of them together hold so many numbers of the rows at most:
-# each predicts at the cost of some tens of rows times the inducing inputs.
-_CHEAP = 1 << 21
 _FEWEST = 100  # Inducing inputs by default, at least: they are fewer where rows are many.
 
 
 def fit_full_scale(parameters, data):
     """The state after a fit to all rows; the kernel is that of neighbours."""
+    parameters = _with_number(parameters)
     return with_inducing(parameters, fit_vecchia(parameters, data))
 
 
@@ -34,33 +30,27 @@ def update_full_scale(parameters, state, data):
 
 def with_inducing(parameters, state):
     """The state of a process by neighbours, with inducing inputs: one pass over its rows."""
-    rng, m = state.stream.rng, len(state.particles.theta)
-    model = new_full_scale(parameters, state.model, state.theta, m, rng)
-    if _may_drop(parameters) and m * len(state.model.sites.weight) * model.n_inducing > _CHEAP:
-        state = _of_the_best(state)
+    positions, rng = state.particles.theta, state.stream.rng
+    model = new_full_scale(parameters, state.model, state.theta, len(positions), rng)
     write_line(f"one pass with {model.n_inducing} inducing inputs", parameters.verbose)
-    particles = state.particles._replace(block=model.prior_block(state.particles.theta))
+    particles = state.particles._replace(block=model.prior_block(positions))
     still = mirror.Settings(rejuvenation="never")
     particles, _ = mirror.step(particles, model, model.batches(), 0.0, 1.0, still, rng)
     return state._replace(model=model, stream=state.stream._replace(particles=particles))
 
 
-def _may_drop(parameters):
-    return parameters.n_particles == "auto" and parameters.weighting != "posterior"
-
-
-def _of_the_best(state):
-    """The state with the particle of the largest evidence alone, which comes first."""
-    stream = state.stream._replace(particles=Particles(*(one[:1] for one in state.particles)))
-    return with_results(state._replace(stream=stream, log_weights=weighting.uniform(1)))
+def _with_number(parameters):
+    """The parameters with a number of particles: one by default, for predictions cost much."""
+    if parameters.n_particles != "auto" or parameters.weighting == "posterior":
+        return parameters
+    return parameters._replace(n_particles=1)
 
 
 def new_full_scale(parameters, rows, theta, n_particles, rng):
     """The process with some of the ``rows``, a `VecchiaGP`, as inducing inputs."""
     sites, n = rows.sites, parameters.n_inducing
     if n == "auto":
-        m = 1 if _may_drop(parameters) else n_particles
-        held = MAX_HELD // (len(sites.weight) * m)
+        held = MAX_HELD // (len(sites.weight) * n_particles)
         n = min(n_inducing("auto", sites.weight.sum()), max(_FEWEST, held))
     sample = Sample(sites.X, sites.y, sites.noise_variance, sites.weight)
     inducing = choose(parameters.inducing_init, sample, n, rows.covariance, theta, rng)

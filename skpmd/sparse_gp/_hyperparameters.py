@@ -45,12 +45,13 @@ _STUDENT_ROUNDS = 3  # Rounds in which rows are weighed by their errors, under S
 _ROUNDING = 1e-13
 
 
-def default_kernel(sample, nu=np.inf, shortest=1e-2):
+def default_kernel(sample, nu=np.inf, shortest=1e-2, least_noise=1e-6):
     """ConstantKernel() * RBF(one scale per column) + WhiteKernel(), started from the sample.
 
     A length scale starts at the column's standard deviation times the root of the number of
     columns, at which two rows are about one and a half length scales apart, and has ``shortest``
-    times that for its lower bound. A Matern kernel of another ``nu`` takes the place of RBF.
+    times that for its lower bound, as the noise has ``least_noise`` times the variance. A Matern
+    kernel of another ``nu`` takes the place of RBF.
     """
     X, y, weight = sample.X, sample.y, sample.weight
     mean = np.average(X, axis=0, weights=weight)
@@ -61,7 +62,7 @@ def default_kernel(sample, nu=np.inf, shortest=1e-2):
     variance = float(np.average(y**2, axis=0, weights=weight / sample.noise_factor).mean())
     variance = variance if variance > 0.0 else 1.0
     signal = ConstantKernel(variance, (1e-3 * variance, 1e3 * variance))
-    noise = WhiteKernel(0.1 * variance, (1e-6 * variance, 10.0 * variance))
+    noise = WhiteKernel(0.1 * variance, (least_noise * variance, 10.0 * variance))
     bounds = np.column_stack([shortest * start, 1e3 * start])
     shape = RBF(start, bounds) if np.isinf(nu) else Matern(start, bounds, nu=nu)
     return signal * shape + noise
@@ -181,8 +182,8 @@ def warn_of_bounds(kernel):
             )
 
 
-def n_particles(parameters, n_rows, n_held):
-    """How many sets of hyperparameters, for so many distinct rows.
+def n_particles(parameters, kernel, n_rows, n_held):
+    """How many sets of the kernel's hyperparameters, for so many distinct rows.
 
     The fewer the rows, the less they say of the kernel. Each particle holds ``n_held`` numbers.
     """
@@ -190,7 +191,8 @@ def n_particles(parameters, n_rows, n_held):
         return int(parameters.n_particles)  # True counts as one.
     if parameters.weighting == "posterior":
         return _POSTERIOR_PARTICLES
-    if parameters.optimizer is None or n_rows > _MAX_AVERAGED:
+    is_meant = parameters.optimizer is None or not kernel.n_dims
+    if is_meant or n_rows > _MAX_AVERAGED:
         return 1  # The kernel is meant as it is, or the rows leave little doubt of it.
     most = _MANY_PARTICLES if n_rows <= _FEW_ROWS else _FEW_PARTICLES
     return int(np.clip(MAX_HELD // n_held, 1, most))

@@ -56,7 +56,9 @@ class HyperPrior:
             return sum(one.logpdf(np.exp(column)) + column for one, column in pairs)
         low, high = self.bounds.T
         inside = ((theta >= low) & (theta <= high)).all(axis=1)
-        return np.where(inside, -np.log(high - low).sum(), -np.inf)
+        # A bound at infinity makes it improper, and one point is no choice: neither has a density.
+        length = (high - low)[np.isfinite(high - low) & (high > low)]
+        return np.where(inside, -np.log(length).sum(), -np.inf)
 
 
 def draw_around(evidence, bounds, prior, theta, m, rng):
@@ -85,8 +87,16 @@ def draw_around(evidence, bounds, prior, theta, m, rng):
     # At a bound of theta a slope that points outwards is that of the mode.
     outwards = ((theta <= low) & (slope < 0.0)) | ((theta >= high) & (slope > 0.0))
     tilt = (draws - theta) @ np.where(outwards, 0.0, slope)
+    log_prior = prior.log_density(draws)
+    if not np.isfinite(log_prior).any():
+        raise ValueError(
+            "hyperprior has no mass at any draw around the fitted hyperparameters "
+            f"{np.exp(theta)}: widen it, or set n_particles=1, which does without it."
+        )
     log_weight = np.array(values) - tilt
-    log_weight += prior.log_density(draws) - log_density(proposal, draws)
+    log_weight += log_prior - log_density(proposal, draws)
+    if not np.isfinite(log_weight).any():
+        return np.tile(theta, (m, 1))
     weight = np.exp(log_weight - log_weight.max())
     chosen = resample("systematic", weight / weight.sum(), m - 1, rng)
     return np.concatenate([theta[None], draws[chosen]])

@@ -17,7 +17,7 @@ from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, weights
 from skpmd.engine.resampling import resample
 from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, take
-from skpmd.sparse_gp._fit import GPState, with_results
+from skpmd.sparse_gp._fit import MIN_SCORED, GPState, with_results
 from skpmd.sparse_gp._hyperparameters import check_kernel, n_particles, new_covariance
 from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around
 from skpmd.sparse_gp._vecchia import Sites, VecchiaGP
@@ -33,8 +33,10 @@ _WEIGHED_ROWS, _SCORED_ROWS = 8000, 1000
 # they hold a smaller share a warning follows.
 _CHECKED_ROWS, _MIN_CHECKED, _LEVEL, _MIN_COVERAGE = 500, 30, 0.9, 0.75
 # The default kernel has one of these shapes, which the likelihood chooses. Its shortest length
-# scales, in units of where they start, are this over the number of rows: few show no fine detail.
+# scales, in units of where they start, are this over the number of rows, and its least noise, in
+# units of the variance, one over its square: few rows show neither fine detail nor exactness.
 _SHAPES, _DETAIL, _SHORTEST = (np.inf, 1.5, 2.5), 10.0, (1e-4, 1e-2)
+_LEAST_NOISE = 1e-8, 1e-6
 _ENOUGH = 1000  # A kernel that was fitted to fewer distinct rows is searched for anew.
 
 
@@ -98,10 +100,12 @@ def _trimmed(parameters, sites):
 def _fitted(parameters, sites, scaler, sample, seen, rng, before=None):
     """The state of a kernel fitted to some rows; ``before`` is that of a stream so far, or None."""
     shapes = _SHAPES if parameters.kernel is None else _SHAPES[:1]
-    shortest = float(np.clip(_DETAIL / len(sites.weight), *_SHORTEST))
-    covariances = [
-        new_covariance(parameters.kernel, sample, nu=nu, shortest=shortest) for nu in shapes
-    ]
+    n = len(sites.weight)
+    bounds = {
+        "shortest": float(np.clip(_DETAIL / n, *_SHORTEST)),
+        "least_noise": float(np.clip(1.0 / n**2, *_LEAST_NOISE)),
+    }
+    covariances = [new_covariance(parameters.kernel, sample, nu=nu, **bounds) for nu in shapes]
     covariance = covariances[0] if before is None else before.model.covariance
     if not covariance.is_fast:
         raise ValueError(
@@ -138,7 +142,7 @@ def with_kernel(parameters, state, covariance, theta):
 def _with_particles(parameters, state):
     """The state with particles, their weights and the results."""
     n, theta, rng, outcome = len(state.model.sites.weight), state.theta, state.stream.rng, None
-    m = n_particles(parameters, n, n)
+    m = n_particles(parameters, state.model.covariance.kernel, n, n)
     if parameters.weighting == "posterior":
         with bar_of_rounds(parameters.verbose) as report:
             outcome = drive(states_of_kernels(state.model, np.arange(n), theta, m, rng), report)
@@ -156,8 +160,10 @@ def _with_particles(parameters, state):
     infos = [info] if outcome is None else outcome.infos
     stream = state.stream._replace(particles=particles, records=Records().extended(infos))
     log_weights = weighting.uniform(len(positions))
-    if parameters.weighting == "stacking" and len(positions) > 1:
-        log_weights = _stacked(state.model, positions, some_rows(n, _SCORED_ROWS, rng))
+    scored = some_rows(n, _SCORED_ROWS, rng)
+    enough = len(scored) >= MIN_SCORED * len(positions)
+    if parameters.weighting == "stacking" and enough and len(positions) > 1:
+        log_weights = _stacked(state.model, positions, scored)
     return with_results(state._replace(stream=stream, log_weights=log_weights), outcome)
 
 

@@ -10,7 +10,6 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 from skpmd import SparseGPRegressorPMD
-from skpmd.sparse_gp import _full_scale_fit
 
 KERNELS = {
     "rbf": ConstantKernel(1.7) * RBF([0.8, 1.4]) + WhiteKernel(0.05),
@@ -175,14 +174,9 @@ def test_refusals():
         process(inducing_init=np.zeros((3, 5))).fit(X, y)
 
 
-def test_particles_that_would_hold_too_much_are_left_out(monkeypatch):
+def test_one_particle_by_default():
     X, y = problem(60)
-    held = []
-    for limit in (60 * 20 * 16, 60 * 20 * 15):
-        monkeypatch.setattr(_full_scale_fit, "_CHEAP", limit)
-        gp = SparseGPRegressorPMD(
-            approximation="full_scale", n_inducing=20, n_restarts_optimizer=0, random_state=0
-        ).fit(X, y)
-        held.append((len(gp.posterior_.particles), len(gp.posterior_.weights)))
-        assert np.isfinite(gp.predict(X[:3])).all()
-    assert held == [(16, 16), (1, 1)]
+    params = {"approximation": "full_scale", "n_inducing": 20, "random_state": 0}
+    assert len(SparseGPRegressorPMD(**params).fit(X, y).posterior_.particles) == 1
+    params["n_particles"] = 3
+    assert len(SparseGPRegressorPMD(**params).fit(X, y).posterior_.particles) == 3

@@ -132,7 +132,7 @@ def test_streams_of_particles(weighting):
     with pytest.warns(UserWarning) if weighting == "posterior" else _nothing():
         for rows in np.array_split(np.arange(120), 3):
             gp.partial_fit(X[rows], y[rows])
-    assert gp.n_iter_ == (4 if weighting == "stacking" else 3)
+    assert gp.n_iter_ == 3
     assert gp.score(X, y) > 0.6
     if weighting == "uniform":
         np.testing.assert_allclose(gp.posterior_.weights, 1.0 / 3.0)
@@ -205,7 +205,8 @@ def test_particles_lie_around_what_many_rows_found():
     ],
 )
 def test_the_automatic_number_of_particles(n, n_held, params, m):
-    assert n_particles(SparseGPRegressorPMD(**params), n, n_held) == m
+    assert n_particles(SparseGPRegressorPMD(**params), KERNEL, n, n_held) == m
+    assert n_particles(SparseGPRegressorPMD(), RBF(1.0, "fixed"), n, n_held) == 1
 
 
 def test_few_rows_are_predicted_by_an_average_by_default():
@@ -216,6 +217,37 @@ def test_few_rows_are_predicted_by_an_average_by_default():
     assert alone.posterior_.particles.shape[0] == 1
     stream = SparseGPRegressorPMD(random_state=0).partial_fit(X[:30], y[:30])
     assert stream.partial_fit(X[30:], y[30:]).posterior_.particles.shape[0] == 1
+
+
+@pytest.mark.parametrize("approximation", ["fitc", "vecchia"])
+def test_few_rows_do_not_choose_among_particles(approximation):
+    """One row of eight was scored, and one particle at random had all of the weight."""
+    X, y = problem(60)
+    for n, m in ((8, 16), (60, 7 if approximation == "vecchia" else 2)):
+        gp = SparseGPRegressorPMD(
+            approximation=approximation, n_particles=m, n_restarts_optimizer=0, random_state=0
+        ).fit(X[:n], y[:n])
+        np.testing.assert_allclose(gp.posterior_.weights, 1.0 / m)
+    gp.set_params(n_particles=6 if approximation == "vecchia" else 1).fit(X, y)
+    assert approximation == "fitc" or np.ptp(gp.posterior_.weights) > 1e-3
+
+
+@pytest.mark.parametrize("approximation", ["fitc", "vecchia"])
+@pytest.mark.parametrize("bounds", [(1e-5, np.inf), (1.0, 1.0)])
+def test_bounds_without_a_density_have_draws(approximation, bounds):
+    """One arbitrary draw was there fifteen times."""
+    X, y = problem(40)
+    kernel = ConstantKernel(1.0, bounds) * RBF(1.0) + WhiteKernel(0.1)
+    gp = SparseGPRegressorPMD(kernel, approximation=approximation, random_state=0).fit(X, y)
+    assert len(np.unique(gp.posterior_.particles, axis=0)) > 8
+
+
+def test_a_prior_without_mass_near_the_kernel_is_named():
+    X, y = problem(40)
+    gp = SparseGPRegressorPMD(KERNEL, hyperprior=[stats.uniform(50.0, 1.0)] * 2, random_state=0)
+    with pytest.raises(ValueError, match="hyperprior has no mass"):
+        gp.fit(X, y)
+    gp.set_params(n_particles=1).fit(X, y)
 
 
 def test_many_inducing_inputs_are_for_no_posterior_by_default():
