@@ -45,12 +45,12 @@ _STUDENT_ROUNDS = 3  # Rounds in which rows are weighed by their errors, under S
 _ROUNDING = 1e-13
 
 
-def default_kernel(sample, nu=np.inf, shortest=1e-2, least_noise=1e-6):
+def default_kernel(sample, nu=np.inf, shortest=1e-2, min_noise=1e-6):
     """ConstantKernel() * RBF(one scale per column) + WhiteKernel(), started from the sample.
 
     A length scale starts at the column's standard deviation times the root of the number of
     columns, at which two rows are about one and a half length scales apart, and has ``shortest``
-    times that for its lower bound, as the noise has ``least_noise`` times the variance. A Matern
+    times that for its lower bound, as the noise has ``min_noise`` times the variance. A Matern
     kernel of another ``nu`` takes the place of RBF.
     """
     X, y, weight = sample.X, sample.y, sample.weight
@@ -62,7 +62,7 @@ def default_kernel(sample, nu=np.inf, shortest=1e-2, least_noise=1e-6):
     variance = float(np.average(y**2, axis=0, weights=weight / sample.noise_factor).mean())
     variance = variance if variance > 0.0 else 1.0
     signal = ConstantKernel(variance, (1e-3 * variance, 1e3 * variance))
-    noise = WhiteKernel(0.1 * variance, (least_noise * variance, 10.0 * variance))
+    noise = WhiteKernel(0.1 * variance, (min_noise * variance, 10.0 * variance))
     bounds = np.column_stack([shortest * start, 1e3 * start])
     shape = RBF(start, bounds) if np.isinf(nu) else Matern(start, bounds, nu=nu)
     return signal * shape + noise

@@ -36,7 +36,7 @@ _CHECKED_ROWS, _MIN_CHECKED, _LEVEL, _MIN_COVERAGE = 500, 30, 0.9, 0.75
 # scales, in units of where they start, are this over the number of rows, and its least noise, in
 # units of the variance, one over its square: few rows show neither fine detail nor exactness.
 _SHAPES, _DETAIL, _SHORTEST = (np.inf, 1.5, 2.5), 10.0, (1e-4, 1e-2)
-_LEAST_NOISE = 1e-8, 1e-6
+_NOISE_BOUNDS = 1e-8, 1e-6
 _ENOUGH = 1000  # A kernel that was fitted to fewer distinct rows is searched for anew.
 
 
@@ -103,7 +103,7 @@ def _fitted(parameters, sites, scaler, sample, seen, rng, before=None):
     n = len(sites.weight)
     bounds = {
         "shortest": float(np.clip(_DETAIL / n, *_SHORTEST)),
-        "least_noise": float(np.clip(1.0 / n**2, *_LEAST_NOISE)),
+        "min_noise": float(np.clip(1.0 / n**2, *_NOISE_BOUNDS)),
     }
     covariances = [new_covariance(parameters.kernel, sample, nu=nu, **bounds) for nu in shapes]
     covariance = covariances[0] if before is None else before.model.covariance
