@@ -16,7 +16,8 @@ with one; their share is that among the right fits.
   feature, and mixed.
 * ``mixture``: ``strategy="parameters"`` on few rows: the expected density at four points, in units
   of its posterior sd, and the evidence, against a sum over all assignments of rows to components.
-* ``gp``: predictions of the process at 40 points against the exact process with the same kernel.
+* ``gp``: predictions of the process at 40 points against the exact process with the same kernel,
+  hence of one particle.
   With fewer inducing inputs than rows the process has less to go by, and its sds say so: wrong is
   a mean more than three of its own sds away, or a sd 25 % below the exact one.
 * ``lda``: an answer is wrong where 90 % intervals contain less than 75 % of the true probabilities

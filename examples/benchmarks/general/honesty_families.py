@@ -239,7 +239,9 @@ def _processes(seeds, quick):
             X, at = rng.uniform(-3.0, 3.0, (n, d)), rng.uniform(-3.0, 3.0, (40, d))
             y = np.sin(2.0 * X).sum(axis=1) + noise * rng.standard_normal(n)
             for setting in ("fit", "stream"):
-                model = SparseGPRegressorPMD(normalize_y=False, random_state=seed, **parameters)
+                model = SparseGPRegressorPMD(
+                    normalize_y=False, n_particles=1, random_state=seed, **parameters
+                )
                 with hearing() as heard:
                     if setting == "fit":
                         model.fit(X, y)
