@@ -128,6 +128,18 @@ def test_the_readme_says_what_classification_has_found():
     assert f"takes {min(shares):.1f} to {max(shares):.1f} of its CPU".replace("0.", ".") in text
 
 
+def test_the_guide_says_what_many_rows_has_found():
+    rows, _ = found_by("many_rows")
+    path = studies.FOLDER.parents[1] / "docs" / "user_guide" / "sparse_gp.rst"
+    text = " ".join(path.read_text(encoding="utf-8").split())
+    for row in rows:
+        said = (
+            f"* - {row['rows']:,} - {row['approximation']}: {row['taken']} - {row['cpu']:.0f} "
+            f"- {row['predict_cpu']:.1f} - {row['peak_mb']:.0f}"
+        )
+        assert said in text, said
+
+
 def test_the_readme_says_what_regression_has_found():
     rows, text = found_by("regression")
     ours = {(row["data"], row["seed"]): row for row in rows if row["kind"] == "pmd"}
