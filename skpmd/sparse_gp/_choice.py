@@ -56,7 +56,7 @@ def fit_chosen(parameters, data):
         _score_of_both(parameters, other, rows),
     )
     if few > max(both, together):
-        return _fit_inducing(inducing, covariance.at(theta), data)
+        return _fit_inducing(inducing, covariance.at(theta), state, data)
     return _with_both(parameters, state if both > together else other)
 
 
@@ -96,10 +96,10 @@ def _kernel_of_inducing(parameters, state):
     return max(each(ended, candidates), key=itemgetter(0))[1]
 
 
-def _fit_inducing(parameters, kernel, data):
+def _fit_inducing(parameters, kernel, state, data):
     """The state of inducing inputs under a kernel that is found already."""
     n_held = n_inducing("auto", data.weight.sum()) ** 2
-    m = n_particles(parameters, kernel, len(data.y), n_held)
+    m = n_particles(parameters, kernel, len(state.model.sites.weight), n_held)
     n = min(parameters.n_subset, _DRAWN_ROWS)
     known = parameters._replace(kernel=kernel, optimizer=None, n_particles=m, n_subset=n)
     return fit(known, data)
