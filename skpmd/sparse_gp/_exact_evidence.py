@@ -18,6 +18,8 @@ IMPOSSIBLE = 1e25  # Objective where there is none: the line search takes no inf
 _MANY_ROWS, _PRELIMINARY_ROWS, _PRELIMINARY_EVALUATIONS = 200, 500, 20
 # A search ends at this slope, or at this relative change of the value; SciPy's defaults.
 _MIN_SLOPE, _MIN_CHANGE = 1e-5, 2.2e-9
+# Values of a line search. One that finds no better place among so few is at the limit of rounding.
+_MAX_LINE = 8
 _SHORT = 0.1  # Factor of the length scales of one more start.
 _NOISE_FRACTIONS = 0.01, 0.03, 0.1, 0.3  # Fractions of the variance of y that are tried as noise.
 _START_SD = 1.0  # Starts vary around the first by this standard deviation, in the logs.
@@ -135,30 +137,41 @@ def starts_around(covariance, first, n_restarts, rng):
     ``n_restarts`` of them are around the first; if there are any, one more has short length scales.
     """
     others = [first + _START_SD * rng.standard_normal(len(first)) for _ in range(n_restarts)]
-    if n_restarts:  # With long length scales short waves look like noise, and are never left.
-        names = parameter_names(covariance.kernel)
-        scales = [name.partition("[")[0].endswith("length_scale") for name in names]
-        others.append(first + np.log(_SHORT) * np.array(scales))
     low, high = covariance.kernel.bounds.T
-    return [np.clip(start, low, high) for start in (first, *others)]
+    starts = [np.clip(start, low, high) for start in (first, *others)]
+    return [*starts, shortened(covariance, first)] if n_restarts else starts
 
 
-def descended(objective, start, bounds, n_evaluations):
+def shortened(covariance, theta):
+    """Theta with a tenth of its length scales: with long ones short waves look like noise.
+
+    No step leads from there to another fit.
+    """
+    names = parameter_names(covariance.kernel)
+    scales = np.array([name.partition("[")[0].endswith("length_scale") for name in names])
+    return np.clip(theta + np.log(_SHORT) * scales, *covariance.kernel.bounds.T)
+
+
+def descended(objective, start, bounds, n_evaluations, min_change=_MIN_CHANGE):
     """The end of L-BFGS, and the objective there.
+
+    It ends where a step changes the objective by less than ``min_change``, in units of its value at
+    the start where that is above one.
 
     The objective is scaled so that the first step, which is its slope, has length one at most:
     where slopes are steep it would leap into a corner of the bounds.
     """
     value, slope = objective(start)
     scale = 1.0 / max(1.0, np.abs(slope).max())
+    first = value, slope  # The search begins with it.
 
     def scaled(theta):
-        value, slope = objective(theta)
+        value, slope = first if np.array_equal(theta, start) else objective(theta)
         return scale * value, scale * slope
 
     # The search ends where it would without the scale.
-    tolerances = {"gtol": _MIN_SLOPE * scale, "ftol": _MIN_CHANGE * scale * max(1.0, abs(value))}
-    options = {**tolerances, "maxfun": n_evaluations}
+    tolerances = {"gtol": _MIN_SLOPE * scale, "ftol": min_change * scale * max(1.0, abs(value))}
+    options = {**tolerances, "maxfun": n_evaluations, "maxls": _MAX_LINE}
     end = minimize(scaled, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return end.x, end.fun / scale
 

@@ -94,7 +94,7 @@ class FullScaleGP(SparseGP):
         )
         variance += known.noise[places]
         y, p = sites.y[places] - shift, weight / variance
-        rest = log_density_of_copies(self.covariance.term(theta), sites, places, weight)[0]
+        rest = weight @ log_density_of_copies(self.covariance.term(theta), sites, places)[0]
         rest -= 0.5 * self.n_targets * (weight @ np.log(2.0 * np.pi * variance))
         rest -= 0.5 * (p @ (y**2).sum(axis=1))
         linear = V.T @ (p[:, None] * y)

@@ -13,34 +13,31 @@ _MIN_PIVOT = 1e-13  # Of a Cholesky factor, relative to the variance: rounding m
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _value(squared, shape):
-    """The covariance at a squared distance in length scales, 1 at 0."""
-    if shape == 0:
-        return math.exp(-0.5 * squared)
-    r = math.sqrt(shape * squared)
-    if shape == 1:
-        return math.exp(-r)
-    polynomial = 1.0 + r if shape == 3 else 1.0 + r * (1.0 + r / 3.0)
-    return polynomial * math.exp(-r)
+def _value_and_slope(squared, shape):
+    """The covariance at a squared distance in length scales, 1 at 0, and its derivative by that.
 
-
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _slope(squared, shape):
-    """Its derivative by the squared distance; 0 where that does not exist."""
+    The derivative is 0 where there is none.
+    """
     if shape == 0:
-        return -0.5 * math.exp(-0.5 * squared)
+        value = math.exp(-0.5 * squared)
+        return value, -0.5 * value
     r = math.sqrt(shape * squared)
+    decay = math.exp(-r)
     if shape == 1:
-        return -0.5 * math.exp(-r) / r if r > 0.0 else 0.0
-    return -math.exp(-r) * (1.5 if shape == 3 else 5.0 / 6.0 * (1.0 + r))
+        return decay, -0.5 * decay / r if r > 0.0 else 0.0
+    if shape == 3:
+        return (1.0 + r) * decay, -1.5 * decay
+    return (1.0 + r * (1.0 + r / 3.0)) * decay, -5.0 / 6.0 * (1.0 + r) * decay
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _condition(at, X, y, noise, near, amplitude, shape, A, k, z, u):
     """Factor the covariance of the neighbours of one point; how many there are, and the variance.
 
-    A (c, c) becomes their lower Cholesky factor L, k (c,) covariances with the point, z = L^-1 k,
-    and u (c, t) = L^-1 y. A neighbour below 0 ends the list.
+    The lower triangle of A (c, c) becomes that of its Cholesky factor L; z (c,) becomes L^-1 times
+    the covariances with the point, and u (c, t) L^-1 y. Above its diagonal A has the derivatives of
+    covariances by squared distances, k (c,) has those with the point. A neighbour below 0 ends the
+    list.
     """
     p, t, n = X.shape[1], y.shape[1], 0
     floor = _MIN_PIVOT * amplitude
@@ -54,13 +51,15 @@ def _condition(at, X, y, noise, near, amplitude, shape, A, k, z, u):
         for j in range(p):
             gap = at[j] - X[i, j]
             squared += gap * gap
-        k[a] = amplitude * _value(squared, shape)
+        value, slope = _value_and_slope(squared, shape)
+        z[a], k[a] = amplitude * value, amplitude * slope
         for b in range(a):
             squared = 0.0
             for j in range(p):
                 gap = X[i, j] - X[near[b], j]
                 squared += gap * gap
-            A[a, b] = amplitude * _value(squared, shape)
+            value, slope = _value_and_slope(squared, shape)
+            A[a, b], A[b, a] = amplitude * value, amplitude * slope
         A[a, a] = amplitude + noise[i]
     left = amplitude
     for a in range(n):
@@ -73,7 +72,7 @@ def _condition(at, X, y, noise, near, amplitude, shape, A, k, z, u):
         for c in range(a):
             total -= A[a, c] * A[a, c]
         A[a, a] = math.sqrt(max(total, floor))
-        total = k[a]
+        total = z[a]
         for c in range(a):
             total -= A[a, c] * z[c]
         z[a] = total / A[a, a]
@@ -129,13 +128,13 @@ def regression_weights(
             for j in range(X.shape[1]):
                 gap = points[r, j] - X[i, j]
                 squared += gap * gap
-            z[a] = amplitude * _value(squared, shape) - known[c, a]
+            z[a] = amplitude * _value_and_slope(squared, shape)[0] - known[c, a]
             for b in range(a):
                 squared = 0.0
                 for j in range(X.shape[1]):
                     gap = X[i, j] - X[near[b], j]
                     squared += gap * gap
-                A[a, b] = amplitude * _value(squared, shape) - known[a, b]
+                A[a, b] = amplitude * _value_and_slope(squared, shape)[0] - known[a, b]
             A[a, a] = max(amplitude - known[a, a], 0.0) + noise[i]
         for a in range(n):
             for b in range(a):
@@ -195,34 +194,25 @@ def density_gradient(rows, X, y, noise, share, weight, neighbours, amplitude, sh
                 second -= A[d, a] * by_mean[d]
             b[a] = first / A[a, a]
             by_mean[a] = second / A[a, a]
-        out[1] += by_v * amplitude
+        # One factor of amplitude and noise scales v alone: the amplitude has what noise leaves.
+        out[1] += by_v * left
         out[2] += by_v * share[i]
         for a in range(n):
             m, one = near[a], weight[r] * by_mean[a]
             factor = one - 2.0 * by_v * b[a]
-            squared = 0.0
-            for j in range(p):
-                gap = X[i, j] - X[m, j]
-                squared += gap * gap
-            out[1] += factor * k[a]
-            factor *= -2.0 * amplitude * _slope(squared, shape)
+            factor *= -2.0 * k[a]
             for j in range(p):
                 gap = X[i, j] - X[m, j]
                 out[3 + j] += factor * gap * gap
             own = b[a] * (by_v * b[a] - one)
-            out[1] += own * amplitude
+            out[1] -= own * noise[m]
             out[2] += own * share[m]
             for d in range(a):
                 o = near[d]
                 factor = 2.0 * by_v * b[a] * b[d] - weight[r] * (
                     b[a] * by_mean[d] + b[d] * by_mean[a]
                 )
-                squared = 0.0
-                for j in range(p):
-                    gap = X[m, j] - X[o, j]
-                    squared += gap * gap
-                out[1] += factor * amplitude * _value(squared, shape)
-                factor *= -2.0 * amplitude * _slope(squared, shape)
+                factor *= -2.0 * A[d, a]
                 for j in range(p):
                     gap = X[m, j] - X[o, j]
                     out[3 + j] += factor * gap * gap

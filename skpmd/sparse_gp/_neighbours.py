@@ -13,28 +13,51 @@ from skpmd.engine.threads import each
 # A tree is slower than all distances from so many dimensions on, if there are so many rows; the
 # dimensions are those of so many rows.
 _MANY_DIMENSIONS, _MANY_ROWS, _SAMPLE = 9.0, 2000, 2000
+_LEAF = 32  # Rows of a tree's leaf: with many columns a larger leaf than SciPy's saves time.
 _ROWS = 512  # A thread asks for so many points at a time.
-_SPARE = 2.2  # Of rows in the later half so many times the neighbours are found at first,
-_MORE = 10  # and so many besides: some will be rows after them.
+# Trees hold all rows, this share of them, the same share of those and so on; the larger share saves
+# candidates, and is for many rows that ask: more than one in so many.
+_FEW_ASK, _MANY_ASK, _MANY = 0.5, 0.8, 8
+# Of a row near the start of its tree so many times the candidates that it needs are found at first,
+# and so many besides: by chance fewer than expected are before it.
+_SPARE, _MORE = 1.1, 10
 _FEW = 64  # So few rows are queried at once.
 
 
+class _Tree:
+    """Rows in the order of the leaves of a tree, near in memory where they are near."""
+
+    def __init__(self, X):
+        self.data, self.n = X, len(X)
+        self._places = in_leaves(X)
+        self._search = KDTree(X[self._places], leafsize=_LEAF)
+
+    def query(self, points, n):
+        """Places (k, n) of the nearest rows, nearest first."""
+        return self._places[self._search.query(points, n)[1].reshape(-1, n)]
+
+
 class _AllDistances:
-    """As a `KDTree`, as far as it is used here."""
+    """As `_Tree`, by all distances."""
 
     def __init__(self, X):
         self.data, self.n = X, len(X)
         self._search = NearestNeighbors(algorithm="brute").fit(X)
 
     def query(self, points, n):
-        return self._search.kneighbors(points, n)
+        return self._search.kneighbors(points, n, return_distance=False)
+
+
+def in_leaves(X):
+    """Places of rows in the order of the leaves of a tree: those near each other follow."""
+    return KDTree(X, leafsize=_LEAF).indices if len(X) else np.empty(0, dtype=np.int64)
 
 
 def index_of(X):
     """What `nearest` asks for rows of X (n, p)."""
     if len(X) > _MANY_ROWS and _n_dimensions(X[:: -(-len(X) // _SAMPLE)]) > _MANY_DIMENSIONS:
         return _AllDistances(X)
-    return KDTree(X)
+    return _Tree(X)
 
 
 def _n_dimensions(X):
@@ -47,12 +70,16 @@ def _n_dimensions(X):
 def nearest(index, points, n):
     """Places (k, n') of the n nearest rows, nearest first; all rows if they are fewer."""
     n = min(n, index.n)
+    found = np.empty((len(points), n), dtype=np.int64)
+    # Points that lie near each other ask for the same leaves.
+    order = in_leaves(points)
 
     def of(start):
-        return index.query(points[start : start + _ROWS], n)[1].reshape(-1, n)
+        some = order[start : start + _ROWS]
+        found[some] = index.query(points[some], n)
 
-    found = each(of, range(0, len(points), _ROWS))
-    return np.concatenate(found) if found else np.empty((0, n), dtype=np.int64)
+    each(of, range(0, len(points), _ROWS))
+    return found
 
 
 def nearest_before(X, rows, n):
@@ -61,22 +88,22 @@ def nearest_before(X, rows, n):
     X (N, p) are all rows in their order and ``rows`` (k,) places of some. Where fewer than n come
     before a row the places after the last are -1.
 
-    Rows of the later half ask all rows for some more than n and leave out those after them, rows of
-    the quarter before it ask the first half, and so on.
+    The last rows ask all rows for some more than n and leave out those after them, the last of the
+    rows before these ask all of those, and so on.
     """
     out = np.full((len(rows), n), -1, dtype=np.int64)
-    end = len(X)
+    end, share = len(X), _MANY_ASK if _MANY * len(rows) > len(X) else _FEW_ASK
     while end > 0:
-        start = end // 2 if end > _FEW else 0
+        start = int(share * end) if end > _FEW else 0
         queried = np.flatnonzero((rows >= start) & (rows < end))
         if len(queried):
-            _fill(out, index_of(X[:end]), X, rows, queried, n)
+            _fill(out, index_of(X[:end]), X, rows, queried, n, share)
         end = start
     return out
 
 
-def _fill(out, index, X, rows, queried, n):
-    n_candidates = int(_SPARE * n) + _MORE
+def _fill(out, index, X, rows, queried, n, share):
+    n_candidates = int(_SPARE * n / share) + _MORE
     while len(queried):
         at = rows[queried]
         found = nearest(index, X[at], n_candidates)

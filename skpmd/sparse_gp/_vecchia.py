@@ -30,7 +30,7 @@ from skpmd.engine.model import Batch, Model
 from skpmd.engine.threads import each
 from skpmd.sparse_gp._kernels import conditional_moments, density_gradient
 from skpmd.sparse_gp._model import MIN_NOISE, jittered_cholesky
-from skpmd.sparse_gp._neighbours import index_of, nearest, nearest_before
+from skpmd.sparse_gp._neighbours import in_leaves, index_of, nearest, nearest_before
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 _ROWS = 256  # A thread takes so many rows at a time.
@@ -74,11 +74,15 @@ class Sites(NamedTuple):
 
 
 class Neighbourhoods(NamedTuple):
-    """Some rows, and the nearest rows before each in the metric of a kernel."""
+    """Some rows, and the nearest rows before each in the metric of a kernel.
+
+    Near rows follow each other in memory and in turn, which saves half of the time where many are.
+    """
 
     queried: np.ndarray  # (k,): Places of the rows among all.
+    order: np.ndarray  # (k,): Which of them is taken when.
     sites: Sites  # The rows and their neighbours, which may be a small part of all.
-    rows: np.ndarray  # (k,): Places of the rows among those.
+    rows: np.ndarray  # (k,): Places of the rows among those, in that order.
     before: np.ndarray  # (k, c): Places of their neighbours, -1 after the last.
 
 
@@ -132,17 +136,22 @@ class VecchiaGP(Model):
 
     def before(self, rows):
         """Places (k, n) of the nearest rows before each of some; see `nearest_before`."""
-        scaled = (self.sites.X - self.middle) / self.metric
-        return nearest_before(scaled, rows, self.n_before)
+        return nearest_before(self._in_metric(), rows, self.n_before)
+
+    def _in_metric(self):
+        return (self.sites.X - self.middle) / self.metric
 
     def neighbourhoods(self, rows):
         """`Neighbourhoods` of some rows, (k,); those of the last rows are remembered."""
         if self._known is None or not np.array_equal(self._known.queried, rows):
-            before = self.before(rows)
+            before, scaled = self.before(rows), self._in_metric()
+            order = in_leaves(scaled[rows])
             some = np.unique(np.append(before[before >= 0], rows))
-            places = np.where(before >= 0, np.searchsorted(some, before), -1)
+            some = some[in_leaves(scaled[some])]
+            places = np.full(len(scaled) + 1, -1)  # The last is that of no neighbour.
+            places[some] = np.arange(len(some))
             self._known = Neighbourhoods(
-                rows, self.sites.select(some), np.searchsorted(some, rows), places
+                rows, order, self.sites.select(some), places[rows[order]], places[before[order]]
             )
         return self._known
 
@@ -157,16 +166,14 @@ class VecchiaGP(Model):
 
     def log_likelihood(self, theta, batch):
         """Weighted sum of log p(y_i | y_N(i)) over some rows."""
-        known = self.neighbourhoods(batch.X[:, 0])
-        return np.array([self._density(one, known, batch.weight) for one in theta])
+        return np.array([batch.weight @ self.densities(one, batch.X[:, 0]) for one in theta])
 
     def gradient(self, theta, rows, weight):
         """Weighted sum of log densities of some rows, and its gradient by theta."""
         term, known = self.covariance.term(theta), self.neighbourhoods(rows)
         sites, X = known.sites, scaled_rows(term, known.sites.X, self.middle)
-        noise = noise_of_means(term, sites)
-        share = np.where(_is_floored(term, sites), 0.0, 1.0 / sites.weight)
-        size = 3 + X.shape[1]
+        noise, weight = noise_of_means(term, sites), weight[known.order]
+        share, size = 1.0 / sites.weight, 3 + X.shape[1]
 
         def of(start):
             some, out = slice(start, start + _ROWS), np.zeros(size)
@@ -177,18 +184,25 @@ class VecchiaGP(Model):
             return out
 
         total = sum(each(of, range(0, len(rows), _ROWS)), np.zeros(size))
-        value, by_noise = log_density_of_copies(term, sites, known.rows, weight)
-        slope = self.covariance.assembled(theta, total[1], total[2] + by_noise, total[3:])
-        return total[0] + value, slope
+        value, slope = log_density_of_copies(term, sites, known.rows)
+        by_noise = total[2] + weight @ slope
+        by_amplitude = total[1] + MIN_NOISE * term.amplitude * by_noise
+        return total[0] + weight @ value, self.covariance.assembled(
+            theta, by_amplitude, by_noise, total[3:]
+        )
 
-    def _density(self, theta, known, weight):
-        term, sites, rows = self.covariance.term(theta), known.sites, known.rows
+    def densities(self, theta, queried):
+        """Log p(y_i | y_N(i)) of some rows, (k,)."""
+        term, known = self.covariance.term(theta), self.neighbourhoods(queried)
+        sites, rows = known.sites, known.rows
         X, noise = scaled_rows(term, sites.X, self.middle), noise_of_means(term, sites)
         mean, variance = _moments(term, X[rows], X, sites.y, noise, known.before)
         variance += noise[rows]
         squares = ((sites.y[rows] - mean) ** 2).sum(axis=1)
-        each_row = self.n_targets * (_LOG_TWO_PI + np.log(variance)) + squares / variance
-        return log_density_of_copies(term, sites, rows, weight)[0] - 0.5 * weight @ each_row
+        of_means = self.n_targets * (_LOG_TWO_PI + np.log(variance)) + squares / variance
+        out = np.empty(len(rows))
+        out[known.order] = log_density_of_copies(term, sites, rows)[0] - 0.5 * of_means
+        return out
 
     # ------------------------------------------------------------------ one particle
     def conditional(self, theta, block):
@@ -255,8 +269,11 @@ def scaled_rows(term, X, middle):
 
 
 def _single(term, sites):
-    """Noise of each copy of a row; no row is without any, or it would weigh infinitely."""
-    return np.maximum(term.noise + sites.noise_variance, MIN_NOISE * term.amplitude)
+    """Noise of each copy of a row; no row is without any, or it would weigh infinitely.
+
+    A trifle is added, where a maximum would have a kink that searches cannot see.
+    """
+    return term.noise + sites.noise_variance + MIN_NOISE * term.amplitude
 
 
 def noise_of_means(term, sites):
@@ -264,19 +281,14 @@ def noise_of_means(term, sites):
     return _single(term, sites) / sites.weight
 
 
-def _is_floored(term, sites):
-    return term.noise + sites.noise_variance < MIN_NOISE * term.amplitude
-
-
-def log_density_of_copies(term, sites, rows, weight):
-    """What copies of a row add to the density of their mean, and its slope by the noise."""
+def log_density_of_copies(term, sites, rows):
+    """What copies of rows add to the densities of their means, and the slopes by the noise."""
     some, t = sites.select(rows), sites.y.shape[1]
     w, single = some.weight, _single(term, some)
     value = -0.5 * (t * ((w - 1.0) * (_LOG_TWO_PI + np.log(single)) + np.log(w)))
     value -= 0.5 * some.squares / single
     slope = -0.5 * (t * (w - 1.0) - some.squares / single) / single
-    slope[_is_floored(term, some)] = 0.0
-    return weight @ value, weight @ slope
+    return value, slope
 
 
 def _moments(term, points, X, y, noise, neighbours):

@@ -1,7 +1,5 @@
 """A kernel by the likelihood of rows given their neighbours: its best, and its posterior."""
 
-from operator import itemgetter
-
 import numpy as np
 
 from skpmd._base.progress import write_line
@@ -15,6 +13,7 @@ from skpmd.sparse_gp._exact_evidence import (
     IMPOSSIBLE,
     best_of,
     descended,
+    shortened,
     starts_around,
     with_other_noise,
 )
@@ -25,7 +24,13 @@ from skpmd.sparse_gp._vecchia import VecchiaGP
 # found. The first search starts from several places, on few rows, and the best of its ends goes on;
 # the last needs many, for where tails are heavy a few rows decide the density of some thousands.
 _FIRST = 1000, 50_000, 30
-_ROUNDS = (2000, 50_000, 30), (4000, 200_000, 25), (8000, None, 15), (30_000, None, 12)
+_ROUNDS = (2000, 50_000, 30), (4000, None, 25), (8000, None, 15), (60_000, None, 12)
+# Starts that are behind on the rows of a round by more than so many standard errors are left out,
+# from a round of so many rows on all but the best, and those whose rows are as dense to so many
+# nats: they are at the same place.
+_CLEARLY, _DECISIVE, _SAME = 3.0, 8000, 1e-3
+# A search ends where a step gains fewer nats a row: what rows say of the kernel is less certain.
+_MIN_GAIN, _LAST_MIN_GAIN = 1e-5, 1e-6
 _CONVERGED = 1e-3  # Rounds on the same rows end when no log hyperparameter moves by more.
 _STARTS, _SPREAD = 64, 0.3  # Searches for the posterior start from so many places around the best.
 _WITHIN = 1e-3  # They lie inside the bounds by this share of their distance.
@@ -43,50 +48,82 @@ def best_kernel(parameters, covariances, sites, sample, rng, start=None):
     if optimizer is None or not covariance.kernel.n_dims:
         return covariance, covariance.kernel.theta
     if callable(optimizer):
-        kernel, (n_rows, n_all, _) = covariance.kernel, _ROUNDS[-1]
-        batch = _Batch(parameters, covariance, sites, kernel.theta, n_rows, rng)
+        kernel = covariance.kernel
+        rows = some_rows(len(sites.weight), _ROUNDS[-1][0], rng)
+        batch = _Batch(parameters, covariance, sites, kernel.theta, rows)
         theta, _ = optimizer(batch.objective, kernel.theta, bounds=kernel.bounds)
         return covariance, np.asarray(theta, dtype=np.float64)
-    theta = start
+    ends = [(covariance, start)]
     if start is None:
-        covariance, theta = _first(parameters, covariances, sites, sample, rng)
+        ends = _first(parameters, covariances, sites, sample, rng)
     for n_rows, n_all, n_evaluations in _ROUNDS:
         some = _first_of(sites, n_all)
-        before, batch = theta, _Batch(parameters, covariance, some, theta, n_rows, rng)
-        write_line(f"kernel: search by the likelihood of {batch.n_rows} rows", parameters.verbose)
-        theta = batch.search(theta, n_evaluations)
-        if batch.is_all and np.abs(theta - before).max() < _CONVERGED:
+        rows = some_rows(len(some.weight), n_rows, rng)
+        is_all, is_last = len(rows) == len(sites.weight), n_rows == _ROUNDS[-1][0]
+        starts = [(_Batch(parameters, one, some, theta, rows), theta) for one, theta in ends]
+        if not is_last:  # Where there is hardly any noise no slope leads to more.
+            starts = [(batch, _with_best_noise(batch, theta, sample)) for batch, theta in starts]
+        if len(starts) > 1:
+            starts = _undecided(starts, is_all or n_rows >= _DECISIVE)
+        if start is None and n_rows < _DECISIVE and not is_all:  # What few rows do not show.
+            batch, theta = starts[0]
+            starts.append((batch, shortened(batch.covariance, theta)))
+        write_line(f"kernel: search by the likelihood of {len(rows)} rows", parameters.verbose)
+        gain = _LAST_MIN_GAIN if is_all or is_last else _MIN_GAIN
+        ends = [
+            (batch.covariance, batch.search(theta, n_evaluations, gain)) for batch, theta in starts
+        ]
+        if is_all and np.abs(ends[0][1] - starts[0][1]).max() < _CONVERGED:
             break
-    return covariance, theta
+    return ends[0]
 
 
 def _first(parameters, covariances, sites, sample, rng):
-    """The best end of searches from several places on few rows; its covariance comes first.
+    """Ends [(covariance, theta), ...] of searches on few rows, one of each covariance.
 
-    All covariances but the first are searched from where that has ended.
+    The first covariance is searched from several places, and the others from where the best of
+    these searches has ended and from short length scales.
     """
     covariance, (n_rows, n_all, n_evaluations) = covariances[0], _FIRST
     sites = _first_of(sites, n_all)
-    kernel = covariance.kernel
-    batch = _Batch(parameters, covariance, sites, kernel.theta, n_rows, rng)
-    first = best_of(batch.value, with_other_noise(covariance, kernel.theta, sample))
+    kernel, n = covariance.kernel, len(sites.weight)
+    some, rows = some_rows(n, n_rows, rng), some_rows(n, n_rows, rng)
+    batch = _Batch(parameters, covariance, sites, kernel.theta, some)
+    first = _with_best_noise(batch, kernel.theta, sample)
     starts = starts_around(covariance, first, parameters.n_restarts_optimizer, rng)
     if len(starts) == len(covariances) == 1:
-        return covariance, first
-    # All are compared on the same rows: a bad end must not win by those of its search.
-    rows = some_rows(len(sites.weight), _ROUNDS[0][0], rng)
+        return [(covariance, first)]
 
     def ended(covariance, start):
         write_line(f"kernel: search by the likelihood of {n_rows} rows", parameters.verbose)
-        batch = _Batch(parameters, covariance, sites, start, n_rows, rng)
-        end = batch.search(start, n_evaluations)
-        value = _Batch(parameters, covariance, sites, end, 0, rng, rows).value(end)
-        return value, (covariance, end)
+        return _Batch(parameters, covariance, sites, start, some).search(start, n_evaluations)
 
-    ends = [ended(covariance, start) for start in starts]
-    best = max(ends, key=itemgetter(0))
-    others = [ended(other, best[1][1]) for other in covariances[1:]]
-    return max([best, *others], key=itemgetter(0))[1]
+    def best_end(covariance, starts):
+        ends = [ended(covariance, start) for start in starts]
+        # They are compared on other rows: a bad end must not win by those of its search.
+        values = [_Batch(parameters, covariance, sites, end, rows).value(end) for end in ends]
+        return ends[int(np.argmax(values))]
+
+    best = best_end(covariance, starts)
+    again = best, shortened(covariance, first)
+    return [(covariance, best), *((other, best_end(other, again)) for other in covariances[1:])]
+
+
+def _with_best_noise(batch, theta, sample):
+    return best_of(batch.value, with_other_noise(batch.covariance, theta, sample))
+
+
+def _undecided(starts, decide):
+    """Those of [(batch, theta), ...] that may be the best by their rows, the best first."""
+    found = np.array([batch.densities(theta) for batch, theta in starts])
+    order = np.argsort(-found.sum(axis=1))
+    if decide:
+        return [starts[order[0]]]
+    behind = found[order[0]] - found
+    mean, error = behind.mean(axis=1), behind.std(axis=1) / np.sqrt(behind.shape[1])
+    same = (mean < _SAME) & (error < _SAME)  # Searches that have ended at one place.
+    some = np.flatnonzero(~same[order] & (mean <= _CLEARLY * error)[order])
+    return [starts[i] for i in (order[0], *order[some])]
 
 
 def _first_of(sites, n):
@@ -97,21 +134,21 @@ def _first_of(sites, n):
 class _Batch:
     """Some rows, with their neighbours in the length scales of ``metric_of``."""
 
-    def __init__(self, parameters, covariance, sites, metric_of, n_rows, rng, rows=None):
-        n = len(sites.weight)
-        self._rows = some_rows(n, n_rows, rng) if rows is None else rows
-        self._weight = np.ones(len(self._rows))
+    def __init__(self, parameters, covariance, sites, metric_of, rows):
+        self.covariance, self._rows, self._weight = covariance, rows, np.ones(len(rows))
         # Per row, the first step of a search has a sensible length.
-        self._unit = 1.0 / sites.weight[self._rows].sum()
-        self.n_rows, self.is_all = len(self._rows), len(self._rows) == n
+        self._unit = 1.0 / sites.weight[rows].sum()
         metric = covariance.term(metric_of).length_scale
         self._model = VecchiaGP(covariance, None, sites, metric, parameters.n_neighbors)
         self._bounds = covariance.kernel.bounds
 
+    def densities(self, theta):
+        """Log densities of the rows, (k,)."""
+        return self._model.densities(theta, self._rows)
+
     def value(self, theta):
         """Log density of a row, on average."""
-        batch = Batch(self._rows[:, None], None, self._weight)
-        return float(self._model.log_likelihood(theta[None], batch)[0] * self._unit)
+        return float(self.densities(theta).sum() * self._unit)
 
     def objective(self, theta, eval_gradient=True):
         """What a search minimises, as `GaussianProcessRegressor` hands it to an optimizer."""
@@ -121,11 +158,11 @@ class _Batch:
             value, slope = IMPOSSIBLE, np.zeros(len(slope))
         return (value, slope) if eval_gradient else value
 
-    def search(self, theta, n_evaluations):
+    def search(self, theta, n_evaluations, min_gain=_MIN_GAIN):
         """The end of a search from theta."""
         low, high = self._bounds.T
         start = np.clip(theta, low, high)
-        return descended(self.objective, start, self._bounds, n_evaluations)[0]
+        return descended(self.objective, start, self._bounds, n_evaluations, min_gain)[0]
 
 
 def some_rows(n, n_some, rng):

@@ -28,7 +28,7 @@ from skpmd.sparse_gp._vecchia_evidence import (
 )
 
 # The step that records a fit takes so many rows; stacking weighs particles by so many predictions.
-_WEIGHED_ROWS, _SCORED_ROWS = 8000, 1000
+_WEIGHED_ROWS, _SCORED_ROWS = 2000, 1000
 # Intervals of this level for so many rows, from all others, are held against their targets; where
 # they hold a smaller share a warning follows.
 _CHECKED_ROWS, _MIN_CHECKED, _LEVEL, _MIN_COVERAGE = 500, 30, 0.9, 0.75

@@ -19,6 +19,7 @@ from skpmd import SparseGPRegressorPMD
 from skpmd.engine.model import Batch
 from skpmd.sparse_gp import _vecchia_fit
 from skpmd.sparse_gp._covariance import KernelCovariance
+from skpmd.sparse_gp._model import MIN_NOISE
 from skpmd.sparse_gp._neighbours import index_of, nearest, nearest_before
 from skpmd.sparse_gp._vecchia import Sites, VecchiaGP
 
@@ -60,7 +61,8 @@ def brute(model, theta):
     """Log densities of rows given their neighbours, by dense matrices."""
     sites, covariance = model.sites, model.covariance
     K = covariance.cross(theta, sites.X, sites.X)
-    single = covariance.term(theta).noise + sites.noise_variance
+    term = covariance.term(theta)
+    single = term.noise + sites.noise_variance + MIN_NOISE * term.amplitude
     noise, scaled, out = single / sites.weight, sites.X / model.metric, []
     t, w = model.n_targets, sites.weight
     for i in range(len(w)):
@@ -107,6 +109,22 @@ def test_gradient(name):
     for j, step in enumerate(1e-5 * np.eye(len(theta))):
         ends = [weight @ brute(model, one)[rows] for one in (theta + step, theta - step)]
         assert_allclose(slope[j], (ends[0] - ends[1]) / 2e-5, rtol=1e-5, atol=1e-5)
+
+
+def test_gradient_of_hardly_any_noise():
+    """The least noise is in units of the amplitude, which the slope by the amplitude has to know.
+
+    The tolerance is that of differences of densities of about a hundred.
+    """
+    kernel = ConstantKernel(50.0) * Matern(0.7, nu=0.5) + WhiteKernel(1e-9, (1e-12, 1.0))
+    model, _ = model_of(kernel, 7, copies=0)
+    rows = np.arange(len(model.sites.weight))
+    weight, none = np.ones(len(rows)), np.zeros(len(rows))
+    model = model.of(model.sites._replace(noise_variance=none, squares=none))
+    _, slope = model.gradient(kernel.theta, rows, weight)
+    for j, step in enumerate(1e-5 * np.eye(len(slope))):
+        ends = [weight @ brute(model, kernel.theta + one)[rows] for one in (step, -step)]
+        assert_allclose(slope[j], (ends[0] - ends[1]) / 2e-5, rtol=1e-5, atol=1e-4)
 
 
 def test_minibatches_are_unbiased():

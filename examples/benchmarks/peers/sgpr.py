@@ -22,6 +22,7 @@ SOME_INDUCING, SOME_EVALUATIONS, SHARE = 500, 25, 0.4  # the latter of the budge
 CANDIDATES = 10_000  # rows that inducing inputs are chosen from
 JITTER, NOISE_FLOOR = 1e-6, 1e-6
 CHUNK = 2048
+MAX_HELD = 100_000_000  # covariances that gradients hold; those of more rows are made again
 
 
 def train(X, y, *, n_inducing, cpu_budget, evaluate, seed=0):
@@ -106,21 +107,36 @@ def bound(name, theta, X, y, Z):
     """The collapsed lower bound of the log marginal likelihood."""
     torch, _ = libraries()
     noise, variance, n = torch.exp(theta[-1]), torch.exp(theta[-2]), len(y)
-    A, B, L, c = _factors(name, theta, X, y, Z)
+    squares, B, _, c = _factors(name, theta, X, y, Z)
     value = -0.5 * n * torch.log(2.0 * np.pi * noise) - torch.log(torch.diagonal(B)).sum()
     value = value - 0.5 * ((y**2).sum() / noise - (c**2).sum())
-    return value - 0.5 * (n * variance / noise - (A**2).sum())
+    return value - 0.5 * (n * variance / noise - squares)
 
 
 def _factors(name, theta, X, y, Z):
     torch, _ = libraries()
+    from torch.utils.checkpoint import checkpoint
+
     root = torch.exp(0.5 * theta[-1])
     eye = torch.eye(len(Z), dtype=torch.float64)
     L = torch.linalg.cholesky(kernel(name, theta, Z, Z) + JITTER * torch.exp(theta[-2]) * eye)
-    A = torch.linalg.solve_triangular(L, kernel(name, theta, Z, X), upper=False) / root
-    B = torch.linalg.cholesky(A @ A.T + eye)
-    c = torch.linalg.solve_triangular(B, (A @ y)[:, None] / root, upper=False)
-    return A, B, L, c
+
+    def part(theta, L, X, y):
+        A = torch.linalg.solve_triangular(L, kernel(name, theta, Z, X), upper=False) / root
+        return A @ A.T, A @ y, (A**2).sum()
+
+    if len(X) * len(Z) <= MAX_HELD:
+        products, targets, squares = part(theta, L, X, y)
+    else:
+        size = MAX_HELD // (4 * len(Z))
+        parts = [
+            checkpoint(part, theta, L, *some, use_reentrant=False)
+            for some in zip(X.split(size), y.split(size), strict=True)
+        ]
+        products, targets, squares = (sum(some) for some in zip(*parts, strict=True))
+    B = torch.linalg.cholesky(products + eye)
+    c = torch.linalg.solve_triangular(B, targets[:, None] / root, upper=False)
+    return squares, B, L, c
 
 
 def _predictor(X, y, name, theta, Z):
