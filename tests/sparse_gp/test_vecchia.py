@@ -1,6 +1,7 @@
 """A process by nearest neighbours: the exact one with all of them, brute force with fewer."""
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from sklearn.gaussian_process.kernels import (
 
 from skpmd import SparseGPRegressorPMD
 from skpmd.engine.model import Batch
-from skpmd.sparse_gp import _vecchia_fit
+from skpmd.sparse_gp import _vecchia_evidence, _vecchia_fit
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._model import MIN_NOISE
 from skpmd.sparse_gp._neighbours import index_of, nearest, nearest_before
@@ -75,6 +76,27 @@ def brute(model, theta):
         copies = t * ((w[i] - 1.0) * np.log(2.0 * np.pi * single[i]) + np.log(w[i]))
         out.append(density - 0.5 * (copies + sites.squares[i] / single[i]))
     return np.array(out)
+
+
+# ---------------------------------------------------------------------- the kernel
+def test_short_waves_are_found():
+    """Twenty rows a wave, of which a thousand show nothing: else all is noise, of variance .5."""
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-3.0, 3.0, (3000, 1))
+    y = np.sin(150.0 * X[:, 0]) + 0.1 * rng.standard_normal(3000)
+    gp = process(None, n_particles=1, random_state=1).fit(X, y)
+    assert np.exp(gp.kernel_.theta[-1]) < 0.02  # The true one is .01.
+
+
+def test_starts_that_are_clearly_behind_or_at_one_place_are_left_out():
+    rng = np.random.default_rng(0)
+    base, gap = rng.standard_normal((2, 4000))
+    near = base - 0.01 + gap - gap.mean()  # .6 standard errors.
+    kinds = {"behind": base - 0.1, "near": near, "best": base, "same": base - 1e-5}
+    starts = [(SimpleNamespace(densities=lambda theta: kinds[theta]), one) for one in kinds]
+    left = [theta for _, theta in _vecchia_evidence._undecided(starts, False)]
+    assert left == ["best", "near"]
+    assert [theta for _, theta in _vecchia_evidence._undecided(starts, True)] == ["best"]
 
 
 # ---------------------------------------------------------------------- the likelihood
