@@ -152,11 +152,11 @@ def shortened(covariance, theta):
     return np.clip(theta + np.log(_SHORT) * scales, *covariance.kernel.bounds.T)
 
 
-def descended(objective, start, bounds, n_evaluations, min_change=_MIN_CHANGE):
+def descended(objective, start, bounds, n_evaluations, min_gain=None):
     """The end of L-BFGS, and the objective there.
 
-    It ends where a step changes the objective by less than ``min_change``, in units of its value at
-    the start where that is above one.
+    It ends where a step changes the objective by less than ``min_gain``; that is by default a share
+    of its value at the start, as SciPy has it.
 
     The objective is scaled so that the first step, which is its slope, has length one at most:
     where slopes are steep it would leap into a corner of the bounds.
@@ -164,16 +164,18 @@ def descended(objective, start, bounds, n_evaluations, min_change=_MIN_CHANGE):
     value, slope = objective(start)
     scale = 1.0 / max(1.0, np.abs(slope).max())
     first = value, slope  # The search begins with it.
+    origin = 0.0 if min_gain is None else value  # Changes are relative to values above one.
+    least = _MIN_CHANGE * max(1.0, abs(value)) if min_gain is None else min_gain
 
     def scaled(theta):
         value, slope = first if np.array_equal(theta, start) else objective(theta)
-        return scale * value, scale * slope
+        return scale * (value - origin), scale * slope
 
     # The search ends where it would without the scale.
-    tolerances = {"gtol": _MIN_SLOPE * scale, "ftol": min_change * scale * max(1.0, abs(value))}
+    tolerances = {"gtol": _MIN_SLOPE * scale, "ftol": least * scale}
     options = {**tolerances, "maxfun": n_evaluations, "maxls": _MAX_LINE}
     end = minimize(scaled, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    return end.x, end.fun / scale
+    return end.x, end.fun / scale + origin
 
 
 def with_other_noise(covariance, theta, sample):

@@ -31,13 +31,13 @@ def _value_and_slope(squared, shape):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _condition(at, X, y, noise, near, amplitude, shape, A, k, z, u):
+def _condition(at, X, y, noise, near, amplitude, shape, A, slopes, z, u):
     """Factor the covariance of the neighbours of one point; how many there are, and the variance.
 
     The lower triangle of A (c, c) becomes that of its Cholesky factor L; z (c,) becomes L^-1 times
     the covariances with the point, and u (c, t) L^-1 y. Above its diagonal A has the derivatives of
-    covariances by squared distances, k (c,) has those with the point. A neighbour below 0 ends the
-    list.
+    covariances by squared distances, ``slopes`` (c,) has those with the point. A neighbour below 0
+    ends the list.
     """
     p, t, n = X.shape[1], y.shape[1], 0
     floor = _MIN_PIVOT * amplitude
@@ -52,7 +52,7 @@ def _condition(at, X, y, noise, near, amplitude, shape, A, k, z, u):
             gap = at[j] - X[i, j]
             squared += gap * gap
         value, slope = _value_and_slope(squared, shape)
-        z[a], k[a] = amplitude * value, amplitude * slope
+        z[a], slopes[a] = amplitude * value, amplitude * slope
         for b in range(a):
             squared = 0.0
             for j in range(p):
@@ -93,9 +93,11 @@ def conditional_moments(points, X, y, noise, neighbours, amplitude, shape, mean,
     (N,). ``neighbours`` (n, c) are places of rows, and -1 after the last one of a point.
     """
     c, t = neighbours.shape[1], y.shape[1]
-    A, k, z, u = np.empty((c, c)), np.empty(c), np.empty(c), np.empty((c, t))
+    A, slopes, z, u = np.empty((c, c)), np.empty(c), np.empty(c), np.empty((c, t))
     for i in range(len(points)):
-        n, left = _condition(points[i], X, y, noise, neighbours[i], amplitude, shape, A, k, z, u)
+        n, left = _condition(
+            points[i], X, y, noise, neighbours[i], amplitude, shape, A, slopes, z, u
+        )
         variance[i] = left
         for q in range(t):
             total = 0.0
@@ -169,12 +171,12 @@ def density_gradient(rows, X, y, noise, share, weight, neighbours, amplitude, sh
     of the kernel, and those by the logs of the length scales.
     """
     c, t, p = neighbours.shape[1], y.shape[1], X.shape[1]
-    A, k, z, u = np.empty((c, c)), np.empty(c), np.empty(c), np.empty((c, t))
+    A, slopes, z, u = np.empty((c, c)), np.empty(c), np.empty(c), np.empty((c, t))
     b, by_mean = np.empty(c), np.empty(c)
     for r in range(len(rows)):
         i = rows[r]
         near = neighbours[r]
-        n, left = _condition(X[i], X, y, noise, near, amplitude, shape, A, k, z, u)
+        n, left = _condition(X[i], X, y, noise, near, amplitude, shape, A, slopes, z, u)
         v, squares = left + noise[i], 0.0
         for a in range(n):
             by_mean[a] = 0.0
@@ -199,8 +201,7 @@ def density_gradient(rows, X, y, noise, share, weight, neighbours, amplitude, sh
         out[2] += by_v * share[i]
         for a in range(n):
             m, one = near[a], weight[r] * by_mean[a]
-            factor = one - 2.0 * by_v * b[a]
-            factor *= -2.0 * k[a]
+            factor = 2.0 * (2.0 * by_v * b[a] - one) * slopes[a]
             for j in range(p):
                 gap = X[i, j] - X[m, j]
                 out[3 + j] += factor * gap * gap
@@ -209,10 +210,8 @@ def density_gradient(rows, X, y, noise, share, weight, neighbours, amplitude, sh
             out[2] += own * share[m]
             for d in range(a):
                 o = near[d]
-                factor = 2.0 * by_v * b[a] * b[d] - weight[r] * (
-                    b[a] * by_mean[d] + b[d] * by_mean[a]
-                )
-                factor *= -2.0 * A[d, a]
+                own = weight[r] * (b[a] * by_mean[d] + b[d] * by_mean[a])
+                factor = 2.0 * (own - 2.0 * by_v * b[a] * b[d]) * A[d, a]
                 for j in range(p):
                     gap = X[m, j] - X[o, j]
                     out[3 + j] += factor * gap * gap

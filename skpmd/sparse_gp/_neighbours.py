@@ -36,6 +36,10 @@ class _Tree:
         """Places (k, n) of the nearest rows, nearest first."""
         return self._places[self._search.query(points, n)[1].reshape(-1, n)]
 
+    def order(self, points):
+        """The order to ask in: points that lie near each other ask for the same leaves."""
+        return in_leaves(points)
+
 
 class _AllDistances:
     """As `_Tree`, by all distances."""
@@ -46,6 +50,10 @@ class _AllDistances:
 
     def query(self, points, n):
         return self._search.kneighbors(points, n, return_distance=False)
+
+    def order(self, points):
+        """Any order to ask in is as good."""
+        return np.arange(len(points))
 
 
 def in_leaves(X):
@@ -71,8 +79,7 @@ def nearest(index, points, n):
     """Places (k, n') of the n nearest rows, nearest first; all rows if they are fewer."""
     n = min(n, index.n)
     found = np.empty((len(points), n), dtype=np.int64)
-    # Points that lie near each other ask for the same leaves.
-    order = in_leaves(points)
+    order = index.order(points)
 
     def of(start):
         some = order[start : start + _ROWS]

@@ -21,16 +21,15 @@ from skpmd.sparse_gp._vecchia import VecchiaGP
 
 # Rounds of a search: the rows whose density it maximises, which it takes from so many of all, and
 # its evaluations. In each the neighbours are those in the length scales that the round before has
-# found. The first search starts from several places, on few rows, and the best of its ends goes on;
-# the last needs many, for where tails are heavy a few rows decide the density of some thousands.
+# found. The last needs many rows, for where tails are heavy a few decide the density of thousands.
 _FIRST = 1000, 50_000, 30
 _ROUNDS = (2000, 50_000, 30), (4000, None, 25), (8000, None, 15), (60_000, None, 12)
-# Starts that are behind on the rows of a round by more than so many standard errors are left out,
-# from a round of so many rows on all but the best, and those whose rows are as dense to so many
-# nats: they are at the same place.
-_CLEARLY, _DECISIVE, _SAME = 3.0, 8000, 1e-3
+# A round of so many rows goes on with its best start alone. One of fewer leaves out those that are
+# behind by more than so many standard errors, and those that are at the place of the best: their
+# rows are as dense as its to so many nats.
+_DECISIVE, _CLEARLY, _SAME = 8000, 3.0, 1e-3
 # A search ends where a step gains fewer nats a row: what rows say of the kernel is less certain.
-_MIN_GAIN, _LAST_MIN_GAIN = 1e-5, 1e-6
+_MIN_GAIN, _LAST_MIN_GAIN = 1e-5, 1e-7
 _CONVERGED = 1e-3  # Rounds on the same rows end when no log hyperparameter moves by more.
 _STARTS, _SPREAD = 64, 0.3  # Searches for the posterior start from so many places around the best.
 _WITHIN = 1e-3  # They lie inside the bounds by this share of their distance.
@@ -42,7 +41,8 @@ def best_kernel(parameters, covariances, sites, sample, rng, start=None):
 
     There may be several covariances, with the same hyperparameters (d,): one of them is chosen.
     ``start`` (d,) are those of an earlier fit; without it searches begin at the kernel's own, at
-    others around it and at short length scales.
+    others around it and at short length scales, and several of their ends may go on from round to
+    round, until eight thousand rows or all of them decide.
     """
     covariance, optimizer = covariances[0], parameters.optimizer
     if optimizer is None or not covariance.kernel.n_dims:
@@ -53,21 +53,18 @@ def best_kernel(parameters, covariances, sites, sample, rng, start=None):
         batch = _Batch(parameters, covariance, sites, kernel.theta, rows)
         theta, _ = optimizer(batch.objective, kernel.theta, bounds=kernel.bounds)
         return covariance, np.asarray(theta, dtype=np.float64)
-    ends = [(covariance, start)]
+    ends, tries_short = [(covariance, start)], False
     if start is None:
         ends = _first(parameters, covariances, sites, sample, rng)
+        tries_short = parameters.n_restarts_optimizer > 0
     for n_rows, n_all, n_evaluations in _ROUNDS:
         some = _first_of(sites, n_all)
         rows = some_rows(len(some.weight), n_rows, rng)
         is_all, is_last = len(rows) == len(sites.weight), n_rows == _ROUNDS[-1][0]
-        starts = [(_Batch(parameters, one, some, theta, rows), theta) for one, theta in ends]
-        if not is_last:  # Where there is hardly any noise no slope leads to more.
-            starts = [(batch, _with_best_noise(batch, theta, sample)) for batch, theta in starts]
-        if len(starts) > 1:
-            starts = _undecided(starts, is_all or n_rows >= _DECISIVE)
-        if start is None and n_rows < _DECISIVE and not is_all:  # What few rows do not show.
-            batch, theta = starts[0]
-            starts.append((batch, shortened(batch.covariance, theta)))
+        decides = is_all or n_rows >= _DECISIVE
+        batches = [_Batch(parameters, one, some, theta, rows) for one, theta in ends]
+        starts = [(batch, theta) for batch, (_, theta) in zip(batches, ends, strict=True)]
+        starts = _starts_of(starts, None if is_last else sample, tries_short, decides)
         write_line(f"kernel: search by the likelihood of {len(rows)} rows", parameters.verbose)
         gain = _LAST_MIN_GAIN if is_all or is_last else _MIN_GAIN
         ends = [
@@ -82,7 +79,7 @@ def _first(parameters, covariances, sites, sample, rng):
     """Ends [(covariance, theta), ...] of searches on few rows, one of each covariance.
 
     The first covariance is searched from several places, and the others from where the best of
-    these searches has ended and from short length scales.
+    these searches has ended and, as that was, from short length scales.
     """
     covariance, (n_rows, n_all, n_evaluations) = covariances[0], _FIRST
     sites = _first_of(sites, n_all)
@@ -105,11 +102,30 @@ def _first(parameters, covariances, sites, sample, rng):
         return ends[int(np.argmax(values))]
 
     best = best_end(covariance, starts)
-    again = best, shortened(covariance, first)
+    again = [best, *starts[1:][-1:]]  # The last of several is the one of short length scales.
     return [(covariance, best), *((other, best_end(other, again)) for other in covariances[1:])]
 
 
+def _starts_of(starts, sample, tries_short, decides):
+    """Where the searches of a round start, [(batch, theta), ...], the best by its rows first.
+
+    Unless ``sample`` is None other noise is tried, for where there is hardly any no slope leads to
+    more. With ``tries_short``, and unless the round ``decides``, the best has a companion of short
+    length scales: what more rows show may be nothing that fewer did.
+    """
+    if sample is not None:
+        starts = [(batch, _with_best_noise(batch, theta, sample)) for batch, theta in starts]
+    if len(starts) > 1:
+        starts = _undecided(starts, decides)
+    batch, theta = starts[0]
+    short = shortened(batch.covariance, theta)
+    if tries_short and not decides and not np.array_equal(short, theta):
+        starts = [*starts, (batch, short)]
+    return starts
+
+
 def _with_best_noise(batch, theta, sample):
+    """Theta with its own noise or another, whichever makes the rows of a batch denser."""
     return best_of(batch.value, with_other_noise(batch.covariance, theta, sample))
 
 
@@ -136,10 +152,12 @@ class _Batch:
 
     def __init__(self, parameters, covariance, sites, metric_of, rows):
         self.covariance, self._rows, self._weight = covariance, rows, np.ones(len(rows))
-        # Per row, the first step of a search has a sensible length.
-        self._unit = 1.0 / sites.weight[rows].sum()
+        # Per distinct row, the first step of a search has a sensible length, and copies of rows, of
+        # which each counts, do not make gains look small.
+        self._unit = 1.0 / len(rows)
         metric = covariance.term(metric_of).length_scale
         self._model = VecchiaGP(covariance, None, sites, metric, parameters.n_neighbors)
+        self._model.neighbourhoods(rows)  # Else several threads would look for them at once.
         self._bounds = covariance.kernel.bounds
 
     def densities(self, theta):

@@ -27,8 +27,9 @@ from skpmd.sparse_gp._vecchia_evidence import (
     states_of_kernels,
 )
 
-# The step that records a fit takes so many rows; stacking weighs particles by so many predictions.
-_WEIGHED_ROWS, _SCORED_ROWS = 2000, 1000
+# The step that records a fit takes so many rows, with one particle as few as those whose
+# predictions weigh particles in stacking.
+_WEIGHED_ROWS, _SCORED_ROWS = 8000, 1000
 # Intervals of this level for so many rows, from all others, are held against their targets; where
 # they hold a smaller share a warning follows.
 _CHECKED_ROWS, _MIN_CHECKED, _LEVEL, _MIN_COVERAGE = 500, 30, 0.9, 0.75
@@ -149,7 +150,7 @@ def _with_particles(parameters, state):
         positions = resampled(outcome.particles, m, rng)
     else:
         positions = _drawn(parameters, state.model, theta, m, rng)
-    rows = some_rows(n, _WEIGHED_ROWS, rng)
+    rows = some_rows(n, _WEIGHED_ROWS if len(positions) > 1 else _SCORED_ROWS, rng)
     batch = Batch(rows[:, None], None, np.ones(len(rows)))
     zero, no_block = np.zeros(len(positions)), np.empty((len(positions), 0))
     still = mirror.Settings(rejuvenation="never")
