@@ -30,6 +30,7 @@ _ROUNDS = (2000, 50_000, 30), (4000, None, 25), (8000, None, 15), (60_000, None,
 _DECISIVE, _CLEARLY, _SAME = 8000, 3.0, 1e-3
 # A search ends where a step gains fewer nats a row: what rows say of the kernel is less certain.
 _MIN_GAIN, _LAST_MIN_GAIN = 1e-5, 1e-7
+_NOISY = 1.0 / 3.0  # Where noise is more of the variance, a search begins anew on other rows.
 _CONVERGED = 1e-3  # Rounds on the same rows end when no log hyperparameter moves by more.
 _STARTS, _SPREAD = 64, 0.3  # Searches for the posterior start from so many places around the best.
 _WITHIN = 1e-3  # They lie inside the bounds by this share of their distance.
@@ -53,11 +54,28 @@ def best_kernel(parameters, covariances, sites, sample, rng, start=None):
         batch = _Batch(parameters, covariance, sites, kernel.theta, rows)
         theta, _ = optimizer(batch.objective, kernel.theta, bounds=kernel.bounds)
         return covariance, np.asarray(theta, dtype=np.float64)
-    ends, tries_short = [(covariance, start)], False
-    if start is None:
+    if start is not None:
+        return _through(_ROUNDS, parameters, [(covariance, start)], sites, sample, rng)[0]
+    many = len(sites.weight) > _DECISIVE
+    early = [one for one in _ROUNDS if one[0] < _DECISIVE] if many else _ROUNDS
+
+    def found():
         ends = _first(parameters, covariances, sites, sample, rng)
         tries_short = parameters.n_restarts_optimizer > 0
-    for n_rows, n_all, n_evaluations in _ROUNDS:
+        return _through(early, parameters, ends, sites, sample, rng, tries_short)
+
+    ends = found()
+    if many and parameters.n_restarts_optimizer:
+        covariance, theta = ends[0]
+        variance = np.average(sites.y**2, axis=0, weights=sites.weight).mean()
+        if covariance.term(theta).noise > _NOISY * variance:  # Other rows may show what it is.
+            ends = [*ends, *found()]
+    return _through(_ROUNDS[len(early) :], parameters, ends, sites, sample, rng)[0]
+
+
+def _through(rounds, parameters, ends, sites, sample, rng, tries_short=False):
+    """Ends [(covariance, theta), ...] of searches in some rounds that go on from others."""
+    for n_rows, n_all, n_evaluations in rounds:
         some = _first_of(sites, n_all)
         rows = some_rows(len(some.weight), n_rows, rng)
         is_all, is_last = len(rows) == len(sites.weight), n_rows == _ROUNDS[-1][0]
@@ -72,7 +90,7 @@ def best_kernel(parameters, covariances, sites, sample, rng, start=None):
         ]
         if is_all and np.abs(ends[0][1] - starts[0][1]).max() < _CONVERGED:
             break
-    return ends[0]
+    return ends
 
 
 def _first(parameters, covariances, sites, sample, rng):
