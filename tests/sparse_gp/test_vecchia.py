@@ -119,6 +119,19 @@ def test_starts_that_are_clearly_behind_or_at_one_place_are_left_out():
     assert [theta for _, theta in _vecchia_evidence._undecided(starts, True)] == ["best"]
 
 
+@pytest.mark.parametrize("noise, n_searches", [(2.0, 2), (0.1, 1)])
+def test_a_search_that_finds_hardly_more_than_noise_begins_again(noise, n_searches, monkeypatch):
+    begun, first = [], _vecchia_evidence._first
+    monkeypatch.setattr(_vecchia_evidence, "_DECISIVE", 400)
+    monkeypatch.setattr(_vecchia_evidence, "_ROUNDS", ((300, None, 10), (400, None, 10)))
+    monkeypatch.setattr(_vecchia_evidence, "_first", lambda *args: begun.append(1) or first(*args))
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3.0, 3.0, (500, 1))
+    y = np.sin(2.0 * X[:, 0]) + noise * rng.standard_normal(500)
+    process(None, n_particles=1).fit(X, y)
+    assert len(begun) == n_searches
+
+
 # ---------------------------------------------------------------------- the likelihood
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("n_targets", [1, 2])
