@@ -47,7 +47,8 @@ def kept(config, name, seed, parts, known, cpu):
         old, times = found.get(kind), BUDGETS.get(kind[4:], 0.0)
         if old is None or old["budget"] < 0.8 * times * cpu:
             if kind.startswith("svgp") and "svgp" not in runs.content["choices"]:
-                runs.content["choices"]["svgp"] = _svgp_setting(parts, cpu)
+                setting = best_setting(SETTINGS, parts, TRIAL * cpu, COMMON)
+                runs.content["choices"]["svgp"] = setting
             row = _MADE[kind[:4]](known, parts[2], seed, times * cpu, runs.content["choices"])
             found[kind] = {"kind": kind, "budget": times * cpu, **row}
             runs.content["rows"] = list(found.values())
@@ -56,16 +57,16 @@ def kept(config, name, seed, parts, known, cpu):
             for kind in wanted}  # fmt: skip
 
 
-def _svgp_setting(parts, cpu):
-    """The setting whose short run ends with the best log loss on the validation part."""
+def best_setting(settings, parts, budget, common):
+    """SVGP's setting whose short run ends with the best log loss on the validation part."""
     from ..peers import svgp
 
     learn, valid, _ = parts
     tried = []
-    for setting in SETTINGS:
+    for setting in settings:
         *_, (_, _, last) = svgp.train(
-            *learn, cpu_budget=TRIAL * cpu, evaluate=_judge(valid), seed=0,
-            **_fitting(setting, learn), **COMMON,
+            *learn, cpu_budget=budget, evaluate=_judge(valid), seed=0,
+            **_fitting(setting | common, learn),
         )  # fmt: skip
         if not isinstance(last, svgp.Failed):
             tried.append((last["nlpd"], len(tried), setting))
@@ -77,12 +78,15 @@ def _fitting(setting, known):
 
 
 def _svgp(known, test, seed, budget, choices):
+    return svgp_row(known, test, seed, budget, choices["svgp"] | COMMON)
+
+
+def svgp_row(known, test, seed, budget, setting):
+    """One run of SVGP, judged on the test part."""
     from ..peers import svgp
 
-    setting = _fitting(choices["svgp"], known)
-    points = svgp.train(
-        *known, cpu_budget=budget, evaluate=_judge(test), seed=seed, **setting, **COMMON
-    )
+    setting = _fitting(setting, known)
+    points = svgp.train(*known, cpu_budget=budget, evaluate=_judge(test), seed=seed, **setting)
     cpu, _, last = points[-1]
     if isinstance(last, svgp.Failed):
         last = dict.fromkeys(("rmse", "nlpd", "coverage", "crps"), float("inf"))
@@ -91,9 +95,13 @@ def _svgp(known, test, seed, budget, choices):
 
 
 def _sgpr(known, test, seed, budget, choices):
+    return sgpr_row(known, test, seed, budget, M_FEW if len(known[1]) <= MANY_ROWS else M_MANY)
+
+
+def sgpr_row(known, test, seed, budget, M):
+    """One run of SGPR with M inducing inputs, judged on the test part."""
     from ..peers import sgpr
 
-    M = M_FEW if len(known[1]) <= MANY_ROWS else M_MANY
     points = sgpr.train(*known, n_inducing=M, cpu_budget=budget, evaluate=_judge(test), seed=seed)
     cpu, M, kernel, last = points[-1]
     return {"setting": f"{kernel} M{M}", "cpu": cpu, **last}
