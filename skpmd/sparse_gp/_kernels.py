@@ -2,6 +2,10 @@
 
 Shapes of a covariance are numbers here: twice the nu of the Matern family (1, 3 or 5), 0 for the
 squared exponential (see `skpmd.sparse_gp._stationary`).
+
+Innermost loops run over neighbouring numbers and add to as many: processors take several of them at
+a time. That is why inputs are copied column by column, why pairs stand in one array, why a
+Cholesky factor is an upper triangle, and why several columns of it are taken at once.
 """
 
 import math
@@ -10,103 +14,206 @@ import numpy as np
 from numba import njit
 
 _MIN_PIVOT = 1e-13  # Of a Cholesky factor, relative to the variance: rounding makes smaller ones.
+_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
+# The smallest exponent whose exponential has all digits; a number whose last bits are whole
+# numbers; and the logarithm of two in two parts, of which multiples of the first are exact.
+_LOWEST, _WHOLE = -708.0, 1.5 * 2.0**52
+_PER_LOG_2 = 1.0 / math.log(2.0)
+_LOG_2_HIGH, _LOG_2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _value_and_slope(squared, shape):
-    """The covariance at a squared distance in length scales, 1 at 0, and its derivative by that.
+@njit(inline="always", **_OPTIONS)
+def _room(c, p, t):
+    """Arrays to work in, for c neighbours, p inputs and t targets.
 
-    The derivative is 0 where there is none.
+    They are inputs (p, c + 1), a triangle with what is solved by it (c, c + 1 + t), and covariances
+    of pairs, their derivatives and what exponentials need; a pair is a neighbour and one after it
+    or, last, the point.
+    """
+    pairs = c * (c + 1) // 2
+    return (
+        np.empty((p, c + 1)),
+        np.empty((c, c + 1 + t)),
+        np.empty(pairs),
+        np.empty(pairs),
+        np.empty(pairs),
+    )
+
+
+@njit(inline="always", **_OPTIONS)
+def _exponentials(x, n, power):
+    """The first n of x, none of which is above 0, become their exponentials.
+
+    exp(x) = 2^k exp(r), with the nearest k and the Taylor series of what is left, |r| < .35: to one
+    unit in the last place. A call of `math.exp` for each takes three times as long.
+    """
+    bits = power.view(np.int64)
+    for i in range(n):
+        at = _LOWEST if x[i] < _LOWEST else x[i]
+        power[i] = at * _PER_LOG_2 + _WHOLE
+        k = power[i] - _WHOLE
+        r = (at - k * _LOG_2_HIGH) - k * _LOG_2_LOW
+        tail = 1.0 / 479001600.0
+        tail = tail * r + 1.0 / 39916800.0
+        tail = tail * r + 1.0 / 3628800.0
+        tail = tail * r + 1.0 / 362880.0
+        tail = tail * r + 1.0 / 40320.0
+        tail = tail * r + 1.0 / 5040.0
+        tail = tail * r + 1.0 / 720.0
+        tail = tail * r + 1.0 / 120.0
+        tail = tail * r + 1.0 / 24.0
+        tail = tail * r + 1.0 / 6.0
+        tail = tail * r + 0.5
+        x[i] = tail * r * r + r + 1.0
+    for i in range(n):  # The bits of 2^k.
+        bits[i] = (bits[i] + 1023) << 52
+    for i in range(n):
+        x[i] *= power[i]
+
+
+@njit(inline="always", **_OPTIONS)
+def _squared_distances(inputs, n, out):
+    """Squared distances of all pairs of n neighbours and the point; how many pairs there are."""
+    p, k = len(inputs), 0
+    for a in range(n):
+        m, rest = n - a, slice(a + 1, n + 1)
+        row = out[k : k + m]
+        k += m
+        row[:] = 0.0
+        j = 0
+        while j + 4 <= p:
+            x0, x1, x2, x3 = inputs[j], inputs[j + 1], inputs[j + 2], inputs[j + 3]
+            at0, at1, at2, at3 = x0[a], x1[a], x2[a], x3[a]
+            x0, x1, x2, x3 = x0[rest], x1[rest], x2[rest], x3[rest]
+            for b in range(m):
+                gap0, gap1, gap2, gap3 = x0[b] - at0, x1[b] - at1, x2[b] - at2, x3[b] - at3
+                row[b] += (gap0 * gap0 + gap1 * gap1) + (gap2 * gap2 + gap3 * gap3)
+            j += 4
+        while j < p:
+            at0, x0 = inputs[j, a], inputs[j, rest]
+            for b in range(m):
+                gap0 = x0[b] - at0
+                row[b] += gap0 * gap0
+            j += 1
+    return k
+
+
+@njit(inline="always", **_OPTIONS)
+def _values_and_slopes(x, slopes, m, amplitude, shape, power):
+    """The first m of x, squared distances in length scales, become covariances.
+
+    ``slopes`` are their derivatives by the squared distances, 0 where there is none.
     """
     if shape == 0:
-        value = math.exp(-0.5 * squared)
-        return value, -0.5 * value
-    r = math.sqrt(shape * squared)
-    decay = math.exp(-r)
+        for k in range(m):
+            x[k] *= -0.5
+        _exponentials(x, m, power)
+        for k in range(m):
+            x[k] *= amplitude
+            slopes[k] = -0.5 * x[k]
+        return
+    for k in range(m):
+        slopes[k] = math.sqrt(shape * x[k])
+        x[k] = -slopes[k]
+    _exponentials(x, m, power)
     if shape == 1:
-        return decay, -0.5 * decay / r if r > 0.0 else 0.0
-    if shape == 3:
-        return (1.0 + r) * decay, -1.5 * decay
-    return (1.0 + r * (1.0 + r / 3.0)) * decay, -5.0 / 6.0 * (1.0 + r) * decay
+        for k in range(m):
+            x[k] *= amplitude
+            slopes[k] = -0.5 * x[k] / slopes[k] if slopes[k] > 0.0 else 0.0
+    elif shape == 3:
+        for k in range(m):
+            decay, r = amplitude * x[k], slopes[k]
+            x[k], slopes[k] = (1.0 + r) * decay, -1.5 * decay
+    else:
+        for k in range(m):
+            decay, r = amplitude * x[k], slopes[k]
+            x[k] = (1.0 + r * (1.0 + r / 3.0)) * decay
+            slopes[k] = -5.0 / 6.0 * (1.0 + r) * decay
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _condition(at, X, y, noise, near, amplitude, shape, A, slopes, z, u):
-    """Factor the covariance of the neighbours of one point; how many there are, and the variance.
+@njit(inline="always", **_OPTIONS)
+def _fill(at, X, y, noise, near, amplitude, shape, room):
+    """Covariances of the neighbours of a point, and beside them theirs with it; how many there are.
 
-    The lower triangle of A (c, c) becomes that of its Cholesky factor L; z (c,) becomes L^-1 times
-    the covariances with the point, and u (c, t) L^-1 y. Above its diagonal A has the derivatives of
-    covariances by squared distances, ``slopes`` (c,) has those with the point. A neighbour below 0
-    ends the list.
+    The upper triangle A has them, then the column of the point, then the targets. A neighbour below
+    0 ends the list.
     """
+    inputs, A, x, slopes, power = room
     p, t, n = X.shape[1], y.shape[1], 0
-    floor = _MIN_PIVOT * amplitude
-    for a in range(len(near)):
-        if near[a] < 0:
-            break
+    while n < len(near) and near[n] >= 0:
         n += 1
     for a in range(n):
         i = near[a]
-        squared = 0.0
         for j in range(p):
-            gap = at[j] - X[i, j]
-            squared += gap * gap
-        value, slope = _value_and_slope(squared, shape)
-        z[a], slopes[a] = amplitude * value, amplitude * slope
-        for b in range(a):
-            squared = 0.0
-            for j in range(p):
-                gap = X[i, j] - X[near[b], j]
-                squared += gap * gap
-            value, slope = _value_and_slope(squared, shape)
-            A[a, b], A[b, a] = amplitude * value, amplitude * slope
+            inputs[j, a] = X[i, j]
         A[a, a] = amplitude + noise[i]
-    left = amplitude
-    for a in range(n):
-        for b in range(a):
-            total = A[a, b]
-            for c in range(b):
-                total -= A[a, c] * A[b, c]
-            A[a, b] = total / A[b, b]
-        total = A[a, a]
-        for c in range(a):
-            total -= A[a, c] * A[a, c]
-        A[a, a] = math.sqrt(max(total, floor))
-        total = z[a]
-        for c in range(a):
-            total -= A[a, c] * z[c]
-        z[a] = total / A[a, a]
-        left -= z[a] * z[a]
         for q in range(t):
-            total = y[near[a], q]
-            for c in range(a):
-                total -= A[a, c] * u[c, q]
-            u[a, q] = total / A[a, a]
-    return n, max(left, floor)
+            A[a, n + 1 + q] = y[i, q]
+    for j in range(p):
+        inputs[j, n] = at[j]
+    m = _squared_distances(inputs, n, x)
+    _values_and_slopes(x, slopes, m, amplitude, shape, power)
+    k = 0
+    for a in range(n):
+        for b in range(a + 1, n + 1):
+            A[a, b] = x[k]
+            k += 1
+    return n
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(inline="always", **_OPTIONS)
+def _factor(A, n, width, floor):
+    """The upper triangle of A becomes U with A = U'U, and the columns after it what U' solves."""
+    for a in range(n):
+        row, k = A[a], 0
+        while k + 4 <= a:
+            one, two, three, four = A[k], A[k + 1], A[k + 2], A[k + 3]
+            by1, by2, by3, by4 = one[a], two[a], three[a], four[a]
+            for b in range(a, width):
+                row[b] -= (by1 * one[b] + by2 * two[b]) + (by3 * three[b] + by4 * four[b])
+            k += 4
+        while k < a:
+            one = A[k]
+            by1 = one[a]
+            for b in range(a, width):
+                row[b] -= by1 * one[b]
+            k += 1
+        row[a] = math.sqrt(max(row[a], floor))
+        scale = 1.0 / row[a]
+        for b in range(a + 1, width):
+            row[b] *= scale
+
+
+@njit(inline="always", **_OPTIONS)
+def _left(A, n, variance, floor):
+    """What n neighbours leave of the variance of their point."""
+    for a in range(n):
+        variance -= A[a, n] * A[a, n]
+    return max(variance, floor)
+
+
+@njit(**_OPTIONS)
 def conditional_moments(points, X, y, noise, neighbours, amplitude, shape, mean, variance):
     """Mean (n, t) and variance (n,) of the process at points, given some rows for each.
 
     Points (n, p) and rows X (N, p) are in length scales; rows have targets y (N, t) with ``noise``
     (N,). ``neighbours`` (n, c) are places of rows, and -1 after the last one of a point.
     """
-    c, t = neighbours.shape[1], y.shape[1]
-    A, slopes, z, u = np.empty((c, c)), np.empty(c), np.empty(c), np.empty((c, t))
+    t, floor = y.shape[1], _MIN_PIVOT * amplitude
+    room = _room(neighbours.shape[1], X.shape[1], t)
+    A = room[1]
     for i in range(len(points)):
-        n, left = _condition(
-            points[i], X, y, noise, neighbours[i], amplitude, shape, A, slopes, z, u
-        )
-        variance[i] = left
+        n = _fill(points[i], X, y, noise, neighbours[i], amplitude, shape, room)
+        _factor(A, n, n + 1 + t, floor)
+        variance[i] = _left(A, n, amplitude, floor)
         for q in range(t):
             total = 0.0
             for a in range(n):
-                total += z[a] * u[a, q]
+                total += A[a, n] * A[a, n + 1 + q]
             mean[i, q] = total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**_OPTIONS)
 def regression_weights(
     points, X, explained, noise, neighbours, amplitude, shape, weights, variance
 ):
@@ -115,53 +222,29 @@ def regression_weights(
     The arguments are as of `conditional_moments`. ``explained`` (n, c + 1, c + 1) is what is taken
     from the covariances of the neighbours and, last, of the point: the process is what it leaves.
     """
-    c = neighbours.shape[1]
-    A, z = np.empty((c, c)), np.empty(c)
-    floor = _MIN_PIVOT * amplitude
-    for r in range(len(points)):
-        near, known = neighbours[r], explained[r]
-        n = 0
-        while n < c and near[n] >= 0:
-            n += 1
-        left = amplitude - known[c, c]
+    c, floor, no_target = neighbours.shape[1], _MIN_PIVOT * amplitude, np.empty((len(X), 0))
+    room = _room(c, X.shape[1], 0)
+    A = room[1]
+    for i in range(len(points)):
+        known = explained[i]
+        n = _fill(points[i], X, no_target, noise, neighbours[i], amplitude, shape, room)
         for a in range(n):
-            i = near[a]
-            squared = 0.0
-            for j in range(X.shape[1]):
-                gap = points[r, j] - X[i, j]
-                squared += gap * gap
-            z[a] = amplitude * _value_and_slope(squared, shape)[0] - known[c, a]
-            for b in range(a):
-                squared = 0.0
-                for j in range(X.shape[1]):
-                    gap = X[i, j] - X[near[b], j]
-                    squared += gap * gap
-                A[a, b] = amplitude * _value_and_slope(squared, shape)[0] - known[a, b]
-            A[a, a] = max(amplitude - known[a, a], 0.0) + noise[i]
-        for a in range(n):
-            for b in range(a):
-                total = A[a, b]
-                for d in range(b):
-                    total -= A[a, d] * A[b, d]
-                A[a, b] = total / A[b, b]
-            total = A[a, a]
-            for d in range(a):
-                total -= A[a, d] * A[a, d]
-                z[a] -= A[a, d] * z[d]
-            A[a, a] = math.sqrt(max(total, floor))
-            z[a] /= A[a, a]
-            left -= z[a] * z[a]
-        variance[r] = max(left, floor)
+            A[a, a] -= min(known[a, a], amplitude)
+            for b in range(a + 1, n):
+                A[a, b] -= known[a, b]
+            A[a, n] -= known[a, c]
+        _factor(A, n, n + 1, floor)
+        variance[i] = _left(A, n, amplitude - known[c, c], floor)
         for a in range(n - 1, -1, -1):
-            total = z[a]
-            for d in range(a + 1, n):
-                total -= A[d, a] * weights[r, d]
-            weights[r, a] = total / A[a, a]
+            total = A[a, n]
+            for b in range(a + 1, n):
+                total -= A[a, b] * weights[i, b]
+            weights[i, a] = total / A[a, a]
         for a in range(n, c):
-            weights[r, a] = 0.0
+            weights[i, a] = 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**_OPTIONS)
 def density_gradient(rows, X, y, noise, share, weight, neighbours, amplitude, shape, out):
     """Add up log densities of rows given their neighbours, and their derivatives.
 
@@ -170,48 +253,53 @@ def density_gradient(rows, X, y, noise, share, weight, neighbours, amplitude, sh
     kernel. ``out`` (3 + p,) has the density, its derivatives by the log amplitude and by the noise
     of the kernel, and those by the logs of the length scales.
     """
-    c, t, p = neighbours.shape[1], y.shape[1], X.shape[1]
-    A, slopes, z, u = np.empty((c, c)), np.empty(c), np.empty(c), np.empty((c, t))
-    b, by_mean = np.empty(c), np.empty(c)
+    c, t, p, floor = neighbours.shape[1], y.shape[1], X.shape[1], _MIN_PIVOT * amplitude
+    room = _room(c, p, t)
+    inputs, A, _, slopes, _ = room
+    by_point, by_mean, by_length = np.empty(c), np.empty(c), np.zeros((p, c + 1))
     for r in range(len(rows)):
         i = rows[r]
         near = neighbours[r]
-        n, left = _condition(X[i], X, y, noise, near, amplitude, shape, A, slopes, z, u)
+        n = _fill(X[i], X, y, noise, near, amplitude, shape, room)
+        _factor(A, n, n + 1 + t, floor)
+        left = _left(A, n, amplitude, floor)
         v, squares = left + noise[i], 0.0
-        for a in range(n):
-            by_mean[a] = 0.0
+        by_mean[:n] = 0.0
         for q in range(t):
             error = y[i, q]
             for a in range(n):
-                error -= z[a] * u[a, q]
+                error -= A[a, n] * A[a, n + 1 + q]
             squares += error * error
             for a in range(n):
-                by_mean[a] += error / v * u[a, q]
+                by_mean[a] += error / v * A[a, n + 1 + q]
         out[0] -= weight[r] * 0.5 * (t * math.log(2.0 * math.pi * v) + squares / v)
         by_v = weight[r] * 0.5 * (squares / v - t) / v
-        for a in range(n - 1, -1, -1):  # Solutions with L': of z, and of the errors' share in u.
-            first, second = z[a], by_mean[a]
-            for d in range(a + 1, n):
-                first -= A[d, a] * b[d]
-                second -= A[d, a] * by_mean[d]
-            b[a] = first / A[a, a]
-            by_mean[a] = second / A[a, a]
+        for a in range(n - 1, -1, -1):  # What U solves, of the point and of the errors' share.
+            first, second = A[a, n], by_mean[a]
+            for b in range(a + 1, n):
+                first -= A[a, b] * by_point[b]
+                second -= A[a, b] * by_mean[b]
+            by_point[a], by_mean[a] = first / A[a, a], second / A[a, a]
         # One factor of amplitude and noise scales v alone: the amplitude has what noise leaves.
         out[1] += by_v * left
         out[2] += by_v * share[i]
+        k = 0
         for a in range(n):
-            m, one = near[a], weight[r] * by_mean[a]
-            factor = 2.0 * (2.0 * by_v * b[a] - one) * slopes[a]
+            one, two = by_point[a], weight[r] * by_mean[a]
+            own = one * (by_v * one - two)
+            out[1] -= own * noise[near[a]]
+            out[2] += own * share[near[a]]
+            by_squared, m = slopes[k : k + n - a], n - a
+            k += m
+            one, two = 2.0 * weight[r] * one, 2.0 * (two - 2.0 * by_v * one)
+            for b in range(m - 1):
+                by_squared[b] *= one * by_mean[a + 1 + b] + two * by_point[a + 1 + b]
+            by_squared[m - 1] *= 2.0 * (2.0 * by_v * by_point[a] - weight[r] * by_mean[a])
             for j in range(p):
-                gap = X[i, j] - X[m, j]
-                out[3 + j] += factor * gap * gap
-            own = b[a] * (by_v * b[a] - one)
-            out[1] -= own * noise[m]
-            out[2] += own * share[m]
-            for d in range(a):
-                o = near[d]
-                own = weight[r] * (b[a] * by_mean[d] + b[d] * by_mean[a])
-                factor = 2.0 * (own - 2.0 * by_v * b[a] * b[d]) * A[d, a]
-                for j in range(p):
-                    gap = X[m, j] - X[o, j]
-                    out[3 + j] += factor * gap * gap
+                at, x, total = inputs[j, a], inputs[j, a + 1 : n + 1], by_length[j]
+                for b in range(m):
+                    gap = x[b] - at
+                    total[b] += by_squared[b] * (gap * gap)
+    for j in range(p):
+        for b in range(c + 1):
+            out[3 + j] += by_length[j, b]

@@ -32,9 +32,9 @@ class _Tree:
         self._places = in_leaves(X)
         self._search = KDTree(X[self._places], leafsize=_LEAF)
 
-    def query(self, points, n):
-        """Places (k, n) of the nearest rows, nearest first."""
-        return self._places[self._search.query(points, n)[1].reshape(-1, n)]
+    def query(self, points, n, eps=0.0):
+        """Places (k, n) of the nearest rows, nearest first, as near as `nearest` says."""
+        return self._places[self._search.query(points, n, eps)[1].reshape(-1, n)]
 
     def order(self, points):
         """The order to ask in: points that lie near each other ask for the same leaves."""
@@ -48,7 +48,8 @@ class _AllDistances:
         self.data, self.n = X, len(X)
         self._search = NearestNeighbors(algorithm="brute").fit(X)
 
-    def query(self, points, n):
+    def query(self, points, n, eps=0.0):
+        """The nearest rows themselves: nothing is saved by others."""
         return self._search.kneighbors(points, n, return_distance=False)
 
     def order(self, points):
@@ -75,25 +76,28 @@ def _n_dimensions(X):
     return total**2 / (variances**2).sum() if total > 0.0 else 0.0
 
 
-def nearest(index, points, n):
-    """Places (k, n') of the n nearest rows, nearest first; all rows if they are fewer."""
+def nearest(index, points, n, eps=0.0):
+    """Places (k, n') of the n nearest rows, nearest first; all rows if they are fewer.
+
+    None is further than 1 + ``eps`` times the one that should stand in its place.
+    """
     n = min(n, index.n)
     found = np.empty((len(points), n), dtype=np.int64)
     order = index.order(points)
 
     def of(start):
         some = order[start : start + _ROWS]
-        found[some] = index.query(points[some], n)
+        found[some] = index.query(points[some], n, eps)
 
     each(of, range(0, len(points), _ROWS))
     return found
 
 
-def nearest_before(X, rows, n):
+def nearest_before(X, rows, n, eps=0.0):
     """Places (k, n) of the n nearest rows among those before each of ``rows``, nearest first.
 
     X (N, p) are all rows in their order and ``rows`` (k,) places of some. Where fewer than n come
-    before a row the places after the last are -1.
+    before a row the places after the last are -1. For ``eps`` see `nearest`.
 
     The last rows ask all rows for some more than n and leave out those after them, the last of the
     rows before these ask all of those, and so on.
@@ -104,16 +108,16 @@ def nearest_before(X, rows, n):
         start = int(share * end) if end > _FEW else 0
         queried = np.flatnonzero((rows >= start) & (rows < end))
         if len(queried):
-            _fill(out, index_of(X[:end]), X, rows, queried, n, share)
+            _fill(out, index_of(X[:end]), X, rows, queried, n, share, eps)
         end = start
     return out
 
 
-def _fill(out, index, X, rows, queried, n, share):
+def _fill(out, index, X, rows, queried, n, share, eps):
     n_candidates = int(_SPARE * n / share) + _MORE
     while len(queried):
         at = rows[queried]
-        found = nearest(index, X[at], n_candidates)
+        found = nearest(index, X[at], n_candidates, eps)
         before = found < at[:, None]
         known = (before.sum(axis=1) >= np.minimum(n, at)) | (found.shape[1] == index.n)
         # A stable sort brings those before to the front, the nearest first.

@@ -102,12 +102,13 @@ class VecchiaGP(Model):
     would give each a likelihood of its own.
 
     ``n_neighbors`` is the number of neighbours of a row and of a prediction; "auto" is 20 and 100.
+    Those of a row may be further than the nearest by a share of ``eps``.
     """
 
     df, approximation = None, "vecchia"
 
-    def __init__(self, covariance, prior, sites, metric, n_neighbors="auto"):
-        self.covariance, self.prior, self.metric = covariance, prior, metric
+    def __init__(self, covariance, prior, sites, metric, n_neighbors="auto", eps=0.0):
+        self.covariance, self.prior, self.metric, self._eps = covariance, prior, metric, eps
         self.sites, self.middle = sites, 0.5 * (sites.X.min(axis=0) + sites.X.max(axis=0))
         auto = n_neighbors == "auto"
         self.n_before = _N_LIKELIHOOD if auto else n_neighbors
@@ -124,6 +125,12 @@ class VecchiaGP(Model):
         model.sites, model._known = sites, None
         return model
 
+    def under(self, covariance):
+        """The same rows and neighbours under another covariance."""
+        model = copy.copy(self)
+        model.covariance, model._known = covariance, self._known
+        return model
+
     @property
     def n_targets(self):
         """How many targets a row has."""
@@ -136,7 +143,7 @@ class VecchiaGP(Model):
 
     def before(self, rows):
         """Places (k, n) of the nearest rows before each of some; see `nearest_before`."""
-        return nearest_before(self._in_metric(), rows, self.n_before)
+        return nearest_before(self._in_metric(), rows, self.n_before, self._eps)
 
     def _in_metric(self):
         return (self.sites.X - self.middle) / self.metric

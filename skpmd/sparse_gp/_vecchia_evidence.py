@@ -1,5 +1,7 @@
 """A kernel by the likelihood of rows given their neighbours: its best, and its posterior."""
 
+import copy
+
 import numpy as np
 
 from skpmd._base.progress import write_line
@@ -28,8 +30,10 @@ _ROUNDS = (2000, 50_000, 30), (4000, None, 25), (8000, None, 15), (60_000, None,
 # behind by more than so many standard errors, and those that are at the place of the best: their
 # rows are as dense as its to so many nats.
 _DECISIVE, _CLEARLY, _SAME = 8000, 3.0, 1e-3
-# A search ends where a step gains fewer nats a row: what rows say of the kernel is less certain.
-_MIN_GAIN, _LAST_MIN_GAIN = 1e-5, 1e-7
+_MIN_GAIN = 0.05  # A search ends where a step gains fewer nats: what rows say is less certain.
+# Neighbours of searches may be further than the nearest by this share: they are found in a third of
+# the time, and nine of ten are the same. Any neighbours make a likelihood.
+_EPS = 0.5
 _NOISY = 1.0 / 3.0  # Where noise is more of the variance, a search begins anew on other rows.
 _CONVERGED = 1e-3  # Rounds on the same rows end when no log hyperparameter moves by more.
 _STARTS, _SPREAD = 64, 0.3  # Searches for the posterior start from so many places around the best.
@@ -84,10 +88,7 @@ def _through(rounds, parameters, ends, sites, sample, rng, tries_short=False):
         starts = [(batch, theta) for batch, (_, theta) in zip(batches, ends, strict=True)]
         starts = _starts_of(starts, None if is_last else sample, tries_short, decides)
         write_line(f"kernel: search by the likelihood of {len(rows)} rows", parameters.verbose)
-        gain = _LAST_MIN_GAIN if is_all or is_last else _MIN_GAIN
-        ends = [
-            (batch.covariance, batch.search(theta, n_evaluations, gain)) for batch, theta in starts
-        ]
+        ends = [(batch.covariance, batch.search(theta, n_evaluations)) for batch, theta in starts]
         if is_all and np.abs(ends[0][1] - starts[0][1]).max() < _CONVERGED:
             break
     return ends
@@ -103,24 +104,27 @@ def _first(parameters, covariances, sites, sample, rng):
     sites = _first_of(sites, n_all)
     kernel, n = covariance.kernel, len(sites.weight)
     some, rows = some_rows(n, n_rows, rng), some_rows(n, n_rows, rng)
-    batch = _Batch(parameters, covariance, sites, kernel.theta, some)
+
+    def batch_of(theta, rows=some):
+        return _Batch(parameters, covariance, sites, theta, rows)
+
+    def best_end(covariance, starts):
+        write_line(f"kernel: searches by the likelihood of {n_rows} rows", parameters.verbose)
+        ends = [batch.under(covariance).search(theta, n_evaluations) for batch, theta in starts]
+        # They are compared on other rows: a bad end must not win by those of its search.
+        values = [batch_of(end, rows).under(covariance).value(end) for end in ends]
+        return ends[int(np.argmax(values))]
+
+    batch = batch_of(kernel.theta)
     first = _with_best_noise(batch, kernel.theta, sample)
     starts = starts_around(covariance, first, parameters.n_restarts_optimizer, rng)
     if len(starts) == len(covariances) == 1:
         return [(covariance, first)]
-
-    def ended(covariance, start):
-        write_line(f"kernel: search by the likelihood of {n_rows} rows", parameters.verbose)
-        return _Batch(parameters, covariance, sites, start, some).search(start, n_evaluations)
-
-    def best_end(covariance, starts):
-        ends = [ended(covariance, start) for start in starts]
-        # They are compared on other rows: a bad end must not win by those of its search.
-        values = [_Batch(parameters, covariance, sites, end, rows).value(end) for end in ends]
-        return ends[int(np.argmax(values))]
-
+    # Other noise than the kernel's leaves length scales and neighbours as they are.
+    starts = [(batch, starts[0]), *((batch_of(one), one) for one in starts[1:])]
     best = best_end(covariance, starts)
-    again = [best, *starts[1:][-1:]]  # The last of several is the one of short length scales.
+    # The last of several is the one of short length scales.
+    again = [(batch_of(best), best), *starts[1:][-1:]]
     return [(covariance, best), *((other, best_end(other, again)) for other in covariances[1:])]
 
 
@@ -174,7 +178,7 @@ class _Batch:
         # which each counts, do not make gains look small.
         self._unit = 1.0 / len(rows)
         metric = covariance.term(metric_of).length_scale
-        self._model = VecchiaGP(covariance, None, sites, metric, parameters.n_neighbors)
+        self._model = VecchiaGP(covariance, None, sites, metric, parameters.n_neighbors, _EPS)
         self._model.neighbourhoods(rows)  # Else several threads would look for them at once.
         self._bounds = covariance.kernel.bounds
 
@@ -194,11 +198,17 @@ class _Batch:
             value, slope = IMPOSSIBLE, np.zeros(len(slope))
         return (value, slope) if eval_gradient else value
 
-    def search(self, theta, n_evaluations, min_gain=_MIN_GAIN):
+    def search(self, theta, n_evaluations):
         """The end of a search from theta."""
         low, high = self._bounds.T
-        start = np.clip(theta, low, high)
-        return descended(self.objective, start, self._bounds, n_evaluations, min_gain)[0]
+        start, gain = np.clip(theta, low, high), _MIN_GAIN * self._unit
+        return descended(self.objective, start, self._bounds, n_evaluations, gain)[0]
+
+    def under(self, covariance):
+        """The same rows and neighbours under another covariance of the same hyperparameters."""
+        batch = copy.copy(self)
+        batch.covariance, batch._model = covariance, self._model.under(covariance)
+        return batch
 
 
 def some_rows(n, n_some, rng):
