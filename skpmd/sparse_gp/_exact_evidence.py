@@ -147,9 +147,14 @@ def shortened(covariance, theta):
 
     No step leads from there to another fit.
     """
-    names = parameter_names(covariance.kernel)
-    scales = np.array([name.partition("[")[0].endswith("length_scale") for name in names])
+    scales = are_length_scales(covariance.kernel)
     return np.clip(theta + np.log(_SHORT) * scales, *covariance.kernel.bounds.T)
+
+
+def are_length_scales(kernel):
+    """Which of a kernel's hyperparameters are length scales, (d,) of bool."""
+    names = parameter_names(kernel)
+    return np.array([name.partition("[")[0].endswith("length_scale") for name in names])
 
 
 def descended(objective, start, bounds, n_evaluations, min_gain=None):

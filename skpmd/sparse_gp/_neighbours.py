@@ -27,18 +27,13 @@ _FEW = 64  # So few rows are queried at once.
 class _Tree:
     """Rows in the order of the leaves of a tree, near in memory where they are near."""
 
-    def __init__(self, X):
-        self.data, self.n = X, len(X)
-        self._places = in_leaves(X)
+    def __init__(self, X, places):
+        self.data, self.n, self._places = X, len(X), places
         self._search = KDTree(X[self._places], leafsize=_LEAF)
 
     def query(self, points, n, eps=0.0):
         """Places (k, n) of the nearest rows, nearest first, as near as `nearest` says."""
         return self._places[self._search.query(points, n, eps)[1].reshape(-1, n)]
-
-    def order(self, points):
-        """The order to ask in: points that lie near each other ask for the same leaves."""
-        return in_leaves(points)
 
 
 class _AllDistances:
@@ -52,21 +47,17 @@ class _AllDistances:
         """The nearest rows themselves: nothing is saved by others."""
         return self._search.kneighbors(points, n, return_distance=False)
 
-    def order(self, points):
-        """Any order to ask in is as good."""
-        return np.arange(len(points))
-
 
 def in_leaves(X):
     """Places of rows in the order of the leaves of a tree: those near each other follow."""
     return KDTree(X, leafsize=_LEAF).indices if len(X) else np.empty(0, dtype=np.int64)
 
 
-def index_of(X):
-    """What `nearest` asks for rows of X (n, p)."""
+def index_of(X, places=None):
+    """What `nearest` asks for rows of X (n, p); ``places`` are theirs `in_leaves`, if known."""
     if len(X) > _MANY_ROWS and _n_dimensions(X[:: -(-len(X) // _SAMPLE)]) > _MANY_DIMENSIONS:
         return _AllDistances(X)
-    return _Tree(X)
+    return _Tree(X, in_leaves(X) if places is None else places)
 
 
 def _n_dimensions(X):
@@ -76,17 +67,24 @@ def _n_dimensions(X):
     return total**2 / (variances**2).sum() if total > 0.0 else 0.0
 
 
-def nearest(index, points, n, eps=0.0):
-    """Places (k, n') of the n nearest rows, nearest first; all rows if they are fewer.
+def nearest(index, points, n):
+    """Places (k, n') of the n nearest rows, nearest first; all rows if they are fewer."""
+    order = in_leaves(points)  # Points that lie near each other ask for the same leaves.
+    found = np.empty((len(points), min(n, index.n)), dtype=np.int64)
+    found[order] = _in_turn(index, points[order], n, 0.0)
+    return found
+
+
+def _in_turn(index, points, n, eps):
+    """As `nearest`, of points in a sensible order.
 
     None is further than 1 + ``eps`` times the one that should stand in its place.
     """
     n = min(n, index.n)
     found = np.empty((len(points), n), dtype=np.int64)
-    order = index.order(points)
 
     def of(start):
-        some = order[start : start + _ROWS]
+        some = slice(start, start + _ROWS)
         found[some] = index.query(points[some], n, eps)
 
     each(of, range(0, len(points), _ROWS))
@@ -97,18 +95,23 @@ def nearest_before(X, rows, n, eps=0.0):
     """Places (k, n) of the n nearest rows among those before each of ``rows``, nearest first.
 
     X (N, p) are all rows in their order and ``rows`` (k,) places of some. Where fewer than n come
-    before a row the places after the last are -1. For ``eps`` see `nearest`.
+    before a row the places after the last are -1. None is further than 1 + ``eps`` times the one
+    that should stand in its place.
 
     The last rows ask all rows for some more than n and leave out those after them, the last of the
     rows before these ask all of those, and so on.
     """
-    out = np.full((len(rows), n), -1, dtype=np.int64)
+    out, places = np.full((len(rows), n), -1, dtype=np.int64), in_leaves(X)
+    turn = np.empty_like(places)
+    turn[places] = np.arange(len(places))
+    order = np.argsort(turn[rows], kind="stable")
     end, share = len(X), _MANY_ASK if _MANY * len(rows) > len(X) else _FEW_ASK
     while end > 0:
         start = int(share * end) if end > _FEW else 0
-        queried = np.flatnonzero((rows >= start) & (rows < end))
+        queried = order[(rows[order] >= start) & (rows[order] < end)]
         if len(queried):
-            _fill(out, index_of(X[:end]), X, rows, queried, n, share, eps)
+            places = places[places < end]
+            _fill(out, index_of(X[:end], places), X, rows, queried, n, share, eps)
         end = start
     return out
 
@@ -117,7 +120,7 @@ def _fill(out, index, X, rows, queried, n, share, eps):
     n_candidates = int(_SPARE * n / share) + _MORE
     while len(queried):
         at = rows[queried]
-        found = nearest(index, X[at], n_candidates, eps)
+        found = _in_turn(index, X[at], n_candidates, eps)
         before = found < at[:, None]
         known = (before.sum(axis=1) >= np.minimum(n, at)) | (found.shape[1] == index.n)
         # A stable sort brings those before to the front, the nearest first.

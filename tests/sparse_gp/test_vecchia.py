@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
+from scipy.stats import multivariate_normal
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import (
@@ -233,6 +234,43 @@ def test_neighbours(n_columns):
     near = nearest(index_of(X), X[:5] + 0.01, 4)
     distances = ((X - X[:5, None] - 0.01) ** 2).sum(axis=-1)
     assert_array_equal(near, np.argsort(distances, axis=1)[:, :4])
+
+
+def test_near_neighbours_are_no_further_than_they_may_be():
+    rng = np.random.default_rng(0)
+    X, eps = rng.standard_normal((4000, 8)), 1.0
+    rows = np.arange(0, 4000, 7)
+    found, exact = nearest_before(X, rows, 6, eps), nearest_before(X, rows, 6)
+    assert ((found < rows[:, None]) & ((found >= 0) == (exact >= 0))).all()
+
+    def distances(places):
+        gaps = np.linalg.norm(X[places] - X[rows, None], axis=-1)
+        return np.where(places >= 0, gaps, 0.0)
+
+    ratio = distances(found) / np.maximum(distances(exact), 1e-300)
+    assert 1.0 < ratio.max() <= 1.0 + eps
+    assert (found != exact).any(axis=1).sum() > 20  # Otherwise nothing is saved.
+
+
+@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5, np.inf])
+@pytest.mark.parametrize("spread", [1e-9, 0.3, 3.0, 40.0, 1e4])
+@pytest.mark.parametrize("n_columns", [1, 4, 7])
+def test_densities_at_any_distance(nu, spread, n_columns):
+    """Against SciPy's normal density with scikit-learn's covariances, far and near neighbours.
+
+    Covariances are exponentials down to e^-708, which are rounded to zero beyond, and powers of two
+    wrap around at e^-1400 if they are not: 1e-9 holds for both.
+    """
+    rng = np.random.default_rng(0)
+    X = spread * rng.standard_normal((12, n_columns))
+    y = rng.standard_normal((12, 1))
+    kernel = ConstantKernel(2.0) * Matern(np.ones(n_columns), nu=nu) + WhiteKernel(0.1)
+    one, rows, metric = np.ones(12), np.arange(12), np.ones(n_columns)
+    model = VecchiaGP(KernelCovariance(kernel), None, Sites(X, y, 0 * one, one, 0 * one), metric)
+    found = model.gradient(kernel.theta, rows, one)[0]
+    assert_allclose(found, model.densities(kernel.theta, rows).sum(), rtol=1e-12)
+    covariance = kernel(X) + 2.0 * MIN_NOISE * np.eye(12)
+    assert_allclose(found, multivariate_normal(cov=covariance).logpdf(y[:, 0]), rtol=1e-11)
 
 
 # ---------------------------------------------------------------------- the estimator
