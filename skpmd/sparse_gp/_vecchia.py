@@ -262,6 +262,12 @@ class VecchiaGP(Model):
         mean, variance = _moments(term, X[rows], X, self.sites.y, noise, near)
         return mean, variance + noise[rows]
 
+    def log_density_left_out(self, theta, rows):
+        """Log densities of some rows' targets, (k,), given the nearest of all others."""
+        mean, variance = self.left_out(theta, rows)
+        squares = ((self.sites.y[rows] - mean) ** 2).sum(axis=1)
+        return -0.5 * (self.n_targets * np.log(2.0 * np.pi * variance) + squares / variance)
+
 
 def places_together(near):
     """Places of all points' neighbours, in order; those of many points are not all of them."""

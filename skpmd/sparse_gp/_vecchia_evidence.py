@@ -35,6 +35,7 @@ _NEARER = 30.0, 5.0
 # behind by more than so many standard errors, and those that are at the place of the best: their
 # rows are as dense as its to so many nats.
 _DECISIVE, _CLEARLY, _SAME = 8000, 3.0, 1e-3
+_LEFT_OUT = 500  # Predictions of so many rows from all others have a part in the decision.
 _MIN_GAIN = 0.2  # A search ends where a step gains fewer nats: what rows say is less certain.
 # Neighbours of searches may be further than the nearest by this share: they are found in a quarter
 # of the time, and nineteen of twenty are the same. Any neighbours make a likelihood.
@@ -105,8 +106,8 @@ def _through(rounds, parameters, covariances, ends, sites, sample, rng, tries_sh
             covariances = ()
         write_line(f"kernel: search by the likelihood of {len(rows)} rows", parameters.verbose)
         found = [(batch, batch.search(theta, n_evaluations)) for batch, theta in starts]
-        if decides and len(found) > 1:
-            found = [max(found, key=lambda one: one[0].value(one[1]))]
+        if decides:
+            found = [_decided(found)]
         if is_last and not is_all:
             found = [(batch, _with_sensible_scales(batch, theta)) for batch, theta in found]
         ends = [(batch.covariance, theta) for batch, theta in found]
@@ -205,6 +206,19 @@ def _undecided(starts, decide):
     return [starts[i] for i in (order[0], *order[some])]
 
 
+def _decided(ends):
+    """The best of [(batch, theta), ...] by their rows of those that predict well.
+
+    Smoothness that the rows given 20 neighbours allow may be wrong by many sds given 100, so that
+    those whose predictions are clearly behind are left out.
+    """
+    if len(ends) > 1:
+        found = np.array([batch.left_out(theta) for batch, theta in ends])
+        mean, error = _behind(found[found.sum(axis=1).argmax()], found)
+        ends = [ends[i] for i in np.flatnonzero(mean <= _CLEARLY * error)]
+    return max(ends, key=lambda end: end[0].value(end[1]))
+
+
 def _behind(best, found):
     """By how many nats a row log densities (..., k) are behind others, and the standard error."""
     behind = best - found
@@ -236,6 +250,12 @@ class _Batch:
     def value(self, theta):
         """Log density of a row, on average."""
         return float(self.densities(theta).sum() * self._unit)
+
+    def left_out(self, theta):
+        """Log densities of some of the rows, 500 at most, each given the nearest of all others."""
+        return self._model.log_density_left_out(
+            theta, self._rows[:: -(-len(self._rows) // _LEFT_OUT)]
+        )
 
     def objective(self, theta, eval_gradient=True):
         """What a search minimises, as `GaussianProcessRegressor` hands it to an optimizer."""

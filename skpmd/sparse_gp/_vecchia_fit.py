@@ -34,10 +34,11 @@ _WEIGHED_ROWS, _SCORED_ROWS = 8000, 1000
 # they hold a smaller share a warning follows.
 _CHECKED_ROWS, _MIN_CHECKED, _LEVEL, _MIN_COVERAGE = 500, 30, 0.9, 0.75
 # The default kernel has one of these shapes, which the likelihood chooses. Its shortest length
-# scales, in units of where they start, are this over the number of rows, and its least noise, in
-# units of the variance, one over its square: few rows show neither fine detail nor exactness.
+# scales, in units of where they start, are this over the number of rows: few show no fine detail.
 _SHAPES, _DETAIL, _SHORTEST = (np.inf, 1.5, 2.5), 10.0, (1e-4, 1e-2)
-_NOISE_BOUNDS = 1e-8, 1e-6
+# Nor do few rows show that there is no noise: a thousand allow the larger of these parts of the
+# variance, and more a part that falls with the sixth power of their number, to the smaller one.
+_NOISE_BOUNDS = 4e-10, 1e-6
 _ENOUGH = 1000  # A kernel that was fitted to fewer distinct rows is searched for anew.
 
 
@@ -104,7 +105,7 @@ def _fitted(parameters, sites, scaler, sample, seen, rng, before=None):
     n = len(sites.weight)
     bounds = {
         "shortest": float(np.clip(_DETAIL / n, *_SHORTEST)),
-        "min_noise": float(np.clip(1.0 / n**2, *_NOISE_BOUNDS)),
+        "min_noise": float(np.clip(_NOISE_BOUNDS[1] * (_ENOUGH / n) ** 6, *_NOISE_BOUNDS)),
     }
     covariances = [new_covariance(parameters.kernel, sample, nu=nu, **bounds) for nu in shapes]
     covariance = covariances[0] if before is None else before.model.covariance
@@ -188,14 +189,8 @@ def resampled(particles, m, rng):
 
 def _stacked(model, positions, rows):
     """Log weights of particles by their predictions of some rows from all others."""
-    scores = np.array([_log_density(model, one, rows) for one in positions])
+    scores = np.array([model.log_density_left_out(one, rows) for one in positions])
     return weighting.stacked(scores.T, model.sites.weight[rows], tol=-np.inf, dtype=np.float64)
-
-
-def _log_density(model, theta, rows):
-    mean, variance = model.left_out(theta, rows)
-    squares = ((model.sites.y[rows] - mean) ** 2).sum(axis=1)
-    return -0.5 * (model.n_targets * np.log(2.0 * np.pi * variance) + squares / variance)
 
 
 def warn_of_left_out(state):
