@@ -1,6 +1,7 @@
 """A kernel by the likelihood of rows given their neighbours: its best, and its posterior."""
 
 import copy
+from operator import itemgetter
 
 import numpy as np
 
@@ -29,18 +30,21 @@ _FIRST = 1000, 50_000, 30
 _ROUNDS = (2000, 50_000, 30), (4000, None, 25), (8000, None, 15), (40_000, None, 12)
 # Those who have more rows than that have one more round. Before it length scales that are far from
 # where they began come nearer by these factors, if the rows allow it.
-_LAST = 300_000, None, 15
+_LAST = 300_000, None, 30
 _NEARER = 30.0, 5.0
 # A round of so many rows goes on with its best start alone. One of fewer leaves out those that are
 # behind by more than so many standard errors, and those that are at the place of the best: their
 # rows are as dense as its to so many nats.
 _DECISIVE, _CLEARLY, _SAME = 8000, 3.0, 1e-3
 _LEFT_OUT = 500  # Predictions of so many rows from all others have a part in the decision.
-_MIN_GAIN = 0.2  # A search ends where a step gains fewer nats: what rows say is less certain.
+# A search ends where a step gains fewer nats, among some rows and among all.
+_MIN_GAIN, _LAST_MIN_GAIN = 0.2, 1e-5
 # Neighbours of searches may be further than the nearest by this share: they are found in a quarter
 # of the time, and nineteen of twenty are the same. Any neighbours make a likelihood.
 _EPS = 0.8
-_NOISY = 1.0 / 3.0  # Where noise is more of the variance, a search begins anew on other rows.
+# Where noise is more of the variance, searches among so many rows, of so many evaluations, begin
+# with one length scale this much shorter, for so many columns at most.
+_NOISY, _ONE_SHORT, _SHORT, _MANY_SCALES = 1.0 / 3.0, (2000, 25), 1e-3, 16
 _CONVERGED = 1e-3  # Rounds on the same rows end when no log hyperparameter moves by more.
 _STARTS, _SPREAD = 64, 0.3  # Searches for the posterior start from so many places around the best.
 _WITHIN = 1e-3  # They lie inside the bounds by this share of their distance.
@@ -71,17 +75,15 @@ def best_kernel(parameters, covariances, sites, sample, rng, start=None):
     many = len(sites.weight) > _DECISIVE
     early = [one for one in rounds if one[0] < _DECISIVE] if many else rounds
 
-    def found():
-        ends = _first(parameters, covariances, sites, sample, rng)
-        tries_short = parameters.n_restarts_optimizer > 0
-        return _through(early, parameters, covariances, ends, sites, sample, rng, tries_short)
-
-    ends = found()
-    if many and parameters.n_restarts_optimizer:
-        covariance, theta = ends[0]
-        variance = np.average(sites.y**2, axis=0, weights=sites.weight).mean()
-        if covariance.term(theta).noise > _NOISY * variance:  # Other rows may show what it is.
-            ends = [*ends, *found()]
+    has_restarts = parameters.n_restarts_optimizer > 0
+    ends = _first(parameters, covariances, sites, sample, rng)
+    ends = _through(early, parameters, covariances, ends, sites, sample, rng, has_restarts)
+    if many and has_restarts:
+        noise = ends[0][0].term(ends[0][1]).noise
+        if noise > _NOISY * np.average(sites.y**2, axis=0, weights=sites.weight).mean():
+            rough = covariances[:2][-1]  # The roughest of several is the second.
+            end = _with_one_short(parameters, rough, 0.5 * noise, sites, rng)
+            ends = [*ends, (rough, end)]
     return _through(rounds[len(early) :], parameters, covariances, ends, sites, sample, rng)[0]
 
 
@@ -105,7 +107,8 @@ def _through(rounds, parameters, covariances, ends, sites, sample, rng, tries_sh
             starts = [(batch, theta), *((batch.under(one), theta) for one in others)]
             covariances = ()
         write_line(f"kernel: search by the likelihood of {len(rows)} rows", parameters.verbose)
-        found = [(batch, batch.search(theta, n_evaluations)) for batch, theta in starts]
+        gain = _LAST_MIN_GAIN if is_all else _MIN_GAIN
+        found = [(batch, batch.search(theta, n_evaluations, gain)) for batch, theta in starts]
         if decides:
             found = [_decided(found)]
         if is_last and not is_all:
@@ -148,6 +151,27 @@ def _first(parameters, covariances, sites, sample, rng):
     # The last of several is the one of short length scales.
     again = [(batch_of(best), best), *starts[1:][-1:]]
     return [(covariance, best), *((other, best_end(other, again)) for other in covariances[1:])]
+
+
+def _with_one_short(parameters, covariance, noise, sites, rng):
+    """The best end of searches that start at the kernel's own but with one very short length scale.
+
+    Rows may be alike where one column is nearly equal, whatever the others are, as the flights of
+    an hour are. As long as all columns have a part in who are neighbours this looks like noise.
+    """
+    theta = covariance.with_noise(covariance.kernel.theta, noise)
+    rows = some_rows(len(sites.weight), _ONE_SHORT[0], rng)
+    scales = np.flatnonzero(are_length_scales(covariance.kernel))[:_MANY_SCALES]
+    write_line(f"kernel: searches by the likelihood of {len(rows)} rows", parameters.verbose)
+
+    def ended(place):
+        start = theta + np.log(_SHORT) * (np.arange(len(theta)) == place)
+        start = np.clip(start, *covariance.kernel.bounds.T)
+        batch = _Batch(parameters, covariance, sites, start, rows)
+        end = batch.search(start, _ONE_SHORT[1])
+        return batch.value(end), end
+
+    return max((ended(place) for place in scales), key=itemgetter(0))[1]
 
 
 def _starts_of(starts, sample, tries_short, decides):
@@ -265,10 +289,10 @@ class _Batch:
             value, slope = IMPOSSIBLE, np.zeros(len(slope))
         return (value, slope) if eval_gradient else value
 
-    def search(self, theta, n_evaluations):
+    def search(self, theta, n_evaluations, min_gain=_MIN_GAIN):
         """The end of a search from theta."""
         low, high = self._bounds.T
-        start, gain = np.clip(theta, low, high), _MIN_GAIN * self._unit
+        start, gain = np.clip(theta, low, high), min_gain * self._unit
         return descended(self.objective, start, self._bounds, n_evaluations, gain)[0]
 
     def under(self, covariance):
