@@ -30,7 +30,7 @@ _FIRST = 1000, 50_000, 30
 _ROUNDS = (2000, 50_000, 30), (4000, None, 25), (8000, None, 15), (40_000, None, 12)
 # Those who have more rows than that have one more round. Before it length scales that are far from
 # where they began come nearer by these factors, if the rows allow it.
-_LAST = 300_000, None, 30
+_LAST = 300_000, None, 20
 _NEARER = 30.0, 5.0
 # A round of so many rows goes on with its best start alone. One of fewer leaves out those that are
 # behind by more than so many standard errors, and those that are at the place of the best: their
