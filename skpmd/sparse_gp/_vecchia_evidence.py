@@ -78,7 +78,7 @@ def best_kernel(parameters, covariances, sites, sample, rng, start=None):
     has_restarts = parameters.n_restarts_optimizer > 0
     ends = _first(parameters, covariances, sites, sample, rng)
     ends = _through(early, parameters, covariances, ends, sites, sample, rng, has_restarts)
-    if many and has_restarts:
+    if many and has_restarts and are_length_scales(covariance.kernel).any():
         noise = ends[0][0].term(ends[0][1]).noise
         if noise > _NOISY * np.average(sites.y**2, axis=0, weights=sites.weight).mean():
             rough = covariances[:2][-1]  # The roughest of several is the second.

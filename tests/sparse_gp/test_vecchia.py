@@ -135,6 +135,24 @@ def test_a_column_of_many_groups_is_found(monkeypatch):
     assert np.exp(gp.kernel_.theta[-1]) < 0.1  # The true one is .04.
 
 
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        ConstantKernel(1.0) * RBF(0.5, "fixed") + WhiteKernel(1.0),
+        RBF(0.5) + WhiteKernel(1.0, "fixed"),
+        Matern([0.5, 0.5], nu=1.5),
+    ],
+)
+def test_noise_under_a_kernel_with_fixed_parts(kernel, monkeypatch):
+    """Searches with one short length scale need one that is free, and one noise or none."""
+    monkeypatch.setattr(_vecchia_evidence, "_DECISIVE", 400)
+    monkeypatch.setattr(_vecchia_evidence, "_ROUNDS", ((300, None, 5), (400, None, 5)))
+    X = np.random.default_rng(0).uniform(-3.0, 3.0, (500, 2))
+    y = np.random.default_rng(1).standard_normal(500)
+    fitted = process(kernel, n_particles=1, n_restarts_optimizer=1).fit(X, y)
+    assert np.isfinite(fitted.kernel_.theta).all()
+
+
 def test_no_shape_is_decided_for_that_predicts_clearly_worse():
     rng = np.random.default_rng(0)
     left_out = rng.standard_normal(500)
