@@ -239,7 +239,7 @@ def _decided(ends):
     if len(ends) > 1:
         found = np.array([batch.left_out(theta) for batch, theta in ends])
         mean, error = _behind(found[found.sum(axis=1).argmax()], found)
-        ends = [ends[i] for i in np.flatnonzero(mean <= _CLEARLY * error)]
+        ends = [ends[i] for i in np.flatnonzero(~(mean > _CLEARLY * error))]
     return max(ends, key=lambda end: end[0].value(end[1]))
 
 
