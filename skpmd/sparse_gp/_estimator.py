@@ -97,8 +97,9 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         ``approximation_`` says which.
     n_neighbors : int or "auto", default="auto"
         With ``approximation="vecchia"`` and "full_scale" the number of rows that each row, and each
-        prediction, is conditioned on; a row costs its cube. ``"auto"`` is 20 for rows and 100 for
-        predictions, 50 beside inducing inputs.
+        prediction, is conditioned on; a row costs its cube. ``"auto"`` is 20 for rows, twice that
+        at the end of the search for a kernel among up to 60,000 rows, and 100 for predictions, 50
+        beside inducing inputs.
     reservoir_size : int, default=200000
         With ``approximation="vecchia"`` and "full_scale" the rows that a stream retains, at most:
         of more a sample.

@@ -23,21 +23,25 @@ from skpmd.sparse_gp._exact_evidence import (
 )
 from skpmd.sparse_gp._vecchia import VecchiaGP
 
-# Rounds of a search: the rows whose density it maximises, which it takes from so many of all, and
-# its evaluations. In each the neighbours are those in the length scales that the round before has
-# found. The last needs many rows, for where tails are heavy a few decide the density of thousands.
+# Rounds of a search: the rows whose density it maximises, which it takes from so many of all, its
+# evaluations, and times how many neighbours unless these are given. In each the neighbours are
+# those in the length scales that the round before has found. More of them tell better what is noise
+# and what is smooth, and rows are many enough to decide when a round has eight thousand.
 _FIRST = 1000, 50_000, 30
-_ROUNDS = (2000, 50_000, 30), (4000, None, 25), (8000, None, 15), (40_000, None, 12)
-# Those who have more rows than that have one more round. Before it length scales that are far from
-# where they began come nearer by these factors, if the rows allow it.
-_LAST = 300_000, None, 20
+_ROUNDS = (2000, 50_000, 30, 1), (4000, None, 25, 1), (8000, None, 15, 1)
+_LAST_ROUNDS = ((16_000, None, 12, 2),)
+# Of more than so many rows all have a part at the end, for where tails are heavy a few decide the
+# density of thousands: most of the way is gone among some of them. After the first of these rounds
+# length scales that are far from where they began come nearer by these factors, if its rows allow.
+_MANY_ROWS = 60_000
+_ROUNDS_OF_MANY = (40_000, None, 12, 1), (60_000, None, 60, 1), (300_000, None, 30, 1)
 _NEARER = 30.0, 5.0
 # A round of so many rows goes on with its best start alone. One of fewer leaves out those that are
 # behind by more than so many standard errors, and those that are at the place of the best: their
 # rows are as dense as its to so many nats.
 _DECISIVE, _CLEARLY, _SAME = 8000, 3.0, 1e-3
 _LEFT_OUT = 500  # Predictions of so many rows from all others have a part in the decision.
-# A search ends where a step gains fewer nats, among some rows and among all.
+# A search ends where a step gains fewer nats, among some or very many rows and among all.
 _MIN_GAIN, _LAST_MIN_GAIN = 0.2, 1e-5
 # Neighbours of searches may be further than the nearest by this share: they are found in a quarter
 # of the time, and nineteen of twenty are the same. Any neighbours make a likelihood.
@@ -64,27 +68,31 @@ def best_kernel(parameters, covariances, sites, sample, rng, start=None):
         return covariance, covariance.kernel.theta
     if callable(optimizer):
         kernel = covariance.kernel
-        rows = some_rows(len(sites.weight), _ROUNDS[-1][0], rng)
+        rows = some_rows(len(sites.weight), _ROUNDS_OF_MANY[0][0], rng)
         batch = _Batch(parameters, covariance, sites, kernel.theta, rows)
         theta, _ = optimizer(batch.objective, kernel.theta, bounds=kernel.bounds)
         return covariance, np.asarray(theta, dtype=np.float64)
-    rounds = _ROUNDS if len(sites.weight) <= _ROUNDS[-1][0] else (*_ROUNDS, _LAST)
     if start is not None:
-        ends = [(covariance, start)]
-        return _through(rounds, parameters, covariances, ends, sites, sample, rng)[0]
-    many = len(sites.weight) > _DECISIVE
-    early = [one for one in rounds if one[0] < _DECISIVE] if many else rounds
+        ends = _through(_ROUNDS, parameters, (), [(covariance, start)], sites, sample, rng)
+    else:
+        ends = _anew(parameters, covariances, sites, sample, rng)
+    last = _LAST_ROUNDS if len(sites.weight) <= _MANY_ROWS else _ROUNDS_OF_MANY
+    return _through(last, parameters, (), ends, sites, None, rng)[0]
 
-    has_restarts = parameters.n_restarts_optimizer > 0
+
+def _anew(parameters, covariances, sites, sample, rng):
+    """The end [(covariance, theta)] of searches that nothing but the kernel's own value begins."""
+    many, has_restarts = len(sites.weight) > _DECISIVE, parameters.n_restarts_optimizer > 0
+    early = [one for one in _ROUNDS if one[0] < _DECISIVE] if many else _ROUNDS
     ends = _first(parameters, covariances, sites, sample, rng)
     ends = _through(early, parameters, covariances, ends, sites, sample, rng, has_restarts)
-    if many and has_restarts and are_length_scales(covariance.kernel).any():
+    if many and has_restarts and are_length_scales(covariances[0].kernel).any():
         noise = ends[0][0].term(ends[0][1]).noise
         if noise > _NOISY * np.average(sites.y**2, axis=0, weights=sites.weight).mean():
             rough = covariances[:2][-1]  # The roughest of several is the second.
             end = _with_one_short(parameters, rough, 0.5 * noise, sites, rng)
             ends = [*ends, (rough, end)]
-    return _through(rounds[len(early) :], parameters, covariances, ends, sites, sample, rng)[0]
+    return _through(_ROUNDS[len(early) :], parameters, covariances, ends, sites, sample, rng)
 
 
 def _through(rounds, parameters, covariances, ends, sites, sample, rng, tries_short=False):
@@ -93,25 +101,25 @@ def _through(rounds, parameters, covariances, ends, sites, sample, rng, tries_sh
     In the first that decides the best goes on under each covariance: searches under the others may
     not have come to where it is.
     """
-    for n_rows, n_all, n_evaluations in rounds:
+    for n_rows, n_all, n_evaluations, times in rounds:
         some = _first_of(sites, n_all)
         rows = some_rows(len(some.weight), n_rows, rng)
-        is_all, is_last = len(rows) == len(sites.weight), n_rows >= _ROUNDS[-1][0]
+        is_all = len(rows) == len(sites.weight)
         decides = is_all or n_rows >= _DECISIVE
-        batches = [_Batch(parameters, one, some, theta, rows) for one, theta in ends]
+        batches = [_Batch(parameters, one, some, theta, rows, times) for one, theta in ends]
         starts = [(batch, theta) for batch, (_, theta) in zip(batches, ends, strict=True)]
-        starts = _starts_of(starts, None if is_last else sample, tries_short, decides)
+        starts = _starts_of(starts, sample, tries_short, decides)
         if decides:
             (batch, theta), *_ = starts
             others = [one for one in covariances if one is not batch.covariance]
             starts = [(batch, theta), *((batch.under(one), theta) for one in others)]
             covariances = ()
         write_line(f"kernel: search by the likelihood of {len(rows)} rows", parameters.verbose)
-        gain = _LAST_MIN_GAIN if is_all else _MIN_GAIN
+        gain = _LAST_MIN_GAIN if is_all and len(rows) <= _MANY_ROWS else _MIN_GAIN
         found = [(batch, batch.search(theta, n_evaluations, gain)) for batch, theta in starts]
         if decides:
             found = [_decided(found)]
-        if is_last and not is_all:
+        if n_rows == _ROUNDS_OF_MANY[0][0]:
             found = [(batch, _with_sensible_scales(batch, theta)) for batch, theta in found]
         ends = [(batch.covariance, theta) for batch, theta in found]
         if is_all and np.abs(ends[0][1] - starts[0][1]).max() < _CONVERGED:
@@ -257,13 +265,15 @@ def _first_of(sites, n):
 class _Batch:
     """Some rows, with their neighbours in the length scales of ``metric_of``."""
 
-    def __init__(self, parameters, covariance, sites, metric_of, rows):
+    def __init__(self, parameters, covariance, sites, metric_of, rows, times=1):
         self.covariance, self._rows, self._weight = covariance, rows, np.ones(len(rows))
         # Per distinct row, the first step of a search has a sensible length, and copies of rows, of
         # which each counts, do not make gains look small.
         self._unit = 1.0 / len(rows)
         metric = covariance.term(metric_of).length_scale
         self._model = VecchiaGP(covariance, None, sites, metric, parameters.n_neighbors, _EPS)
+        if parameters.n_neighbors == "auto":
+            self._model.n_before *= times
         self._model.neighbourhoods(rows)  # Else several threads would look for them at once.
         self._bounds = covariance.kernel.bounds
 
