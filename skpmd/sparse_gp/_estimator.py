@@ -78,8 +78,9 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     n_inducing : int or "auto", default="auto"
         Most inducing inputs, M. ``"auto"`` is a quarter of the rows, at least 1000 and at most
         2000; where no more rows are distinct, they are those. A pass costs n M^2. With "full_scale"
-        there are fewer where rows are many, 100 at least: n M numbers are held. It is 100 with
-        ``weighting="posterior"``.
+        it is two fifths of the distinct rows, at least 1000 and at most 3000, but fewer where rows
+        are many, 100 at least: n M numbers are held, 33 million at most. It is 100 with
+        ``weighting="posterior"`` and inducing inputs alone.
     inducing_init : {"random", "kmeans", "greedy"} or array-like of shape (M, p), default="random"
         Inducing inputs: rows at random, centres of clusters, rows of the largest variance given
         those before (Burt et al. 2020), or as given. In a stream they follow the rows, unless they

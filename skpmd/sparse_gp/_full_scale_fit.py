@@ -1,16 +1,19 @@
 """Fits of a process with inducing inputs and neighbours for what they leave."""
 
+import numpy as np
+
 from skpmd._base.progress import write_line
 from skpmd.engine import mirror
 from skpmd.sparse_gp._data import Sample
 from skpmd.sparse_gp._full_scale import FullScaleGP
-from skpmd.sparse_gp._hyperparameters import MAX_HELD, n_inducing
 from skpmd.sparse_gp._inducing import choose
 from skpmd.sparse_gp._vecchia_fit import fit_vecchia, update_vecchia
 
 # Neighbours of a prediction by default: fewer than where there are no inducing inputs.
 _N_PREDICTION = 50
-_FEWEST = 100  # Inducing inputs by default, at least: they are fewer where rows are many.
+# Inducing inputs by default: this share of the rows, inside these numbers, and fewer where rows are
+# many, so that no more numbers are held in memory.
+_SHARE, _MIN_INDUCING, _MAX_INDUCING, _FEWEST, _MAX_HELD = 0.4, 1000, 3000, 100, 1 << 25
 
 
 def fit_full_scale(parameters, data):
@@ -50,8 +53,9 @@ def new_full_scale(parameters, rows, theta, n_particles, rng):
     """The process with some of the ``rows``, a `VecchiaGP`, as inducing inputs."""
     sites, n = rows.sites, parameters.n_inducing
     if n == "auto":
-        held = MAX_HELD // (len(sites.weight) * n_particles)
-        n = min(n_inducing("auto", sites.weight.sum()), max(_FEWEST, held))
+        held = _MAX_HELD // (len(sites.weight) * n_particles)
+        n = np.clip(int(_SHARE * len(sites.weight)), _MIN_INDUCING, _MAX_INDUCING)
+        n = int(min(n, max(_FEWEST, held)))
     sample = Sample(sites.X, sites.y, sites.noise_variance, sites.weight)
     inducing = choose(parameters.inducing_init, sample, n, rows.covariance, theta, rng)
     n_nearest = _N_PREDICTION if parameters.n_neighbors == "auto" else parameters.n_neighbors

@@ -38,7 +38,7 @@ _SEARCH_ROWS, _MORE_EVALUATIONS = 1000, 15
 # all of them together hold so many numbers at most.
 _FEW_ROWS, _MANY_PARTICLES = 500, 16
 _MAX_AVERAGED, _FEW_PARTICLES = 10_000, 8
-MAX_HELD = 1 << 24
+_MAX_HELD = 1 << 24
 # Many steps of many particles make a posterior: by default each of them is to be cheap.
 _POSTERIOR_PARTICLES, _POSTERIOR_INDUCING = 32, 100
 _STUDENT_ROUNDS = 3  # Rounds in which rows are weighed by their errors, under Student noise.
@@ -195,7 +195,7 @@ def n_particles(parameters, kernel, n_rows, n_held):
     if is_meant or n_rows > _MAX_AVERAGED:
         return 1  # The kernel is meant as it is, or the rows leave little doubt of it.
     most = _MANY_PARTICLES if n_rows <= _FEW_ROWS else _FEW_PARTICLES
-    return int(np.clip(MAX_HELD // n_held, 1, most))
+    return int(np.clip(_MAX_HELD // n_held, 1, most))
 
 
 def n_inducing(requested, total, weighting="stacking"):
