@@ -52,11 +52,14 @@ def _with_number(parameters):
 def new_full_scale(parameters, rows, theta, n_particles, rng):
     """The process with some of the ``rows``, a `VecchiaGP`, as inducing inputs."""
     sites, n = rows.sites, parameters.n_inducing
-    if n == "auto":
-        held = _MAX_HELD // (len(sites.weight) * n_particles)
-        n = np.clip(int(_SHARE * len(sites.weight)), _MIN_INDUCING, _MAX_INDUCING)
-        n = int(min(n, max(_FEWEST, held)))
+    n = n_beside(len(sites.weight), n_particles) if n == "auto" else n
     sample = Sample(sites.X, sites.y, sites.noise_variance, sites.weight)
     inducing = choose(parameters.inducing_init, sample, n, rows.covariance, theta, rng)
     n_nearest = _N_PREDICTION if parameters.n_neighbors == "auto" else parameters.n_neighbors
     return FullScaleGP(rows, inducing, parameters.jitter, n_nearest)
+
+
+def n_beside(n_rows, n_particles):
+    """How many inducing inputs there are beside neighbours by default."""
+    n = np.clip(int(_SHARE * n_rows), _MIN_INDUCING, _MAX_INDUCING)
+    return int(min(n, max(_FEWEST, _MAX_HELD // (n_rows * n_particles))))

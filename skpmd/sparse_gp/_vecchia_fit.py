@@ -21,11 +21,8 @@ from skpmd.sparse_gp._fit import MIN_SCORED, GPState, with_results
 from skpmd.sparse_gp._hyperparameters import check_kernel, n_particles, new_covariance
 from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around
 from skpmd.sparse_gp._vecchia import Sites, VecchiaGP
-from skpmd.sparse_gp._vecchia_evidence import (
-    best_kernel,
-    some_rows,
-    states_of_kernels,
-)
+from skpmd.sparse_gp._vecchia_evidence import best_kernel, some_rows
+from skpmd.sparse_gp._vecchia_posterior import states_of_kernels
 
 # The step that records a fit takes so many rows, with one particle as few as those whose
 # predictions weigh particles in stacking.

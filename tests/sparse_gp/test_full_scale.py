@@ -10,6 +10,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 from skpmd import SparseGPRegressorPMD
+from skpmd.sparse_gp._full_scale_fit import n_beside
 
 KERNELS = {
     "rbf": ConstantKernel(1.7) * RBF([0.8, 1.4]) + WhiteKernel(0.05),
@@ -30,6 +31,16 @@ def process(kernel=KERNEL, **params):
     usual = {"approximation": "full_scale", "n_inducing": 15, "n_neighbors": 6, "random_state": 0}
     params = {"optimizer": None, "normalize_y": False, "jitter": 1e-10, **usual, **params}
     return SparseGPRegressorPMD(kernel, **params)
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_particles", "expected"),
+    [(1500, 1, 1000), (7000, 1, 2800), (9000, 1, 3000), (40_000, 1, 838), (40_000, 4, 209),
+     (500_000, 1, 100)],
+)  # fmt: skip
+def test_number_of_inducing_inputs(n_rows, n_particles, expected):
+    """Two fifths of the rows, and fewer where n M numbers would be more than 2^25."""
+    assert n_beside(n_rows, n_particles) == expected
 
 
 @pytest.mark.parametrize("name", KERNELS)
