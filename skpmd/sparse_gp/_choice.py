@@ -21,8 +21,9 @@ from skpmd.sparse_gp._hyperparameters import (
 )
 from skpmd.sparse_gp._vecchia_fit import fit_vecchia, with_kernel
 
-# Predictions of so many rows are compared, and inducing inputs learn from so many others.
-_SCORED_ROWS, _LEARNED_ROWS = 1000, 10_000
+# Predictions of so many rows are compared, more where one in fifty are more: where tails are heavy
+# a thousand choose by chance. Inducing inputs learn from so many others.
+_SCORED_ROWS, _SCORED_SHARE, _LEARNED_ROWS = (1000, 4000), 50, 10_000
 # Evaluations of the evidence in the search for the kernel of inducing inputs, and the rows whose
 # evidence spreads particles around its end.
 _EVALUATIONS, _DRAWN_ROWS = 15, 1000
@@ -41,7 +42,8 @@ def fit_chosen(parameters, data):
     if parameters.weighting == "posterior":
         return fit_vecchia(parameters, data)
     state = fit_vecchia(parameters._replace(n_particles=1), data)
-    rows = np.arange(min(_SCORED_ROWS, len(state.model.sites.weight) // 4))
+    n = len(state.model.sites.weight)
+    rows = np.arange(min(np.clip(n // _SCORED_SHARE, *_SCORED_ROWS), n // 4))
     write_line(f"approximations: compared on {len(rows)} rows", parameters.verbose)
     near = _score(state.model, state.theta, rows)
     few, both = _score_of_inducing(inducing, state, rows), _score_of_both(parameters, state, rows)

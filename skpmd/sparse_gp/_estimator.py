@@ -78,8 +78,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     n_inducing : int or "auto", default="auto"
         Most inducing inputs, M. ``"auto"`` is a quarter of the rows, at least 1000 and at most
         2000; where no more rows are distinct, they are those. A pass costs n M^2. With "full_scale"
-        it is two fifths of the distinct rows, at least 1000 and at most 3000, but fewer where rows
-        are many, 100 at least: n M numbers are held, 33 million at most. It is 100 with
+        it is two fifths of the distinct rows, at least 1000 and at most 3000, but fewer where n M
+        numbers of all particles would be more than 33 million, and 100 at least. It is 100 with
         ``weighting="posterior"`` and inducing inputs alone.
     inducing_init : {"random", "kmeans", "greedy"} or array-like of shape (M, p), default="random"
         Inducing inputs: rows at random, centres of clusters, rows of the largest variance given
@@ -99,8 +99,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     n_neighbors : int or "auto", default="auto"
         With ``approximation="vecchia"`` and "full_scale" the number of rows that each row, and each
         prediction, is conditioned on; a row costs its cube. ``"auto"`` is 20 for rows, twice that
-        at the end of the search for a kernel among up to 60,000 rows, and 100 for predictions, 50
-        beside inducing inputs.
+        at the end of the search for a kernel of up to 20,000 distinct rows, and 100 for
+        predictions, 50 beside inducing inputs.
     reservoir_size : int, default=200000
         With ``approximation="vecchia"`` and "full_scale" the rows that a stream retains, at most:
         of more a sample.

@@ -23,11 +23,12 @@ from skpmd.sparse_gp._vecchia import VecchiaGP
 # and what is smooth, and rows are many enough to decide when a round has eight thousand.
 _FIRST = 1000, 50_000, 30
 _ROUNDS = (2000, 50_000, 30, 1), (4000, None, 25, 1), (8000, None, 15, 1)
-_LAST_ROUNDS = ((16_000, None, 12, 2),)
-# Of more than so many rows all have a part at the end, for where tails are heavy a few decide the
-# density of thousands: most of the way is gone among some of them. After the first of these rounds
-# length scales that are far from where they began come nearer by these factors, if its rows allow.
-_MANY_ROWS = 60_000
+_LAST_ROUNDS = ((20_000, None, 12, 2),)
+# Of more rows than that all have a part at the end as well, with the neighbours of the rounds
+# before, for where tails are heavy a few decide the density of thousands: most of the way is gone
+# among some of them. After the first of these rounds length scales that are far from where they
+# began come nearer by these factors, if its rows allow.
+_MANY_ROWS = _LAST_ROUNDS[0][0]
 _ROUNDS_OF_MANY = (40_000, None, 12, 1), (60_000, None, 60, 1), (300_000, None, 30, 1)
 _NEARER = 30.0, 5.0
 # A round of so many rows goes on with its best start alone. One of fewer leaves out those that are
@@ -67,8 +68,14 @@ def best_kernel(parameters, covariances, sites, sample, rng, start=None):
         ends = _through(_ROUNDS, parameters, (), [(covariance, start)], sites, sample, rng)
     else:
         ends = _anew(parameters, covariances, sites, sample, rng)
-    last = _LAST_ROUNDS if len(sites.weight) <= _MANY_ROWS else _ROUNDS_OF_MANY
+    last = _LAST_ROUNDS if len(sites.weight) <= _MANY_ROWS else _rounds_of(len(sites.weight))
     return _through(last, parameters, (), ends, sites, None, rng)[0]
+
+
+def _rounds_of(n):
+    """The last rounds among n rows, which are many, until one has all of them."""
+    n_first = sum(one[0] < n for one in _ROUNDS_OF_MANY) + 1
+    return _ROUNDS_OF_MANY[:n_first]
 
 
 def _anew(parameters, covariances, sites, sample, rng):
@@ -92,25 +99,26 @@ def _through(rounds, parameters, covariances, ends, sites, sample, rng, tries_sh
     In the first that decides the best goes on under each covariance: searches under the others may
     not have come to where it is.
     """
-    for n_rows, n_all, n_evaluations, times in rounds:
+    for one in rounds:
+        n_rows, n_all, n_evaluations, times = one
         some = _first_of(sites, n_all)
         rows = some_rows(len(some.weight), n_rows, rng)
         is_all = len(rows) == len(sites.weight)
         decides = is_all or n_rows >= _DECISIVE
-        batches = [_Batch(parameters, one, some, theta, rows, times) for one, theta in ends]
+        batches = [_Batch(parameters, own, some, theta, rows, times) for own, theta in ends]
         starts = [(batch, theta) for batch, (_, theta) in zip(batches, ends, strict=True)]
         starts = _starts_of(starts, sample, tries_short, decides)
         if decides:
             (batch, theta), *_ = starts
-            others = [one for one in covariances if one is not batch.covariance]
-            starts = [(batch, theta), *((batch.under(one), theta) for one in others)]
+            others = [other for other in covariances if other is not batch.covariance]
+            starts = [(batch, theta), *((batch.under(other), theta) for other in others)]
             covariances = ()
         write_line(f"kernel: search by the likelihood of {len(rows)} rows", parameters.verbose)
         gain = _LAST_MIN_GAIN if is_all and len(rows) <= _MANY_ROWS else _MIN_GAIN
         found = [(batch, batch.search(theta, n_evaluations, gain)) for batch, theta in starts]
         if decides:
             found = [_decided(found)]
-        if n_rows == _ROUNDS_OF_MANY[0][0]:
+        if one is _ROUNDS_OF_MANY[0] and not is_all:
             found = [(batch, _with_sensible_scales(batch, theta)) for batch, theta in found]
         ends = [(batch.covariance, theta) for batch, theta in found]
         if is_all and np.abs(ends[0][1] - starts[0][1]).max() < _CONVERGED:

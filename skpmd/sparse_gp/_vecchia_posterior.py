@@ -17,8 +17,8 @@ _MIN_SHARE, _MIN_ESS, _MIN_DRAWS = 0.05, 100.0, 400
 def states_of_kernels(model, rows, theta, n, rng):
     """States of importance reweighting of hyperparameters, for `skpmd.engine.loop.drive`.
 
-    The density is that of ``rows`` (k,) and the prior. Proposals are fitted to it around its best
-    hyperparameters ``theta`` (d,), and then along ridges if their weights fail.
+    The density is that of ``rows`` (k,) and the prior. Proposals are fitted to it around
+    hyperparameters ``theta`` (d,) near its best, and then along ridges if their weights fail.
     """
     batches = [Batch(rows[:, None], None, np.ones(len(rows)))]
     free = Unbounded(model, *edges(model.log_prior, model.sample_prior(rng, _STARTS)))

@@ -39,8 +39,13 @@ def process(kernel=KERNEL, **params):
      (500_000, 1, 100)],
 )  # fmt: skip
 def test_number_of_inducing_inputs(n_rows, n_particles, expected):
-    """Two fifths of the rows, and fewer where n M numbers would be more than 2^25."""
+    """Two fifths of the rows, fewer where n M numbers would be more than 2^25, and 100 at least."""
     assert n_beside(n_rows, n_particles) == expected
+
+
+def test_default_number_of_inducing_inputs():
+    gp = process(n_inducing="auto", n_particles=1).fit(*problem(2700))
+    assert gp._state.model.n_inducing == 1080
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -175,14 +175,24 @@ def test_all_of_many_rows_have_a_part_at_the_end(monkeypatch):
 
 
 @pytest.mark.parametrize(("n_neighbors", "expected"), [("auto", 40), (7, 7)])
-def test_rounds_may_have_twice_the_neighbours(n_neighbors, expected):
+def test_the_last_search_has_all_rows_and_twice_the_neighbours(n_neighbors, expected, monkeypatch):
     """Unless their number is given."""
-    model, _ = model_of(KERNEL, 7)
-    parameters = SimpleNamespace(n_neighbors=n_neighbors)
-    batch = _vecchia_evidence._Batch(
-        parameters, model.covariance, model.sites, KERNEL.theta, np.array([59]), 2
-    )
-    assert batch._model.before(np.array([59])).shape == (1, expected)
+    search, found = _vecchia_evidence._Batch.search, []
+
+    def spied(batch, *args):
+        found.append((len(batch._rows), batch._model.n_before))
+        return search(batch, *args)
+
+    monkeypatch.setattr(_vecchia_evidence._Batch, "search", spied)
+    kernel = ConstantKernel(1.0) * RBF([1.0, 1.0]) + WhiteKernel(0.1)
+    process(kernel, n_neighbors=n_neighbors, n_particles=1).fit(*problem(200))
+    assert found[-1] == (200, expected)
+
+
+@pytest.mark.parametrize(("n", "expected"), [(21_000, 1), (50_000, 2), (61_000, 3), (500_000, 3)])
+def test_last_rounds_of_many_rows(n, expected):
+    """They end with one that has all rows, if so many are allowed."""
+    assert len(_vecchia_evidence._rounds_of(n)) == expected
 
 
 def test_no_shape_is_decided_for_that_predicts_clearly_worse():
