@@ -68,12 +68,14 @@ def best_kernel(parameters, covariances, sites, sample, rng, start=None):
         ends = _through(_ROUNDS, parameters, (), [(covariance, start)], sites, sample, rng)
     else:
         ends = _anew(parameters, covariances, sites, sample, rng)
-    last = _LAST_ROUNDS if len(sites.weight) <= _MANY_ROWS else _rounds_of(len(sites.weight))
+    last = _last_rounds(len(sites.weight))
     return _through(last, parameters, (), ends, sites, None, rng)[0]
 
 
-def _rounds_of(n):
-    """The last rounds among n rows, which are many, until one has all of them."""
+def _last_rounds(n):
+    """The last rounds among n rows, until one has all of them or no more are allowed."""
+    if n <= _MANY_ROWS:
+        return _LAST_ROUNDS
     n_first = sum(one[0] < n for one in _ROUNDS_OF_MANY) + 1
     return _ROUNDS_OF_MANY[:n_first]
 

@@ -189,10 +189,12 @@ def test_the_last_search_has_all_rows_and_twice_the_neighbours(n_neighbors, expe
     assert found[-1] == (200, expected)
 
 
-@pytest.mark.parametrize(("n", "expected"), [(21_000, 1), (50_000, 2), (61_000, 3), (500_000, 3)])
-def test_last_rounds_of_many_rows(n, expected):
+@pytest.mark.parametrize(
+    ("n", "expected"), [(20_000, 1), (21_000, 1), (50_000, 2), (61_000, 3), (500_000, 3)]
+)
+def test_last_rounds(n, expected):
     """They end with one that has all rows, if so many are allowed."""
-    assert len(_vecchia_evidence._rounds_of(n)) == expected
+    assert len(_vecchia_evidence._last_rounds(n)) == expected
 
 
 def test_no_shape_is_decided_for_that_predicts_clearly_worse():
