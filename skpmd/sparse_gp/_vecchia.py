@@ -153,7 +153,9 @@ class VecchiaGP(Model):
         if self._known is None or not np.array_equal(self._known.queried, rows):
             before, scaled = self.before(rows), self._in_metric()
             order = in_leaves(scaled[rows])
-            some = np.unique(np.append(before[before >= 0], rows))
+            is_some = np.zeros(len(scaled) + 1, dtype=bool)
+            is_some[before], is_some[rows], is_some[-1] = True, True, False
+            some = np.flatnonzero(is_some)
             some = some[in_leaves(scaled[some])]
             places = np.full(len(scaled) + 1, -1)  # The last is that of no neighbour.
             places[some] = np.arange(len(some))
