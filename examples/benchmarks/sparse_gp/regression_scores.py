@@ -60,3 +60,8 @@ def mean_of(rows, kind, key):
         if row["kind"] == kind:
             found.setdefault(row["data"], []).append(row[key])
     return {name: float(np.mean(values)) for name, values in found.items()}
+
+
+def of_first_split(rows):
+    """The rows of the first split, which some kinds have alone."""
+    return [row for row in rows if not row["seed"]]
