@@ -37,14 +37,15 @@ _NEAR = ("vecchia", "full_scale")  # Those with neighbours, which retain the row
 
 
 class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleResults):
-    """Gaussian process regression with inducing inputs, in one exact pass over the data.
+    """Gaussian process regression for many rows: by inducing inputs, nearest neighbours, or both.
 
-    Hyperparameters of the kernel are particles; the values u of the process at the inducing inputs
-    are Gaussian given those, and each row adds to their natural parameters (Dai et al. 2016,
+    Hyperparameters of the kernel are particles. With inducing inputs the values u of the process
+    there are Gaussian given those, and each row adds to their natural parameters (Dai et al. 2016,
     appendix F.1). So one pass over rows in any order and any batches gives the exact posterior of
     u, given the kernel: there is no learning rate, and rows may come in parts. Where all
     distinct rows are inducing inputs (up to 1000 of them by default), predictions of a particle are
-    those of `sklearn.gaussian_process.GaussianProcessRegressor`.
+    those of `sklearn.gaussian_process.GaussianProcessRegressor`. By neighbours each row adds its
+    density given the nearest rows before it, and the rows are retained.
 
     Parameters
     ----------
@@ -93,17 +94,19 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         the rows. It is the better one where the process has more detail than inducing inputs can
         carry, and takes constants times an RBF or Matern kernel with normal noise. "full_scale" is
         both: inducing inputs, and neighbours for what they leave (Gyger, Furrer and Sigrist 2025);
-        a prediction costs more. "auto" is "fitc" in streams, for other kernels and where
-        ``n_inducing`` is given; in `fit` it is what predicts some of the rows best.
-        ``approximation_`` says which.
+        a prediction costs more. "auto" is "fitc" in streams that begin with `partial_fit`, for up
+        to 1000 distinct rows, other kernels and Student noise, and where inducing inputs or their
+        number are given, and "vecchia" with ``weighting="posterior"``; else `fit` takes what
+        predicts some of the rows best. ``approximation_`` says which.
     n_neighbors : int or "auto", default="auto"
         With ``approximation="vecchia"`` and "full_scale" the number of rows that each row, and each
         prediction, is conditioned on; a row costs its cube. ``"auto"`` is 20 for rows, twice that
         at the end of the search for a kernel of up to 20,000 distinct rows, and 100 for
         predictions, 50 beside inducing inputs.
     reservoir_size : int, default=200000
-        With ``approximation="vecchia"`` and "full_scale" the rows that a stream retains, at most:
-        of more a sample.
+        With ``approximation="vecchia"`` and "full_scale" the distinct rows that are retained, by a
+        fit as by a stream, at most: of more a sample. With ``forgetting`` it is one of the weights
+        that are left, and what is less than a millionth of the largest is dropped.
     jitter : float in [0, 0.01], default=1e-8
         Added to the diagonal of the inducing inputs' covariance, as a fraction of its mean; ten
         times more as long as that is not positive definite.
@@ -155,7 +158,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     Attributes
     ----------
     kernel_ : Kernel
-        Fitted kernel: of the subset's largest marginal likelihood, refined by that of many rows.
+        Fitted kernel: of the subset's largest marginal likelihood, refined by that of many rows; by
+        neighbours of the largest likelihood of the retained rows.
     posterior_ : Posterior
         Particles: hyperparameters on their own scale, with the weights of ``weighting``.
     approximation_ : str
@@ -163,8 +167,9 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     inducing_ : ndarray of shape (M, p)
         Inducing inputs; not there with ``approximation_ == "vecchia"``.
     log_marginal_likelihood_value_ : float
-        Log marginal likelihood of all rows so far under the approximation, of the best particle, in
-        nats, for y as it is fitted (scaled with ``normalize_y=True``). ``"vfe"`` bounds that of the
+        Log marginal likelihood of all rows so far (by neighbours, of those retained) under the
+        approximation, of the best particle, in nats, for y as it is fitted (scaled with
+        ``normalize_y=True``). ``"vfe"`` bounds that of the
         exact process from below; with Student noise it is a lower bound too.
     log_evidence_ : float
         With ``weighting="posterior"``: the same, averaged over the prior of the hyperparameters.
@@ -355,11 +360,13 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
 
     @_fit_context(prefer_skip_nested_validation=False)
     def partial_fit(self, X, y, sample_weight=None, noise_variance=None):
-        """Add more rows, which are then no longer needed.
+        """Add more rows; with inducing inputs alone they are then no longer needed.
 
         Rows add up: any cutting into calls gives the same posterior, given kernel and inducing
         inputs, with normal noise. (Student noise weighs each part by errors under what is known
-        then, and does not weigh it again.) The kernel is fitted to the first calls: their rows are
+        then, and does not weigh it again.) With neighbours up to ``reservoir_size`` rows are
+        retained, and the kernel is fitted anew whenever there are twice as many as when it was
+        last. With inducing inputs the kernel is fitted to the first calls: their rows are
         retained, and it is fitted anew to all of them whenever there are twice as many, or four
         times as many once it has been fitted to ``n_subset``; when it has been refined by
         ``n_refine`` they are dropped. Inducing inputs follow a stream into new places, unless they
@@ -409,9 +416,10 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             return self
 
     def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
-        """Log marginal likelihood of the exact process on rows that the kernel was fitted to.
+        """Log marginal likelihood of the exact process on some of the rows.
 
-        All rows where there were no more than ``n_subset``, and than 1000.
+        With inducing inputs alone the kernel was fitted to them. They are all rows where there were
+        no more than ``n_subset``, and than 1000.
         """
         check_is_fitted(self)
         if theta is None:

@@ -13,9 +13,11 @@ from skpmd.engine.threads import each
 # A tree is slower than all distances from so many dimensions on, if there are so many rows; the
 # dimensions are those of so many rows.
 _MANY_DIMENSIONS, _MANY_ROWS, _SAMPLE = 9.0, 2000, 2000
-# With many columns larger leaves than SciPy's save time, and so do trees that are cut in the middle
-# of their boxes instead of at medians, both when they are made and when they are asked.
-_TREE = {"leafsize": 32, "balanced_tree": False}
+_LEAF = 32  # Rows of a tree's leaf: with many columns a larger leaf than SciPy's saves time.
+# Trees whose boxes are cut in the middle, and not at medians, are faster to make and to ask. They
+# have a level for each power of two between the least and the largest number of a column: where
+# some of the rows have so many of them boxes are cut at medians.
+_MANY_POWERS = 2.0**64
 _ROWS = 512  # A thread asks for so many points at a time.
 # Trees hold all rows, this share of them, the same share of those and so on; the larger share saves
 # candidates, and is for many rows that ask: more than one in so many.
@@ -31,7 +33,7 @@ class _Tree:
 
     def __init__(self, X, places):
         self.data, self.n, self._places = X, len(X), places
-        self._search = KDTree(X[self._places], **_TREE)
+        self._search = _tree(X[self._places])
 
     def query(self, points, n, eps=0.0):
         """Places (k, n) of the nearest rows, nearest first, as near as `nearest` says."""
@@ -52,7 +54,14 @@ class _AllDistances:
 
 def in_leaves(X):
     """Places of rows in the order of the leaves of a tree: those near each other follow."""
-    return KDTree(X, **_TREE).indices if len(X) else np.empty(0, dtype=np.int64)
+    return _tree(X).indices if len(X) else np.empty(0, dtype=np.int64)
+
+
+def _tree(X):
+    some = np.abs(X[:: -(-len(X) // _SAMPLE)])
+    least = np.min(some, axis=0, where=some > 0.0, initial=np.inf)
+    is_deep = (some.max(axis=0) > _MANY_POWERS * least).any()
+    return KDTree(X, leafsize=_LEAF, balanced_tree=bool(is_deep))
 
 
 def index_of(X, places=None):

@@ -33,7 +33,9 @@ class GaussianProcessPredictions:
         """Mean of the prediction, with its standard deviation or covariance if asked for.
 
         As in `GaussianProcessRegressor` these contain the noise of the kernel's `WhiteKernel`, and
-        not ``alpha``.
+        not ``alpha``. By neighbours a covariance is that given the neighbours of any of the rows,
+        3000 of the nearest at most: the more rows it is of the fewer each has, and the further
+        means and variances are from those of the rows on their own.
 
         Parameters
         ----------
@@ -116,6 +118,8 @@ class GaussianProcessPredictions:
 
     def sample_y(self, X, n_samples=1, random_state=0):
         """Draw functions at the rows of X, with the noise of the kernel.
+
+        They have the covariance of `predict`, by neighbours of few rows best.
 
         Parameters
         ----------

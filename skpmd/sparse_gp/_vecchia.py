@@ -55,8 +55,12 @@ class Sites(NamedTuple):
         """These and others; some may be at the same input."""
         return Sites(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
 
-    def merged(self, order):
-        """The distinct rows, in the order that ``order`` makes of their sorted places: of n, (n,).
+    def discounted(self, factor):
+        """The same rows, each of which counts this much less than it did."""
+        return self._replace(weight=factor * self.weight, squares=factor * self.squares)
+
+    def merged(self):
+        """The distinct rows, sorted.
 
         The squares of rows that become one are joined by those of their means about the new one.
         """
@@ -65,12 +69,8 @@ class Sites(NamedTuple):
         total = np.bincount(which, w, n)
         mean = np.stack([np.bincount(which, w * column, n) / total for column in self.y.T], axis=1)
         within = self.squares + w * ((self.y - mean[which]) ** 2).sum(axis=1)
-        places = order(n)
-        some = first[places]
-        return Sites(
-            self.X[some], mean[places], self.noise_variance[some], total[places],
-            np.bincount(which, within, n)[places],
-        )  # fmt: skip
+        squares = np.bincount(which, within, n)
+        return Sites(self.X[first], mean, self.noise_variance[first], total, squares)
 
 
 class Neighbourhoods(NamedTuple):

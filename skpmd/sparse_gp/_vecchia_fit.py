@@ -36,6 +36,7 @@ _SHAPES, _DETAIL, _SHORTEST = (np.inf, 1.5, 2.5), 10.0, (1e-4, 1e-2)
 # Nor do few rows show that there is no noise: a thousand allow the larger of these parts of the
 # variance, and more a part that falls with the sixth power of their number, to the smaller one.
 _NOISE_BOUNDS = 4e-10, 1e-6
+_FORGOTTEN = 1e-6  # Rows of a stream that forgets have at least this part of the largest weight.
 _ENOUGH = 1000  # A kernel that was fitted to fewer distinct rows is searched for anew.
 
 
@@ -45,7 +46,7 @@ def fit_vecchia(parameters, data):
     scaler = Scaler.fit(data.y, data.weight, parameters.normalize_y, robust=False)
     rows = ScaledRows(data, scaler, parameters.batch_size)
     sample = take(Population(rows), parameters.n_subset, rng)
-    sites = _trimmed(parameters, _sites_of(rows)).merged(rng.permutation)
+    sites = _retained(parameters, _sites_of(rows), rng)
     return _fitted(parameters, sites, scaler, sample, rows.total, rng)
 
 
@@ -62,9 +63,9 @@ def update_vecchia(parameters, state, data):
     if total is not None and seen > total * (1.0 + 1e-9):
         return state  # A second pass: all rows are known.
     rng, scaler, before = copy.deepcopy(state.stream.rng), state.scaler, state.model.sites
-    before = before._replace(weight=before.weight * (1.0 - options.forgetting) ** size)
+    before = before.discounted((1.0 - options.forgetting) ** size)
     both = before.joined(_sites_of(ScaledRows(data, scaler, parameters.batch_size)))
-    sites = _trimmed(parameters, both).merged(rng.permutation)
+    sites = _retained(parameters, both, rng)
     if len(sites.weight) < 2 * state.n_fitted:
         stream = state.stream._replace(rng=rng, seen=seen)
         return state._replace(model=state.model.of(sites), stream=stream)
@@ -73,7 +74,8 @@ def update_vecchia(parameters, state, data):
     ratio = float(np.mean((scaler.scale / new.scale) ** 2))
     sites = sites._replace(
         y=new.transform(y),
-        noise_variance=ratio * sites.noise_variance,
+        # Noise alpha is that of the scaled y, whatever its scale.
+        noise_variance=ratio * (sites.noise_variance - state.alpha) + state.alpha,
         squares=ratio * sites.squares,
     )
     sample = take(Sample(*sites[:4]), parameters.n_subset, rng)
@@ -87,13 +89,20 @@ def _sites_of(rows):
     return Sites(X, y[:, :-1], y[:, -1], weight, np.zeros(len(weight)))
 
 
-def _trimmed(parameters, sites):
-    """As many of the rows as may be retained; which ones depends on nothing but the rows."""
-    size = parameters.reservoir_size
-    if len(sites.weight) <= size:
-        return sites
-    key = -np.log(uniforms(np.column_stack([sites.X, sites.noise_variance])))
-    return sites.select(np.sort(np.argpartition(key, size - 1)[:size]))
+def _retained(parameters, sites, rng):
+    """As many of the distinct rows as may be retained, in random order.
+
+    Which ones depends on nothing but the inputs, and with forgetting on what is left of each row:
+    those of next to nothing are dropped.
+    """
+    forgets, size = parameters.options.forgetting > 0.0, parameters.reservoir_size
+    if forgets:
+        sites = sites.select(sites.weight >= _FORGOTTEN * sites.weight.max())
+    sites = sites.merged()
+    if len(sites.weight) > size:
+        key = -np.log(uniforms(sites.X)) / (sites.weight if forgets else 1.0)
+        sites = sites.select(np.sort(np.argpartition(key, size - 1)[:size]))
+    return sites.select(rng.permutation(len(sites.weight)))
 
 
 def _fitted(parameters, sites, scaler, sample, seen, rng, before=None):

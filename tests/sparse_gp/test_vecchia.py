@@ -57,7 +57,9 @@ def model_of(kernel, n_neighbors, copies=8, n_targets=1, seed=0):
     sites = Sites(X, y, own, rng.integers(1, 4, n).astype(float), np.zeros(n))
     covariance = KernelCovariance(kernel)
     metric = covariance.term(kernel.theta).length_scale
-    return VecchiaGP(covariance, None, sites.merged(rng.permutation), metric, n_neighbors), sites
+    distinct = sites.merged()
+    distinct = distinct.select(rng.permutation(len(distinct.weight)))
+    return VecchiaGP(covariance, None, distinct, metric, n_neighbors), sites
 
 
 def brute(model, theta):
@@ -312,6 +314,19 @@ def test_neighbours(n_columns):
     assert_array_equal(near, np.argsort(distances, axis=1)[:, :4])
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_trees_are_not_deep(sign):
+    """Boxes cut in the middle would have a level for each power of two: here a thousand."""
+    X = np.zeros((2000, 2))
+    X[np.arange(2000), np.arange(2000) % 2] = sign * 2.0 ** -np.repeat(np.arange(1000), 2)
+    X = X[np.random.default_rng(0).permutation(2000)]
+
+    def depth(node):
+        return 1 + max(depth(node.less), depth(node.greater)) if hasattr(node, "less") else 0
+
+    assert depth(index_of(X)._search.tree) < 12
+
+
 def test_near_neighbours_are_no_further_than_they_may_be():
     rng = np.random.default_rng(0)
     X, eps = rng.standard_normal((4000, 8)), 1.0
@@ -483,6 +498,57 @@ def test_forgetting():
     weighted = process(optimizer=None)
     weight = np.where(np.arange(100) < 50, 0.99**50, 1.0)
     assert_allclose(gp.predict(X), weighted.fit(X, y, sample_weight=weight).predict(X), atol=1e-9)
+
+
+def test_copies_take_no_room_in_the_reservoir():
+    """In a fit and in parts: rows at 40 places are 40 rows, however many copies there are."""
+    places = np.random.default_rng(0).uniform(-2.0, 2.0, (40, 2))
+    X = np.tile(places, (10, 1))
+    y = np.sin(X).sum(axis=1) + 0.1 * np.random.default_rng(1).standard_normal(400)
+    whole, parts = (process(optimizer=None, reservoir_size=50) for _ in range(2))
+    whole.fit(X, y)
+    for some in np.array_split(np.arange(400), 7):
+        parts.partial_fit(X[some], y[some])
+    assert len(whole._state.model.sites.weight) == 40
+    assert_allclose(parts.predict(places), whole.predict(places), atol=1e-9)
+
+
+@pytest.mark.parametrize("approximation", ["vecchia", "full_scale"])
+def test_what_is_forgotten_is_dropped(approximation):
+    """Weights fall below the smallest number that there is; the reservoir has the newest rows."""
+    X, y = problem(1500)
+    gp = process(
+        optimizer=None, approximation=approximation, forgetting=0.05, reservoir_size=100,
+        n_inducing=10, normalize_y=False,
+    )  # fmt: skip
+    for some in np.array_split(np.arange(1500), 5):
+        gp.partial_fit(X[some], y[some] + (5.0 if some[0] >= 900 else 0.0))
+    sites = getattr(gp._state.model, "rows", gp._state.model).sites
+    assert len(sites.weight) == 100 and (sites.weight > 1e-6).all()
+    # A row of age 300, the next part's first, has e^-15 of its weight; the sample has few older.
+    assert np.isin(sites.X[:, 0], X[1200:, 0]).mean() == 1.0
+    assert np.abs(gp.predict(X[1400:]) - y[1400:] - 5.0).mean() < 0.5
+
+
+def test_copies_of_sums_of_squares_are_forgotten_with_their_rows():
+    X, y = problem(60)
+    kernel = RBF([1.0, 1.0]) + WhiteKernel(1.0)
+    gp = process(kernel, optimizer=None, forgetting=0.01)
+    gp.partial_fit(np.tile(X, (2, 1)), np.append(y, y + 0.1)).partial_fit(X[:1] + 9.0, y[:1])
+    squares = gp._state.model.sites.squares.sum() * gp._state.scaler.scale[0] ** 2
+    assert squares == pytest.approx(0.99 * 60 * 0.005)
+
+
+def test_copies_of_rows_from_before_a_new_kernel():
+    """The noise alpha is in units of the scaled y, whose scale is another after a new fit."""
+    X, y = problem(200)
+    y = y * np.linspace(1.0, 3.0, 200)
+    gp = process(RBF([1.0, 1.0]) + WhiteKernel(1.0), optimizer=None, alpha=0.01)
+    gp.partial_fit(X[:60], y[:60]).partial_fit(X[60:], y[60:])
+    assert gp._state.n_fitted == 200
+    gp.partial_fit(X, y)
+    assert_array_equal(gp._state.model.sites.noise_variance, np.full(200, 0.01))
+    assert_allclose(gp._state.model.sites.weight, 2.0)
 
 
 def test_the_kernel_follows_a_stream():
