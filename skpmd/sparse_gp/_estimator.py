@@ -103,7 +103,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         prediction, is conditioned on; a row costs its cube. ``"auto"`` is 20 for rows, twice that
         at the end of the search for a kernel of up to 20,000 distinct rows, and 100 for
         predictions, 50 beside inducing inputs.
-    reservoir_size : int, default=200000
+    reservoir_size : int, default=300000
         With ``approximation="vecchia"`` and "full_scale" the distinct rows that are retained, by a
         fit as by a stream, at most: of more a sample. With ``forgetting`` it is one of the weights
         that are left, and what is less than a millionth of the largest is dropped.
@@ -258,7 +258,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         inducing_init="random",
         approximation="auto",
         n_neighbors="auto",
-        reservoir_size=200_000,
+        reservoir_size=300_000,
         jitter=1e-8,
         likelihood="gaussian",
         df=4.0,
