@@ -29,7 +29,7 @@ _LAST_ROUNDS = ((20_000, None, 12, 2),)
 # among some of them. After the first of these rounds length scales that are far from where they
 # began come nearer by these factors, if its rows allow.
 _MANY_ROWS = _LAST_ROUNDS[0][0]
-_ROUNDS_OF_MANY = (40_000, None, 12, 1), (60_000, None, 60, 1), (300_000, None, 30, 1)
+_ROUNDS_OF_MANY = (40_000, None, 12, 1), (60_000, None, 60, 1), (300_000, None, 12, 1)
 _NEARER = 30.0, 5.0
 # A round of so many rows goes on with its best start alone. One of fewer leaves out those that are
 # behind by more than so many standard errors, and those that are at the place of the best: their
@@ -89,7 +89,7 @@ def _anew(parameters, covariances, sites, sample, rng):
     if many and has_restarts and are_length_scales(covariances[0].kernel).any():
         noise = ends[0][0].term(ends[0][1]).noise
         if noise > _NOISY * np.average(sites.y**2, axis=0, weights=sites.weight).mean():
-            rough = covariances[:2][-1]  # The roughest of several is the second.
+            rough = covariances[:2][-1]  # Of several the second is rough.
             end = _with_one_short(parameters, rough, 0.5 * noise, sites, rng)
             ends = [*ends, (rough, end)]
     return _through(_ROUNDS[len(early) :], parameters, covariances, ends, sites, sample, rng)

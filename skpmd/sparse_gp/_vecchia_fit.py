@@ -30,9 +30,10 @@ _WEIGHED_ROWS, _SCORED_ROWS = 8000, 1000
 # Intervals of this level for so many rows, from all others, are held against their targets; where
 # they hold a smaller share a warning follows.
 _CHECKED_ROWS, _MIN_CHECKED, _LEVEL, _MIN_COVERAGE = 500, 30, 0.9, 0.75
-# The default kernel has one of these shapes, which the likelihood chooses. Its shortest length
-# scales, in units of where they start, are this over the number of rows: few show no fine detail.
-_SHAPES, _DETAIL, _SHORTEST = (np.inf, 1.5, 2.5), 10.0, (1e-4, 1e-2)
+# The default kernel has one of these shapes, which the likelihood chooses; the second is one of the
+# rough ones. Its shortest length scales, in units of where they start, are this over the number of
+# rows: few show no fine detail.
+_SHAPES, _DETAIL, _SHORTEST = (np.inf, 1.5, 2.5, 0.5), 10.0, (1e-4, 1e-2)
 # Nor do few rows show that there is no noise: a thousand allow the larger of these parts of the
 # variance, and more a part that falls with the sixth power of their number, to the smaller one.
 _NOISE_BOUNDS = 4e-10, 1e-6
@@ -95,12 +96,12 @@ def _retained(parameters, sites, rng):
     Which ones depends on nothing but the inputs, and with forgetting on what is left of each row:
     those of next to nothing are dropped.
     """
-    forgets, size = parameters.options.forgetting > 0.0, parameters.reservoir_size
-    if forgets:
+    decays, size = parameters.options.forgetting > 0.0, parameters.reservoir_size
+    if decays:
         sites = sites.select(sites.weight >= _FORGOTTEN * sites.weight.max())
     sites = sites.merged()
     if len(sites.weight) > size:
-        key = -np.log(uniforms(sites.X)) / (sites.weight if forgets else 1.0)
+        key = -np.log(uniforms(sites.X)) / (sites.weight if decays else 1.0)
         sites = sites.select(np.sort(np.argpartition(key, size - 1)[:size]))
     return sites.select(rng.permutation(len(sites.weight)))
 
