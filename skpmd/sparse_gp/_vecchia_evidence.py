@@ -22,6 +22,7 @@ from skpmd.sparse_gp._vecchia import VecchiaGP
 # those in the length scales that the round before has found. More of them tell better what is noise
 # and what is smooth, and rows are many enough to decide when a round has eight thousand.
 _FIRST = 1000, 50_000, 30
+_EARLY = 3  # Searches begin under so many covariances; the others are tried where rows decide.
 _ROUNDS = (2000, 50_000, 30, 1), (4000, None, 25, 1), (8000, None, 15, 1)
 _LAST_ROUNDS = ((20_000, None, 12, 2),)
 # Of more rows than that all have a part at the end as well, with the neighbours of the rounds
@@ -84,7 +85,7 @@ def _anew(parameters, covariances, sites, sample, rng):
     """The end [(covariance, theta)] of searches that nothing but the kernel's own value begins."""
     many, has_restarts = len(sites.weight) > _DECISIVE, parameters.n_restarts_optimizer > 0
     early = [one for one in _ROUNDS if one[0] < _DECISIVE] if many else _ROUNDS
-    ends = _first(parameters, covariances, sites, sample, rng)
+    ends = _first(parameters, covariances[:_EARLY], sites, sample, rng)
     ends = _through(early, parameters, covariances, ends, sites, sample, rng, has_restarts)
     if many and has_restarts and are_length_scales(covariances[0].kernel).any():
         noise = ends[0][0].term(ends[0][1]).noise
