@@ -66,17 +66,18 @@ def update_vecchia(parameters, state, data):
     rng, scaler, before = copy.deepcopy(state.stream.rng), state.scaler, state.model.sites
     before = before.discounted((1.0 - options.forgetting) ** size)
     both = before.joined(_sites_of(ScaledRows(data, scaler, parameters.batch_size)))
-    sites = _retained(parameters, both, rng)
+    sites = _retained(parameters, both, rng, decays=options.forgetting > 0.0)
     if len(sites.weight) < 2 * state.n_fitted:
         stream = state.stream._replace(rng=rng, seen=seen)
         return state._replace(model=state.model.of(sites), stream=stream)
     y = scaler.inverse_transform(sites.y)
     new = Scaler.fit(y, sites.weight, parameters.normalize_y, robust=False)
     ratio = float(np.mean((scaler.scale / new.scale) ** 2))
+    # Noise alpha is that of the scaled y, whatever its scale; of some calls it may have been less.
+    alpha = np.minimum(sites.noise_variance, state.alpha)
     sites = sites._replace(
         y=new.transform(y),
-        # Noise alpha is that of the scaled y, whatever its scale.
-        noise_variance=ratio * (sites.noise_variance - state.alpha) + state.alpha,
+        noise_variance=ratio * (sites.noise_variance - alpha) + alpha,
         squares=ratio * sites.squares,
     )
     sample = take(Sample(*sites[:4]), parameters.n_subset, rng)
@@ -90,13 +91,13 @@ def _sites_of(rows):
     return Sites(X, y[:, :-1], y[:, -1], weight, np.zeros(len(weight)))
 
 
-def _retained(parameters, sites, rng):
+def _retained(parameters, sites, rng, decays=False):
     """As many of the distinct rows as may be retained, in random order.
 
-    Which ones depends on nothing but the inputs, and with forgetting on what is left of each row:
-    those of next to nothing are dropped.
+    Which ones depends on nothing but the inputs, and where weights decay on what is left of each
+    row: those of next to nothing are dropped.
     """
-    decays, size = parameters.options.forgetting > 0.0, parameters.reservoir_size
+    size = parameters.reservoir_size
     if decays:
         sites = sites.select(sites.weight >= _FORGOTTEN * sites.weight.max())
     sites = sites.merged()

@@ -550,6 +550,23 @@ def test_copies_of_rows_from_before_a_new_kernel():
     assert_allclose(gp._state.model.sites.weight, 2.0)
 
 
+def test_noise_of_calls_with_less_alpha_is_not_negative():
+    X, y = problem(200)
+    y = y * np.linspace(3.0, 0.3, 200)
+    gp = process(RBF([1.0, 1.0]) + WhiteKernel(1.0), optimizer=None, alpha=0.1)
+    gp.partial_fit(X[:60], y[:60]).set_params(alpha=0.0).partial_fit(X[60:], y[60:])
+    noise = gp._state.model.sites.noise_variance
+    assert_array_equal(np.unique(noise), [0.0, 0.1])
+
+
+def test_fit_drops_no_row_of_little_weight():
+    """Each row counts once, whatever a stream would forget."""
+    X, y = problem(100)
+    weight = np.where(np.arange(100) < 50, 1e-9, 1.0)
+    gp = process(optimizer=None, forgetting=0.05).fit(X, y, sample_weight=weight)
+    assert len(gp._state.model.sites.weight) == 100
+
+
 def test_the_kernel_follows_a_stream():
     """A first part of three rows says nothing of length scales."""
     X, y = problem(400)
