@@ -21,12 +21,14 @@ from skpmd.sparse_gp._hyperparameters import (
 )
 from skpmd.sparse_gp._vecchia_fit import fit_vecchia, with_kernel
 
-# Predictions of so many rows are compared, more where one in fifty are more: where tails are heavy
-# a thousand choose by chance. Inducing inputs learn from so many others.
-_SCORED_ROWS, _SCORED_SHARE, _LEARNED_ROWS = (1000, 4000), 50, 10_000
+# Predictions of so many rows, a quarter of all at most, are compared. A row counts for no more than
+# so many nats: where tails are heavy a few would decide, by chance. Inducing inputs learn from so
+# many others, and from so many with neighbours.
+_SCORED_ROWS, _LARGEST_GAIN, _LEARNED_ROWS, _LEARNED_WITH_NEAR = 4000, 2.0, 10_000, 20_000
 # Evaluations of the evidence in the search for the kernel of inducing inputs, and the rows whose
 # evidence spreads particles around its end.
 _EVALUATIONS, _DRAWN_ROWS = 15, 1000
+_ROUGH = 1  # Twice nu of the roughest Matern kernel.
 
 
 def fit_chosen(parameters, data):
@@ -34,29 +36,37 @@ def fit_chosen(parameters, data):
 
     Up to a thousand distinct rows are inducing inputs, and the process is exact. With more,
     neighbours are tried first, and then, under the kernel that was found so, inducing inputs and
-    both together. These learn from ten thousand rows for it.
+    both together; if both are not the best so, also under another kernel. These learn from no more
+    than twenty thousand rows for it.
     """
     inducing = parameters._replace(approximation="fitc")
     if not _may_have_neighbours(parameters, data):
         return fit(inducing, data)
     if parameters.weighting == "posterior":
         return fit_vecchia(parameters, data)
-    state = fit_vecchia(parameters._replace(n_particles=1), data)
-    n = len(state.model.sites.weight)
-    rows = np.arange(min(np.clip(n // _SCORED_SHARE, *_SCORED_ROWS), n // 4))
+    one = parameters._replace(n_particles=1)
+    state = fit_vecchia(one, data)
+    rows = np.arange(min(_SCORED_ROWS, len(state.model.sites.weight) // 4))
     write_line(f"approximations: compared on {len(rows)} rows", parameters.verbose)
-    near = _score(state.model, state.theta, rows)
-    few, both = _score_of_inducing(inducing, state, rows), _score_of_both(parameters, state, rows)
-    if near > max(few, both):
-        return _with_particles(parameters, state)
-    if few < near:
+    near = _of_near(state, rows)
+
+    def gain(densities):
+        """By how many nats a row these are ahead of those given neighbours."""
+        return float(np.clip(densities - near, -_LARGEST_GAIN, _LARGEST_GAIN).mean())
+
+    few, both = gain(_of_inducing(inducing, state, rows)), gain(_of_both(parameters, state, rows))
+    if both > 0.0 > few:
         return _with_both(parameters, state)
-    covariance, theta = _kernel_of_inducing(parameters, state)
-    other = with_kernel(parameters._replace(n_particles=1), state, covariance, theta)
-    few, together = (
-        _score_of_inducing(inducing, other, rows),
-        _score_of_both(parameters, other, rows),
-    )
+    kernels = _other_kernels(parameters, state, is_near=few < 0.0)
+    if not kernels:
+        return _with_particles(parameters, state)
+    covariance, theta = _best_kernel(parameters, state, kernels)
+    other = with_kernel(one, state, covariance, theta)
+    together = gain(_of_both(parameters, other, rows))
+    if few > 0.0:
+        few = gain(_of_inducing(inducing, other, rows))
+    if max(few, both, together) < 0.0:
+        return _with_particles(parameters, state)
     if few > max(both, together):
         return _fit_inducing(inducing, covariance.at(theta), state, data)
     return _with_both(parameters, state if both > together else other)
@@ -74,20 +84,31 @@ def _with_particles(parameters, state):
     return with_kernel(parameters, state, state.model.covariance, state.theta)
 
 
-def _kernel_of_inducing(parameters, state):
+def _other_kernels(parameters, state, is_near):
+    """Covariances that inducing inputs may have in place of that of neighbours.
+
+    Few neighbours may take what is smooth for rough: where inducing inputs are better than these,
+    RBF is the other candidate for the default kernel. Where they are not, inducing inputs may have
+    the smooth part of what is rough, and neighbours the rest.
+    """
+    is_default, shape = parameters.kernel is None, state.model.covariance.term(state.theta).shape
+    if not is_near:
+        rbf = [KernelCovariance(default_kernel(state.sample))] if is_default and shape else []
+        return [state.model.covariance, *rbf]
+    if not is_default or parameters.optimizer is None or shape == _ROUGH:
+        return []
+    return [KernelCovariance(default_kernel(state.sample, nu=0.5 * _ROUGH))]
+
+
+def _best_kernel(parameters, state, candidates):
     """Covariance and hyperparameters of the largest exact evidence of some rows.
 
-    The search starts where that for neighbours has ended. Few neighbours may take what is smooth
-    for rough: where they have, RBF is the other candidate for the default kernel.
+    The search starts where that for neighbours has ended.
     """
-    covariance, theta, sample = state.model.covariance, state.theta, state.sample
-    optimizer = parameters.optimizer
+    theta, sample, optimizer = state.theta, state.sample, parameters.optimizer
     if optimizer is None or not len(theta):
-        return covariance, theta
+        return candidates[0], theta
     write_line(f"kernel: search by the evidence of {len(sample.y)} rows", parameters.verbose)
-    candidates = [covariance]
-    if parameters.kernel is None and covariance.term(theta).shape:  # Not RBF.
-        candidates.append(KernelCovariance(default_kernel(sample)))
 
     def ended(one):
         end = maximise_evidence(
@@ -116,12 +137,13 @@ def _may_have_neighbours(parameters, data):
     return parameters.weighting == "posterior" or not few
 
 
-def _score(model, theta, rows):
-    return _log_density(model.sites.y[rows], *model.left_out(theta, rows))
+def _of_near(state, rows):
+    """Log densities of some rows given their neighbours among all others."""
+    return _log_densities(state.model.sites.y[rows], *state.model.left_out(state.theta, rows))
 
 
-def _score_of_inducing(parameters, state, rows):
-    """As `_score`, of a process with inducing inputs that has learnt from other rows."""
+def _of_inducing(parameters, state, rows):
+    """As `_of_near`, of a process with inducing inputs that has learnt from other rows."""
     sites, theta = state.model.sites, state.theta
     n = min(len(rows) + _LEARNED_ROWS, len(sites.weight))
     known = sites.select(slice(len(rows), n))
@@ -134,26 +156,26 @@ def _score_of_inducing(parameters, state, rows):
     fitted = update(
         parameters, None, Data(known.X, known.y, known.noise_variance, zero, known.weight)
     )
-    return _score_of(fitted.model, theta, fitted.conditional(0), sites.select(rows))
+    return _log_densities_of(fitted.model, theta, fitted.conditional(0), sites.select(rows))
 
 
-def _score_of_both(parameters, state, rows):
-    """As `_score`, of inducing inputs that have learnt from other rows, and all others as near."""
+def _of_both(parameters, state, rows):
+    """As `_of_near`, of inducing inputs that have learnt from others, and these others as near."""
     sites, theta = state.model.sites, state.theta
     others = state.model.of(sites.select(slice(len(rows), None)))
     rng = as_generator(0)  # The rows are in random order.
     model = new_full_scale(parameters, others, theta, len(state.particles.theta), rng)
-    n = min(_LEARNED_ROWS, len(others.sites.weight))
+    n = min(_LEARNED_WITH_NEAR, len(others.sites.weight))
     block = sum(model.statistics(theta[None], None, batch) for batch in model.batches(n))
-    return _score_of(model, theta, model.conditional(theta, block[0]), sites.select(rows))
+    return _log_densities_of(model, theta, model.conditional(theta, block[0]), sites.select(rows))
 
 
-def _score_of(model, theta, conditional, scored):
+def _log_densities_of(model, theta, conditional, scored):
     mean, variance = model.predict(theta, conditional, scored.X)
     noise = model.covariance.noise(theta, scored.X) + scored.noise_variance
-    return _log_density(scored.y, mean, variance + noise / scored.weight)
+    return _log_densities(scored.y, mean, variance + noise / scored.weight)
 
 
-def _log_density(y, mean, variance):
+def _log_densities(y, mean, variance):
     squares = ((y - mean) ** 2).mean(axis=1)
-    return float(-0.5 * np.mean(np.log(variance) + squares / variance))
+    return -0.5 * (np.log(variance) + squares / variance)

@@ -37,7 +37,8 @@ _NEARER = 30.0, 5.0
 # rows are as dense as its to so many nats.
 _DECISIVE, _CLEARLY, _SAME = 8000, 3.0, 1e-3
 _LEFT_OUT = 500  # Predictions of so many rows from all others have a part in the decision.
-# A search ends where a step gains fewer nats, among some or very many rows and among all.
+# A search ends where a step gains fewer nats, among some or very many rows and among all. More
+# rows than decide, which are not all, have more nats in proportion: there all will have a part.
 _MIN_GAIN, _LAST_MIN_GAIN = 0.2, 1e-5
 # Neighbours of searches may be further than the nearest by this share: they are found in a quarter
 # of the time, and nineteen of twenty are the same. Any neighbours make a likelihood.
@@ -117,7 +118,8 @@ def _through(rounds, parameters, covariances, ends, sites, sample, rng, tries_sh
             starts = [(batch, theta), *((batch.under(other), theta) for other in others)]
             covariances = ()
         write_line(f"kernel: search by the likelihood of {len(rows)} rows", parameters.verbose)
-        gain = _LAST_MIN_GAIN if is_all and len(rows) <= _MANY_ROWS else _MIN_GAIN
+        gain = _MIN_GAIN if is_all else _MIN_GAIN * max(1.0, len(rows) / _DECISIVE)
+        gain = _LAST_MIN_GAIN if is_all and len(rows) <= _MANY_ROWS else gain
         found = [(batch, batch.search(theta, n_evaluations, gain)) for batch, theta in starts]
         if decides:
             found = [_decided(found)]
@@ -246,10 +248,11 @@ def _decided(ends):
     Smoothness that the rows given 20 neighbours allow may be wrong by many sds given 100, so that
     those whose predictions are clearly behind are left out.
     """
-    if len(ends) > 1:
-        found = np.array([batch.left_out(theta) for batch, theta in ends])
-        mean, error = _behind(found[found.sum(axis=1).argmax()], found)
-        ends = [ends[i] for i in np.flatnonzero(~(mean > _CLEARLY * error))]
+    if len(ends) == 1:
+        return ends[0]
+    found = np.array([batch.left_out(theta) for batch, theta in ends])
+    mean, error = _behind(found[found.sum(axis=1).argmax()], found)
+    ends = [ends[i] for i in np.flatnonzero(~(mean > _CLEARLY * error))]
     return max(ends, key=lambda end: end[0].value(end[1]))
 
 
