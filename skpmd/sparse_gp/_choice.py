@@ -12,7 +12,7 @@ from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Data
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood, maximise_evidence
 from skpmd.sparse_gp._fit import fit, update
-from skpmd.sparse_gp._full_scale_fit import new_full_scale, with_inducing
+from skpmd.sparse_gp._full_scale_fit import n_beside, new_full_scale, with_inducing
 from skpmd.sparse_gp._hyperparameters import (
     MIN_INDUCING,
     default_kernel,
@@ -25,6 +25,9 @@ from skpmd.sparse_gp._vecchia_fit import fit_vecchia, with_kernel
 # so many nats: where tails are heavy a few would decide, by chance. Inducing inputs learn from so
 # many others, and from so many with neighbours.
 _SCORED_ROWS, _LARGEST_GAIN, _LEARNED_ROWS, _LEARNED_WITH_NEAR = 4000, 2.0, 10_000, 20_000
+# Where inducing inputs alone are behind, both have so many of them at first, and all where the gain
+# is no larger than that.
+_FEW_INDUCING, _CLEAR_GAIN = 1000, 0.01
 # Evaluations of the evidence in the search for the kernel of inducing inputs, and the rows whose
 # evidence spreads particles around its end.
 _EVALUATIONS, _DRAWN_ROWS = 15, 1000
@@ -54,7 +57,17 @@ def fit_chosen(parameters, data):
         """By how many nats a row these are ahead of those given neighbours."""
         return float(np.clip(densities - near, -_LARGEST_GAIN, _LARGEST_GAIN).mean())
 
-    few, both = gain(_of_inducing(inducing, state, rows)), gain(_of_both(parameters, state, rows))
+    few = gain(_of_inducing(inducing, state, rows))
+
+    def gain_of_both(state):
+        n = n_beside(len(state.model.sites.weight), n_particles=1)
+        if few < 0.0 and n > _FEW_INDUCING:
+            found = gain(_of_both(parameters, state, rows, _FEW_INDUCING))
+            if abs(found) > _CLEAR_GAIN:
+                return found
+        return gain(_of_both(parameters, state, rows, n))
+
+    both = gain_of_both(state)
     if both > 0.0 > few:
         return _with_both(parameters, state)
     kernels = _other_kernels(parameters, state, is_near=few < 0.0)
@@ -62,7 +75,7 @@ def fit_chosen(parameters, data):
         return _with_particles(parameters, state)
     covariance, theta = _best_kernel(parameters, state, kernels)
     other = with_kernel(one, state, covariance, theta)
-    together = gain(_of_both(parameters, other, rows))
+    together = gain_of_both(other)
     if few > 0.0:
         few = gain(_of_inducing(inducing, other, rows))
     if max(few, both, together) < 0.0:
@@ -159,11 +172,12 @@ def _of_inducing(parameters, state, rows):
     return _log_densities_of(fitted.model, theta, fitted.conditional(0), sites.select(rows))
 
 
-def _of_both(parameters, state, rows):
+def _of_both(parameters, state, rows, n_inducing):
     """As `_of_near`, of inducing inputs that have learnt from others, and these others as near."""
     sites, theta = state.model.sites, state.theta
     others = state.model.of(sites.select(slice(len(rows), None)))
     rng = as_generator(0)  # The rows are in random order.
+    parameters = parameters._replace(n_inducing=n_inducing)
     model = new_full_scale(parameters, others, theta, len(state.particles.theta), rng)
     n = min(_LEARNED_WITH_NEAR, len(others.sites.weight))
     block = sum(model.statistics(theta[None], None, batch) for batch in model.batches(n))
