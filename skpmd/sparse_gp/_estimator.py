@@ -159,7 +159,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     ----------
     kernel_ : Kernel
         Fitted kernel: of the subset's largest marginal likelihood, refined by that of many rows; by
-        neighbours of the largest likelihood of the retained rows.
+        neighbours of the largest likelihood of the retained rows. Under "auto" that of inducing
+        inputs, or of both, may be one of the largest marginal likelihood of the subset.
     posterior_ : Posterior
         Particles: hyperparameters on their own scale, with the weights of ``weighting``.
     approximation_ : str

@@ -20,7 +20,7 @@ from sklearn.gaussian_process.kernels import (
 
 from skpmd import SparseGPRegressorPMD
 from skpmd.engine.model import Batch
-from skpmd.sparse_gp import _vecchia_evidence, _vecchia_fit
+from skpmd.sparse_gp import _choice, _vecchia_evidence, _vecchia_fit
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._model import MIN_NOISE
 from skpmd.sparse_gp._neighbours import index_of, nearest, nearest_before
@@ -618,6 +618,38 @@ def test_inducing_inputs_by_default_have_the_kernel_of_the_larger_evidence(monke
     ).fit(X, y)
     assert gp.approximation_ == "fitc"
     assert type(gp.kernel_.k1.k2) is RBF  # Matern is one of its classes.
+
+
+def with_both_ahead_by(monkeypatch, gains):
+    """A fit to 1020 rows, both inducing inputs and neighbours being ahead by gains(model) a row."""
+    for name, value in {"_of_near": 0.0, "_of_inducing": -1.0}.items():
+        monkeypatch.setattr(_choice, name, lambda *args, value=value: np.full(len(args[-1]), value))
+    monkeypatch.setattr(
+        _choice, "_of_both", lambda _, state, rows, __: gains(state.model, len(rows))
+    )
+    gp = SparseGPRegressorPMD(n_subset=200, n_restarts_optimizer=0, n_particles=1, random_state=0)
+    return gp.fit(*problem(1020))
+
+
+def test_a_few_rows_do_not_choose_the_approximation(monkeypatch):
+    """Where tails are heavy ten of thousands did."""
+
+    def gains(_, n):
+        return np.where(np.arange(n) == 0, 1e4, -0.05)
+
+    assert with_both_ahead_by(monkeypatch, gains).approximation_ == "vecchia"
+
+
+def test_both_may_be_rough_where_neighbours_are_best(monkeypatch):
+    """Rows are conditioned on few neighbours, which may choose a shape that suits only them."""
+
+    def gains(model, n):
+        rough = model.covariance.term(model.covariance.kernel.theta).shape == 1
+        return np.full(n, 0.05 if rough else -0.05)
+
+    monkeypatch.setattr(_vecchia_fit, "_SHAPES", (np.inf,))
+    gp = with_both_ahead_by(monkeypatch, gains)
+    assert gp.approximation_ == "full_scale" and gp.kernel_.k1.k2.nu == 0.5
 
 
 def test_refusals():
