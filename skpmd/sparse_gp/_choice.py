@@ -15,19 +15,20 @@ from skpmd.sparse_gp._fit import fit, update
 from skpmd.sparse_gp._full_scale_fit import n_beside, new_full_scale, with_inducing
 from skpmd.sparse_gp._hyperparameters import (
     MIN_INDUCING,
-    default_kernel,
     n_inducing,
     n_particles,
 )
-from skpmd.sparse_gp._vecchia_fit import fit_vecchia, with_kernel
+from skpmd.sparse_gp._vecchia_fit import covariance_of, fit_vecchia, with_kernel
 
-# Predictions of so many rows, a quarter of all at most, are compared. A row counts for no more than
-# so many nats: where tails are heavy a few would decide, by chance. Inducing inputs learn from so
-# many others, and from so many with neighbours.
-_SCORED_ROWS, _LARGEST_GAIN, _LEARNED_ROWS, _LEARNED_WITH_NEAR = 4000, 2.0, 10_000, 20_000
-# Where inducing inputs alone are behind, both have so many of them at first, and all where the gain
-# is no larger than that.
-_FEW_INDUCING, _CLEAR_GAIN = 1000, 0.01
+# So many rows' predictions from all others are compared, a quarter of all at most, and fewer than
+# the second number tell nothing. A row counts for no more than so many nats: where tails are heavy
+# a few would decide, by chance.
+_SCORED_ROWS, _FEWEST_SCORED, _LARGEST_GAIN = 4000, 30, 2.0
+# Of the others inducing inputs learn from so many, and from so many with neighbours.
+_LEARNED_ROWS, _LEARNED_WITH_NEAR = 10_000, 20_000
+# Where inducing inputs alone are behind, both have so many of them at first; if both are not ahead
+# so, but behind by no more than that, they have all.
+_FEW_INDUCING, _MAY_BE_AHEAD = 1000, 0.01
 # Evaluations of the evidence in the search for the kernel of inducing inputs, and the rows whose
 # evidence spreads particles around its end.
 _EVALUATIONS, _DRAWN_ROWS = 15, 1000
@@ -39,50 +40,65 @@ def fit_chosen(parameters, data):
 
     Up to a thousand distinct rows are inducing inputs, and the process is exact. With more,
     neighbours are tried first, and then, under the kernel that was found so, inducing inputs and
-    both together; if both are not the best so, also under another kernel. These learn from no more
-    than twenty thousand rows for it.
+    both together. Unless both are ahead of neighbours, and inducing inputs are not, all but
+    neighbours are tried under another kernel too.
     """
-    inducing = parameters._replace(approximation="fitc")
     if not _may_have_neighbours(parameters, data):
-        return fit(inducing, data)
+        return fit(parameters._replace(approximation="fitc"), data)
     if parameters.weighting == "posterior":
         return fit_vecchia(parameters, data)
     one = parameters._replace(n_particles=1)
     state = fit_vecchia(one, data)
-    rows = np.arange(min(_SCORED_ROWS, len(state.model.sites.weight) // 4))
-    write_line(f"approximations: compared on {len(rows)} rows", parameters.verbose)
-    near = _of_near(state, rows)
-
-    def gain(densities):
-        """By how many nats a row these are ahead of those given neighbours."""
-        return float(np.clip(densities - near, -_LARGEST_GAIN, _LARGEST_GAIN).mean())
-
-    few = gain(_of_inducing(inducing, state, rows))
-
-    def gain_of_both(state):
-        n = n_beside(len(state.model.sites.weight), n_particles=1)
-        if few < 0.0 and n > _FEW_INDUCING:
-            found = gain(_of_both(parameters, state, rows, _FEW_INDUCING))
-            if abs(found) > _CLEAR_GAIN:
-                return found
-        return gain(_of_both(parameters, state, rows, n))
-
-    both = gain_of_both(state)
-    if both > 0.0 > few:
-        return _with_both(parameters, state)
-    kernels = _other_kernels(parameters, state, is_near=few < 0.0)
-    if not kernels:
+    n = min(_SCORED_ROWS, len(state.model.sites.weight) // 4)
+    if n < _FEWEST_SCORED:
         return _with_particles(parameters, state)
-    covariance, theta = _best_kernel(parameters, state, kernels)
-    other = with_kernel(one, state, covariance, theta)
-    together = gain_of_both(other)
-    if few > 0.0:
-        few = gain(_of_inducing(inducing, other, rows))
-    if max(few, both, together) < 0.0:
-        return _with_particles(parameters, state)
-    if few > max(both, together):
-        return _fit_inducing(inducing, covariance.at(theta), state, data)
-    return _with_both(parameters, state if both > together else other)
+    write_line(f"approximations: compared on {n} rows", parameters.verbose)
+    near = _of_near(state, n)
+
+    def ahead(densities_of, *args):
+        """By how many nats a row, on average, a process is ahead of neighbours."""
+        try:
+            gains = densities_of(parameters, *args) - near
+        except np.linalg.LinAlgError:  # Not every kernel has inducing inputs.
+            return -np.inf
+        return float(np.clip(gains, -_LARGEST_GAIN, _LARGEST_GAIN).mean())
+
+    few = ahead(_of_inducing, state, n)
+    both = _both_ahead(ahead, parameters, state, n, few > 0.0)
+    found = [(0.0, "near", state), (few, "few", state), (both, "both", state)]
+    other = None if both > 0.0 > few else _under_another_kernel(one, state, few > 0.0)
+    if other is not None:
+        found.append((_both_ahead(ahead, parameters, other, n, few > 0.0), "both", other))
+        if few > 0.0:
+            found.append((ahead(_of_inducing, other, n), "few", other))
+    return _best_of(parameters, found, data)
+
+
+def _both_ahead(ahead, parameters, state, n, has_all):
+    """What both inducing inputs and neighbours are ahead by, in nats a row.
+
+    Unless it ``has_all`` of them there are few inducing inputs where that tells enough.
+    """
+    m = 1 if parameters.n_particles == "auto" else parameters.n_particles
+    most = n_beside(len(state.model.sites.weight), m)
+    if most > _FEW_INDUCING and not has_all:
+        found = ahead(_of_both, state, n, _FEW_INDUCING)
+        if found > 0.0 or found < -_MAY_BE_AHEAD:
+            return found
+    return ahead(_of_both, state, n, most)
+
+
+def _best_of(parameters, found, data):
+    """The fitted state of the first of [(gain, kind, state), ...] by gain that can be fitted."""
+    for _, kind, state in sorted(found, key=itemgetter(0), reverse=True):
+        if kind == "near":
+            return _with_particles(parameters, state)
+        try:
+            if kind == "few":
+                return _fit_inducing(parameters, state, data)
+            return _with_both(parameters, state)
+        except np.linalg.LinAlgError:
+            continue
 
 
 def _with_both(parameters, state):
@@ -97,30 +113,26 @@ def _with_particles(parameters, state):
     return with_kernel(parameters, state, state.model.covariance, state.theta)
 
 
-def _other_kernels(parameters, state, is_near):
-    """Covariances that inducing inputs may have in place of that of neighbours.
+def _under_another_kernel(parameters, state, is_smooth):
+    """The state under the kernel of the largest exact evidence of some rows, or None.
 
-    Few neighbours may take what is smooth for rough: where inducing inputs are better than these,
-    RBF is the other candidate for the default kernel. Where they are not, inducing inputs may have
-    the smooth part of what is rough, and neighbours the rest.
+    The search starts where that for neighbours has ended. Few of these may take what is smooth for
+    rough: where it ``is_smooth``, for inducing inputs are better, RBF is the other candidate for
+    the default kernel. Where it is not, inducing inputs may carry the smooth part of what is rough,
+    and neighbours the rest: the default kernel is the roughest one.
     """
-    is_default, shape = parameters.kernel is None, state.model.covariance.term(state.theta).shape
-    if not is_near:
-        rbf = [KernelCovariance(default_kernel(state.sample))] if is_default and shape else []
-        return [state.model.covariance, *rbf]
-    if not is_default or parameters.optimizer is None or shape == _ROUGH:
-        return []
-    return [KernelCovariance(default_kernel(state.sample, nu=0.5 * _ROUGH))]
-
-
-def _best_kernel(parameters, state, candidates):
-    """Covariance and hyperparameters of the largest exact evidence of some rows.
-
-    The search starts where that for neighbours has ended.
-    """
-    theta, sample, optimizer = state.theta, state.sample, parameters.optimizer
+    covariance, theta, sample = state.model.covariance, state.theta, state.sample
+    optimizer, is_default = parameters.optimizer, parameters.kernel is None
+    shape, n = covariance.term(theta).shape, len(state.model.sites.weight)
     if optimizer is None or not len(theta):
-        return candidates[0], theta
+        return None
+    candidates = [covariance]
+    if is_smooth and is_default and shape:  # Not RBF.
+        candidates.append(covariance_of(None, sample, np.inf, n))
+    elif not is_smooth:
+        if not is_default or callable(optimizer) or shape == _ROUGH:
+            return None
+        candidates = [covariance_of(None, sample, 0.5 * _ROUGH, n)]
     write_line(f"kernel: search by the evidence of {len(sample.y)} rows", parameters.verbose)
 
     def ended(one):
@@ -129,15 +141,19 @@ def _best_kernel(parameters, state, candidates):
         )
         return log_marginal_likelihood(one, end, sample, gradient=False), (one, end)
 
-    return max(each(ended, candidates), key=itemgetter(0))[1]
+    _, (covariance, theta) = max(each(ended, candidates), key=itemgetter(0))
+    return with_kernel(parameters, state, covariance, theta)
 
 
-def _fit_inducing(parameters, kernel, state, data):
+def _fit_inducing(parameters, state, data):
     """The state of inducing inputs under a kernel that is found already."""
+    kernel = state.model.covariance.at(state.theta)
     n_held = n_inducing("auto", data.weight.sum()) ** 2
     m = n_particles(parameters, kernel, len(state.model.sites.weight), n_held)
     n = min(parameters.n_subset, _DRAWN_ROWS)
-    known = parameters._replace(kernel=kernel, optimizer=None, n_particles=m, n_subset=n)
+    known = parameters._replace(
+        approximation="fitc", kernel=kernel, optimizer=None, n_particles=m, n_subset=n
+    )
     return fit(known, data)
 
 
@@ -150,46 +166,56 @@ def _may_have_neighbours(parameters, data):
     return parameters.weighting == "posterior" or not few
 
 
-def _of_near(state, rows):
-    """Log densities of some rows given their neighbours among all others."""
-    return _log_densities(state.model.sites.y[rows], *state.model.left_out(state.theta, rows))
+def _of_near(state, n):
+    """Log densities of the first n rows given their neighbours.
+
+    They are the mean of those given all rows, and given the others alone, which is what inducing
+    inputs can learn from. The first alone would favour neighbours, and the second what is compared
+    with them: it is ahead by less where rows are more.
+    """
+    (scored, others), theta = _parted(state, n), state.theta
+    of_all = _log_normal(scored.y, *state.model.left_out(theta, np.arange(n)))
+    return 0.5 * (of_all + _log_densities(others, theta, others.conditional(theta, None), scored))
 
 
-def _of_inducing(parameters, state, rows):
-    """As `_of_near`, of a process with inducing inputs that has learnt from other rows."""
+def _of_inducing(parameters, state, n):
+    """Log densities of the first n rows by inducing inputs that have learnt from others."""
     sites, theta = state.model.sites, state.theta
-    n = min(len(rows) + _LEARNED_ROWS, len(sites.weight))
-    known = sites.select(slice(len(rows), n))
+    scored, known = sites.select(slice(n)), sites.select(slice(n, n + _LEARNED_ROWS))
     parameters = parameters._replace(
-        kernel=state.model.covariance.at(theta), optimizer=None, normalize_y=False,
-        n_particles=1, weighting="uniform", n_inducing=n_inducing("auto", sites.weight.sum()),
+        approximation="fitc", kernel=state.model.covariance.at(theta), optimizer=None,
+        normalize_y=False, n_particles=1, weighting="uniform",
+        n_inducing=n_inducing("auto", sites.weight.sum()),
         random_state=parameters.random_state if isinstance(parameters.random_state, int) else 0,
     )  # fmt: skip
     zero = np.zeros(len(known.weight))
     fitted = update(
         parameters, None, Data(known.X, known.y, known.noise_variance, zero, known.weight)
     )
-    return _log_densities_of(fitted.model, theta, fitted.conditional(0), sites.select(rows))
+    return _log_densities(fitted.model, theta, fitted.conditional(0), scored)
 
 
-def _of_both(parameters, state, rows, n_inducing):
-    """As `_of_near`, of inducing inputs that have learnt from others, and these others as near."""
-    sites, theta = state.model.sites, state.theta
-    others = state.model.of(sites.select(slice(len(rows), None)))
+def _of_both(parameters, state, n, m):
+    """As `_of_inducing`, of m inducing inputs, and all others as near rows."""
+    theta, (scored, others) = state.theta, _parted(state, n)
     rng = as_generator(0)  # The rows are in random order.
-    parameters = parameters._replace(n_inducing=n_inducing)
-    model = new_full_scale(parameters, others, theta, len(state.particles.theta), rng)
-    n = min(_LEARNED_WITH_NEAR, len(others.sites.weight))
-    block = sum(model.statistics(theta[None], None, batch) for batch in model.batches(n))
-    return _log_densities_of(model, theta, model.conditional(theta, block[0]), sites.select(rows))
+    model = new_full_scale(parameters._replace(n_inducing=m), others, theta, 1, rng)
+    n_learned = min(_LEARNED_WITH_NEAR, len(others.sites.weight))
+    block = sum(model.statistics(theta[None], None, batch) for batch in model.batches(n_learned))
+    return _log_densities(model, theta, model.conditional(theta, block[0]), scored)
 
 
-def _log_densities_of(model, theta, conditional, scored):
+def _parted(state, n):
+    """The first n rows, and the process by neighbours of all others."""
+    sites = state.model.sites
+    return sites.select(slice(n)), state.model.of(sites.select(slice(n, None)))
+
+
+def _log_densities(model, theta, conditional, scored):
     mean, variance = model.predict(theta, conditional, scored.X)
     noise = model.covariance.noise(theta, scored.X) + scored.noise_variance
-    return _log_densities(scored.y, mean, variance + noise / scored.weight)
+    return _log_normal(scored.y, mean, variance + noise / scored.weight)
 
 
-def _log_densities(y, mean, variance):
-    squares = ((y - mean) ** 2).mean(axis=1)
-    return -0.5 * (np.log(variance) + squares / variance)
+def _log_normal(y, mean, variance):
+    return -0.5 * (np.log(variance) + ((y - mean) ** 2).mean(axis=1) / variance)

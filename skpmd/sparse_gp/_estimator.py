@@ -52,8 +52,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     kernel : Kernel or None, default=None
         Covariance, any of `sklearn.gaussian_process.kernels`. A `WhiteKernel` is the noise. None is
         ``ConstantKernel() * RBF(one length scale for each column) + WhiteKernel()``, started from
-        the scales of the data; where neighbours are tried the likelihood chooses between RBF and
-        Matern kernels of nu 0.5, 1.5 and 2.5.
+        the scales of the data; where neighbours are tried the likelihood or, under "auto", the
+        predictions of some rows choose between RBF and Matern kernels of nu 0.5, 1.5 and 2.5.
     alpha : float or array-like of shape (n_samples,), default=1e-10
         Variance of further noise of each row, in the units in which y is fitted (as in
         `GaussianProcessRegressor`: those of the scaled y with ``normalize_y=True``).

@@ -37,8 +37,8 @@ _NEARER = 30.0, 5.0
 # rows are as dense as its to so many nats.
 _DECISIVE, _CLEARLY, _SAME = 8000, 3.0, 1e-3
 _LEFT_OUT = 500  # Predictions of so many rows from all others have a part in the decision.
-# A search ends where a step gains fewer nats, among some or very many rows and among all. More
-# rows than decide, which are not all, have more nats in proportion: there all will have a part.
+# A search ends where a step gains fewer nats, among some or very many rows and among all. Where
+# more rows than decide are followed by a round of still more, it is more nats in proportion.
 _MIN_GAIN, _LAST_MIN_GAIN = 0.2, 1e-5
 # Neighbours of searches may be further than the nearest by this share: they are found in a quarter
 # of the time, and nineteen of twenty are the same. Any neighbours make a likelihood.
@@ -118,8 +118,11 @@ def _through(rounds, parameters, covariances, ends, sites, sample, rng, tries_sh
             starts = [(batch, theta), *((batch.under(other), theta) for other in others)]
             covariances = ()
         write_line(f"kernel: search by the likelihood of {len(rows)} rows", parameters.verbose)
-        gain = _MIN_GAIN if is_all else _MIN_GAIN * max(1.0, len(rows) / _DECISIVE)
-        gain = _LAST_MIN_GAIN if is_all and len(rows) <= _MANY_ROWS else gain
+        gain = _MIN_GAIN
+        if one in _ROUNDS_OF_MANY[:-1] and not is_all:
+            gain *= len(rows) / _DECISIVE
+        elif is_all and len(rows) <= _MANY_ROWS:
+            gain = _LAST_MIN_GAIN
         found = [(batch, batch.search(theta, n_evaluations, gain)) for batch, theta in starts]
         if decides:
             found = [_decided(found)]

@@ -110,12 +110,7 @@ def _retained(parameters, sites, rng, decays=False):
 def _fitted(parameters, sites, scaler, sample, seen, rng, before=None):
     """The state of a kernel fitted to some rows; ``before`` is that of a stream so far, or None."""
     shapes = _SHAPES if parameters.kernel is None else _SHAPES[:1]
-    n = len(sites.weight)
-    bounds = {
-        "shortest": float(np.clip(_DETAIL / n, *_SHORTEST)),
-        "min_noise": float(np.clip(_NOISE_BOUNDS[1] * (_ENOUGH / n) ** 6, *_NOISE_BOUNDS)),
-    }
-    covariances = [new_covariance(parameters.kernel, sample, nu=nu, **bounds) for nu in shapes]
+    covariances = [covariance_of(parameters.kernel, sample, nu, len(sites.weight)) for nu in shapes]
     covariance = covariances[0] if before is None else before.model.covariance
     if not covariance.is_fast:
         raise ValueError(
@@ -139,6 +134,13 @@ def _fitted(parameters, sites, scaler, sample, seen, rng, before=None):
         n_fitted=len(sites.weight),
     )
     return with_kernel(parameters, state, covariance, theta)
+
+
+def covariance_of(kernel, sample, nu, n):
+    """The covariance of a kernel; None is the default one of a shape, for n distinct rows."""
+    shortest = float(np.clip(_DETAIL / n, *_SHORTEST))
+    min_noise = float(np.clip(_NOISE_BOUNDS[1] * (_ENOUGH / n) ** 6, *_NOISE_BOUNDS))
+    return new_covariance(kernel, sample, nu=nu, shortest=shortest, min_noise=min_noise)
 
 
 def with_kernel(parameters, state, covariance, theta):

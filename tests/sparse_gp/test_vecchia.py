@@ -620,15 +620,13 @@ def test_inducing_inputs_by_default_have_the_kernel_of_the_larger_evidence(monke
     assert type(gp.kernel_.k1.k2) is RBF  # Matern is one of its classes.
 
 
-def with_both_ahead_by(monkeypatch, gains):
+def with_both_ahead_by(monkeypatch, gains, of_inducing=lambda n: np.full(n, -1.0), **params):
     """A fit to 1020 rows, both inducing inputs and neighbours being ahead by gains(model) a row."""
-    for name, value in {"_of_near": 0.0, "_of_inducing": -1.0}.items():
-        monkeypatch.setattr(_choice, name, lambda *args, value=value: np.full(len(args[-1]), value))
-    monkeypatch.setattr(
-        _choice, "_of_both", lambda _, state, rows, __: gains(state.model, len(rows))
-    )
-    gp = SparseGPRegressorPMD(n_subset=200, n_restarts_optimizer=0, n_particles=1, random_state=0)
-    return gp.fit(*problem(1020))
+    monkeypatch.setattr(_choice, "_of_near", lambda state, n: np.zeros(n))
+    monkeypatch.setattr(_choice, "_of_inducing", lambda _, state, n: of_inducing(n))
+    monkeypatch.setattr(_choice, "_of_both", lambda _, state, n, __: gains(state.model, n))
+    params = {"n_subset": 200, "n_restarts_optimizer": 0, "n_particles": 1, **params}
+    return SparseGPRegressorPMD(random_state=0, **params).fit(*problem(1020))
 
 
 def test_a_few_rows_do_not_choose_the_approximation(monkeypatch):
@@ -650,6 +648,45 @@ def test_both_may_be_rough_where_neighbours_are_best(monkeypatch):
     monkeypatch.setattr(_vecchia_fit, "_SHAPES", (np.inf,))
     gp = with_both_ahead_by(monkeypatch, gains)
     assert gp.approximation_ == "full_scale" and gp.kernel_.k1.k2.nu == 0.5
+
+
+def test_what_is_best_under_the_kernel_of_neighbours_is_not_lost(monkeypatch):
+    """Inducing inputs that were worse under another kernel left the choice to neighbours."""
+    found = iter([0.5, -0.1])
+    gp = with_both_ahead_by(
+        monkeypatch, lambda _, n: np.full(n, -1.0), lambda n: np.full(n, next(found))
+    )
+    assert gp.approximation_ == "fitc" and next(found, None) is None
+
+
+def test_what_cannot_be_fitted_is_not_chosen(monkeypatch):
+    """Kernels without noise may have no inducing inputs; neighbours have no part of that."""
+
+    def impossible(*args):
+        raise np.linalg.LinAlgError
+
+    assert with_both_ahead_by(monkeypatch, impossible, impossible).approximation_ == "vecchia"
+    monkeypatch.setattr(_choice, "_with_both", impossible)
+    gp = with_both_ahead_by(monkeypatch, lambda _, n: np.ones(n))
+    assert gp.approximation_ == "vecchia"
+
+
+def test_too_few_rows_choose_nothing(monkeypatch):
+    gp = with_both_ahead_by(monkeypatch, lambda _, n: np.ones(n), reservoir_size=100)
+    assert gp.approximation_ == "vecchia"
+
+
+def test_neighbours_have_no_lead_by_more_rows():
+    """They were given a third more rows than inducing inputs, and were chosen by that."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (1600, 5))
+    y = np.sin(2.0 * X).sum(axis=1) + 0.05 * rng.standard_normal(1600)
+    kernel = RBF(1.5) + WhiteKernel(0.0025)
+    gp = SparseGPRegressorPMD(kernel, optimizer=None, random_state=0).fit(X, y)
+    model = getattr(gp._state.model, "rows", gp._state.model)
+    near = _choice._of_near(gp._state._replace(model=model), 400)
+    of_all = model.log_density_left_out(gp._state.theta, np.arange(400)) + 0.5 * np.log(2.0 * np.pi)
+    assert near.mean() < of_all.mean() - 0.01
 
 
 def test_refusals():
