@@ -36,6 +36,7 @@ _NEARER = 30.0, 5.0
 # behind by more than so many standard errors, and those that are at the place of the best: their
 # rows are as dense as its to so many nats.
 _DECISIVE, _CLEARLY, _SAME = 8000, 3.0, 1e-3
+_STRETCHES = 1.0, 0.3, 3.0, 10.0
 _LEFT_OUT = 500  # Predictions of so many rows from all others have a part in the decision.
 # A search ends where a step gains fewer nats, among some or very many rows and among all. Where
 # more rows than decide are followed by a round of still more, it is more nats in proportion.
@@ -70,8 +71,10 @@ def best_kernel(parameters, covariances, sites, sample, rng, start=None):
         ends = _through(_ROUNDS, parameters, (), [(covariance, start)], sites, sample, rng)
     else:
         ends = _anew(parameters, covariances, sites, sample, rng)
-    last = _last_rounds(len(sites.weight))
-    return _through(last, parameters, (), ends, sites, None, rng)[0]
+    n = len(sites.weight)
+    # Eight thousand rows of many may have decided against what is rough by chance.
+    again = covariances[_EARLY:] if n > _ROUNDS_OF_MANY[0][0] else ()
+    return _through(_last_rounds(n), parameters, again, ends, sites, None, rng)[0]
 
 
 def _last_rounds(n):
@@ -115,7 +118,10 @@ def _through(rounds, parameters, covariances, ends, sites, sample, rng, tries_sh
         if decides:
             (batch, theta), *_ = starts
             others = [other for other in covariances if other is not batch.covariance]
-            starts = [(batch, theta), *((batch.under(other), theta) for other in others)]
+            alike = [batch.under(other) for other in others]
+            # Few evaluations follow where rows are many.
+            places = [_stretched(own, theta) if one in _ROUNDS_OF_MANY else theta for own in alike]
+            starts = [(batch, theta), *zip(alike, places, strict=True)]
             covariances = ()
         write_line(f"kernel: search by the likelihood of {len(rows)} rows", parameters.verbose)
         gain = _MIN_GAIN
@@ -210,6 +216,16 @@ def _starts_of(starts, sample, tries_short, decides):
 def _with_best_noise(batch, theta, sample):
     """Theta with its own noise or another, whichever makes the rows of a batch denser."""
     return best_of(batch.value, with_other_noise(batch.covariance, theta, sample))
+
+
+def _stretched(batch, theta):
+    """Theta with all length scales by the factor by which they make the rows of a batch densest.
+
+    Those of a rougher covariance are longer where it says the same of near rows, by up to ten.
+    """
+    kernel = batch.covariance.kernel
+    steps = np.log(_STRETCHES)[:, None] * are_length_scales(kernel)
+    return best_of(batch.value, list(np.clip(theta + steps, *kernel.bounds.T)))
 
 
 def _with_sensible_scales(batch, theta):

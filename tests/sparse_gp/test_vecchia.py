@@ -176,6 +176,28 @@ def test_all_of_many_rows_have_a_part_at_the_end(monkeypatch):
     assert np.ptp(ends, axis=0)[-1] < 0.05
 
 
+def test_more_rows_may_decide_for_what_is_rough(monkeypatch):
+    """One of thirty fits to the flights was too smooth by chance: its RMSE was larger by .04."""
+    decided = _vecchia_evidence._decided
+    monkeypatch.setattr(_vecchia_evidence, "_DECISIVE", 400)
+    monkeypatch.setattr(_vecchia_evidence, "_MANY_ROWS", 450)
+    monkeypatch.setattr(_vecchia_evidence, "_ROUNDS", ((300, None, 5, 1), (400, None, 5, 1)))
+    last = (500, None, 12, 1), (2000, None, 20, 1)
+    monkeypatch.setattr(_vecchia_evidence, "_ROUNDS_OF_MANY", last)
+    # Those of four hundred rows go wrong.
+    monkeypatch.setattr(
+        _vecchia_evidence,
+        "_decided",
+        lambda ends: ends[0] if len(ends[0][0]._rows) == 400 else decided(ends),
+    )
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3.0, 3.0, (900, 2))
+    K = Matern(1.0, nu=0.5)(X)
+    y = multivariate_normal(cov=K, allow_singular=True).rvs(random_state=rng)
+    gp = process(None, n_particles=1, n_restarts_optimizer=0, random_state=0).fit(X, y)
+    assert gp.kernel_.k1.k2.nu == 0.5
+
+
 @pytest.mark.parametrize(("n_neighbors", "expected"), [("auto", 40), (7, 7)])
 def test_the_last_search_has_all_rows_and_twice_the_neighbours(n_neighbors, expected, monkeypatch):
     """Unless their number is given."""
