@@ -13,11 +13,7 @@ from skpmd.sparse_gp._data import Data
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood, maximise_evidence
 from skpmd.sparse_gp._fit import fit, update
 from skpmd.sparse_gp._full_scale_fit import n_beside, new_full_scale, with_inducing
-from skpmd.sparse_gp._hyperparameters import (
-    MIN_INDUCING,
-    n_inducing,
-    n_particles,
-)
+from skpmd.sparse_gp._hyperparameters import MIN_INDUCING, n_inducing, n_particles
 from skpmd.sparse_gp._vecchia_fit import covariance_of, fit_vecchia, with_kernel
 
 # So many rows' predictions from all others are compared, a quarter of all at most, and fewer than
@@ -61,16 +57,18 @@ def fit_chosen(parameters, data):
             gains = densities_of(parameters, *args) - near
         except np.linalg.LinAlgError:  # Not every kernel has inducing inputs.
             return -np.inf
-        return float(np.clip(gains, -_LARGEST_GAIN, _LARGEST_GAIN).mean())
+        gain = float(np.clip(gains, -_LARGEST_GAIN, _LARGEST_GAIN).mean())
+        return gain if np.isfinite(gain) else -np.inf
 
-    few = ahead(_of_inducing, state, n)
-    both = _both_ahead(ahead, parameters, state, n, few > 0.0)
-    found = [(0.0, "near", state), (few, "few", state), (both, "both", state)]
-    other = None if both > 0.0 > few else _under_another_kernel(one, state, few > 0.0)
+    inducing = ahead(_of_inducing, state, n)
+    is_smooth = inducing > 0.0
+    both = _both_ahead(ahead, parameters, state, n, is_smooth)
+    found = [(0.0, "vecchia", state), (inducing, "fitc", state), (both, "full_scale", state)]
+    other = None if both > 0.0 > inducing else _under_another_kernel(one, state, is_smooth)
     if other is not None:
-        found.append((_both_ahead(ahead, parameters, other, n, few > 0.0), "both", other))
-        if few > 0.0:
-            found.append((ahead(_of_inducing, other, n), "few", other))
+        found.append((_both_ahead(ahead, parameters, other, n, is_smooth), "full_scale", other))
+        if is_smooth:
+            found.append((ahead(_of_inducing, other, n), "fitc", other))
     return _best_of(parameters, found, data)
 
 
@@ -89,12 +87,12 @@ def _both_ahead(ahead, parameters, state, n, has_all):
 
 
 def _best_of(parameters, found, data):
-    """The fitted state of the first of [(gain, kind, state), ...] by gain that can be fitted."""
-    for _, kind, state in sorted(found, key=itemgetter(0), reverse=True):
-        if kind == "near":
+    """The state of the first of [(gain, approximation, state), ...] by gain that can be fitted."""
+    for _, approximation, state in sorted(found, key=itemgetter(0), reverse=True):
+        if approximation == "vecchia":
             return _with_particles(parameters, state)
         try:
-            if kind == "few":
+            if approximation == "fitc":
                 return _fit_inducing(parameters, state, data)
             return _with_both(parameters, state)
         except np.linalg.LinAlgError:
@@ -174,7 +172,7 @@ def _of_near(state, n):
     with them: it is ahead by less where rows are more.
     """
     (scored, others), theta = _parted(state, n), state.theta
-    of_all = _log_normal(scored.y, *state.model.left_out(theta, np.arange(n)))
+    of_all = state.model.log_density_left_out(theta, np.arange(n)) / state.model.n_targets
     return 0.5 * (of_all + _log_densities(others, theta, others.conditional(theta, None), scored))
 
 
@@ -212,10 +210,9 @@ def _parted(state, n):
 
 
 def _log_densities(model, theta, conditional, scored):
+    """Log densities of a row's targets, on average over these, (n,)."""
     mean, variance = model.predict(theta, conditional, scored.X)
     noise = model.covariance.noise(theta, scored.X) + scored.noise_variance
-    return _log_normal(scored.y, mean, variance + noise / scored.weight)
-
-
-def _log_normal(y, mean, variance):
-    return -0.5 * (np.log(variance) + ((y - mean) ** 2).mean(axis=1) / variance)
+    variance = variance + noise / scored.weight
+    squares = ((scored.y - mean) ** 2).mean(axis=1)
+    return -0.5 * (np.log(2.0 * np.pi * variance) + squares / variance)

@@ -36,7 +36,8 @@ _NEARER = 30.0, 5.0
 # behind by more than so many standard errors, and those that are at the place of the best: their
 # rows are as dense as its to so many nats.
 _DECISIVE, _CLEARLY, _SAME = 8000, 3.0, 1e-3
-_LONGER = 1.0, 0.3, 3.0, 10.0
+# Length scales of another covariance begin at these times those of the first.
+_FACTORS = 1.0, 0.3, 3.0, 10.0
 _LEFT_OUT = 500  # Predictions of so many rows from all others have a part in the decision.
 # A search ends where a step gains fewer nats, among some or very many rows and among all. Where
 # more rows than decide are followed by a round of still more, it is more nats in proportion.
@@ -117,13 +118,10 @@ def _through(rounds, parameters, covariances, ends, sites, sample, rng, tries_sh
         starts = _starts_of(starts, sample, tries_short, decides)
         if decides:
             (batch, theta), *_ = starts
-            others = [other for other in covariances if other is not batch.covariance]
-            alike = [batch.under(other) for other in others]
+            others = [batch.under(o) for o in covariances if o is not batch.covariance]
             # Few evaluations follow where rows are many.
-            places = [
-                _scaled_alike(own, theta) if one in _ROUNDS_OF_MANY else theta for own in alike
-            ]
-            starts = [(batch, theta), *zip(alike, places, strict=True)]
+            places = [_scaled_alike(o, theta) if one in _ROUNDS_OF_MANY else theta for o in others]
+            starts = [(batch, theta), *zip(others, places, strict=True)]
             covariances = ()
         write_line(f"kernel: search by the likelihood of {len(rows)} rows", parameters.verbose)
         gain = _MIN_GAIN
@@ -226,7 +224,7 @@ def _scaled_alike(batch, theta):
     Those of a rougher covariance are longer where it says the same of near rows, by up to ten.
     """
     kernel = batch.covariance.kernel
-    steps = np.log(_LONGER)[:, None] * are_length_scales(kernel)
+    steps = np.log(_FACTORS)[:, None] * are_length_scales(kernel)
     return best_of(batch.value, list(np.clip(theta + steps, *kernel.bounds.T)))
 
 
