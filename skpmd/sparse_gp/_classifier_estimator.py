@@ -91,7 +91,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
     classes_ : ndarray of shape (n_classes,)
         Labels, sorted.
     kernel_ : Kernel
-        Fitted kernel, of the subset's largest evidence.
+        Fitted kernel, of the subset's largest evidence, for the default kernel times its prior.
     posterior_ : Posterior
         Particles: hyperparameters on their own scale, with their weights.
     inducing_ : ndarray of shape (M, p)
@@ -218,7 +218,8 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         -----
         ConvergenceWarning
             If iterations have not converged, a length scale ends at its lower bound, inducing
-            inputs leave much open, or few of the particles have weight.
+            inputs leave more than half of the variance open, or few of 20 particles or more have
+            weight.
         """
         with self._all_or_nothing():
             parameters = self._parameters()

@@ -58,18 +58,21 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         Variance of further noise of each row, in the units in which y is fitted (as in
         `GaussianProcessRegressor`: those of the scaled y with ``normalize_y=True``).
     optimizer : "fmin_l_bfgs_b", callable or None, default="fmin_l_bfgs_b"
-        Of the marginal likelihood of a subset; as in `GaussianProcessRegressor`. None keeps the
-        kernel as it is.
+        Of the marginal likelihood of a subset, or of the likelihood by neighbours; as in
+        `GaussianProcessRegressor`. None keeps the kernel as it is.
     n_restarts_optimizer : int, default=1
         Further starts, and one with short length scales. With more than 200 rows only the best
         after a few steps on 500 goes on.
     n_subset : int, default=2000
-        Rows that the kernel is fitted to, at most; its cost is their number cubed. Where there are
-        more than 1000 most of the search takes place on so many.
+        With inducing inputs alone the rows that the kernel is fitted to, at most; its cost is their
+        number cubed. Where there are more than 1000 most of the search takes place on so many. By
+        neighbours, with which "auto" begins, all rows have a part; the subset then bounds those
+        that other particles are drawn by, and those of the second kernel that "auto" tries.
     n_refine : int, default=10000
-        Rows by whose evidence the kernel is then refined, under a sparse process with 500 inducing
-        inputs, at most; 0 leaves it at the subset's. A thousand rows lie too far apart to tell of
-        short length scales. For RBF and Matern kernels.
+        Rows by whose evidence the kernel of inducing inputs is then refined, under a process with
+        500 of these, at most; 0 leaves it at the subset's. A thousand rows lie too far apart to
+        tell of short length scales. For RBF and Matern kernels; it has no part where neighbours
+        are tried.
     hyperprior : list of scipy.stats frozen distributions or None, default=None
         Prior of the free hyperparameters, one for each in the order of ``kernel.theta``, on their
         own scale, for several particles; a single one, and the first, maximise the marginal
@@ -122,24 +125,27 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         It is 1 in streams that begin with `partial_fit` and for a kernel that is not searched for,
         and 32 with ``weighting="posterior"``.
     weighting : {"stacking", "uniform", "posterior"}, default="stacking"
-        Weights of several particles. ``"posterior"``: the posterior of the hyperparameters by
-        mirror steps from ``hyperprior``, with rejuvenation and diagnostics; for few rows, at n M^2
-        for each particle and step. On more than some hundred rows such weights fall on one
-        particle: ``"stacking"`` and ``"uniform"`` draw particles from the posterior given the
-        subset, and weigh them by the predictions of their average, or alike. With fewer than ten
-        scored rows for each particle ``"stacking"`` weighs them alike too. Those are no posterior
-        weights.
+        Weights of several particles. ``"posterior"``: the posterior of the hyperparameters. By
+        neighbours, which "auto" takes for it in `fit`, it is importance reweighting of proposals
+        that are fitted to the likelihood of all rows. With inducing inputs it is mirror steps from
+        ``hyperprior`` with rejuvenation, for few rows, at n M^2 for each particle and step: on more
+        than some hundred such weights fall on one particle. ``"stacking"`` and ``"uniform"`` draw
+        particles from the posterior given the subset, and weigh them by the predictions of their
+        average for a fifth of the rows, or alike. With fewer than ten such rows for each particle,
+        as by default for up to 500 rows, ``"stacking"`` weighs them alike too. Those are no
+        posterior weights.
     batch_size : int or "auto", default="auto"
         Rows held as a matrix of covariances at once, 2048 by default. It changes no result, except
         with ``weighting="posterior"``.
     max_iter : int, default=20
-        Most passes, with Student noise; with ``weighting="posterior"`` the passes of mirror steps.
+        Most passes, with Student noise; the passes of mirror steps, where there are any.
     tol : float, default=1e-3
         Gain of the ELBO per row below which passes end, in nats.
     step_size, step_offset, step_decay : float, default=1.0, "auto", 1.0
-        Steps of ``weighting="posterior"``: gamma_t = step_size / (step_offset + t^step_decay).
+        Mirror steps of ``weighting="posterior"`` with inducing inputs:
+        gamma_t = step_size / (step_offset + t^step_decay).
     rejuvenation, ess_threshold, bandwidth : default="ess", 0.5, "loo"
-        Rejuvenation with ``weighting="posterior"``; see `ParticleMirrorDescent`.
+        Rejuvenation between mirror steps; see `ParticleMirrorDescent`.
     total_samples : float or None, default=None
         For `partial_fit`: rows of a data set that may be passed over many times; None is a stream,
         in which each row counts once.
@@ -317,7 +323,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y, sample_weight=None, noise_variance=None):
-        """Fit the kernel to a subset, and the process to all rows.
+        """Fit the kernel, with inducing inputs alone to a subset, and the process to all rows.
 
         Parameters
         ----------
@@ -346,9 +352,11 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         Warns
         -----
         ConvergenceWarning
-            If a length scale ends at its lower bound or a noise at its upper one; if a quarter of
-            the variance of f is there for want of inducing inputs; with
-            ``weighting="posterior"`` of what ``diagnostics_`` holds against the posterior.
+            If a length scale ends at its lower bound or a noise at its upper one; with inducing
+            inputs alone, if a quarter of the variance of f is there for want of them; with
+            neighbours, if the 90 % intervals for up to 500 rows, given all others, hold less than
+            75 % of them; with ``weighting="posterior"`` of what ``diagnostics_`` holds against the
+            posterior.
         """
         with self._all_or_nothing():
             parameters = self._parameters()
@@ -392,8 +400,9 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         Warns
         -----
         ConvergenceWarning
-            As `fit`, where the kernel is fitted; and if predictions of the new rows are far off by
-            their own standard deviations, so that the kernel does not suit them.
+            As `fit`, where the kernel is fitted; and with inducing inputs alone if predictions of
+            the new rows are far off by their own standard deviations, so that the kernel does not
+            suit them.
         """
         with self._all_or_nothing():
             parameters, before = self._parameters(), getattr(self, "_state", None)
@@ -419,8 +428,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
         """Log marginal likelihood of the exact process on some of the rows.
 
-        With inducing inputs alone the kernel was fitted to them. They are all rows where there were
-        no more than ``n_subset``, and than 1000.
+        With inducing inputs alone the kernel was fitted to them, unless "auto" has chosen these.
+        They are all rows where there were no more than ``n_subset``, and than 1000.
         """
         check_is_fitted(self)
         if theta is None:
