@@ -54,7 +54,8 @@ def fit_chosen(parameters, data):
     def ahead(densities_of, *args):
         """By how many nats a row, on average, a process is ahead of neighbours."""
         try:
-            gains = densities_of(parameters, *args) - near
+            with np.errstate(all="ignore"):  # What overflows has no gain, and is not taken.
+                gains = densities_of(parameters, *args) - near
         except np.linalg.LinAlgError:  # Not every kernel has inducing inputs.
             return -np.inf
         gain = float(np.clip(gains, -_LARGEST_GAIN, _LARGEST_GAIN).mean())
