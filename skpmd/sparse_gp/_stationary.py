@@ -7,15 +7,19 @@ section 4.2). The derivative of g, the slope, gives all gradients of a marginal 
 import numpy as np
 
 SHAPES = (0.5, 1.5, 2.5, np.inf)  # nu of the Matern family; inf is the squared exponential
+# The largest exponent. Its exponential, 1e-39, is nothing beside any variance, but products of it
+# keep within the range of numbers: those below take processors twenty times as long.
+_FARTHEST = 90.0
 
 
 def values(squared, nu):
     """g at the squared distances, which are overwritten."""
     if nu == np.inf:
         squared *= -0.5
-        return np.exp(squared, out=squared)
+        return np.exp(np.maximum(squared, -_FARTHEST, out=squared), out=squared)
     r = np.sqrt(squared, out=squared)
     r *= np.sqrt(2.0 * nu)
+    np.minimum(r, _FARTHEST, out=r)
     if nu == 0.5:
         return np.exp(np.negative(r, out=r), out=r)
     polynomial = 1.0 + r if nu == 1.5 else 1.0 + r * (1.0 + r / 3.0)

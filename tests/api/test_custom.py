@@ -292,7 +292,6 @@ def test_reaching_the_bound_on_splits_is_never_silent():
         ({"rejuvenation": "never", "final_particles": 10}, ValueError, "final_particles"),
         ({"rejuvenation": "never", "particle_growth": 1.0}, ValueError, "particle_growth"),
     ],
-    ids=lambda value: str(value)[:40],
 )
 def test_errors_name_what_is_wrong(X, change, error, match):
     with pytest.raises(error, match=match):

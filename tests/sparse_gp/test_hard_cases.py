@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 from skpmd import SparseGPRegressorPMD
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Sample
 from skpmd.sparse_gp._exact_evidence import maximise_evidence
-from skpmd.sparse_gp._model import SparseGP
+from skpmd.sparse_gp._model import SparseGP, jittered_cholesky
+from skpmd.sparse_gp._stationary import SHAPES
 
 WAVE = ConstantKernel(1.0, "fixed") * RBF(1.0, (0.05, 20.0)) + WhiteKernel(0.1, (1e-3, 3.0))
 
@@ -43,6 +44,19 @@ def test_rows_of_no_weight_teach_no_kernel():
     without.partial_fit(X[:2], y[:2]).partial_fit(X[2:], y[2:])
     np.testing.assert_array_equal(zeros.predict(X), without.predict(X))
     assert without.score(X, np.sin(3.0 * X[:, 0])) > 0.98
+
+
+@pytest.mark.parametrize("nu", SHAPES)
+def test_short_length_scales_make_no_numbers_of_few_digits(nu):
+    # Processors take them twenty times as long: one fit of thirty took twice the time of others.
+    kernel = Matern(0.01, nu=nu) if np.isfinite(nu) else RBF(0.01)
+    covariance, X = KernelCovariance(kernel + WhiteKernel(1e-3)), wave(300)[0]
+    K = covariance.cross(covariance.kernel.theta, X, X)
+    factor = jittered_cholesky(K, 1e-6)
+    whitened = np.linalg.solve(factor, K)
+    for matrix in (K, factor, whitened):
+        assert not ((matrix != 0.0) & (np.abs(matrix) < np.finfo(float).tiny)).any()
+    np.testing.assert_allclose(K, covariance.kernel.k1(X), rtol=1e-8, atol=1e-35)
 
 
 def test_copies_of_few_rows_do_not_end_the_learning():
