@@ -14,9 +14,9 @@ from skpmd.engine.particles import Particles
 from skpmd.engine.threads import each
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Sample
+from skpmd.sparse_gp._descent import descended
 from skpmd.sparse_gp._exact_evidence import (
     IMPOSSIBLE,
-    descended,
     log_marginal_likelihood,
     starts_around,
 )

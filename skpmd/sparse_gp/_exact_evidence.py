@@ -3,12 +3,12 @@
 from operator import itemgetter
 
 import numpy as np
-from scipy.optimize import minimize
 
 from skpmd.engine.threads import each
 from skpmd.sparse_gp._blas import dpotrf, dpotri, dpotrs
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import take
+from skpmd.sparse_gp._descent import descended
 from skpmd.sparse_gp._model import MIN_NOISE
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
@@ -16,10 +16,6 @@ IMPOSSIBLE = 1e25  # Objective where there is none: the line search takes no inf
 # With more rows than the first number several starts take a few evaluations each on some rows, and
 # only the best goes on.
 _MANY_ROWS, _PRELIMINARY_ROWS, _PRELIMINARY_EVALUATIONS = 200, 500, 20
-# A search ends at this slope, or at this relative change of the value; SciPy's defaults.
-_MIN_SLOPE, _MIN_CHANGE = 1e-5, 2.2e-9
-# Values of a line search. One that finds no better place among so few is at the limit of rounding.
-_MAX_LINE = 8
 _SHORT = 0.1  # Factor of the length scales of one more start.
 _NOISE_FRACTIONS = 0.01, 0.03, 0.1, 0.3  # Fractions of the variance of y that are tried as noise.
 _START_SD = 1.0  # Starts vary around the first by this standard deviation, in the logs.
@@ -155,32 +151,6 @@ def are_length_scales(kernel):
     """Which of a kernel's hyperparameters are length scales, (d,) of bool."""
     names = parameter_names(kernel)
     return np.array([name.partition("[")[0].endswith("length_scale") for name in names])
-
-
-def descended(objective, start, bounds, n_evaluations, min_gain=None):
-    """The end of L-BFGS, and the objective there.
-
-    It ends where a step changes the objective by less than ``min_gain``; that is by default a share
-    of its value at the start, as SciPy has it.
-
-    The objective is scaled so that the first step, which is its slope, has length one at most:
-    where slopes are steep it would leap into a corner of the bounds.
-    """
-    value, slope = objective(start)
-    scale = 1.0 / max(1.0, np.abs(slope).max())
-    first = value, slope  # The search begins with it.
-    origin = 0.0 if min_gain is None else value  # Changes are relative to values above one.
-    least = _MIN_CHANGE * max(1.0, abs(value)) if min_gain is None else min_gain
-
-    def scaled(theta):
-        value, slope = first if np.array_equal(theta, start) else objective(theta)
-        return scale * (value - origin), scale * slope
-
-    # The search ends where it would without the scale.
-    tolerances = {"gtol": _MIN_SLOPE * scale, "ftol": least * scale}
-    options = {**tolerances, "maxfun": n_evaluations, "maxls": _MAX_LINE}
-    end = minimize(scaled, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    return end.x, end.fun / scale + origin
 
 
 def with_other_noise(covariance, theta, sample):

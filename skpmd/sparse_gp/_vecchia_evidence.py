@@ -6,11 +6,11 @@ from operator import itemgetter
 import numpy as np
 
 from skpmd._base.progress import write_line
+from skpmd.sparse_gp._descent import descended, descended_further
 from skpmd.sparse_gp._exact_evidence import (
     IMPOSSIBLE,
     are_length_scales,
     best_of,
-    descended,
     shortened,
     starts_around,
     with_other_noise,
@@ -28,9 +28,10 @@ _LAST_ROUNDS = ((20_000, None, 12, 2),)
 # Of more rows than that all have a part at the end as well, with the neighbours of the rounds
 # before, for where tails are heavy a few decide the density of thousands: most of the way is gone
 # among some of them. After the first of these rounds length scales that are far from where they
-# began come nearer by these factors, if its rows allow.
+# began come nearer by these factors, if its rows allow. The last begins with the curvature that the
+# second has found.
 _MANY_ROWS = _LAST_ROUNDS[0][0]
-_ROUNDS_OF_MANY = (40_000, None, 12, 1), (60_000, None, 60, 1), (300_000, None, 12, 1)
+_ROUNDS_OF_MANY = (40_000, None, 12, 1), (60_000, None, 38, 1), (300_000, None, 8, 1)
 _NEARER = 30.0, 5.0
 # A round of so many rows goes on with its best start alone. One of fewer leaves out those that are
 # behind by more than so many standard errors, and those that are at the place of the best: their
@@ -39,8 +40,9 @@ _DECISIVE, _CLEARLY, _SAME = 8000, 3.0, 1e-3
 # Length scales of another covariance begin at these times those of the first.
 _FACTORS = 1.0, 0.3, 3.0, 10.0
 _LEFT_OUT = 500  # Predictions of so many rows from all others have a part in the decision.
-# A search ends where a step gains fewer nats, among some or very many rows and among all. Where
-# more rows than decide are followed by a round of still more, it is more nats in proportion.
+# A search ends where a step gains fewer nats, among some or very many rows and among all. In the
+# first of the rounds of many it is more nats in proportion, and the second comes to its end where
+# a third follows.
 _MIN_GAIN, _LAST_MIN_GAIN = 0.2, 1e-5
 # Neighbours of searches may be further than the nearest by this share: they are found in a quarter
 # of the time, and nineteen of twenty are the same. Any neighbours make a likelihood.
@@ -107,6 +109,7 @@ def _through(rounds, parameters, covariances, ends, sites, sample, rng, tries_sh
     In the first that decides the best goes on under each covariance: searches under the others may
     not have come to where it is.
     """
+    inverse_hessian = None
     for one in rounds:
         n_rows, n_all, n_evaluations, times = one
         some = _first_of(sites, n_all)
@@ -124,12 +127,14 @@ def _through(rounds, parameters, covariances, ends, sites, sample, rng, tries_sh
             starts = [(batch, theta), *zip(others, places, strict=True)]
             covariances = ()
         write_line(f"kernel: search by the likelihood of {len(rows)} rows", parameters.verbose)
-        gain = _MIN_GAIN
-        if one in _ROUNDS_OF_MANY[:-1] and not is_all:
+        gain, teaches = _MIN_GAIN, one is _ROUNDS_OF_MANY[1] and one is not rounds[-1]
+        if one is _ROUNDS_OF_MANY[0] and not is_all:
             gain *= len(rows) / _DECISIVE
-        elif is_all and len(rows) <= _MANY_ROWS:
+        elif teaches or (is_all and len(rows) <= _MANY_ROWS):
             gain = _LAST_MIN_GAIN
-        found = [(batch, batch.search(theta, n_evaluations, gain)) for batch, theta in starts]
+        searched = [batch.search(at, n_evaluations, gain, inverse_hessian) for batch, at in starts]
+        found = [(batch, end.theta) for (batch, _), end in zip(starts, searched, strict=True)]
+        inverse_hessian = searched[0].inverse_hessian if teaches else None
         if decides:
             found = [_decided(found)]
         if one is _ROUNDS_OF_MANY[0] and not is_all:
@@ -156,7 +161,7 @@ def _first(parameters, covariances, sites, sample, rng):
 
     def best_end(covariance, starts):
         write_line(f"kernel: searches by the likelihood of {n_rows} rows", parameters.verbose)
-        ends = [batch.under(covariance).search(theta, n_evaluations) for batch, theta in starts]
+        ends = [batch.under(covariance).search(at, n_evaluations).theta for batch, at in starts]
         # They are compared on other rows: a bad end must not win by those of its search.
         values = [batch_of(end, rows).under(covariance).value(end) for end in ends]
         return ends[int(np.argmax(values))]
@@ -189,7 +194,7 @@ def _with_one_short(parameters, covariance, noise, sites, rng):
         start = theta + np.log(_SHORT) * (np.arange(len(theta)) == place)
         start = np.clip(start, *covariance.kernel.bounds.T)
         batch = _Batch(parameters, covariance, sites, start, rows)
-        end = batch.search(start, _ONE_SHORT[1])
+        end = batch.search(start, _ONE_SHORT[1]).theta
         return batch.value(end), end
 
     return max((ended(place) for place in scales), key=itemgetter(0))[1]
@@ -323,11 +328,13 @@ class _Batch:
             value, slope = IMPOSSIBLE, np.zeros(len(slope))
         return (value, slope) if eval_gradient else value
 
-    def search(self, theta, n_evaluations, min_gain=_MIN_GAIN):
-        """The end of a search from theta."""
-        low, high = self._bounds.T
-        start, gain = np.clip(theta, low, high), min_gain * self._unit
-        return descended(self.objective, start, self._bounds, n_evaluations, gain)[0]
+    def search(self, theta, n_evaluations, min_gain=_MIN_GAIN, inverse_hessian=None):
+        """The `End` of a search from theta, with the curvature of one among other rows or None."""
+        start = np.clip(theta, *self._bounds.T)
+        args = self.objective, start, self._bounds, n_evaluations, min_gain * self._unit
+        if inverse_hessian is None:
+            return descended(*args)
+        return descended_further(*args, inverse_hessian)
 
     def under(self, covariance):
         """The same rows and neighbours under another covariance of the same hyperparameters."""

@@ -4,6 +4,20 @@ from tests.tools.seeded_defects import Defect
 
 DEFECTS = [
     Defect(
+        "a search among more rows knows nothing of the curvature",
+        "sparse_gp/_descent.py",
+        "root = axes * np.sqrt(np.maximum(squares, _MIN_SQUARE * squares[-1]))",
+        "root = axes",
+        "sparse_gp/test_descent.py",
+    ),
+    Defect(
+        "flat directions lead anywhere",
+        "sparse_gp/_descent.py",
+        "radius = np.minimum(_STEPS, 1.0 / np.abs(root).max(axis=0))",
+        "radius = np.full(len(start), np.inf)",
+        "sparse_gp/test_descent.py",
+    ),
+    Defect(
         "labels forget the variance of the process that inducing inputs leave open",
         "sparse_gp/_kernels_logistic.py",
         "cavity_variance[i] = variance[i] / rest + left[i]",
