@@ -31,7 +31,7 @@ _LAST_ROUNDS = ((20_000, None, 12, 2),)
 # began come nearer by these factors, if its rows allow. The last begins with the curvature that the
 # second has found.
 _MANY_ROWS = _LAST_ROUNDS[0][0]
-_ROUNDS_OF_MANY = (40_000, None, 12, 1), (60_000, None, 38, 1), (300_000, None, 8, 1)
+_ROUNDS_OF_MANY = (40_000, None, 12, 1), (60_000, None, 50, 1), (300_000, None, 9, 1)
 _NEARER = 30.0, 5.0
 # A round of so many rows goes on with its best start alone. One of fewer leaves out those that are
 # behind by more than so many standard errors, and those that are at the place of the best: their
