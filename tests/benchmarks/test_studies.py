@@ -208,3 +208,13 @@ def test_the_readme_says_what_neighbours_has_found():
         "ten minutes of SVGP or of SGPR end behind it on each",
     ):
         assert said in text, said
+
+
+def test_the_readme_says_how_far_seeds_are_apart():
+    rows, text = found_by("flights_seeds")
+    widest = {
+        key: max(np.ptp([row[key] for row in rows if row["split"] == split]) for split in range(3))
+        for key in ("rmse", "nlpd")
+    }
+    said = "within 0.006 of each other by RMSE and within 0.021 nats by log loss"
+    assert said in text and 0.005 < widest["rmse"] <= 0.006 and 0.02 < widest["nlpd"] <= 0.021
