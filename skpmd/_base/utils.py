@@ -60,13 +60,12 @@ def weighted_quantile(values, weights, q):
     q = check_probabilities("q", q)
     alive = weights > 0
     values, weights = values[alive], weights[alive]
-    flat = values.reshape(len(values), -1)
-    order = np.argsort(flat, axis=0, kind="stable")
-    out = np.empty((q.size, flat.shape[1]))
-    for j in range(flat.shape[1]):
-        w = weights[order[:, j]]
-        middle = np.cumsum(w) - 0.5 * w
-        out[:, j] = np.interp(q.ravel(), middle, flat[order[:, j], j])
+    flat = np.ascontiguousarray(values.reshape(len(values), -1).T)
+    out = np.empty((q.size, len(flat)))
+    for j, row in enumerate(flat):
+        order = np.argsort(row)
+        w = weights[order]
+        out[:, j] = np.interp(q.ravel(), np.cumsum(w) - 0.5 * w, row[order])
     return out.reshape(q.shape + values.shape[1:])
 
 

@@ -9,8 +9,8 @@ from skpmd.logistic._kernels import (
     add_log_sigmoid,
     expected_derivatives,
     expected_third,
-    sigmoid_slopes,
 )
+from skpmd.logistic._kernels_single import sigmoid_slopes
 
 _TABLE = 1 << 18  # This many logits are held at once, in a table that stays in the second cache.
 

@@ -10,7 +10,8 @@ from skpmd.logistic._design import (
     normal_nodes,
     pieces,
 )
-from skpmd.logistic._kernels import LANES, add_log_softmax, expected_softmax, softmax_slopes
+from skpmd.logistic._kernels import LANES, add_log_softmax, expected_softmax
+from skpmd.logistic._kernels_single import softmax_slopes
 
 _TABLE = 1 << 17  # This many numbers are held at once, in a table that stays in the second cache.
 _ROWS = 512  # A table takes this many rows before it takes more particles.

@@ -136,8 +136,13 @@ class GaussianPosterior:
         They are right for each row by itself. Dependence between rows is lost, for rows share the
         nodes and not their coefficients. Use `sample` for functions of several rows.
         """
+        centre, scale = self.moments(X, fit_intercept)
+        return centre.T[:, None] + scale.T[:, None] * self.nodes[:, :, None]
+
+    def moments(self, X, fit_intercept):
+        """Means and standard deviations of the logits of rows, each of shape (n, K)."""
         centre, spread = logit_moments(self.loc, self.scale**2, X, fit_intercept)
-        return centre.T[:, None] + np.sqrt(spread).T[:, None] * self.nodes[:, :, None]
+        return centre, np.sqrt(spread)
 
     summary = Posterior.summary
 

@@ -1,15 +1,23 @@
 """Predictions of the logistic classifier: averages over particles, draws of labels, likelihoods."""
 
 import numpy as np
-from scipy.special import log_expit, log_softmax, logsumexp
+from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from skpmd._base.estimator import result
 from skpmd._base.labels import encode_known, in_order
 from skpmd._base.utils import as_generator, check_level, check_n_draws, weighted_quantile
 from skpmd._base.validation import naming_conversions, refuse_no_table, refuse_overflows
 from skpmd.engine.resampling import resample
+from skpmd.logistic._averages import log_averages, log_averages_of_normals
 from skpmd.logistic._column_scale import column_scale_of
+from skpmd.logistic._compressed import (
+    log_averages_by,
+    points_of_posterior,
+    roots_of,
+    settled_labels,
+)
 from skpmd.logistic._design import logits
 from skpmd.logistic._make_model import linear_model
 from skpmd.logistic._posterior import GaussianPosterior
@@ -26,6 +34,8 @@ class ClassPredictions(ClassifierMixin):
     def predict_proba(self, X):
         """Posterior predictive class probabilities: averages over particles.
 
+        They are within ``prediction_tol`` of those over all particles on the rows of the fit.
+
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
@@ -41,12 +51,8 @@ class ClassPredictions(ClassifierMixin):
     def predict_log_proba(self, X):
         """Logarithm of `predict_proba`, shape (n_samples, n_classes)."""
         check_is_fitted(self)
-        log_weights = self.posterior_.log_weights[:, None]
-        # Each class has its own sum in logs: a small probability keeps its digits.
-        log_proba = self._by_rows(
-            X, lambda table: np.stack([logsumexp(log_weights + one, axis=0) for one in table])
-        ).T
-        return np.minimum(log_proba, 0.0)  # The weights add up to one only up to rounding.
+        X = self._validated(X)
+        return self._log_proba(X).astype(X.dtype, copy=False)  # Sums are in double precision.
 
     def decision_function(self, X):
         """Log odds of the averaged probabilities.
@@ -66,8 +72,15 @@ class ClassPredictions(ClassifierMixin):
 
     def predict(self, X):
         """The class of highest averaged probability, shape (n_samples,)."""
-        best = self.predict_log_proba(X).argmax(axis=1)
-        return self.classes_[best]
+        check_is_fitted(self)
+        X, points = self._validated(X), self._points
+        if points is None or len(self.classes_) > 2:
+            return self.classes_[self._log_proba(X).argmax(axis=1)]
+        codes, settled = settled_labels(points, self._roots, X, self._state.fit_intercept)
+        open_ = np.flatnonzero(~settled)
+        if len(open_):
+            codes[open_] = self._log_proba(X[open_]).argmax(axis=1)
+        return self.classes_[codes]
 
     def predict_proba_interval(self, X, level=0.9):
         """Central credible intervals of the class probabilities.
@@ -91,7 +104,11 @@ class ClassPredictions(ClassifierMixin):
         weights = self.posterior_.weights
 
         def ends(table):
-            return np.stack([weighted_quantile(np.exp(one), weights, tails) for one in table])
+            if len(table) == 1:
+                of_logits = weighted_quantile(table[0], weights, tails)
+                return expit(np.stack([-of_logits[::-1], of_logits]))  # The tails are alike.
+            table = softmax(table, axis=0)
+            return np.stack([weighted_quantile(one, weights, tails) for one in table])
 
         return self._by_rows(X, ends).transpose(2, 0, 1)
 
@@ -222,17 +239,51 @@ class ClassPredictions(ClassifierMixin):
         refuse_overflows("X", rows, dtype)
         return checked
 
+    @result
+    def _points(self):
+        """All particles as `Points`; None for a Gaussian without correlations."""
+        if isinstance(self.posterior_, GaussianPosterior):
+            return None
+        width = self.n_features_in_ + self._state.fit_intercept
+        return points_of_posterior(self.posterior_, len(self.classes_), width)
+
+    @result
+    def _roots(self):
+        """Of the variances of logits under all particles."""
+        return roots_of(self._points)
+
+    def _log_proba(self, X):
+        """Log averages (n, n_classes) of checked rows."""
+        state, points = self._state, self._points
+        with self._threads():
+            if points is None:
+                found = log_averages_of_normals(self.posterior_, X, state.fit_intercept)
+            elif state.compressed is None:
+                found = log_averages(points, X, state.fit_intercept)
+            else:
+                found = log_averages_by(state.compressed, points, X, state.fit_intercept)
+        return found.T
+
     def _by_rows(self, X, reduce):
-        """Log probabilities under all particles, reduced over particles."""
+        """Logits under all particles, (1 or n_classes, m, n), reduced over particles."""
         X = self._validated(X)
         points = getattr(self.posterior_, "particles", self.posterior_)
-        tables = _tables(X, points, self._state.fit_intercept, len(self.classes_))
+        tables = _logit_tables(X, points, self._state.fit_intercept, len(self.classes_))
         averages = np.concatenate([reduce(table) for _, table in tables], axis=-1)
         return averages.astype(X.dtype, copy=False)  # Sums are made in double precision.
 
 
 def _tables(X, points, fit_intercept, n_classes):
-    """Slices of rows with the log probabilities of their classes, of shape (n_classes, m, n).
+    """Slices of rows with the log probabilities of their classes, of shape (n_classes, m, n)."""
+    for rows, table in _logit_tables(X, points, fit_intercept, n_classes):
+        if len(table) == 1:
+            yield rows, np.stack([log_expit(-table[0]), log_expit(table[0])])
+        else:
+            yield rows, log_softmax(table, axis=0)
+
+
+def _logit_tables(X, points, fit_intercept, n_classes):
+    """Slices of rows with their logits, of shape (1 or n_classes, m, n).
 
     ``points`` are m particles, or a `GaussianPosterior`, whose m nodes take their place.
     """
@@ -248,10 +299,7 @@ def _tables(X, points, fit_intercept, n_classes):
             coefficients = points[:, : n_rows * width].reshape(-1, width)
             table = logits(coefficients, X[rows], fit_intercept).astype(np.float64, copy=False)
             table = table.reshape(m, n_rows, -1).transpose(1, 0, 2)
-        if n_rows == 1:
-            yield rows, np.stack([log_expit(-table[0]), log_expit(table[0])])
-        else:
-            yield rows, log_softmax(table, axis=0)
+        yield rows, table
 
 
 def _draw_particles(posterior, n, rng):

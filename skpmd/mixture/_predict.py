@@ -9,6 +9,7 @@ from skpmd._base.utils import as_generator, check_n_draws
 from skpmd._base.validation import refuse_overflows
 from skpmd.mixture import _partition
 from skpmd.mixture._particles import select
+from skpmd.mixture._responsibilities import averages, few_of, settled
 from skpmd.mixture._rows import RowView
 from skpmd.mixture._student import Students
 from skpmd.mixture._summaries import conjugate_particles
@@ -59,18 +60,20 @@ class MixturePredictions:
             Probabilities; a row of them sums to 1.
         """
         X = self._rows(X)
-        out = np.empty((len(X), self._state.prior.n_components))
-        for rows, probabilities in self._probabilities(X):
-            out[rows] = probabilities
-        return out
+        return self._probabilities(X, *self._labelling_particles())
 
     def predict(self, X):
         """Most probable component of each row, shape (n_samples,)."""
-        X = self._rows(X)
-        out = np.empty(len(X), dtype=np.int64)
-        for rows, probabilities in self._probabilities(X):
-            out[rows] = probabilities.argmax(axis=1)
-        return out
+        X, (log_weights, particles) = self._rows(X), self._labelling_particles()
+        places = few_of(np.exp(log_weights))
+        if places is None:
+            return self._probabilities(X, log_weights, particles).argmax(axis=1)
+        found = self._probabilities(X, np.zeros(len(places)), select(particles, places))
+        labels, left = found.argmax(axis=1), np.flatnonzero(~settled(found))
+        if len(left):
+            some = RowView(X.table, left, scaler=X.scaler)
+            labels[left] = self._probabilities(some, log_weights, particles).argmax(axis=1)
+        return labels
 
     def fit_predict(self, X, y=None, sample_weight=None):
         """Fit, and the most probable component of each row, shape (n_samples,)."""
@@ -201,13 +204,17 @@ class MixturePredictions:
         places = np.flatnonzero(log_weights > log_weights.max() + _NEGLIGIBLE)
         return log_weights[places], select(self._predictive, places)
 
-    def _probabilities(self, X):
-        """Slices of the rows, and responsibilities (n, K) averaged over particles."""
-        log_weights, particles = self._labelling_particles()
-        weights = np.exp(log_weights)
+    def _probabilities(self, X, log_weights, particles):
+        """Responsibilities (n, K) averaged over particles."""
+        weights, students = np.exp(log_weights), _students(particles)
+        if students.normal.all():
+            with self._threads():
+                return averages(students, particles.log_mixing, weights, X)
+        out = np.empty((len(X), self._state.prior.n_components))
         for rows, resp in _responsibilities(particles, X):
             mean = np.tensordot(resp, weights, axes=(1, 0))
-            yield rows, mean / mean.sum(axis=1, keepdims=True)
+            out[rows] = mean / mean.sum(axis=1, keepdims=True)
+        return out
 
     def _rows(self, X):
         """Checked rows in scaled columns, as a `RowView`."""

@@ -61,6 +61,24 @@ def relative_to_largest(log_density, top):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def add_shares(density, weight, total):
+    """Add to ``total`` (K, n) the shares of densities (m, K, n) in their sums, weighted (m,)."""
+    m, K, n = density.shape
+    share = np.empty(n)
+    for i in range(m):
+        for r in range(n):
+            share[r] = density[i, 0, r]
+        for k in range(1, K):
+            for r in range(n):
+                share[r] += density[i, k, r]
+        for r in range(n):
+            share[r] = weight[i] / share[r]
+        for k in range(K):
+            for r in range(n):
+                total[k, r] += density[i, k, r] * share[r]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def parameter_gradients(count, first, second, means, factor):
     """As `skpmd.mixture._component_priors.by_parameters`."""
     m, K, p = means.shape

@@ -142,6 +142,10 @@ class FullScaleGP(SparseGP):
         rows = self._under(theta)
         return FullScaleConditional(super().conditional(theta, block), rows, index_of(rows.scaled))
 
+    def mean(self, theta, conditional, X):
+        """Means of f at the rows of X under one particle, shape (n, t), those of `predict`."""
+        return self.predict(theta, conditional, X)[0]
+
     def predict(self, theta, conditional, X, joint=False):
         """Moments of f at the rows of X under one particle: means (n, t) and variances (n,).
 

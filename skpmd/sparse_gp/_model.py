@@ -16,6 +16,7 @@ import copy
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from skpmd.engine.model import Batch, Model
 from skpmd.engine.threads import each, in_order
@@ -31,12 +32,13 @@ _MAX_AT_ONCE = 1 << 20  # At most so many numbers are in the matrices that are f
 
 
 class Conditional(NamedTuple):
-    """q(u | Z) of one particle, factored: Z, L, and of v the precision's factor and the means."""
+    """q(u | Z) of one particle, factored."""
 
-    inducing: np.ndarray
-    prior_factor: np.ndarray
-    factor: np.ndarray
-    mean: np.ndarray
+    inducing: np.ndarray  # Z.
+    prior_factor: np.ndarray  # L.
+    factor: np.ndarray  # Of the precision of v.
+    mean: np.ndarray  # Of v, (M, t).
+    direct: np.ndarray  # L^-T times it: covariances with Z times this are means of f.
 
 
 class SparseGP(Model):
@@ -279,7 +281,13 @@ class SparseGP(Model):
                 "give a kernel with more noise."
             )
         mean, _ = dpotrs(factor, linear)
-        return Conditional(self.inducing, self.prior_factor(theta), factor, mean)
+        prior = self.prior_factor(theta)
+        direct = solve_triangular(prior, mean, trans="T", lower=True, check_finite=False)
+        return Conditional(self.inducing, prior, factor, mean, direct)
+
+    def mean(self, theta, conditional, X):
+        """Means of f at the rows of X under one particle, shape (n, t), those of `predict`."""
+        return self.covariance.cross(theta, X, conditional.inducing) @ conditional.direct
 
     def predict(self, theta, conditional, X, joint=False):
         """Moments of f at the rows of X under one particle: means (n, t) and variances (n,).
@@ -290,8 +298,8 @@ class SparseGP(Model):
         terms, and is over-confident.
         """
         cross = self.covariance.cross(theta, X, conditional.inducing)
+        mean = cross @ conditional.direct
         V = dtrsm(1.0, conditional.prior_factor, cross.T, overwrite_b=1)
-        mean = V.T @ conditional.mean
         known = dtrsm(1.0, conditional.factor, V)
         if joint:
             return mean, self.covariance.cross(theta, X, X) - V.T @ V + known.T @ known

@@ -60,16 +60,18 @@ class GaussianProcessPredictions:
             return tuple(_squeezed(one) for one in self._joint(X))
         weights = self._weights()
 
-        def moments(means, variances, noise):
-            mean = average(weights, means)
-            if not return_std:
-                return mean[None]
-            variances = variances + self._noise_factor() * noise
+        def mean_of(rows):
+            return average(weights, (self._mean(i, rows) for i in range(len(weights))))
+
+        def moments_of(rows):
+            means, variances, noise = self._all_moments(rows)
+            mean, variances = average(weights, means), variances + self._noise_factor() * noise
             spread = average(weights, variances + (means - mean) ** 2)
             return np.array([mean, np.sqrt(spread)])
 
-        found = self._by_rows(X, moments, (1 + return_std,))
-        return tuple(map(_squeezed, found)) if return_std else _squeezed(found[0])
+        if not return_std:
+            return _squeezed(self._by_rows(X, mean_of, ()))
+        return tuple(map(_squeezed, self._by_rows(X, moments_of, (2,))))
 
     def predict_proba(self, X, target="y"):
         """Predictive distribution of each row: a mixture over particles.
@@ -98,11 +100,12 @@ class GaussianProcessPredictions:
             factors, node_weights = scale_nodes(self._student_df)
             weights = np.outer(node_weights, weights).ravel()
 
-        def components(means, variances, noise):
+        def components_of(rows):
+            means, variances, noise = self._all_moments(rows, alpha=True)
             variances = np.concatenate([variances + factor * noise for factor in factors])
             return np.array([np.tile(means, (len(factors), 1, 1)), np.sqrt(variances)])
 
-        means, sds = self._by_rows(X, components, (2, len(weights)), alpha=True)[..., 0]
+        means, sds = self._by_rows(X, components_of, (2, len(weights)))[..., 0]
         return NormalMixture(means, sds, weights)
 
     def predict_interval(self, X, level=0.9, target="y"):
@@ -196,11 +199,8 @@ class GaussianProcessPredictions:
             self._cache[key] = self._state.conditional(i)
         return self._cache[key]
 
-    def _by_rows(self, X, function, shape, alpha=False):
-        """A function of means, variances of f and of noise, each (m, n, t), chunk by chunk of rows.
-
-        Its values have the shape (*shape, n, t).
-        """
+    def _by_rows(self, X, function, shape):
+        """A function of rows, chunk by chunk; its values have the shape (*shape, n, t)."""
         n_particles, n_held = len(self._weights()), 1
         out = np.empty((*shape, len(X), self._n_targets))
         if self.__sklearn_is_fitted__():
@@ -209,13 +209,25 @@ class GaussianProcessPredictions:
                 self._conditional(i)
 
         def fill(rows):
-            parts = [self._moments(i, X[rows], alpha) for i in range(n_particles)]
-            out[..., rows, :] = function(*(np.array(one) for one in zip(*parts, strict=True)))
+            out[..., rows, :] = function(X[rows])
 
         step = max(_MIN_ROWS, _CHUNK // n_held)
         with self._threads():
             each(fill, [slice(a, a + step) for a in range(0, len(X), step)])
         return out
+
+    def _all_moments(self, X, alpha=False):
+        """Means, variances of f and of noise under all particles, each (m, n, t)."""
+        parts = [self._moments(i, X, alpha) for i in range(len(self._weights()))]
+        return tuple(np.array(one) for one in zip(*parts, strict=True))
+
+    def _mean(self, i, X):
+        """Mean (n, t) of one particle."""
+        if not self.__sklearn_is_fitted__():
+            return self._moments(i, X)[0]
+        state = self._state
+        mean = state.model.mean(state.particles.theta[i], self._conditional(i), X)
+        return state.scaler.inverse_transform(mean)
 
     def _moments(self, i, X, alpha=False, joint=False):
         """Mean (n, t), variances (n, t) or covariances (n, n, t), noise (n, t) of one particle."""

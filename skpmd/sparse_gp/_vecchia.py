@@ -221,6 +221,10 @@ class VecchiaGP(Model):
             index_of(scaled_rows(term, self.sites.X, self.middle)), noise_of_means(term, self.sites)
         )
 
+    def mean(self, theta, conditional, X):
+        """Means of f at the rows of X under one particle, shape (n, t), those of `predict`."""
+        return self.predict(theta, conditional, X)[0]
+
     def predict(self, theta, conditional, X, joint=False):
         """Moments of f at the rows of X under one particle: means (n, t) and variances (n,).
 

@@ -149,10 +149,10 @@ def test_predictions_are_averages_over_particles(cancer, fitted):
     logits = posterior.particles[:, :-1] @ X.T + posterior.particles[:, -1:]
     average = posterior.weights @ expit(logits)
     proba = fitted.predict_proba(X)
-    np.testing.assert_allclose(proba[:, 1], average, rtol=1e-10)
-    np.testing.assert_allclose(proba.sum(axis=1), 1.0)
+    np.testing.assert_allclose(proba[:, 1], average, rtol=2e-6)  # Single precision has 1e-6.
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0, rtol=1e-12)
     np.testing.assert_allclose(fitted.predict_log_proba(X), np.log(proba))
-    np.testing.assert_allclose(expit(fitted.decision_function(X)), average, rtol=1e-8)
+    np.testing.assert_allclose(expit(fitted.decision_function(X)), average, rtol=2e-6)
     np.testing.assert_array_equal(fitted.predict(X), fitted.classes_[(average > 0.5).astype(int)])
     plug_in = expit(X @ fitted.coef_[0] + fitted.intercept_)
     assert np.abs(plug_in - average).max() > 1e-3  # never the plug-in mean

@@ -1,0 +1,218 @@
+"""Averages of class probabilities over particles, tile by tile of rows.
+
+Logits are those of the mean coefficients, in double precision, and in single what each particle
+differs by: rounding is then relative to the spread of the posterior. Averages are right to 1e-6 of
+themselves. Rows of which single precision does not know enough are averaged in logs, in double.
+
+Each row is averaged by itself: no bit depends on what stands beside it, for matrix products are of
+tiles of one shape.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import issparse
+from scipy.special import log_expit, log_softmax, logsumexp, softmax
+
+from skpmd.engine.threads import each
+from skpmd.logistic._kernels_single import LANES, average_sigmoids, average_softmaxes
+
+# Averages below are made in logs, and so are those of rows whose logits may be so far from the mean
+# ones: e^-87 is the smallest exponential, and 1e-7 of a thousand is 1e-4.
+_TINY, _FAR = 1e-30, 1e3
+_TILES = 8  # A thread takes so many tiles at a time.
+_LOGITS = 1 << 20  # At most so many are held at once where averages are made in logs.
+
+
+class Points(NamedTuple):
+    """Coefficients that stand for a posterior: K rows of a width each, an intercept last.
+
+    The last two are for few points that stand for more, whose logits vary otherwise.
+    """
+
+    mean: np.ndarray  # (K, width): Their average.
+    offsets: np.ndarray  # (m, K, width): What each differs from it by.
+    weights: np.ndarray  # (m,): They add up to 1.
+    # For one row of coefficients: matrices (width, width) whose products with a row have the
+    # variance of the logit as their sums of squares, of what these stand for and of these.
+    roots: tuple | None = None
+    # For more: covariances of rows of coefficients, of what these stand for less those of these,
+    # (K (K + 1) / 2, width, width), the second row being the first or one before it.
+    excess: np.ndarray | None = None
+
+
+def points_of(coefficients, weights):
+    """`Points` of weighted coefficients (m, K, width)."""
+    mean = np.tensordot(weights, coefficients, axes=1)
+    return Points(mean, coefficients - mean, weights)
+
+
+def log_averages(points, X, fit_intercept):
+    """Logs of the averaged probabilities of each class, shape (n_classes, n), float64.
+
+    With one row of coefficients there are two classes.
+    """
+    out = log_averages_in_single(points, X, fit_intercept)
+    missing = np.flatnonzero(np.isnan(out[0]))
+    if len(missing):
+        out[:, missing] = _by_logs(points, X[missing], fit_intercept)
+    return out
+
+
+def log_averages_in_single(points, X, fit_intercept):
+    """As `log_averages`; not a number where single precision does not know enough."""
+    m, K, width = points.offsets.shape
+    offsets = points.offsets.astype(np.float32).reshape(m * K, width)
+    weights = points.weights.astype(np.float32)
+    farthest = np.square(np.abs(points.offsets).max(axis=(0, 1), initial=0.0))
+    out = np.empty((max(K, 2), X.shape[0]))
+
+    def fill(start):
+        n = min(LANES, X.shape[0] - start)
+        tile = _tile_of(X[start : start + n], width, fit_intercept)
+        with np.errstate(all="ignore"):
+            is_far = ~(np.square(tile) @ farthest < _FAR**2)
+        tile[is_far] = 0.0
+        table = (offsets @ tile.T.astype(np.float32)).reshape(m, K, LANES)
+        centre = points.mean @ tile.T
+        if K == 1:
+            found = _of_sigmoids(table[:, 0, :n], centre[0, :n], _scales(points, tile)[:n], weights)
+        else:
+            found = _of_softmaxes(table[..., :n], centre[:, :n], weights)
+            if points.excess is not None:
+                found = _corrected(found, points.excess, tile[:n], centre[:, :n])
+        found[:, is_far[:n] | (found.min(axis=0) < _TINY)] = np.nan
+        out[:, start : start + n] = np.log(found)
+
+    _by_tiles(fill, X)
+    return np.minimum(out, 0.0, out=out)  # The weights add up to one only up to rounding.
+
+
+def log_averages_of_normals(posterior, X, fit_intercept):
+    """As `log_averages`, of logits that are independent normals: a `GaussianPosterior`."""
+    K, m = posterior.nodes.shape
+    nodes = np.repeat(posterior.nodes.T.astype(np.float32)[..., None], LANES, axis=2)
+    weights = posterior.weights.astype(np.float32)
+    out = np.empty((max(K, 2), X.shape[0]))
+
+    def fill(start):
+        some = X[start : start + LANES]
+        n = some.shape[0]
+        centre, scale = (one.T for one in posterior.moments(some, fit_intercept))
+        if K == 1:
+            found = _of_sigmoids(nodes[:, 0, :n], centre[0], scale[0], weights)
+        else:
+            found = _of_softmaxes(nodes[..., :n] * scale.astype(np.float32), centre, weights)
+        missing = np.flatnonzero(~(found.min(axis=0) >= _TINY))
+        found[:, missing] = 1.0
+        found = np.log(found)
+        if len(missing):
+            logits = posterior.logits(some[missing], fit_intercept).transpose(1, 0, 2)
+            found[:, missing] = _averaged_in_logs(logits, posterior.log_weights)
+        out[:, start : start + n] = found
+
+    _by_tiles(fill, X)
+    return np.minimum(out, 0.0, out=out)
+
+
+def variances(roots, X, fit_intercept):
+    """The largest variance of a row's logits, shape (n,); see `roots_of` of the particles."""
+    out, width = np.empty(X.shape[0]), roots.shape[1]
+
+    def fill(start):
+        n = min(LANES, X.shape[0] - start)
+        tile = _tile_of(X[start : start + n], width, fit_intercept)
+        with np.errstate(over="ignore"):
+            out[start : start + n] = np.max([_variance(tile, one) for one in roots], axis=0)[:n]
+
+    _by_tiles(fill, X)
+    return out
+
+
+def _by_tiles(fill, X):
+    """Call a function of the first row of each tile."""
+    starts = range(0, X.shape[0], LANES)
+    some = [starts[a : a + _TILES] for a in range(0, len(starts), _TILES)]
+    each(lambda part: [fill(start) for start in part], some)
+
+
+def _tile_of(X, width, fit_intercept):
+    """Rows of X as one of (LANES, width), with ones for an intercept and below them zeros."""
+    tile = np.zeros((LANES, width))
+    tile[: X.shape[0], : X.shape[1]] = X.toarray() if issparse(X) else X
+    if fit_intercept:
+        tile[: X.shape[0], -1] = 1.0
+    return tile
+
+
+def _variance(tile, root):
+    return np.square(tile @ root).sum(axis=1)
+
+
+def _scales(points, tile):
+    """Factors (n,) of the offsets of a tile's logits."""
+    if points.roots is None:
+        return np.ones(len(tile))
+    of_all, own = (_variance(tile, root) for root in points.roots)
+    return np.sqrt(np.divide(of_all, own, out=np.ones(len(tile)), where=own > 0.0))
+
+
+def _of_sigmoids(table, centre, scale, weights):
+    """Averages (2, n) of logits centre + scale * table."""
+    out = np.empty((2, len(centre)))
+    average_sigmoids(np.ascontiguousarray(table), _single(centre), _single(scale), weights, out)
+    return out / out.sum(axis=0)  # Single precision adds up to one to 1e-7.
+
+
+def _of_softmaxes(table, centre, weights):
+    """Averages (K, n) of logits centre + table, which may be overwritten."""
+    out = np.empty(centre.shape)
+    average_softmaxes(np.ascontiguousarray(table), _single(centre), weights, out)
+    return out / out.sum(axis=0)
+
+
+def _single(values):
+    return np.ascontiguousarray(values, dtype=np.float32)
+
+
+def _corrected(averages, excess, tile, centre):
+    """Averages (K, n) with half of what their second derivatives make of more covariance D.
+
+    That of p_k = softmax(z)_k is p_k (D_kk - 2 (D p)_k + 2 p' D p - sum_l p_l D_ll).
+    """
+    K, n = averages.shape
+    rows, columns = np.tril_indices(K)
+    D = np.empty((K, K, n))
+    tile = tile.astype(np.float32)
+    D[rows, columns] = D[columns, rows] = np.einsum("ajn,nj->an", excess @ tile.T, tile)
+    p, own = softmax(centre, axis=0), D[np.arange(K), np.arange(K)]
+    Dp = np.einsum("kln,ln->kn", D, p)
+    change = own - 2.0 * Dp + 2.0 * (p * Dp).sum(axis=0) - (p * own).sum(axis=0)
+    with np.errstate(all="ignore"):
+        averages = averages * np.exp(np.clip(0.5 * p * change / averages, -1.0, 1.0))
+        return averages / averages.sum(axis=0)
+
+
+def _by_logs(points, X, fit_intercept):
+    """As `log_averages`, in double precision throughout."""
+    m, K, width = points.offsets.shape
+    with np.errstate(divide="ignore"):
+        log_weights = np.log(points.weights)
+    coefficients = (points.mean + points.offsets).reshape(m * K, width)
+    out = np.empty((max(K, 2), X.shape[0]))
+    step = max(1, min(LANES, _LOGITS // (m * K)))
+    for start in range(0, X.shape[0], step):
+        some = X[start : start + step]
+        tile = _tile_of(some, width, fit_intercept)[: some.shape[0]]
+        logits = (coefficients @ tile.T).reshape(m, K, -1)
+        out[:, start : start + step] = _averaged_in_logs(logits, log_weights)
+    return np.minimum(out, 0.0, out=out)
+
+
+def _averaged_in_logs(logits, log_weights):
+    """Log averages (n_classes, n) over logits (m, K, n)."""
+    if logits.shape[1] == 1:
+        values = np.stack([log_expit(-logits[:, 0]), log_expit(logits[:, 0])], axis=1)
+    else:
+        values = log_softmax(logits, axis=1)
+    return logsumexp(log_weights[:, None, None] + values, axis=0)

@@ -1,0 +1,60 @@
+"""Responsibilities averaged over particles that are mixtures of normals.
+
+A normal's log density is linear in the features (1, x, x x') of a row: those of many rows under
+many components are one matrix product.
+"""
+
+import numpy as np
+
+from skpmd.engine.threads import each
+from skpmd.mixture._kernels import quadratic_features
+from skpmd.mixture._smc_kernels import add_shares, relative_to_largest
+
+# Rows are taken so many at a time, with particles of about so many densities.
+_ROWS, _DENSITIES = 2048, 1 << 17
+# So many particles tell a label where the best component is ahead of the next by this much.
+_FEW, _SETTLED = 128, 0.3
+
+
+def averages(students, log_mixing, weights, X):
+    """Responsibilities (n, K) of rows, averaged over weighted particles.
+
+    ``students`` are their components one after the other, all normals, ``log_mixing`` (m, K) their
+    log weights within each particle, and X a `RowView`.
+    """
+    m, K = log_mixing.shape
+    forms = -0.5 * students.coefficients
+    forms[:, 0] += students.constant + log_mixing.ravel()
+    out = np.empty((len(X), K))
+
+    def fill(start):
+        features = quadratic_features(X[start : start + _ROWS]).T
+        total = np.zeros((K, features.shape[1]))
+        many = max(1, _DENSITIES // total.size)
+        for first in range(0, m, many):
+            part = forms[first * K : (first + many) * K]
+            joint = (part @ features).reshape(-1, *total.shape)
+            relative_to_largest(joint, np.empty((len(joint), total.shape[1])))
+            np.exp(joint, out=joint)
+            add_shares(joint, weights[first : first + many], total)
+        out[start : start + _ROWS] = (total / total.sum(axis=0)).T
+
+    each(fill, range(0, len(X), _ROWS))
+    return out
+
+
+def few_of(weights):
+    """Places of a few particles that stand for all, each with the same weight; None for all."""
+    if len(weights) < 4 * _FEW:
+        return None
+    shares = np.cumsum(weights) / np.sum(weights)
+    places = np.searchsorted(shares, (np.arange(_FEW) + 0.5) / _FEW)
+    return np.minimum(places, len(weights) - 1)
+
+
+def settled(probabilities):
+    """Whether few particles tell the most probable component of each row, shape (n,)."""
+    if probabilities.shape[1] == 1:
+        return np.ones(len(probabilities), dtype=bool)
+    second, best = np.partition(probabilities, -2, axis=1)[:, -2:].T
+    return best - second > _SETTLED

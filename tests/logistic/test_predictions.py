@@ -1,0 +1,156 @@
+"""Averages of probabilities over particles: all of them in single precision, few in their place."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+from scipy.special import expit, log_expit, log_softmax, logsumexp
+
+from skpmd import BayesianLogisticRegressionPMD
+from skpmd.engine.threads import threads
+from skpmd.logistic import _compressed
+from skpmd.logistic._averages import log_averages, points_of
+from skpmd.logistic._compressed import compressed, log_averages_by, roots_of, variances
+
+
+def coefficients(K, width, m=600, spread=0.4, seed=0):
+    """Weighted coefficients (m, K, width) around random ones."""
+    rng = np.random.default_rng(seed)
+    centre, weights = rng.standard_normal((K, width)), rng.random(m)
+    return centre + spread * rng.standard_normal((m, K, width)), weights / weights.sum()
+
+
+def in_logs(theta, weights, X):
+    """The averages in double precision, term by term."""
+    design = np.column_stack([X, np.ones(len(X))])
+    logits = np.einsum("mkp,np->mkn", theta, design)
+    if theta.shape[1] == 1:
+        terms = np.concatenate([log_expit(-logits), log_expit(logits)], axis=1)
+    else:
+        terms = log_softmax(logits, axis=1)
+    return logsumexp(np.log(weights)[:, None, None] + terms, axis=0)
+
+
+@pytest.mark.parametrize("K", [1, 3])
+def test_averages_are_right_to_single_precision_of_themselves(K):
+    """Logits to 30 units have 1e-6 of their exponentials; rows in the thousands are made in logs."""
+    theta, weights = coefficients(K, 5)
+    X = np.random.default_rng(1).standard_normal((300, 4))
+    X[:3] *= np.array([[3000.0], [1e20], [1e300]])
+    points, exact = points_of(theta, weights), in_logs(theta, weights, X)
+    found = log_averages(points, X, True)
+    np.testing.assert_allclose(found[:, 3:], exact[:, 3:], rtol=0, atol=3e-6)
+    np.testing.assert_allclose(found[:, :3], exact[:, :3], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(np.exp(found).sum(axis=0), 1.0, rtol=1e-12)
+    np.testing.assert_array_equal(log_averages(points, csr_matrix(X), True), found)
+
+
+@pytest.mark.parametrize("K", [1, 3])
+def test_no_bit_depends_on_what_stands_beside_a_row_or_on_threads(K):
+    points = points_of(*coefficients(K, 5))
+    X = np.random.default_rng(2).standard_normal((3000, 4))
+    whole = log_averages(points, X, True)
+    np.testing.assert_array_equal(log_averages(points, X[777:790], True), whole[:, 777:790])
+    with threads(2):
+        np.testing.assert_array_equal(log_averages(points, X, True), whole)
+
+
+def test_variances_of_logits_are_those_under_the_particles():
+    theta, weights = coefficients(3, 5)
+    X = np.random.default_rng(3).standard_normal((200, 4))
+    logits = np.einsum("mkp,np->mkn", theta, np.column_stack([X, np.ones(len(X))]))
+    off = logits - np.tensordot(weights, logits, axes=1)
+    exact = np.einsum("m,mkn->kn", weights, off**2).max(axis=0)
+    found = variances(roots_of(points_of(theta, weights)), X, True)
+    np.testing.assert_allclose(found, exact, rtol=1e-10)
+
+
+def problem(n_classes, n=600, p=6, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p))
+    logits = X @ rng.standard_normal((p, n_classes))
+    return X, (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def fitted(request):
+    """A fit whose predictions average over few particles, and the same with all."""
+    X, y = problem(request.param)
+    few = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
+    exact = BayesianLogisticRegressionPMD(prediction_tol=0.0, random_state=0).fit(X, y)
+    return few, exact
+
+
+def test_few_particles_are_within_the_tolerance_of_all(fitted):
+    few, exact = fitted
+    assert len(few._state.compressed.points.weights) <= 1024 and exact._state.compressed is None
+    assert 0.0 < few.diagnostics_["prediction_error"] <= 0.7e-3
+    assert exact.diagnostics_["prediction_error"] == 0.0
+    X = np.random.default_rng(5).standard_normal((5000, 6))
+    error = np.abs(few.predict_proba(X) - exact.predict_proba(X))
+    assert 0.0 < error.max() <= 1e-3
+    np.testing.assert_allclose(few.predict_proba(X).sum(axis=1), 1.0, rtol=1e-12)
+
+
+def test_labels_are_those_of_all_particles(fitted):
+    few, exact = fitted
+    X = 0.3 * np.random.default_rng(6).standard_normal((5000, 6))  # Many are near a tie.
+    labels = exact.classes_[exact.predict_proba(X).argmax(axis=1)]
+    for model in fitted:
+        np.testing.assert_array_equal(model.predict(X), labels)
+        np.testing.assert_array_equal(model.predict_proba(X).argmax(axis=1), labels)
+
+
+def test_rows_that_few_were_not_held_against_are_averaged_over_all(fitted):
+    few, exact = fitted
+    far = 20.0 * np.random.default_rng(7).standard_normal((50, 6))
+    np.testing.assert_array_equal(few.predict_proba(far), exact.predict_proba(far))
+
+
+def test_a_posterior_that_few_do_not_represent_has_all():
+    """Six rows for each coefficient, all classes apart: a logit varies by tens."""
+    X, y = problem(2, n=120, p=20)
+    y = (X[:, 0] > 0).astype(int)
+    model = BayesianLogisticRegressionPMD(prior_scale=10.0, random_state=0).fit(X, y)
+    assert model._state.compressed is None and model.diagnostics_["prediction_error"] == 0.0
+
+
+def test_what_few_rows_say_is_not_enough(monkeypatch):
+    theta, weights = coefficients(1, 5, spread=0.1)
+    points, X = points_of(theta, weights), np.random.default_rng(8).standard_normal((99, 4))
+    assert compressed(points, X, True, 1e-2) is None
+    monkeypatch.setattr(_compressed, "_FEWEST_ROWS", 99)
+    few = compressed(points, X, True, 1e-2)
+    assert few is not None and few.error <= 0.7e-2
+    assert np.abs(np.exp(log_averages_by(few, points, X, True))).max() <= 1.0
+
+
+def test_a_stream_measures_its_error_anew():
+    X, y = problem(2, n=900)
+    model = BayesianLogisticRegressionPMD(random_state=0)
+    errors = []
+    for some in np.split(np.arange(900), 3):
+        model.partial_fit(X[some], y[some], classes=[0, 1])
+        errors.append(model.diagnostics_["prediction_error"])
+    posterior = model.posterior_
+    logits = posterior.particles[:, :-1] @ X.T + posterior.particles[:, -1:]
+    exact = posterior.weights @ expit(logits)
+    assert np.abs(model.predict_proba(X)[:, 1] - exact).max() <= 1e-3
+    assert len(set(errors)) == 3
+
+
+def test_intervals_of_two_classes_mirror_each_other(fitted):
+    few, _ = fitted
+    X = np.random.default_rng(9).standard_normal((40, 6))
+    ends = few.predict_proba_interval(X, level=0.8)
+    if len(few.classes_) == 2:
+        np.testing.assert_allclose(ends[:, 0], 1.0 - ends[:, 1, ::-1], rtol=1e-12)
+    assert (ends[..., 0] < ends[..., 1]).all()
+    proba = few.predict_proba(X)
+    assert ((ends[..., 0] < proba) & (proba < ends[..., 1])).mean() > 0.95
+
+
+@pytest.mark.parametrize("value", [-1e-3, "exact", np.inf])
+def test_a_bad_tolerance_is_refused(value):
+    X, y = problem(2, n=60)
+    with pytest.raises(ValueError, match="prediction_tol"):
+        BayesianLogisticRegressionPMD(prediction_tol=value).fit(X, y)
