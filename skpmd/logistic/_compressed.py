@@ -83,7 +83,7 @@ def log_averages_by(few, points, X, fit_intercept):
     return out
 
 
-def settled_labels(points, roots, X, fit_intercept):
+def labels_by_means(points, roots, X, fit_intercept):
     """Codes (n,) of the more probable of two classes, and whether the mean logit settles them."""
     logit = X @ points.mean[0, : X.shape[1]] + (points.mean[0, -1] if fit_intercept else 0.0)
     spread = variances(roots, X, fit_intercept)

@@ -13,10 +13,10 @@ from skpmd.engine.resampling import resample
 from skpmd.logistic._averages import log_averages, log_averages_of_normals
 from skpmd.logistic._column_scale import column_scale_of
 from skpmd.logistic._compressed import (
+    labels_by_means,
     log_averages_by,
     points_of_posterior,
     roots_of,
-    settled_labels,
 )
 from skpmd.logistic._design import logits
 from skpmd.logistic._make_model import linear_model
@@ -76,8 +76,8 @@ class ClassPredictions(ClassifierMixin):
         X, points = self._validated(X), self._points
         if points is None or len(self.classes_) > 2:
             return self.classes_[self._log_proba(X).argmax(axis=1)]
-        codes, settled = settled_labels(points, self._roots, X, self._state.fit_intercept)
-        open_ = np.flatnonzero(~settled)
+        codes, are_clear = labels_by_means(points, self._roots, X, self._state.fit_intercept)
+        open_ = np.flatnonzero(~are_clear)
         if len(open_):
             codes[open_] = self._log_proba(X[open_]).argmax(axis=1)
         return self.classes_[codes]

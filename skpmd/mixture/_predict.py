@@ -9,7 +9,7 @@ from skpmd._base.utils import as_generator, check_n_draws
 from skpmd._base.validation import refuse_overflows
 from skpmd.mixture import _partition
 from skpmd.mixture._particles import select
-from skpmd.mixture._responsibilities import averages, few_of, settled
+from skpmd.mixture._responsibilities import are_clear, averages, few_of
 from skpmd.mixture._rows import RowView
 from skpmd.mixture._student import Students
 from skpmd.mixture._summaries import conjugate_particles
@@ -69,7 +69,7 @@ class MixturePredictions:
         if places is None:
             return self._probabilities(X, log_weights, particles).argmax(axis=1)
         found = self._probabilities(X, np.zeros(len(places)), select(particles, places))
-        labels, left = found.argmax(axis=1), np.flatnonzero(~settled(found))
+        labels, left = found.argmax(axis=1), np.flatnonzero(~are_clear(found))
         if len(left):
             some = RowView(X.table, left, scaler=X.scaler)
             labels[left] = self._probabilities(some, log_weights, particles).argmax(axis=1)

@@ -13,7 +13,7 @@ from skpmd.mixture._smc_kernels import add_shares, relative_to_largest
 # Rows are taken so many at a time, with particles of about so many densities.
 _ROWS, _DENSITIES = 2048, 1 << 17
 # So many particles tell a label where the best component is ahead of the next by this much.
-_FEW, _SETTLED = 128, 0.3
+_FEW, _CLEAR = 128, 0.3
 
 
 def averages(students, log_mixing, weights, X):
@@ -52,9 +52,9 @@ def few_of(weights):
     return np.minimum(places, len(weights) - 1)
 
 
-def settled(probabilities):
+def are_clear(probabilities):
     """Whether few particles tell the most probable component of each row, shape (n,)."""
     if probabilities.shape[1] == 1:
         return np.ones(len(probabilities), dtype=bool)
     second, best = np.partition(probabilities, -2, axis=1)[:, -2:].T
-    return best - second > _SETTLED
+    return best - second > _CLEAR

@@ -260,8 +260,10 @@ def _form(kernel):
         return [], [], [kernel]
     if isinstance(kernel, sk.Sum):
         parts = _form(kernel.k1), _form(kernel.k2)
-        if None in parts or (parts[0][1] and parts[1][1]) or not (parts[0][1] or parts[1][1]):
+        if None in parts or (parts[0][1] and parts[1][1]):
             return None
+        if not (parts[0][1] or parts[1][1]):  # Two noises are one, two constants are a covariance.
+            return None if parts[0][0] or parts[1][0] else ([], [], parts[0][2] + parts[1][2])
         constants = [part[0] for part in parts if not part[1]]
         return None if any(constants) else tuple(a + b for a, b in zip(*parts, strict=True))
     if isinstance(kernel, sk.Product):

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.special import betaln, gammaln, logsumexp, multigammaln
+from scipy.special import betaln, gammaln, logsumexp, multigammaln, softmax
 from scipy.stats import beta, dirichlet, multivariate_normal, norm, wishart
 
 from skpmd import GaussianMixturePMD
@@ -555,3 +555,24 @@ def test_components_are_ordered_along_the_first_principal_axis():
     X = rng.standard_normal((50, 2)) * [0.2, 3.0]
     model = parameter_model(prior_of("full", 2, 2), X, np.ones(50))
     assert model.direction[1] > 0.98
+
+
+def test_responsibilities_average_those_of_all_draws_and_few_tell_the_same_labels():
+    X = np.concatenate([np.random.default_rng(0).normal(c, 1.0, (40, 2)) for c in (0.0, 4.0, 9.0)])
+    model = GaussianMixturePMD(3, strategy="parameters", n_particles=600, random_state=0).fit(X)
+    new = np.random.default_rng(1).uniform(-3.0, 12.0, (3000, 2))
+    particles, scaled = model._predictive, model._state.scaler.transform(new)
+    expected = np.zeros((len(new), 3))
+    for weight, mixing, centres, roots in zip(
+        np.exp(particles.log_weights), particles.log_mixing, particles.location,
+        particles.scale_cholesky, strict=True,
+    ):  # fmt: skip
+        z = [np.linalg.solve(L, (scaled - at).T) for L, at in zip(roots, centres, strict=True)]
+        log_det = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+        joint = mixing - log_det - 0.5 * np.square(z).sum(axis=1).T
+        expected += weight * softmax(joint, axis=1)
+    found = model.predict_proba(new)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10)
+    np.testing.assert_array_equal(model.predict(new), expected.argmax(axis=1))
+    model.set_params(n_jobs=2)
+    np.testing.assert_array_equal(model.predict_proba(new), found)

@@ -174,3 +174,16 @@ def test_evidence_of_a_weighted_row_is_that_of_copies(name):
     one, other = (log_marginal_likelihood(covariance, theta, s) for s in (weighted, copies))
     np.testing.assert_allclose(one[0], other[0], rtol=1e-9)
     np.testing.assert_allclose(one[1], other[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("approximation", ["fitc", "vecchia", "full_scale"])
+def test_means_alone_are_those_with_standard_deviations(approximation):
+    """They are covariances with inducing inputs times a vector that is found once."""
+    X, y, new = problem(200)
+    gp = SparseGPRegressorPMD(
+        kernel=KERNELS["matern32"], n_inducing=50, approximation=approximation, n_particles=3,
+        random_state=0,
+    ).fit(X, y)  # fmt: skip
+    mean, _ = gp.predict(new, return_std=True)
+    np.testing.assert_array_equal(gp.predict(new), mean)
+    np.testing.assert_allclose(gp.predict_proba(new).mean(), mean, rtol=0, atol=1e-12)
