@@ -31,7 +31,7 @@ class ClassPredictions(ClassifierMixin):
     Each row of X is predicted by itself. Nothing is random but what takes a ``random_state``.
     """
 
-    def predict_proba(self, X):
+    def predict_proba(self, X, return_interval=None):
         """Posterior predictive class probabilities: averages over particles.
 
         They are within ``prediction_tol`` of those over all particles on the rows of the fit.
@@ -40,13 +40,21 @@ class ClassPredictions(ClassifierMixin):
         ----------
         X : array-like of shape (n_samples, n_features)
             Features.
+        return_interval : float in (0, 1), default=None
+            Level of credible intervals to return, those of `predict_proba_interval`. A `Pipeline`
+            hands it on; for searches see `skpmd.wrappers.predict_proba_interval`.
 
         Returns
         -------
-        ndarray of shape (n_samples, n_classes)
+        proba : ndarray of shape (n_samples, n_classes)
             Probability of each class, in the order of ``classes_``.
+        interval : ndarray of shape (n_samples, n_classes, 2)
+            Lower and upper ends, with ``return_interval``.
         """
-        return np.exp(self.predict_log_proba(X))
+        proba = np.exp(self.predict_log_proba(X))
+        if return_interval is None:
+            return proba
+        return proba, self.predict_proba_interval(X, return_interval)
 
     def predict_log_proba(self, X):
         """Logarithm of `predict_proba`, shape (n_samples, n_classes)."""

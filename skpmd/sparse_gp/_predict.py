@@ -29,8 +29,8 @@ class GaussianProcessPredictions:
     of the particles are factored when they are first needed, and kept in ``_cache``.
     """
 
-    def predict(self, X, return_std=False, return_cov=False):
-        """Mean of the prediction, with its standard deviation or covariance if asked for.
+    def predict(self, X, return_std=False, return_cov=False, return_interval=None):
+        """Mean of the prediction, with its standard deviation, covariance or interval if asked for.
 
         As in `GaussianProcessRegressor` these contain the noise of the kernel's `WhiteKernel`, and
         not ``alpha``. By neighbours a covariance is that given the neighbours of any of the rows,
@@ -42,7 +42,10 @@ class GaussianProcessPredictions:
         X : array-like of shape (n_samples, n_features)
             Features.
         return_std, return_cov : bool, default=False
-            What else to return; one of the two at most.
+            What else to return; one of the three at most.
+        return_interval : float in (0, 1), default=None
+            Level of an interval to return, that of `predict_interval`. A `Pipeline` hands it on;
+            for searches and transformed targets see `skpmd.wrappers.predict_interval`.
 
         Returns
         -------
@@ -52,9 +55,15 @@ class GaussianProcessPredictions:
             Standard deviations, with ``return_std``.
         y_cov : ndarray of shape (n_samples, n_samples)
             Covariance, with ``return_cov``.
+        y_interval : ndarray of shape (n_samples, 2)
+            Lower and upper ends, with ``return_interval``.
         """
-        if return_std and return_cov:
+        if (return_std or return_interval is not None) and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
+        if return_interval is not None:
+            if return_std:
+                raise RuntimeError("At most one of return_std or return_interval can be requested.")
+            return self.predict(X), self.predict_interval(X, return_interval)
         X = self._checked(X)
         if return_cov:
             return tuple(_squeezed(one) for one in self._joint(X))

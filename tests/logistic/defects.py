@@ -66,4 +66,32 @@ DEFECTS = [
         "gaps.max() >= 0.5 * np.pi",
         "logistic/test_priors.py",
     ),
+    Defect(
+        "few particles stand for all on rows that they were not held against",
+        "logistic/_compressed.py",
+        "left = variances(few.roots, X, fit_intercept) > few.largest",
+        "left = variances(few.roots, X, fit_intercept) > np.inf",
+        "logistic/test_predictions.py",
+    ),
+    Defect(
+        "few particles decide between classes that are hardly apart",
+        "logistic/_compressed.py",
+        "~(best - second > 4.0 * few.error)",
+        "np.isnan(best)",
+        "logistic/test_predictions.py",
+    ),
+    Defect(
+        "a mean logit decides however uncertain it is",
+        "logistic/_compressed.py",
+        "> _CURVATURE * spread + 1e-9",
+        "> 1e-9",
+        "logistic/test_predictions.py",
+    ),
+    Defect(
+        "logits are rounded relative to the coefficients",
+        "logistic/_averages.py",
+        "centre = points.mean @ tile.T\n",
+        "centre = (16.0 * points.mean @ tile.T).astype(np.float16) / np.float32(16.0)\n",
+        "logistic/test_predictions.py",
+    ),
 ]

@@ -1,0 +1,273 @@
+"""Intervals and distributions of an estimator of skpmd inside what wraps it in scikit-learn.
+
+A pipeline hands keywords of ``predict`` and ``predict_proba`` on to its last step, a search or a
+transformed target does not. These functions go through all of them, however nested.
+"""
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    TunedThresholdClassifierCV,
+    check_cv,
+)
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils.metaestimators import _safe_split
+from sklearn.utils.validation import check_is_fitted
+
+from skpmd._base.utils import as_floats, check_level
+from skpmd.predictive import NormalMixture
+
+__all__ = [
+    "cross_val_distribution",
+    "predict_distribution",
+    "predict_interval",
+    "predict_proba_interval",
+]
+
+# Where others hold the fitted estimator that predicts for them, at the rows as they are.
+_HELD = {
+    "best_estimator_": object,  # Searches.
+    "estimator": FrozenEstimator,
+    "estimator_": (FixedThresholdClassifier, TunedThresholdClassifierCV),
+}
+
+
+def predict_interval(estimator, X, level=0.9):
+    """Central predictive intervals of a regressor, whatever it is wrapped in.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted regressor with ``predict_interval``, or a `Pipeline`, a search such as
+        `GridSearchCV`, a `TransformedTargetRegressor` or a `FrozenEstimator` around one, nested to
+        any depth. Ends are mapped back by the transformer of the target, which has to be monotone,
+        and sorted.
+    X : array-like of shape (n_samples, n_features)
+        Features, as the outermost estimator takes them.
+    level : float in (0, 1), default=0.9
+        Probability that an interval holds.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, 2)
+        Lower and upper ends, in the units of the outermost y.
+
+    Raises
+    ------
+    TypeError
+        If no estimator inside has such intervals.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.compose import TransformedTargetRegressor
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from skpmd import SparseGPRegressorPMD
+    >>> from skpmd.wrappers import predict_interval
+    >>> X = np.linspace(0.0, 3.0, 60)[:, None]
+    >>> y = np.exp(np.sin(2.0 * X[:, 0]) + 0.1 * np.cos(37.0 * X[:, 0]))
+    >>> gp = make_pipeline(StandardScaler(), SparseGPRegressorPMD(random_state=0))
+    >>> model = TransformedTargetRegressor(gp, func=np.log, inverse_func=np.exp).fit(X, y)
+    >>> ends = predict_interval(model, X[:3], level=0.8)
+    >>> ends.shape, bool((ends > 0.0).all())
+    ((3, 2), True)
+    """
+    check_level(level)
+    return _called(estimator, X, "predict_interval", {"level": level})
+
+
+def predict_proba_interval(estimator, X, level=0.9):
+    """Central credible intervals of class probabilities of a classifier, whatever it is wrapped in.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted classifier with ``predict_proba_interval``, or what `predict_interval` takes around
+        one.
+    X : array-like of shape (n_samples, n_features)
+        Features, as the outermost estimator takes them.
+    level : float in (0, 1), default=0.9
+        Posterior probability of an interval.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_classes, 2)
+        Lower and upper ends (last axis) for each class (second axis).
+
+    Raises
+    ------
+    TypeError
+        If no estimator inside has such intervals.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from skpmd import BayesianLogisticRegressionPMD
+    >>> from skpmd.wrappers import predict_proba_interval
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = make_pipeline(StandardScaler(), BayesianLogisticRegressionPMD(random_state=0))
+    >>> predict_proba_interval(model.fit(X, y), X[:5]).shape
+    (5, 3, 2)
+    """
+    check_level(level)
+    return _called(estimator, X, "predict_proba_interval", {"level": level})
+
+
+def predict_distribution(estimator, X):
+    """Predictive distributions of a regressor inside pipelines and searches.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted regressor whose ``predict_proba`` is a `NormalMixture`, or a `Pipeline`, a search
+        or a `FrozenEstimator` around one. (A mixture of normals has no form in other units of the
+        target than linear ones: for a `TransformedTargetRegressor` there are intervals.)
+    X : array-like of shape (n_samples, n_features)
+        Features, as the outermost estimator takes them.
+
+    Returns
+    -------
+    NormalMixture
+        Of n_samples rows.
+
+    Raises
+    ------
+    TypeError
+        If no estimator inside has predictive distributions, or the target is transformed.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from skpmd import SparseGPRegressorPMD
+    >>> from skpmd.wrappers import predict_distribution
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> gp = SparseGPRegressorPMD(n_particles=1, random_state=0)
+    >>> predict_distribution(make_pipeline(StandardScaler(), gp).fit(X, y), X[:2]).mean().shape
+    (2,)
+    """
+    found = _called(estimator, X, "predict_proba", {})
+    if not isinstance(found, NormalMixture):
+        raise TypeError(
+            f"predict_proba inside {type(estimator).__name__} returns {type(found).__name__} and "
+            "no NormalMixture: for class probabilities call predict_proba itself."
+        )
+    return found
+
+
+def cross_val_distribution(estimator, X, y, *, groups=None, cv=None, n_jobs=None, params=None):
+    """Predictive distribution of each row by a fit to the folds without it.
+
+    scikit-learn's `cross_val_predict` is for arrays.
+
+    Parameters
+    ----------
+    estimator : estimator
+        What `predict_distribution` takes, fitted or not; clones are fitted.
+    X : array-like of shape (n_samples, n_features)
+        Features.
+    y : array-like of shape (n_samples,)
+        Targets.
+    groups : array-like of shape (n_samples,), default=None
+        Groups for ``cv``.
+    cv : int, splitter or iterable, default=None
+        As in `cross_val_predict`; every row must be in exactly one test part.
+    n_jobs : int or None, default=None
+        Folds side by side, in the sense of joblib.
+    params : dict, default=None
+        Further arguments of ``fit``; those with an entry for each row are split as the rows are.
+
+    Returns
+    -------
+    NormalMixture
+        Of n_samples rows, in their order.
+
+    Raises
+    ------
+    ValueError
+        If the test parts are no partition of the rows.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skpmd import SparseGPRegressorPMD
+    >>> from skpmd.wrappers import cross_val_distribution
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> gp = SparseGPRegressorPMD(n_particles=1, random_state=0)
+    >>> dist = cross_val_distribution(gp, X, y, cv=3)
+    >>> len(dist), bool(dist.crps(y).mean() < y.std())
+    (442, True)
+    """
+    X, y, groups = indexable(X, y, groups)
+    splits = list(check_cv(cv, y, classifier=False).split(X, y, groups))
+    tests = np.concatenate([test for _, test in splits])
+    if not np.array_equal(np.sort(tests), np.arange(len(y))):
+        raise ValueError("cv must have every row in exactly one test part, as KFold has.")
+
+    def held_out(train, test):
+        fitted = clone(estimator)
+        rows = {name: _of_rows(value, train, len(y)) for name, value in (params or {}).items()}
+        fitted.fit(*_safe_split(fitted, X, y, train), **rows)
+        return predict_distribution(fitted, _safe_split(fitted, X, y, test, train)[0])
+
+    parts = Parallel(n_jobs=n_jobs)(delayed(held_out)(*one) for one in splits)
+    return _joined(parts)[np.argsort(tests)]
+
+
+def _called(estimator, X, method, keywords):
+    """A method of the innermost estimator, at the rows that it would see."""
+    check_is_fitted(estimator)
+    if isinstance(estimator, TransformedTargetRegressor):
+        if method != "predict_interval":
+            raise TypeError(
+                "The target is transformed (TransformedTargetRegressor): its predictive "
+                "distribution has no closed form. Call predict_interval."
+            )
+        ends = _called(estimator.regressor_, X, method, keywords)
+        return _mapped_back(estimator.transformer_, ends)
+    if isinstance(estimator, Pipeline):
+        X = estimator[:-1].transform(X) if len(estimator) > 1 else X
+        return _called(estimator[-1], X, method, keywords)
+    for name, kind in _HELD.items():
+        if isinstance(estimator, kind) and hasattr(estimator, name):
+            return _called(getattr(estimator, name), X, method, keywords)
+    if hasattr(estimator, method):
+        return getattr(estimator, method)(X, **keywords)
+    raise TypeError(
+        f"{type(estimator).__name__} has no {method}, and holds no estimator that has: give a "
+        "fitted estimator of skpmd, or a Pipeline, a search (with refit=True), a "
+        "TransformedTargetRegressor, a threshold classifier or a FrozenEstimator around one."
+    )
+
+
+def _mapped_back(transformer, ends):
+    """Ends (n, 2) in the units of the target, sorted: the transform may turn them round."""
+    parts = [as_floats("ends", transformer.inverse_transform(one[:, None])) for one in ends.T]
+    return np.sort(np.column_stack([one.reshape(len(ends)) for one in parts]), axis=1)
+
+
+def _of_rows(value, places, n):
+    """What a parameter of ``fit`` has for some rows."""
+    return _safe_indexing(value, places) if np.shape(value)[:1] == (n,) else value
+
+
+def _joined(parts):
+    """One `NormalMixture` of the rows of several, whose numbers of components may differ."""
+    k = max(len(one.means) for one in parts)
+
+    def padded(name, value):
+        return np.hstack([
+            np.pad(table, ((0, k - len(table)), (0, 0)), constant_values=value)
+            for table in (getattr(one, name) for one in parts)
+        ])  # fmt: skip
+
+    return NormalMixture(padded("means", 0.0), padded("stds", 1.0), padded("weights", 0.0))

@@ -1,0 +1,143 @@
+"""Intervals and distributions through pipelines, searches and transformed targets."""
+
+import numpy as np
+import pytest
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV, GroupKFold, ShuffleSplit
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+
+from skpmd import BayesianLogisticRegressionPMD, SparseGPRegressorPMD
+from skpmd.wrappers import (
+    cross_val_distribution,
+    predict_distribution,
+    predict_interval,
+    predict_proba_interval,
+)
+
+X, Y = load_diabetes(return_X_y=True)
+X, Y = X[:150], Y[:150]
+
+
+def process(**params):
+    params = {"n_particles": 1, "n_restarts_optimizer": 0, "random_state": 0, **params}
+    return SparseGPRegressorPMD(**params)
+
+
+@pytest.fixture(scope="module")
+def inner():
+    """A process that is fitted to scaled features, and the scaler."""
+    scaler = StandardScaler().fit(X)
+    return scaler, process().fit(scaler.transform(X), Y)
+
+
+def test_a_pipeline_hands_the_keyword_on(inner):
+    scaler, gp = inner
+    mean, ends = make_pipeline(StandardScaler(), process()).fit(X, Y).predict(
+        X, return_interval=0.8
+    )
+    np.testing.assert_array_equal(mean, gp.predict(scaler.transform(X)))
+    np.testing.assert_array_equal(ends, gp.predict_interval(scaler.transform(X), 0.8))
+
+
+def test_one_kind_of_spread_is_returned_at_a_time(inner):
+    scaler, gp = inner
+    for other in ("return_std", "return_cov"):
+        with pytest.raises(RuntimeError, match="At most one"):
+            gp.predict(X[:2], return_interval=0.9, **{other: True})
+    with pytest.raises(ValueError, match="level"):
+        gp.predict(X[:2], return_interval=95)
+
+
+def test_intervals_go_through_searches_pipelines_and_frozen_estimators(inner):
+    scaler, gp = inner
+    expected = gp.predict_interval(scaler.transform(X), 0.9)
+    pipeline = make_pipeline(StandardScaler(), process())
+    search = GridSearchCV(pipeline, {"sparsegpregressorpmd__jitter": [1e-8]}, cv=2).fit(X, Y)
+    nested = Pipeline([("same", "passthrough"), ("search", search)])
+    for one in (gp, search, FrozenEstimator(search), nested):
+        rows = scaler.transform(X) if one is gp else X
+        np.testing.assert_array_equal(predict_interval(one, rows), expected)
+    np.testing.assert_array_equal(predict_distribution(search, X).interval(0.9), expected)
+
+
+@pytest.mark.parametrize("falls", [False, True])
+def test_ends_are_mapped_back_and_sorted(inner, falls):
+    scaler, gp = inner
+    sign = -1.0 if falls else 1.0
+    model = TransformedTargetRegressor(
+        make_pipeline(StandardScaler(), process()),
+        func=lambda y: sign * np.log(y), inverse_func=lambda z: np.exp(sign * z),
+    ).fit(X, Y)  # fmt: skip
+    inside = process().fit(scaler.transform(X), sign * np.log(Y))
+    expected = np.sort(np.exp(sign * inside.predict_interval(scaler.transform(X), 0.7)), axis=1)
+    found = predict_interval(model, X, level=0.7)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert (found[:, 0] < found[:, 1]).all()
+    with pytest.raises(TypeError, match="predict_interval"):
+        predict_distribution(model, X)
+
+
+def test_a_transformer_of_the_target_is_undone():
+    model = TransformedTargetRegressor(process(normalize_y=False), transformer=MinMaxScaler())
+    model.fit(X, Y)
+    ends = predict_interval(model, X, level=0.9)
+    assert 0.8 < ((ends[:, 0] <= Y) & (Y <= ends[:, 1])).mean() <= 1.0
+
+
+def test_intervals_of_probabilities_go_through_too():
+    X, y = load_breast_cancer(return_X_y=True)
+    model = make_pipeline(StandardScaler(), BayesianLogisticRegressionPMD(random_state=0))
+    model.fit(X, y)
+    proba, ends = model.predict_proba(X[:20], return_interval=0.8)
+    assert ends.shape == (20, 2, 2)
+    np.testing.assert_array_equal(proba, model.predict_proba(X[:20]))
+    other = FixedThresholdClassifier(FrozenEstimator(model), threshold=0.3).fit(X, y)
+    np.testing.assert_array_equal(predict_proba_interval(other, X[:20], 0.8), ends)
+    with pytest.raises(TypeError, match="call predict_proba itself"):
+        predict_distribution(model, X)
+
+
+def test_what_has_no_interval_inside_is_refused():
+    with pytest.raises(TypeError, match="LinearRegression has no predict_interval"):
+        predict_interval(make_pipeline(StandardScaler(), LinearRegression()).fit(X, Y), X)
+    with pytest.raises(NotFittedError):
+        predict_interval(GridSearchCV(process(), {}), X)
+    without = GridSearchCV(process(), {"jitter": [1e-8]}, cv=2, refit=False).fit(X[:40], Y[:40])
+    with pytest.raises(TypeError, match="refit=True"):
+        predict_interval(without, X)
+    with pytest.raises(ValueError, match="level"):
+        predict_interval(process().fit(X[:30], Y[:30]), X, level=90)
+
+
+def test_distributions_of_folds_come_in_the_order_of_the_rows():
+    groups = np.random.default_rng(0).integers(0, 3, len(X))
+    weight = np.random.default_rng(1).random(len(X))
+    model = make_pipeline(StandardScaler(), process(n_particles=2))
+    params = {"sparsegpregressorpmd__sample_weight": weight}
+    cv = GroupKFold(3)
+    dist = cross_val_distribution(model, X, Y, groups=groups, cv=cv, params=params, n_jobs=2)
+    for train, test in cv.split(X, Y, groups):
+        model.fit(X[train], Y[train], sparsegpregressorpmd__sample_weight=weight[train])
+        np.testing.assert_allclose(
+            dist[test].log_pdf(Y[test]), predict_distribution(model, X[test]).log_pdf(Y[test])
+        )
+    with pytest.raises(ValueError, match="exactly one test part"):
+        cross_val_distribution(model, X, Y, cv=ShuffleSplit(2, random_state=0))
+
+
+def test_folds_may_have_other_numbers_of_components():
+    """480 rows have 16 sets of hyperparameters, more than 500 have 8."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3.0, 3.0, (540, 1))
+    y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(len(X))
+    cv = [(np.arange(480), np.arange(480, 540)), (np.arange(30, 540), np.arange(30))]
+    cv = [*cv, (np.r_[0:30, 480:540], np.arange(30, 480))]
+    dist = cross_val_distribution(process(n_particles="auto"), X, y, cv=cv)
+    assert len(dist) == 540 and 0.8 < np.mean(
+        (dist.interval(0.9)[:, 0] < y) & (y < dist.interval(0.9)[:, 1])
+    )
