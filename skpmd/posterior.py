@@ -9,6 +9,7 @@ from skpmd._base.utils import (
     check_points,
     weighted_quantile,
 )
+from skpmd._export import to_arviz, to_frame, to_xarray
 from skpmd.engine import kde
 from skpmd.engine.diagnostics import MAX_K, heavy_tail
 from skpmd.engine.particles import effective_sample_size, log_sum_exp
@@ -44,6 +45,12 @@ class Posterior:
         Why k-hat or the evidence cannot be had, for the error that asking for them raises.
     caveat : str, optional
         What the draws leave out, for the repr.
+    variables : dict of str to Variable, optional
+        Coordinates that are one array, with names of its axes, for exports; default: each is one.
+    coords : dict of str to sequence, optional
+        Labels along these axes.
+    weighting : str, optional
+        What the weights are; default ``"posterior"``.
 
     Attributes
     ----------
@@ -89,6 +96,9 @@ class Posterior:
         log_evidence_se=None,
         unavailable="the posterior was built without it",
         caveat=None,
+        variables=None,
+        coords=None,
+        weighting="posterior",
     ):
         self.particles = np.asarray(particles, dtype=np.float64)
         log_weights = np.asarray(log_weights, dtype=np.float64)
@@ -111,7 +121,8 @@ class Posterior:
         self._log_evidence = log_evidence
         self._log_evidence_se = log_evidence_se
         self._unavailable = unavailable
-        self._caveat = caveat
+        self.caveat, self.variables, self.coords = caveat, variables, coords
+        self.weighting = weighting
         self._kde = None
 
     @property
@@ -226,6 +237,67 @@ class Posterior:
         columns = {"name": list(self.names), "mean": self.mean(), "std": self.std()}
         return {**columns, "lower": lower, "upper": upper}
 
+    def to_frame(self):
+        """A pandas.DataFrame with a row for each particle.
+
+        The first column is ``particle_weight``, the others are the coordinates by their names.
+        Needs the extra: ``pip install skpmd[arviz]``.
+        """
+        return to_frame(self)
+
+    def to_xarray(self):
+        """An xarray.Dataset of the particles, with named axes.
+
+        The first axis of each variable is ``particle``, along which ``particle_weight`` is a
+        coordinate. Attributes have the diagnostics, and what the weights are. Needs the extra:
+        ``pip install skpmd[arviz]``.
+        """
+        return to_xarray(self)
+
+    def to_arviz(
+        self, n_draws=1000, random_state=0, *, log_likelihood=None, posterior_predictive=None,
+        prior=None, observed_data=None,
+    ):  # fmt: skip
+        """Draws of equal weight for ArviZ: InferenceData where ArviZ 0.x is installed, or DataTree.
+
+        Particles are resampled in proportion to their weights (one chain). Needs the extra:
+        ``pip install skpmd[arviz]``.
+
+        Parameters
+        ----------
+        n_draws : int, default=1000
+            How many.
+        random_state : int, RandomState, Generator or None, default=0
+            Source of randomness.
+        log_likelihood : array-like of shape (m, n_rows), default=None
+            Of each row under each of the m particles, as ``pointwise_log_likelihood(X, y)`` of an
+            estimator has it; for `arviz.loo`.
+        posterior_predictive : array-like of shape (m, n_rows), default=None
+            Targets drawn under each particle.
+        prior : array-like of shape (n, d), default=None
+            Draws of the prior, coordinates as those of the particles.
+        observed_data : array-like of shape (n_rows,), default=None
+            Targets.
+
+        Returns
+        -------
+        arviz.InferenceData or xarray.DataTree
+            With the groups ``posterior`` and those that are given. Attributes of the posterior have
+            its diagnostics, and what the weights are.
+
+        Raises
+        ------
+        ImportError
+            If ArviZ is not installed.
+        ValueError
+            If a group does not have a row for each particle.
+        """
+        groups = {
+            "log_likelihood": log_likelihood, "posterior_predictive": posterior_predictive,
+            "prior": prior, "observed_data": observed_data,
+        }  # fmt: skip
+        return to_arviz(self, n_draws, random_state, groups)
+
     def __repr__(self):
         m, d = self.particles.shape
         parts = [f"{m} particles", f"d={d}", f"ess={self.ess:.0f}"]
@@ -235,8 +307,8 @@ class Posterior:
             parts.append(f"r_hat={self._r_hat:.3f}")
         if self._log_evidence is not None:
             parts.append(f"log_evidence={self._log_evidence:.2f}±{self._log_evidence_se:.2f}")
-        if self._caveat is not None:
-            parts.append(self._caveat)
+        if self.caveat is not None:
+            parts.append(self.caveat)
         return f"Posterior({', '.join(parts)})"
 
     def _why_harmless(self):

@@ -32,14 +32,15 @@ class Results(NamedTuple):
 
 
 def results_of(
-    outcome, records=None, *, temperature=1.0, names=None, coordinates=None, stream=False,
-    **diagnostics,
+    outcome, records=None, *, temperature=1.0, names=None, coordinates=None, variables=None,
+    coords=None, stream=False, **diagnostics,
 ):  # fmt: skip
     """Posterior, evidence, records and diagnostics of an outcome of any inference method.
 
     ``temperature`` is 1 / power of the likelihood; the evidence is known at 1 only.
     ``coordinates``, of shape (m, d), are the particles as the user wants to see them, by default as
-    they are, and ``names`` are those of the coordinates. In a ``stream`` data were given in parts:
+    they are, and ``names`` are those of the coordinates; for ``variables`` and ``coords`` see
+    `Posterior`. In a ``stream`` data were given in parts:
     there is no evidence then, and the error that rejuvenations have left in the means is a reason
     to warn. ``records`` are those of the steps of all calls, by default those of the outcome.
     Further keywords become entries of ``diagnostics``.
@@ -60,6 +61,9 @@ def results_of(
         log_evidence=evidence,
         log_evidence_se=error,
         unavailable=missing,
+        variables=variables,
+        coords=coords,
+        weighting="posterior" if temperature == 1.0 else f"posterior at temperature {temperature}",
     )
     diagnostics = {
         "ess": posterior.ess,

@@ -31,6 +31,7 @@ from skpmd.logistic._make_model import (
     PRIORS,
     LogisticParameters,
     coordinate_names,
+    coordinate_variables,
     linear_model,
     missing_moments,
 )
@@ -401,7 +402,11 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
                 )
             seen = model.prior.reported(outcome.particles.theta)
             results = results_of(
-                outcome, temperature=self.temperature, names=names, coordinates=seen
+                outcome,
+                temperature=self.temperature,
+                names=names,
+                coordinates=seen,
+                **coordinate_variables(model, _check_feature_names_in(self), classes),
             )
             stream = stream_after(outcome, rows.total, rng)
         self.classes_ = classes
@@ -496,6 +501,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             results = results_of(
                 stream.outcome(), stream.records,
                 names=names, coordinates=seen, stream=True, method=method,
+                **coordinate_variables(model, _check_feature_names_in(self), self.classes_),
             )  # fmt: skip
             self._set_state(
                 LogisticState(

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import issparse
 
+from skpmd._export import Variable
 from skpmd.logistic._binary import LogisticModel
 from skpmd.logistic._horseshoe import HorseshoePrior
 from skpmd.logistic._multinomial import SoftmaxModel
@@ -134,3 +135,21 @@ def coordinate_names(model, features, classes):
     one = [*features, "intercept"] if model.fit_intercept else list(features)
     names = one if len(classes) == 2 else [f"{name}[{label}]" for label in classes for name in one]
     return names + model.prior.scale_names(names)
+
+
+def coordinate_variables(model, features, classes):
+    """The same as arrays, {name: `Variable`}, and the labels of their axes."""
+    p, width = len(features), len(features) + model.fit_intercept
+    K = 1 if len(classes) == 2 else len(classes)
+    places, dims = np.arange(K * width).reshape(K, width), ("class",)
+    coords = {"feature": [str(name) for name in features]}
+    if K == 1:
+        places, dims = places[0], ()
+    else:
+        coords["class"] = [str(label) for label in classes]
+    found = {"coef": Variable(places[..., :p], (*dims, "feature"))}
+    if model.fit_intercept:
+        found["intercept"] = Variable(places[..., p], dims)
+    names = coordinate_names(model, features, classes)
+    scales = {names[j]: Variable(np.array(j)) for j in range(K * width, len(names))}
+    return {"variables": {**found, **scales}, "coords": coords}

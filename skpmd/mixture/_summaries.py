@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd._base.records import Records
+from skpmd._export import Variable
 from skpmd.engine import weighting as weights_of
 from skpmd.mixture._components import cholesky
 from skpmd.mixture._conjugate_fit import ConjugateFit
@@ -25,6 +26,11 @@ _NEGLIGIBLE = -30.0
 
 # What a posterior of conjugate particles leaves out. Where components of few rows overlap, sds of
 # the density at a point have been 25 to 73 % too small.
+_WEIGHTS = {
+    ("parameters", False): "posterior",
+    ("conjugate", False): "lower bounds of the evidence of each particle",
+    ("conjugate", True): "all equal, not of the posterior",
+}
 _CAVEAT = "given each particle's responsibilities: too narrow where components overlap"
 
 
@@ -156,7 +162,16 @@ def posterior_of(state):
     parts = [np.exp(points.log_mixing), means.reshape(m, -1), stds.reshape(m, -1)]
     names = [f"weight[{k}]" for k in range(K)]
     names += [f"{what}[{k},{j}]" for what in ("mean", "std") for k in range(K) for j in range(p)]
-    return Posterior(np.concatenate(parts, axis=1), points.log_weights, names=names, **evidence)
+    places = np.split(np.arange(len(names)), [K, K + K * p])
+    variables = {
+        "weights": Variable(places[0], ("component",)),
+        "means": Variable(places[1].reshape(K, p), ("component", "column")),
+        "stds": Variable(places[2].reshape(K, p), ("component", "column")),
+    }
+    return Posterior(
+        np.concatenate(parts, axis=1), points.log_weights, names=names, variables=variables,
+        weighting=_WEIGHTS[state.strategy, state.weighting == "uniform"], **evidence,
+    )  # fmt: skip
 
 
 def _conjugate_draws(fit, points, rng):

@@ -174,7 +174,9 @@ def with_results(state, outcome=None):
     if outcome is None:
         coordinates = np.exp(state.particles.theta)
         label = "the weights are for predictions, not of the posterior"
-        posterior = Posterior(coordinates, state.log_weights, names=names, unavailable=label)
+        posterior = Posterior(
+            coordinates, state.log_weights, names=names, unavailable=label, weighting=label
+        )
         diagnostics = {"ess": posterior.ess, "interrupted": False, "warnings": []}
         return state._replace(results=Results(posterior, state.stream.records, diagnostics))
     stream, coordinates = not outcome.reweighted, np.exp(outcome.particles.theta)

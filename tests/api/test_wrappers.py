@@ -37,8 +37,8 @@ def inner():
 
 def test_a_pipeline_hands_the_keyword_on(inner):
     scaler, gp = inner
-    mean, ends = make_pipeline(StandardScaler(), process()).fit(X, Y).predict(
-        X, return_interval=0.8
+    mean, ends = (
+        make_pipeline(StandardScaler(), process()).fit(X, Y).predict(X, return_interval=0.8)
     )
     np.testing.assert_array_equal(mean, gp.predict(scaler.transform(X)))
     np.testing.assert_array_equal(ends, gp.predict_interval(scaler.transform(X), 0.8))

@@ -32,7 +32,7 @@ def in_logs(theta, weights, X):
 
 @pytest.mark.parametrize("K", [1, 3])
 def test_averages_are_right_to_single_precision_of_themselves(K):
-    """Logits to 30 units have 1e-6 of their exponentials; rows in the thousands are made in logs."""
+    """Logits to 30 units have 1e-6 of their exponentials; thousands are averaged in logs."""
     theta, weights = coefficients(K, 5)
     X = np.random.default_rng(1).standard_normal((300, 4))
     X[:3] *= np.array([[3000.0], [1e20], [1e300]])

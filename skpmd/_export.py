@@ -1,0 +1,141 @@
+"""Posteriors in the forms of other libraries: tables, arrays with named axes, ArviZ."""
+
+from importlib import import_module, metadata
+from typing import NamedTuple
+
+import numpy as np
+
+from skpmd._base.utils import as_generator, check_n_draws
+from skpmd._base.version import __version__
+from skpmd.engine.resampling import resample
+
+_ONE = "a point estimate: there is one particle"
+
+
+class Variable(NamedTuple):
+    """Coordinates of a posterior that are one array."""
+
+    columns: np.ndarray  # Places of the coordinates, of the shape of the array.
+    dims: tuple = ()  # Names of its axes.
+
+
+def variables_of(posterior):
+    """{name: `Variable`}, by default one for each coordinate."""
+    if posterior.variables is not None:
+        return posterior.variables
+    return {name: Variable(np.array(j)) for j, name in enumerate(posterior.names)}
+
+
+def to_frame(posterior):
+    """A row of a table for each particle; see `Posterior.to_frame`."""
+    pandas = _library("pandas", "arviz")
+    frame = pandas.DataFrame(posterior.particles, columns=posterior.names)
+    frame.insert(0, "particle_weight", posterior.weights)
+    return frame
+
+
+def to_xarray(posterior):
+    """Weighted particles with named axes; see `Posterior.to_xarray`."""
+    xarray = _library("xarray", "arviz")
+    data = {
+        name: (("particle", *variable.dims), posterior.particles[:, variable.columns])
+        for name, variable in variables_of(posterior).items()
+    }
+    coords = {**_coords(posterior), "particle_weight": (("particle",), posterior.weights)}
+    return xarray.Dataset(data, coords, _attributes(posterior))
+
+
+def to_arviz(posterior, n_draws, random_state, groups):
+    """Draws of equal weight as ArviZ has them; see `Posterior.to_arviz`."""
+    n_draws, rng = check_n_draws("n_draws", n_draws), as_generator(random_state)
+    chosen = rng.permutation(resample("systematic", posterior.weights, n_draws, rng))
+    data = {
+        "posterior": {
+            name: posterior.particles[chosen][:, variable.columns][None]
+            for name, variable in variables_of(posterior).items()
+        }
+    }
+    dims = {name: list(one.dims) for name, one in variables_of(posterior).items()}
+    for group, values in groups.items():
+        if values is None:
+            continue
+        if group in ("log_likelihood", "posterior_predictive"):
+            values = {"y": _at_particles(group, values, posterior)[chosen][None]}
+            dims["y"] = ["row"]
+        elif group == "prior":
+            values = _prior(values, posterior)
+        else:
+            values = {"y": np.asarray(values)}
+            dims["y"] = ["row"]
+        data[group] = values
+    return _from_dict(data, _coords(posterior), dims, _attributes(posterior))
+
+
+def _from_dict(data, coords, dims, attributes):
+    """InferenceData of ArviZ 0.x where that is installed, and otherwise a DataTree."""
+    try:
+        is_old = int(metadata.version("arviz").partition(".")[0]) < 1
+    except metadata.PackageNotFoundError:
+        is_old = False
+    if is_old:
+        arviz = _library("arviz", "arviz")
+        attrs = {"posterior_attrs": attributes}
+        return arviz.from_dict(**data, coords=coords, dims=dims, **attrs)
+    base = _library("arviz_base", "arviz")
+    return base.from_dict(data, coords=coords, dims=dims, attrs={"posterior": attributes})
+
+
+def _at_particles(name, values, posterior):
+    """Values of each row under each particle, (m, n)."""
+    values, m = np.asarray(values), len(posterior.weights)
+    if values.ndim != 2 or len(values) != m:
+        raise ValueError(
+            f"{name} must have shape ({m}, n_rows), a row for each particle of the posterior, got "
+            f"{values.shape}: pointwise_log_likelihood(X, y) without n_draws is of that shape."
+        )
+    return values
+
+
+def _prior(values, posterior):
+    """Draws of the prior, (k, d), as variables."""
+    values, d = np.asarray(values), posterior.particles.shape[1]
+    if values.ndim != 2 or values.shape[1] != d:
+        raise ValueError(f"prior must have shape (n_draws, {d}), got {values.shape}.")
+    return {
+        name: values[:, variable.columns][None]
+        for name, variable in variables_of(posterior).items()
+    }
+
+
+def _coords(posterior):
+    return {name: list(labels) for name, labels in (posterior.coords or {}).items()}
+
+
+def _attributes(posterior):
+    """What a reader of the file has to know: numbers and words, for files hold no others."""
+    found = {
+        "inference_library": "skpmd",
+        "inference_library_version": __version__,
+        "weights": posterior.weighting,
+        "ess": posterior.ess,
+        "n_particles": len(posterior.weights),
+    }
+    for name in ("pareto_k", "r_hat", "log_evidence", "log_evidence_se"):
+        value = getattr(posterior, name, None)  # An AttributeError says why there is none.
+        if value is not None:
+            found[name] = float(value)
+    if len(posterior.weights) == 1:
+        found["caveat"] = _ONE
+    elif posterior.caveat is not None:
+        found["caveat"] = posterior.caveat
+    return found
+
+
+def _library(name, extra):
+    """A library that only some need; its absence names the extra that has it."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ImportError(
+            f"This needs {name}, which is not installed: pip install skpmd[{extra}]"
+        ) from error

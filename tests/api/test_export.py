@@ -1,0 +1,135 @@
+"""Posteriors as tables, arrays with named axes, and for ArviZ."""
+
+import importlib
+import sys
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.preprocessing import StandardScaler
+
+from skpmd import (
+    BayesianLogisticRegressionPMD,
+    GaussianMixturePMD,
+    Posterior,
+    SparseGPRegressorPMD,
+)
+
+pandas = pytest.importorskip("pandas")
+pytest.importorskip("xarray")
+base = pytest.importorskip("arviz_base")
+
+X, Y = load_iris(return_X_y=True)
+X = StandardScaler().fit_transform(X)
+
+
+@pytest.fixture(scope="module")
+def iris():
+    names = ["a", "b", "c", "d"]
+    frame = pandas.DataFrame(X, columns=names)
+    return BayesianLogisticRegressionPMD(n_particles=500, random_state=0).fit(frame, Y), frame
+
+
+def weighted(m=400, d=2, seed=0):
+    rng = np.random.default_rng(seed)
+    particles = rng.standard_normal((m, d))
+    return Posterior(particles, particles[:, 0], names=["first", "second"][:d], pareto_k=0.3)
+
+
+def test_a_table_has_particles_and_weights():
+    posterior = weighted()
+    frame = posterior.to_frame()
+    assert list(frame) == ["particle_weight", "first", "second"]
+    np.testing.assert_array_equal(frame[["first", "second"]], posterior.particles)
+    np.testing.assert_array_equal(frame["particle_weight"], posterior.weights)
+
+
+def test_arrays_have_the_axes_and_labels_of_the_data(iris):
+    model, _ = iris
+    data = model.posterior_.to_xarray()
+    assert data["coef"].dims == ("particle", "class", "feature")
+    assert data["intercept"].dims == ("particle", "class")
+    assert list(data["feature"].values) == ["a", "b", "c", "d"]
+    assert list(data["class"].values) == ["0", "1", "2"]
+    mean = (data["coef"] * data["particle_weight"]).sum("particle")
+    np.testing.assert_allclose(mean.sel({"class": "1"}).values, model.coef_[1])
+    assert data.attrs["weights"] == "posterior" and data.attrs["log_evidence"] < 0.0
+
+
+def test_draws_have_equal_weight_and_the_moments_of_the_posterior():
+    """Systematic resampling: a particle's share is off by 1 / 20,000 at most."""
+    posterior = weighted()
+    tree = posterior.to_arviz(n_draws=20_000)
+    draws = tree["posterior"]["first"].values
+    assert draws.shape == (1, 20_000)
+    values, counts = np.unique(draws, return_counts=True)
+    order = np.argsort(posterior.particles[:, 0])
+    shares = dict(zip(values, counts / 20_000, strict=True))
+    found = [shares.get(value, 0.0) for value in posterior.particles[order, 0]]
+    np.testing.assert_allclose(found, posterior.weights[order], rtol=0, atol=1.001 / 20_000)
+    again = posterior.to_arviz(n_draws=20_000)["posterior"]["first"].values
+    np.testing.assert_array_equal(again, draws)
+    assert tree["posterior"].attrs["pareto_k"] == 0.3
+
+
+def test_groups_follow_the_draws(iris):
+    model, frame = iris
+    posterior = model.posterior_
+    log_likelihood = model.pointwise_log_likelihood(frame, Y)
+    tree = posterior.to_arviz(
+        500, log_likelihood=log_likelihood, observed_data=Y, prior=np.zeros((7, 15)),
+        posterior_predictive=np.tile(np.arange(len(log_likelihood))[:, None], (1, 3)),
+    )  # fmt: skip
+    coef = tree["posterior"]["coef"].values[0]
+    chosen = tree["posterior_predictive"]["y"].values[0, :, 0].astype(int)
+    np.testing.assert_array_equal(coef.reshape(500, -1)[:, 0], posterior.particles[chosen, 0])
+    np.testing.assert_array_equal(tree["log_likelihood"]["y"].values[0], log_likelihood[chosen])
+    np.testing.assert_array_equal(tree["observed_data"]["y"].values, Y)
+    assert tree["prior"]["coef"].shape == (1, 7, 3, 4)
+    with pytest.raises(ValueError, match=r"log_likelihood must have shape \(\d+, n_rows\)"):
+        posterior.to_arviz(log_likelihood=log_likelihood[:-1])
+    with pytest.raises(ValueError, match=r"prior must have shape \(n_draws, 15\)"):
+        posterior.to_arviz(prior=np.zeros((3, 4)))
+    with pytest.raises(ValueError, match="n_draws"):
+        posterior.to_arviz(n_draws=0)
+
+
+def test_leave_one_out_of_arviz_takes_it(iris):
+    stats = pytest.importorskip("arviz_stats")
+    model, frame = iris
+    tree = model.posterior_.to_arviz(2000, log_likelihood=model.pointwise_log_likelihood(frame, Y))
+    found = stats.loo(tree, var_name="y")
+    assert np.isfinite(found.elpd) and found.elpd < 0.0
+    summary = stats.summary(tree, var_names=["intercept"])
+    np.testing.assert_allclose(np.asarray(summary["mean"], dtype=float), model.intercept_, atol=0.1)
+
+
+def test_what_is_no_posterior_says_so():
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(-3.0, 3.0, (60, 1))
+    y = np.sin(rows[:, 0]) + 0.1 * rng.standard_normal(60)
+    one = SparseGPRegressorPMD(n_particles=1, random_state=0).fit(rows, y).posterior_
+    attributes = one.to_xarray().attrs
+    assert "point estimate" in attributes["caveat"]
+    assert "not of the posterior" in attributes["weights"]
+    mixture = GaussianMixturePMD(2, strategy="conjugate", random_state=0).fit(rows)
+    data = mixture.posterior_.to_xarray()
+    assert data["means"].dims == ("particle", "component", "column")
+    np.testing.assert_allclose(
+        (data["weights"] * data["particle_weight"]).sum("particle").values,
+        mixture.posterior_.mean()[:2],
+    )
+    assert "lower bounds" in data.attrs["weights"] and "too narrow" in data.attrs["caveat"]
+
+
+def test_coordinates_of_a_custom_model_are_variables():
+    assert set(weighted().to_arviz(10)["posterior"]) == {"first", "second"}
+
+
+@pytest.mark.parametrize("method", ["to_frame", "to_xarray", "to_arviz"])
+def test_a_missing_library_names_the_extra(monkeypatch, method):
+    for name in ("pandas", "xarray", "arviz", "arviz_base"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=r"pip install skpmd\[arviz\]"):
+        getattr(weighted(), method)()
+    importlib.invalidate_caches()
