@@ -1,0 +1,309 @@
+"""Decisions: the action of the largest expected utility under what is known.
+
+Robert (2007, The Bayesian Choice, chapter 2): whoever prefers consistently acts as if to maximise
+the utility that the predictive distribution leads to expect.
+"""
+
+from numbers import Real
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, _fit_context, clone
+from sklearn.utils._param_validation import HasMethods
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from skpmd._base.utils import as_floats, check_probabilities
+from skpmd.predictive import NormalMixture
+
+__all__ = ["BayesDecisionClassifier", "bayes_action"]
+
+# The expected loss of an action is a mean over so many quantiles, and each row's actions are
+# searched for between its quantiles, first at so many and then by so many golden sections.
+_QUANTILES, _ACTIONS, _SECTIONS = 400, 65, 40
+_GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)
+
+
+class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+    """A classifier that predicts the action of the largest expected utility.
+
+    The expectation is over the class, by the probabilities of the estimator; those of an estimator
+    of skpmd are averages over its posterior. No threshold is tuned, and costs may change after the
+    fit.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A classifier with ``predict_proba``. It is cloned and fitted; a fitted one stays as it is in
+        a `FrozenEstimator`.
+    utility : array-like of shape (n_actions, n_classes), callable or None, default=None
+        Utility of each action where each class is the true one, in the order of ``classes_``. A
+        callable takes ``costs``, what is known of the rows of a call, and returns an array of shape
+        (n_samples, n_actions, n_classes), or (n_actions, n_classes). None is 1 for the true class
+        and 0 for others, hence the most probable class.
+    actions : array-like of shape (n_actions,), default=None
+        Labels of the actions; None are the classes.
+    abstain : float or None, default=None
+        Utility of no action at all, whatever the class; None is no such choice.
+    abstain_label : label, default=-1
+        What is predicted then.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The fitted classifier.
+    classes_ : ndarray of shape (n_classes,)
+        Its classes.
+    actions_ : ndarray of shape (n_actions,)
+        Labels that are predicted, that of abstaining last.
+
+    Examples
+    --------
+    A malignant tumour (class 0) that is missed costs ten times a false alarm.
+
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from skpmd import BayesianLogisticRegressionPMD
+    >>> from skpmd.decision import BayesDecisionClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = make_pipeline(StandardScaler(), BayesianLogisticRegressionPMD(random_state=0))
+    >>> utility = [[0.0, -1.0], [-10.0, 0.0]]
+    >>> decision = BayesDecisionClassifier(model, utility, abstain=-0.3).fit(X, y)
+    >>> decision.actions_.tolist(), bool((decision.predict(X) == -1).any())
+    ([0, 1, -1], True)
+    """
+
+    _parameter_constraints: dict = {
+        "estimator": [HasMethods(["fit", "predict_proba"])],
+        "utility": ["array-like", callable, None],
+        "actions": ["array-like", None],
+        "abstain": [Real, None],
+        "abstain_label": "no_validation",
+    }
+
+    def __init__(self, estimator, utility=None, *, actions=None, abstain=None, abstain_label=-1):
+        self.estimator = estimator
+        self.utility = utility
+        self.actions = actions
+        self.abstain = abstain
+        self.abstain_label = abstain_label
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X, y, **fit_params):
+        """Fit the classifier.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        y : array-like of shape (n_samples,)
+            Classes.
+        **fit_params : dict
+            Handed on to its ``fit``.
+
+        Returns
+        -------
+        BayesDecisionClassifier
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If ``utility`` has no column for each class, or ``actions`` no label for each row of it.
+        """
+        fitted = clone(self.estimator).fit(X, y, **fit_params)
+        classes = fitted.classes_
+        actions = np.asarray(classes if self.actions is None else self.actions)
+        if not callable(self.utility):
+            _check_utility(self._table(None, len(classes)), 1, len(actions), len(classes))
+        if self.abstain is not None:
+            if not np.isfinite(self.abstain):
+                raise ValueError(f"abstain must be finite, got {self.abstain}.")
+            actions = _with_label(actions, self.abstain_label)
+        self.estimator_, self.classes_, self.actions_ = fitted, classes, actions
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(fitted, name):
+                setattr(self, name, getattr(fitted, name))
+        return self
+
+    def expected_utility(self, X, costs=None):
+        """Expected utility of each action, shape (n_samples, n_actions).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        costs : array-like of shape (n_samples, ...), default=None
+            What a callable ``utility`` takes.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_actions)
+            In the order of ``actions_``.
+        """
+        check_is_fitted(self)
+        proba = self.estimator_.predict_proba(X)
+        utility = self._utility(costs, len(proba))
+        return (utility * proba[:, None]).sum(axis=2)
+
+    def predict(self, X, costs=None):
+        """The action of the largest expected utility of each row, shape (n_samples,).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        costs : array-like of shape (n_samples, ...), default=None
+            What a callable ``utility`` takes.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Among ``actions_``; of equal ones the first.
+        """
+        return self.actions_[self.expected_utility(X, costs).argmax(axis=1)]
+
+    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
+    def predict_proba(self, X):
+        """Probabilities of the classes by the classifier, shape (n_samples, n_classes)."""
+        check_is_fitted(self)
+        return self.estimator_.predict_proba(X)
+
+    def score(self, X, y, sample_weight=None, costs=None):
+        """Mean utility of what is predicted.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        y : array-like of shape (n_samples,)
+            Classes, among ``classes_``.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+        costs : array-like of shape (n_samples, ...), default=None
+            What a callable ``utility`` takes.
+
+        Returns
+        -------
+        float
+            Weighted mean; more is better.
+        """
+        y = np.asarray(y)
+        unknown = np.setdiff1d(y, self.classes_)
+        if len(unknown):
+            raise ValueError(f"y holds {unknown.tolist()}, which no fit has seen.")
+        chosen = self.expected_utility(X, costs).argmax(axis=1)
+        utility = self._utility(costs, len(chosen))
+        utility = np.broadcast_to(utility, (len(chosen), *utility.shape[1:]))
+        gained = utility[np.arange(len(chosen)), chosen, np.searchsorted(self.classes_, y)]
+        return float(np.average(gained, weights=sample_weight))
+
+    def _utility(self, costs, n):
+        """Utilities of all actions, (n or 1, n_actions, n_classes)."""
+        table, K = self._table(costs, len(self.classes_)), len(self.classes_)
+        n_actions = len(self.actions_) - (self.abstain is not None)
+        table = _check_utility(table, n, n_actions, K)
+        if self.abstain is None:
+            return table
+        return np.concatenate([table, np.full((len(table), 1, K), float(self.abstain))], axis=1)
+
+    def _table(self, costs, n_classes):
+        if self.utility is None:
+            return np.eye(n_classes)
+        if not callable(self.utility):
+            return self.utility
+        if costs is None:
+            raise ValueError("utility is a callable of costs: give costs.")
+        return self.utility(costs)
+
+
+def bayes_action(dist, loss="squared", alpha=0.5):
+    """The action of the least expected loss under each predictive distribution.
+
+    Parameters
+    ----------
+    dist : NormalMixture of n rows
+        Predictive distributions, as ``predict_proba`` of a regressor has them.
+    loss : {"squared", "absolute", "pinball"} or callable, default="squared"
+        The mean, the median or the quantile at ``alpha`` are the answers to the first three. A
+        callable ``loss(action, y)`` takes two arrays that broadcast, and returns losses. Its
+        expectation is a mean over 400 quantiles, and the least of 65 actions between the quantiles
+        at 1e-4 and 1 - 1e-4 is refined by golden sections.
+    alpha : float in (0, 1), default=0.5
+        For the pinball loss: what an underestimate costs, as a share of what that and an
+        overestimate cost together.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Actions, in the units of y.
+
+    Examples
+    --------
+    An order that is too small by one costs three times one that is too large.
+
+    >>> import numpy as np
+    >>> from skpmd import NormalMixture
+    >>> from skpmd.decision import bayes_action
+    >>> demand = NormalMixture(means=[100.0, 50.0], stds=[10.0, 5.0])
+    >>> bayes_action(demand, "pinball", alpha=0.75).round(1)
+    array([106.7,  53.4])
+    >>> bayes_action(demand, lambda a, y: np.where(y > a, 3.0 * (y - a), a - y)).round(1)
+    array([106.7,  53.4])
+    """
+    if not isinstance(dist, NormalMixture):
+        raise TypeError(f"dist must be a NormalMixture, got {type(dist).__name__}.")
+    if callable(loss):
+        return _least(dist, loss)
+    if loss == "squared":
+        return dist.mean()
+    if loss not in ("absolute", "pinball"):
+        raise ValueError(
+            f"loss must be 'squared', 'absolute', 'pinball' or a callable, got {loss!r}."
+        )
+    return dist.ppf(0.5 if loss == "absolute" else float(check_probabilities("alpha", alpha)))
+
+
+def _least(dist, loss):
+    """Actions (n,) of the least mean loss, by a grid and golden sections."""
+    y = dist.ppf((np.arange(_QUANTILES) + 0.5) / _QUANTILES)  # (n, quantiles)
+    ends = dist.ppf(np.array([1e-4, 1.0 - 1e-4]))
+
+    def expected(actions):
+        """Mean losses of actions (n, k)."""
+        found = [np.mean(loss(one[:, None], y), axis=1) for one in actions.T]
+        return np.stack(found, axis=1)
+
+    grid = ends[:, :1] + np.diff(ends) * np.linspace(0.0, 1.0, _ACTIONS)
+    best = expected(grid).argmin(axis=1)[:, None]
+    low = np.take_along_axis(grid, np.maximum(best - 1, 0), axis=1)
+    high = np.take_along_axis(grid, np.minimum(best + 1, _ACTIONS - 1), axis=1)
+    for _ in range(_SECTIONS):
+        inner = np.hstack([high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)])
+        values = expected(inner)
+        is_left = (values[:, 0] <= values[:, 1])[:, None]
+        low, high = np.where(is_left, low, inner[:, :1]), np.where(is_left, inner[:, 1:], high)
+    return 0.5 * (low + high)[:, 0]
+
+
+def _check_utility(table, n, n_actions, n_classes):
+    """Utilities as (n or 1, n_actions, n_classes); an error where they are none."""
+    table = as_floats("utility", table)
+    shape = (n_actions, n_classes)
+    if table.shape not in (shape, (n, *shape)) or not np.isfinite(table).all():
+        raise ValueError(
+            f"utility must be finite and of shape (n_actions, n_classes) = {shape}, or have "
+            f"such a table for each row, got shape {table.shape}. Without actions they are the "
+            "classes."
+        )
+    return table if table.ndim == 3 else table[None]
+
+
+def _with_label(actions, label):
+    """The labels of the actions and one more; of one type where it holds both."""
+    if label in actions.tolist():
+        raise ValueError(f"abstain_label must differ from the other actions, got {label!r}.")
+    is_text = actions.dtype.kind in "US"
+    if is_text == isinstance(label, str) and actions.dtype.kind != "O":
+        return np.concatenate([actions, np.array([label])])
+    return np.array([*actions.tolist(), label], dtype=object)

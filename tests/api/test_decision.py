@@ -1,0 +1,139 @@
+"""Decisions against sums and quantiles by hand, and through scikit-learn's tools."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skpmd import BayesianLogisticRegressionPMD, NormalMixture
+from skpmd.decision import BayesDecisionClassifier, bayes_action
+
+X, Y = load_breast_cancer(return_X_y=True)
+X = StandardScaler().fit_transform(X)
+UTILITY = np.array([[0.0, -1.0], [-10.0, 0.0]])
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return LogisticRegression().fit(X, Y)
+
+
+def test_the_action_has_the_largest_expected_utility(fitted):
+    decision = BayesDecisionClassifier(fitted, UTILITY).fit(X, Y)
+    p = fitted.predict_proba(X)
+    expected = np.column_stack([-p[:, 1], -10.0 * p[:, 0]])
+    np.testing.assert_allclose(decision.expected_utility(X), expected, atol=1e-12)
+    np.testing.assert_array_equal(decision.predict(X), np.where(p[:, 0] > 1.0 / 11.0, 0, 1))
+    gained = UTILITY[decision.predict(X), Y].mean()
+    assert decision.score(X, Y) == pytest.approx(gained)
+    assert gained > UTILITY[fitted.predict(X), Y].mean()
+
+
+def test_without_utilities_it_is_the_most_probable_class(fitted):
+    decision = BayesDecisionClassifier(fitted).fit(X, Y)
+    np.testing.assert_array_equal(decision.predict(X), fitted.predict(X))
+    assert decision.score(X, Y) == pytest.approx(fitted.score(X, Y))
+
+
+def test_it_abstains_where_no_action_promises_as_much(fitted):
+    decision = BayesDecisionClassifier(fitted, UTILITY, abstain=-0.2).fit(X, Y)
+    best = decision.expected_utility(X)[:, :2].max(axis=1)
+    np.testing.assert_array_equal(decision.predict(X) == -1, best < -0.2)
+    names = np.array(["bad", "good"])[Y]
+    worded = BayesDecisionClassifier(fitted, UTILITY, abstain=-0.2, abstain_label="ask")
+    found = worded.fit(X, names).predict(X)
+    assert found.dtype.kind == "U" and set(found) == {"bad", "good", "ask"}
+    mixed = BayesDecisionClassifier(fitted, UTILITY, abstain=-0.2).fit(X, names)
+    assert set(mixed.predict(X)) == {"bad", "good", -1}
+
+
+def test_there_may_be_other_actions_than_classes():
+    X, y = load_iris(return_X_y=True)
+    utility = [[1.0, -1.0, -1.0], [-1.0, 1.0, 1.0]]
+    decision = BayesDecisionClassifier(
+        LogisticRegression(max_iter=500), utility, actions=["eat", "leave"]
+    ).fit(X, y)
+    np.testing.assert_array_equal(decision.predict(X), np.where(y == 0, "eat", "leave"))
+    assert decision.score(X, y) == 1.0
+
+
+def test_costs_of_rows_come_with_a_call(fitted):
+    def of(costs):
+        """To flag costs one, to miss what is of class 0 the amount."""
+        table = np.zeros((len(costs), 2, 2))
+        table[:, 0, 1], table[:, 1, 0] = -1.0, -np.asarray(costs)
+        return table
+
+    amount = np.linspace(0.1, 50.0, len(X))
+    decision = BayesDecisionClassifier(FrozenEstimator(fitted), of).fit(X, Y)
+    p = fitted.predict_proba(X)
+    expected = np.where(amount * p[:, 0] > p[:, 1], 0, 1)
+    np.testing.assert_array_equal(decision.predict(X, costs=amount), expected)
+    piped = make_pipeline(StandardScaler(), decision).fit(X, Y)
+    assert piped.predict(X, costs=amount).shape == (len(X),)
+    gained = np.where(expected == 0, -1.0 * (Y == 1), -amount * (Y == 0)).mean()
+    assert decision.score(X, Y, costs=amount) == pytest.approx(gained)
+    with pytest.raises(ValueError, match="give costs"):
+        decision.predict(X)
+
+
+def test_a_search_maximises_utility():
+    model = BayesianLogisticRegressionPMD(n_particles=200, random_state=0)
+    decision = BayesDecisionClassifier(model, UTILITY)
+    search = GridSearchCV(decision, {"estimator__prior_scale": [0.01, 1.0]}, cv=2).fit(X, Y)
+    assert search.best_params_ == {"estimator__prior_scale": 1.0}
+    assert search.best_score_ > -0.3
+
+
+@pytest.mark.parametrize(
+    "params, words",
+    [
+        ({"utility": np.zeros((2, 3))}, r"shape \(n_actions, n_classes\) = \(2, 2\)"),
+        ({"utility": np.full((2, 2), np.nan)}, "finite"),
+        ({"utility": np.zeros((3, 2))}, "Without actions"),
+        ({"abstain": np.inf}, "abstain must be finite"),
+        ({"abstain": 0.0, "abstain_label": 1}, "abstain_label"),
+        ({"abstain": "never"}, "'abstain' parameter"),
+        ({"estimator": StandardScaler()}, "'estimator' parameter"),
+    ],
+)
+def test_bad_arguments_are_named(fitted, params, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        BayesDecisionClassifier(**{"estimator": fitted, **params}).fit(X, Y)
+
+
+def test_an_unknown_class_has_no_score(fitted):
+    decision = BayesDecisionClassifier(fitted).fit(X, Y)
+    with pytest.raises(ValueError, match="no fit has seen"):
+        decision.score(X[:2], [0, 7])
+
+
+def test_actions_of_known_losses_are_mean_median_and_quantile():
+    dist = NormalMixture([[0.0, 1.0], [4.0, 1.0]], [[1.0, 2.0], [0.5, 0.3]], [0.3, 0.7])
+    np.testing.assert_array_equal(bayes_action(dist), dist.mean())
+    np.testing.assert_array_equal(bayes_action(dist, "absolute"), dist.ppf(0.5))
+    np.testing.assert_array_equal(bayes_action(dist, "pinball", alpha=0.9), dist.ppf(0.9))
+    # Sums over 400 quantiles know a quantile to the distance of two of them.
+    found = bayes_action(dist, lambda a, y: np.where(y > a, 0.9 * (y - a), 0.1 * (a - y)))
+    np.testing.assert_allclose(dist.cdf(found), 0.9, atol=1.0 / 400)
+    found = bayes_action(dist, lambda a, y: (y - a) ** 2)
+    assert (np.abs(found - dist.mean()) < 2e-3 * dist.std()).all()
+
+
+def test_a_loss_of_several_wells_finds_the_deepest():
+    """Within .5 of the truth or nothing: the narrow component of less weight holds more there."""
+    dist = NormalMixture([[0.0], [10.0]], [[3.0], [0.2]], [0.6, 0.4])
+    found = bayes_action(dist, lambda a, y: (np.abs(y - a) > 0.5).astype(float))
+    assert abs(found[0] - 10.0) < 0.5
+
+
+@pytest.mark.parametrize("loss", ["hinge", 3])
+def test_a_bad_loss_is_named(loss):
+    with pytest.raises(ValueError, match="loss must be"):
+        bayes_action(NormalMixture([0.0], [1.0]), loss)
+    with pytest.raises(TypeError, match="NormalMixture"):
+        bayes_action(np.zeros(3))
