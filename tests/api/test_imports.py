@@ -9,7 +9,8 @@ from tests.tools.source import ROOT, modules, needs_source, parse
 
 pytestmark = needs_source
 
-SHARED = {"_base", "posterior", "predictive", "metrics", "wrappers", "_export", "decision"}
+SHARED = {"_base", "posterior", "predictive", "metrics"}
+SHARED |= {"_export", "decision", "streams", "wrappers"}
 TOP = {"skpmd", "skpro", "_from_jax", "_show_versions"}  # they may import everything
 # The files of families that hold models and numerical methods; `_model*` and `_kernels*` besides.
 NUMERICAL = {

@@ -1,0 +1,216 @@
+"""Pipelines that learn from parts of a stream, and scores of parts before they are learnt."""
+
+import copy
+from collections import deque
+from numbers import Integral
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import check_scoring
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _num_samples
+
+__all__ = ["PrequentialScores", "StreamingPipeline", "prequential_score"]
+
+
+def _can_take_parts(pipeline):
+    return hasattr(pipeline.steps[-1][1], "partial_fit")
+
+
+class StreamingPipeline(Pipeline):
+    """A `Pipeline` with ``partial_fit``: transformers and the last step learn from each part.
+
+    Transformers with ``partial_fit`` (`StandardScaler`, `IncrementalPCA`) learn each part before
+    they transform it. Those that have nothing to learn (`HashingVectorizer`) and frozen ones
+    (`FrozenEstimator`) transform it as they are. Any other is an error, for it would have to see
+    all rows.
+
+    Parameters
+    ----------
+    steps : list of (str, estimator)
+        As of `Pipeline`.
+    freeze_after : int or None, default=None
+        Rows after which transformers learn no more. As long as they learn they change what features
+        mean to the last step, which does not look at earlier rows again: a number is better where
+        the first rows tell the scales. None goes on.
+    transform_input, memory, verbose
+        As of `Pipeline`.
+
+    Attributes
+    ----------
+    n_samples_seen_ : int
+        Rows of all calls of `partial_fit`; 0 after `fit`.
+    named_steps, classes_, n_features_in_, feature_names_in_
+        As of `Pipeline`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from skpmd import BayesianLogisticRegressionPMD
+    >>> from skpmd.streams import StreamingPipeline
+    >>> rng = np.random.default_rng(0)
+    >>> X = 100.0 + 10.0 * rng.standard_normal((600, 3))
+    >>> y = X[:, 0] + 5.0 * rng.logistic(size=600) > 100.0
+    >>> model = StreamingPipeline([
+    ...     ("scale", StandardScaler()), ("classify", BayesianLogisticRegressionPMD(random_state=0))
+    ... ], freeze_after=200)
+    >>> for part in np.split(np.arange(600), 3):
+    ...     model = model.partial_fit(X[part], y[part], classes=[False, True])
+    >>> model.n_samples_seen_, bool(model.score(X, y) > 0.7)
+    (600, True)
+    """
+
+    def __init__(
+        self, steps, *, freeze_after=None, transform_input=None, memory=None, verbose=False
+    ):
+        super().__init__(steps, transform_input=transform_input, memory=memory, verbose=verbose)
+        self.freeze_after = freeze_after
+
+    def fit(self, X, y=None, **params):
+        """Fit all steps to all rows; see `Pipeline`. A stream then begins anew."""
+        self.n_samples_seen_ = 0
+        return super().fit(X, y, **params)
+
+    @available_if(_can_take_parts)
+    def partial_fit(self, X, y=None, **params):
+        """Learn from more rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features, or whatever the first step takes.
+        y : array-like of shape (n_samples,), default=None
+            Targets.
+        **params : dict
+            For ``partial_fit`` of the last step: ``classes``, ``sample_weight``.
+
+        Returns
+        -------
+        StreamingPipeline
+            The pipeline. If the call fails in any way, it stays as it was.
+
+        Raises
+        ------
+        TypeError
+            If a transformer can only be fitted to all rows at once.
+        """
+        freeze_after = self.freeze_after
+        if freeze_after is not None and not (
+            isinstance(freeze_after, Integral) and freeze_after > 0
+        ):
+            raise ValueError(
+                f"freeze_after must be None or a positive integer, got {freeze_after!r}."
+            )
+        self._validate_steps()
+        seen = getattr(self, "n_samples_seen_", 0)
+        learns = freeze_after is None or seen < freeze_after
+        transformed, steps = X, list(self.steps)
+        for place, _, transformer in self._iter(with_final=False):
+            name = steps[place][0]
+            if learns and not _has_nothing_to_learn(name, transformer):
+                transformer = copy.deepcopy(transformer)  # What fails later changes nothing here.
+                _learn(transformer, transformed, y)
+                steps[place] = name, transformer
+            transformed = transformer.transform(transformed)
+        name, last = steps[-1]
+        if last not in (None, "passthrough"):
+            last.partial_fit(transformed, y, **params)
+        self.steps, self.n_samples_seen_ = steps, seen + _num_samples(X)
+        return self
+
+
+class PrequentialScores(NamedTuple):
+    """Scores of the parts of a stream, each before it was learnt."""
+
+    scores: np.ndarray  # (n_parts - 1,): Of all parts but the first.
+    n_samples: np.ndarray  # (n_parts - 1,): Their rows.
+    rolling: np.ndarray  # (n_parts - 1,): Means over the rows of the last parts.
+    estimator: object  # It has learnt all parts.
+
+    @property
+    def mean(self):
+        """Mean over all rows but those of the first part."""
+        return float(np.average(self.scores, weights=self.n_samples))
+
+
+def prequential_score(estimator, stream, scoring=None, *, window=10, params=None):
+    """Test, then train: score each part of a stream by what was learnt before it (Dawid 1984).
+
+    Parameters
+    ----------
+    estimator : estimator
+        With ``partial_fit``; a clone learns.
+    stream : iterable of (X, y)
+        Parts, in their order; the first is learnt only. They are taken one by one.
+    scoring : str, callable or None, default=None
+        As of `cross_val_score`; scorers of distributions are in `skpmd.metrics`.
+    window : int, default=10
+        Parts that the rolling mean is over.
+    params : dict, default=None
+        For each ``partial_fit``: ``{"classes": [...]}`` for classifiers.
+
+    Returns
+    -------
+    PrequentialScores
+        Scores part by part, and the estimator.
+
+    Raises
+    ------
+    ValueError
+        If the stream has fewer than two parts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skpmd import SparseGPRegressorPMD
+    >>> from skpmd.streams import prequential_score
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-3.0, 3.0, (300, 1))
+    >>> y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(300)
+    >>> parts = [(X[some], y[some]) for some in np.split(np.arange(300), 6)]
+    >>> found = prequential_score(SparseGPRegressorPMD(random_state=0), parts)
+    >>> found.scores.shape, bool(found.mean > 0.9)
+    ((5,), True)
+    """
+    if not (isinstance(window, Integral) and window > 0):
+        raise ValueError(f"window must be a positive integer, got {window!r}.")
+    learner, scorer = clone(estimator), check_scoring(estimator, scoring)
+    scores, counts, rolling, last = [], [], [], deque(maxlen=window)
+    for place, (X, y) in enumerate(stream):
+        if place:
+            scores.append(float(scorer(learner, X, y)))
+            counts.append(_num_samples(X))
+            last.append((scores[-1], counts[-1]))
+            values, weights = zip(*last, strict=True)
+            rolling.append(np.average(values, weights=weights))
+        learner.partial_fit(X, y, **(params or {}))
+    if not scores:
+        raise ValueError("stream must have two parts or more: the first is learnt only.")
+    return PrequentialScores(np.array(scores), np.array(counts), np.array(rolling), learner)
+
+
+def _has_nothing_to_learn(name, transformer):
+    """Whether a transformer stays as it is; TypeError if it can only learn all rows at once."""
+    if isinstance(transformer, FrozenEstimator):
+        return True
+    if hasattr(transformer, "partial_fit") and get_tags(transformer).requires_fit:
+        return False
+    if get_tags(transformer).requires_fit:
+        raise TypeError(
+            f"The step {name!r}, {type(transformer).__name__}, has no partial_fit: fit it to some "
+            "rows and wrap it in sklearn.frozen.FrozenEstimator."
+        )
+    return True
+
+
+def _learn(transformer, X, y):
+    """Hand a part to a transformer that may, or may not, take targets."""
+    if get_tags(transformer).target_tags.required:
+        transformer.partial_fit(X, y)
+    else:
+        transformer.partial_fit(X)
