@@ -3,6 +3,7 @@
 from copy import copy
 from functools import cache
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import erf, log_ndtr, logsumexp, ndtr, ndtri
@@ -17,6 +18,15 @@ from skpmd._base.utils import (
 _LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
 _MAX_STEPS = 200  # A search for quantiles ends after so many steps; about 7 are usual.
 _EPS = np.finfo(float).eps
+_NODES = 64  # Of a rule for expectations.
+
+
+class Uncertainty(NamedTuple):
+    """What is uncertain in a prediction of each row, and why; each an array of shape (n,)."""
+
+    total: np.ndarray  # The sum of the other two.
+    aleatoric: np.ndarray  # What would be left if all parameters were known.
+    epistemic: np.ndarray  # What more rows can take away.
 
 
 class NormalMixture:
@@ -102,6 +112,39 @@ class NormalMixture:
     def std(self):
         """Standard deviations, shape (n,)."""
         return np.sqrt(self.var())
+
+    def expectation(self, f):
+        """Means of f(y) under the distribution of each row, shape (n,).
+
+        Parameters
+        ----------
+        f : callable
+            Takes an array of targets of any shape, returns values of that shape. It should be
+            smooth: Gauss-Hermite rules of 64 points integrate it over each component.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Means.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skpmd.predictive import NormalMixture
+        >>> NormalMixture(means=[0.0, 1.0], stds=[1.0, 0.5]).expectation(np.exp).round(3)
+        array([1.649, 3.08 ])
+        """
+        nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+        weights, total = weights / weights.sum(), np.zeros(self.means.shape)
+        for node, weight in zip(nodes, weights, strict=True):
+            values = np.asarray(f(self.means + self.stds * node), dtype=np.float64)
+            if values.shape != total.shape:
+                raise ValueError(
+                    f"f must return values of the shape that it takes, {total.shape}, got "
+                    f"{values.shape}."
+                )
+            total += weight * values
+        return _weighted(self.weights, total)
 
     # ------------------------------------------------------------------ density and probabilities
     def log_pdf(self, y):

@@ -1,7 +1,7 @@
 """Predictions of the logistic classifier: averages over particles, draws of labels, likelihoods."""
 
 import numpy as np
-from scipy.special import expit, log_expit, log_softmax, softmax
+from scipy.special import entr, expit, log_expit, log_softmax, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
@@ -21,6 +21,7 @@ from skpmd.logistic._compressed import (
 from skpmd.logistic._design import logits
 from skpmd.logistic._make_model import linear_model
 from skpmd.logistic._posterior import GaussianPosterior
+from skpmd.predictive import Uncertainty
 
 _TABLE = 1 << 20  # At most this many probabilities are held at once.
 
@@ -119,6 +120,35 @@ class ClassPredictions(ClassifierMixin):
             return np.stack([weighted_quantile(one, weights, tails) for one in table])
 
         return self._by_rows(X, ends).transpose(2, 0, 1)
+
+    def predict_uncertainty(self, X):
+        """Entropy of the predicted class, and its aleatoric and epistemic parts, in nats.
+
+        The aleatoric part is the posterior mean of the entropy, what would be left if the
+        coefficients were known. The epistemic part is the mutual information of the class and the
+        coefficients (Houlsby et al. 2011): rows where it is large teach most.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        Uncertainty
+            ``total``, ``aleatoric`` and ``epistemic``, each of shape (n_samples,).
+        """
+        check_is_fitted(self)
+        weights, log_proba = self.posterior_.weights, self.predict_log_proba(X)
+        total = entr(np.exp(log_proba)).sum(axis=1)
+
+        def mean_entropy(table):
+            if len(table) == 1:
+                table = np.stack([np.zeros_like(table[0]), table[0]])
+            return weights @ entr(softmax(table, axis=0)).sum(axis=0)
+
+        aleatoric = np.minimum(self._by_rows(X, mean_entropy), total)  # But for rounding it is.
+        return Uncertainty(total, aleatoric, total - aleatoric)
 
     def sample_y(self, X, n_samples=1, random_state=0):
         """Draw labels from the posterior predictive distribution.

@@ -12,7 +12,7 @@ from skpmd._base.utils import (
 )
 from skpmd._base.validation import naming_conversions, refuse_no_table, refuse_overflows
 from skpmd.engine.threads import each
-from skpmd.predictive import NormalMixture
+from skpmd.predictive import NormalMixture, Uncertainty
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Scaler
 from skpmd.sparse_gp._hyperparameters import refuse_kernel
@@ -120,6 +120,25 @@ class GaussianProcessPredictions:
     def predict_interval(self, X, level=0.9, target="y"):
         """Central predictive intervals, shape (n_samples, 2); see `predict_proba`."""
         return self.predict_proba(X, target).interval(level)
+
+    def predict_uncertainty(self, X):
+        """Variance of a new observation, and its aleatoric and epistemic parts.
+
+        The epistemic part is the variance of the function under all particles, which more rows
+        would take away, and the aleatoric part the noise. They are in squared units of y.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        Uncertainty
+            ``total``, ``aleatoric`` and ``epistemic``, each of shape (n_samples,).
+        """
+        total, epistemic = (self.predict_proba(X, target).var() for target in ("y", "f"))
+        return Uncertainty(total, total - epistemic, epistemic)
 
     def predict_quantiles(self, X, alpha, target="y"):
         """Predictive quantiles at the probabilities ``alpha``, shape (n_samples, len(alpha))."""

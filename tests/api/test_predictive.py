@@ -582,3 +582,15 @@ def test_the_skpro_distribution_through_pickle_and_clone(k):
     for other in (pickle.loads(pickle.dumps(theirs)), theirs.clone(), copy.deepcopy(theirs)):
         assert type(other) is type(theirs)
         np.testing.assert_array_equal(other.energy(), theirs.energy())
+
+
+def test_expectations_are_integrals_over_each_component():
+    dist = NormalMixture([[0.0, 1.0], [4.0, 1.0]], [[1.0, 0.5], [0.5, 0.0]], [0.3, 0.7])
+    np.testing.assert_allclose(dist.expectation(lambda y: y), dist.mean())
+    np.testing.assert_allclose(
+        dist.expectation(lambda y: (y - dist.mean()) ** 2), dist.var(), rtol=1e-12
+    )
+    exact = 0.3 * np.exp([0.5, 1.125]) + 0.7 * np.exp([4.125, 1.0])
+    np.testing.assert_allclose(dist.expectation(np.exp), exact, rtol=1e-12)
+    with pytest.raises(ValueError, match="f must return values"):
+        dist.expectation(lambda y: y.sum())

@@ -154,3 +154,24 @@ def test_a_bad_tolerance_is_refused(value):
     X, y = problem(2, n=60)
     with pytest.raises(ValueError, match="prediction_tol"):
         BayesianLogisticRegressionPMD(prediction_tol=value).fit(X, y)
+
+
+def test_entropies_are_parted_into_noise_and_ignorance(fitted):
+    """The mutual information of label and coefficients, by sums over particles."""
+    _, model = fitted
+    X = np.random.default_rng(10).standard_normal((30, 6))
+    posterior, K = model.posterior_, len(model.classes_)
+    theta = posterior.particles.reshape(len(posterior.weights), -1, 7)
+    logits = np.einsum("mkp,np->mnk", theta[..., :6], X) + theta[:, None, :, 6]
+    logits = np.concatenate([np.zeros_like(logits), logits], axis=2) if K == 2 else logits
+    p = np.exp(log_softmax(logits, axis=2))
+    mean = np.tensordot(posterior.weights, p, axes=1)
+    total = -(mean * np.log(mean)).sum(axis=1)
+    aleatoric = posterior.weights @ -(p * np.log(p)).sum(axis=2)
+    found = model.predict_uncertainty(X)
+    np.testing.assert_allclose(found.total, total, atol=1e-5)
+    np.testing.assert_allclose(found.aleatoric, aleatoric, atol=1e-5)
+    np.testing.assert_allclose(found.epistemic, total - aleatoric, atol=2e-5)
+    assert (found.epistemic >= 0.0).all()
+    far = model.predict_uncertainty(30.0 * X)
+    assert far.epistemic.max() > 5.0 * found.epistemic.mean()

@@ -187,3 +187,14 @@ def test_means_alone_are_those_with_standard_deviations(approximation):
     mean, _ = gp.predict(new, return_std=True)
     np.testing.assert_array_equal(gp.predict(new), mean)
     np.testing.assert_allclose(gp.predict_proba(new).mean(), mean, rtol=0, atol=1e-12)
+
+
+def test_variances_are_parted_into_noise_and_ignorance():
+    X, y, new = problem(200)
+    gp = SparseGPRegressorPMD(n_particles=2, random_state=0).fit(X, y)
+    found = gp.predict_uncertainty(new)
+    _, std = gp.predict(new, return_std=True)
+    np.testing.assert_allclose(found.total, std**2, rtol=1e-6)
+    np.testing.assert_allclose(found.epistemic, gp.predict_proba(new, target="f").var())
+    np.testing.assert_allclose(found.aleatoric, found.aleatoric[0], rtol=1e-9)
+    assert gp.predict_uncertainty(new + 100.0).epistemic.min() > found.epistemic.max()
