@@ -223,9 +223,23 @@ def cross_val_distribution(estimator, X, y, *, groups=None, cv=None, n_jobs=None
     return _joined(parts)[np.argsort(tests)]
 
 
+def innermost(estimator, X):
+    """The fitted estimator inside pipelines, searches and the like, and the rows as it sees them.
+
+    That is a `TransformedTargetRegressor` where there is one, whose targets are others.
+    """
+    check_is_fitted(estimator)
+    if isinstance(estimator, Pipeline):
+        return innermost(estimator[-1], estimator[:-1].transform(X) if len(estimator) > 1 else X)
+    for name, kind in _HELD.items():
+        if isinstance(estimator, kind) and hasattr(estimator, name):
+            return innermost(getattr(estimator, name), X)
+    return estimator, X
+
+
 def _called(estimator, X, method, keywords):
     """A method of the innermost estimator, at the rows that it would see."""
-    check_is_fitted(estimator)
+    estimator, X = innermost(estimator, X)
     if isinstance(estimator, TransformedTargetRegressor):
         if method != "predict_interval":
             raise TypeError(
@@ -234,12 +248,6 @@ def _called(estimator, X, method, keywords):
             )
         ends = _called(estimator.regressor_, X, method, keywords)
         return _mapped_back(estimator.transformer_, ends)
-    if isinstance(estimator, Pipeline):
-        X = estimator[:-1].transform(X) if len(estimator) > 1 else X
-        return _called(estimator[-1], X, method, keywords)
-    for name, kind in _HELD.items():
-        if isinstance(estimator, kind) and hasattr(estimator, name):
-            return _called(getattr(estimator, name), X, method, keywords)
     if hasattr(estimator, method):
         return getattr(estimator, method)(X, **keywords)
     raise TypeError(

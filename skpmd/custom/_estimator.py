@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import check_array, check_consistent_length
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
 from skpmd._base.estimator import result
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
@@ -23,6 +23,8 @@ from skpmd.engine.loop import drive, run
 from skpmd.engine.particles import draw_prior
 from skpmd.engine.prior_check import PriorCheck, check_prior
 from skpmd.engine.second_opinion import compared
+
+_ROUNDING = 1e-8  # Of a sum over rows.
 
 
 class CustomState(NamedTuple):
@@ -423,6 +425,39 @@ class ParticleMirrorDescent(ParticleResults):
     def n_iter_(self):
         """Rounds and steps, or passes of stochastic steps; after `partial_fit`, steps."""
         return self._state.n_iter
+
+    def pointwise_log_likelihood(self, X, y=None):
+        """Log-likelihood of each row under each particle, by a call of ``log_likelihood`` for each.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            Rows of data.
+        y : array-like of shape (n,) or (n, t), optional
+            Targets.
+
+        Returns
+        -------
+        ndarray of shape (m, n)
+            Of all particles, with which ``posterior_.weights`` go.
+
+        Raises
+        ------
+        ValueError
+            If the log-likelihood of all rows is not the sum over the rows.
+        """
+        check_is_fitted(self)
+        model, rows = self._read(X, y, None, reset=False)
+        theta, data = self.posterior_.particles, rows.data
+        single = Rows(data.X, data.y, None, 1).whole()
+        table = np.column_stack([model.log_likelihood(theta, row) for row in single])
+        whole = model.log_likelihood(theta, data)
+        if not np.allclose(table.sum(axis=1), whole, rtol=_ROUNDING, atol=_ROUNDING):
+            raise ValueError(
+                "log_likelihood of all rows is not the sum of that of each: rows are not "
+                "independent given theta, and no row has a log-likelihood of its own."
+            )
+        return table
 
     def _starts_from_proposals(self):
         """Whether a fit starts from proposals: what asks for steps from the prior gets them."""

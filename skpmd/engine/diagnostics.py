@@ -50,19 +50,28 @@ def pareto_k(log_ratio):
     excess = excess[excess > 0.0]
     if len(excess) < 5 or excess[-1] <= 1e-12:
         return -np.inf
-    k = _zhang_stephens(excess)
-    return float((k * len(excess) + 0.5 * 10) / (len(excess) + 10))
+    k, _ = generalised_pareto(excess)
+    return float(regularised(k, len(excess)))
+
+
+def regularised(k, n):
+    """A shape from n values, with a weak prior at 0.5 as of ten."""
+    return (k * n + 0.5 * 10) / (n + 10)
 
 
 def _largest(log_ratio):
     """The tail of the log weights in ascending order, after its cutoff."""
     values = np.sort(log_ratio[log_ratio > -np.inf])
-    n_tail = int(min(0.2 * len(values), 3.0 * np.sqrt(len(values))))
-    return values[len(values) - n_tail - 1 :]
+    return values[len(values) - tail_length(len(values)) - 1 :]
 
 
-def _zhang_stephens(excess):
-    """Shape of a generalised Pareto distribution from ascending positive excesses."""
+def tail_length(n):
+    """How many of n weights are the tail."""
+    return int(min(0.2 * n, 3.0 * np.sqrt(n)))
+
+
+def generalised_pareto(excess):
+    """Shape and scale of a generalised Pareto distribution from ascending positive excesses."""
     n = len(excess)
     n_grid = 30 + int(np.sqrt(n))
     quartile = excess[int(n / 4 + 0.5) - 1]
@@ -71,7 +80,8 @@ def _zhang_stephens(excess):
     k = np.log1p(-theta[:, None] * excess).mean(axis=1)
     profile = n * (np.log(-theta / k) - k - 1.0)
     best = weights(profile) @ theta
-    return np.log1p(-best * excess).mean()
+    k = np.log1p(-best * excess).mean()
+    return k, -k / best
 
 
 def log_evidence(log_ratio, group=None):

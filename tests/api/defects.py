@@ -4,6 +4,20 @@ from tests.tools.seeded_defects import Defect
 
 DEFECTS = [
     Defect(
+        "leaving out a row forgets the weights of the particles",
+        "model_comparison.py",
+        "ratio = log_weight - row",
+        "ratio = -row",
+        "api/test_model_comparison.py",
+    ),
+    Defect(
+        "the largest importance weights stay as they are",
+        "engine/psis.py",
+        "if np.isfinite(k) and scale > 0.0:",
+        "if False:",
+        "api/test_model_comparison.py",
+    ),
+    Defect(
         "the scale N/B is missing",
         "engine/loop.py",
         "return gamma, options.power * gamma * rows.total / size",

@@ -53,6 +53,7 @@ PHRASES = ("cubic_surrogate", "log_loss", "pinball_loss", "expected_loss", "gibb
 # Words that have their usual sense in a file or folder, and why.
 ELSEWHERE = {
     "skpmd/mixture/_partition.py": ("loss losses", "losses of decision theory"),
+    "skpmd/decision.py": ("loss", "a parameter, a loss of decision theory"),
     "skpmd/mixture/_predict.py": ("loss", "a parameter, such a loss"),
     **dict.fromkeys(
         ("skpmd/engine", "skpmd/_base", "skpmd/metrics.py"),

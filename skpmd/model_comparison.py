@@ -1,0 +1,289 @@
+"""How well models predict rows that they have not seen, from one fit: leave-one-out and WAIC.
+
+Both are estimates of the expected log predictive density (Vehtari, Gelman and Gabry 2017). The
+weights of the particles are part of them: nothing is resampled.
+"""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp
+from sklearn.exceptions import ConvergenceWarning
+
+from skpmd.engine.diagnostics import MAX_K, heavy_tail
+from skpmd.engine.psis import pareto_smoothed
+from skpmd.engine.weighting import stacked
+from skpmd.wrappers import innermost
+
+__all__ = ["ExpectedLogDensity", "compare", "loo", "waic"]
+
+_MAX_ITER, _TOL = 10_000, 1e-10  # Of stacking.
+_LARGE_VARIANCE = 0.4  # Of a row's log likelihood: WAIC is not to be trusted (Vehtari et al. 2017).
+
+
+@dataclass(frozen=True, repr=False)
+class ExpectedLogDensity:
+    """An estimate of the expected log predictive density of new rows, all n of them together.
+
+    Attributes
+    ----------
+    method : str
+        ``"loo"`` or ``"waic"``.
+    elpd : float
+        Sum over the rows, in nats.
+    se : float
+        Its standard error, of the rows at hand as a sample of all.
+    p : float
+        Effective number of parameters: the log density of the rows that the fit has seen less
+        ``elpd``.
+    pointwise : ndarray of shape (n,)
+        What each row adds.
+    pareto_k : ndarray of shape (n,) or None
+        k-hat of each row's importance weights; None for WAIC.
+    n_bad : int
+        Rows whose part is not to be trusted: k-hat above 0.7 among weights that differ visibly, or
+        for WAIC a variance of the log likelihood above 0.4.
+    """
+
+    method: str
+    elpd: float
+    se: float
+    p: float
+    pointwise: np.ndarray
+    pareto_k: np.ndarray | None
+    n_bad: int
+
+    def __repr__(self):
+        bad = f", {self.n_bad} rows not to be trusted" if self.n_bad else ""
+        return (
+            f"ExpectedLogDensity({self.method} of {len(self.pointwise)} rows: "
+            f"{self.elpd:.1f} ± {self.se:.1f}, p={self.p:.1f}{bad})"
+        )
+
+
+def loo(estimator, X, y=None):
+    """Leave-one-out log predictive density of the rows of a fit, without other fits.
+
+    Importance weights take each row out of the posterior in turn, and their largest are smoothed
+    (PSIS; Vehtari, Gelman and Gabry 2017; Vehtari et al. 2024).
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted estimator with ``pointwise_log_likelihood`` (`BayesianLogisticRegressionPMD`,
+        `ParticleMirrorDescent`), or a `Pipeline` or a search around one.
+    X : array-like of shape (n, n_features)
+        The rows of the fit: of others it would be wrong.
+    y : array-like of shape (n,), default=None
+        Their targets.
+
+    Returns
+    -------
+    ExpectedLogDensity
+        The estimate. Rows are those given, each once: row weights of the fit have no part.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If some rows' weights have a heavy tail, or the particles' weights are none of a posterior.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from skpmd import BayesianLogisticRegressionPMD
+    >>> from skpmd.model_comparison import loo
+    >>> X, y = load_iris(return_X_y=True)
+    >>> found = loo(BayesianLogisticRegressionPMD(random_state=0).fit(X, y), X, y)
+    >>> found.n_bad, bool(-25.0 < found.elpd < -10.0)
+    (0, True)
+    """
+    log_weight, table = _pointwise(estimator, X, y)
+    pointwise, k = np.empty(table.shape[1]), np.empty(table.shape[1])
+    n_bad = 0
+    for i, row in enumerate(table.T):
+        ratio = log_weight - row
+        smoothed, k[i] = pareto_smoothed(ratio)
+        pointwise[i] = logsumexp(smoothed + row)
+        n_bad += heavy_tail(ratio, k[i]) or not np.isfinite(pointwise[i])
+    if n_bad:
+        warnings.warn(
+            f"k-hat is above {MAX_K} for {n_bad} of {len(k)} rows: without one of them the "
+            "posterior is another. Fit without these rows (pareto_k says which), or compare by "
+            "cross-validation.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return _result("loo", log_weight, table, pointwise, k, n_bad)
+
+
+def waic(estimator, X, y=None):
+    """Widely applicable information criterion, on the scale of log densities (Watanabe 2010).
+
+    `loo` is the better one: it says where it fails.
+
+    Parameters
+    ----------
+    estimator, X, y
+        As `loo` takes them.
+
+    Returns
+    -------
+    ExpectedLogDensity
+        The estimate.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the log likelihood of some rows has a variance above 0.4, or the particles' weights are
+        none of a posterior.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from skpmd import BayesianLogisticRegressionPMD
+    >>> from skpmd.model_comparison import waic
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BayesianLogisticRegressionPMD(prior_scale=1.0, random_state=0).fit(X, y)
+    >>> waic(model, X, y).method
+    'waic'
+    """
+    log_weight, table = _pointwise(estimator, X, y)
+    weight = np.exp(log_weight)
+    variance = weight @ (table - weight @ table) ** 2
+    # Of equal weights this is the variance that divides by m - 1.
+    variance /= 1.0 - weight @ weight if weight.max() < 1.0 else 1.0
+    pointwise = logsumexp(log_weight[:, None] + table, axis=0) - variance
+    n_bad = int((variance > _LARGE_VARIANCE).sum())
+    if n_bad:
+        warnings.warn(
+            f"The log likelihood of {n_bad} of {len(variance)} rows has a variance above "
+            f"{_LARGE_VARIANCE}, where WAIC is off: use loo.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return _result("waic", log_weight, table, pointwise, None, n_bad)
+
+
+def compare(models, X=None, y=None, by="loo"):
+    """Models by how well they predict rows, or by their evidence.
+
+    Parameters
+    ----------
+    models : dict of str to estimator or ExpectedLogDensity
+        Fitted to the same rows and targets: what `loo` takes, or its results. By evidence, fitted
+        estimators.
+    X : array-like of shape (n, n_features), default=None
+        The rows of the fits, unless results are given. A pipeline transforms them.
+    y : array-like of shape (n,), default=None
+        Their targets.
+    by : {"loo", "waic", "evidence"}, default="loo"
+        By the evidence the weights are posterior probabilities of the models, which are equally
+        probable before; it depends on the priors however many rows there are.
+
+    Returns
+    -------
+    dict of str to list or ndarray
+        Columns ready for `pandas.DataFrame`, the best model first: ``name``; ``elpd`` (or
+        ``log_evidence``), in nats; ``p``; ``difference`` from the best and ``difference_se``, its
+        standard error (of `loo`, over pairs of rows); ``weight``, by stacking (Yao et al. 2018) or
+        of the evidence; ``se``; ``n_bad``. By evidence without ``p`` and ``n_bad``.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two models, or they are of different numbers of rows.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from skpmd import BayesianLogisticRegressionPMD
+    >>> from skpmd.model_comparison import compare
+    >>> X, y = load_iris(return_X_y=True)
+    >>> narrow = BayesianLogisticRegressionPMD(prior_scale=0.1, random_state=0).fit(X, y)
+    >>> wide = BayesianLogisticRegressionPMD(prior_scale=2.5, random_state=0).fit(X, y)
+    >>> compare({"narrow": narrow, "wide": wide}, X, y)["name"]
+    ['wide', 'narrow']
+    """
+    if by not in ("loo", "waic", "evidence"):
+        raise ValueError(f"by must be 'loo', 'waic' or 'evidence', got {by!r}.")
+    if not hasattr(models, "items") or len(models) < 2:
+        raise ValueError("models must be a dict of two fitted estimators or more, by names.")
+    if by == "evidence":
+        return _by_evidence(models, X)
+    estimate = {"loo": loo, "waic": waic}[by]
+    results = {
+        name: one if isinstance(one, ExpectedLogDensity) else estimate(one, X, y)
+        for name, one in models.items()
+    }
+    lengths = {name: len(one.pointwise) for name, one in results.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"models must be compared on the same rows, got {lengths}.")
+    if len({one.method for one in results.values()}) > 1:
+        raise ValueError("models must be compared by one method, got results of loo and of waic.")
+    names = sorted(results, key=lambda name: -results[name].elpd)
+    table = np.array([results[name].pointwise for name in names])
+    behind, one = table[0] - table, np.ones(table.shape[1])
+    return {
+        "name": names,
+        "elpd": table.sum(axis=1),
+        "p": np.array([results[name].p for name in names]),
+        "difference": behind.sum(axis=1),
+        "difference_se": _standard_error(behind),
+        "weight": np.exp(stacked(table.T, one, max_iter=_MAX_ITER, tol=_TOL, dtype=np.float64)),
+        "se": np.array([results[name].se for name in names]),
+        "n_bad": np.array([results[name].n_bad for name in names]),
+    }
+
+
+def _by_evidence(models, X):
+    posteriors = {name: innermost(one, X)[0].posterior_ for name, one in models.items()}
+    evidence = {name: (one.log_evidence, one.log_evidence_se) for name, one in posteriors.items()}
+    names = sorted(evidence, key=lambda name: -evidence[name][0])
+    value, error = np.array([evidence[name] for name in names]).T
+    return {
+        "name": names,
+        "log_evidence": value,
+        "difference": value[0] - value,
+        "difference_se": np.where(np.arange(len(names)) > 0, np.hypot(error, error[0]), 0.0),
+        "weight": np.exp(value - logsumexp(value)),
+        "se": error,
+    }
+
+
+def _pointwise(estimator, X, y):
+    """Log weights of the particles (m,), and log likelihoods of the rows under each (m, n)."""
+    inner, X = innermost(estimator, X)
+    if not hasattr(inner, "pointwise_log_likelihood"):
+        raise TypeError(
+            f"{type(inner).__name__} has no pointwise_log_likelihood: its rows are not independent "
+            "given a particle. Compare by cross-validation (skpmd.metrics has scorers)."
+        )
+    posterior = inner.posterior_
+    if not hasattr(posterior, "log_weights"):
+        raise TypeError(
+            f"{type(posterior).__name__} has no particles to weigh: use cross-validation."
+        )
+    table = inner.pointwise_log_likelihood(X, y)
+    if posterior.weighting != "posterior":
+        warnings.warn(
+            f"The particles' weights are those of {posterior.weighting} and not of a posterior: "
+            "leaving out a row would change them.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    return posterior.log_weights, table
+
+
+def _result(method, log_weight, table, pointwise, k, n_bad):
+    seen = logsumexp(log_weight[:, None] + table, axis=0)
+    elpd = float(pointwise.sum())
+    error = float(_standard_error(pointwise[None])[0])
+    return ExpectedLogDensity(
+        method, elpd, error, float(seen.sum()) - elpd, pointwise, k, int(n_bad)
+    )
+
+
+def _standard_error(values):
+    """Of sums over rows, (k, n)."""
+    return np.sqrt(values.shape[1]) * values.std(axis=1)

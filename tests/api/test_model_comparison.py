@@ -1,0 +1,211 @@
+"""Leave-one-out, WAIC and comparisons, against exact answers and against ArviZ."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.base import BaseEstimator
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skpmd import (
+    BayesianLogisticRegressionPMD,
+    GaussianMixturePMD,
+    ParticleMirrorDescent,
+    Posterior,
+)
+from skpmd.engine.psis import pareto_smoothed
+from skpmd.model_comparison import compare, loo, waic
+
+
+class Fitted(BaseEstimator):
+    """An estimator whose particles and log likelihoods are given."""
+
+    def __init__(self, table, log_weights=None, weighting="posterior"):
+        m = len(table)
+        weights = np.zeros(m) if log_weights is None else log_weights
+        self.table = table
+        self.posterior_ = Posterior(np.zeros((m, 1)), weights, weighting=weighting)
+
+    def fit(self, X, y=None):
+        return self
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+    def pointwise_log_likelihood(self, X, y=None):
+        return self.table
+
+
+def normal_rows(n=40, scale=1.0):
+    """Rows of a normal with a known scale, and the exact log density of each given the others."""
+    X = stats.norm(1.0, 1.0).ppf((np.arange(n) + 0.5) / n)
+    exact = []
+    for i in range(n):
+        rest = np.delete(X, i)
+        precision = 1.0 / 25.0 + len(rest) / scale**2
+        mean = rest.sum() / scale**2 / precision
+        exact.append(stats.norm(mean, np.sqrt(scale**2 + 1.0 / precision)).logpdf(X[i]))
+    return X[:, None], np.array(exact)
+
+
+def normal_mean(scale=1.0):
+    return ParticleMirrorDescent(
+        log_likelihood=lambda theta, X, y: stats.norm(theta, scale).logpdf(X[:, 0]).sum(axis=1),
+        log_prior=lambda theta: stats.norm(0.0, 5.0).logpdf(theta[:, 0]),
+        sample_prior=lambda rng, m: rng.normal(0.0, 5.0, (m, 1)),
+        n_particles=4000,
+        random_state=0,
+    )
+
+
+def test_leave_one_out_of_a_conjugate_model():
+    # Exact by the conjugate normal; 4000 draws leave an error of some thousandths of a nat a row.
+    X, exact = normal_rows()
+    found = loo(normal_mean().fit(X), X)
+    np.testing.assert_allclose(found.pointwise, exact, atol=0.01)
+    assert found.elpd == pytest.approx(exact.sum(), abs=0.05)
+    precision = 1.0 / 25.0 + len(X)
+    known = stats.norm(X.sum() / precision, np.sqrt(1.0 + 1.0 / precision)).logpdf(X[:, 0])
+    assert found.n_bad == 0 and found.p == pytest.approx(known.sum() - exact.sum(), abs=0.05)
+    assert found.se == pytest.approx(np.sqrt(len(X)) * found.pointwise.std())
+
+
+def test_weighted_particles_have_the_answer_of_the_posterior():
+    # Draws of a wide normal with importance weights, beside the exact answer.
+    X, exact = normal_rows()
+    rng = np.random.default_rng(0)
+    precision = 1.0 / 25.0 + len(X)
+    posterior = stats.norm(X.sum() / precision, precision**-0.5)
+    proposal = stats.norm(posterior.mean(), 3.0 * posterior.std())
+    theta = proposal.rvs(8000, random_state=rng)
+    table = stats.norm(theta[:, None], 1.0).logpdf(X[:, 0])
+    weights = posterior.logpdf(theta) - proposal.logpdf(theta)
+    np.testing.assert_allclose(loo(Fitted(table, weights), X).pointwise, exact, atol=0.03)
+    even = loo(Fitted(table), X)  # Without the weights it would be another posterior.
+    assert abs(even.elpd - exact.sum()) > 0.2
+
+
+@pytest.mark.parametrize("m", [100, 400, 2000])
+def test_smoothed_weights_are_those_of_arviz(m):
+    array_stats = pytest.importorskip("arviz_stats").base.array_stats
+    rng = np.random.default_rng(m)
+    for scale in (0.1, 1.0, 2.5):
+        ratio = rng.standard_t(4, m) * scale
+        theirs, k = array_stats.psislw(-ratio)
+        ours, own_k = pareto_smoothed(ratio.copy())
+        np.testing.assert_allclose(ours, theirs, atol=1e-9)
+        assert own_k == pytest.approx(float(k), abs=1e-9)
+
+
+def test_loo_of_equal_draws_is_that_of_arviz():
+    arviz_stats = pytest.importorskip("arviz_stats")
+    X, y = load_iris(return_X_y=True)
+    model = BayesianLogisticRegressionPMD(prior_scale=0.3, random_state=0).fit(X, y)
+    table = model.pointwise_log_likelihood(X, y)
+    tree = Posterior(model.posterior_.particles, np.zeros(len(table))).to_arviz(
+        n_draws=len(table), log_likelihood=table
+    )
+    theirs = arviz_stats.loo(tree, reff=1.0)
+    ours = loo(Fitted(table), X)
+    assert ours.elpd == pytest.approx(float(theirs.elpd), abs=1e-6)
+    assert ours.se == pytest.approx(float(theirs.se), abs=1e-6)
+    assert ours.p == pytest.approx(float(theirs.p), abs=1e-6)
+
+
+def test_leaving_out_rows_is_what_fits_without_them_find():
+    X, y = load_iris(return_X_y=True)
+    model = BayesianLogisticRegressionPMD(random_state=0)
+    found = loo(model.fit(X, y), X, y)
+    for i in np.argsort(found.pointwise)[:3]:  # The most surprising rows.
+        rest = np.delete(np.arange(len(y)), i)
+        proba = BayesianLogisticRegressionPMD(random_state=1).fit(X[rest], y[rest])
+        exact = proba.predict_log_proba(X[i : i + 1])[0, y[i]]
+        # Two fits of some hundred effective draws; a row that the fit knows is .3 nats off.
+        assert found.pointwise[i] == pytest.approx(exact, abs=0.12)
+
+
+def test_no_row_of_a_good_fit_is_doubted():
+    # Drawn anew to equal weights, particles are copies, and the tails of their weights steps.
+    X, y = load_breast_cancer(return_X_y=True)
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), BayesianLogisticRegressionPMD(random_state=0)),
+        {"bayesianlogisticregressionpmd__prior_scale": [0.3]},
+        cv=2,
+    ).fit(X, y)
+    found = loo(search, X, y)
+    assert found.n_bad == 0
+    with pytest.warns(ConvergenceWarning, match="3 of 569 rows has a variance"):
+        assert abs(waic(search, X, y).elpd - found.elpd) < 1.0
+
+
+def test_a_row_that_the_posterior_turns_on_is_reported():
+    X = np.concatenate([np.random.default_rng(0).normal(size=20), [25.0]])[:, None]
+    theta = np.random.default_rng(1).normal(X.mean(), 21.0**-0.5, 2000)
+    table = stats.norm(theta[:, None], 1.0).logpdf(X[:, 0])
+    with pytest.warns(ConvergenceWarning, match="k-hat is above 0.7 for 1 of 21 rows"):
+        found = loo(Fitted(table), X)
+    assert found.pareto_k.argmax() == 20 and "1 rows not to be trusted" in repr(found)
+    with pytest.warns(ConvergenceWarning, match="use loo"):
+        waic(Fitted(table), X)
+
+
+def test_weights_of_stacking_are_reported():
+    table = np.random.default_rng(0).normal(-1.0, 0.1, (200, 10))
+    with pytest.warns(ConvergenceWarning, match="those of stacking"):
+        loo(Fitted(table, weighting="stacking"), None)
+
+
+def test_comparison():
+    X, _ = normal_rows()
+    models = {"narrow": normal_mean(0.8).fit(X), "right": normal_mean().fit(X)}
+    found = compare(models, X)
+    assert found["name"] == ["right", "narrow"]
+    pair = [loo(models[name], X) for name in found["name"]]
+    gap = pair[0].pointwise - pair[1].pointwise
+    assert found["difference"][1] == pytest.approx(gap.sum()) and found["difference"][0] == 0.0
+    assert found["difference_se"][1] == pytest.approx(np.sqrt(len(gap)) * gap.std())
+    # Stacking weights are those of the largest score of the mixture, on a grid.
+    grid = np.linspace(0.0, 1.0, 2001)[:, None]
+    mixed = np.log(grid * np.exp(pair[0].pointwise) + (1 - grid) * np.exp(pair[1].pointwise))
+    assert found["weight"][0] == pytest.approx(grid[mixed.sum(axis=1).argmax(), 0], abs=2e-3)
+    given = compare(dict(zip(found["name"], pair, strict=True)))
+    np.testing.assert_array_equal(given["elpd"], found["elpd"])
+    by_waic = compare(models, X, by="waic")
+    np.testing.assert_allclose(by_waic["elpd"], found["elpd"], atol=0.1)
+
+
+def test_comparison_by_evidence():
+    X, _ = normal_rows()
+    models = {"narrow": normal_mean(0.5).fit(X), "right": normal_mean().fit(X)}
+    found = compare(models, X, by="evidence")
+    assert found["name"] == ["right", "narrow"]
+    exact = {}
+    for name, scale in (("narrow", 0.5), ("right", 1.0)):
+        cov = scale**2 * np.eye(len(X)) + 25.0
+        exact[name] = stats.multivariate_normal(np.zeros(len(X)), cov).logpdf(X[:, 0])
+    gap = exact["right"] - exact["narrow"]
+    assert found["difference"][1] == pytest.approx(gap, abs=0.1)  # Of 4000 draws.
+    assert found["weight"].sum() == pytest.approx(1.0)
+
+
+def test_errors_name_what_is_wrong():
+    X, _ = normal_rows()
+    table = np.zeros((30, 5))
+    with pytest.raises(TypeError, match="no pointwise_log_likelihood"):
+        loo(GaussianMixturePMD(2, random_state=0).fit(X), X)
+    with pytest.raises(ValueError, match="two fitted estimators"):
+        compare({"one": Fitted(table)}, X)
+    with pytest.raises(ValueError, match="by must be"):
+        compare({"a": Fitted(table), "b": Fitted(table)}, X, by="aic")
+    with pytest.raises(ValueError, match="the same rows"):
+        compare({"a": Fitted(table), "b": Fitted(table[:, :3])}, X)
+
+    def pooled(theta, X, y):
+        return -((X[:, 0].mean() - theta[:, 0]) ** 2)
+
+    pmd = normal_mean().set_params(log_likelihood=pooled, n_particles=200).fit(X)
+    with pytest.raises(ValueError, match="not the sum of that of each"):
+        loo(pmd, X)
