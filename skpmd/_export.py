@@ -1,6 +1,8 @@
 """Posteriors in the forms of other libraries: tables, arrays with named axes, ArviZ."""
 
+from html import escape
 from importlib import import_module, metadata
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +11,7 @@ from skpmd._base.utils import as_generator, check_n_draws
 from skpmd._base.version import __version__
 from skpmd.engine.resampling import resample
 
+_SHOWN = 20  # So many coordinates have a row in a notebook.
 _ONE = "a point estimate: there is one particle"
 
 
@@ -32,6 +35,23 @@ def to_frame(posterior):
     frame = pandas.DataFrame(posterior.particles, columns=posterior.names)
     frame.insert(0, "particle_weight", posterior.weights)
     return frame
+
+
+def to_html(posterior):
+    """The repr, and a table of the coordinates, for notebooks."""
+    columns = posterior.summary()
+    names = columns.pop("name")
+    head = "".join(f"<th>{escape(name)}</th>" for name in ("", *columns))
+    rows = [
+        f"<tr><th>{escape(name)}</th>{''.join(f'<td>{value:.4g}</td>' for value in values)}</tr>"
+        for name, *values in islice(zip(names, *columns.values(), strict=True), _SHOWN)
+    ]
+    more = len(names) - len(rows)
+    note = f"<p>and {more} more coordinates: summary() has all</p>" if more else ""
+    return (
+        f"<div><p>{escape(repr(posterior))}</p><table><thead><tr>{head}</tr></thead>"
+        f"<tbody>{''.join(rows)}</tbody></table>{note}</div>"
+    )
 
 
 def to_xarray(posterior):

@@ -9,7 +9,7 @@ from skpmd._base.utils import (
     check_points,
     weighted_quantile,
 )
-from skpmd._export import to_arviz, to_frame, to_xarray
+from skpmd._export import to_arviz, to_frame, to_html, to_xarray
 from skpmd.engine import kde
 from skpmd.engine.diagnostics import MAX_K, heavy_tail
 from skpmd.engine.particles import effective_sample_size, log_sum_exp
@@ -225,17 +225,31 @@ class Posterior:
         return kde.log_density(self._density(), theta)
 
     def summary(self, level=0.9):
-        """Mean, standard deviation and credible interval of each coordinate.
+        """What a reader wants to know of each coordinate.
+
+        Parameters
+        ----------
+        level : float in (0, 1), default=0.9
+            Posterior probability of the intervals.
 
         Returns
         -------
         dict of str to list or ndarray
-            Columns ``name``, ``mean``, ``std``, ``lower`` and ``upper``, ready for
-            `pandas.DataFrame`.
+            Columns ready for `pandas.DataFrame`: ``name``, ``mean``, ``std``, ``lower`` and
+            ``upper``, ends of the central credible interval; ``p_positive``, the probability of a
+            value above zero; and, of particles, ``mcse``, the Monte Carlo standard error of the
+            mean, std / sqrt(ess).
         """
         lower, upper = self.interval(level).T
         columns = {"name": list(self.names), "mean": self.mean(), "std": self.std()}
-        return {**columns, "lower": lower, "upper": upper}
+        columns |= {"lower": lower, "upper": upper, "p_positive": self._p_positive()}
+        return columns | ({"mcse": columns["std"] / np.sqrt(self.ess)} if self._is_drawn else {})
+
+    _is_drawn = True  # The particles are draws, whose averages have an error.
+
+    def _p_positive(self):
+        """Probability of a value above zero, (d,); ties count half."""
+        return self.weights @ (0.5 * np.sign(self.particles) + 0.5)
 
     def to_frame(self):
         """A pandas.DataFrame with a row for each particle.
@@ -310,6 +324,9 @@ class Posterior:
         if self.caveat is not None:
             parts.append(self.caveat)
         return f"Posterior({', '.join(parts)})"
+
+    def _repr_html_(self):
+        return to_html(self)
 
     def _why_harmless(self):
         """Why a large k-hat is not warned of; empty where it is, or is not large."""

@@ -1,7 +1,7 @@
 """A posterior of too many coordinates for particles: a Gaussian without correlations."""
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from skpmd._base.utils import (
     as_generator,
@@ -144,7 +144,11 @@ class GaussianPosterior:
         centre, spread = logit_moments(self.loc, self.scale**2, X, fit_intercept)
         return centre, np.sqrt(spread)
 
-    summary = Posterior.summary
+    summary, _repr_html_, _is_drawn = Posterior.summary, Posterior._repr_html_, False
+
+    def _p_positive(self):
+        """Probability of a value above zero, (d,)."""
+        return ndtr(self.loc / self.scale)
 
     def __repr__(self):
         return f"GaussianPosterior(d={len(self.loc)}, no correlations)"

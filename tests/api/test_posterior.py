@@ -286,12 +286,24 @@ def test_repr_tells_size_and_certificate():
 def test_summary_has_a_column_for_each_statistic():
     posterior = make_posterior(names=["a", "b", "c"])
     summary = posterior.summary(level=0.8)
-    assert list(summary) == ["name", "mean", "std", "lower", "upper"]
+    first = ["name", "mean", "std", "lower", "upper"]
+    assert list(summary) == [*first, "p_positive", "mcse"]
+    share = posterior.expectation(lambda theta: theta > 0.0)
+    np.testing.assert_allclose(summary["p_positive"], share)
+    np.testing.assert_allclose(summary["mcse"], posterior.std() / np.sqrt(posterior.ess))
     assert summary["name"] == ["a", "b", "c"]
     np.testing.assert_array_equal(summary["mean"], posterior.mean())
     np.testing.assert_array_equal(summary["std"], posterior.std())
     np.testing.assert_array_equal(summary["lower"], posterior.interval(0.8)[:, 0])
     np.testing.assert_array_equal(summary["upper"], posterior.interval(0.8)[:, 1])
+
+
+def test_notebooks_show_a_table():
+    html = make_posterior(names=["a<b", "b", "c"])._repr_html_()
+    assert "Posterior(" in html and "<th>a&lt;b</th>" in html and "<th>mcse</th>" in html
+    assert html.count("<tr>") == 4 and "more coordinates" not in html
+    wide = Posterior(np.random.default_rng(0).normal(size=(50, 25)), np.zeros(50))._repr_html_()
+    assert wide.count("<tr>") == 21 and "and 5 more coordinates" in wide
 
 
 def test_names():

@@ -263,7 +263,11 @@ def test_posterior_is_that_of_independent_normals():
     np.testing.assert_allclose(draws.std(axis=0), scale, rtol=0.02)
     square = posterior.expectation(lambda theta: theta**2, n=20_000)
     np.testing.assert_allclose(square, loc**2 + scale**2, rtol=0.05)
-    assert posterior.summary()["name"] == ["a", "b", "c"]
+    summary = posterior.summary()
+    assert summary["name"] == ["a", "b", "c"] and "mcse" not in summary
+    draws = posterior.sample(40_000, random_state=0)
+    np.testing.assert_allclose(summary["p_positive"], (draws > 0.0).mean(axis=0), atol=0.01)
+    assert "no correlations" in posterior._repr_html_()
     assert pickle.loads(pickle.dumps(posterior)).mean() is not None
     with pytest.raises(ValueError, match="q must lie"):
         posterior.quantile(1.5)
