@@ -48,6 +48,7 @@ def to_html(posterior):
     ]
     more = len(names) - len(rows)
     note = f"<p>and {more} more coordinates: summary() has all</p>" if more else ""
+    note += "".join(f"<p>{escape(text)}</p>" for text in posterior.check())
     return (
         f"<div><p>{escape(repr(posterior))}</p><table><thead><tr>{head}</tr></thead>"
         f"<tbody>{''.join(rows)}</tbody></table>{note}</div>"

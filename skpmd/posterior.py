@@ -9,6 +9,7 @@ from skpmd._base.utils import (
     check_points,
     weighted_quantile,
 )
+from skpmd._checks import findings
 from skpmd._export import to_arviz, to_frame, to_html, to_xarray
 from skpmd.engine import kde
 from skpmd.engine.diagnostics import MAX_K, heavy_tail
@@ -250,6 +251,18 @@ class Posterior:
     def _p_positive(self):
         """Probability of a value above zero, (d,); ties count half."""
         return self.weights @ (0.5 * np.sign(self.particles) + 0.5)
+
+    def check(self):
+        """What a careful statistician would say of it, and what to change.
+
+        Returns
+        -------
+        list of str
+            A sentence or two for each finding, the gravest first: R-hat, the tail of the weights,
+            weights that are none of a posterior, few effective draws, an uncertain evidence. Empty
+            where there is nothing to say.
+        """
+        return findings(self)
 
     def to_frame(self):
         """A pandas.DataFrame with a row for each particle.

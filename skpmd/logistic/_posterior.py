@@ -146,6 +146,13 @@ class GaussianPosterior:
 
     summary, _repr_html_, _is_drawn = Posterior.summary, Posterior._repr_html_, False
 
+    def check(self):
+        """What a careful statistician would say of it, as `Posterior.check` has it."""
+        return [
+            "The posterior is held without correlations: intervals of single coordinates are too "
+            "narrow where columns are correlated. Give covariance_type='full' where memory allows."
+        ]
+
     def _p_positive(self):
         """Probability of a value above zero, (d,)."""
         return ndtr(self.loc / self.scale)

@@ -10,7 +10,7 @@ from tests.tools.source import ROOT, modules, needs_source, parse
 pytestmark = needs_source
 
 SHARED = {"_base", "posterior", "predictive", "metrics"}
-SHARED |= {"_export", "decision", "model_comparison", "streams", "wrappers"}
+SHARED |= {"_checks", "_export", "decision", "model_comparison", "streams", "wrappers"}
 TOP = {"skpmd", "skpro", "_from_jax", "_show_versions"}  # they may import everything
 # The files of families that hold models and numerical methods; `_model*` and `_kernels*` besides.
 NUMERICAL = {

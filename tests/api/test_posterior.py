@@ -10,6 +10,7 @@ from scipy.stats import multivariate_normal
 
 from skpmd import Posterior
 from skpmd._base.utils import as_generator, weighted_quantile
+from skpmd.engine.diagnostics import pareto_k
 
 
 def make_posterior(m=200, d=3, seed=0, **options):
@@ -304,6 +305,21 @@ def test_notebooks_show_a_table():
     assert html.count("<tr>") == 4 and "more coordinates" not in html
     wide = Posterior(np.random.default_rng(0).normal(size=(50, 25)), np.zeros(50))._repr_html_()
     assert wide.count("<tr>") == 21 and "and 5 more coordinates" in wide
+
+
+def test_a_check_says_what_is_wrong_and_what_to_change():
+    good = Posterior(np.random.default_rng(0).normal(size=(400, 2)), np.zeros(400), r_hat=1.01)
+    assert good.check() == []
+    few = Posterior(good.particles, -0.5 * np.arange(400.0), log_evidence=0.0, log_evidence_se=0.9)
+    ess, evidence = few.check()
+    assert "effective sample size is 4" in ess and "n_particles" in ess and "0.90 nats" in evidence
+    heavy = -1.5 * np.log(np.random.default_rng(1).uniform(size=400))
+    heavy = Posterior(good.particles, heavy, pareto_k=pareto_k(heavy))
+    assert heavy.check()[0].startswith("k-hat is 1.") and "k-hat is 1." in heavy._repr_html_()
+    apart = Posterior(good.particles, np.zeros(400), r_hat=1.4, weighting="stacking")
+    assert [text[:5] for text in apart.check()] == ["R-hat", "The w"]
+    point = Posterior(good.particles[:1], np.zeros(1))
+    assert "point estimate" in point.check()[0]
 
 
 def test_names():

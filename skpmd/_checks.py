@@ -1,0 +1,57 @@
+"""What a careful statistician would say of a posterior, and what to change."""
+
+import numpy as np
+
+from skpmd.engine.diagnostics import MAX_K, heavy_tail
+
+_FEW_DRAWS, _MAX_R_HAT, _LARGE_SE = 100, 1.05, 0.5
+
+
+def findings(posterior):
+    """Sentences (list of str), the gravest first; none where there is nothing to say."""
+    m = len(posterior.weights)
+    if m == 1:
+        return ["There is one particle: a point estimate, whose intervals have no width."]
+    found = [text for text in (_of_chains(posterior), _of_weights(posterior)) if text]
+    if posterior.weighting != "posterior":
+        found.append(
+            f"The weights are those of {posterior.weighting} and not of the posterior: they are "
+            "made for predictions, and intervals of coordinates have no posterior probability."
+        )
+    if posterior.ess < _FEW_DRAWS:
+        error = 1.0 / np.sqrt(posterior.ess)
+        found.append(
+            f"The effective sample size is {posterior.ess:.0f}: means have an error of {error:.2f} "
+            "posterior standard deviations, and ends of intervals more. Raise n_particles."
+        )
+    error = getattr(posterior, "log_evidence_se", None)
+    if error is not None and error > _LARGE_SE:
+        found.append(
+            f"The standard error of log_evidence is {error:.2f} nats: models whose evidences "
+            "differ by less than three of these are not told apart."
+        )
+    if posterior.caveat is not None:
+        found.append(f"Of this posterior: {posterior.caveat}.")
+    return found
+
+
+def _of_chains(posterior):
+    """What R-hat says, or None."""
+    r_hat = getattr(posterior, "r_hat", None)
+    if r_hat is None or r_hat <= _MAX_R_HAT:
+        return None
+    return (
+        f"R-hat is {r_hat:.2f}, above {_MAX_R_HAT}: chains are at different places. Scale the "
+        "columns, narrow the prior, or raise n_particles."
+    )
+
+
+def _of_weights(posterior):
+    """What k-hat says, or None."""
+    k = getattr(posterior, "pareto_k", None)
+    if k is None or not heavy_tail(posterior.log_weights, k):
+        return None
+    return (
+        f"k-hat is {k:.2f}, above {MAX_K}: a few particles carry the averages, and the posterior "
+        "may be where none is. Raise n_particles, or narrow the prior."
+    )
