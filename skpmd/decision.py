@@ -271,8 +271,13 @@ def _least(dist, loss):
 
     def expected(actions):
         """Mean losses of actions (n, k)."""
-        found = [np.mean(loss(one[:, None], y), axis=1) for one in actions.T]
-        return np.stack(found, axis=1)
+        found = [as_floats("loss", loss(one[:, None], y)) for one in actions.T]
+        if any(one.shape != y.shape or not np.isfinite(one).all() for one in found):
+            raise ValueError(
+                f"loss(action, y) must be finite, and of shape {y.shape} for actions of shape "
+                f"{(len(y), 1)} and y of shape {y.shape}; got shape {found[0].shape}."
+            )
+        return np.stack([one.mean(axis=1) for one in found], axis=1)
 
     grid = ends[:, :1] + np.diff(ends) * np.linspace(0.0, 1.0, _ACTIONS)
     best = expected(grid).argmin(axis=1)[:, None]

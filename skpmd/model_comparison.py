@@ -256,11 +256,11 @@ def _pointwise(estimator, X, y):
     inner, X = innermost(estimator, X)
     if not hasattr(inner, "pointwise_log_likelihood"):
         raise TypeError(
-            f"{type(inner).__name__} has no pointwise_log_likelihood: its rows are not independent "
-            "given a particle. Compare by cross-validation (skpmd.metrics has scorers)."
+            f"{type(inner).__name__} has no pointwise_log_likelihood, the log-likelihood of each "
+            "row under each particle. Compare by cross-validation (skpmd.metrics has scorers)."
         )
     posterior = inner.posterior_
-    if not hasattr(posterior, "log_weights"):
+    if not hasattr(posterior, "particles"):
         raise TypeError(
             f"{type(posterior).__name__} has no particles to weigh: use cross-validation."
         )

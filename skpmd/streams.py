@@ -73,8 +73,9 @@ class StreamingPipeline(Pipeline):
 
     def fit(self, X, y=None, **params):
         """Fit all steps to all rows; see `Pipeline`. A stream then begins anew."""
+        super().fit(X, y, **params)
         self.n_samples_seen_ = 0
-        return super().fit(X, y, **params)
+        return self
 
     @available_if(_can_take_parts)
     def partial_fit(self, X, y=None, **params):
@@ -92,7 +93,8 @@ class StreamingPipeline(Pipeline):
         Returns
         -------
         StreamingPipeline
-            The pipeline. If the call fails in any way, it stays as it was.
+            The pipeline. If the call fails in any way, it stays as it was, provided that the last
+            step does (those of skpmd do).
 
         Raises
         ------
@@ -161,6 +163,8 @@ def prequential_score(estimator, stream, scoring=None, *, window=10, params=None
 
     Raises
     ------
+    TypeError
+        If the estimator has no ``partial_fit``.
     ValueError
         If the stream has fewer than two parts.
 
@@ -179,6 +183,11 @@ def prequential_score(estimator, stream, scoring=None, *, window=10, params=None
     """
     if not (isinstance(window, Integral) and window > 0):
         raise ValueError(f"window must be a positive integer, got {window!r}.")
+    if not hasattr(estimator, "partial_fit"):
+        raise TypeError(
+            f"estimator has no partial_fit: {type(estimator).__name__}. A Pipeline of transformers "
+            "that learn from parts is a StreamingPipeline."
+        )
     learner, scorer = clone(estimator), check_scoring(estimator, scoring)
     scores, counts, rolling, last = [], [], [], deque(maxlen=window)
     for place, (X, y) in enumerate(stream):

@@ -133,6 +133,9 @@ def test_a_loss_of_several_wells_finds_the_deepest():
 
 @pytest.mark.parametrize("loss", ["hinge", 3])
 def test_a_bad_loss_is_named(loss):
+    for bad in (lambda a, y: 1.0, lambda a, y: np.nan * (a - y)):
+        with pytest.raises(ValueError, match="must be finite, and of shape"):
+            bayes_action(NormalMixture([0.0], [1.0]), bad)
     with pytest.raises(ValueError, match="loss must be"):
         bayes_action(NormalMixture([0.0], [1.0]), loss)
     with pytest.raises(TypeError, match="NormalMixture"):

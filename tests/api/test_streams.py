@@ -7,6 +7,7 @@ from sklearn.decomposition import IncrementalPCA
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import SGDClassifier
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
 from skpmd import BayesianLogisticRegressionPMD, SparseGPRegressorPMD
@@ -65,6 +66,8 @@ def test_frozen_and_stateless_steps_transform_as_they_are():
 
 
 def test_what_needs_all_rows_is_named_and_nothing_is_lost():
+    with pytest.raises(TypeError, match="estimator has no partial_fit: Pipeline"):
+        prequential_score(make_pipeline(StandardScaler(), SGDClassifier()), [])
     with pytest.raises(TypeError, match="'step0', QuantileTransformer, has no partial_fit"):
         pipeline(QuantileTransformer()).partial_fit(X, Y, classes=[0, 1])
     model = pipeline(StandardScaler()).partial_fit(X[:200], Y[:200], classes=[0, 1])
