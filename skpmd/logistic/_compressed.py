@@ -4,6 +4,7 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
 from scipy.special import expit
 
 from skpmd.logistic._averages import (
@@ -16,9 +17,9 @@ from skpmd.logistic._averages import (
 
 _SIZES = 256, 512, 1024, 2048  # At most half of all particles are tried.
 _STARTS = 0.5, 0.1, 0.3, 0.7, 0.9  # Where the first of them is, in parts of the step to the next.
-# They are held against so many rows of a fit, and there may be off by so much of the tolerance:
-# others are further off than these.
-_ROWS, _FEWEST_ROWS, _SHARE = 1000, 100, 0.7
+# They are held against so many rows of a fit, and as many times rows that have each column from
+# another of these, and there may be off by so much of the tolerance: others are further off.
+_ROWS, _FEWEST_ROWS, _MIXED, _SHARE = 1000, 100, 4, 0.4
 _LOG_ERROR = 50.0  # A log probability may be off by this many times more than a probability.
 _MANY = 512  # Coefficients of three classes or more whose covariances would take longer.
 # Half of the largest second derivative of the sigmoid: an average over logits of variance v is off
@@ -43,15 +44,15 @@ def points_of_posterior(posterior, n_classes, width):
 
 
 def compressed(points, X, fit_intercept, tol):
-    """`Compressed` of the fewest particles that are off by seven tenths of ``tol``, or None.
+    """`Compressed` of the fewest particles that are off by two fifths of ``tol``, or None.
 
-    They are held against up to a thousand rows of X. They have the mean of all particles, and what
-    is missing of the variances of logits is made up for.
+    They are held against up to a thousand rows of X, and mixtures of these. They have the mean of
+    all particles, and what is missing of the variances of logits is made up for.
     """
     n, (m, K, width) = X.shape[0], points.offsets.shape
     if not tol or n < _FEWEST_ROWS or (K > 1 and K * width > _MANY):
         return None
-    rows = X[np.linspace(0, n - 1, min(n, _ROWS)).astype(int)]
+    rows = _with_mixed(X[np.linspace(0, n - 1, min(n, _ROWS)).astype(int)])
     exact, roots = log_averages(points, rows, fit_intercept), roots_of(points)
     for size, start in product((one for one in _SIZES if 2 * one <= m), _STARTS):
         few = _systematic(points, size, start)
@@ -66,6 +67,15 @@ def compressed(points, X, fit_intercept, tol):
             largest = float(variances(roots, rows, fit_intercept).max())
             return Compressed(few, roots, largest, error)
     return None
+
+
+def _with_mixed(rows):
+    """Rows and, unless they are sparse, others that have each column from another of them."""
+    if issparse(rows):
+        return rows
+    n, p = rows.shape
+    steps = [(times * (2 * np.arange(p) + 1)) % n for times in range(_MIXED + 1)]
+    return np.vstack([rows[(np.arange(n)[:, None] + step) % n, np.arange(p)] for step in steps])
 
 
 def log_averages_by(few, points, X, fit_intercept):

@@ -83,12 +83,23 @@ def fitted(request):
 def test_few_particles_are_within_the_tolerance_of_all(fitted):
     few, exact = fitted
     assert len(few._state.compressed.points.weights) <= 1024 and exact._state.compressed is None
-    assert 0.0 < few.diagnostics_["prediction_error"] <= 0.7e-3
+    assert 0.0 < few.diagnostics_["prediction_error"] <= 0.4e-3
     assert exact.diagnostics_["prediction_error"] == 0.0
     X = np.random.default_rng(5).standard_normal((5000, 6))
     error = np.abs(few.predict_proba(X) - exact.predict_proba(X))
     assert 0.0 < error.max() <= 1e-3
     np.testing.assert_allclose(few.predict_proba(X).sum(axis=1), 1.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_new_rows_of_a_skewed_posterior_are_within_the_tolerance_too(seed):
+    # Held against 300 rows of the fit alone, few were off by three times the tolerance here.
+    X, y = problem(2, n=300, p=10, seed=seed)
+    model = BayesianLogisticRegressionPMD(prior="horseshoe", random_state=0).fit(X, y)
+    new = np.random.default_rng(9).standard_normal((20_000, 10))
+    few = model.predict_proba(new)
+    exact = np.exp(log_averages(model._points, new, True)).T
+    assert np.abs(few - exact).max() <= 1e-3
 
 
 def test_labels_are_those_of_all_particles(fitted):
@@ -120,7 +131,7 @@ def test_what_few_rows_say_is_not_enough(monkeypatch):
     assert compressed(points, X, True, 1e-2) is None
     monkeypatch.setattr(_compressed, "_FEWEST_ROWS", 99)
     few = compressed(points, X, True, 1e-2)
-    assert few is not None and few.error <= 0.7e-2
+    assert few is not None and few.error <= 0.4e-2
     assert np.abs(np.exp(log_averages_by(few, points, X, True))).max() <= 1.0
 
 
