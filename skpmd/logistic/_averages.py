@@ -20,6 +20,7 @@ from skpmd.logistic._kernels_single import LANES, average_sigmoids, average_soft
 # Averages below are made in logs, and so are those of rows whose logits may be so far from the mean
 # ones: e^-87 is the smallest exponential, and 1e-7 of a thousand is 1e-4.
 _TINY, _FAR = 1e-30, 1e3
+_NEAR = 10.0  # Other particles differ from the mean by more than so many times the median.
 _TILES = 8  # A thread takes so many tiles at a time.
 _LOGITS = 1 << 20  # At most so many are held at once where averages are made in logs.
 
@@ -55,7 +56,30 @@ def log_averages(points, X, fit_intercept):
     out = log_averages_in_single(points, X, fit_intercept)
     missing = np.flatnonzero(np.isnan(out[0]))
     if len(missing):
-        out[:, missing] = _by_logs(points, X[missing], fit_intercept)
+        out[:, missing] = _by_two_parts(points, X[missing], fit_intercept)
+    return out
+
+
+def _by_two_parts(points, X, fit_intercept):
+    """As `log_averages`, of rows of which single precision does not know enough.
+
+    Where tails are heavy that is for a few particles far away, which alone are averaged in logs.
+    """
+    size = np.abs(points.offsets).max(axis=(1, 2))
+    is_near = size <= _NEAR * np.median(size)
+    share = float(points.weights[is_near].sum())
+    if is_near.all() or share == 0.0:
+        return _by_logs(points, X, fit_intercept)
+    near = Points(points.mean, points.offsets[is_near], points.weights[is_near] / share)
+    out = log_averages_in_single(near, X, fit_intercept) + np.log(share)
+    is_far = ~is_near & (points.weights > 0.0)
+    if is_far.any():
+        far = Points(points.mean, points.offsets[is_far], points.weights[is_far])
+        out = np.logaddexp(out, _by_logs(far, X, fit_intercept))
+    left = np.flatnonzero(np.isnan(out[0]))
+    out = np.minimum(out, 0.0)
+    if len(left):
+        out[:, left] = _by_logs(points, X[left], fit_intercept)
     return out
 
 

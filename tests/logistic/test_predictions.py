@@ -7,7 +7,7 @@ from scipy.special import expit, log_expit, log_softmax, logsumexp
 
 from skpmd import BayesianLogisticRegressionPMD
 from skpmd.engine.threads import threads
-from skpmd.logistic import _compressed
+from skpmd.logistic import _averages, _compressed
 from skpmd.logistic._averages import log_averages, points_of
 from skpmd.logistic._compressed import compressed, log_averages_by, roots_of, variances
 
@@ -62,6 +62,25 @@ def test_variances_of_logits_are_those_under_the_particles():
     exact = np.einsum("m,mkn->kn", weights, off**2).max(axis=0)
     found = variances(roots_of(points_of(theta, weights)), X, True)
     np.testing.assert_allclose(found, exact, rtol=1e-10)
+
+
+@pytest.mark.parametrize("n_rows", [1, 3])
+@pytest.mark.parametrize("weight", [0.0, 1e-12, 0.5])
+def test_few_particles_far_away_leave_the_others_in_single_precision(n_rows, weight, monkeypatch):
+    theta, weights = coefficients(n_rows, 5, spread=0.5)
+    theta[::40] *= 3000.0
+    weights = weights * np.where(np.arange(len(weights)) % 40 == 0, weight, 1.0)
+    points, X = points_of(theta, weights / weights.sum()), 2.0 * np.eye(4)
+    X = np.vstack([X, -X, np.zeros((1, 4))])
+    found = log_averages(points, X, True)
+    sizes = []
+    monkeypatch.setattr(
+        _averages, "_by_logs", lambda points, *args: sizes.append(len(points.weights)) or 0.0
+    )
+    log_averages(points, X, True)
+    assert all(size < 0.1 * len(weights) for size in sizes)
+    monkeypatch.undo()
+    np.testing.assert_allclose(found, _averages._by_logs(points, X, True), atol=1e-5)
 
 
 def problem(n_classes, n=600, p=6, seed=0):
