@@ -15,8 +15,8 @@ def findings(posterior):
     found = [text for text in (_of_chains(posterior), _of_weights(posterior)) if text]
     if posterior.weighting != "posterior":
         found.append(
-            f"The weights are those of {posterior.weighting} and not of the posterior: they are "
-            "made for predictions, and intervals of coordinates have no posterior probability."
+            f"The particles' weights are no plain posterior weights ({posterior.weighting}): the "
+            "probability of an interval of a coordinate is not its posterior probability."
         )
     if posterior.ess < _FEW_DRAWS:
         error = 1.0 / np.sqrt(posterior.ess)
@@ -27,8 +27,8 @@ def findings(posterior):
     error = getattr(posterior, "log_evidence_se", None)
     if error is not None and error > _LARGE_SE:
         found.append(
-            f"The standard error of log_evidence is {error:.2f} nats: models whose evidences "
-            "differ by less than three of these are not told apart."
+            f"The standard error of log_evidence is {error:.2f} nats: a difference between models "
+            "of less than three of these says nothing."
         )
     if posterior.caveat is not None:
         found.append(f"Of this posterior: {posterior.caveat}.")

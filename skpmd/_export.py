@@ -11,6 +11,7 @@ from skpmd._base.utils import as_generator, check_n_draws
 from skpmd._base.version import __version__
 from skpmd.engine.resampling import resample
 
+_AXES = "particle", "particle_weight", "chain", "draw"
 _SHOWN = 20  # So many coordinates have a row in a notebook.
 _ONE = "a point estimate: there is one particle"
 
@@ -23,15 +24,31 @@ class Variable(NamedTuple):
 
 
 def variables_of(posterior):
-    """{name: `Variable`}, by default one for each coordinate."""
+    """{name: `Variable`}, by default one for each coordinate; ValueError for names of axes."""
     if posterior.variables is not None:
-        return posterior.variables
-    return {name: Variable(np.array(j)) for j, name in enumerate(posterior.names)}
+        found = posterior.variables
+    else:
+        _refuse_names(posterior.names, ())
+        found = {name: Variable(np.array(j)) for j, name in enumerate(posterior.names)}
+    _refuse_names(list(found), _AXES)
+    return found
+
+
+def _refuse_names(names, reserved):
+    """ValueError where a name stands twice, or has another meaning."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    taken = [name for name in names if name in reserved]
+    if twice or taken:
+        raise ValueError(
+            f"names of coordinates must differ, and {', '.join(_AXES)} are names of axes; got "
+            f"{twice or taken}: rename these columns."
+        )
 
 
 def to_frame(posterior):
     """A row of a table for each particle; see `Posterior.to_frame`."""
     pandas = _library("pandas", "arviz")
+    _refuse_names(posterior.names, _AXES[1:2])
     frame = pandas.DataFrame(posterior.particles, columns=posterior.names)
     frame.insert(0, "particle_weight", posterior.weights)
     return frame

@@ -7,19 +7,26 @@ the utility that the predictive distribution leads to expect.
 from numbers import Real
 
 import numpy as np
+from scipy.special import ndtr
+from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, _fit_context, clone
+from sklearn.utils import column_or_1d
 from sklearn.utils._param_validation import HasMethods
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from skpmd._base.utils import as_floats, check_probabilities
 from skpmd.predictive import NormalMixture
 
 __all__ = ["BayesDecisionClassifier", "bayes_action"]
 
-# The expected loss of an action is a mean over so many quantiles, and each row's actions are
-# searched for between its quantiles, first at so many and then by so many golden sections.
-_QUANTILES, _ACTIONS, _SECTIONS = 400, 65, 40
+# An expected loss is a sum over so many places of a row, as many of each component, to so many
+# standard deviations. The best of as many quantiles, and of as many actions between the means and
+# so many standard deviations beside them, is refined by golden sections; if it is at an end, others
+# further out are tried first.
+_PLACES, _FEWEST, _WIDTH = 2000, 17, 8.0
+_BESIDE, _ACTIONS, _WIDER, _SECTIONS = 4.0, 48, 30, 40
 _GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)
 
 
@@ -27,8 +34,8 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
     """A classifier that predicts the action of the largest expected utility.
 
     The expectation is over the class, by the probabilities of the estimator; those of an estimator
-    of skpmd are averages over its posterior. No threshold is tuned, and costs may change after the
-    fit.
+    of skpmd are averages over its posterior. No threshold is tuned, and ``utility`` and ``abstain``
+    may change after the fit.
 
     Parameters
     ----------
@@ -41,7 +48,7 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         (n_samples, n_actions, n_classes), or (n_actions, n_classes). None is 1 for the true class
         and 0 for others, hence the most probable class.
     actions : array-like of shape (n_actions,), default=None
-        Labels of the actions; None are the classes.
+        Labels of the actions, those of the fit; None are the classes.
     abstain : float or None, default=None
         Utility of no action at all, whatever the class; None is no such choice.
     abstain_label : label, default=-1
@@ -99,7 +106,7 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         y : array-like of shape (n_samples,)
             Classes.
         **fit_params : dict
-            Handed on to its ``fit``.
+            Handed on to its ``fit``; with metadata routing what that asks for.
 
         Returns
         -------
@@ -111,20 +118,31 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         ValueError
             If ``utility`` has no column for each class, or ``actions`` no label for each row of it.
         """
+        if get_config()["enable_metadata_routing"]:
+            fit_params = process_routing(self, "fit", **fit_params).estimator.fit
         fitted = clone(self.estimator).fit(X, y, **fit_params)
         classes = fitted.classes_
         actions = np.asarray(classes if self.actions is None else self.actions)
         if not callable(self.utility):
             _check_utility(self._table(None, len(classes)), 1, len(actions), len(classes))
-        if self.abstain is not None:
-            if not np.isfinite(self.abstain):
-                raise ValueError(f"abstain must be finite, got {self.abstain}.")
-            actions = _with_label(actions, self.abstain_label)
-        self.estimator_, self.classes_, self.actions_ = fitted, classes, actions
+        self._labels(actions)
+        self.estimator_, self.classes_, self._actions = fitted, classes, actions
         for name in ("n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)  # Of an earlier fit.
             if hasattr(fitted, name):
                 setattr(self, name, getattr(fitted, name))
         return self
+
+    @property
+    def actions_(self):
+        """Labels that are predicted, that of abstaining last."""
+        return self._labels(self._actions)
+
+    def get_metadata_routing(self):
+        """What ``fit`` hands on to the classifier, and what this class asks for itself."""
+        router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
+        to_fit = MethodMapping().add(caller="fit", callee="fit")
+        return router.add(estimator=self.estimator, method_mapping=to_fit)
 
     def expected_utility(self, X, costs=None):
         """Expected utility of each action, shape (n_samples, n_actions).
@@ -188,7 +206,8 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         float
             Weighted mean; more is better.
         """
-        y = np.asarray(y)
+        y = column_or_1d(y)
+        check_consistent_length(X, y, sample_weight)
         unknown = np.setdiff1d(y, self.classes_)
         if len(unknown):
             raise ValueError(f"y holds {unknown.tolist()}, which no fit has seen.")
@@ -198,11 +217,18 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         gained = utility[np.arange(len(chosen)), chosen, np.searchsorted(self.classes_, y)]
         return float(np.average(gained, weights=sample_weight))
 
+    def _labels(self, actions):
+        """Labels of actions, with that of abstaining last where that is one."""
+        if self.abstain is None:
+            return actions
+        if not np.isfinite(self.abstain):
+            raise ValueError(f"abstain must be finite, got {self.abstain}.")
+        return _with_label(actions, self.abstain_label)
+
     def _utility(self, costs, n):
         """Utilities of all actions, (n or 1, n_actions, n_classes)."""
         table, K = self._table(costs, len(self.classes_)), len(self.classes_)
-        n_actions = len(self.actions_) - (self.abstain is not None)
-        table = _check_utility(table, n, n_actions, K)
+        table = _check_utility(table, n, len(self._actions), K)
         if self.abstain is None:
             return table
         return np.concatenate([table, np.full((len(table), 1, K), float(self.abstain))], axis=1)
@@ -213,7 +239,11 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         if not callable(self.utility):
             return self.utility
         if costs is None:
-            raise ValueError("utility is a callable of costs: give costs.")
+            raise ValueError(
+                "utility is a callable of costs: give costs. Where this is called by a Pipeline's "
+                "score, or by a search, they come with metadata routing alone: "
+                "sklearn.set_config(enable_metadata_routing=True), set_score_request(costs=True)."
+            )
         return self.utility(costs)
 
 
@@ -226,9 +256,10 @@ def bayes_action(dist, loss="squared", alpha=0.5):
         Predictive distributions, as ``predict_proba`` of a regressor has them.
     loss : {"squared", "absolute", "pinball"} or callable, default="squared"
         The mean, the median or the quantile at ``alpha`` are the answers to the first three. A
-        callable ``loss(action, y)`` takes two arrays that broadcast, and returns losses. Its
-        expectation is a mean over 400 quantiles, and the least of 65 actions between the quantiles
-        at 1e-4 and 1 - 1e-4 is refined by golden sections.
+        callable ``loss(action, y)`` takes two arrays that broadcast, and returns losses. It is
+        integrated over each component, to eight standard deviations, and the best of a hundred
+        actions is refined by golden sections. Of several optima of the expected loss a narrow one
+        may be missed.
     alpha : float in (0, 1), default=0.5
         For the pinball loss: what an underestimate costs, as a share of what that and an
         overestimate cost together.
@@ -255,19 +286,26 @@ def bayes_action(dist, loss="squared", alpha=0.5):
         raise TypeError(f"dist must be a NormalMixture, got {type(dist).__name__}.")
     if callable(loss):
         return _least(dist, loss)
-    if loss == "squared":
-        return dist.mean()
-    if loss not in ("absolute", "pinball"):
+    if not isinstance(loss, str) or loss not in ("squared", "absolute", "pinball"):
         raise ValueError(
             f"loss must be 'squared', 'absolute', 'pinball' or a callable, got {loss!r}."
         )
+    if loss == "squared":
+        return dist.mean()
+    if np.ndim(alpha):
+        raise ValueError(f"alpha must be one number, got shape {np.shape(alpha)}.")
     return dist.ppf(0.5 if loss == "absolute" else float(check_probabilities("alpha", alpha)))
 
 
 def _least(dist, loss):
     """Actions (n,) of the least mean loss, by a grid and golden sections."""
-    y = dist.ppf((np.arange(_QUANTILES) + 0.5) / _QUANTILES)  # (n, quantiles)
-    ends = dist.ppf(np.array([1e-4, 1.0 - 1e-4]))
+    means, stds = dist.means.T, dist.stds.T  # (n, components)
+    edges = np.linspace(-_WIDTH, _WIDTH, 1 + max(_FEWEST, _PLACES // means.shape[1]))
+    places, mass = 0.5 * (edges[1:] + edges[:-1]), np.diff(ndtr(edges))
+    y = (means[..., None] + stds[..., None] * places).reshape(len(means), -1)
+    weights = (dist.weights.T[..., None] * mass).reshape(y.shape)
+    low = (means - _BESIDE * stds).min(axis=1, keepdims=True)
+    high = (means + _BESIDE * stds).max(axis=1, keepdims=True)
 
     def expected(actions):
         """Mean losses of actions (n, k)."""
@@ -277,12 +315,18 @@ def _least(dist, loss):
                 f"loss(action, y) must be finite, and of shape {y.shape} for actions of shape "
                 f"{(len(y), 1)} and y of shape {y.shape}; got shape {found[0].shape}."
             )
-        return np.stack([one.mean(axis=1) for one in found], axis=1)
+        return np.stack([(weights * one).sum(axis=1) for one in found], axis=1)
 
-    grid = ends[:, :1] + np.diff(ends) * np.linspace(0.0, 1.0, _ACTIONS)
-    best = expected(grid).argmin(axis=1)[:, None]
+    inner = dist.ppf((np.arange(_ACTIONS) + 0.5) / _ACTIONS)
+    for _ in range(_WIDER):
+        width = high - low
+        grid = np.sort(np.hstack([low + width * np.linspace(0.0, 1.0, _ACTIONS), inner]), axis=1)
+        best, last = expected(grid).argmin(axis=1)[:, None], grid.shape[1] - 1
+        if not (((best == 0) | (best == last)) & (width > 0.0)).any():
+            break
+        low, high = low - width * (best == 0), high + width * (best == last)
     low = np.take_along_axis(grid, np.maximum(best - 1, 0), axis=1)
-    high = np.take_along_axis(grid, np.minimum(best + 1, _ACTIONS - 1), axis=1)
+    high = np.take_along_axis(grid, np.minimum(best + 1, last), axis=1)
     for _ in range(_SECTIONS):
         inner = np.hstack([high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)])
         values = expected(inner)
@@ -309,6 +353,6 @@ def _with_label(actions, label):
     if label in actions.tolist():
         raise ValueError(f"abstain_label must differ from the other actions, got {label!r}.")
     is_text = actions.dtype.kind in "US"
-    if is_text == isinstance(label, str) and actions.dtype.kind != "O":
+    if is_text == isinstance(label, str) and actions.dtype.kind not in "Ob":
         return np.concatenate([actions, np.array([label])])
     return np.array([*actions.tolist(), label], dtype=object)

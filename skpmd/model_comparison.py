@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
+from skpmd._base.utils import as_floats
 from skpmd.engine.diagnostics import MAX_K, heavy_tail
 from skpmd.engine.psis import pareto_smoothed
 from skpmd.engine.weighting import stacked
@@ -62,7 +63,7 @@ class ExpectedLogDensity:
         )
 
 
-def loo(estimator, X, y=None):
+def loo(estimator, X, y=None, *, sample_weight=None):
     """Leave-one-out log predictive density of the rows of a fit, without other fits.
 
     Importance weights take each row out of the posterior in turn, and their largest are smoothed
@@ -77,11 +78,14 @@ def loo(estimator, X, y=None):
         The rows of the fit: of others it would be wrong.
     y : array-like of shape (n,), default=None
         Their targets.
+    sample_weight : array-like of shape (n,), default=None
+        Row weights of the fit, with those of ``class_weight``, if it had any: a row is left out
+        with all its copies, and is counted once.
 
     Returns
     -------
     ExpectedLogDensity
-        The estimate. Rows are those given, each once: row weights of the fit have no part.
+        The estimate.
 
     Warns
     -----
@@ -99,10 +103,11 @@ def loo(estimator, X, y=None):
     (0, True)
     """
     log_weight, table = _pointwise(estimator, X, y)
+    times = _row_weights(sample_weight, table)
     pointwise, k = np.empty(table.shape[1]), np.empty(table.shape[1])
     n_bad = 0
     for i, row in enumerate(table.T):
-        ratio = log_weight - row
+        ratio = log_weight - times[i] * row
         smoothed, k[i] = pareto_smoothed(ratio)
         pointwise[i] = logsumexp(smoothed + row)
         n_bad += heavy_tail(ratio, k[i]) or not np.isfinite(pointwise[i])
@@ -117,14 +122,14 @@ def loo(estimator, X, y=None):
     return _result("loo", log_weight, table, pointwise, k, n_bad)
 
 
-def waic(estimator, X, y=None):
+def waic(estimator, X, y=None, *, sample_weight=None):
     """Widely applicable information criterion, on the scale of log densities (Watanabe 2010).
 
     `loo` is the better one: it says where it fails.
 
     Parameters
     ----------
-    estimator, X, y
+    estimator, X, y, sample_weight
         As `loo` takes them.
 
     Returns
@@ -153,7 +158,8 @@ def waic(estimator, X, y=None):
     variance = weight @ (table - weight @ table) ** 2
     # Of equal weights this is the variance that divides by m - 1.
     variance /= 1.0 - weight @ weight if weight.max() < 1.0 else 1.0
-    pointwise = logsumexp(log_weight[:, None] + table, axis=0) - variance
+    times = _row_weights(sample_weight, table)
+    pointwise = logsumexp(log_weight[:, None] + table, axis=0) - times * variance
     n_bad = int((variance > _LARGE_VARIANCE).sum())
     if n_bad:
         warnings.warn(
@@ -171,8 +177,8 @@ def compare(models, X=None, y=None, by="loo"):
     Parameters
     ----------
     models : dict of str to estimator or ExpectedLogDensity
-        Fitted to the same rows and targets: what `loo` takes, or its results. By evidence, fitted
-        estimators.
+        Fitted to the same rows and targets, without row weights: what `loo` takes, or its results.
+        By evidence, fitted estimators.
     X : array-like of shape (n, n_features), default=None
         The rows of the fits, unless results are given. A pipeline transforms them.
     y : array-like of shape (n,), default=None
@@ -210,7 +216,7 @@ def compare(models, X=None, y=None, by="loo"):
     if not hasattr(models, "items") or len(models) < 2:
         raise ValueError("models must be a dict of two fitted estimators or more, by names.")
     if by == "evidence":
-        return _by_evidence(models, X)
+        return _by_evidence(models)
     estimate = {"loo": loo, "waic": waic}[by]
     results = {
         name: one if isinstance(one, ExpectedLogDensity) else estimate(one, X, y)
@@ -236,8 +242,8 @@ def compare(models, X=None, y=None, by="loo"):
     }
 
 
-def _by_evidence(models, X):
-    posteriors = {name: innermost(one, X)[0].posterior_ for name, one in models.items()}
+def _by_evidence(models):
+    posteriors = {name: innermost(one, None)[0].posterior_ for name, one in models.items()}
     evidence = {name: (one.log_evidence, one.log_evidence_se) for name, one in posteriors.items()}
     names = sorted(evidence, key=lambda name: -evidence[name][0])
     value, error = np.array([evidence[name] for name in names]).T
@@ -267,12 +273,25 @@ def _pointwise(estimator, X, y):
     table = inner.pointwise_log_likelihood(X, y)
     if posterior.weighting != "posterior":
         warnings.warn(
-            f"The particles' weights are those of {posterior.weighting} and not of a posterior: "
-            "leaving out a row would change them.",
+            f"The particles' weights are no plain posterior weights ({posterior.weighting}): "
+            "leaving out a row would change them otherwise.",
             ConvergenceWarning,
             stacklevel=3,
         )
     return posterior.log_weights, table
+
+
+def _row_weights(sample_weight, table):
+    """How often each row counts in the fit, (n,)."""
+    if sample_weight is None:
+        return np.ones(table.shape[1])
+    weights = as_floats("sample_weight", sample_weight)
+    if weights.shape != table.shape[1:] or not (np.isfinite(weights) & (weights >= 0.0)).all():
+        raise ValueError(
+            f"sample_weight must hold {table.shape[1]} finite numbers that are not negative, one "
+            f"for each row, got shape {weights.shape}."
+        )
+    return weights
 
 
 def _result(method, log_weight, table, pointwise, k, n_bad):

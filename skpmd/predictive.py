@@ -136,8 +136,12 @@ class NormalMixture:
         """
         nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
         weights, total = weights / weights.sum(), np.zeros(self.means.shape)
+        # Components without weight are where others are: f may have no value elsewhere.
+        is_empty = self.weights == 0.0
+        means = np.where(is_empty, self.mean(), self.means)
+        stds = np.where(is_empty, 0.0, self.stds)
         for node, weight in zip(nodes, weights, strict=True):
-            values = np.asarray(f(self.means + self.stds * node), dtype=np.float64)
+            values = np.asarray(f(means + stds * node), dtype=np.float64)
             if values.shape != total.shape:
                 raise ValueError(
                     f"f must return values of the shape that it takes, {total.shape}, got "

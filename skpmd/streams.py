@@ -43,7 +43,7 @@ class StreamingPipeline(Pipeline):
     Attributes
     ----------
     n_samples_seen_ : int
-        Rows of all calls of `partial_fit`; 0 after `fit`.
+        Rows of `fit` and of all calls of `partial_fit` since, or of these alone.
     named_steps, classes_, n_features_in_, feature_names_in_
         As of `Pipeline`.
 
@@ -72,9 +72,9 @@ class StreamingPipeline(Pipeline):
         self.freeze_after = freeze_after
 
     def fit(self, X, y=None, **params):
-        """Fit all steps to all rows; see `Pipeline`. A stream then begins anew."""
+        """Fit all steps to all rows; see `Pipeline`. Parts that follow go on from there."""
         super().fit(X, y, **params)
-        self.n_samples_seen_ = 0
+        self.n_samples_seen_ = _num_samples(X)
         return self
 
     @available_if(_can_take_parts)
@@ -150,7 +150,8 @@ def prequential_score(estimator, stream, scoring=None, *, window=10, params=None
     stream : iterable of (X, y)
         Parts, in their order; the first is learnt only. They are taken one by one.
     scoring : str, callable or None, default=None
-        As of `cross_val_score`; scorers of distributions are in `skpmd.metrics`.
+        As of `cross_val_score`; scorers of distributions are in `skpmd.metrics`. It must take a
+        part with rows of one class where there are such parts.
     window : int, default=10
         Parts that the rolling mean is over.
     params : dict, default=None

@@ -20,6 +20,8 @@ from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.utils import as_floats, check_level
+from skpmd._base.warn import warn
+from skpmd.decision import BayesDecisionClassifier
 from skpmd.predictive import NormalMixture
 
 __all__ = [
@@ -33,7 +35,7 @@ __all__ = [
 _HELD = {
     "best_estimator_": object,  # Searches.
     "estimator": FrozenEstimator,
-    "estimator_": (FixedThresholdClassifier, TunedThresholdClassifierCV),
+    "estimator_": (BayesDecisionClassifier, FixedThresholdClassifier, TunedThresholdClassifierCV),
 }
 
 
@@ -207,6 +209,8 @@ def cross_val_distribution(estimator, X, y, *, groups=None, cv=None, n_jobs=None
     >>> len(dist), bool(dist.crps(y).mean() < y.std())
     (442, True)
     """
+    if y is None:
+        raise ValueError("y must be given: the distributions are those of targets, got None.")
     X, y, groups = indexable(X, y, groups)
     splits = list(check_cv(cv, y, classifier=False).split(X, y, groups))
     tests = np.concatenate([test for _, test in splits])
@@ -230,7 +234,8 @@ def innermost(estimator, X):
     """
     check_is_fitted(estimator)
     if isinstance(estimator, Pipeline):
-        return innermost(estimator[-1], estimator[:-1].transform(X) if len(estimator) > 1 else X)
+        transforms = len(estimator) > 1 and X is not None
+        return innermost(estimator[-1], estimator[:-1].transform(X) if transforms else X)
     for name, kind in _HELD.items():
         if isinstance(estimator, kind) and hasattr(estimator, name):
             return innermost(getattr(estimator, name), X)
@@ -252,15 +257,24 @@ def _called(estimator, X, method, keywords):
         return getattr(estimator, method)(X, **keywords)
     raise TypeError(
         f"{type(estimator).__name__} has no {method}, and holds no estimator that has: give a "
-        "fitted estimator of skpmd, or a Pipeline, a search (with refit=True), a "
-        "TransformedTargetRegressor, a threshold classifier or a FrozenEstimator around one."
+        "fitted estimator with one, or a Pipeline, a search (with refit=True), a "
+        "TransformedTargetRegressor, a threshold classifier or a FrozenEstimator around it."
     )
 
 
 def _mapped_back(transformer, ends):
     """Ends (n, 2) in the units of the target, sorted: the transform may turn them round."""
     parts = [as_floats("ends", transformer.inverse_transform(one[:, None])) for one in ends.T]
-    return np.sort(np.column_stack([one.reshape(len(ends)) for one in parts]), axis=1)
+    out = np.column_stack([one.reshape(len(ends)) for one in parts])
+    is_missing = np.isnan(out).any(axis=1)
+    if is_missing.any():
+        warn(
+            f"{type(transformer).__name__} has no inverse at ends of {is_missing.sum()} intervals "
+            "of the transformed target, which are nan: give a transform whose inverse is defined "
+            "everywhere.",
+            UserWarning,
+        )
+    return np.where(is_missing[:, None], out, np.sort(out, axis=1))
 
 
 def _of_rows(value, places, n):

@@ -1,8 +1,9 @@
 """Averages of class probabilities over particles, tile by tile of rows.
 
 Logits are those of the mean coefficients, in double precision, and in single what each particle
-differs by: rounding is then relative to the spread of the posterior. Averages are right to 1e-6 of
-themselves. Rows of which single precision does not know enough are averaged in logs, in double.
+differs by: rounding is then relative to the spread of the posterior. Averages are right to 1e-6,
+and tiny ones to 1e-4 of themselves. Rows of which single precision does not know enough are
+averaged in logs, in double.
 
 Each row is averaged by itself: no bit depends on what stands beside it, for matrix products are of
 tiles of one shape.

@@ -22,15 +22,17 @@ _REASON = (
     "all coordinates fits in memory."
 )
 _MISSING = ("particles", "ess", "pareto_k", "r_hat", "log_evidence", "log_evidence_se")
+_MISSING += ("to_frame", "to_xarray", "to_arviz")
 
 
 class GaussianPosterior:
     """A posterior distribution held as independent normals, one for each coordinate.
 
-    It has the methods of `Posterior`, computed by formula. It lacks all correlations of the true
-    posterior: its standard deviations are those of a coordinate given all others, which are at most
-    the marginal ones; its means are where the expected gradient of the log posterior is zero.
-    Nothing certifies it: there is neither k-hat, nor R-hat, nor evidence.
+    It has the methods of `Posterior`, computed by formula, but for exports of particles. It lacks
+    all correlations of the true posterior: its standard deviations are those of a coordinate given
+    all others, which are at most the marginal ones; its means are where the expected gradient of
+    the log posterior is zero. Nothing certifies it: there is neither k-hat, nor R-hat, nor
+    evidence.
 
     The probabilities of a row depend on the coordinates only through the row's K logits, which are
     independent normals here. So K standard normal numbers, a column of ``nodes``, take the place of

@@ -139,15 +139,18 @@ class ClassPredictions(ClassifierMixin):
             ``total``, ``aleatoric`` and ``epistemic``, each of shape (n_samples,).
         """
         check_is_fitted(self)
-        weights, log_proba = self.posterior_.weights, self.predict_log_proba(X)
-        total = entr(np.exp(log_proba)).sum(axis=1)
+        weights = self.posterior_.weights
 
-        def mean_entropy(table):
+        def entropies(table):
+            """Of the average over all particles, and on average."""
             if len(table) == 1:
                 table = np.stack([np.zeros_like(table[0]), table[0]])
-            return weights @ entr(softmax(table, axis=0)).sum(axis=0)
+            proba = softmax(table, axis=0)
+            of_average = entr(np.stack([weights @ one for one in proba])).sum(axis=0)
+            return np.stack([of_average, weights @ entr(proba).sum(axis=0)])
 
-        aleatoric = np.minimum(self._by_rows(X, mean_entropy), total)  # But for rounding it is.
+        total, aleatoric = self._by_rows(X, entropies)
+        aleatoric = np.minimum(aleatoric, total)  # But for rounding it is.
         return Uncertainty(total, aleatoric, total - aleatoric)
 
     def sample_y(self, X, n_samples=1, random_state=0):

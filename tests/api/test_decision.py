@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -131,12 +132,70 @@ def test_a_loss_of_several_wells_finds_the_deepest():
     assert abs(found[0] - 10.0) < 0.5
 
 
-@pytest.mark.parametrize("loss", ["hinge", 3])
+def test_losses_of_tails_have_their_optimum():
+    """Where a rare component or the tail decides: the mean, and b / 2 of exp(b z) - b z - 1."""
+    rare = NormalMixture([[0.0], [1e5]], [[1.0], [1.0]], [0.9995, 0.0005])
+    assert bayes_action(rare, lambda a, y: (a - y) ** 2)[0] == pytest.approx(50.0, rel=1e-3)
+    standard = NormalMixture([0.0], [1.0])
+    for b in (3.0, 5.0):
+        found = bayes_action(standard, lambda a, y, b=b: np.exp(b * (y - a)) - b * (y - a) - 1.0)
+        assert found[0] == pytest.approx(0.5 * b, abs=0.01)
+    far = bayes_action(standard, lambda a, y: np.abs(a - y - 100.0))
+    assert far[0] == pytest.approx(100.0, abs=0.05)
+
+
+def small(n=200):
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((n, 3))
+    return rows, (rows[:, 0] + rng.logistic(size=n) > 0).astype(int)
+
+
+def test_scores_are_those_of_rows_whatever_the_form_of_the_targets():
+    rows, y = small()
+    decision = BayesDecisionClassifier(LogisticRegression(), UTILITY).fit(rows, y)
+    own = UTILITY[decision.predict(rows), y].mean()
+    assert decision.score(rows, y) == pytest.approx(own)
+    assert decision.score(rows, y[:, None]) == pytest.approx(own)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        decision.score(rows, y[:1])
+
+
+def test_weights_reach_the_classifier_with_routing():
+    seen = []
+
+    class Probe(LogisticRegression):
+        def fit(self, X, y, sample_weight=None):
+            seen.append(sample_weight is not None)
+            return super().fit(X, y, sample_weight)
+
+    rows, y = small()
+    with config_context(enable_metadata_routing=True):
+        probe = Probe().set_fit_request(sample_weight=True)
+        decision = BayesDecisionClassifier(probe).set_score_request(sample_weight=True)
+        search = GridSearchCV(decision, {"estimator__C": [1.0, 2.0]}, cv=2)
+        search.fit(rows, y, sample_weight=np.ones(len(y)))
+    assert len(seen) == 5 and all(seen)
+
+
+def test_what_may_change_after_a_fit():
+    rows, y = small()
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(rows, columns=["a", "b", "c"])
+    decision = BayesDecisionClassifier(LogisticRegression()).fit(frame, y > 0).fit(rows, y > 0)
+    assert not hasattr(decision, "feature_names_in_")
+    decision.set_params(abstain=0.99)
+    assert decision.actions_.tolist() == [False, True, -1] and -1 in decision.predict(rows)
+    assert decision.set_params(abstain=None).predict(rows).dtype == bool
+
+
+@pytest.mark.parametrize("loss", ["hinge", 3, np.array([1.0, 2.0])])
 def test_a_bad_loss_is_named(loss):
     for bad in (lambda a, y: 1.0, lambda a, y: np.nan * (a - y)):
         with pytest.raises(ValueError, match="must be finite, and of shape"):
             bayes_action(NormalMixture([0.0], [1.0]), bad)
     with pytest.raises(ValueError, match="loss must be"):
         bayes_action(NormalMixture([0.0], [1.0]), loss)
+    with pytest.raises(ValueError, match="alpha must be one number"):
+        bayes_action(NormalMixture([0.0], [1.0]), "pinball", [0.1, 0.2])
     with pytest.raises(TypeError, match="NormalMixture"):
         bayes_action(np.zeros(3))

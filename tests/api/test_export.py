@@ -11,6 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from skpmd import (
     BayesianLogisticRegressionPMD,
     GaussianMixturePMD,
+    GaussianPosterior,
     Posterior,
     SparseGPRegressorPMD,
 )
@@ -133,3 +134,17 @@ def test_a_missing_library_names_the_extra(monkeypatch, method):
     with pytest.raises(ImportError, match=r"pip install skpmd\[arviz\]"):
         getattr(weighted(), method)()
     importlib.invalidate_caches()
+
+
+@pytest.mark.parametrize("names", [["a", "a"], ["draw", "b"], ["particle_weight", "b"]])
+def test_names_with_another_meaning_are_refused(names):
+    posterior = Posterior(np.zeros((10, 2)), np.zeros(10), names=names)
+    for export in (posterior.to_xarray, posterior.to_arviz):
+        with pytest.raises(ValueError, match="names of coordinates must differ"):
+            export()
+
+
+def test_a_gaussian_has_no_particles_to_export():
+    posterior = GaussianPosterior(np.zeros(2), np.ones(2), ["a", "b"])
+    with pytest.raises(AttributeError, match="to_frame is not available"):
+        posterior.to_frame()

@@ -317,7 +317,7 @@ def test_a_check_says_what_is_wrong_and_what_to_change():
     heavy = Posterior(good.particles, heavy, pareto_k=pareto_k(heavy))
     assert heavy.check()[0].startswith("k-hat is 1.") and "k-hat is 1." in heavy._repr_html_()
     apart = Posterior(good.particles, np.zeros(400), r_hat=1.4, weighting="stacking")
-    assert [text[:5] for text in apart.check()] == ["R-hat", "The w"]
+    assert [text[:5] for text in apart.check()] == ["R-hat", "The p"]
     point = Posterior(good.particles[:1], np.zeros(1))
     assert "point estimate" in point.check()[0]
 

@@ -594,3 +594,9 @@ def test_expectations_are_integrals_over_each_component():
     np.testing.assert_allclose(dist.expectation(np.exp), exact, rtol=1e-12)
     with pytest.raises(ValueError, match="f must return values"):
         dist.expectation(lambda y: y.sum())
+
+
+def test_components_without_weight_have_no_part_in_an_expectation():
+    mixture = NormalMixture([[100.0], [0.0]], [[1.0], [1.0]], [1.0, 0.0])
+    single = NormalMixture([100.0], [1.0])
+    np.testing.assert_allclose(mixture.expectation(np.log), single.expectation(np.log))

@@ -83,7 +83,11 @@ def test_it_is_a_pipeline():
     model = clone(pipeline(StandardScaler(), freeze_after=100))
     assert model.get_params()["freeze_after"] == 100
     assert model.set_params(last__n_particles=200).fit(X, Y).score(X, Y) > 0.75
-    assert model.n_samples_seen_ == 0
+    assert model.n_samples_seen_ == 600
+    steps = [("scale", StandardScaler()), ("last", SGDClassifier(random_state=0))]
+    frozen = StreamingPipeline(steps, freeze_after=100).fit(X, Y)
+    frozen.partial_fit(X + 10.0, Y)
+    np.testing.assert_allclose(frozen[0].mean_, X.mean(axis=0))
     assert not hasattr(StreamingPipeline([("scale", QuantileTransformer())]), "partial_fit")
     with pytest.raises(ValueError, match="freeze_after"):
         pipeline(StandardScaler(), freeze_after=0).partial_fit(X, Y, classes=[0, 1])

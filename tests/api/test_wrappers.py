@@ -9,9 +9,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV, GroupKFold, ShuffleSplit
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.preprocessing import MinMaxScaler, PowerTransformer, StandardScaler
 
 from skpmd import BayesianLogisticRegressionPMD, SparseGPRegressorPMD
+from skpmd.decision import BayesDecisionClassifier
 from skpmd.wrappers import (
     cross_val_distribution,
     predict_distribution,
@@ -141,3 +142,27 @@ def test_folds_may_have_other_numbers_of_components():
     assert len(dist) == 540 and 0.8 < np.mean(
         (dist.interval(0.9)[:, 0] < y) & (y < dist.interval(0.9)[:, 1])
     )
+
+
+@pytest.mark.filterwarnings("ignore:Some values in column")
+def test_ends_without_an_inverse_are_reported():
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((100, 2))
+    y = np.exp(2.0 * rows[:, 0] + 0.8 * rng.standard_normal(100))
+    gp = SparseGPRegressorPMD(n_particles=1, random_state=0)
+    model = TransformedTargetRegressor(gp, transformer=PowerTransformer()).fit(rows, y)
+    with pytest.warns(UserWarning, match="PowerTransformer has no inverse at ends of"):
+        ends = predict_interval(model, rows, 0.95)
+    assert not np.isnan(ends[:, 0]).any() and np.isnan(ends[:, 1]).any()
+
+
+def test_decisions_are_gone_through():
+    X, y = load_breast_cancer(return_X_y=True)
+    model = BayesianLogisticRegressionPMD(n_particles=100, random_state=0)
+    decision = BayesDecisionClassifier(make_pipeline(StandardScaler(), model)).fit(X, y)
+    assert predict_proba_interval(decision, X[:2]).shape == (2, 2, 2)
+
+
+def test_distributions_need_targets():
+    with pytest.raises(ValueError, match="y must be given"):
+        cross_val_distribution(SparseGPRegressorPMD(), np.zeros((4, 1)), None)
