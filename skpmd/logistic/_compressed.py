@@ -19,7 +19,7 @@ _SIZES = 256, 512, 1024, 2048  # At most half of all particles are tried.
 _STARTS = 0.5, 0.1, 0.3, 0.7, 0.9  # Where the first of them is, in parts of the step to the next.
 # They are held against so many rows of a fit, and as many times rows that have each column from
 # another of these, and there may be off by so much of the tolerance: others are further off.
-_ROWS, _FEWEST_ROWS, _MIXED, _SHARE = 1000, 100, 4, 0.4
+_ROWS, _FEWEST_ROWS, _MIXED, _SHARE = 1000, 100, 4, 0.5
 _LOG_ERROR = 50.0  # A log probability may be off by this many times more than a probability.
 _MANY = 512  # Coefficients of three classes or more whose covariances would take longer.
 # Half of the largest second derivative of the sigmoid: an average over logits of variance v is off
@@ -44,7 +44,7 @@ def points_of_posterior(posterior, n_classes, width):
 
 
 def compressed(points, X, fit_intercept, tol):
-    """`Compressed` of the fewest particles that are off by two fifths of ``tol``, or None.
+    """`Compressed` of the fewest particles that are off by half of ``tol``, or None.
 
     They are held against up to a thousand rows of X, and mixtures of these. They have the mean of
     all particles, and what is missing of the variances of logits is made up for.
