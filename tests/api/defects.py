@@ -6,8 +6,8 @@ DEFECTS = [
     Defect(
         "leaving out a row forgets the weights of the particles",
         "model_comparison.py",
-        "ratio = log_weight - row",
-        "ratio = -row",
+        "ratio = log_weight - times[i] * row",
+        "ratio = -times[i] * row",
         "api/test_model_comparison.py",
     ),
     Defect(
