@@ -34,14 +34,26 @@ def variables_of(posterior):
     return found
 
 
+def _check_rows(groups):
+    """ValueError where the rows of a fit differ in their number."""
+    if "observed_data" in groups and np.ndim(groups["observed_data"]) != 1:
+        raise ValueError(
+            f"observed_data must have shape (n_rows,), got {np.shape(groups['observed_data'])}."
+        )
+    of_fit = "log_likelihood", "observed_data"
+    counts = {name: np.shape(groups[name])[-1:] for name in of_fit if name in groups}
+    if len(set(counts.values())) > 1:
+        raise ValueError(f"groups must be of the same rows, got as many as {counts}.")
+
+
 def _refuse_names(names, reserved):
     """ValueError where a name stands twice, or has another meaning."""
     twice = sorted({name for name in names if names.count(name) > 1})
     taken = [name for name in names if name in reserved]
     if twice or taken:
         raise ValueError(
-            f"names of coordinates must differ, and {', '.join(_AXES)} are names of axes; got "
-            f"{twice or taken}: rename these columns."
+            f"names of coordinates must differ, and {', '.join(_AXES)} (and y, beside groups of "
+            f"rows) have another meaning; got {twice or taken}: rename these columns."
         )
 
 
@@ -87,10 +99,15 @@ def to_arviz(posterior, n_draws, random_state, groups):
     """Draws of equal weight as ArviZ has them; see `Posterior.to_arviz`."""
     n_draws, rng = check_n_draws("n_draws", n_draws), as_generator(random_state)
     chosen = rng.permutation(resample("systematic", posterior.weights, n_draws, rng))
+    variables = variables_of(posterior)
+    given = {name: values for name, values in groups.items() if values is not None}
+    if given:
+        _refuse_names(list(variables), ("y",))
+    _check_rows(given)
     data = {
         "posterior": {
             name: posterior.particles[chosen][:, variable.columns][None]
-            for name, variable in variables_of(posterior).items()
+            for name, variable in variables.items()
         }
     }
     dims = {name: list(one.dims) for name, one in variables_of(posterior).items()}

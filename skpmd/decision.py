@@ -25,7 +25,7 @@ __all__ = ["BayesDecisionClassifier", "bayes_action"]
 # standard deviations. The best of as many quantiles, and of as many actions between the means and
 # so many standard deviations beside them, is refined by golden sections; if it is at an end, others
 # further out are tried first.
-_PLACES, _FEWEST, _WIDTH = 2000, 17, 8.0
+_PLACES, _FEWEST, _WIDTH = 2000, 49, 8.0
 _BESIDE, _ACTIONS, _WIDER, _SECTIONS = 4.0, 48, 30, 40
 _GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)
 
@@ -52,7 +52,8 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
     abstain : float or None, default=None
         Utility of no action at all, whatever the class; None is no such choice.
     abstain_label : label, default=-1
-        What is predicted then.
+        What is predicted then. Metrics of scikit-learn want one of the kind of the classes: text
+        where these are.
 
     Attributes
     ----------
@@ -300,12 +301,16 @@ def bayes_action(dist, loss="squared", alpha=0.5):
 def _least(dist, loss):
     """Actions (n,) of the least mean loss, by a grid and golden sections."""
     means, stds = dist.means.T, dist.stds.T  # (n, components)
-    edges = np.linspace(-_WIDTH, _WIDTH, 1 + max(_FEWEST, _PLACES // means.shape[1]))
-    places, mass = 0.5 * (edges[1:] + edges[:-1]), np.diff(ndtr(edges))
+    k = means.shape[1]
+    edges = np.linspace(-_WIDTH, _WIDTH, 1 + max(_FEWEST, _PLACES // k))
+    # Those of components lie between each other: alike ones are as one with more places.
+    shift = (np.arange(k) * _GOLDEN % 1.0 - 0.5)[:, None] * (edges[1] - edges[0])
+    places, mass = 0.5 * (edges[1:] + edges[:-1]) + shift, np.diff(ndtr(edges + shift))
     y = (means[..., None] + stds[..., None] * places).reshape(len(means), -1)
     weights = (dist.weights.T[..., None] * mass).reshape(y.shape)
     low = (means - _BESIDE * stds).min(axis=1, keepdims=True)
     high = (means + _BESIDE * stds).max(axis=1, keepdims=True)
+    high = np.maximum(high, low + 1e-3 * np.maximum(np.abs(low), 1.0))  # Of constants.
 
     def expected(actions):
         """Mean losses of actions (n, k)."""
@@ -321,10 +326,15 @@ def _least(dist, loss):
     for _ in range(_WIDER):
         width = high - low
         grid = np.sort(np.hstack([low + width * np.linspace(0.0, 1.0, _ACTIONS), inner]), axis=1)
-        best, last = expected(grid).argmin(axis=1)[:, None], grid.shape[1] - 1
-        if not (((best == 0) | (best == last)) & (width > 0.0)).any():
+        values, last = expected(grid), grid.shape[1] - 1
+        best = values.argmin(axis=1)[:, None]
+        is_lower = (best == 0) & (values[:, :1] < values[:, 1:2])
+        is_higher = (best == last) & (values[:, -1:] < values[:, -2:-1])
+        if not (is_lower | is_higher).any():
             break
-        low, high = low - width * (best == 0), high + width * (best == last)
+        low, high = low - width * is_lower, high + width * is_higher
+    else:
+        raise ValueError("loss has no least expectation: further out it is smaller and smaller.")
     low = np.take_along_axis(grid, np.maximum(best - 1, 0), axis=1)
     high = np.take_along_axis(grid, np.minimum(best + 1, last), axis=1)
     for _ in range(_SECTIONS):

@@ -84,8 +84,11 @@ def _by_two_parts(points, X, fit_intercept):
     return out
 
 
-def log_averages_in_single(points, X, fit_intercept):
-    """As `log_averages`; not a number where single precision does not know enough."""
+def log_averages_in_single(points, X, fit_intercept, at_zero=False):
+    """As `log_averages`; not a number where single precision does not know enough.
+
+    With ``at_zero`` all mean logits are 0 in place of the rows' own.
+    """
     m, K, width = points.offsets.shape
     offsets = points.offsets.astype(np.float32).reshape(m * K, width)
     weights = points.weights.astype(np.float32)
@@ -99,7 +102,7 @@ def log_averages_in_single(points, X, fit_intercept):
             is_far = ~(np.square(tile) @ farthest < _FAR**2)
         tile[is_far] = 0.0
         table = (offsets @ tile.T.astype(np.float32)).reshape(m, K, LANES)
-        centre = points.mean @ tile.T
+        centre = np.zeros((K, LANES)) if at_zero else points.mean @ tile.T
         if K == 1:
             found = _of_sigmoids(table[:, 0, :n], centre[0, :n], _scales(points, tile)[:n], weights)
         else:

@@ -17,9 +17,10 @@ from skpmd.logistic._averages import (
 
 _SIZES = 256, 512, 1024, 2048  # At most half of all particles are tried.
 _STARTS = 0.5, 0.1, 0.3, 0.7, 0.9  # Where the first of them is, in parts of the step to the next.
-# They are held against so many rows of a fit, and as many times rows that have each column from
-# another of these, and there may be off by so much of the tolerance: others are further off.
-_ROWS, _FEWEST_ROWS, _MIXED, _SHARE = 1000, 100, 4, 0.5
+# They are held against so many rows of a fit and rows that have each column from another of these,
+# with their own mean logits and with those of a tie, where most is open, and there may be off by so
+# much of the tolerance: others are further off. At so many times that no other start mends it.
+_ROWS, _FEWEST_ROWS, _SHARE, _HOPELESS = 1000, 100, 0.5, 3.0
 _LOG_ERROR = 50.0  # A log probability may be off by this many times more than a probability.
 _MANY = 512  # Coefficients of three classes or more whose covariances would take longer.
 # Half of the largest second derivative of the sigmoid: an average over logits of variance v is off
@@ -46,36 +47,46 @@ def points_of_posterior(posterior, n_classes, width):
 def compressed(points, X, fit_intercept, tol):
     """`Compressed` of the fewest particles that are off by half of ``tol``, or None.
 
-    They are held against up to a thousand rows of X, and mixtures of these. They have the mean of
-    all particles, and what is missing of the variances of logits is made up for.
+    They are held against up to a thousand rows of X, and mixtures of these, as they are and as if
+    all classes were equally probable. They have the mean of all particles, and what is missing of
+    the variances of logits is made up for.
     """
     n, (m, K, width) = X.shape[0], points.offsets.shape
     if not tol or n < _FEWEST_ROWS or (K > 1 and K * width > _MANY):
         return None
     rows = _with_mixed(X[np.linspace(0, n - 1, min(n, _ROWS)).astype(int)])
-    exact, roots = log_averages(points, rows, fit_intercept), roots_of(points)
+    roots, covariances = roots_of(points), _covariances(points) if K > 1 else None
+    ways = False, True  # At the rows' own mean logits, and at a tie.
+    exact = [log_averages_in_single(points, rows, fit_intercept, way) for way in ways]
+    if np.isnan(exact).any():
+        return None
+    hopeless = 0
     for size, start in product((one for one in _SIZES if 2 * one <= m), _STARTS):
+        if size == hopeless:
+            continue
         few = _systematic(points, size, start)
         if K == 1:
             few = few._replace(roots=(roots[0], roots_of(few)[0]))
         else:
-            few = few._replace(excess=(_covariances(points) - _covariances(few)).astype(np.float32))
-        found = log_averages_in_single(few, rows, fit_intercept)
-        off = np.abs(found - exact).max(initial=0.0)
+            few = few._replace(excess=(covariances - _covariances(few)).astype(np.float32))
+        found = [log_averages_in_single(few, rows, fit_intercept, way) for way in ways]
+        off = np.abs(found[0] - exact[0]).max()
         error = float(np.abs(np.exp(found) - np.exp(exact)).max())
         if error <= _SHARE * tol and off <= _LOG_ERROR * tol:
             largest = float(variances(roots, rows, fit_intercept).max())
             return Compressed(few, roots, largest, error)
+        if not error <= _HOPELESS * _SHARE * tol:
+            hopeless = size
     return None
 
 
 def _with_mixed(rows):
-    """Rows and, unless they are sparse, others that have each column from another of them."""
+    """Rows and, unless they are sparse, as many that have each column from another of them."""
     if issparse(rows):
         return rows
     n, p = rows.shape
-    steps = [(times * (2 * np.arange(p) + 1)) % n for times in range(_MIXED + 1)]
-    return np.vstack([rows[(np.arange(n)[:, None] + step) % n, np.arange(p)] for step in steps])
+    places = np.arange(n)[:, None] + 2 * np.arange(p) + 1
+    return np.vstack([rows, rows[places % n, np.arange(p)]])
 
 
 def log_averages_by(few, points, X, fit_intercept):

@@ -299,7 +299,7 @@ class ClassPredictions(ClassifierMixin):
         with self._threads():
             if points is None:
                 found = log_averages_of_normals(self.posterior_, X, state.fit_intercept)
-            elif state.compressed is None:
+            elif state.compressed is None or state.compressed.error > self.prediction_tol:
                 found = log_averages(points, X, state.fit_intercept)
             else:
                 found = log_averages_by(state.compressed, points, X, state.fit_intercept)

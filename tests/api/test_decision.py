@@ -140,6 +140,17 @@ def test_losses_of_tails_have_their_optimum():
     for b in (3.0, 5.0):
         found = bayes_action(standard, lambda a, y, b=b: np.exp(b * (y - a)) - b * (y - a) - 1.0)
         assert found[0] == pytest.approx(0.5 * b, abs=0.01)
+    alike = NormalMixture(1e-3 * np.random.default_rng(0).standard_normal((200, 1)), [[1.0]] * 200)
+    for share in (0.75, 0.9):
+        found = bayes_action(alike, lambda a, y, c=share: np.where(y > a, c, c - 1) * (y - a))
+        assert found[0] == pytest.approx(alike.ppf(share)[0], abs=0.01)
+    constant = NormalMixture([3.0], [0.0])
+    assert bayes_action(constant, lambda a, y: (a - 2.0 * y) ** 2)[0] == pytest.approx(
+        6.0, abs=1e-3
+    )
+    assert np.isfinite(bayes_action(standard, lambda a, y: 0.0 * a * y)).all()
+    with pytest.raises(ValueError, match="no least expectation"):
+        bayes_action(standard, lambda a, y: a + 0.0 * y)
     far = bayes_action(standard, lambda a, y: np.abs(a - y - 100.0))
     assert far[0] == pytest.approx(100.0, abs=0.05)
 
