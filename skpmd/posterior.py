@@ -244,7 +244,9 @@ class Posterior:
         lower, upper = self.interval(level).T
         columns = {"name": list(self.names), "mean": self.mean(), "std": self.std()}
         columns |= {"lower": lower, "upper": upper, "p_positive": self._p_positive()}
-        return columns | ({"mcse": columns["std"] / np.sqrt(self.ess)} if self._is_drawn else {})
+        if self._is_drawn:  # Where the effective number of draws is not known it may be one.
+            columns["mcse"] = columns["std"] / np.sqrt(np.fmax(self.ess, 1.0))
+        return columns
 
     _is_drawn = True  # The particles are draws, whose averages have an error.
 

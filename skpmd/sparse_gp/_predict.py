@@ -58,11 +58,13 @@ class GaussianProcessPredictions:
         y_interval : ndarray of shape (n_samples, 2)
             Lower and upper ends, with ``return_interval``.
         """
-        if bool(return_std) + bool(return_cov) + (return_interval is not None) > 1:
-            raise RuntimeError(
-                "At most one of return_std, return_cov and return_interval can be requested."
-            )
+        if return_std and return_cov:
+            raise RuntimeError("At most one of return_std or return_cov can be requested.")
         if return_interval is not None:
+            if return_std or return_cov:
+                raise RuntimeError(
+                    "At most one of return_std, return_cov and return_interval can be requested."
+                )
             return self.predict(X), self.predict_interval(X, return_interval)
         X = self._checked(X)
         if return_cov:
