@@ -18,9 +18,10 @@ from skpmd.logistic._averages import (
 _SIZES = 256, 512, 1024, 2048  # At most half of all particles are tried.
 _STARTS = 0.5, 0.1, 0.3, 0.7, 0.9  # Where the first of them is, in parts of the step to the next.
 # They are held against so many rows of a fit and rows that have each column from another of these,
-# with their own mean logits and with those of a tie, where most is open, and there may be off by so
-# much of the tolerance: others are further off. At so many times that no other start mends it.
-_ROWS, _FEWEST_ROWS, _SHARE, _HOPELESS = 1000, 100, 0.5, 3.0
+# with their own mean logits and with those of a tie, where most is open. There they may be off by
+# so much of the tolerance: others are further off than these, but hardly any than at a tie. At so
+# many times that no other start mends it.
+_ROWS, _FEWEST_ROWS, _SHARE, _SHARE_AT_TIE, _HOPELESS = 1000, 100, 0.5, 0.9, 3.0
 _LOG_ERROR = 50.0  # A log probability may be off by this many times more than a probability.
 _MANY = 512  # Coefficients of three classes or more whose covariances would take longer.
 # Half of the largest second derivative of the sigmoid: an average over logits of variance v is off
@@ -71,11 +72,12 @@ def compressed(points, X, fit_intercept, tol):
             few = few._replace(excess=(covariances - _covariances(few)).astype(np.float32))
         found = [log_averages_in_single(few, rows, fit_intercept, way) for way in ways]
         off = np.abs(found[0] - exact[0]).max()
-        error = float(np.abs(np.exp(found) - np.exp(exact)).max())
-        if error <= _SHARE * tol and off <= _LOG_ERROR * tol:
+        errors = np.abs(np.exp(found) - np.exp(exact)).max(axis=(1, 2))
+        shares = errors / (tol * np.array([_SHARE, _SHARE_AT_TIE]))
+        if shares.max() <= 1.0 and off <= _LOG_ERROR * tol:
             largest = float(variances(roots, rows, fit_intercept).max())
-            return Compressed(few, roots, largest, error)
-        if not error <= _HOPELESS * _SHARE * tol:
+            return Compressed(few, roots, largest, float(errors.max()))
+        if not shares.max() <= _HOPELESS:
             hopeless = size
     return None
 

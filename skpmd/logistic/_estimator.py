@@ -145,9 +145,9 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     prediction_tol : float, default=1e-3
         How far predicted probabilities may be off from averages over all particles. They are
         averages over so few of them that on up to 1000 rows of the fit, and on rows mixed of these,
-        none is off by more than half of it (``diagnostics_["prediction_error"]`` is the
-        largest error there), as they are and as if all classes were equally probable, and no log
-        probability by fifty times ``prediction_tol``. In a stream these are rows of the last part.
+        none is off by more than half of it, nor by nine tenths if all classes were equally probable
+        (``diagnostics_["prediction_error"]`` is the largest error there), and no log probability by
+        fifty times ``prediction_tol``. In a stream these are rows of the last part.
         Rows whose logits vary more than those of any of these rows, and rows whose most probable
         class is in doubt, are averaged over all particles; so is every row where a half of them is
         not enough, and with 0.

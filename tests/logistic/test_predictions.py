@@ -102,7 +102,7 @@ def fitted(request):
 def test_few_particles_are_within_the_tolerance_of_all(fitted):
     few, exact = fitted
     assert len(few._state.compressed.points.weights) <= 1024 and exact._state.compressed is None
-    assert 0.0 < few.diagnostics_["prediction_error"] <= 0.5e-3
+    assert 0.0 < few.diagnostics_["prediction_error"] <= 0.9e-3
     assert exact.diagnostics_["prediction_error"] == 0.0
     X = np.random.default_rng(5).standard_normal((5000, 6))
     error = np.abs(few.predict_proba(X) - exact.predict_proba(X))
@@ -150,7 +150,7 @@ def test_what_few_rows_say_is_not_enough(monkeypatch):
     assert compressed(points, X, True, 1e-2) is None
     monkeypatch.setattr(_compressed, "_FEWEST_ROWS", 99)
     few = compressed(points, X, True, 1e-2)
-    assert few is not None and few.error <= 0.5e-2
+    assert few is not None and few.error <= 0.9e-2
     assert np.abs(np.exp(log_averages_by(few, points, X, True))).max() <= 1.0
 
 
