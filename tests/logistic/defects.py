@@ -90,7 +90,7 @@ DEFECTS = [
     Defect(
         "logits are rounded relative to the coefficients",
         "logistic/_averages.py",
-        "centre = points.mean @ tile.T\n",
+        "centre = np.zeros((K, LANES)) if at_zero else points.mean @ tile.T\n",
         "centre = (16.0 * points.mean @ tile.T).astype(np.float16) / np.float32(16.0)\n",
         "logistic/test_predictions.py",
     ),
