@@ -137,7 +137,7 @@ def test_no_row_of_a_good_fit_is_doubted():
     ).fit(X, y)
     found = loo(search, X, y)
     assert found.n_bad == 0
-    with pytest.warns(ConvergenceWarning, match="3 of 569 rows has a variance"):
+    with pytest.warns(ConvergenceWarning, match="of 569 rows has a variance"):
         assert abs(waic(search, X, y).elpd - found.elpd) < 1.0
 
 
