@@ -11,7 +11,7 @@ from skpmd._base.utils import (
 )
 from skpmd._checks import findings
 from skpmd._export import to_arviz, to_frame, to_html, to_xarray
-from skpmd.engine import kde
+from skpmd.engine import fitted_density, kde
 from skpmd.engine.diagnostics import MAX_K, heavy_tail
 from skpmd.engine.particles import effective_sample_size, log_sum_exp
 from skpmd.engine.particles import log_weights as normalised
@@ -52,10 +52,15 @@ class Posterior:
         Labels along these axes.
     weighting : str, optional
         What the weights are; default ``"posterior"``.
+    log_joint : ndarray of shape (m,), optional
+        Log of prior times likelihood at each particle, up to a constant, where it is known.
+    support : tuple of two ndarray of shape (d,), optional
+        Lower and upper edges of the coordinates, where they are known; infinite where there are
+        none.
 
     Attributes
     ----------
-    particles, log_weights, names
+    particles, log_weights, names, log_joint, support
         As given, weights normalised.
     weights : ndarray of shape (m,)
         Normalised weights.
@@ -100,6 +105,8 @@ class Posterior:
         variables=None,
         coords=None,
         weighting="posterior",
+        log_joint=None,
+        support=None,
     ):
         self.particles = np.asarray(particles, dtype=np.float64)
         log_weights = np.asarray(log_weights, dtype=np.float64)
@@ -123,8 +130,8 @@ class Posterior:
         self._log_evidence_se = log_evidence_se
         self._unavailable = unavailable
         self.caveat, self.variables, self.coords = caveat, variables, coords
-        self.weighting = weighting
-        self._kde = None
+        self.weighting, self.log_joint, self.support = weighting, log_joint, support
+        self._kde, self._fitted = None, {}
 
     @property
     def pareto_k(self):
@@ -224,6 +231,35 @@ class Posterior:
         """Log posterior density of each row of theta, shape (n,), on the particles' scale."""
         theta = check_points(theta, self.particles.shape[1])
         return kde.log_density(self._density(), theta)
+
+    def fitted_density(self, coordinates=None):
+        """The density that stands for this posterior where it is the ``prior`` of a further fit.
+
+        Up to five coordinates it is the kernel density estimate of the particles, above them a
+        mixture of normals, skew where the particles are; a wide normal component takes 1 %.
+
+        Parameters
+        ----------
+        coordinates : sequence of int, optional
+            Places of some coordinates, for their marginal density; default: all, in their order.
+
+        Returns
+        -------
+        skpmd.engine.fitted_density.FittedDensity
+            Its ``pareto_k`` is k-hat of the posterior over it, None where values of the posterior
+            density are not known.
+        """
+        d = self.particles.shape[1]
+        places = list(range(d) if coordinates is None else coordinates)
+        if tuple(places) not in self._fitted:
+            of_all = sorted(places) == list(range(d))
+            self._fitted[tuple(places)] = fitted_density.fit(
+                np.ascontiguousarray(self.particles[:, places]),
+                self.log_weights,
+                self.log_joint if of_all else None,
+                None if self.support is None else tuple(edge[places] for edge in self.support),
+            )
+        return self._fitted[tuple(places)]
 
     def summary(self, level=0.9):
         """What a reader wants to know of each coordinate.
@@ -356,8 +392,8 @@ class Posterior:
         return value
 
     def __getstate__(self):
-        """State without the density, which is made anew when asked for."""
-        return {**self.__dict__, "_kde": None}
+        """State without the densities, which are made anew when they are needed."""
+        return {**self.__dict__, "_kde": None, "_fitted": {}}
 
     def _density(self):
         if self._kde is None:  # made when first asked for: many users never do

@@ -17,6 +17,7 @@ from sklearn.utils.validation import validate_data
 
 from skpmd._base.compiled import damaged_folder
 from skpmd._base.options import check_options
+from skpmd._base.prior import adopted
 from skpmd._base.validation import naming_conversions, refuse_no_table
 from skpmd._base.version import __version__, other_version
 from skpmd._base.warn import warn
@@ -44,6 +45,11 @@ def result(method):
         return self._cache[name]
 
     return property(get)
+
+
+def _same(one, other):
+    """Whether two values of a parameter are the same."""
+    return one is other or np.array_equal(one, other)
 
 
 class ParticleEstimator(BaseEstimator):
@@ -157,36 +163,44 @@ class ParticleEstimator(BaseEstimator):
             raise
 
     def _freeze(self, *, but=()):
-        """Remember the parameters that a stream is made with; arrays are copied once."""
+        """Remember the parameters that a stream is made with; arrays are copied once.
+
+        An earlier posterior as the prior, which nobody changes, is not.
+        """
         known = getattr(self, "_frozen", {})
         new = [name for name in self._frozen_parameters if name not in known and name not in but]
-        self._frozen = {**known, **{name: copy.deepcopy(getattr(self, name)) for name in new}}
+        values = {name: getattr(self, name) for name in new}
+        copies = {k: v if k == "prior" else copy.deepcopy(v) for k, v in values.items()}
+        self._frozen = {**known, **copies}
 
-    def _check_frozen(self):
+    def _adopt_prior(self):
+        """Take over what the fitted estimator that ``prior`` is has learned, its rows included."""
+        state, self._frozen, attributes = adopted(self, self.prior)
+        vars(self).update(attributes)
+        self._check_frozen("in the prior", "set it to the same")
+        self._set_state(state)
+
+    def _check_frozen(self, when="in the calls before", remedy="set it back, or call fit"):
         """Raise if a parameter is not what the stream so far has been made with."""
         for name, before in getattr(self, "_frozen", {}).items():
             now = getattr(self, name)
-            if not np.array_equal(now, before):
+            if not _same(now, before):
                 was, is_ = (repr(v) if np.ndim(v) == 0 else "an array" for v in (before, now))
                 other = " of other values" if was == is_ else ""
-                raise ValueError(
-                    f"{name} was {was} in the calls before and is {is_}{other}: set it back, or "
-                    "call fit."
-                )
+                raise ValueError(f"{name} was {was} {when} and is {is_}{other}: {remedy}.")
 
-    def _warn_unused(self, names, remedy):
+    def _warn_unused(self, names, remedy, where="in a fit without stochastic steps"):
         """Warn of those parameters that differ from their defaults and change nothing here."""
         parameters = inspect.signature(type(self)).parameters
         unused = [
             f"{name}={getattr(self, name)!r}"
             for name in names
-            if name in parameters and getattr(self, name) != parameters[name].default
+            if name in parameters and not _same(getattr(self, name), parameters[name].default)
         ]
         if unused:
             change = "changes" if len(unused) == 1 else "change"
             warn(
-                f"{type(self).__name__}: {', '.join(unused)} {change} nothing in a fit without "
-                f"stochastic steps: {remedy}.",
+                f"{type(self).__name__}: {', '.join(unused)} {change} nothing {where}: {remedy}.",
                 UserWarning,
             )
 

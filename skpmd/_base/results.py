@@ -33,14 +33,14 @@ class Results(NamedTuple):
 
 def results_of(
     outcome, records=None, *, temperature=1.0, names=None, coordinates=None, variables=None,
-    coords=None, stream=False, **diagnostics,
+    coords=None, support=None, stream=False, **diagnostics,
 ):  # fmt: skip
     """Posterior, evidence, records and diagnostics of an outcome of any inference method.
 
     ``temperature`` is 1 / power of the likelihood; the evidence is known at 1 only.
     ``coordinates``, of shape (m, d), are the particles as the user wants to see them, by default as
-    they are, and ``names`` are those of the coordinates; for ``variables`` and ``coords`` see
-    `Posterior`. In a ``stream`` data were given in parts:
+    they are, and ``names`` are those of the coordinates; for ``variables``, ``coords`` and
+    ``support`` see `Posterior`. In a ``stream`` data were given in parts:
     there is no evidence then, and the error that rejuvenations have left in the means is a reason
     to warn. ``records`` are those of the steps of all calls, by default those of the outcome.
     Further keywords become entries of ``diagnostics``.
@@ -64,6 +64,10 @@ def results_of(
         variables=variables,
         coords=coords,
         weighting="posterior" if temperature == 1.0 else f"posterior at temperature {temperature}",
+        log_joint=_log_joint(particles)
+        if coordinates is None or coordinates is particles.theta
+        else None,
+        support=support,
     )
     diagnostics = {
         "ess": posterior.ess,
@@ -109,6 +113,11 @@ class ParticleResults(ParticleEstimator):
         """Warn the user of what ``diagnostics_`` holds against the result, or hand on Ctrl-C."""
         found = self.diagnostics_
         self._conclude(found["warnings"], remedy, found["interrupted"])
+
+
+def _log_joint(particles):
+    """Log of the density that particles are weighed by, up to a constant; None where unknown."""
+    return None if np.isnan(particles.log_pi).any() else particles.log_ratio + particles.log_pi
 
 
 def _pareto_k(particles):

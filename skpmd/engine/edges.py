@@ -45,6 +45,10 @@ class Unbounded(Model):
         """Log-likelihood of a batch at u; see `Model`."""
         return self._model.log_likelihood(self.inward(u), batch)
 
+    def within(self, theta):
+        """Whether rows of theta are between the edges, (m,)."""
+        return ((theta > self._lower) & (theta < self._upper)).all(axis=1)
+
     def inward(self, u):
         """Coordinates of the model, theta."""
         theta = u.copy()

@@ -127,17 +127,45 @@ def _placed(proposal, uniform):
     return proposal.mean + z @ proposal.factor.T
 
 
-def log_density(proposal, theta):
-    """Log density of a proposal at each row of theta, shape (n,)."""
-    lu = lu_factor(proposal.factor)
-    z = lu_solve(lu, (theta - proposal.mean).T).T
+def log_density(proposal, theta, lu=None):
+    """Log density of a proposal at each row of theta, shape (n,).
+
+    ``lu`` is that of its factor by `scipy.linalg.lu_factor`, for those who need it many times.
+    """
+    lu = lu_factor(proposal.factor) if lu is None else lu
+    z, raw, skewed = _standardised(proposal, lu, theta)
+    return _log_density(proposal, lu, z, raw, skewed)
+
+
+def log_density_and_gradient(proposal, theta, lu):
+    """Log density of a proposal at each row of theta, (n,), and its gradient, (n, d)."""
     axes = proposal.axes
-    raw = z[:, axes] / proposal.scale * proposal.spread + proposal.centre
-    skewed = np.sinh(np.arcsinh(raw) - proposal.epsilon)
+    z, raw, skewed = _standardised(proposal, lu, theta)
+    value = _log_density(proposal, lu, z, raw, skewed)
+    rest = np.delete(z, axes, axis=1)
+    if np.isfinite(proposal.df):
+        squared = np.einsum("ij,ij->i", rest, rest)[:, None]
+        slope = -(proposal.df + rest.shape[1]) / (proposal.df + squared) * z
+    else:
+        slope = -z
+    of_skewed = -(AXIS_DF + 1.0) * skewed / (AXIS_DF + skewed**2) + skewed / (1.0 + skewed**2)
+    by_raw = of_skewed * np.sqrt((1.0 + skewed**2) / (1.0 + raw**2)) - raw / (1.0 + raw**2)
+    slope[:, axes] = by_raw * proposal.spread / proposal.scale
+    return value, lu_solve(lu, slope.T, trans=1).T
+
+
+def _standardised(proposal, lu, theta):
+    """The axes' coordinates u of points, and along skewed ones the map's argument and its value."""
+    z = lu_solve(lu, (theta - proposal.mean).T).T
+    raw = z[:, proposal.axes] / proposal.scale * proposal.spread + proposal.centre
+    return z, raw, np.sinh(np.arcsinh(raw) - proposal.epsilon)
+
+
+def _log_density(proposal, lu, z, raw, skewed):
     log_jacobian = 0.5 * (np.log1p(skewed**2) - np.log1p(raw**2)).sum(axis=1)
     log_jacobian += np.log(proposal.spread / proposal.scale).sum()
     log_jacobian -= np.log(np.abs(np.diag(lu[0]))).sum()
-    rest = np.delete(z, axes, axis=1)
+    rest = np.delete(z, proposal.axes, axis=1)
     squared = np.einsum("ij,ij->i", rest, rest)
     log_axes = _log_student(skewed**2, 1, AXIS_DF).sum(axis=1)
     return log_jacobian + log_axes + _log_student(squared, rest.shape[1], proposal.df)

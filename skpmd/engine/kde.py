@@ -61,7 +61,7 @@ def fit(
     """
     theta, log_ratio, source = _distinct(theta, log_ratio)
     mean, cov = moments(theta, log_ratio)
-    chol = _cholesky(cov)
+    chol = cholesky(cov)
     white = solve_triangular(chol, (theta - mean).T, lower=True).T
     log_w = log_weights(log_ratio)
     covariance = kernel_covariance(white, log_w, bandwidth, factor, smoothness, shrinkage)
@@ -132,7 +132,7 @@ def _distinct(theta, log_ratio):
     return theta[source[first[order]]], merged[order], source[first[order]]
 
 
-def _cholesky(cov):
+def cholesky(cov):
     """Cholesky factor of a covariance that may be singular (fewer live particles than axes)."""
     scale = np.sqrt(np.maximum(np.diag(cov), np.finfo(float).tiny))
     correlation = cov / np.outer(scale, scale)

@@ -39,6 +39,8 @@ class PriorCheck(NamedTuple):
 
     mismatch: str = ""  # In words; empty where the draws agree with the density.
     log_integral: float = 0.0  # Log of what the density integrates to, 0 where that may be 1.
+    # Lower and upper edges of the coordinates, (d,) each, infinite where there are none.
+    support: tuple | None = None
 
 
 def check_prior(model, rng):
@@ -51,7 +53,8 @@ def check_prior(model, rng):
     draws = model.sample_prior(rng, _N_DRAWS)
     m = _N_DRAWS if others.shape[1] <= _MANY else _N_DRAWS_OF_MANY
     try:
-        return _checked(model, others[:m], draws[:m], rng)
+        found = _checked(model, others[:m], draws[:m], rng)
+        return found._replace(support=edges(_log_prior_of(model), others[:m]))
     except _NoValuesError:
         return PriorCheck()
 

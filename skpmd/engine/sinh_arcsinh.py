@@ -38,12 +38,34 @@ def along(mean, factor, axes, log_joint):
     points = mean + _NODES[None, :, None] * factor.T[axes][:, None, :]
     values = log_joint(points.reshape(-1, len(factor))).reshape(len(axes), -1)
     scale, skewness = _slice_moments(values)
-    scale *= _WIDER
+    return skewed_by(mean, factor, axes, skewness, _WIDER * scale)
+
+
+def skewed_by(mean, factor, axes, skewness, scale=None):
+    """A `Proposal` with these skewnesses and scales (by default 1) along some columns."""
+    scale = np.ones(len(axes)) if scale is None else scale
     epsilon = np.interp(skewness, _skewness_on_grid(), _GRID)
     centre, spread, _ = _sinh_arcsinh_moments(epsilon)
     return Proposal(
         mean, factor, axes=axes, epsilon=epsilon, scale=scale, centre=centre, spread=spread
     )
+
+
+def most_skewed(rows, third, max_iter=30):
+    """Rotation that maximises the sum of squared diagonal entries of sum_n third_n x_n x_n x_n."""
+    rotation, last = np.eye(rows.shape[1]), 0.0
+    for _ in range(max_iter):
+        contracted = rows.T @ (third * (rows @ rotation) ** 2)
+        skewness = (rotation * contracted).sum(axis=0)
+        if skewness @ skewness <= 1.001 * last:
+            break
+        last = skewness @ skewness
+        # The shift keeps axes without skewness where they are: their polar factor would
+        # otherwise be decided by rounding.
+        shift = 0.1 * np.max(skewness**2)
+        left, _, right = np.linalg.svd(contracted * skewness + shift * rotation)
+        rotation = left @ right
+    return rotation
 
 
 @cache

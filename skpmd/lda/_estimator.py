@@ -4,7 +4,7 @@ from numbers import Integral, Real
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, _fit_context
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_non_negative
 
@@ -125,6 +125,11 @@ None, default=None
         it, ``bound_`` is computed at the end. 0 or less is never.
     perp_tol : float, default=0.1
         Change of this perplexity below which passes end.
+    prior : LDATopicModelPMD, default=None
+        What is known before the rows: a fitted estimator of this kind, whose posterior is the prior
+        here. Its parameters must be the same. A search clones estimators and so loses their fits:
+        give it ``sklearn.frozen.FrozenEstimator(fitted)``. The fit goes on from its state, random
+        numbers included, as `partial_fit` would, and leaves it as it is.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
@@ -240,6 +245,7 @@ None, default=None
         "mean_change_tol": [Interval(Real, 0.0, None, closed="left")],
         "evaluate_every": [Interval(Integral, None, None, closed="neither")],
         "perp_tol": [Interval(Real, 0.0, None, closed="left")],
+        "prior": [BaseEstimator, None],
     }  # fmt: skip
 
     def __init__(
@@ -266,6 +272,7 @@ None, default=None
         mean_change_tol=1e-3,
         evaluate_every=-1,
         perp_tol=0.1,
+        prior=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -291,6 +298,7 @@ None, default=None
         self.mean_change_tol = mean_change_tol
         self.evaluate_every = evaluate_every
         self.perp_tol = perp_tol
+        self.prior = prior
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -320,6 +328,8 @@ None, default=None
         """
         with self._all_or_nothing():
             self._reset()
+            if self.prior is not None:
+                return self.partial_fit(X)
             self._check_growing_prior()
             X, _ = self._counts(X, reset=True)
             rng = as_generator(self.random_state)
@@ -350,6 +360,9 @@ None, default=None
             state = getattr(self, "_state", None)
             if state is None:
                 self._reset()
+                if self.prior is not None:
+                    self._adopt_prior()
+                    state = self._state
             self._check_frozen()
             self._check_growing_prior()
             X, _ = self._counts(X, reset=state is None or self._grows(X))

@@ -11,6 +11,7 @@ from skpmd.logistic._kernels import (
     expected_third,
 )
 from skpmd.logistic._kernels_single import sigmoid_slopes
+from skpmd.logistic._priors import precision_matrix
 
 _TABLE = 1 << 18  # This many logits are held at once, in a table that stays in the second cache.
 
@@ -78,7 +79,7 @@ class LogisticModel(LinearModel):
         """
         sd = None if cov is None else np.sqrt(np.diag(cov))
         gradient, precision = self.prior.expected(mean, sd)
-        hessian = np.diag(precision)
+        hessian = precision_matrix(precision)
 
         def of(piece):
             X, y, weight = design(piece, self.fit_intercept)

@@ -63,12 +63,14 @@ def warn_of_overruled(data, coefficients, intercepts, prior_scale, names):
 def overruled(data, coefficients, intercepts, prior_scale):
     """Columns on which the prior decides against the likelihood, because of their units: (k,) int.
 
-    ``data`` is a batch with the targets of a model (-1 and 1, or codes of classes), and
+    ``data`` is a batch with the targets of a model (-1 and 1, or codes of classes), ``prior_scale``
+    a number or one for each coefficient, and
     ``coefficients`` (r, p) and ``intercepts`` (r,) are posterior means.
     """
     X, y, weight = data
     sd = column_scale_of(X, weight)
-    small = np.flatnonzero((sd < _SMALL) & (prior_scale * sd < _MAX_CHANGE))
+    widest = np.max(np.atleast_2d(prior_scale), axis=0)
+    small = np.flatnonzero((sd < _SMALL) & (widest * sd < _MAX_CHANGE))
     if not small.size:
         return small
     logits = np.asarray(X @ coefficients.T) + intercepts

@@ -8,6 +8,7 @@ from scipy.special import ndtri
 from scipy.stats.qmc import Sobol
 
 from skpmd.engine.model import Model
+from skpmd.engine.sinh_arcsinh import most_skewed
 from skpmd.engine.threads import in_order
 
 
@@ -55,7 +56,7 @@ class LinearModel(Model):
             largest = np.argsort(-size, kind="stable")[:max_rows]
             rows, third = rows[largest], third[largest]
         third = third[:, None]
-        rotation = _most_skewed(rows, third, max_iter)
+        rotation = most_skewed(rows, third, max_iter)
         return rotation, (third * (rows @ rotation) ** 3).sum(axis=0)
 
     def log_joint_gradient(self, theta, batches, b=1.0):
@@ -152,23 +153,6 @@ def logits(theta, X, fit_intercept):
 def slopes_gradient(table, X):
     """Sum over rows of table[:, n] x_n, shape (m, p)."""
     return (X.T @ table.T).T if issparse(X) else table @ X
-
-
-def _most_skewed(rows, third, max_iter):
-    """Rotation that maximises the sum of squared diagonal entries of sum_n third_n x_n x_n x_n."""
-    rotation, last = np.eye(rows.shape[1]), 0.0
-    for _ in range(max_iter):
-        contracted = rows.T @ (third * (rows @ rotation) ** 2)
-        skewness = (rotation * contracted).sum(axis=0)
-        if skewness @ skewness <= 1.001 * last:
-            break
-        last = skewness @ skewness
-        # The shift keeps axes without skewness where they are: their polar factor would
-        # otherwise be decided by rounding.
-        shift = 0.1 * np.max(skewness**2)
-        left, _, right = np.linalg.svd(contracted * skewness + shift * rotation)
-        rotation = left @ right
-    return rotation
 
 
 @cache

@@ -87,7 +87,7 @@ def scale_by_evidence(make_model, batches, n_particles, rng, low=LOW, high=HIGH)
 
 def chosen_scale(parameters, rows, n_classes, column_scale, rng):
     """`ScaleChoice` that the parameters ask for, given `Rows`; a number spends no randomness."""
-    if parameters.prior_scale != "evidence":
+    if not isinstance(parameters.prior_scale, str):
         return ScaleChoice(parameters.prior_scale)
     if parameters.prior == "horseshoe":
         raise ValueError(

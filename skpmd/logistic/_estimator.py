@@ -5,7 +5,7 @@ from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.base import _fit_context
+from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _check_partial_fit_first_call
@@ -14,6 +14,7 @@ from sklearn.utils.validation import _check_feature_names_in
 from skpmd._base.estimator import result
 from skpmd._base.labels import encode, encode_known, in_order, row_weights
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
+from skpmd._base.prior import doubts_about
 from skpmd._base.results import ParticleResults, Results, results_of
 from skpmd._base.rows import Rows
 from skpmd._base.streaming import Stream, first_stream, kernel_step, stream_after
@@ -32,13 +33,19 @@ from skpmd.logistic._make_model import (
     LogisticParameters,
     coordinate_names,
     coordinate_variables,
+    in_columns,
     linear_model,
     missing_moments,
 )
 from skpmd.logistic._mean_field_fit import COVARIANCE_TYPES, NO_PARTS, fit_mean_field, is_mean_field
+from skpmd.logistic._posterior import GaussianPosterior
 from skpmd.logistic._predict import ClassPredictions
 from skpmd.logistic._retained import Retained, advance_retaining
 from skpmd.logistic._streaming import proposal_step
+from skpmd.posterior import Posterior
+
+# Parameters that describe a prior which `prior` names.
+_OF_NAMED_PRIORS = "prior_mean", "prior_scale", "prior_df", "intercept_prior_scale", "scale"
 
 
 class LogisticState(NamedTuple):
@@ -47,12 +54,19 @@ class LogisticState(NamedTuple):
     stream: Stream | None  # What it needs to go on; None for a Gaussian without correlations.
     results: Results  # What it shows.
     n_iter: int  # Rounds, passes or steps.
-    prior_scale: float  # Scale of the prior.
+    prior_scale: object  # Of the prior: a number, or one for each coefficient; None without.
     fit_intercept: bool  # Whether there is an intercept.
     dtype: np.dtype  # Of the features.
     retained: Retained | None = None  # Rows of a stream whose classes may come one by one.
     column_scale: np.ndarray | None = None  # (p,): Units that the prior refers to, if not 1.
     compressed: Compressed | None = None  # Particles that predictions average over, if not all.
+
+
+def _of_prior(model, outcome):
+    """The outcome with what speaks against an earlier posterior's density, and its k-hat."""
+    density = getattr(model.prior, "density", None)
+    outcome = outcome._replace(reasons=outcome.reasons + doubts_about(density))
+    return outcome, None if density is None else density.pareto_k
 
 
 def _targets(codes, n_classes):
@@ -80,15 +94,26 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
 
     Parameters
     ----------
-    prior : {"normal", "laplace", "student_t", "cauchy", "horseshoe"}, default="normal"
-        Prior on each coefficient, around zero. The mode under ``"normal"`` is scikit-learn's L2
+    prior : {"normal", "laplace", "student_t", "cauchy", "horseshoe"} or posterior, default="normal"
+        Prior on each coefficient. The mode under ``"normal"`` is scikit-learn's L2
         penalty at ``C=prior_scale**2``, under ``"laplace"`` its L1 penalty at ``C=prior_scale``.
         ``"horseshoe"`` shrinks many coefficients to nothing and leaves some free; its local and
-        global scales are coordinates of the posterior, found by Hamiltonian moves.
-    prior_scale : float or "evidence", default=1.0
+        global scales are coordinates of the posterior, found by Hamiltonian moves. An earlier
+        posterior, ``fitted.posterior_``, on the same columns and classes, makes yesterday's
+        posterior today's prior: a density fitted to it stands for it (`Posterior.fitted_density`),
+        of which ``diagnostics_["prior_pareto_k"]`` tells how well it does; the other parameters of
+        the prior then change nothing. A fitted estimator means its posterior (in searches, which
+        clone it, give ``posterior_``).
+    prior_mean : float, array-like or dict, default=0.0
+        Centre of the prior on coefficients, in the same forms as ``prior_scale``; not for the
+        horseshoe, nor of the intercept.
+    prior_scale : float, "evidence", array-like or dict, default=1.0
         Scale of the prior (the standard deviation of a normal one); of tau, the half-Cauchy global
         scale, under the horseshoe. ``"evidence"`` takes the scale under which the data are most
-        probable, not for the horseshoe. Standardise the features.
+        probable, not for the horseshoe. An array has one for each column, shape (n_features,), or
+        one for each coefficient, that of ``coef_``. The keys of a dict are names of columns, or
+        tuples of names for groups of them; other columns have 1 (and a ``prior_mean`` of 0).
+        Standardise the features.
     prior_df : float, default=4.0
         Degrees of freedom under ``"student_t"``.
     intercept_prior_scale : float, default=10.0
@@ -182,7 +207,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     posterior_ : Posterior or GaussianPosterior
         Weighted particles, or a Gaussian without correlations; coordinates are the coefficients
         of a row and its intercept, row by row, and last the logarithms of the horseshoe's scales.
-    prior_scale_ : float
+    prior_scale_ : float or ndarray
         Scale of the prior, as given or chosen by the evidence.
     log_evidence_ : float
         Log marginal likelihood, with ``reweight=True`` and ``temperature=1`` (not set otherwise,
@@ -201,7 +226,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         ``importance_pareto_k`` of the weights that moves have replaced; ``mean_error`` (estimate of
         the largest error of a mean by rejuvenations and few particles, in posterior standard
         deviations; None after reweighting; in a stream whose rows come sorted, and are too many to
-        be retained, a lower bound); ``interrupted``; ``warnings``.
+        be retained, a lower bound); ``interrupted``; ``prior_pareto_k``, k-hat of an earlier
+        posterior over the density that stands for it as the prior; ``warnings``.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -245,12 +271,28 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     (2, 2)
     >>> bool(model[-1].posterior_.pareto_k < 0.7)
     True
+
+    The posterior of the first rows as the prior of the others:
+
+    >>> X = StandardScaler().fit_transform(X)
+    >>> first = BayesianLogisticRegressionPMD(random_state=0).fit(X[:300], y[:300])
+    >>> second = BayesianLogisticRegressionPMD(prior=first.posterior_, random_state=0)
+    >>> second = second.fit(X[300:], y[300:])
+    >>> whole = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
+    >>> bool((abs(second.coef_ - whole.coef_) < 0.1 * whole.coef_std_).all())
+    True
     """
 
     _parameter_constraints: dict = {
-        "prior": [StrOptions(set(PRIORS))],
+        "prior": [StrOptions(set(PRIORS)), Posterior, GaussianPosterior, BaseEstimator],
+        "prior_mean": [Interval(Real, -1e30, 1e30, closed="both"), "array-like", dict],
         # Squares of scales, and of their inverses, have to be numbers.
-        "prior_scale": [StrOptions({"evidence"}), Interval(Real, 1e-30, 1e30, closed="both")],
+        "prior_scale": [
+            StrOptions({"evidence"}),
+            Interval(Real, 1e-30, 1e30, closed="both"),
+            "array-like",
+            dict,
+        ],
         "prior_df": [Interval(Real, 0, None, closed="neither")],
         "intercept_prior_scale": [Interval(Real, 1e-30, 1e30, closed="both")],
         "scale": [StrOptions({"auto"}), None],
@@ -264,13 +306,15 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         **LOOP_CONSTRAINTS,  # Those of parameters that are not exposed here are never used.
     }
     _frozen_parameters = (
-        "prior", "prior_scale", "prior_df", "intercept_prior_scale", "scale", "fit_intercept",
+        "prior", "prior_mean", "prior_scale", "prior_df", "intercept_prior_scale", "scale",
+        "fit_intercept",
     )  # fmt: skip
 
     def __init__(
         self,
         *,
         prior="normal",
+        prior_mean=0.0,
         prior_scale=1.0,
         prior_df=4.0,
         intercept_prior_scale=10.0,
@@ -300,6 +344,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         verbose=0,
     ):
         self.prior = prior
+        self.prior_mean = prior_mean
         self.prior_scale = prior_scale
         self.prior_df = prior_df
         self.intercept_prior_scale = intercept_prior_scale
@@ -386,13 +431,16 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         rows = self._rows(X, codes, classes, sample_weight, all_classes=True)
         rng = as_generator(self.random_state)
         mean_field = is_mean_field(parameters, X.shape[1], len(classes))
+        features = _check_feature_names_in(self)
+        parameters = in_columns(parameters, features, classes, mean_field)
+        self._warn_unused_prior()
         column_scale = self._column_scale(rows)
         with naming_singular_columns(X):
             choice = chosen_scale(parameters, rows, len(classes), column_scale, rng)
         if choice.warning:
             warn(f"{type(self).__name__}: {choice.warning}. Set prior_scale to a number.")
         model = linear_model(parameters, X.shape[1], len(classes), choice.scale, column_scale)
-        names = coordinate_names(model, _check_feature_names_in(self), classes)
+        names = coordinate_names(model, features, classes)
         if mean_field:
             results = fit_mean_field(model, rows, 1.0 / self.temperature, names)
             stream, n_iter, remedy = None, results.records.n, "lower prior_scale"
@@ -403,12 +451,14 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
                     model, rows, parameters, options, rng, last
                 )
             seen = model.prior.reported(outcome.particles.theta)
+            outcome, prior_k = _of_prior(model, outcome)
             results = results_of(
                 outcome,
                 temperature=self.temperature,
                 names=names,
                 coordinates=seen,
-                **coordinate_variables(model, _check_feature_names_in(self), classes),
+                prior_pareto_k=prior_k,
+                **coordinate_variables(model, features, classes),
             )
             stream = stream_after(outcome, rows.total, rng)
         self.classes_ = classes
@@ -469,7 +519,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             first = before is None or before.stream is None
             if self.class_weight == "balanced":
                 raise ValueError("class_weight='balanced' needs all data: call fit, or set a dict.")
-            if first and self.prior_scale == "evidence":
+            if first and isinstance(self.prior_scale, str):
                 raise ValueError(
                     "prior_scale='evidence' needs all data: call fit, or set a number."
                 )
@@ -482,7 +532,9 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             if is_mean_field(parameters, X.shape[1], len(self.classes_)):
                 raise ValueError(NO_PARTS)
             self._freeze()
-            prior_scale = float(self.prior_scale) if first else before.prior_scale
+            features = _check_feature_names_in(self)
+            parameters = in_columns(parameters, features, self.classes_, mean_field=False)
+            prior_scale = parameters.prior_scale if first else before.prior_scale
             rows = self._rows(X, encode_known(y, self.classes_), self.classes_, sample_weight)
             column_scale = self._column_scale(rows, is_first=True) if first else before.column_scale
             model = linear_model(
@@ -497,13 +549,15 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
                 stream, retained = advance_retaining(
                     retained, stream, model, rows, options, step, targets
                 )
-            names = coordinate_names(model, _check_feature_names_in(self), self.classes_)
+            names = coordinate_names(model, features, self.classes_)
             method = f"stream from {name_of(proposal)}"
             seen = model.prior.reported(stream.particles.theta)
+            outcome, prior_k = _of_prior(model, stream.outcome())
             results = results_of(
-                stream.outcome(), stream.records,
+                outcome, stream.records,
                 names=names, coordinates=seen, stream=True, method=method,
-                **coordinate_variables(model, _check_feature_names_in(self), self.classes_),
+                prior_pareto_k=prior_k,
+                **coordinate_variables(model, features, self.classes_),
             )  # fmt: skip
             self._set_state(
                 LogisticState(
@@ -538,7 +592,13 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
 
     @result
     def prior_scale_(self):
-        """Scale of the prior, as given or chosen by the evidence."""
+        """Scale of the prior, as given or chosen by the evidence.
+
+        A number, or an array of the shape of ``coef_``; raises AttributeError where the prior is an
+        earlier posterior.
+        """
+        if self._state.prior_scale is None:
+            raise AttributeError("prior_scale_ is not there: the prior is an earlier posterior.")
         return self._state.prior_scale
 
     @result
@@ -549,11 +609,18 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     def _column_scale(self, rows, is_first=False):
         """Units of columns that the prior's scale refers to; None where they are all 1."""
         X, _, weight = rows.data
-        return column_scale_of(X, weight, is_first) if self.scale == "auto" else None
+        is_scaled = self.scale == "auto" and isinstance(self.prior, str)
+        return column_scale_of(X, weight, is_first) if is_scaled else None
+
+    def _warn_unused_prior(self):
+        """Warn of parameters of a named prior that an earlier posterior has no use for."""
+        if not isinstance(self.prior, str):
+            where = "where the prior is an earlier posterior"
+            self._warn_unused(_OF_NAMED_PRIORS, "leave them as they are", where)
 
     def _warn_of_column_scale(self, rows):
         """Warn where the prior overrules the rows: it may where columns are not scaled."""
-        if self.scale is None and self.prior != "horseshoe":
+        if self.scale is None and isinstance(self.prior, str) and self.prior != "horseshoe":
             names = _check_feature_names_in(self)
             means = self.coef_.astype(float), self.intercept_
             warn_of_overruled(rows.data, *means, self.prior_scale_, names)

@@ -8,9 +8,18 @@ from scipy.sparse import issparse
 
 from skpmd._export import Variable
 from skpmd.logistic._binary import LogisticModel
+from skpmd.logistic._density_prior import prior_of_posterior
 from skpmd.logistic._horseshoe import HorseshoePrior
 from skpmd.logistic._multinomial import SoftmaxModel
-from skpmd.logistic._priors import LaplacePrior, NormalPrior, ProductPrior, StudentTPrior
+from skpmd.logistic._per_column import per_column
+from skpmd.logistic._priors import (
+    LaplacePrior,
+    NormalPrior,
+    Prior,
+    ProductPrior,
+    ShiftedPrior,
+    StudentTPrior,
+)
 
 PRIORS = ("normal", "laplace", "student_t", "cauchy", "horseshoe")
 _MAX_PAIRED = 100  # Pairs of no more features are asked whether they separate the classes,
@@ -20,8 +29,9 @@ _FIRST_ROWS = 1000  # of so many rows before all.
 class LogisticParameters(NamedTuple):
     """Parameters of the estimator that its parts share, as it was given them."""
 
-    prior: str
-    prior_scale: float | str
+    prior: object  # A str, a posterior or its estimator; once columns are known a str or a `Prior`.
+    prior_mean: object
+    prior_scale: object
     prior_df: float
     intercept_prior_scale: float
     fit_intercept: bool
@@ -36,8 +46,9 @@ def linear_model(parameters, n_features, n_classes, prior_scale, column_scale=No
     """Binary or softmax regression with the prior that the parameters name.
 
     Two classes have one row of coefficients, more classes have one each. Coordinates are these
-    rows, each with its intercept last. ``prior_scale`` is that of the coefficients, and of tau
-    under the horseshoe, of columns whose ``column_scale`` (p,) are 1; by default all are.
+    rows, each with its intercept last. ``prior_scale``, a number or of the shape of the
+    coefficients, is theirs, and that of tau under the horseshoe, of columns whose ``column_scale``
+    (p,) are 1; by default all are.
     """
     n_rows = 1 if n_classes == 2 else n_classes
     is_intercept = np.zeros((n_rows, n_features + parameters.fit_intercept), dtype=bool)
@@ -45,18 +56,48 @@ def linear_model(parameters, n_features, n_classes, prior_scale, column_scale=No
     unit = np.ones(is_intercept.shape)
     if column_scale is not None:
         unit[:, :n_features] = 1.0 / column_scale
-    prior = _prior(parameters, is_intercept.ravel(), float(prior_scale), unit.ravel())
+    prior = parameters.prior
+    if not isinstance(prior, Prior):
+        prior = _prior(parameters, is_intercept, prior_scale, unit)
     if n_classes == 2:
         return LogisticModel(prior, parameters.fit_intercept)
     return SoftmaxModel(prior, parameters.fit_intercept, n_classes)
 
 
+def in_columns(parameters, features, classes, mean_field):
+    """The parameters, with the prior's in the shape of the coefficients once columns are known."""
+    n_rows, given = 1 if len(classes) == 2 else len(classes), parameters.prior
+    mean = per_column("prior_mean", parameters.prior_mean, features, n_rows, 0.0)
+    scale = per_column("prior_scale", parameters.prior_scale, features, n_rows, 1.0, low=1e-30)
+    if not isinstance(given, str):
+        names = _coefficient_names(features, classes, parameters.fit_intercept)
+        given, scale = prior_of_posterior(given, names, mean_field), None
+    elif given == "horseshoe" and (np.ndim(scale) or np.any(mean)):
+        raise ValueError(
+            "prior='horseshoe' has one prior_scale and is about zero: set prior_scale to a number "
+            "and prior_mean=0, or another prior."
+        )
+    return parameters._replace(prior=given, prior_mean=mean, prior_scale=scale)
+
+
 def _prior(parameters, is_intercept, prior_scale, unit):
-    scale = np.where(is_intercept, float(parameters.intercept_prior_scale), prior_scale * unit)
+    """The prior of the name that the parameters give, about their means."""
+    mean, scale = np.zeros(is_intercept.shape), float(parameters.intercept_prior_scale) * unit
+    slopes = np.s_[:, : is_intercept.shape[1] - parameters.fit_intercept]
+    mean[slopes] = parameters.prior_mean * unit[slopes]
+    scale[slopes] = prior_scale * unit[slopes]
+    prior = _centred_prior(
+        parameters, is_intercept.ravel(), prior_scale, scale.ravel(), unit.ravel()
+    )
+    return ShiftedPrior(prior, mean.ravel()) if mean.any() else prior
+
+
+def _centred_prior(parameters, is_intercept, prior_scale, scale, unit):
+    """The same about zero."""
     if parameters.prior == "normal":
         return NormalPrior(scale)
     if parameters.prior == "horseshoe":
-        return HorseshoePrior(scale, is_intercept, prior_scale, unit=unit)
+        return HorseshoePrior(scale, is_intercept, float(prior_scale), unit=unit)
     kinds = {
         "laplace": LaplacePrior,
         "student_t": lambda scale: StudentTPrior(scale, float(parameters.prior_df)),
@@ -132,9 +173,13 @@ def _in_half_plane(points):
 
 def coordinate_names(model, features, classes):
     """Names of the posterior's coordinates: the coefficients row by row, and then the scales."""
-    one = [*features, "intercept"] if model.fit_intercept else list(features)
-    names = one if len(classes) == 2 else [f"{name}[{label}]" for label in classes for name in one]
+    names = _coefficient_names(features, classes, model.fit_intercept)
     return names + model.prior.scale_names(names)
+
+
+def _coefficient_names(features, classes, fit_intercept):
+    one = [*features, "intercept"] if fit_intercept else list(features)
+    return one if len(classes) == 2 else [f"{name}[{label}]" for label in classes for name in one]
 
 
 def coordinate_variables(model, features, classes):

@@ -28,8 +28,8 @@ def is_mean_field(parameters, n_features, n_classes):
         f"proposal={parameters.proposal!r}": parameters.proposal != "auto",
         "reweight=False": not parameters.reweight,
         "moves='always'": parameters.moves == "always",
-        "prior='horseshoe'": parameters.prior == "horseshoe",
-        "prior_scale='evidence'": parameters.prior_scale == "evidence",
+        "prior='horseshoe'": _is(parameters.prior, "horseshoe"),
+        "prior_scale='evidence'": _is(parameters.prior_scale, "evidence"),
     }
     against = [name for name, is_set in requests.items() if is_set]
     if parameters.covariance_type == "diag" and against:
@@ -42,6 +42,11 @@ def is_mean_field(parameters, n_features, n_classes):
         many = n_rows * (n_features + parameters.fit_intercept) > _MAX_COORDINATES
         return many and not against
     return parameters.covariance_type == "diag"
+
+
+def _is(parameter, name):
+    """Whether a parameter, which need not be a str, has this value."""
+    return isinstance(parameter, str) and parameter == name
 
 
 def fit_mean_field(model, rows, power, names):

@@ -12,6 +12,7 @@ from skpmd.logistic._design import (
 )
 from skpmd.logistic._kernels import LANES, add_log_softmax, expected_softmax
 from skpmd.logistic._kernels_single import softmax_slopes
+from skpmd.logistic._priors import precision_matrix
 
 _TABLE = 1 << 17  # This many numbers are held at once, in a table that stays in the second cache.
 _ROWS = 512  # A table takes this many rows before it takes more particles.
@@ -70,8 +71,8 @@ class SoftmaxModel(LinearModel):
         (e_k - e_l)(e_k - e_l)^T (x) x x^T, positive semidefinite by any rule.
         """
         sd = None if cov is None else np.sqrt(np.diag(cov))
-        gradient, diagonal = self.prior.expected(mean, sd)
-        precision = np.diag(diagonal)
+        gradient, precision = self.prior.expected(mean, sd)
+        precision = precision_matrix(precision)
         K = self.n_classes
         slope, blocks = np.zeros((K, len(mean) // K)), precision.reshape(K, -1, K, len(mean) // K)
         nodes = np.zeros((K, 1)) if cov is None else normal_nodes(K)

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import entr, expit, log_expit, log_softmax, softmax
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import _get_feature_names, check_array, check_is_fitted
 
 from skpmd._base.estimator import result
 from skpmd._base.labels import encode_known, in_order
@@ -19,7 +19,7 @@ from skpmd.logistic._compressed import (
     roots_of,
 )
 from skpmd.logistic._design import logits
-from skpmd.logistic._make_model import linear_model
+from skpmd.logistic._make_model import in_columns, linear_model
 from skpmd.logistic._posterior import GaussianPosterior
 from skpmd.predictive import Uncertainty
 
@@ -210,6 +210,7 @@ class ClassPredictions(ClassifierMixin):
         """
         self._validate_params()
         refuse_no_table(X)
+        names = _get_feature_names(X)
         with np.errstate(all="ignore"), naming_conversions("X"):
             X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
         refuse_overflows("X", X, X.dtype)
@@ -221,12 +222,13 @@ class ClassPredictions(ClassifierMixin):
         if len(classes) < 2:
             raise ValueError(f"classes must hold two labels or more, got {classes.tolist()}.")
         m = check_n_draws("n_samples", n_samples)
-        if self.prior_scale == "evidence":
+        if isinstance(self.prior_scale, str):
             raise ValueError("prior_scale='evidence' has no prior before the data: set a number.")
         column_scale = column_scale_of(X, None) if self.scale == "auto" else None
-        prior = linear_model(
-            self._parameters(), X.shape[1], len(classes), self.prior_scale, column_scale
-        ).prior
+        names = [f"x{j}" for j in range(X.shape[1])] if names is None else names
+        parameters = in_columns(self._parameters(), names, classes, mean_field=False)
+        scale = parameters.prior_scale
+        prior = linear_model(parameters, X.shape[1], len(classes), scale, column_scale).prior
         theta = prior.reported(prior.sample(rng, m))
         return _draw_labels(X, theta, self.fit_intercept, classes, rng)
 

@@ -1,6 +1,6 @@
 """Prior densities on coefficients: normal, Laplace, Student t, and products of them.
 
-All are independent over coordinates, centred at zero and normalised, so that the evidence is right.
+All are independent over coordinates and normalised, so that the evidence is right.
 Where a Gaussian is fitted to the posterior, the prior enters by ``expected``: the mean of its
 gradient over the Gaussian, and a positive precision. `skpmd.logistic._horseshoe` has the prior
 whose coordinates are not the coefficients themselves.
@@ -49,8 +49,8 @@ class Prior:
         """Gradient and precision for a Gaussian with these marginals, of shape (d,) each.
 
         Returns E[d log p / d theta_j] and E[-d2 log p / d theta_j2], the latter bounded away from
-        zero. ``mean`` and ``sd`` have the shape (d,) too; ``sd=None`` asks for the values at the
-        mean itself.
+        zero; where coordinates depend on each other, it is a matrix (d, d). ``mean`` and ``sd``
+        have the shape (d,) too; ``sd=None`` asks for the values at the mean itself.
         """
         raise NotImplementedError
 
@@ -73,6 +73,11 @@ class Prior:
     def scale_names(self, names):
         """Names of coordinates beyond the coefficients: none."""
         return []
+
+
+def precision_matrix(precision):
+    """The precision that `Prior.expected` returns, as a matrix (d, d) of its own."""
+    return np.diag(precision) if precision.ndim == 1 else precision.copy()
 
 
 class NormalPrior(Prior):
@@ -219,6 +224,42 @@ class StudentTPrior(Prior):
         second = -2.0 * (w + z * slope)
         factor = -1j * np.sqrt(np.pi) / unit
         return factor * w, factor * slope / unit, factor * second / unit**2
+
+
+class ShiftedPrior(Prior):
+    """Another prior, about a centre of its own.
+
+    Parameters
+    ----------
+    prior : Prior
+        About zero.
+    loc : ndarray of shape (d,)
+        The centre.
+    """
+
+    def __init__(self, prior, loc):
+        super().__init__(prior.scale)
+        self.prior, self.loc, self.tail_df = prior, loc, prior.tail_df
+
+    def sample(self, rng, m):
+        """Draw m points; see `Prior`."""
+        return self.loc + self.prior.sample(rng, m)
+
+    def log_density(self, theta):
+        """Log density; see `Prior`."""
+        return self.prior.log_density(theta - self.loc)
+
+    def gradient(self, theta):
+        """Gradient of the log density; see `Prior`."""
+        return self.prior.gradient(theta - self.loc)
+
+    def expected(self, mean, sd):
+        """Those about zero, of a Gaussian that is moved; see `Prior`."""
+        return self.prior.expected(mean - self.loc, sd)
+
+    def expected_third(self, mean, sd):
+        """That about zero; see `Prior`."""
+        return self.prior.expected_third(mean - self.loc, sd)
 
 
 class ProductPrior(Prior):

@@ -3,7 +3,7 @@
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.base import DensityMixin, _fit_context
+from sklearn.base import BaseEstimator, DensityMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skpmd._base.estimator import ParticleEstimator, result
@@ -112,6 +112,11 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
     warm_start : bool, default=False
         Whether `fit` starts from the particles of the fit before (conjugate strategy). Scales and
         defaults of the prior are those of the new rows.
+    prior : GaussianMixturePMD, default=None
+        What is known before the rows: a fitted estimator of this kind, whose posterior is the prior
+        here. Its parameters must be the same. A search clones estimators and so loses their fits:
+        give it ``sklearn.frozen.FrozenEstimator(fitted)``. The fit goes on from its state, random
+        numbers included, as `partial_fit` would, and leaves it as it is.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
@@ -232,6 +237,7 @@ covariance_prior_, mean_scale_prior_
         "step_offset": [Interval(Real, 0, None, closed="left")],
         "warm_start": ["boolean"],
         "verbose_interval": [Interval(Integral, 1, None, closed="left")],
+        "prior": [BaseEstimator, None],
     }  # fmt: skip
 
     def __init__(
@@ -266,6 +272,7 @@ covariance_prior_, mean_scale_prior_
         total_samples=None,
         forgetting=0.0,
         warm_start=False,
+        prior=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -300,6 +307,7 @@ covariance_prior_, mean_scale_prior_
         self.total_samples = total_samples
         self.forgetting = forgetting
         self.warm_start = warm_start
+        self.prior = prior
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -341,6 +349,8 @@ covariance_prior_, mean_scale_prior_
         with self._all_or_nothing():
             earlier = getattr(self, "_state", None) if self.warm_start else None
             self._reset()
+            if self.prior is not None:
+                return self.partial_fit(X, y, sample_weight)
             parameters = self._parameters()
             rows, weight = self._read(X, sample_weight, reset=True)
             self._set_state(self._first_state(parameters, rows, weight, earlier))
@@ -378,6 +388,9 @@ covariance_prior_, mean_scale_prior_
             before = getattr(self, "_state", None)
             if before is None:
                 self._reset()
+                if self.prior is not None:
+                    self._adopt_prior()
+                    before = self._state
             parameters = self._parameters()
             self._check_frozen()
             rows, weight = self._read(X, sample_weight, reset=before is None)

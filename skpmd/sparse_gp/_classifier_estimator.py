@@ -3,7 +3,7 @@
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.gaussian_process.kernels import Kernel
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import _check_partial_fit_first_call
@@ -78,6 +78,11 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         posterior standard deviations.
     forgetting : float in [0, 1), default=0.0
         For `partial_fit`: fraction of the past that a stream forgets with each row.
+    prior : SparseGPClassifierPMD, default=None
+        What is known before the rows: a fitted estimator of this kind, whose posterior is the prior
+        here. Its parameters must be the same. A search clones estimators and so loses their fits:
+        give it ``sklearn.frozen.FrozenEstimator(fitted)``. The fit goes on from its state, random
+        numbers included, as `partial_fit` would, and leaves it as it is.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
@@ -149,6 +154,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         "tol": [Interval(Real, 0, None, closed="neither")],
         "n_particles": [Interval(Integral, 1, None, closed="left")],
         "weighting": [StrOptions({"posterior", "uniform"})],
+        "prior": [BaseEstimator, None],
     }
     _frozen_parameters = ("kernel", "jitter", "weighting", "n_particles")
 
@@ -169,6 +175,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         max_iter=500,
         tol=1e-2,
         forgetting=0.0,
+        prior=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -187,6 +194,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         self.max_iter = max_iter
         self.tol = tol
         self.forgetting = forgetting
+        self.prior = prior
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -225,6 +233,8 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
             parameters = self._parameters()
             parameters = parameters._replace(options=parameters.options._replace(forgetting=0.0))
             self._reset()
+            if self.prior is not None:
+                return self.partial_fit(X, y, sample_weight=sample_weight)
             X, y = self._validated(X, y, reset=True)
             codes, classes = encode(y)
             weight = row_weights(X, codes, classes, sample_weight, None, all_classes=True)
@@ -272,6 +282,9 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
             parameters, before = self._parameters(), getattr(self, "_state", None)
             if before is None:
                 self._reset()
+                if self.prior is not None:
+                    self._adopt_prior()
+                    before = self._state
             self._check_frozen()
             X, y = self._validated(X, y, reset=before is None)
             with in_order("classes", classes):

@@ -3,7 +3,7 @@
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.base import RegressorMixin, _fit_context
+from sklearn.base import BaseEstimator, RegressorMixin, _fit_context
 from sklearn.gaussian_process.kernels import Kernel
 from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -153,6 +153,11 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         For `partial_fit`: fraction of the past that a stream forgets with each row.
     n_targets : int or None, default=None
         Columns of y, for predictions before `fit`.
+    prior : SparseGPRegressorPMD, default=None
+        What is known before the rows: a fitted estimator of this kind, whose posterior is the prior
+        here. Its parameters must be the same. A search clones estimators and so loses their fits:
+        give it ``sklearn.frozen.FrozenEstimator(fitted)``. The fit goes on from its state, random
+        numbers included, as `partial_fit` would, and leaves it as it is.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
@@ -244,6 +249,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         "n_targets": [Interval(Integral, 1, None, closed="left"), None],
         "n_particles": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "weighting": [StrOptions({"stacking", "uniform", "posterior"})],
+        "prior": [BaseEstimator, None],
     }
     _frozen_parameters = (
         "kernel", "normalize_y", "approximation", "n_neighbors", "jitter", "likelihood", "df",
@@ -283,6 +289,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         total_samples=None,
         forgetting=0.0,
         n_targets=None,
+        prior=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -317,6 +324,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         self.total_samples = total_samples
         self.forgetting = forgetting
         self.n_targets = n_targets
+        self.prior = prior
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -361,6 +369,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         with self._all_or_nothing():
             parameters = self._parameters()
             self._reset()
+            if self.prior is not None:
+                return self.partial_fit(X, y, sample_weight, noise_variance)
             fitted = _FITS.get(self.approximation, (fit, update))[0]
             self._set_state(fitted(parameters, self._read(X, y, sample_weight, noise_variance)))
             self._freeze()
@@ -408,6 +418,9 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             parameters, before = self._parameters(), getattr(self, "_state", None)
             if before is None:
                 self._reset()
+                if self.prior is not None:
+                    self._adopt_prior()
+                    before = self._state
             self._check_frozen()
             data = self._read(X, y, sample_weight, noise_variance, reset=before is None)
             if parameters.approximation == "auto":

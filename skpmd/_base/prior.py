@@ -1,0 +1,78 @@
+"""A posterior as the prior of a further fit: which one a parameter ``prior`` means."""
+
+import copy
+
+from sklearn.base import BaseEstimator
+from sklearn.frozen import FrozenEstimator
+
+from skpmd.engine.diagnostics import MAX_K
+
+_CLONED = (
+    "prior={} is not fitted. Clones of an estimator, which searches and cross-validation make, "
+    "lose the fit of a prior: give sklearn.frozen.FrozenEstimator(fitted){}."
+)
+
+
+def fitted_prior(prior, alternative=""):
+    """The fitted estimator that a prior is, out of its wrapper; ValueError where it is not fitted.
+
+    ``alternative`` is what else may be given, for the error.
+    """
+    if isinstance(prior, FrozenEstimator):
+        prior = prior.estimator
+    if getattr(prior, "_state", None) is None:
+        raise ValueError(_CLONED.format(type(prior).__name__, alternative))
+    return prior
+
+
+def posterior_of_prior(prior):
+    """The posterior that a prior is or, as a fitted estimator, has."""
+    if isinstance(prior, BaseEstimator):
+        prior = fitted_prior(prior, ", or its posterior_").posterior_
+    weighting = getattr(prior, "weighting", "posterior")
+    if not weighting.startswith("posterior"):
+        raise ValueError(
+            f"prior has weights by {weighting}, which are not those of a posterior: give one that "
+            "was fitted with weighting='posterior'."
+        )
+    return prior
+
+
+def coordinates_named(posterior, names):
+    """Places of coordinates with these names; ValueError where some are not there."""
+    place = {name: j for j, name in enumerate(posterior.names)}
+    missing = [name for name in names if name not in place]
+    if missing:
+        raise ValueError(
+            f"prior knows nothing of {', '.join(missing[:5])}{', ...' * (len(missing) > 5)}: it is "
+            f"on {', '.join(posterior.names[:5])}{', ...' * (len(posterior.names) > 5)}. Fit with "
+            "the columns and classes that the prior was fitted with."
+        )
+    return [place[name] for name in names]
+
+
+def doubts_about(density):
+    """Reasons not to trust a `FittedDensity` in the place of an earlier posterior."""
+    if density is None or not density.misses_a_tail:
+        return ()
+    return (
+        "Pareto k-hat of the earlier posterior over the density that stands for it as the prior is "
+        f"{density.pareto_k:.2f} (above {MAX_K}): that density misses a tail",
+    )
+
+
+def adopted(estimator, prior):
+    """State, frozen parameters and names of features that an estimator takes over from a prior.
+
+    The state is a copy: what the one learns from further rows, the other does not.
+    """
+    prior = fitted_prior(prior)
+    if type(prior) is not type(estimator):
+        raise TypeError(
+            f"prior of {type(estimator).__name__} must be a fitted {type(estimator).__name__}, got "
+            f"{type(prior).__name__}."
+        )
+    names = [name for name in ("n_features_in_", "feature_names_in_") if hasattr(prior, name)]
+    names += [name for name in ("_n_targets", "classes_") if hasattr(prior, name)]
+    attributes = {name: copy.copy(getattr(prior, name)) for name in names}
+    return copy.deepcopy(prior._state), dict(getattr(prior, "_frozen", {})), attributes

@@ -1,0 +1,146 @@
+"""A prior by name: distributions of SciPy, or an earlier posterior, as the two functions of one."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from skpmd._base.prior import posterior_of_prior
+from skpmd.engine import fitted_density
+from skpmd.posterior import Posterior
+
+
+class PriorFunctions(NamedTuple):
+    """What a model needs of a prior."""
+
+    log_prior: Any  # Of particles (m, d), -inf off the support; (m,).
+    sample_prior: Any  # Of a generator and m; (m, d).
+    names: list | None = None  # Of the coordinates, where they are known.
+    # Whether the one is known to draw from the other, so that nobody need check.
+    agree: bool = False
+    support: tuple | None = None  # Edges of the coordinates, of an earlier posterior.
+    pareto_k: float | None = None  # Of the density that stands for an earlier posterior.
+
+
+def prior_functions(prior, log_prior, sample_prior):
+    """The functions of a prior that is given in one of two ways; ValueError if by none or both.
+
+    Parameters
+    ----------
+    prior : dict, Posterior, estimator or None
+        A dict of names to frozen distributions of `scipy.stats`, independent of each other; or an
+        earlier posterior.
+    log_prior, sample_prior : callable or None
+        The functions themselves.
+    """
+    given = log_prior is not None, sample_prior is not None
+    if prior is None:
+        if not all(given):
+            missing = "log_prior" if not given[0] else "sample_prior"
+            raise ValueError(
+                f"{missing} is not given: give log_prior and sample_prior, or prior in their place."
+            )
+        return PriorFunctions(log_prior, sample_prior)
+    if any(given):
+        both = "log_prior" if given[0] else "sample_prior"
+        raise ValueError(f"prior and {both} are both given: set one of them to None.")
+    if isinstance(prior, Mapping):
+        return _of_distributions(prior)
+    posterior = posterior_of_prior(prior)
+    if not isinstance(posterior, Posterior):
+        raise TypeError(
+            "prior must be a dict of distributions of scipy.stats, a Posterior or a fitted "
+            f"estimator that has one, got {type(posterior).__name__}."
+        )
+    density = posterior.fitted_density()
+    return PriorFunctions(
+        log_prior=partial(fitted_density.log_density, density),
+        sample_prior=lambda rng, m: fitted_density.sample(density, m, rng),
+        names=list(posterior.names),
+        agree=True,
+        support=posterior.support,
+        pareto_k=density.pareto_k,
+    )
+
+
+def _of_distributions(prior):
+    """The functions of independent distributions, one after another."""
+    parts = [_part(name, distribution) for name, distribution in prior.items()]
+    if not parts:
+        raise ValueError("prior holds no distribution: give one or more.")
+    ends = np.cumsum([len(part.names) for part in parts])[:-1]
+
+    def log_prior(theta):
+        pieces = np.split(theta, ends, axis=1)
+        with np.errstate(all="ignore"):
+            return sum(part.log_density(x) for part, x in zip(parts, pieces, strict=True))
+
+    def sample_prior(rng, m):
+        return np.concatenate([part.sample(rng, m) for part in parts], axis=1)
+
+    names = [name for part in parts for name in part.names]
+    if len(set(names)) < len(names):
+        raise ValueError(f"prior names a coordinate twice: {names}.")
+    return PriorFunctions(log_prior, sample_prior, names, agree=True)
+
+
+class _Part(NamedTuple):
+    names: list  # Of its coordinates.
+    log_density: Any  # Of points (m, k); (m,).
+    sample: Any  # Of a generator and m; (m, k).
+
+
+def _part(name, distribution):
+    """The coordinates of one distribution; TypeError where it is no continuous one."""
+    if not isinstance(name, str):
+        raise TypeError(f"prior has the key {name!r}: keys are the names of parameters, str.")
+    if isinstance(distribution, _many_dimensional()):
+        d = np.size(distribution.rvs(random_state=np.random.default_rng(0)))
+        return _Part(
+            _names(name, (d,)),
+            lambda x: distribution.logpdf(x).reshape(len(x)),
+            lambda rng, m: distribution.rvs(size=m, random_state=rng).reshape(m, d),
+        )
+    is_family = isinstance(distribution, stats.rv_continuous)  # Without its parameters.
+    if is_family or not (hasattr(distribution, "logpdf") and hasattr(distribution, "support")):
+        raise TypeError(
+            f"prior[{name!r}] must be a continuous distribution of scipy.stats with its parameters "
+            "(a frozen one, such as scipy.stats.norm(0, 1)), or a multivariate normal or t; got "
+            f"{distribution!r}."
+        )
+    shape = np.broadcast_shapes(*(np.shape(edge) for edge in distribution.support()))
+    size = int(np.prod(shape))
+    draw = _drawing(distribution)
+    with np.errstate(all="ignore"):
+        if not np.isfinite(draw(np.random.default_rng(0), (1, *shape))).all():
+            raise ValueError(f"prior[{name!r}] draws nan or infinite numbers: {distribution!r}.")
+
+    def log_density(x):
+        values = distribution.logpdf(x.reshape(len(x), *shape)).reshape(len(x), size)
+        return np.where(np.isnan(values), -np.inf, values).sum(axis=1)
+
+    return _Part(
+        _names(name, shape), log_density, lambda rng, m: draw(rng, (m, *shape)).reshape(m, size)
+    )
+
+
+def _drawing(distribution):
+    """``draw(rng, size)`` of a distribution of SciPy, frozen or of its newer kind."""
+    if hasattr(distribution, "rvs"):
+        return lambda rng, size: np.asarray(distribution.rvs(size=size, random_state=rng))
+    # The newer kind puts its own shape behind that of the sample.
+    return lambda rng, size: np.asarray(distribution.sample(size[:1], rng=rng))
+
+
+def _names(name, shape):
+    """Names of the entries of an array, as exports and summaries have them."""
+    if not shape:
+        return [name]
+    return [f"{name}[{','.join(map(str, place))}]" for place in np.ndindex(*shape)]
+
+
+def _many_dimensional():
+    """Classes of frozen distributions over vectors that have no edges."""
+    return type(stats.multivariate_normal([0.0])), type(stats.multivariate_t([0.0]))
