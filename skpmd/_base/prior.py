@@ -51,7 +51,7 @@ def coordinates_named(posterior, names):
     return [place[name] for name in names]
 
 
-def doubts_about(density):
+def convergence_reasons(density):
     """Reasons not to trust a `FittedDensity` in the place of an earlier posterior."""
     if density is None or not density.misses_a_tail:
         return ()

@@ -251,8 +251,8 @@ def _skewed(white, w, ess, mean, chol):
     if len(mean) > _MAX_SKEWED:
         return Proposal(mean, chol)
     inner = solve_triangular(chol, (white - mean).T, lower=True).T
-    halves = [slice(0, None, 2), slice(1, None, 2)]
-    first, second = ((inner[half], w[half] / w[half].sum()) for half in halves)
+    splits = [slice(0, None, 2), slice(1, None, 2)]
+    first, second = ((inner[half], w[half] / w[half].sum()) for half in splits)
     rotation = most_skewed(first[0], first[1][:, None])
     skewness = second[1] @ (second[0] @ rotation) ** 3
     error = np.sqrt(15.0 / max(0.5 * ess * w.sum(), 1.0))

@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_feature_names_in
 from skpmd._base.estimator import result
 from skpmd._base.labels import encode, encode_known, in_order, row_weights
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
-from skpmd._base.prior import doubts_about
+from skpmd._base.prior import convergence_reasons
 from skpmd._base.results import ParticleResults, Results, results_of
 from skpmd._base.rows import Rows
 from skpmd._base.streaming import Stream, first_stream, kernel_step, stream_after
@@ -65,7 +65,7 @@ class LogisticState(NamedTuple):
 def _of_prior(model, outcome):
     """The outcome with what speaks against an earlier posterior's density, and its k-hat."""
     density = getattr(model.prior, "density", None)
-    outcome = outcome._replace(reasons=outcome.reasons + doubts_about(density))
+    outcome = outcome._replace(reasons=outcome.reasons + convergence_reasons(density))
     return outcome, None if density is None else density.pareto_k
 
 
