@@ -5,26 +5,33 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
 from skpmd._base.estimator import result
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.progress import bar_of_rounds, bar_of_steps
 from skpmd._base.results import ParticleResults, Results, convergence_warnings, results_of
-from skpmd._base.rows import Rows
 from skpmd._base.stream_from_values import step_from_values
 from skpmd._base.streaming import Stream, advance, first_stream, kernel_step, stream_after
 from skpmd._base.utils import as_generator
-from skpmd._base.validation import checked_weights
+from skpmd._base.validation import refuse_no_table
 from skpmd._base.warn import warn
-from skpmd.custom._model import CustomModel, gradient_given, is_given_weights
+from skpmd.custom._model import CustomModel, check_arguments, gradient_given, is_given_weights
+from skpmd.custom._predict import CustomPredictions
+from skpmd.custom._rows import rows_of
+from skpmd.custom._tables import summed
 from skpmd.engine.from_values import from_values
 from skpmd.engine.loop import drive, run
 from skpmd.engine.particles import draw_prior
 from skpmd.engine.prior_check import PriorCheck, check_prior
 from skpmd.engine.second_opinion import compared
 
-_ROUNDING = 1e-8  # Of a sum over rows.
+# Functions that may be missing, and how they are called.
+_OPTIONAL = {
+    "log_likelihood_pointwise": "theta, X, y",
+    "predict_mean": "theta, X",
+    "sample_targets": "theta, X, rng",
+}
 
 
 class CustomState(NamedTuple):
@@ -46,7 +53,17 @@ def _mismatch(prior):
     )
 
 
-class ParticleMirrorDescent(ParticleResults):
+def _checked_names(names):
+    """Names of coordinates as a list, or None; ValueError where they are no different words."""
+    if names is None:
+        return None
+    names = list(names)
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise ValueError(f"names must be a different str for each coordinate, got {names}.")
+    return names
+
+
+class ParticleMirrorDescent(CustomPredictions, ParticleResults):
     """Posterior of a user's own model by particle mirror descent.
 
     Only values of the log-likelihood and the log prior are needed (a gradient helps where there is
@@ -57,9 +74,10 @@ class ParticleMirrorDescent(ParticleResults):
 
     Parameters
     ----------
-    log_likelihood : callable
+    log_likelihood : callable or None
         ``log_likelihood(theta, X, y)`` with theta of shape (m, d), float64, returns (m,): for each
-        particle the log-likelihood summed over the rows given. ``y`` is None where fit got none. A
+        particle the log-likelihood summed over the rows given. ``X`` and ``y`` are None where fit
+        got none. None: the sum of ``log_likelihood_pointwise``. A
         keyword ``sample_weight`` of shape (n,) makes it accept weights. NumPy or Numba. It is
         called for particles inside the prior's support only, and where rows times particles are
         more than 2^18 for some of the particles at a time. With ``n_jobs`` it is called by several
@@ -190,13 +208,16 @@ class ParticleMirrorDescent(ParticleResults):
         Rounds of reweighting and mirror steps, or passes of stochastic steps; after `partial_fit`,
         steps.
     n_features_in_ : int
-        Number of columns of X.
+        Number of columns of X, where it has columns.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, where X is a table with names that are all strings.
 
     Raises
     ------
     ValueError
         If an array that a callable returns has the wrong shape, sample weights meet a callable that
-        takes none, or ``log_joint_gradient`` is not the gradient of the two others.
+        takes none, ``names`` are not as many as the coordinates, or ``log_joint_gradient`` is not
+        the gradient of the two others.
     FloatingPointError
         If a callable returns nan or +inf, or every particle has zero density.
 
@@ -232,10 +253,15 @@ class ParticleMirrorDescent(ParticleResults):
     """
 
     _parameter_constraints: dict = {
-        "log_likelihood": [callable],
+        "log_likelihood": [callable, None],
         "log_prior": [callable],
         "sample_prior": [callable],
         "log_joint_gradient": [callable, None],
+        "names": ["array-like", None],
+        "log_likelihood_pointwise": [callable, None],
+        "predict_mean": [callable, None],
+        "sample_targets": [callable, None],
+        "validate": ["boolean"],
         **LOOP_CONSTRAINTS,
         "proposal": [StrOptions({"auto", "prior"})],
     }
@@ -247,6 +273,11 @@ class ParticleMirrorDescent(ParticleResults):
         sample_prior,
         *,
         log_joint_gradient=None,
+        names=None,
+        log_likelihood_pointwise=None,
+        predict_mean=None,
+        sample_targets=None,
+        validate=True,
         proposal="auto",
         n_particles=1000,
         max_iter=5,
@@ -282,6 +313,11 @@ class ParticleMirrorDescent(ParticleResults):
         self.log_prior = log_prior
         self.sample_prior = sample_prior
         self.log_joint_gradient = log_joint_gradient
+        self.names = names
+        self.log_likelihood_pointwise = log_likelihood_pointwise
+        self.predict_mean = predict_mean
+        self.sample_targets = sample_targets
+        self.validate = validate
         self.proposal = proposal
         self.n_particles = n_particles
         self.max_iter = max_iter
@@ -314,13 +350,14 @@ class ParticleMirrorDescent(ParticleResults):
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X=None, y=None, sample_weight=None):
         """Find the posterior given data.
 
         Parameters
         ----------
-        X : array-like of shape (n, p)
-            Rows of data.
+        X : array-like of shape (n, p), optional
+            Rows of data. Without them the rows are those of ``y``. Without either the functions get
+            None for both: the model has no data, or they know the data themselves.
         y : array-like of shape (n,) or (n, t), optional
             Targets, handed to ``log_likelihood`` as they are.
         sample_weight : array-like of shape (n,), optional
@@ -342,6 +379,7 @@ class ParticleMirrorDescent(ParticleResults):
             results = results_of(
                 outcome._replace(reasons=_mismatch(prior) + outcome.reasons),
                 temperature=self.temperature,
+                names=self.names,
                 log_prior_integral=prior.log_integral,
             )
             self._set_state(CustomState(stream, results, n_iter, prior))
@@ -391,7 +429,7 @@ class ParticleMirrorDescent(ParticleResults):
         Parameters
         ----------
         X : array-like of shape (n, p)
-            Rows of data.
+            Rows of data; None where there is only ``y``.
         y : array-like of shape (n,) or (n, t), optional
             Targets.
         sample_weight : array-like of shape (n,), optional
@@ -403,6 +441,8 @@ class ParticleMirrorDescent(ParticleResults):
             The estimator.
         """
         with self._all_or_nothing():
+            if y is None:
+                refuse_no_table(X)
             options, before = self._loop_options(), getattr(self, "_state", None)
             if before is None:
                 self._reset()
@@ -416,7 +456,9 @@ class ParticleMirrorDescent(ParticleResults):
                 "stream from proposals fitted to values" if by_proposals else "stream from prior"
             )
             outcome = stream.outcome()._replace(reasons=_mismatch(prior))
-            results = results_of(outcome, stream.records, stream=True, method=method)
+            results = results_of(
+                outcome, stream.records, names=self.names, stream=True, method=method
+            )
             self._set_state(CustomState(stream, results, stream.records.n, prior))
             self._warn_or_interrupt("raise n_particles, or give the rows in larger parts")
             return self
@@ -426,56 +468,61 @@ class ParticleMirrorDescent(ParticleResults):
         """Rounds and steps, or passes of stochastic steps; after `partial_fit`, steps."""
         return self._state.n_iter
 
-    def pointwise_log_likelihood(self, X, y=None):
-        """Log-likelihood of each row under each particle, by a call of ``log_likelihood`` for each.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, p)
-            Rows of data.
-        y : array-like of shape (n,) or (n, t), optional
-            Targets.
-
-        Returns
-        -------
-        ndarray of shape (m, n)
-            Of all particles, with which ``posterior_.weights`` go.
-
-        Raises
-        ------
-        ValueError
-            If the log-likelihood of all rows is not the sum over the rows.
-        """
-        check_is_fitted(self)
-        model, rows = self._read(X, y, None, reset=False)
-        theta, data = self.posterior_.particles, rows.data
-        single = Rows(data.X, data.y, None, 1).whole()
-        table = np.column_stack([model.log_likelihood(theta, row) for row in single])
-        whole = model.log_likelihood(theta, data)
-        if not np.allclose(table.sum(axis=1), whole, rtol=_ROUNDING, atol=_ROUNDING):
-            raise ValueError(
-                "log_likelihood of all rows is not the sum of that of each: rows are not "
-                "independent given theta, and no row has a log-likelihood of its own."
-            )
-        return table
-
     def _starts_from_proposals(self):
         """Whether a fit starts from proposals: what asks for steps from the prior gets them."""
         plain = self.reweight and not self.average and self.particle_growth is None
         return self.proposal == "auto" and plain and self.rejuvenation == "ess"
 
     def _read(self, X, y, sample_weight, reset):
-        """Checked data, and the model that goes with them."""
-        X = self._checked_data(X, dtype=[np.float64, np.float32], order="C", reset=reset)
-        if y is not None:
+        """The model, and the rows that go with it."""
+        X, y = self._data(X, y, reset)
+        name, log_likelihood = self._likelihood()
+        for one, arguments in _OPTIONAL.items():
+            if getattr(self, one) is not None:
+                check_arguments(one, getattr(self, one), arguments)
+        model = CustomModel(
+            log_likelihood,
+            self.log_prior,
+            self.sample_prior,
+            weighted=is_given_weights(name, log_likelihood, sample_weight),
+            likelihood_name=name,
+            names=_checked_names(self.names),
+        )
+        return model, rows_of(X, y, sample_weight, self.batch_size)
+
+    def _likelihood(self):
+        """What errors call the log-likelihood of all rows, and the function itself."""
+        if self.log_likelihood is not None:
+            return "log_likelihood", self.log_likelihood
+        if self.log_likelihood_pointwise is None:
+            raise ValueError(
+                "log_likelihood=None needs log_likelihood_pointwise, whose sum over the rows takes "
+                "its place: give one of the two."
+            )
+        return "log_likelihood_pointwise", summed(self.log_likelihood_pointwise)
+
+    def _data(self, X, y, reset):
+        """X and y as the functions get them: checked arrays, or as they are; None stays None."""
+        if X is None:
+            if not reset and hasattr(self, "n_features_in_"):
+                refuse_no_table(X)
+        elif self.validate:
+            X = self._checked_data(X, dtype=[np.float64, np.float32], order="C", reset=reset)
+        else:
+            refuse_no_table(X)
+            if reset and len(getattr(X, "shape", ())) == 2:  # What has columns may have names.
+                validate_data(self, X, skip_check_array=True)
+        if self.validate and y is not None:
             y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
-            check_consistent_length(X, y)
-        weighted = is_given_weights("log_likelihood", self.log_likelihood, sample_weight)
-        if sample_weight is not None:
-            sample_weight = checked_weights(sample_weight, X)
-        functions = self.log_likelihood, self.log_prior, self.sample_prior
-        model = CustomModel(*functions, weighted=weighted)
-        return model, Rows(X, y, sample_weight, self.batch_size)
+            if X is not None:
+                check_consistent_length(X, y)
+        return X, y
+
+    def __sklearn_tags__(self):
+        """Tags: whether data are checked."""
+        tags = super().__sklearn_tags__()
+        tags.no_validation = not self.validate
+        return tags
 
     def _gradient(self, data, sample_weight):
         """The user's gradient given all rows, as a function of particles alone; None without."""
