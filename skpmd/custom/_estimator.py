@@ -16,10 +16,16 @@ from skpmd._base.streaming import Stream, advance, first_stream, kernel_step, st
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import refuse_no_table
 from skpmd._base.warn import warn
-from skpmd.custom._model import CustomModel, check_arguments, gradient_given, is_given_weights
+from skpmd.custom._model import (
+    CustomModel,
+    check_arguments,
+    checked_names,
+    gradient_given,
+    is_given_weights,
+)
 from skpmd.custom._predict import CustomPredictions
 from skpmd.custom._rows import rows_of
-from skpmd.custom._tables import summed
+from skpmd.custom._tables import likelihood_of
 from skpmd.engine.from_values import from_values
 from skpmd.engine.loop import drive, run
 from skpmd.engine.particles import draw_prior
@@ -51,16 +57,6 @@ def _mismatch(prior):
         f"sample_prior does not draw from the density that log_prior gives: {prior.mismatch}; make "
         "the two agree, Jacobians included",
     )
-
-
-def _checked_names(names):
-    """Names of coordinates as a list, or None; ValueError where they are no different words."""
-    if names is None:
-        return None
-    names = list(names)
-    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-        raise ValueError(f"names must be a different str for each coordinate, got {names}.")
-    return names
 
 
 class ParticleMirrorDescent(CustomPredictions, ParticleResults):
@@ -179,6 +175,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         The posterior is proportional to prior * likelihood^(1 / temperature).
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
+        All functions but those of the prior must be thread-safe then, as ``log_likelihood``.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
     random_state : int, RandomState instance or None, default=None
         Seed; the same integer gives the same answer.
@@ -476,30 +473,19 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
     def _read(self, X, y, sample_weight, reset):
         """The model, and the rows that go with it."""
         X, y = self._data(X, y, reset)
-        name, log_likelihood = self._likelihood()
-        for one, arguments in _OPTIONAL.items():
-            if getattr(self, one) is not None:
-                check_arguments(one, getattr(self, one), arguments)
+        for name, arguments in _OPTIONAL.items():
+            if getattr(self, name) is not None:
+                check_arguments(name, getattr(self, name), arguments)
+        name, log_likelihood = likelihood_of(self.log_likelihood, self.log_likelihood_pointwise)
         model = CustomModel(
             log_likelihood,
             self.log_prior,
             self.sample_prior,
             weighted=is_given_weights(name, log_likelihood, sample_weight),
             likelihood_name=name,
-            names=_checked_names(self.names),
+            names=checked_names(self.names),
         )
         return model, rows_of(X, y, sample_weight, self.batch_size)
-
-    def _likelihood(self):
-        """What errors call the log-likelihood of all rows, and the function itself."""
-        if self.log_likelihood is not None:
-            return "log_likelihood", self.log_likelihood
-        if self.log_likelihood_pointwise is None:
-            raise ValueError(
-                "log_likelihood=None needs log_likelihood_pointwise, whose sum over the rows takes "
-                "its place: give one of the two."
-            )
-        return "log_likelihood_pointwise", summed(self.log_likelihood_pointwise)
 
     def _data(self, X, y, reset):
         """X and y as the functions get them: checked arrays, or as they are; None stays None."""

@@ -88,6 +88,16 @@ def parts_of(theta, n):
     return np.array_split(theta, min(n_parts, len(theta)))
 
 
+def checked_names(names):
+    """Names of coordinates as a list, or None; ValueError where they are no different words."""
+    if names is None:
+        return None
+    names = list(names)
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise ValueError(f"names must be a different str for each coordinate, got {names}.")
+    return names
+
+
 def gradient_given(function, data, sample_weight):
     """A user's log joint density and its gradient given all rows, as a function of particles."""
     check_arguments("log_joint_gradient", function, "theta, X, y")

@@ -41,18 +41,27 @@ def count(batch):
     return None if batch.X is None and batch.y is None else len(batch.weight)
 
 
-def summed(pointwise):
-    """The log-likelihood whose values for each row a user's function returns."""
+def likelihood_of(log_likelihood, pointwise):
+    """What errors call the log-likelihood of all rows, and the function; one of the two is given.
 
-    def log_likelihood(theta, X, y, sample_weight):
+    The sum of values for each row takes ``sample_weight``, as a user's function may.
+    """
+    if log_likelihood is not None:
+        return "log_likelihood", log_likelihood
+    if pointwise is None:
+        raise ValueError(
+            f"log_likelihood=None needs {_POINTWISE}, whose sum over the rows takes its place: "
+            "give one of the two."
+        )
+
+    def summed(theta, X, y, sample_weight):
         n = None if X is None and y is None else len(sample_weight)
-        values = pointwise(theta, X, y)
-        table = checked_table(_POINTWISE, values, len(theta), n, by_targets=False)
+        table = checked_table(_POINTWISE, pointwise(theta, X, y), len(theta), n, by_targets=False)
         with np.errstate(over="ignore", invalid="ignore"):  # What is no number is refused later.
             # Rows that only the function knows have no weights.
             return table.sum(axis=1) if n is None else table @ sample_weight
 
-    return log_likelihood
+    return _POINTWISE, summed
 
 
 def pointwise_table(model, pointwise, theta, batch):
