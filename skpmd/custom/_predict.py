@@ -1,5 +1,7 @@
 """Predictions of a user's own model: averages over particles, draws of targets, densities."""
 
+from functools import partial
+
 import numpy as np
 from scipy.special import logsumexp
 from sklearn.utils.metaestimators import available_if
@@ -80,13 +82,14 @@ class CustomPredictions:
         """
         if return_std and return_interval is not None:
             raise RuntimeError("At most one of return_std and return_interval can be requested.")
+        spread = _std if return_std else None
+        if return_interval is not None:
+            tails = check_level(return_interval, "return_interval")
+            spread = partial(_ends, tails=tails)
         check_is_fitted(self)
         X, _ = self._data(X, None, reset=False)
         mean = self._over_means(X, _mean)
-        if return_interval is not None:
-            tails = check_level(return_interval)
-            return mean, self._spread("auto", X, lambda *some: _ends(*some, tails))
-        return (mean, self._spread("auto", X, _std)) if return_std else mean
+        return mean if spread is None else (mean, self._spread("auto", X, spread))
 
     @available_if(_needs("predict_mean", "sample_targets"))
     def predict_interval(self, X, level=0.9, target="auto"):
@@ -120,7 +123,7 @@ class CustomPredictions:
         tails = check_level(level)
         check_is_fitted(self)
         X, _ = self._data(X, None, reset=False)
-        return self._spread(target, X, lambda *some: _ends(*some, tails))
+        return self._spread(target, X, partial(_ends, tails=tails))
 
     @available_if(_needs("sample_targets"))
     def sample_y(self, X, n_samples=1, random_state=0):
@@ -299,8 +302,15 @@ def _no_nan(name, table):
 
 
 def _mean(table, weights):
-    """Average over particles, the first axis; no digit depends on what stands beside a row."""
-    return (np.ascontiguousarray(np.moveaxis(table, 0, -1)) * weights).sum(axis=-1)
+    """Average over particles, the first axis; no digit depends on what stands beside a row.
+
+    One particle after the other is added to all rows. NumPy adds up a single column in pairs, which
+    is another order, so that it stands twice.
+    """
+    flat = np.ascontiguousarray(table).reshape(len(table), -1)
+    columns = np.repeat(flat, 2, axis=1) if flat.shape[1] == 1 else flat
+    sums = np.add.reduce(weights[:, None] * columns, axis=0)
+    return sums[: flat.shape[1]].reshape(table.shape[1:])
 
 
 def _std(table, weights):
