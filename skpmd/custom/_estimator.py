@@ -73,13 +73,13 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
     log_likelihood : callable or None
         ``log_likelihood(theta, X, y)`` with theta of shape (m, d), float64, returns (m,): for each
         particle the log-likelihood summed over the rows given. ``X`` and ``y`` are None where fit
-        got none. None: the sum of ``log_likelihood_pointwise``. A
-        keyword ``sample_weight`` of shape (n,) makes it accept weights. NumPy or Numba. It is
-        called for particles inside the prior's support only, and where rows times particles are
-        more than 2^18 for some of the particles at a time. With ``n_jobs`` it is called by several
-        threads at once and must be thread-safe: it must not write to anything that outlives a
-        call. They help as far as it releases Python's lock, as NumPy does in large operations and
-        Numba with ``nogil=True``.
+        got none. None is the sum of ``log_likelihood_pointwise``. A keyword ``sample_weight`` of
+        shape (n,) makes it accept weights. NumPy or Numba. It is called for particles inside the
+        prior's support only, and where rows times particles are more than 2^18 for some of the
+        particles at a time. With ``n_jobs`` it is called by several threads at once, as are the
+        functions of rows below, and must be thread-safe: it must not write to anything that
+        outlives a call. They help as far as it releases Python's lock, as NumPy does in large
+        operations and Numba with ``nogil=True``.
     log_prior : callable
         ``log_prior(theta)`` returns (m,), ``-inf`` off the support. Normalised, if the evidence is
         to mean anything.
@@ -95,6 +95,25 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         take over, whose certificate is R-hat. Like ``log_likelihood`` it may take
         ``sample_weight``. `skpmd.from_jax` makes it. For ``proposal="auto"`` and
         ``temperature=1``.
+    names : sequence of str, optional
+        A name for each coordinate of theta, for ``posterior_``, its summary and its exports.
+    log_likelihood_pointwise : callable, optional
+        ``log_likelihood_pointwise(theta, X, y)`` returns (m, n): the log-likelihood of each row
+        under each particle. `pointwise_log_likelihood`, `score` and
+        `skpmd.model_comparison.loo` take one call where they would take one for each row. With
+        ``log_likelihood=None`` its sum over the rows is the log-likelihood, and it needs no
+        ``sample_weight``: the rows are weighed here.
+    predict_mean : callable, optional
+        ``predict_mean(theta, X)`` returns (m, n) or (m, n, t): the mean of y, or another quantity
+        of interest, of each row under each particle. It gives `predict` and `predict_interval`.
+    sample_targets : callable, optional
+        ``sample_targets(theta, X, rng)`` with a `numpy.random.Generator` returns (m, n) or
+        (m, n, t): a y of each row drawn under each particle. It gives `sample_y` and the intervals
+        of y in `predict` and `predict_interval`.
+    validate : bool, default=True
+        Whether X is checked, as an array of numbers of shape (n, p), and y. False hands them to all
+        functions as they are: data frames, lists of objects, dicts of columns, words and missing
+        values. Batches and predictions are some of the rows, of the same kind.
     proposal : {"auto", "prior"}, default="auto"
         Where `fit` starts from. ``"auto"``: proposals that are fitted to the optima of the density,
         found from its values; if they fit well the particles are drawn from them and reweighted,
@@ -175,7 +194,6 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         The posterior is proportional to prior * likelihood^(1 / temperature).
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
-        All functions but those of the prior must be thread-safe then, as ``log_likelihood``.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
     random_state : int, RandomState instance or None, default=None
         Seed; the same integer gives the same answer.
@@ -247,6 +265,14 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
     >>> exact = X.sum() / (len(X) + 1)
     >>> bool(abs(pmd.fit(X).posterior_.mean()[0] - exact) < 0.01)
     True
+
+    What is to be predicted under each particle makes predictions, averages over the posterior:
+
+    >>> def predict_mean(theta, X):
+    ...     return np.repeat(theta, len(X), axis=1)
+    >>> mean, interval = pmd.set_params(predict_mean=predict_mean).predict(X, return_interval=0.9)
+    >>> bool(abs(mean[0] - exact) < 0.01), interval.shape
+    (True, (100, 2))
     """
 
     _parameter_constraints: dict = {
