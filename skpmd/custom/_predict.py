@@ -96,9 +96,10 @@ class CustomPredictions:
         """Central predictive intervals, or credible intervals of the mean.
 
         Those of y are quantiles of 4000 draws of ``sample_targets`` for each row, or one for each
-        particle, so that intervals of 90 % hold with a probability of 89 to 91 %. The generator is
-        the same for each row, which therefore has the same answer whatever the other rows are; the
-        function is called for one row at a time, which takes some tenths of a millisecond.
+        particle: where weights are nearly equal, intervals of 90 % hold with a probability of 89 to
+        91 %. The generator is the same for each row, which therefore has the same answer whatever
+        the other rows are; the function is called for one row at a time, which takes some tenths of
+        a millisecond.
 
         Parameters
         ----------
