@@ -224,7 +224,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         steps.
     n_features_in_ : int
         Number of columns of X, where it has columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (p,)
         Names of the columns, where X is a table with names that are all strings.
 
     Raises
