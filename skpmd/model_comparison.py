@@ -258,7 +258,11 @@ def _by_evidence(models):
 
 
 def _pointwise(estimator, X, y):
-    """Log weights of the particles (m,), and log likelihoods of the rows under each (m, n)."""
+    """Log weights of the particles (m,), and log likelihoods of the rows under each (m, n).
+
+    Those without weight are left out: they may be where rows are impossible, and -inf less -inf is
+    no number.
+    """
     inner, X = innermost(estimator, X)
     if not hasattr(inner, "pointwise_log_likelihood"):
         raise TypeError(
@@ -278,7 +282,8 @@ def _pointwise(estimator, X, y):
             ConvergenceWarning,
             stacklevel=3,
         )
-    return posterior.log_weights, table
+    is_alive = posterior.log_weights > -np.inf
+    return posterior.log_weights[is_alive], np.asarray(table)[is_alive]
 
 
 def _row_weights(sample_weight, table):

@@ -8,23 +8,30 @@ _AUTO_BATCH, _FEW_COLUMNS = 1000, 2
 _AT_ONCE = 1 << 15  # Rows whose columns are copied at a time to sort them.
 
 
+def _of_array(values, rows):
+    """Some rows of an array or a CSR matrix; None stays None."""
+    return None if values is None else values[rows]
+
+
 class Rows:
     """Weighted rows of an array, cut into batches of nearly equal size.
 
     Rows of weight zero are left out, so that weight zero is the same as absence. X is an array or
     CSR matrix of shape (n, p); y has the shape (n,) or (n, t), or is None; ``weight`` has the shape
     (n,), and None is one each. ``batch_size`` is the number of rows in a batch, ``"auto"``
-    min(n, 1000).
+    min(n, 1000). ``select(values, rows)`` takes some rows of X or of y, by a slice, a mask or
+    places: with another one than the default they may be of any kind.
     """
 
-    def __init__(self, X, y, weight, batch_size):
+    def __init__(self, X, y, weight, batch_size, select=_of_array):
+        self._select = select
         if weight is None:
             weight = np.ones(X.shape[0])
         elif not weight.all():
             if not weight.any():
                 raise ValueError("sample_weight is zero for every row: there are no data to fit.")
             kept = weight > 0
-            X, y, weight = X[kept], None if y is None else y[kept], weight[kept]
+            X, y, weight = select(X, kept), select(y, kept), weight[kept]
         self.data = Batch(X, y, weight)
         self.total = float(weight.sum())
         size = _AUTO_BATCH if batch_size == "auto" else batch_size
@@ -64,7 +71,7 @@ class Rows:
 
     def _take(self, rows):
         X, y, weight = self.data
-        return Batch(X[rows], None if y is None else y[rows], weight[rows])
+        return Batch(self._select(X, rows), self._select(y, rows), weight[rows])
 
 
 def merged(weight, X, *columns):

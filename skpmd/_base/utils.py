@@ -80,10 +80,10 @@ def check_n_draws(name, n, least=1):
     return int(n)
 
 
-def check_level(level):
+def check_level(level, name="level"):
     """Lower and upper tail probability of a central interval; raises on a bad level."""
     if not (isinstance(level, Real) and 0 < level < 1):
         percent = isinstance(level, Real) and 1 < level < 100
         remedy = f" For {level:g} % give {level / 100:g}." if percent else ""
-        raise ValueError(f"level must lie strictly between 0 and 1, got {level!r}.{remedy}")
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {level!r}.{remedy}")
     return [0.5 - 0.5 * level, 0.5 + 0.5 * level]

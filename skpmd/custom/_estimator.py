@@ -5,26 +5,39 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
 from skpmd._base.estimator import result
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.progress import bar_of_rounds, bar_of_steps
 from skpmd._base.results import ParticleResults, Results, convergence_warnings, results_of
-from skpmd._base.rows import Rows
 from skpmd._base.stream_from_values import step_from_values
 from skpmd._base.streaming import Stream, advance, first_stream, kernel_step, stream_after
 from skpmd._base.utils import as_generator
-from skpmd._base.validation import checked_weights
+from skpmd._base.validation import refuse_no_table
 from skpmd._base.warn import warn
-from skpmd.custom._model import CustomModel, gradient_given, is_given_weights
+from skpmd.custom._model import (
+    CustomModel,
+    check_arguments,
+    checked_names,
+    gradient_given,
+    is_given_weights,
+)
+from skpmd.custom._predict import CustomPredictions
+from skpmd.custom._rows import rows_of
+from skpmd.custom._tables import likelihood_of
 from skpmd.engine.from_values import from_values
 from skpmd.engine.loop import drive, run
 from skpmd.engine.particles import draw_prior
 from skpmd.engine.prior_check import PriorCheck, check_prior
 from skpmd.engine.second_opinion import compared
 
-_ROUNDING = 1e-8  # Of a sum over rows.
+# Functions that may be missing, and how they are called.
+_OPTIONAL = {
+    "log_likelihood_pointwise": "theta, X, y",
+    "predict_mean": "theta, X",
+    "sample_targets": "theta, X, rng",
+}
 
 
 class CustomState(NamedTuple):
@@ -46,7 +59,7 @@ def _mismatch(prior):
     )
 
 
-class ParticleMirrorDescent(ParticleResults):
+class ParticleMirrorDescent(CustomPredictions, ParticleResults):
     """Posterior of a user's own model by particle mirror descent.
 
     Only values of the log-likelihood and the log prior are needed (a gradient helps where there is
@@ -57,15 +70,16 @@ class ParticleMirrorDescent(ParticleResults):
 
     Parameters
     ----------
-    log_likelihood : callable
+    log_likelihood : callable or None
         ``log_likelihood(theta, X, y)`` with theta of shape (m, d), float64, returns (m,): for each
-        particle the log-likelihood summed over the rows given. ``y`` is None where fit got none. A
-        keyword ``sample_weight`` of shape (n,) makes it accept weights. NumPy or Numba. It is
-        called for particles inside the prior's support only, and where rows times particles are
-        more than 2^18 for some of the particles at a time. With ``n_jobs`` it is called by several
-        threads at once and must be thread-safe: it must not write to anything that outlives a
-        call. They help as far as it releases Python's lock, as NumPy does in large operations and
-        Numba with ``nogil=True``.
+        particle the log-likelihood summed over the rows given. ``X`` and ``y`` are None where fit
+        got none. None is the sum of ``log_likelihood_pointwise``. A keyword ``sample_weight`` of
+        shape (n,) makes it accept weights. NumPy or Numba. It is called for particles inside the
+        prior's support only, and where rows times particles are more than 2^18 for some of the
+        particles at a time. With ``n_jobs`` it is called by several threads at once, as are the
+        functions of rows below, and must be thread-safe: it must not write to anything that
+        outlives a call. They help as far as it releases Python's lock, as NumPy does in large
+        operations and Numba with ``nogil=True``.
     log_prior : callable
         ``log_prior(theta)`` returns (m,), ``-inf`` off the support. Normalised, if the evidence is
         to mean anything.
@@ -81,6 +95,25 @@ class ParticleMirrorDescent(ParticleResults):
         take over, whose certificate is R-hat. Like ``log_likelihood`` it may take
         ``sample_weight``. `skpmd.from_jax` makes it. For ``proposal="auto"`` and
         ``temperature=1``.
+    names : sequence of str, optional
+        A name for each coordinate of theta, for ``posterior_``, its summary and its exports.
+    log_likelihood_pointwise : callable, optional
+        ``log_likelihood_pointwise(theta, X, y)`` returns (m, n): the log-likelihood of each row
+        under each particle. `pointwise_log_likelihood`, `score` and
+        `skpmd.model_comparison.loo` take one call where they would take one for each row. With
+        ``log_likelihood=None`` its sum over the rows is the log-likelihood, and it needs no
+        ``sample_weight``: the rows are weighed here.
+    predict_mean : callable, optional
+        ``predict_mean(theta, X)`` returns (m, n) or (m, n, t): the mean of y, or another quantity
+        of interest, of each row under each particle. It gives `predict` and `predict_interval`.
+    sample_targets : callable, optional
+        ``sample_targets(theta, X, rng)`` with a `numpy.random.Generator` returns (m, n) or
+        (m, n, t): a y of each row drawn under each particle. It gives `sample_y` and the intervals
+        of y in `predict` and `predict_interval`.
+    validate : bool, default=True
+        Whether X is checked, as an array of numbers of shape (n, p), and y. False hands them to all
+        functions as they are: data frames, lists of objects, dicts of columns, words and missing
+        values. Batches and predictions are some of the rows, of the same kind.
     proposal : {"auto", "prior"}, default="auto"
         Where `fit` starts from. ``"auto"``: proposals that are fitted to the optima of the density,
         found from its values; if they fit well the particles are drawn from them and reweighted,
@@ -190,13 +223,16 @@ class ParticleMirrorDescent(ParticleResults):
         Rounds of reweighting and mirror steps, or passes of stochastic steps; after `partial_fit`,
         steps.
     n_features_in_ : int
-        Number of columns of X.
+        Number of columns of X, where it has columns.
+    feature_names_in_ : ndarray of shape (p,)
+        Names of the columns, where X is a table with names that are all strings.
 
     Raises
     ------
     ValueError
         If an array that a callable returns has the wrong shape, sample weights meet a callable that
-        takes none, or ``log_joint_gradient`` is not the gradient of the two others.
+        takes none, ``names`` are not as many as the coordinates, or ``log_joint_gradient`` is not
+        the gradient of the two others.
     FloatingPointError
         If a callable returns nan or +inf, or every particle has zero density.
 
@@ -229,13 +265,26 @@ class ParticleMirrorDescent(ParticleResults):
     >>> exact = X.sum() / (len(X) + 1)
     >>> bool(abs(pmd.fit(X).posterior_.mean()[0] - exact) < 0.01)
     True
+
+    What is to be predicted under each particle makes predictions, averages over the posterior:
+
+    >>> def predict_mean(theta, X):
+    ...     return np.repeat(theta, len(X), axis=1)
+    >>> mean, interval = pmd.set_params(predict_mean=predict_mean).predict(X, return_interval=0.9)
+    >>> bool(abs(mean[0] - exact) < 0.01), interval.shape
+    (True, (100, 2))
     """
 
     _parameter_constraints: dict = {
-        "log_likelihood": [callable],
+        "log_likelihood": [callable, None],
         "log_prior": [callable],
         "sample_prior": [callable],
         "log_joint_gradient": [callable, None],
+        "names": ["array-like", None],
+        "log_likelihood_pointwise": [callable, None],
+        "predict_mean": [callable, None],
+        "sample_targets": [callable, None],
+        "validate": ["boolean"],
         **LOOP_CONSTRAINTS,
         "proposal": [StrOptions({"auto", "prior"})],
     }
@@ -247,6 +296,11 @@ class ParticleMirrorDescent(ParticleResults):
         sample_prior,
         *,
         log_joint_gradient=None,
+        names=None,
+        log_likelihood_pointwise=None,
+        predict_mean=None,
+        sample_targets=None,
+        validate=True,
         proposal="auto",
         n_particles=1000,
         max_iter=5,
@@ -282,6 +336,11 @@ class ParticleMirrorDescent(ParticleResults):
         self.log_prior = log_prior
         self.sample_prior = sample_prior
         self.log_joint_gradient = log_joint_gradient
+        self.names = names
+        self.log_likelihood_pointwise = log_likelihood_pointwise
+        self.predict_mean = predict_mean
+        self.sample_targets = sample_targets
+        self.validate = validate
         self.proposal = proposal
         self.n_particles = n_particles
         self.max_iter = max_iter
@@ -314,13 +373,14 @@ class ParticleMirrorDescent(ParticleResults):
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X=None, y=None, sample_weight=None):
         """Find the posterior given data.
 
         Parameters
         ----------
-        X : array-like of shape (n, p)
-            Rows of data.
+        X : array-like of shape (n, p), optional
+            Rows of data. Without them the rows are those of ``y``. Without either the functions get
+            None for both: the model has no data, or they know the data themselves.
         y : array-like of shape (n,) or (n, t), optional
             Targets, handed to ``log_likelihood`` as they are.
         sample_weight : array-like of shape (n,), optional
@@ -342,6 +402,7 @@ class ParticleMirrorDescent(ParticleResults):
             results = results_of(
                 outcome._replace(reasons=_mismatch(prior) + outcome.reasons),
                 temperature=self.temperature,
+                names=self.names,
                 log_prior_integral=prior.log_integral,
             )
             self._set_state(CustomState(stream, results, n_iter, prior))
@@ -391,7 +452,7 @@ class ParticleMirrorDescent(ParticleResults):
         Parameters
         ----------
         X : array-like of shape (n, p)
-            Rows of data.
+            Rows of data; None where there is only ``y``.
         y : array-like of shape (n,) or (n, t), optional
             Targets.
         sample_weight : array-like of shape (n,), optional
@@ -403,6 +464,8 @@ class ParticleMirrorDescent(ParticleResults):
             The estimator.
         """
         with self._all_or_nothing():
+            if y is None:
+                refuse_no_table(X)
             options, before = self._loop_options(), getattr(self, "_state", None)
             if before is None:
                 self._reset()
@@ -416,7 +479,9 @@ class ParticleMirrorDescent(ParticleResults):
                 "stream from proposals fitted to values" if by_proposals else "stream from prior"
             )
             outcome = stream.outcome()._replace(reasons=_mismatch(prior))
-            results = results_of(outcome, stream.records, stream=True, method=method)
+            results = results_of(
+                outcome, stream.records, names=self.names, stream=True, method=method
+            )
             self._set_state(CustomState(stream, results, stream.records.n, prior))
             self._warn_or_interrupt("raise n_particles, or give the rows in larger parts")
             return self
@@ -426,56 +491,50 @@ class ParticleMirrorDescent(ParticleResults):
         """Rounds and steps, or passes of stochastic steps; after `partial_fit`, steps."""
         return self._state.n_iter
 
-    def pointwise_log_likelihood(self, X, y=None):
-        """Log-likelihood of each row under each particle, by a call of ``log_likelihood`` for each.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, p)
-            Rows of data.
-        y : array-like of shape (n,) or (n, t), optional
-            Targets.
-
-        Returns
-        -------
-        ndarray of shape (m, n)
-            Of all particles, with which ``posterior_.weights`` go.
-
-        Raises
-        ------
-        ValueError
-            If the log-likelihood of all rows is not the sum over the rows.
-        """
-        check_is_fitted(self)
-        model, rows = self._read(X, y, None, reset=False)
-        theta, data = self.posterior_.particles, rows.data
-        single = Rows(data.X, data.y, None, 1).whole()
-        table = np.column_stack([model.log_likelihood(theta, row) for row in single])
-        whole = model.log_likelihood(theta, data)
-        if not np.allclose(table.sum(axis=1), whole, rtol=_ROUNDING, atol=_ROUNDING):
-            raise ValueError(
-                "log_likelihood of all rows is not the sum of that of each: rows are not "
-                "independent given theta, and no row has a log-likelihood of its own."
-            )
-        return table
-
     def _starts_from_proposals(self):
         """Whether a fit starts from proposals: what asks for steps from the prior gets them."""
         plain = self.reweight and not self.average and self.particle_growth is None
         return self.proposal == "auto" and plain and self.rejuvenation == "ess"
 
     def _read(self, X, y, sample_weight, reset):
-        """Checked data, and the model that goes with them."""
-        X = self._checked_data(X, dtype=[np.float64, np.float32], order="C", reset=reset)
-        if y is not None:
+        """The model, and the rows that go with it."""
+        X, y = self._data(X, y, reset)
+        for name, arguments in _OPTIONAL.items():
+            if getattr(self, name) is not None:
+                check_arguments(name, getattr(self, name), arguments)
+        name, log_likelihood = likelihood_of(self.log_likelihood, self.log_likelihood_pointwise)
+        model = CustomModel(
+            log_likelihood,
+            self.log_prior,
+            self.sample_prior,
+            weighted=is_given_weights(name, log_likelihood, sample_weight),
+            likelihood_name=name,
+            names=checked_names(self.names),
+        )
+        return model, rows_of(X, y, sample_weight, self.batch_size)
+
+    def _data(self, X, y, reset):
+        """X and y as the functions get them: checked arrays, or as they are; None stays None."""
+        if X is None:
+            if not reset and hasattr(self, "n_features_in_"):
+                refuse_no_table(X)
+        elif self.validate:
+            X = self._checked_data(X, dtype=[np.float64, np.float32], order="C", reset=reset)
+        else:
+            refuse_no_table(X)
+            if reset and len(getattr(X, "shape", ())) == 2:  # What has columns may have names.
+                validate_data(self, X, skip_check_array=True)
+        if self.validate and y is not None:
             y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
-            check_consistent_length(X, y)
-        weighted = is_given_weights("log_likelihood", self.log_likelihood, sample_weight)
-        if sample_weight is not None:
-            sample_weight = checked_weights(sample_weight, X)
-        functions = self.log_likelihood, self.log_prior, self.sample_prior
-        model = CustomModel(*functions, weighted=weighted)
-        return model, Rows(X, y, sample_weight, self.batch_size)
+            if X is not None:
+                check_consistent_length(X, y)
+        return X, y
+
+    def __sklearn_tags__(self):
+        """Tags: whether data are checked."""
+        tags = super().__sklearn_tags__()
+        tags.no_validation = not self.validate
+        return tags
 
     def _gradient(self, data, sample_weight):
         """The user's gradient given all rows, as a function of particles alone; None without."""

@@ -9,9 +9,9 @@ from skpmd.engine.model import Model
 from skpmd.engine.threads import each
 from skpmd.engine.values import NotANumberError
 
-# The log-likelihood is asked for particles in parts of so many numbers, rows times particles: that
-# fits a cache, and whatever the number of threads the parts are the same.
-_AT_ONCE = 1 << 18
+# Functions are called for particles in parts of so many numbers, rows times particles: that fits a
+# cache, and whatever the number of threads the parts are the same.
+AT_ONCE = 1 << 18
 
 
 class CustomModel(Model):
@@ -23,16 +23,25 @@ class CustomModel(Model):
         As `ParticleMirrorDescent` takes them.
     weighted : bool
         Whether ``log_likelihood`` is given ``sample_weight``.
+    likelihood_name : str
+        What errors call ``log_likelihood``, which may be the sum of another function.
+    names : list of str, optional
+        Of the coordinates; there have to be as many.
     """
 
-    def __init__(self, log_likelihood, log_prior, sample_prior, weighted):
-        check_arguments("log_likelihood", log_likelihood, "theta, X, y")
+    def __init__(
+        self, log_likelihood, log_prior, sample_prior, weighted,
+        likelihood_name="log_likelihood", names=None,
+    ):  # fmt: skip
+        check_arguments(likelihood_name, log_likelihood, "theta, X, y")
         check_arguments("log_prior", log_prior, "theta")
         check_arguments("sample_prior", sample_prior, "rng, m")
         self._log_likelihood = log_likelihood
         self._log_prior = log_prior
         self._sample_prior = sample_prior
         self._weighted = weighted
+        self._likelihood_name = likelihood_name
+        self._names = names
         self._d = None  # Coordinates of a particle, once draws of the prior have been seen.
 
     def sample_prior(self, rng, m):
@@ -44,6 +53,11 @@ class CustomModel(Model):
             raise ValueError(
                 f"sample_prior returned {theta.shape[1]} columns, and {self._d} before: a particle "
                 "must have the same coordinates in all calls."
+            )
+        if self._names is not None and len(self._names) != theta.shape[1]:
+            raise ValueError(
+                f"names has {len(self._names)} entries, {self._names}, and theta has "
+                f"{theta.shape[1]} coordinates: give one name for each."
             )
         if not np.isfinite(theta).all():
             raise FloatingPointError(
@@ -63,10 +77,25 @@ class CustomModel(Model):
 
         def of(some):
             values = self._log_likelihood(some.copy(), batch.X, batch.y, **weight)
-            return _vector("log_likelihood", values, some)
+            return _vector(self._likelihood_name, values, some)
 
-        n_parts = -(-len(theta) * len(batch.weight) // _AT_ONCE)
-        return np.concatenate(each(of, np.array_split(theta, min(n_parts, len(theta)))))
+        return np.concatenate(each(of, parts_of(theta, len(batch.weight))))
+
+
+def parts_of(theta, n):
+    """Particles in parts that fit a cache with n rows."""
+    n_parts = -(-len(theta) * n // AT_ONCE)
+    return np.array_split(theta, min(n_parts, len(theta)))
+
+
+def checked_names(names):
+    """Names of coordinates as a list, or None; ValueError where they are no different words."""
+    if names is None:
+        return None
+    names = list(names)
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise ValueError(f"names must be a different str for each coordinate, got {names}.")
+    return names
 
 
 def gradient_given(function, data, sample_weight):
@@ -152,12 +181,16 @@ def _vector(name, values, theta):
         raise ValueError(
             f"{name} must return one value per particle, shape ({m},), got {values.shape}."
         )
-    wrong = np.isnan(values) | (values == np.inf)
+    refuse_no_numbers(name, np.isnan(values) | (values == np.inf), theta, values)
+    return values
+
+
+def refuse_no_numbers(name, wrong, theta, values):
+    """NotANumberError, with the values (m,), where some particles are ``wrong``, a mask (m,)."""
     if wrong.any():
         first = np.array2string(theta[wrong.argmax()], precision=4, threshold=10)
         raise NotANumberError(
-            f"{name} returned nan or +inf for {wrong.sum()} of {m} particles, the first of them "
-            f"theta = {first}; return -inf where a parameter is impossible.",
+            f"{name} returned nan or +inf for {wrong.sum()} of {len(theta)} particles, the first "
+            f"of them theta = {first}; return -inf where a parameter is impossible.",
             values,
         )
-    return values

@@ -15,7 +15,7 @@ from skpmd import (
     SparseGPClassifierPMD,
     SparseGPRegressorPMD,
 )
-from tests.tools.exact_models import NORMAL_MEAN
+from tests.tools.exact_models import NORMAL_MEAN, NORMAL_PREDICTIONS
 
 
 class _FitOnly(BayesianLogisticRegressionPMD):
@@ -51,6 +51,8 @@ ESTIMATORS = [
     BayesianLogisticRegressionPMD(proposal="prior", n_particles=100, max_iter=1),
     BayesianLogisticRegressionPMD(proposal="mirror", reweight=False, n_particles=200),
     _NormalMean(**NORMAL_MEAN, n_particles=200),
+    _NormalMean(**NORMAL_MEAN, **NORMAL_PREDICTIONS, n_particles=200),
+    _NormalMean(**{**NORMAL_MEAN, "log_likelihood": None}, **NORMAL_PREDICTIONS, proposal="prior"),
     SparseGPRegressorPMD(),
     SparseGPRegressorPMD(
         n_particles=2, likelihood="student_t", n_inducing=20, n_restarts_optimizer=0

@@ -134,7 +134,18 @@ QUERIES = {
         Query("posterior_.interval", odd={"level": LEVELS, "topics": TOPICS}),
         Query("posterior_.sample", odd={"n": COUNTS, "random_state": STATES}),
     ),
-    "custom": PARTICLES,
+    "custom": (
+        Query(
+            "predict",
+            "X",
+            {"return_std": (False, True), "return_interval": (None, *LEVELS)},
+        ),
+        Query("predict_interval", "X", {"level": LEVELS, "target": ("auto", "mean", *TARGETS)}),
+        Query("sample_y", "X", {"n_samples": COUNTS, "random_state": STATES}),
+        Query("score", "X, y", infinite=True),
+        Query("pointwise_log_likelihood", "X, y", infinite=True),
+        *PARTICLES,
+    ),
 }
 
 

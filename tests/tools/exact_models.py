@@ -33,6 +33,31 @@ NORMAL_MEAN = {
 }
 
 
+def normal_log_likelihood_pointwise(theta, X, y):
+    """The same, of each row."""
+    with np.errstate(over="ignore"):  # An outlier may be that far away.
+        squared = ((X[None] - theta[:, None]) ** 2).sum(axis=2)
+    return -0.5 * squared - 0.5 * X.shape[1] * np.log(2 * np.pi)
+
+
+def normal_predict_mean(theta, X):
+    """Mean of a row's first column, whatever X is."""
+    return np.broadcast_to(theta[:, :1], (len(theta), len(X)))
+
+
+def normal_sample_targets(theta, X, rng):
+    """A first column of each row."""
+    return rng.normal(theta[:, :1], 1.0, (len(theta), len(X)))
+
+
+NORMAL_PREDICTIONS = {
+    "names": ["mean"],
+    "log_likelihood_pointwise": normal_log_likelihood_pointwise,
+    "predict_mean": normal_predict_mean,
+    "sample_targets": normal_sample_targets,
+}
+
+
 class LogGammas:
     """theta = Q z, z logs of 60 exponential variables, the data without a say: weights fail here.
 
