@@ -3,12 +3,13 @@
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.base import _fit_context
+from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
 from skpmd._base.estimator import result
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
+from skpmd._base.prior import convergence_reasons
 from skpmd._base.progress import bar_of_rounds, bar_of_steps
 from skpmd._base.results import ParticleResults, Results, convergence_warnings, results_of
 from skpmd._base.stream_from_values import step_from_values
@@ -24,6 +25,7 @@ from skpmd.custom._model import (
     is_given_weights,
 )
 from skpmd.custom._predict import CustomPredictions
+from skpmd.custom._prior import prior_functions
 from skpmd.custom._rows import rows_of
 from skpmd.custom._tables import likelihood_of
 from skpmd.engine.from_values import from_values
@@ -31,6 +33,7 @@ from skpmd.engine.loop import drive, run
 from skpmd.engine.particles import draw_prior
 from skpmd.engine.prior_check import PriorCheck, check_prior
 from skpmd.engine.second_opinion import compared
+from skpmd.posterior import Posterior
 
 # Functions that may be missing, and how they are called.
 _OPTIONAL = {
@@ -49,10 +52,15 @@ class CustomState(NamedTuple):
     prior: PriorCheck  # What is wrong with the prior.
 
 
-def _mismatch(prior):
-    """Reasons to warn of a prior that is given twice."""
+def _checked(given, model, rng):
+    """What is wrong with a prior, as a `PriorCheck`."""
+    return PriorCheck(support=given.support) if given.agree else check_prior(model, rng)
+
+
+def _mismatch(prior, given):
+    """Reasons to warn of a prior that is given twice, or that is an earlier posterior."""
     if not prior.mismatch:
-        return ()
+        return convergence_reasons(given.density)
     return (
         f"sample_prior does not draw from the density that log_prior gives: {prior.mismatch}; make "
         "the two agree, Jacobians included",
@@ -80,14 +88,25 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         functions of rows below, and must be thread-safe: it must not write to anything that
         outlives a call. They help as far as it releases Python's lock, as NumPy does in large
         operations and Numba with ``nogil=True``.
-    log_prior : callable
+    log_prior : callable, optional
         ``log_prior(theta)`` returns (m,), ``-inf`` off the support. Normalised, if the evidence is
-        to mean anything.
-    sample_prior : callable
+        to mean anything. It and ``sample_prior`` are given together, or ``prior`` is.
+    sample_prior : callable, optional
         ``sample_prior(rng, m)`` with a `numpy.random.Generator` returns (m, d). It must draw from
         the very density that ``log_prior`` gives. Before a fit that is looked at, with draws of its
         own and ``log_prior`` at 60,000 points (twelve parameters: 250,000), and a
         ``ConvergenceWarning`` names what differs; small differences are not noticed.
+    prior : dict, Posterior or fitted estimator, optional
+        In the place of these two functions. A dict has the names of parameters and, for each, a
+        continuous distribution of `scipy.stats` with its parameters: ``{"mu": norm(0, 10), "sigma":
+        halfnorm(scale=5), "beta": norm(np.zeros(3), 1)}``. They are independent; theta has their
+        coordinates one after another, as the user means them: where a distribution ends at an
+        edge, proposals are fitted in logarithms or logits of the distance from it. An earlier
+        posterior, ``fitted.posterior_``, makes yesterday's posterior today's prior: a density
+        fitted to it stands for it (`Posterior.fitted_density`), of which
+        ``diagnostics_["prior_pareto_k"]`` tells how well it does. With ``names`` its coordinates
+        are found by name, and others are left out. A fitted estimator means its posterior (in
+        searches, which clone it, give ``posterior_``).
     log_joint_gradient : callable, optional
         ``log_joint_gradient(theta, X, y)`` returns the log joint density of each particle given all
         rows at once, (m,), and its gradient, (m, d), as anything that NumPy can read. With it
@@ -218,7 +237,9 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         largest error of a mean by rejuvenations and few particles, in posterior standard
         deviations; in a stream whose rows come sorted a lower bound; None after reweighting and
         where it is not known), ``interrupted``, ``log_prior_integral`` (after `fit`: log of what
-        ``log_prior`` integrates to, 0 where nothing speaks against 1), ``warnings``.
+        ``log_prior`` integrates to, 0 where nothing speaks against 1), ``prior_pareto_k`` (k-hat of
+        an earlier posterior over the density that stands for it as the prior, else None),
+        ``warnings``.
     n_iter_ : int
         Rounds of reweighting and mirror steps, or passes of stochastic steps; after `partial_fit`,
         steps.
@@ -266,6 +287,18 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
     >>> bool(abs(pmd.fit(X).posterior_.mean()[0] - exact) < 0.01)
     True
 
+    The same with a prior of SciPy, and with the posterior as the prior of further rows:
+
+    >>> from scipy import stats
+    >>> first = ParticleMirrorDescent(
+    ...     log_likelihood_pointwise=lambda theta, X, y: stats.norm.logpdf(X[:, 0], theta),
+    ...     prior={"mean": stats.norm(0, 1)}, random_state=0).fit(X[:50])
+    >>> second = ParticleMirrorDescent(
+    ...     log_likelihood_pointwise=first.log_likelihood_pointwise,
+    ...     prior=first.posterior_, random_state=0).fit(X[50:])
+    >>> second.posterior_.names, bool(abs(second.posterior_.mean()[0] - exact) < 0.01)
+    (['mean'], True)
+
     What is to be predicted under each particle makes predictions, averages over the posterior:
 
     >>> def predict_mean(theta, X):
@@ -277,8 +310,9 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
 
     _parameter_constraints: dict = {
         "log_likelihood": [callable, None],
-        "log_prior": [callable],
-        "sample_prior": [callable],
+        "log_prior": [callable, None],
+        "sample_prior": [callable, None],
+        "prior": [dict, Posterior, BaseEstimator, None],
         "log_joint_gradient": [callable, None],
         "names": ["array-like", None],
         "log_likelihood_pointwise": [callable, None],
@@ -291,10 +325,11 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
 
     def __init__(
         self,
-        log_likelihood,
-        log_prior,
-        sample_prior,
+        log_likelihood=None,
+        log_prior=None,
+        sample_prior=None,
         *,
+        prior=None,
         log_joint_gradient=None,
         names=None,
         log_likelihood_pointwise=None,
@@ -335,6 +370,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         self.log_likelihood = log_likelihood
         self.log_prior = log_prior
         self.sample_prior = sample_prior
+        self.prior = prior
         self.log_joint_gradient = log_joint_gradient
         self.names = names
         self.log_likelihood_pointwise = log_likelihood_pointwise
@@ -394,16 +430,18 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         with self._all_or_nothing():
             options = self._loop_options()
             self._reset()
-            model, rows = self._read(X, y, sample_weight, reset=True)
+            model, rows, given = self._read(X, y, sample_weight, reset=True)
             rng = as_generator(self.random_state)
-            prior = check_prior(model, rng)
+            prior = _checked(given, model, rng)
             outcome, n_iter = self._find_posterior(model, rows, sample_weight, options, rng)
             stream = stream_after(outcome, rows.total, rng)
             results = results_of(
-                outcome._replace(reasons=_mismatch(prior) + outcome.reasons),
+                outcome._replace(reasons=_mismatch(prior, given) + outcome.reasons),
                 temperature=self.temperature,
-                names=self.names,
+                names=given.names,
+                support=prior.support,
                 log_prior_integral=prior.log_integral,
+                prior_pareto_k=given.pareto_k,
             )
             self._set_state(CustomState(stream, results, n_iter, prior))
         if prior.log_integral and results.log_evidence is not None:
@@ -469,19 +507,21 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             options, before = self._loop_options(), getattr(self, "_state", None)
             if before is None:
                 self._reset()
-            model, rows = self._read(X, y, sample_weight, reset=before is None)
+            model, rows, given = self._read(X, y, sample_weight, reset=before is None)
             stream = first_stream(self.random_state) if before is None else before.stream
-            prior = check_prior(model, stream.rng) if before is None else before.prior
+            prior = _checked(given, model, stream.rng) if before is None else before.prior
             by_proposals = self._starts_from_proposals()
             step = step_from_values if by_proposals else kernel_step
             stream = advance(stream, model, rows, options, step)
             method = (
                 "stream from proposals fitted to values" if by_proposals else "stream from prior"
             )
-            outcome = stream.outcome()._replace(reasons=_mismatch(prior))
+            outcome = stream.outcome()._replace(reasons=_mismatch(prior, given))
             results = results_of(
-                outcome, stream.records, names=self.names, stream=True, method=method
-            )
+                outcome, stream.records,
+                names=given.names, support=prior.support, stream=True, method=method,
+                prior_pareto_k=given.pareto_k,
+            )  # fmt: skip
             self._set_state(CustomState(stream, results, stream.records.n, prior))
             self._warn_or_interrupt("raise n_particles, or give the rows in larger parts")
             return self
@@ -497,21 +537,28 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         return self.proposal == "auto" and plain and self.rejuvenation == "ess"
 
     def _read(self, X, y, sample_weight, reset):
-        """The model, and the rows that go with it."""
+        """The model, the rows that go with it, and its `PriorFunctions`."""
         X, y = self._data(X, y, reset)
         for name, arguments in _OPTIONAL.items():
             if getattr(self, name) is not None:
                 check_arguments(name, getattr(self, name), arguments)
         name, log_likelihood = likelihood_of(self.log_likelihood, self.log_likelihood_pointwise)
+        if self.prior is not None and self.log_joint_gradient is not None:
+            raise ValueError(
+                "log_joint_gradient has a prior of its own: give log_prior and sample_prior with "
+                "it in the place of prior, or set log_joint_gradient=None."
+            )
+        names = checked_names(self.names)
+        given = prior_functions(self.prior, self.log_prior, self.sample_prior, names)
         model = CustomModel(
             log_likelihood,
-            self.log_prior,
-            self.sample_prior,
+            given.log_prior,
+            given.sample_prior,
             weighted=is_given_weights(name, log_likelihood, sample_weight),
             likelihood_name=name,
-            names=checked_names(self.names),
+            names=given.names,
         )
-        return model, rows_of(X, y, sample_weight, self.batch_size)
+        return model, rows_of(X, y, sample_weight, self.batch_size), given
 
     def _data(self, X, y, reset):
         """X and y as the functions get them: checked arrays, or as they are; None stays None."""

@@ -183,7 +183,7 @@ class CustomPredictions:
             If the log-likelihood of all rows is not the sum over the rows.
         """
         check_is_fitted(self)
-        model, rows = self._read(X, y, None, reset=False)
+        model, rows, _ = self._read(X, y, None, reset=False)
         is_alive = self.posterior_.weights > 0.0
         with self._threads():
             found = self._density_table(model, self.posterior_.particles[is_alive], rows.data)
@@ -218,7 +218,7 @@ class CustomPredictions:
             If the log-likelihood of all rows is not the sum over the rows.
         """
         check_is_fitted(self)
-        model, rows = self._read(X, y, None, reset=False)
+        model, rows, _ = self._read(X, y, None, reset=False)
         theta, weights = self._with_weight
 
         def of(batch):

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from skpmd._base.prior import posterior_of_prior
+from skpmd._base.prior import coordinates_named, posterior_of_prior
 from skpmd.engine import fitted_density
+from skpmd.engine.fitted_density import FittedDensity
 from skpmd.posterior import Posterior
 
 
@@ -20,11 +21,16 @@ class PriorFunctions(NamedTuple):
     names: list | None = None  # Of the coordinates, where they are known.
     # Whether the one is known to draw from the other, so that nobody need check.
     agree: bool = False
-    support: tuple | None = None  # Edges of the coordinates, of an earlier posterior.
-    pareto_k: float | None = None  # Of the density that stands for an earlier posterior.
+    support: tuple | None = None  # Lower and upper edges of the coordinates, where known.
+    density: FittedDensity | None = None  # What stands for an earlier posterior.
+
+    @property
+    def pareto_k(self):
+        """k-hat of an earlier posterior over its density; None where unknown."""
+        return None if self.density is None else self.density.pareto_k
 
 
-def prior_functions(prior, log_prior, sample_prior):
+def prior_functions(prior, log_prior, sample_prior, names=None):
     """The functions of a prior that is given in one of two ways; ValueError if by none or both.
 
     Parameters
@@ -34,6 +40,8 @@ def prior_functions(prior, log_prior, sample_prior):
         earlier posterior.
     log_prior, sample_prior : callable or None
         The functions themselves.
+    names : list of str, optional
+        Of the coordinates, to find them in an earlier posterior by.
     """
     given = log_prior is not None, sample_prior is not None
     if prior is None:
@@ -42,26 +50,29 @@ def prior_functions(prior, log_prior, sample_prior):
             raise ValueError(
                 f"{missing} is not given: give log_prior and sample_prior, or prior in their place."
             )
-        return PriorFunctions(log_prior, sample_prior)
+        return PriorFunctions(log_prior, sample_prior, names)
     if any(given):
         both = "log_prior" if given[0] else "sample_prior"
         raise ValueError(f"prior and {both} are both given: set one of them to None.")
     if isinstance(prior, Mapping):
-        return _of_distributions(prior)
+        functions = _of_distributions(prior)
+        return functions if names is None else functions._replace(names=names)
     posterior = posterior_of_prior(prior)
     if not isinstance(posterior, Posterior):
         raise TypeError(
             "prior must be a dict of distributions of scipy.stats, a Posterior or a fitted "
             f"estimator that has one, got {type(posterior).__name__}."
         )
-    density = posterior.fitted_density()
+    names = list(posterior.names) if names is None else names
+    places = coordinates_named(posterior, names)
+    density, support = posterior.fitted_density(places), posterior.support
     return PriorFunctions(
         log_prior=partial(fitted_density.log_density, density),
         sample_prior=lambda rng, m: fitted_density.sample(density, m, rng),
-        names=list(posterior.names),
+        names=names,
         agree=True,
-        support=posterior.support,
-        pareto_k=density.pareto_k,
+        support=None if support is None else tuple(edge[places] for edge in support),
+        density=density,
     )
 
 
@@ -83,13 +94,16 @@ def _of_distributions(prior):
     names = [name for part in parts for name in part.names]
     if len(set(names)) < len(names):
         raise ValueError(f"prior names a coordinate twice: {names}.")
-    return PriorFunctions(log_prior, sample_prior, names, agree=True)
+    lower, upper = zip(*(part.support for part in parts), strict=True)
+    support = np.concatenate(lower), np.concatenate(upper)
+    return PriorFunctions(log_prior, sample_prior, names, agree=True, support=support)
 
 
 class _Part(NamedTuple):
     names: list  # Of its coordinates.
     log_density: Any  # Of points (m, k); (m,).
     sample: Any  # Of a generator and m; (m, k).
+    support: tuple  # Lower and upper edges, (k,) each.
 
 
 def _part(name, distribution):
@@ -102,6 +116,7 @@ def _part(name, distribution):
             _names(name, (d,)),
             lambda x: distribution.logpdf(x).reshape(len(x)),
             lambda rng, m: distribution.rvs(size=m, random_state=rng).reshape(m, d),
+            (np.full(d, -np.inf), np.full(d, np.inf)),
         )
     is_family = isinstance(distribution, stats.rv_continuous)  # Without its parameters.
     if is_family or not (hasattr(distribution, "logpdf") and hasattr(distribution, "support")):
@@ -122,7 +137,10 @@ def _part(name, distribution):
         return np.where(np.isnan(values), -np.inf, values).sum(axis=1)
 
     return _Part(
-        _names(name, shape), log_density, lambda rng, m: draw(rng, (m, *shape)).reshape(m, size)
+        _names(name, shape),
+        log_density,
+        lambda rng, m: draw(rng, (m, *shape)).reshape(m, size),
+        tuple(np.broadcast_to(edge, shape).ravel() for edge in distribution.support()),
     )
 
 
