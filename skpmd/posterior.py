@@ -235,8 +235,9 @@ class Posterior:
     def fitted_density(self, coordinates=None):
         """The density that stands for this posterior where it is the ``prior`` of a further fit.
 
-        Up to five coordinates it is the kernel density estimate of the particles, above them a
-        mixture of normals, skew where the particles are; a wide normal component takes 1 %.
+        It is a mixture of normals, skew where the particles are, or up to five coordinates their
+        kernel density estimate, if that is nearer; where values of the posterior density are known,
+        a polynomial corrects it. See `skpmd.engine.fitted_density`.
 
         Parameters
         ----------

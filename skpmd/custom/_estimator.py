@@ -57,10 +57,10 @@ def _checked(given, model, rng):
     return PriorCheck(support=given.support) if given.agree else check_prior(model, rng)
 
 
-def _mismatch(prior, given):
+def _mismatch(prior, given, particles):
     """Reasons to warn of a prior that is given twice, or that is an earlier posterior."""
     if not prior.mismatch:
-        return convergence_reasons(given.density)
+        return convergence_reasons(given.density, particles)
     return (
         f"sample_prior does not draw from the density that log_prior gives: {prior.mismatch}; make "
         "the two agree, Jacobians included",
@@ -436,7 +436,9 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             outcome, n_iter = self._find_posterior(model, rows, sample_weight, options, rng)
             stream = stream_after(outcome, rows.total, rng)
             results = results_of(
-                outcome._replace(reasons=_mismatch(prior, given) + outcome.reasons),
+                outcome._replace(
+                    reasons=_mismatch(prior, given, outcome.particles) + outcome.reasons
+                ),
                 temperature=self.temperature,
                 names=given.names,
                 support=prior.support,
@@ -516,7 +518,8 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             method = (
                 "stream from proposals fitted to values" if by_proposals else "stream from prior"
             )
-            outcome = stream.outcome()._replace(reasons=_mismatch(prior, given))
+            reasons = _mismatch(prior, given, stream.particles)
+            outcome = stream.outcome()._replace(reasons=reasons)
             results = results_of(
                 outcome, stream.records,
                 names=given.names, support=prior.support, stream=True, method=method,

@@ -65,7 +65,9 @@ class LogisticState(NamedTuple):
 def _of_prior(model, outcome):
     """The outcome with what speaks against an earlier posterior's density, and its k-hat."""
     density = getattr(model.prior, "density", None)
-    outcome = outcome._replace(reasons=outcome.reasons + convergence_reasons(density))
+    outcome = outcome._replace(
+        reasons=outcome.reasons + convergence_reasons(density, outcome.particles)
+    )
     return outcome, None if density is None else density.pareto_k
 
 
