@@ -16,6 +16,7 @@ BLUE, VERMILION, BLACK, GREY = "#0072B2", "#D55E00", "#000000", "0.45"
 # Two shades of blue on white, for regions that hold less and more.
 DARK, LIGHT = "#66AAD1", "#CCE3F0"
 _WIDTH = 6.4  # Of a figure, in inches, as matplotlib has it by default.
+_LETTER = 0.08  # Inches of a letter.
 _LENGTHS = 28, 40, 56  # Names have so many letters at most, or more where they would be equal.
 _ELLIPSIS = "…"
 
@@ -31,10 +32,14 @@ def matplotlib(module="pyplot"):
         ) from error
 
 
-def one_axes(ax, height=4.8):
-    """Axes to draw in and their figure: those that are given, or those of a new figure."""
+def one_axes(ax, height=4.8, longest=0):
+    """Axes to draw in and their figure: those that are given, or those of a new figure.
+
+    It grows in width where the longest of the names at its side has more than the usual letters.
+    """
     if ax is None:
-        figure, ax = matplotlib().subplots(figsize=(_WIDTH, height), layout="constrained")
+        width = _WIDTH + _LETTER * max(longest - _LENGTHS[0], 0)
+        figure, ax = matplotlib().subplots(figsize=(width, height), layout="constrained")
     elif not _is_axes(ax):
         raise TypeError(f"ax must be one matplotlib Axes, got {type(ax).__name__}.")
     return ax, ax.figure

@@ -184,7 +184,8 @@ class PosteriorIntervalDisplay:
             Itself.
         """
         n = len(self.names)
-        self.ax_, self.figure_ = one_axes(ax, height=_ROW * max(n, 3) + _FRAME)
+        names = shortened(self.names)
+        self.ax_, self.figure_ = one_axes(ax, _ROW * max(n, 3) + _FRAME, max(map(len, names)))
         rows, lines = np.arange(n), {"color": color, **(line_kw or {})}
         self.null_line_ = self._draw_null(null_value)
         self.outer_lines_ = self.ax_.hlines(rows, *self.outer.T, **{"linewidth": 1.2, **lines})
@@ -195,7 +196,7 @@ class PosteriorIntervalDisplay:
         )
         self.ax_.set_ylim(n - 0.4, -0.6)  # The first row is on top.
         size = min(room_for(self.ax_, n + 0.2), 10.0)
-        self.ax_.set_yticks(rows, shortened(self.names), fontsize=size)
+        self.ax_.set_yticks(rows, names, fontsize=size)
         inner, outer = (percent(level) for level in self.levels)
         self.ax_.set_xlabel(f"posterior {self.statistic}\n{inner} and {outer} intervals")
         title = sentence_of_hidden(n, self.n_coordinates, "coordinates")

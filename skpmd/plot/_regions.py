@@ -8,7 +8,7 @@ from skpmd.posterior import Posterior
 _TAIL = 0.05  # Axes leave out so much of what is not in the outer region on either side,
 _MARGIN = 0.15  # and have so much of their length more.
 _EVEN, _BY_MASS = 50, 40  # Points of a grid: at equal distances, and at equal masses.
-_EDGE = 1.0, 2.0, 4.0, 8.0  # Points beyond the edge of a mode, in distances of those within.
+_EDGE = 2.0 ** np.arange(7)  # Points beyond the edge of a mode, in distances of those within.
 _CORRELATED = 0.9  # From this correlation on a grid of two coordinates is turned.
 _FLAT = 1e-6  # Standard deviations of a ridge that is a line to rounding.
 _GOLDEN = 0.5 * (5.0**0.5 - 1.0)  # Multiples of it are spread evenly over the unit interval.
@@ -52,8 +52,9 @@ def _edges(points):
         (steps[:-1], steps[1:], points[1:-1], 1.0),
         (steps[1:], steps[:-1], points[1:-1], -1.0),
     ):
-        wide = ahead > 2.0 * _EDGE[-1] * here
-        found += [at[wide] + sign * many * here[wide] for many in _EDGE]
+        for many in _EDGE:
+            wide = ahead > 2.0 * many * here
+            found.append(at[wide] + sign * many * here[wide])
     ends = [points[0] - many * steps[0] for many in _EDGE]
     ends += [points[-1] + many * steps[-1] for many in _EDGE]
     return np.concatenate([*found, ends])

@@ -225,7 +225,7 @@ class TopicDisplay:
         panel.set_yticks(rows, shortened(self.words[place]), fontsize=size)
         panel.set_xlim(0.0, 1.05 * max(ends.max(), self.probability[place].max()))
         panel.tick_params(axis="x", labelsize="small")
-        panel.locator_params(axis="x", nbins=4)
+        panel.locator_params(axis="x", nbins=3)
         share = f"{100 * self.shares[place]:.1f} % of words"
         panel.set_title(f"topic {self.topics[place]}: {share}", fontsize="small")
         panel.spines[["top", "right"]].set_visible(False)

@@ -9,10 +9,12 @@ from skpmd.plot._common import (
     BLUE,
     attribute_of,
     check_count,
+    inside,
     many_axes,
     matplotlib,
     merged,
     put_title,
+    room_for,
     sentence_of_hidden,
 )
 
@@ -63,11 +65,13 @@ class TraceDisplay:
         The record, with ``"step"``, as ``history_`` has it.
     columns : sequence of str, default=None
         What is drawn, from the top: columns of the record, or ``"ess_share"`` (effective sample
-        size divided by the number of particles) and ``"log_evidence"`` (sum of its increments, in
-        nats). Default: those that have numbers and change, and the share and the step size where
-        there are such.
+        size divided by the number of particles) and ``"log_evidence"`` (sum of its increments so
+        far, in nats and the user's columns). Default: those that have numbers and change, and the
+        share and the step size where there are such.
     max_panels : int, default=6
         Of more columns by default the first so many are drawn, and the title says how many are not.
+    log_evidence : float, default=None
+        Log evidence after the last step, in nats; without it there is no column of it.
 
     Attributes
     ----------
@@ -100,8 +104,8 @@ class TraceDisplay:
     (['ess_share', 'step_size', 'likelihood_power', 'rejuvenations'], 7)
     """
 
-    def __init__(self, history, *, columns=None, max_panels=6):
-        self.history = _with_computed(history)
+    def __init__(self, history, *, columns=None, max_panels=6, log_evidence=None):
+        self.history = _with_computed(history, log_evidence)
         found = _informative(self.history) if columns is None else list(columns)
         unknown = [name for name in found if name not in self.history or name == "step"]
         if unknown or not found:
@@ -143,7 +147,9 @@ class TraceDisplay:
             If matplotlib is not installed.
         """
         matplotlib()
-        display = cls(attribute_of(estimator, "history_"), columns=columns, max_panels=max_panels)
+        history = attribute_of(estimator, "history_")
+        evidence = getattr(inside(estimator), "log_evidence_", None)
+        display = cls(history, columns=columns, max_panels=max_panels, log_evidence=evidence)
         return display.plot(ax=ax, **plot_options)
 
     def plot(self, ax=None, *, line_kw=None):
@@ -192,7 +198,9 @@ class TraceDisplay:
         elif name == "ess_share":
             panel.set_ylim(0.0, 1.05 * max(np.nanmax(values, initial=0.0), 1.0))
         item = "word" if "n_documents" in self.history else "row"
-        panel.set_ylabel(column.label.format(item=item), fontsize="small", color=BLACK)
+        label = column.label.format(item=item)
+        longest = max(map(len, label.split("\n")))
+        panel.set_ylabel(label, fontsize=min(8.5, room_for(panel, 0.6 * longest)), color=BLACK)
         panel.tick_params(labelsize="small")
         panel.spines[["top", "right"]].set_visible(False)
         if not _spans_decades(values):
@@ -201,8 +209,12 @@ class TraceDisplay:
         return line
 
 
-def _with_computed(history):
-    """The record with the share of the ESS and the evidence so far, where they can be had."""
+def _with_computed(history, log_evidence):
+    """The record with the share of the ESS and the evidence so far, where they can be had.
+
+    Increments are those of scaled columns. Their densities differ from those of the user's columns
+    by a factor that has the power of the likelihood.
+    """
     if "step" not in history:
         raise ValueError(
             f"history must have the column 'step', has {', '.join(history) or 'none'}."
@@ -210,8 +222,10 @@ def _with_computed(history):
     out = {name: np.asarray(values) for name, values in history.items()}
     if "ess" in out and "n_particles" in out:
         out["ess_share"] = out["ess"] / np.maximum(out["n_particles"], 1)
-    if "log_increment" in out:
-        out["log_evidence"] = np.cumsum(out["log_increment"])
+    if log_evidence is not None and {"log_increment", "likelihood_power"} <= set(out):
+        total, power = np.cumsum(out["log_increment"]), out["likelihood_power"]
+        if len(total) and (np.diff(power) >= 0.0).all():  # One fit, and no stream of several.
+            out["log_evidence"] = total + power * (log_evidence - total[-1])
     return out
 
 
