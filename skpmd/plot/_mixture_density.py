@@ -22,6 +22,7 @@ from skpmd.plot._common import (
     shortened,
 )
 from skpmd.plot._mixtures import densities, marginal_of, reach
+from skpmd.plot._tables import named
 from skpmd.posterior import Posterior
 from skpmd.wrappers import innermost
 
@@ -275,6 +276,7 @@ def _plane(mixture, rows, n):
         data = None if rows is None else rows[:, j]
         axes.append(_places(*reach(marginal_of(posterior, j), posterior.weights), data, n))
     points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+    points = named(points, getattr(mixture, "feature_names_in_", None))
     density = np.exp(mixture.score_samples(points)).reshape(n, n)
     return {"x": axes[0], "y": axes[1], "density": density}
 

@@ -35,6 +35,17 @@ def column_of(values):
     return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
 
 
+def named(rows, names):
+    """Rows as a data frame with these names; as they are where names are None."""
+    if names is None:
+        return rows
+    try:
+        from pandas import DataFrame
+    except ImportError:  # Of another library's frames only scikit-learn's warning is left.
+        return rows
+    return DataFrame(rows, columns=names)
+
+
 def name_of(y):
     """The name of a series of targets, or ``"y"``."""
     name = getattr(y, "name", None)
