@@ -31,7 +31,7 @@ class _Column(NamedTuple):
 
 # In the order of the panels. The first two are computed here, the others stand in `history_`.
 _COLUMNS = {
-    "ess_share": _Column("ESS / particles"),
+    "ess_share": _Column("ESS /\nparticles"),
     "log_evidence": _Column("log evidence\n(nats)"),
     "ess": _Column("ESS"),
     "elbo": _Column("ELBO\n(nats per row)"),
@@ -180,6 +180,10 @@ class TraceDisplay:
         put_title(
             sentence_of_hidden(n, self.n_columns, "columns"), self.ax_, self.figure_, ax is None
         )
+        labels = [panel.yaxis.label for panel in self.axes_]
+        longest = max(len(line) for one in labels for line in one.get_text().split("\n"))
+        for label in labels:  # Letters are about half as wide as they are high.
+            label.set_fontsize(min(8.5, room_for(self.ax_, 0.45 * longest)))
         self.figure_.align_ylabels(self.axes_)
         return self
 
@@ -198,9 +202,7 @@ class TraceDisplay:
         elif name == "ess_share":
             panel.set_ylim(0.0, 1.05 * max(np.nanmax(values, initial=0.0), 1.0))
         item = "word" if "n_documents" in self.history else "row"
-        label = column.label.format(item=item)
-        longest = max(map(len, label.split("\n")))
-        panel.set_ylabel(label, fontsize=min(8.5, room_for(panel, 0.6 * longest)), color=BLACK)
+        panel.set_ylabel(column.label.format(item=item), color=BLACK)
         panel.tick_params(labelsize="small")
         panel.spines[["top", "right"]].set_visible(False)
         if not _spans_decades(values):
