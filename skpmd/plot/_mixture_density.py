@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skpmd._base.utils import as_floats, check_level
+from skpmd._base.utils import check_level
 from skpmd._base.validation import checked_weights
 from skpmd.plot import _regions
 from skpmd.plot._common import (
@@ -22,7 +22,7 @@ from skpmd.plot._common import (
     shortened,
 )
 from skpmd.plot._mixtures import densities, marginal_of, reach
-from skpmd.plot._tables import named
+from skpmd.plot._tables import dense, named
 from skpmd.posterior import Posterior
 from skpmd.wrappers import innermost
 
@@ -249,7 +249,7 @@ def _mixture_and_rows(estimator, X):
         )
     if X is None:
         return mixture, None
-    rows = as_floats("X", innermost(estimator, X)[1])
+    rows = dense("X", innermost(estimator, X)[1])
     if rows.ndim != 2 or rows.shape[1] != mixture.n_features_in_:
         raise ValueError(
             f"X must have {mixture.n_features_in_} columns, as the rows that were fitted, got "

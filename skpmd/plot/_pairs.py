@@ -24,6 +24,10 @@ from skpmd.plot._common import (
 )
 
 _PANEL = 1.9  # Inches of a figure for each coordinate.
+_NOTHING = 1e-6  # Other particles have to have as much of the weight.
+# A coordinate is constant where its values differ by less, relative to their size and as numbers
+# whose squares are still numbers.
+_ROUNDING, _TINY = 1e-12, 1e-150
 _LETTERS, _FONT = 18, 9  # Names have lines of so many letters, in so many points.
 
 
@@ -249,14 +253,18 @@ class PairDisplay:
 
 def _varying(posterior, places, is_default):
     """Places of coordinates with several values; others are refused where they were named."""
-    particles = posterior.particles[posterior.weights > 0.0]
-    spread = np.ptp(particles[:, places], axis=0)
-    varies = spread > 1e-12 * np.abs(particles[:, places]).max(axis=0)
+    if posterior.weights.max() > 1.0 - _NOTHING:
+        raise ValueError(
+            "One particle of the posterior has all of the weight: there is no density to draw."
+        )
+    particles = posterior.particles[posterior.weights > 0.0][:, places]
+    least = np.maximum(_ROUNDING * np.abs(particles).max(axis=0), _TINY)
+    varies = np.ptp(particles, axis=0) > least
     if not varies.any() or not (is_default or varies.all()):
         name = posterior.names[places[np.flatnonzero(~varies)[0]]]
         raise ValueError(
             f"names has {name!r}, of which all particles have the same value: there is no density "
-            "to draw (a point estimate has one particle)."
+            "to draw."
         )
     return places[varies]
 

@@ -4,6 +4,7 @@ import numpy as np
 from sklearn.compose import TransformedTargetRegressor
 
 from skpmd._base.utils import as_floats, as_generator, check_n_draws
+from skpmd._base.validation import refuse_overflows
 from skpmd.plot._common import (
     BLUE,
     DARK,
@@ -330,4 +331,5 @@ def _checked(y, y_rep):
         y, y_rep = as_floats("y", y), as_floats("y_rep", y_rep)
         if not (np.isfinite(y).all() and np.isfinite(y_rep).all()):
             raise ValueError("y and y_rep must be finite.")
+        refuse_overflows("y_rep", y_rep), refuse_overflows("y", y)
     return y, y_rep

@@ -37,7 +37,10 @@ def density_curves(y, y_rep):
 
 def frequencies(y, y_rep):
     """Values, and their frequencies in y and the replicated targets: (g,), (g,), (n_draws, g)."""
-    values = np.unique(np.concatenate([np.unique(y), np.unique(y_rep)]))
+    try:
+        values = np.unique(np.concatenate([np.unique(y), np.unique(y_rep)]))
+    except TypeError as error:
+        raise ValueError(f"y and y_rep must hold values of one kind: {error}.") from error
     if y.dtype.kind == "f" and (values == np.round(values)).all():
         values = values.astype(int)
     observed = np.array([np.mean(y == value) for value in values])
@@ -48,6 +51,8 @@ def frequencies(y, y_rep):
 def values_of_statistic(statistic, y, y_rep):
     """A statistic of y and of each replicated data set, and its name."""
     function = _NAMED.get(statistic, statistic) if isinstance(statistic, str) else statistic
+    if isinstance(statistic, str) and y.dtype.kind not in "bfiu":
+        raise ValueError(f"statistic={statistic!r} needs numbers: y has the dtype {y.dtype}.")
     if not callable(function):
         raise ValueError(
             f"statistic must be a function of targets of shape (n,), or one of "

@@ -3,6 +3,7 @@
 from numbers import Integral
 
 import numpy as np
+from scipy import sparse
 
 from skpmd._base.utils import as_floats
 
@@ -13,7 +14,7 @@ def along_column(X, feature, at, n_points):
     """Rows that differ in one column: the table, its column, that of X, and the column's name."""
     if hasattr(X, "iloc"):
         return _along_frame(X, feature, at, n_points)
-    X = as_floats("X", X)
+    X = dense("X", X)
     if X.ndim != 2 or not len(X):
         raise ValueError(f"X must have shape (n_samples, n_features), got {X.shape}.")
     if not _is_place(feature, X.shape[1]):
@@ -33,6 +34,13 @@ def column_of(values):
     """Numbers of one column, (n,), of shape (n, 1) too."""
     values = np.asarray(values)
     return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+
+
+def dense(name, values):
+    """An argument of that name as an array of numbers; TypeError where it is sparse."""
+    if sparse.issparse(values):
+        raise TypeError(f"{name} must be dense, got a sparse matrix: give {name}.toarray().")
+    return as_floats(name, values)
 
 
 def named(rows, names):

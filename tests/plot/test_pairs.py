@@ -131,8 +131,19 @@ def test_the_first_coordinates_are_shown_and_constants_are_not():
     assert display.figure_.get_suptitle() == "2 of 4 coordinates: 2 are not shown"
     with pytest.raises(ValueError, match="'one'"):
         PairDisplay.from_posterior(posterior, names=["one", "a"])
-    with pytest.raises(ValueError, match="point estimate"):
+    with pytest.raises(ValueError, match="all of the weight"):
         PairDisplay.from_posterior(Posterior(particles[:1], np.zeros(1)))
+
+
+@pytest.mark.parametrize("gap", [5.0, 10.0, 40.0, 800.0])
+def test_few_effective_particles_are_drawn_or_refused(gap):
+    log_weights = np.where(np.arange(2048) == 7, 0.0, -gap)
+    posterior = Posterior(NORMALS, log_weights)
+    if posterior.weights[7] < 1.0 - 1e-6:
+        PairDisplay.from_posterior(posterior).figure_.canvas.draw()
+    else:
+        with pytest.raises(ValueError, match="all of the weight"):
+            PairDisplay.from_posterior(posterior)
 
 
 def test_one_coordinate_is_a_density():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.optimize import brentq
 from scipy.stats import norm
 from sklearn.compose import TransformedTargetRegressor
@@ -127,6 +128,8 @@ def test_bad_arguments_are_refused(fitted):
         draw(fitted, X, Y[:3])
     with pytest.raises(ValueError, match="X must have shape"):
         draw(fitted, X[:, 0])
+    with pytest.raises(TypeError, match=r"X.toarray\(\)"):
+        draw(fitted, sparse.csr_array(X))
     with pytest.raises(TypeError, match="predict_proba"):
         draw(LinearRegression().fit(X, Y), X)
     with pytest.raises(ValueError, match="x must have shape"):

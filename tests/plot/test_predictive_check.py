@@ -129,6 +129,12 @@ def test_bad_arguments_are_refused():
         draw(OBSERVED, REPLICATED, statistic="mode")
     with pytest.raises(ValueError, match="statistic must return"):
         draw(OBSERVED, REPLICATED, statistic=np.sort)
+    with pytest.raises(ValueError, match="needs numbers"):
+        draw(["a", "b"], [["a", "b"]], statistic="mean")
+    with pytest.raises(ValueError, match="overflow"):
+        draw(1e200 * OBSERVED, 1e200 * REPLICATED)
+    with pytest.raises(ValueError, match="one kind"):
+        draw(np.array(["a", None], dtype=object), np.array([["a", None]], dtype=object))
     with pytest.raises(ValueError, match="kind must be"):
         draw(OBSERVED, REPLICATED, kind="histogram")
     with pytest.raises(ValueError, match="classes have frequencies"):
