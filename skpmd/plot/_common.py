@@ -58,9 +58,8 @@ def many_axes(ax, shape, size, spaces=(0.1, 0.1), **options):
         return figure.subplots(*shape, squeeze=False, **options), figure
     if _is_axes(ax):
         ax.set_axis_off()
-        return _grid_inside(ax, shape, spaces, options).subplots(
-            squeeze=False, **options
-        ), ax.figure
+        inner = _grid_inside(ax, shape, spaces, options)
+        return inner.subplots(squeeze=False, **options), ax.figure
     axes = np.asarray(ax, dtype=object)
     if axes.size != shape[0] * shape[1] or not all(_is_axes(one) for one in axes.ravel()):
         raise ValueError(

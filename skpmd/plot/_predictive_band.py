@@ -19,6 +19,7 @@ from skpmd.plot._common import (
     shortened,
 )
 from skpmd.plot._tables import along_column, column_of, name_of
+from skpmd.predictive import NormalMixture
 from skpmd.wrappers import innermost, predict_distribution, predict_interval
 
 _MANY = 2000  # So many points are one image in files of vectors.
@@ -188,6 +189,10 @@ class PredictiveBandDisplay:
             With its artists.
         """
         matplotlib()
+        if not isinstance(distribution, NormalMixture):
+            raise TypeError(
+                f"distribution must be a NormalMixture, got {type(distribution).__name__}."
+            )
         x, levels = as_floats("x", x), check_levels(levels)
         if x.shape != (len(distribution),):
             raise ValueError(
