@@ -1,6 +1,7 @@
 """Who may import whom: the layout's one rule, read from the syntax trees."""
 
 import ast
+import sys
 from graphlib import CycleError, TopologicalSorter
 
 import pytest
@@ -12,6 +13,10 @@ pytestmark = needs_source
 SHARED = {"_base", "posterior", "predictive", "metrics"}
 SHARED |= {"_checks", "_export", "decision", "model_comparison", "streams", "wrappers"}
 TOP = {"skpmd", "skpro", "_from_jax", "_show_versions"}  # they may import everything
+# All other packages are families, and so is ``plot``: pictures know estimators by their methods,
+# and nothing imports pictures.
+# What importing any module may import beside Python's own library and skpmd.
+CORE = {"joblib", "llvmlite", "numba", "numpy", "scipy", "sklearn", "threadpoolctl"}
 # The files of families that hold models and numerical methods; `_model*` and `_kernels*` besides.
 NUMERICAL = {
     "logistic": "_binary _multinomial _design _priors _horseshoe _mean_field",
@@ -102,6 +107,15 @@ def test_each_module_imports_what_it_may(name):
     assert not violations(MODULES[name], MODULES)
 
 
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_other_libraries_are_imported_where_they_are_used(name):
+    found = {one.split(".")[0] for one in imports(MODULES[name], MODULES, inside_functions=False)}
+    found -= (
+        {"pandas", "skpro"} if name == "skpmd.skpro" else set()
+    )  # Its classes are subclasses of those.
+    assert not found - CORE - {"skpmd"} - set(sys.stdlib_module_names)
+
+
 def test_there_are_no_circles():
     list(TopologicalSorter(graph(MODULES)).static_order())
 
@@ -130,12 +144,16 @@ def test_numerical_files_exist():
         ("skpmd.custom", "from skpmd.logistic import _design", {"skpmd.logistic._design"}),
         ("skpmd.skpro", "from skpmd.sparse_gp import SparseGPRegressorPMD", set()),
         ("skpmd.negative_binomial._model", "from skpmd import lda", {"skpmd.lda"}),
+        ("skpmd.plot._topics", "from skpmd.predictive import x\nfrom skpmd import metrics", set()),
+        ("skpmd.plot._topics", "from skpmd import lda", {"skpmd.lda"}),
+        ("skpmd.predictive", "from skpmd.plot import x", {"skpmd.plot"}),
+        ("skpmd.lda._predict", "def f():\n    from skpmd.plot import x", {"skpmd.plot"}),
     ],
 )
 def test_the_rule_itself(name, text, found):
     known = dict.fromkeys(
         "skpmd._base.progress skpmd.predictive skpmd.metrics skpmd.custom skpmd.lda "
-        "skpmd.lda._kernels skpmd.mixture._kernels skpmd.logistic._design".split()
+        "skpmd.lda._kernels skpmd.mixture._kernels skpmd.logistic._design skpmd.plot".split()
     )
     assert {one for one in violations(parse(text, name), known)} == found
 

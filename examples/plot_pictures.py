@@ -1,0 +1,118 @@
+"""
+Pictures of a posterior
+=======================
+
+Every picture of ``skpmd.plot``, on data that come with scikit-learn: what is known of coefficients,
+how a fit proceeded, how far predictions can be trusted, topics and a density. The displays are used
+as those of scikit-learn are.
+
+One of the pictures is saved as ``pictures.png`` in the working directory.
+"""
+
+# %%
+# Coefficients
+# ------------
+# Half of the breast-cancer data: points are posterior means, thick lines hold 50 % of the posterior
+# and thin ones 90 %. Rows are sorted by their distance from 0 in posterior standard deviations.
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skpmd import (
+    BayesianLogisticRegressionPMD,
+    GaussianMixturePMD,
+    LDATopicModelPMD,
+    SparseGPRegressorPMD,
+)
+from skpmd.plot import (
+    MixtureDensityDisplay,
+    PairDisplay,
+    PosteriorIntervalDisplay,
+    PosteriorPredictiveCheckDisplay,
+    PredictiveBandDisplay,
+    ReliabilityDisplay,
+    TopicDisplay,
+    TraceDisplay,
+)
+
+X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.5, random_state=0)
+scaler = StandardScaler().set_output(transform="pandas")
+model = make_pipeline(scaler, BayesianLogisticRegressionPMD(random_state=0)).fit(X_train, y_train)
+forest = PosteriorIntervalDisplay.from_estimator(model, sort="distance", max_rows=15)
+
+# %%
+# Pairs of them: the smallest regions that hold as much. Where columns say nearly the same, one
+# coefficient may stand for the other: if one is larger the other is smaller, which single intervals
+# do not show.
+
+PairDisplay.from_estimator(model, names=["worst radius", "worst perimeter", "worst area"])
+
+# %%
+# How a fit proceeded
+# -------------------
+# The algorithm as published: stochastic steps from the prior. Particles are rejuvenated where few
+# of them are effective. The last step is importance reweighting on all rows.
+
+stochastic = BayesianLogisticRegressionPMD(
+    proposal="prior", batch_size=20, n_particles=1000, random_state=0
+)
+stochastic.fit(scaler.transform(X_train).iloc[:, :5], y_train)
+TraceDisplay.from_estimator(stochastic)
+
+# %%
+# Are the probabilities right?
+# ----------------------------
+# On the other half of the rows, with intervals that say how much a bin's few rows can tell.
+
+ReliabilityDisplay.from_estimator(model, X_test, y_test, n_bins=8)
+
+# %%
+# A regression
+# ------------
+# The progression of diabetes along the body mass index, other columns at their medians. Right: the
+# density of the targets among those of data sets drawn under the posterior; where they differ the
+# model does not explain the data. Targets are not below 25, which the model does not know.
+
+X, y = load_diabetes(return_X_y=True, as_frame=True)
+gp = SparseGPRegressorPMD(n_particles=1, n_restarts_optimizer=0, random_state=0).fit(X, y)
+figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
+PredictiveBandDisplay.from_estimator(gp, X, y, feature="bmi", ax=left)
+check = PosteriorPredictiveCheckDisplay.from_estimator(gp, X, y, ax=right)
+
+path = Path("pictures.png").resolve()
+figure.savefig(path, dpi=110)
+print(f"picture saved to {path}")
+
+# %%
+# One statistic in place of the density, the least target: that of nearly all replicated data sets
+# is smaller.
+
+PosteriorPredictiveCheckDisplay.from_estimator(gp, X, y, statistic="min")
+
+# %%
+# Topics and densities
+# --------------------
+# Scans of digits as documents, whose words are pixels. Each topic has its most probable pixels,
+# with intervals of their probabilities.
+
+digits = load_digits()
+lda = LDATopicModelPMD(6, n_particles=4, random_state=0).fit(digits.data)
+TopicDisplay.from_estimator(lda, feature_names=digits.feature_names, n_words=6)
+
+# %%
+# The density of a mixture, in one column and in two. Each particle is a mixture of its own.
+
+rng = np.random.default_rng(0)
+groups = rng.normal([9.7, 21.3, 33.0], [0.6, 2.2, 1.0], size=(30, 3)).ravel()[:, None]
+pairs = np.column_stack([groups[:, 0], rng.normal(0.3 * groups[:, 0], 2.0)])
+figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
+mixture = GaussianMixturePMD(3, random_state=0)
+MixtureDensityDisplay.from_estimator(mixture.fit(groups), groups, bins=30, ax=left)
+MixtureDensityDisplay.from_estimator(mixture.fit(pairs), pairs, ax=right)

@@ -1,0 +1,228 @@
+"""Forest plot of a posterior: a point and two intervals for each coordinate."""
+
+import numpy as np
+
+from skpmd.plot._common import (
+    BLUE,
+    GREY,
+    attribute_of,
+    check_count,
+    check_levels,
+    check_option,
+    check_posterior,
+    coordinates,
+    matplotlib,
+    merged,
+    one_axes,
+    percent,
+    room_for,
+    sentence_of_hidden,
+    shortened,
+)
+
+_ROW, _FRAME = 0.26, 1.3  # Inches of a figure for each row, and for what is around them.
+_SORTS = None, "center", "magnitude", "distance"
+
+
+class PosteriorIntervalDisplay:
+    """Points and intervals of a posterior's coordinates, a row for each (forest plot).
+
+    A point is the posterior mean or median, the thick line the inner central interval and the thin
+    one the outer. Use `from_estimator` or `from_posterior`; what they compute stands in attributes.
+
+    Parameters
+    ----------
+    names : sequence of str of length k
+        Names of the coordinates shown, from the top.
+    center : ndarray of shape (k,)
+        Points, in the units of each coordinate.
+    inner, outer : ndarray of shape (k, 2)
+        Lower and upper ends of the intervals.
+    levels : tuple of two float, default=(0.5, 0.9)
+        Posterior probabilities of these.
+    statistic : {"mean", "median"}, default="mean"
+        What the points are.
+    n_coordinates : int, default=None
+        Number of coordinates of the selection, of which k are shown; default k.
+
+    Attributes
+    ----------
+    names, center, inner, outer, levels, statistic, n_coordinates
+        As given.
+    ax_ : matplotlib Axes
+        Where it is drawn.
+    figure_ : matplotlib Figure
+        Figure of these.
+    points_ : matplotlib Line2D
+        Points.
+    inner_lines_, outer_lines_ : matplotlib LineCollection
+        Intervals.
+    null_line_ : matplotlib Line2D or None
+        Line at ``null_value``; None where that is further from the intervals than they reach.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from skpmd import BayesianLogisticRegressionPMD
+    >>> from skpmd.plot import PosteriorIntervalDisplay
+    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    >>> scaler = StandardScaler().set_output(transform="pandas")
+    >>> model = make_pipeline(scaler, BayesianLogisticRegressionPMD(random_state=0)).fit(X, y)
+    >>> display = PosteriorIntervalDisplay.from_estimator(model, sort="distance", max_rows=10)
+    >>> display.names[0], display.outer.shape
+    ('worst texture', (10, 2))
+    """
+
+    def __init__(
+        self, *, names, center, inner, outer, levels=(0.5, 0.9), statistic="mean",
+        n_coordinates=None,
+    ):  # fmt: skip
+        self.names = list(names)
+        self.center, self.inner, self.outer = center, inner, outer
+        self.levels, self.statistic = levels, statistic
+        self.n_coordinates = len(self.names) if n_coordinates is None else n_coordinates
+
+    @classmethod
+    def from_estimator(cls, estimator, **options):
+        """Draw the intervals of ``posterior_`` of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : estimator
+            With a `Posterior` or `GaussianPosterior`, or a pipeline, a search and the like around
+            one. Coordinates are as the innermost estimator has them, of scaled columns, say.
+        **options
+            Those of `from_posterior`.
+
+        Returns
+        -------
+        PosteriorIntervalDisplay
+            With its artists.
+        """
+        matplotlib()
+        return cls.from_posterior(attribute_of(estimator, "posterior_"), **options)
+
+    @classmethod
+    def from_posterior(
+        cls, posterior, *, names=None, sort=None, max_rows=40, statistic="mean", levels=(0.5, 0.9),
+        ax=None, **plot_options,
+    ):  # fmt: skip
+        """Draw the intervals of a posterior.
+
+        Parameters
+        ----------
+        posterior : Posterior or GaussianPosterior
+            What is drawn.
+        names : str or sequence of str, default=None
+            Coordinates, in the order wanted; default all.
+        sort : {None, "center", "magnitude", "distance"}, default=None
+            Largest first: the points, their absolute values, or the absolute posterior means in
+            posterior standard deviations. None leaves the order as it is.
+        max_rows : int, default=40
+            Of more coordinates the first so many are drawn, and the title says how many are not.
+        statistic : {"mean", "median"}, default="mean"
+            What the points are.
+        levels : tuple of two float, default=(0.5, 0.9)
+            Posterior probabilities of the thick and of the thin interval.
+        ax : matplotlib Axes, default=None
+            Where; default those of a new figure, which grows with the rows.
+        **plot_options
+            Further ones of `plot`.
+
+        Returns
+        -------
+        PosteriorIntervalDisplay
+            With its artists.
+
+        Raises
+        ------
+        ValueError
+            If an option is none of these, or there is no coordinate of a name.
+        TypeError
+            If the posterior has no named coordinates.
+        ImportError
+            If matplotlib is not installed.
+        """
+        matplotlib()
+        check_posterior(posterior)
+        check_option("sort", sort, _SORTS), check_option("statistic", statistic, ("mean", "median"))
+        levels, max_rows = check_levels(levels), check_count("max_rows", max_rows)
+        places = coordinates(posterior, names)
+        center = posterior.mean() if statistic == "mean" else posterior.quantile(0.5)
+        center = np.asarray(center)
+        shown = places[_order(posterior, center, places, sort)][:max_rows]
+        display = cls(
+            names=[posterior.names[j] for j in shown],
+            center=center[shown],
+            inner=posterior.interval(levels[0])[shown],
+            outer=posterior.interval(levels[1])[shown],
+            levels=levels,
+            statistic=statistic,
+            n_coordinates=len(places),
+        )
+        return display.plot(ax=ax, **plot_options)
+
+    def plot(self, ax=None, *, null_value=0.0, color=BLUE, point_kw=None, line_kw=None):
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where; default those of a new figure.
+        null_value : float or None, default=0.0
+            A dashed line stands here, unless it is further away than the intervals reach.
+        color : matplotlib color, default="#0072B2"
+            Of points and lines.
+        point_kw, line_kw : dict, default=None
+            Keywords of the points (`Axes.plot`) and of both kinds of lines (`Axes.hlines`).
+
+        Returns
+        -------
+        PosteriorIntervalDisplay
+            Itself.
+        """
+        n = len(self.names)
+        names = shortened(self.names)
+        self.ax_, self.figure_ = one_axes(ax, _ROW * max(n, 3) + _FRAME, max(map(len, names)))
+        rows, lines = np.arange(n), {"color": color, **(line_kw or {})}
+        self.null_line_ = self._draw_null(null_value)
+        self.outer_lines_ = self.ax_.hlines(rows, *self.outer.T, **{"linewidth": 1.2, **lines})
+        self.inner_lines_ = self.ax_.hlines(rows, *self.inner.T, **{"linewidth": 3.6, **lines})
+        look = {"color": color, "marker": "o", "markersize": 6, "markeredgecolor": "white"}
+        (self.points_,) = self.ax_.plot(
+            self.center, rows, **merged({**look, "linestyle": "none", "zorder": 3}, point_kw)
+        )
+        self.ax_.set_ylim(n - 0.4, -0.6)  # The first row is on top.
+        size = min(room_for(self.ax_, n + 0.2), 10.0)
+        self.ax_.set_yticks(rows, names, fontsize=size)
+        inner, outer = (percent(level) for level in self.levels)
+        self.ax_.set_xlabel(f"posterior {self.statistic}\n{inner} and {outer} intervals")
+        title = sentence_of_hidden(n, self.n_coordinates, "coordinates")
+        if title:
+            self.ax_.set_title(title, fontsize="medium")
+        self.ax_.spines[["top", "right"]].set_visible(False)
+        return self
+
+    def _draw_null(self, value):
+        """The line of a null value, or None where it would press the intervals together."""
+        if value is None:
+            return None
+        low, high = self.outer.min(), self.outer.max()
+        if not low - (high - low) <= value <= high + (high - low):
+            return None
+        return self.ax_.axvline(value, color=GREY, linewidth=1.0, linestyle="--", zorder=0)
+
+
+def _order(posterior, center, places, sort):
+    """Order of the chosen coordinates, places among them."""
+    if sort is None:
+        return np.arange(len(places))
+    if sort == "distance":
+        std = np.asarray(posterior.std())
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = np.nan_to_num(np.abs(posterior.mean()) / std, posinf=np.inf)
+    else:
+        values = np.abs(center) if sort == "magnitude" else center
+    return np.argsort(-values[places], kind="stable")

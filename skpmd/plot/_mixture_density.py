@@ -1,0 +1,288 @@
+"""Density of a fitted Gaussian mixture, with what is not known of it, and the data."""
+
+import numpy as np
+
+from skpmd._base.utils import check_level
+from skpmd._base.validation import checked_weights
+from skpmd.plot import _regions
+from skpmd.plot._common import (
+    BLACK,
+    BLUE,
+    DARK,
+    GREY,
+    LIGHT,
+    check_count,
+    check_levels,
+    inside,
+    matplotlib,
+    merged,
+    one_axes,
+    percent,
+    put_legend,
+    shortened,
+)
+from skpmd.plot._mixtures import densities, marginal_of, reach
+from skpmd.plot._tables import dense, named
+from skpmd.posterior import Posterior
+from skpmd.wrappers import innermost
+
+_REGIONS = (0.5, 0.9)
+_MANY = 2000  # So many points are one image in files of vectors.
+
+
+class MixtureDensityDisplay:
+    """Posterior mean of a mixture's density: with a band in one column, or contours in two.
+
+    In one column the line is the average of the particles' densities, the band a central interval
+    of them at each place, and the histogram the data. In two columns the regions are the smallest
+    that hold the levels under the predictive density, over the data. Use `from_estimator`.
+
+    Parameters
+    ----------
+    x : ndarray of shape (g,)
+        Places in the (first) column.
+    density : ndarray of shape (g,) or (g, h)
+        Mean density there, per unit of the columns; ``density[i, j]`` is that of x_i and y_j.
+    band : ndarray of shape (g, 2), default=None
+        Ends of the intervals of the density, in one column.
+    y : ndarray of shape (h,), default=None
+        Places in the second column.
+    level : float, default=0.9
+        Probability that the band holds at each place.
+    levels : tuple of two float, default=(0.5, 0.9)
+        Probabilities that the regions of two columns hold.
+    data : ndarray of shape (n,) or (n, 2), default=None
+        Rows.
+    sample_weight : ndarray of shape (n,), default=None
+        Their weights, for the histogram.
+    names : sequence of str, default=("x", "y")
+        Of the columns.
+    bins : int, str or array-like, default="auto"
+        Of the histogram, as `numpy.histogram_bin_edges` takes them; by number or edges with
+        weights.
+
+    Attributes
+    ----------
+    x, density, band, y, level, levels, data, sample_weight, names, bins
+        As given.
+    ax_ : matplotlib Axes
+        Where it is drawn.
+    figure_ : matplotlib Figure
+        Figure of these.
+    line_, band_, histogram_ : matplotlib Line2D, PolyCollection, StepPatch
+        Of one column; None for two, the last also without data.
+    contours_, points_ : matplotlib QuadContourSet, Line2D
+        Of two columns; None for one, the last also without data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skpmd import GaussianMixturePMD
+    >>> from skpmd.plot import MixtureDensityDisplay
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(-3, 1, size=(60, 1)), rng.normal(3, 1, size=(30, 1))])
+    >>> mixture = GaussianMixturePMD(2, random_state=0).fit(X)
+    >>> display = MixtureDensityDisplay.from_estimator(mixture, X)
+    >>> bool((display.band[:, 0] <= display.band[:, 1]).all()), display.ax_.get_ylabel()
+    (True, 'density')
+    """
+
+    def __init__(
+        self, *, x, density, band=None, y=None, level=0.9, levels=_REGIONS, data=None,
+        sample_weight=None, names=("x", "y"), bins="auto",
+    ):  # fmt: skip
+        self.x, self.y, self.density, self.band = x, y, density, band
+        self.level, self.levels, self.names, self.bins = level, levels, list(names), bins
+        self.data, self.sample_weight = data, sample_weight
+
+    @classmethod
+    def from_estimator(
+        cls, estimator, X=None, *, column=None, level=0.9, levels=_REGIONS, n_points=None,
+        sample_weight=None, bins="auto", ax=None, **plot_options,
+    ):  # fmt: skip
+        """Draw the density of a fitted `GaussianMixturePMD`.
+
+        Parameters
+        ----------
+        estimator : estimator
+            The mixture, or a pipeline or the like around it; the density is that of the columns as
+            the mixture sees them, scaled, say.
+        X : array-like of shape (n_samples, n_features), default=None
+            Rows that are drawn, as the outermost estimator takes them.
+        column : int, default=None
+            Draw the density of this column alone. Default: the only one, or the two there are; of
+            more columns one has to be given.
+        level : float, default=0.9
+            Probability that the band of one column holds at each place. With
+            ``strategy="conjugate"`` it is too narrow where components overlap.
+        levels : tuple of two float, default=(0.5, 0.9)
+            Probabilities that the regions of two columns hold.
+        n_points : int, default=None
+            Number of places in each column; default 400 for one and 120 for two.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows in the histogram.
+        bins : int, str or array-like, default="auto"
+            Of the histogram.
+        ax : matplotlib Axes, default=None
+            Where; default those of a new figure.
+        **plot_options
+            Further ones of `plot`.
+
+        Returns
+        -------
+        MixtureDensityDisplay
+            With its artists.
+
+        Raises
+        ------
+        ValueError
+            If an option is none of these, or X has other columns.
+        TypeError
+            If there is no mixture inside.
+        ImportError
+            If matplotlib is not installed.
+        """
+        matplotlib()
+        check_level(level)
+        mixture, rows = _mixture_and_rows(estimator, X)
+        n_columns = mixture.n_features_in_
+        if column is None and n_columns > 2:
+            raise ValueError(f"column must be given: there are {n_columns} columns.")
+        names = [f"column {j}" for j in range(n_columns)]
+        names = list(getattr(mixture, "feature_names_in_", names))
+        options = {"level": level, "levels": check_levels(levels), "bins": bins}
+        if rows is not None and sample_weight is not None:
+            options["sample_weight"] = checked_weights(sample_weight, rows)
+        if column is None and n_columns == 2:
+            n = check_count("n_points", 120 if n_points is None else n_points, 2)
+            display = cls(**_plane(mixture, rows, n), data=rows, names=names, **options)
+        else:
+            j = check_count("column", 0 if column is None else column, -n_columns)
+            n = check_count("n_points", 400 if n_points is None else n_points, 2)
+            own = marginal_of(mixture.posterior_, j)
+            data = None if rows is None else rows[:, j]
+            found = _line(own, mixture.posterior_, data, n, level)
+            display = cls(**found, data=data, names=[names[j]], **options)
+        return display.plot(ax=ax, **plot_options)
+
+    def plot(self, ax=None, *, line_kw=None, band_kw=None, data_kw=None, contour_kw=None):
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where; default those of a new figure.
+        line_kw, band_kw, contour_kw : dict, default=None
+            Keywords of the mean (`Axes.plot`), the band (`Axes.fill_between`) and the outlines
+            (`Axes.contour`).
+        data_kw : dict, default=None
+            Keywords of the histogram (`Axes.stairs`) or of the points (`Axes.plot`).
+
+        Returns
+        -------
+        MixtureDensityDisplay
+            Itself.
+        """
+        self.ax_, self.figure_ = one_axes(ax)
+        self.line_ = self.band_ = self.histogram_ = self.contours_ = self.points_ = None
+        if self.y is None:
+            self._draw_line(line_kw, band_kw or {}, data_kw or {})
+        else:
+            self._draw_plane(contour_kw or {}, data_kw)
+        names = shortened(self.names)
+        self.ax_.set_xlabel(names[0])
+        self.ax_.set_ylabel("density" if self.y is None else names[1])
+        self.ax_.spines[["top", "right"]].set_visible(False)
+        return self
+
+    def _draw_line(self, line_kw, band_kw, data_kw):
+        if self.data is not None and len(self.data):
+            values, edges = self._histogram()
+            look = {"fill": True, "facecolor": "0.9", "edgecolor": GREY, "label": "data"}
+            look |= {"linewidth": 0.8}
+            self.histogram_ = self.ax_.stairs(values, edges, **{**look, **data_kw})
+        look = {"color": DARK, "linewidth": 0.0, "label": f"{percent(self.level)} of particles"}
+        look |= {"alpha": 0.65, **band_kw}  # The histogram is seen behind it.
+        self.band_ = self.ax_.fill_between(self.x, *self.band.T, **look)
+        look = {"color": BLUE, "linewidth": 1.8, "label": "posterior mean"}
+        (self.line_,) = self.ax_.plot(self.x, self.density, **merged(look, line_kw))
+        self.ax_.set_ylim(bottom=0.0)
+        self.ax_.margins(x=0.0)
+        self.legend_ = put_legend(self.ax_)
+
+    def _histogram(self):
+        bins = self.bins
+        if isinstance(bins, str):  # NumPy chooses bins for rows without weights only.
+            bins = np.histogram_bin_edges(self.data, bins)
+        return np.histogram(self.data, bins, weights=self.sample_weight, density=True)
+
+    def _draw_plane(self, contour_kw, data_kw):
+        areas = np.outer(np.gradient(self.x), np.gradient(self.y))
+        cuts = _regions.thresholds(self.density, areas, self.levels)
+        top = np.nextafter(max(self.density.max(), cuts[-1]), np.inf)
+        x, y = np.meshgrid(self.x, self.y, indexing="ij")
+        self.ax_.contourf(x, y, self.density, levels=[*cuts, top], colors=[LIGHT, DARK])
+        patch, handles = matplotlib("patches").Patch, []
+        for level, colour, style in zip(self.levels, (DARK, LIGHT), ("-", "--"), strict=True):
+            look = {"facecolor": colour, "edgecolor": BLUE, "linestyle": style}
+            handles.append(patch(label=f"{percent(level)} of new rows", **look))
+        if self.data is not None and len(self.data):
+            n = len(self.data)
+            look = {"color": BLACK, "marker": "o", "markersize": 2.5, "linestyle": "none"}
+            look |= {"markeredgewidth": 0.0, "label": "data", "rasterized": n > _MANY}
+            look["alpha"] = float(np.clip(300.0 / n, 0.15, 0.7))
+            (self.points_,) = self.ax_.plot(*self.data.T, **merged(look, data_kw))
+            handles.append(self.points_)
+        look = {"colors": BLUE, "linewidths": [0.9, 1.5], "linestyles": ["--", "-"]}
+        self.contours_ = self.ax_.contour(x, y, self.density, levels=cuts, **{**look, **contour_kw})
+        self.legend_ = put_legend(self.ax_, handles=handles)
+
+
+def _mixture_and_rows(estimator, X):
+    """The fitted mixture, and rows as it sees them, (n, p), or None."""
+    mixture = inside(estimator)
+    needed = "posterior_", "score_samples", "component_interval"
+    if not all(hasattr(mixture, name) for name in needed):
+        raise TypeError(
+            f"{type(mixture).__name__} is no mixture: give a fitted GaussianMixturePMD, or a "
+            "pipeline around one."
+        )
+    if X is None:
+        return mixture, None
+    rows = dense("X", innermost(estimator, X)[1])
+    if rows.ndim != 2 or rows.shape[1] != mixture.n_features_in_:
+        raise ValueError(
+            f"X must have {mixture.n_features_in_} columns, as the rows that were fitted, got "
+            f"shape {rows.shape}."
+        )
+    return mixture, rows
+
+
+def _line(mixtures, posterior, data, n, level):
+    """Mean density and band along one column."""
+    x = _places(*reach(mixtures, posterior.weights), data, n)
+    table = densities(mixtures, x)
+    return {
+        "x": x,
+        "density": posterior.weights @ table,
+        "band": Posterior(table, posterior.log_weights).interval(level),
+    }
+
+
+def _plane(mixture, rows, n):
+    """Predictive density on a grid of two columns."""
+    posterior, axes = mixture.posterior_, []
+    for j in range(2):
+        data = None if rows is None else rows[:, j]
+        axes.append(_places(*reach(marginal_of(posterior, j), posterior.weights), data, n))
+    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+    points = named(points, getattr(mixture, "feature_names_in_", None))
+    density = np.exp(mixture.score_samples(points)).reshape(n, n)
+    return {"x": axes[0], "y": axes[1], "density": density}
+
+
+def _places(low, high, data, n):
+    """Even places over the components and the data."""
+    if data is not None and len(data):
+        low, high = min(low, data.min()), max(high, data.max())
+    return np.linspace(low, high, n)

@@ -1,0 +1,265 @@
+"""Predictive distribution of a regressor along one column: mean, bands and data."""
+
+import numpy as np
+from sklearn.compose import TransformedTargetRegressor
+
+from skpmd._base.utils import as_floats
+from skpmd.plot._common import (
+    BLACK,
+    BLUE,
+    DARK,
+    LIGHT,
+    check_count,
+    check_levels,
+    matplotlib,
+    merged,
+    one_axes,
+    percent,
+    put_legend,
+    shortened,
+)
+from skpmd.plot._tables import along_column, column_of, name_of
+from skpmd.predictive import NormalMixture
+from skpmd.wrappers import innermost, predict_distribution, predict_interval
+
+_MANY = 2000  # So many points are one image in files of vectors.
+
+
+class PredictiveBandDisplay:
+    """Mean and two bands of a predictive distribution along one column, with the data.
+
+    A band holds a new observation at each place with that probability. Use `from_estimator`, or
+    `from_predictions` for distributions computed elsewhere.
+
+    Parameters
+    ----------
+    x : ndarray of shape (g,)
+        Places along the column, increasing.
+    center : ndarray of shape (g,)
+        Predictive means, in the units of y.
+    inner, outer : ndarray of shape (g, 2)
+        Lower and upper ends of the bands.
+    levels : tuple of two float, default=(0.5, 0.9)
+        Probabilities of these.
+    data : tuple of two ndarray of shape (n,), default=None
+        The column and y of rows that are drawn as points.
+    name : str, default="x"
+        Of the column.
+    center_name : str, default="mean"
+        What the line in the middle is.
+    data_name : str, default="data"
+        What the points are.
+    target_name : str, default="y"
+        Of the target.
+
+    Attributes
+    ----------
+    x, center, inner, outer, levels, data, name, center_name, data_name, target_name
+        As given.
+    ax_ : matplotlib Axes
+        Where it is drawn.
+    figure_ : matplotlib Figure
+        Figure of these.
+    line_ : matplotlib Line2D
+        Means.
+    inner_band_, outer_band_ : matplotlib PolyCollection
+        Bands.
+    points_ : matplotlib Line2D or None
+        Data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skpmd import SparseGPRegressorPMD
+    >>> from skpmd.plot import PredictiveBandDisplay
+    >>> X = np.linspace(0.0, 3.0, 50)[:, None]
+    >>> y = np.sin(2.0 * X[:, 0]) + 0.1 * np.cos(37.0 * X[:, 0])
+    >>> gp = SparseGPRegressorPMD(n_particles=1, random_state=0).fit(X, y)
+    >>> display = PredictiveBandDisplay.from_estimator(gp, X, y)
+    >>> display.outer.shape, display.ax_.get_xlabel()
+    ((200, 2), 'column 0')
+    """
+
+    def __init__(
+        self, *, x, center, inner, outer, levels=(0.5, 0.9), data=None, name="x",
+        center_name="mean", data_name="data", target_name="y",
+    ):  # fmt: skip
+        self.x, self.center, self.inner, self.outer = x, center, inner, outer
+        self.levels, self.data, self.name = levels, data, name
+        self.center_name, self.data_name = center_name, data_name
+        self.target_name = target_name
+
+    @classmethod
+    def from_estimator(
+        cls, estimator, X, y=None, *, feature=0, at=None, levels=(0.5, 0.9), n_points=200, ax=None,
+        **plot_options,
+    ):  # fmt: skip
+        """Draw what a fitted regressor predicts along one column of X.
+
+        Parameters
+        ----------
+        estimator : estimator
+            A fitted regressor with predictive distributions or intervals, or a pipeline, a search,
+            a transformed target and the like around one.
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Rows, as the outermost estimator takes them: places go from the column's least value to
+            its largest, and a twentieth of that further.
+        y : array-like of shape (n_samples,), default=None
+            Targets of these rows, which are drawn as points. Their other columns have other values
+            than the band's.
+        feature : int or str, default=0
+            The column, by its place or name.
+        at : array-like of shape (n_features,), default=None
+            Values at which the other columns stay; default their medians, or the most frequent
+            value of a column that holds no numbers.
+        levels : tuple of two float, default=(0.5, 0.9)
+            Probabilities of the dark and of the light band.
+        n_points : int, default=200
+            Number of places.
+        ax : matplotlib Axes, default=None
+            Where; default those of a new figure.
+        **plot_options
+            Further ones of `plot`.
+
+        Returns
+        -------
+        PredictiveBandDisplay
+            With its artists.
+
+        Raises
+        ------
+        ValueError
+            If an option is none of these, or there is no such column.
+        TypeError
+            If no estimator inside has predictive distributions.
+        ImportError
+            If matplotlib is not installed.
+        """
+        matplotlib()
+        levels, n_points = check_levels(levels), check_count("n_points", n_points, 2)
+        table, x, values, name = along_column(X, feature, at, n_points)
+        n_columns = table.shape[1]
+        options = {
+            "levels": levels,
+            "name": name,
+            "data": _data(values, y),
+            "target_name": name_of(y),
+            "data_name": "data" if n_columns == 1 else "data (other columns vary)",
+        }
+        if isinstance(innermost(estimator, None)[0], TransformedTargetRegressor):
+            # There are intervals of the target, but no distribution with a mean.
+            display = cls(
+                x=x,
+                center=np.asarray(estimator.predict(table), dtype=np.float64).reshape(len(x)),
+                inner=predict_interval(estimator, table, levels[0]),
+                outer=predict_interval(estimator, table, levels[1]),
+                center_name="prediction",
+                **options,
+            )
+        else:
+            display = cls._of(x, predict_distribution(estimator, table), options)
+        return display.plot(ax=ax, **plot_options)
+
+    @classmethod
+    def from_predictions(
+        cls, x, distribution, *, data=None, levels=(0.5, 0.9), name="x", ax=None, **plot_options
+    ):
+        """Draw predictive distributions at some places.
+
+        Parameters
+        ----------
+        x : array-like of shape (g,)
+            Places, in any order.
+        distribution : NormalMixture of g rows
+            Predictive distributions there.
+        data : tuple of two array-like of shape (n,), default=None
+            Places and targets that are drawn as points.
+        levels : tuple of two float, default=(0.5, 0.9)
+            Probabilities of the dark and of the light band.
+        name : str, default="x"
+            What x is.
+        ax : matplotlib Axes, default=None
+            Where; default those of a new figure.
+        **plot_options
+            Further ones of `plot`.
+
+        Returns
+        -------
+        PredictiveBandDisplay
+            With its artists.
+        """
+        matplotlib()
+        if not isinstance(distribution, NormalMixture):
+            raise TypeError(
+                f"distribution must be a NormalMixture, got {type(distribution).__name__}."
+            )
+        x, levels = as_floats("x", x), check_levels(levels)
+        if x.shape != (len(distribution),):
+            raise ValueError(
+                f"x must have shape ({len(distribution)},), a place for each row of distribution, "
+                f"got {x.shape}."
+            )
+        order = np.argsort(x, kind="stable")
+        data = None if data is None else _data(*data)
+        options = {"levels": levels, "name": name, "data": data}
+        return cls._of(x[order], distribution[order], options).plot(ax=ax, **plot_options)
+
+    @classmethod
+    def _of(cls, x, distribution, options):
+        inner, outer = (distribution.interval(level) for level in options["levels"])
+        return cls(x=x, center=distribution.mean(), inner=inner, outer=outer, **options)
+
+    def plot(self, ax=None, *, line_kw=None, band_kw=None, point_kw=None):
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where; default those of a new figure.
+        line_kw, band_kw, point_kw : dict, default=None
+            Keywords of the means (`Axes.plot`), of both bands (`Axes.fill_between`) and of the data
+            (`Axes.plot`).
+
+        Returns
+        -------
+        PredictiveBandDisplay
+            Itself.
+        """
+        self.ax_, self.figure_ = one_axes(ax)
+        bands = {"linewidth": 0.0, **(band_kw or {})}
+        inner, outer = (f"{percent(level)} of new y" for level in self.levels)
+        self.outer_band_ = self.ax_.fill_between(
+            self.x, *self.outer.T, **{"color": LIGHT, "label": outer, **bands}
+        )
+        self.inner_band_ = self.ax_.fill_between(
+            self.x, *self.inner.T, **{"color": DARK, "label": inner, **bands}
+        )
+        look = {"color": BLUE, "linewidth": 1.8, "label": self.center_name}
+        (self.line_,) = self.ax_.plot(self.x, self.center, **merged(look, line_kw))
+        self.points_ = None
+        if self.data is not None:
+            self.points_ = self._draw_data(point_kw)
+        self.ax_.set_xlabel(shortened([self.name])[0])
+        self.ax_.set_ylabel(shortened([self.target_name])[0])
+        self.ax_.margins(x=0.0)
+        self.ax_.spines[["top", "right"]].set_visible(False)
+        self.legend_ = put_legend(self.ax_)
+        return self
+
+    def _draw_data(self, point_kw):
+        n = len(self.data[0])
+        look = {"color": BLACK, "marker": "o", "markersize": 3.0, "linestyle": "none"}
+        look |= {"markeredgewidth": 0.0, "label": self.data_name, "rasterized": n > _MANY}
+        look["alpha"] = float(np.clip(300.0 / max(n, 1), 0.15, 0.7))
+        (points,) = self.ax_.plot(*self.data, **merged(look, point_kw))
+        return points
+
+
+def _data(x, y):
+    """Places and targets of rows, both numbers of shape (n,); None without targets."""
+    if y is None:
+        return None
+    x, y = as_floats("x", column_of(x)), as_floats("y", column_of(y))
+    if x.shape != y.shape or x.ndim != 1:
+        raise ValueError(f"y must have shape {x.shape}, a target for each row, got {y.shape}.")
+    return x, y

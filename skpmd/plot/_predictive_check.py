@@ -1,0 +1,335 @@
+"""Posterior predictive check: data beside data sets that were drawn under the posterior."""
+
+import numpy as np
+from sklearn.compose import TransformedTargetRegressor
+
+from skpmd._base.utils import as_floats, as_generator, check_n_draws
+from skpmd._base.validation import refuse_overflows
+from skpmd.plot._common import (
+    BLUE,
+    DARK,
+    LIGHT,
+    VERMILION,
+    check_levels,
+    check_option,
+    matplotlib,
+    merged,
+    one_axes,
+    percent,
+    put_legend,
+    shortened,
+)
+from skpmd.plot._replicated import density_curves, frequencies, is_discrete, values_of_statistic
+from skpmd.plot._tables import name_of
+from skpmd.wrappers import innermost
+
+_KINDS = "auto", "density", "frequency"
+_FEW, _WIDE = 12, 60  # So many numbers each have a tick, and are a scale if no wider than that.
+
+
+class PosteriorPredictiveCheckDisplay:
+    """Observed targets beside data sets that were drawn from the posterior predictive.
+
+    A model that explains the data draws data sets like them. There are three kinds: the density of
+    y among those of the replicated data sets (all smoothed alike), the frequency of each value
+    where y holds few, and a statistic of y among its values of the replicated data sets, with the
+    share of these that are larger (Gelman et al. 2013, chapter 6). Use `from_estimator` or
+    `from_predictions`.
+
+    Parameters
+    ----------
+    kind : {"density", "frequency", "statistic"}
+        What is drawn.
+    observed : ndarray of shape (g,) or float
+        Density or frequencies of y at the places; or its statistic.
+    replicated : ndarray of shape (n_draws, g) or (n_draws,)
+        The same of each replicated data set.
+    x : ndarray of shape (g,), default=None
+        Places of a density in the units of y, or values; None of a statistic.
+    levels : tuple of two float, default=(0.5, 0.9)
+        Probabilities of the bands of a density and of the intervals of frequencies.
+    name : str, default="y"
+        Of the target, or of the statistic.
+
+    Attributes
+    ----------
+    kind, observed, replicated, x, levels, name
+        As given.
+    p_value : float or None
+        Of a statistic: the share of replicated data sets in which it is larger; ties count half.
+    ax_ : matplotlib Axes
+        Where it is drawn.
+    figure_ : matplotlib Figure
+        Figure of these.
+    observed_ : matplotlib Line2D
+        What was observed.
+    inner_, outer_ : matplotlib PolyCollection or LineCollection
+        Bands, or intervals; None of a statistic.
+    histogram_ : matplotlib StepPatch
+        Of a replicated statistic; None otherwise.
+
+    References
+    ----------
+    Gelman, A., Carlin, J. B., Stern, H. S., Dunson, D. B., Vehtari, A. and Rubin, D. B. (2013).
+    Bayesian Data Analysis, third edition. CRC Press.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skpmd.plot import PosteriorPredictiveCheckDisplay
+    >>> rng = np.random.default_rng(0)
+    >>> y, y_rep = rng.standard_t(3, size=200), rng.standard_normal((500, 200))
+    >>> display = PosteriorPredictiveCheckDisplay.from_predictions(y, y_rep, statistic="max")
+    >>> display.p_value
+    0.0
+    """
+
+    def __init__(
+        self, *, kind, observed, replicated, x=None, levels=(0.5, 0.9), name="y"
+    ):  # fmt: skip
+        self.kind, self.observed, self.replicated, self.x = kind, observed, replicated, x
+        self.levels, self.name, self.p_value = levels, name, None
+        if kind == "statistic":
+            above = np.mean(replicated > observed) + 0.5 * np.mean(replicated == observed)
+            self.p_value = float(above)
+
+    @classmethod
+    def from_estimator(cls, estimator, X, y, *, n_draws=200, random_state=0, ax=None, **options):
+        """Draw data sets at the rows of X, and compare them with y.
+
+        Parameters
+        ----------
+        estimator : estimator
+            A fitted estimator with ``sample_y``, `BayesianLogisticRegressionPMD` or
+            `SparseGPRegressorPMD`, or a pipeline, a search, a transformed target and the like
+            around one. All rows of a draw are of one particle.
+        X : array-like of shape (n_samples, n_features)
+            Rows, as the outermost estimator takes them; of a Gaussian process a few thousand at
+            most, for draws need the covariance of all.
+        y : array-like of shape (n_samples,)
+            Targets of these.
+        n_draws : int, default=200
+            Number of data sets.
+        random_state : int, RandomState, Generator or None, default=0
+            Source of randomness.
+        ax : matplotlib Axes, default=None
+            Where; default those of a new figure.
+        **options
+            Those of `from_predictions`.
+
+        Returns
+        -------
+        PosteriorPredictiveCheckDisplay
+            With its artists.
+
+        Raises
+        ------
+        ValueError
+            If an option is none of these.
+        TypeError
+            If no estimator inside has ``sample_y``.
+        ImportError
+            If matplotlib is not installed.
+        """
+        matplotlib()
+        n_draws = check_n_draws("n_draws", n_draws)
+        draws = _draws(estimator, X, n_draws, as_generator(random_state))
+        return cls.from_predictions(y, draws.T, ax=ax, **options)
+
+    @classmethod
+    def from_predictions(
+        cls, y, y_rep, *, statistic=None, kind="auto", levels=(0.5, 0.9), name=None, ax=None,
+        **plot_options,
+    ):  # fmt: skip
+        """Compare targets with replicated ones.
+
+        Parameters
+        ----------
+        y : array-like of shape (n,)
+            Observed targets, numbers or classes.
+        y_rep : array-like of shape (n_draws, n)
+            Replicated ones.
+        statistic : {"mean", "std", "min", "max", "median"} or callable, default=None
+            Compare this in place of all targets; a callable takes targets of shape (n,) and returns
+            a number.
+        kind : {"auto", "density", "frequency"}, default="auto"
+            Without a statistic: ``"auto"`` has frequencies of classes and of at most 20 whole
+            numbers.
+        levels : tuple of two float, default=(0.5, 0.9)
+            Probabilities of the dark and of the light band, or of the thick and the thin line.
+        name : str, default=None
+            Of the target or statistic, for the axis.
+        ax : matplotlib Axes, default=None
+            Where; default those of a new figure.
+        **plot_options
+            Further ones of `plot`.
+
+        Returns
+        -------
+        PosteriorPredictiveCheckDisplay
+            With its artists.
+
+        Raises
+        ------
+        ValueError
+            If shapes do not fit, an option is none of these, or the statistic returns no number.
+        ImportError
+            If matplotlib is not installed.
+        """
+        matplotlib()
+        levels, kind = check_levels(levels), check_option("kind", kind, _KINDS)
+        target = name_of(y)
+        y, y_rep = _checked(y, y_rep)
+        if statistic is not None:
+            found, label = values_of_statistic(statistic, y, y_rep)
+            label = f"{label} of {target}"
+            kind, x, (observed, replicated) = "statistic", None, found
+        else:
+            if kind == "auto":
+                kind = "frequency" if is_discrete(y) else "density"
+            curves = frequencies if kind == "frequency" else density_curves
+            (x, observed, replicated), label = curves(y, y_rep), target
+        display = cls(
+            kind=kind, observed=observed, replicated=replicated, x=x, levels=levels,
+            name=label if name is None else name,
+        )  # fmt: skip
+        return display.plot(ax=ax, **plot_options)
+
+    def plot(self, ax=None, *, observed_kw=None, replicated_kw=None):
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where; default those of a new figure.
+        observed_kw : dict, default=None
+            Keywords of what was observed (`Axes.plot`, of a statistic `Axes.axvline`).
+        replicated_kw : dict, default=None
+            Keywords of what was drawn (`Axes.fill_between`, `Axes.vlines` or `Axes.stairs`).
+
+        Returns
+        -------
+        PosteriorPredictiveCheckDisplay
+            Itself.
+        """
+        self.ax_, self.figure_ = one_axes(ax)
+        self.inner_ = self.outer_ = self.histogram_ = None
+        draw = {
+            "density": self._draw_density,
+            "frequency": self._draw_frequency,
+            "statistic": self._draw_statistic,
+        }[self.kind]
+        self.observed_ = draw(observed_kw, replicated_kw or {})
+        self.ax_.spines[["top", "right"]].set_visible(False)
+        self.legend_ = put_legend(self.ax_)
+        return self
+
+    def _bands(self):
+        """Lower and upper ends of the inner and the outer level over the data sets."""
+        tails = [0.5 - 0.5 * level for level in self.levels]
+        return [np.quantile(self.replicated, (tail, 1.0 - tail), axis=0) for tail in tails]
+
+    def _draw_density(self, observed_kw, replicated_kw):
+        inner, outer = self._bands()
+        names = [f"{percent(level)} of replicated" for level in self.levels]
+        look = {"linewidth": 0.0, **replicated_kw}
+        self.outer_ = self.ax_.fill_between(
+            self.x, *outer, **{"color": LIGHT, "label": names[1], **look}
+        )
+        self.inner_ = self.ax_.fill_between(
+            self.x, *inner, **{"color": DARK, "label": names[0], **look}
+        )
+        look = {"color": VERMILION, "linewidth": 1.8, "label": "observed"}
+        (line,) = self.ax_.plot(self.x, self.observed, **merged(look, observed_kw))
+        self.ax_.set(xlabel=shortened([self.name])[0], ylabel="density")
+        self.ax_.set_ylim(bottom=0.0)
+        self.ax_.margins(x=0.0)
+        return line
+
+    def _draw_frequency(self, observed_kw, replicated_kw):
+        (inner, outer), n = self._bands(), len(self.x)
+        names, is_number = (
+            [f"{percent(one)} of replicated" for one in self.levels],
+            _are_numbers(self.x),
+        )
+        places = self.x if is_number else np.arange(n)
+        look = {"color": BLUE, **replicated_kw}
+        self.outer_ = self.ax_.vlines(
+            places, *outer, **{"linewidth": 1.4, "label": names[1], **look}
+        )
+        self.inner_ = self.ax_.vlines(
+            places, *inner, **{"linewidth": 5.0, "label": names[0], **look}
+        )
+        look = {"color": VERMILION, "marker": "X", "markersize": 8, "linestyle": "none"}
+        look |= {"markeredgecolor": "white", "label": "observed", "zorder": 3}
+        (line,) = self.ax_.plot(places, self.observed, **merged(look, observed_kw))
+        if not is_number:
+            names = shortened(self.x)
+            is_long = sum(map(len, names)) > 50
+            turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if is_long else {}
+            self.ax_.set_xticks(places, names, **turned)
+        elif n <= _FEW:
+            self.ax_.set_xticks(places)
+        self.ax_.set(xlabel=shortened([self.name])[0], ylabel="frequency")
+        self.ax_.set_xlim(places[0] - 0.6, places[-1] + 0.6)
+        self.ax_.set_ylim(bottom=0.0)
+        return line
+
+    def _draw_statistic(self, observed_kw, replicated_kw):
+        values, edges = np.histogram(self.replicated, bins=_bins(self.replicated))
+        look = {"fill": True, "facecolor": LIGHT, "edgecolor": BLUE, "label": "replicated"}
+        look |= {"linewidth": 0.8}
+        self.histogram_ = self.ax_.stairs(values, edges, **{**look, **replicated_kw})
+        label = f"observed: {100 * self.p_value:.3g} % of replicated are larger"
+        look = {"color": VERMILION, "linewidth": 2.0, "label": label}
+        line = self.ax_.axvline(self.observed, **merged(look, observed_kw))
+        self.ax_.set(xlabel=shortened([self.name])[0], ylabel="replicated data sets")
+        return line
+
+
+def _are_numbers(values):
+    """Whether values have places on an axis that are not too far from each other."""
+    return values.dtype.kind in "fiu" and np.ptp(values) <= _WIDE
+
+
+def _bins(values):
+    """Number of bins: about as many as the square root of the values."""
+    return int(np.clip(np.sqrt(len(values)), 5, 40))
+
+
+def _draws(estimator, X, n_draws, rng):
+    """Targets drawn at the rows, (n, n_draws), in the units of the outermost target."""
+    found, X = innermost(estimator, X)
+    if isinstance(found, TransformedTargetRegressor):
+        draws = _draws(found.regressor_, X, n_draws, rng)
+        back = found.transformer_.inverse_transform(draws.reshape(-1, 1))
+        return np.asarray(back).reshape(draws.shape)
+    if not hasattr(found, "sample_y"):
+        raise TypeError(
+            f"{type(found).__name__} has no sample_y: draw data sets y_rep of shape (n_draws, n) "
+            "and call from_predictions."
+        )
+    return found.sample_y(X, n_draws, random_state=rng)
+
+
+def _checked(y, y_rep):
+    """Targets (n,) and replicated ones (n_draws, n), as numbers where y holds numbers."""
+    y, y_rep = np.asarray(y), np.asarray(y_rep)
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.ndim != 1 or not len(y) or y_rep.ndim != 2 or not len(y_rep):
+        raise ValueError(
+            f"y must have shape (n,) and y_rep (n_draws, n), got {y.shape} and {y_rep.shape}."
+        )
+    if y_rep.shape[1] != len(y):
+        turned = " Give y_rep.T." if y_rep.shape[0] == len(y) else ""
+        raise ValueError(
+            f"y_rep must have shape (n_draws, {len(y)}), a column for each target, got "
+            f"{y_rep.shape}.{turned}"
+        )
+    if y.dtype.kind in "fiu":
+        y, y_rep = as_floats("y", y), as_floats("y_rep", y_rep)
+        if not (np.isfinite(y).all() and np.isfinite(y_rep).all()):
+            raise ValueError("y and y_rep must be finite.")
+        refuse_overflows("y_rep", y_rep), refuse_overflows("y", y)
+    return y, y_rep

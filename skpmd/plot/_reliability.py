@@ -1,0 +1,315 @@
+"""Reliability diagram of a classifier, with credible intervals of the frequencies."""
+
+import numpy as np
+from scipy.stats import beta
+from sklearn.utils import check_consistent_length, column_or_1d
+
+from skpmd._base.utils import as_floats, check_level
+from skpmd._base.validation import checked_weights
+from skpmd.plot._common import (
+    BLUE,
+    GREY,
+    LIGHT,
+    check_count,
+    check_option,
+    inside,
+    many_axes,
+    matplotlib,
+    merged,
+    percent,
+    put_legend,
+    shortened,
+)
+
+_HISTOGRAM_BINS = 20
+
+
+class ReliabilityDisplay:
+    """Frequencies of a class against its predicted probabilities, above their histogram.
+
+    Rows are sorted into bins by their predicted probability. A point is a bin: its mean prediction,
+    and the frequency of the class. The bar is a credible interval of that frequency under Jeffreys'
+    prior, that of a beta distribution of the counts and a half each; it reaches to 0 or 1 where the
+    bin has no row of the class, or no other (Brown, Cai and DasGupta 2001). Probabilities are
+    calibrated where the intervals meet the diagonal about as often as their level says. Use
+    `from_estimator` or `from_predictions`.
+
+    Parameters
+    ----------
+    prob_pred : ndarray of shape (n_bins,)
+        Mean prediction of each bin that has rows.
+    prob_true : ndarray of shape (n_bins,)
+        Frequency of the class there.
+    interval : ndarray of shape (n_bins, 2)
+        Lower and upper ends of the intervals of the frequency.
+    counts : ndarray of shape (n_bins,)
+        Sums of the rows' weights.
+    y_prob : ndarray of shape (n,)
+        Predictions, for the histogram.
+    sample_weight : ndarray of shape (n,)
+        Weights of the rows.
+    level : float, default=0.9
+        Probability that an interval holds.
+    name : str, default=None
+        Name of the predictions, for the legend.
+    class_name : str, default=None
+        The class, for the labels of the axes.
+
+    Attributes
+    ----------
+    prob_pred, prob_true, interval, counts, y_prob, sample_weight, level, name, class_name
+        As given.
+    axes_ : ndarray of shape (2,) of matplotlib Axes
+        Diagram and histogram; ``ax=display.axes_`` of another display draws in both.
+    ax_, histogram_ax_ : matplotlib Axes
+        The two.
+    figure_ : matplotlib Figure
+        Figure of these.
+    line_ : matplotlib Line2D
+        Points.
+    bars_ : matplotlib LineCollection
+        Intervals.
+    diagonal_ : matplotlib Line2D
+        Perfect calibration.
+    histogram_ : matplotlib StepPatch
+        Weights of the predictions.
+
+    References
+    ----------
+    Brown, L. D., Cai, T. T. and DasGupta, A. (2001). Interval estimation for a binomial proportion.
+    Statistical Science 16.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.model_selection import train_test_split
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from skpmd import BayesianLogisticRegressionPMD
+    >>> from skpmd.plot import ReliabilityDisplay
+    >>> data = load_breast_cancer(return_X_y=True)
+    >>> X, X_test, y, y_test = train_test_split(*data, random_state=0)
+    >>> model = make_pipeline(StandardScaler(), BayesianLogisticRegressionPMD(random_state=0))
+    >>> display = ReliabilityDisplay.from_estimator(model.fit(X, y), X_test, y_test, n_bins=5)
+    >>> float(display.counts.sum()), display.interval.shape
+    (143.0, (5, 2))
+    """
+
+    def __init__(
+        self, prob_pred, prob_true, interval, counts, y_prob, sample_weight, *, level=0.9,
+        name=None, class_name=None,
+    ):  # fmt: skip
+        self.prob_pred, self.prob_true, self.interval = prob_pred, prob_true, interval
+        self.counts, self.y_prob, self.sample_weight = counts, y_prob, sample_weight
+        self.level, self.name, self.class_name = level, name, class_name
+
+    @classmethod
+    def from_estimator(
+        cls, estimator, X, y, *, sample_weight=None, n_bins=10, strategy="uniform", level=0.9,
+        pos_label=None, name=None, ax=None, **plot_options,
+    ):  # fmt: skip
+        """Draw the diagram of a fitted classifier's ``predict_proba``.
+
+        Parameters
+        ----------
+        estimator : estimator
+            A fitted classifier, of any library.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows that were not fitted.
+        y : array-like of shape (n_samples,)
+            Their classes.
+        sample_weight, n_bins, strategy, level
+            As in `from_predictions`.
+        pos_label : int, float, bool or str, default=None
+            The class; default the second of two. With more classes it has to be given.
+        name : str, default=None
+            For the legend; default that of the class of the innermost estimator.
+        ax : matplotlib Axes or two of them, default=None
+            Where: one is divided. Default those of a new figure.
+        **plot_options
+            Further ones of `plot`.
+
+        Returns
+        -------
+        ReliabilityDisplay
+            With its artists.
+
+        Raises
+        ------
+        ValueError
+            If an option is none of these, or y has other classes.
+        TypeError
+            If the estimator has no ``predict_proba``.
+        ImportError
+            If matplotlib is not installed.
+        """
+        matplotlib()
+        if not hasattr(estimator, "predict_proba"):
+            raise TypeError(f"{type(estimator).__name__} has no predict_proba.")
+        table = np.asarray(estimator.predict_proba(X))
+        classes = list(estimator.classes_)
+        if pos_label is None and len(classes) == 2:
+            pos_label = classes[1]
+        if pos_label not in classes:
+            raise ValueError(f"pos_label must be one of {classes}, got {pos_label!r}.")
+        y = column_or_1d(y)
+        if not set(np.unique(y).tolist()) <= set(np.asarray(classes).tolist()):
+            raise ValueError(f"y must hold classes of the estimator, {classes}, and has others.")
+        return cls.from_predictions(
+            y, table[:, classes.index(pos_label)], sample_weight=sample_weight, n_bins=n_bins,
+            strategy=strategy, level=level, pos_label=pos_label,
+            name=type(inside(estimator)).__name__ if name is None else name, ax=ax, **plot_options,
+        )  # fmt: skip
+
+    @classmethod
+    def from_predictions(
+        cls, y_true, y_prob, *, sample_weight=None, n_bins=10, strategy="uniform", level=0.9,
+        pos_label=None, name=None, ax=None, **plot_options,
+    ):  # fmt: skip
+        """Draw the diagram of predicted probabilities.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n,)
+            Classes.
+        y_prob : array-like of shape (n,)
+            Predicted probabilities of the class ``pos_label``.
+        sample_weight : array-like of shape (n,), default=None
+            Weights: a row of weight w counts as w rows.
+        n_bins : int, default=10
+            Number of bins; those without rows are left out.
+        strategy : {"uniform", "quantile"}, default="uniform"
+            Bins of equal width, or of about equally many rows.
+        level : float, default=0.9
+            Probability that an interval holds.
+        pos_label : int, float, bool or str, default=None
+            The class; default 1, or True, where y holds 0 and 1, -1 and 1, or truth values.
+        name : str, default=None
+            For the legend.
+        ax : matplotlib Axes or two of them, default=None
+            Where: one is divided. Default those of a new figure.
+        **plot_options
+            Further ones of `plot`.
+
+        Returns
+        -------
+        ReliabilityDisplay
+            With its artists.
+
+        Raises
+        ------
+        ValueError
+            If an option is none of these, or a probability is not in [0, 1].
+        ImportError
+            If matplotlib is not installed.
+        """
+        matplotlib()
+        check_level(level), check_option("strategy", strategy, ("uniform", "quantile"))
+        n_bins = check_count("n_bins", n_bins)
+        y, prob = column_or_1d(y_true), as_floats("y_prob", y_prob)
+        check_consistent_length(y, prob)
+        if prob.ndim != 1 or not len(prob) or not ((prob >= 0.0) & (prob <= 1.0)).all():
+            raise ValueError(
+                "y_prob must have shape (n,) and numbers in [0, 1], the probability of one class, "
+                f"got shape {prob.shape}."
+            )
+        weight = checked_weights(sample_weight, prob)
+        is_class = y == _class_of(y, pos_label)
+        which = _bins(prob, n_bins, strategy)
+        counts = np.bincount(which, weight, n_bins)
+        hits = np.bincount(which, weight * is_class, n_bins)
+        total = np.bincount(which, weight * prob, n_bins)
+        own = counts > 0.0
+        counts, hits, total = counts[own], hits[own], total[own]
+        display = cls(
+            prob_pred=total / counts,
+            prob_true=hits / counts,
+            interval=jeffreys_interval(hits, counts, level),
+            counts=counts,
+            y_prob=prob,
+            sample_weight=weight,
+            level=level,
+            name=name,
+            class_name=None if pos_label is None else str(pos_label),
+        )
+        return display.plot(ax=ax, **plot_options)
+
+    def plot(self, ax=None, *, color=BLUE, line_kw=None, bar_kw=None, histogram_kw=None):
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or two of them, default=None
+            Where: one is divided. Default those of a new figure.
+        color : matplotlib color, default="#0072B2"
+            Of points, bars and the outline of the histogram.
+        line_kw, bar_kw, histogram_kw : dict, default=None
+            Keywords of the points (`Axes.plot`), the intervals (`Axes.vlines`) and the histogram
+            (`Axes.stairs`).
+
+        Returns
+        -------
+        ReliabilityDisplay
+            Itself.
+        """
+        axes, self.figure_ = many_axes(ax, (2, 1), (5.2, 6.0), sharex=True, height_ratios=(3, 1))
+        self.axes_ = axes.ravel()
+        self.ax_, self.histogram_ax_ = self.axes_
+        (self.diagonal_,) = self.ax_.plot([0, 1], [0, 1], color=GREY, linewidth=1.0, linestyle="--")
+        look = {"color": color, "linewidth": 1.6, **(bar_kw or {})}
+        self.bars_ = self.ax_.vlines(self.prob_pred, *self.interval.T, **look)
+        named = f"{shortened([self.name])[0]}, " if self.name else ""
+        look = {"color": color, "marker": "o", "markersize": 6, "linestyle": "none"}
+        look |= {"markeredgecolor": "white", "label": f"{named}{percent(self.level)} intervals"}
+        (self.line_,) = self.ax_.plot(self.prob_pred, self.prob_true, **merged(look, line_kw))
+        self.ax_.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+        self._draw_histogram(color, histogram_kw or {})
+        short = shortened([self.class_name])[0] if self.class_name else ""
+        of = f" of class {short}" if short else ""
+        self.ax_.set_ylabel(f"frequency{of}")
+        self.histogram_ax_.set_xlabel(f"predicted probability{of}")
+        self.legend_ = put_legend(self.ax_)
+        return self
+
+    def _draw_histogram(self, color, histogram_kw):
+        values, edges = np.histogram(
+            self.y_prob, _HISTOGRAM_BINS, range=(0.0, 1.0), weights=self.sample_weight
+        )
+        panel, is_first = self.histogram_ax_, not self.histogram_ax_.patches
+        look = {"edgecolor": color, "linewidth": 1.2, "fill": is_first, "facecolor": LIGHT}
+        self.histogram_ = panel.stairs(values, edges, **{**look, **histogram_kw})
+        is_weighted = bool((self.sample_weight != 1.0).any())
+        panel.set_ylabel("weight of rows" if is_weighted else "rows")
+        for one in self.axes_:
+            one.spines[["top", "right"]].set_visible(False)
+
+
+def jeffreys_interval(hits, counts, level):
+    """Central intervals of a frequency after so many hits of so many, (k, 2)."""
+    hits, misses = np.asarray(hits), np.maximum(np.asarray(counts) - hits, 0.0)
+    ends = beta.ppf(np.array(check_level(level))[:, None], hits + 0.5, misses + 0.5).T
+    ends[hits == 0.0, 0] = 0.0
+    ends[misses <= 1e-12 * hits, 1] = 1.0
+    return ends
+
+
+def _class_of(y, pos_label):
+    """The class that probabilities are of."""
+    if pos_label is not None:
+        return pos_label
+    values = set(np.unique(y).tolist())
+    if values <= {0, 1} or values <= {-1, 1}:
+        return 1
+    raise ValueError(
+        f"pos_label must be given where y_true holds others than 0 and 1, or -1 and 1; it holds "
+        f"{sorted(values, key=str)[:5]}."
+    )
+
+
+def _bins(prob, n_bins, strategy):
+    """Number of the bin of each row; a bin has its upper end."""
+    if strategy == "uniform":
+        edges = np.linspace(0.0, 1.0, n_bins + 1)
+    else:
+        edges = np.quantile(prob, np.linspace(0.0, 1.0, n_bins + 1))
+    return np.searchsorted(edges[1:-1], prob)

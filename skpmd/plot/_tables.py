@@ -1,0 +1,102 @@
+"""Rows along one column of a table, an array or a data frame."""
+
+from numbers import Integral
+
+import numpy as np
+from scipy import sparse
+
+from skpmd._base.utils import as_floats
+
+_FURTHER = 0.05  # Places go beyond the rows by so much of their range.
+
+
+def along_column(X, feature, at, n_points):
+    """Rows that differ in one column: the table, its column, that of X, and the column's name."""
+    if hasattr(X, "iloc"):
+        return _along_frame(X, feature, at, n_points)
+    X = dense("X", X)
+    if X.ndim != 2 or not len(X):
+        raise ValueError(f"X must have shape (n_samples, n_features), got {X.shape}.")
+    if not _is_place(feature, X.shape[1]):
+        raise ValueError(
+            f"feature must be the place of one of {X.shape[1]} columns, got {feature!r}; names "
+            "need a data frame."
+        )
+    at = np.nanmedian(X, axis=0) if at is None else as_floats("at", at)
+    if at.shape != X.shape[1:]:
+        raise ValueError(f"at must have shape ({X.shape[1]},), a value for each column.")
+    table = np.tile(at, (n_points, 1))
+    table[:, feature] = _places(X[:, feature], n_points)
+    return table, table[:, feature], X[:, feature], f"column {feature % X.shape[1]}"
+
+
+def column_of(values):
+    """Numbers of one column, (n,), of shape (n, 1) too."""
+    values = np.asarray(values)
+    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+
+
+def dense(name, values):
+    """An argument of that name as an array of numbers; TypeError where it is sparse."""
+    if sparse.issparse(values):
+        raise TypeError(f"{name} must be dense, got a sparse matrix: give {name}.toarray().")
+    return as_floats(name, values)
+
+
+def named(rows, names):
+    """Rows as a data frame with these names; as they are where names are None."""
+    if names is None:
+        return rows
+    try:
+        from pandas import DataFrame
+    except ImportError:  # Of another library's frames only scikit-learn's warning is left.
+        return rows
+    return DataFrame(rows, columns=names)
+
+
+def name_of(y):
+    """The name of a series of targets, or ``"y"``."""
+    name = getattr(y, "name", None)
+    return "y" if name is None else str(name)
+
+
+def _along_frame(X, feature, at, n_points):
+    names = list(X.columns)
+    is_name = any(feature is name or feature == name for name in names)
+    if not is_name and not _is_place(feature, len(names)):
+        raise ValueError(
+            f"feature must be a column of X, its name or place, got {feature!r}; there are "
+            f"{', '.join(map(str, names[:5]))}{', ...' if len(names) > 5 else ''}."
+        )
+    j = names.index(feature) if is_name else range(len(names))[feature]
+    if at is not None and len(at) != len(names):
+        raise ValueError(f"at must have shape ({len(names)},), a value for each column.")
+    values = as_floats(f"column {names[j]!r}", X.iloc[:, j].to_numpy())
+    # Rows of X have the types of its columns, which a table made anew would not.
+    table = X.iloc[np.zeros(n_points, dtype=int)].reset_index(drop=True)
+    for k in range(len(names)):
+        column = X.iloc[:, k]
+        if k == j:
+            table[names[k]] = _places(values, n_points)
+        elif at is not None:
+            table[names[k]] = np.repeat(list(at)[k], n_points)
+        elif column.dtype.kind in "fiu":
+            table[names[k]] = np.full(n_points, column.median())
+        else:
+            mode = column[column == column.mode().iloc[0]].iloc[[0]]
+            table[names[k]] = mode.repeat(n_points).reset_index(drop=True)
+    return table, table[names[j]].to_numpy(), values, str(names[j])
+
+
+def _is_place(feature, n):
+    is_whole = isinstance(feature, Integral) and not isinstance(feature, bool)
+    return is_whole and -n <= feature < n
+
+
+def _places(values, n_points):
+    values = values[np.isfinite(values)]
+    if not len(values):
+        raise ValueError("feature must be a column with finite values.")
+    low, high = values.min(), values.max()
+    further = _FURTHER * (high - low) or max(abs(low), 1.0)
+    return np.linspace(low - further, high + further, n_points)

@@ -1,0 +1,256 @@
+"""Topics: their most probable words, with intervals of the words' probabilities."""
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+from skpmd._base.utils import check_level
+from skpmd.plot._common import (
+    BLUE,
+    attribute_of,
+    check_count,
+    inside,
+    many_axes,
+    matplotlib,
+    merged,
+    percent,
+    put_title,
+    room_for,
+    sentence_of_hidden,
+    shortened,
+)
+
+_COLUMNS = 3  # Panels beside each other.
+# Inches: width of a panel and what a letter adds, height of a word, and what is around them.
+_PANEL, _LETTER, _ROW, _FRAME = 2.1, 0.075, 0.19, 0.6
+
+
+class TopicDisplay:
+    """The most probable words of topics, with credible intervals of their probabilities.
+
+    A panel is a topic, a point the posterior mean of a word's probability, and a line its central
+    interval. The axes of probabilities begin at 0 and differ between panels. Use `from_estimator`
+    or `from_posterior`.
+
+    Parameters
+    ----------
+    topics : ndarray of shape (k,)
+        Numbers of the topics shown.
+    words : list of k sequences of n str
+        Words, the most probable first.
+    probability : ndarray of shape (k, n)
+        Posterior means.
+    interval : ndarray of shape (k, n, 2)
+        Lower and upper ends.
+    shares : ndarray of shape (k,)
+        Share of all words fitted that each topic has, the prior's included.
+    level : float, default=0.9
+        Posterior probability of an interval.
+    n_topics : int, default=None
+        Number of topics of the selection, of which k are shown; default k.
+
+    Attributes
+    ----------
+    topics, words, probability, interval, shares, level, n_topics
+        As given.
+    axes_ : ndarray of shape (k,) of matplotlib Axes
+        Panels.
+    ax_ : matplotlib Axes
+        The first of them.
+    figure_ : matplotlib Figure
+        Figure of these.
+    points_, lines_ : list of matplotlib Line2D, list of matplotlib LineCollection
+        Means and intervals of each topic.
+
+    Examples
+    --------
+    >>> from skpmd import LDATopicModelPMD
+    >>> from skpmd.plot import TopicDisplay
+    >>> X = [[3, 2, 0, 0], [2, 4, 0, 0], [0, 0, 3, 1], [0, 0, 2, 5]] * 5
+    >>> lda = LDATopicModelPMD(2, doc_topic_prior=0.1, n_particles=3, random_state=0).fit(X)
+    >>> words = ["cat", "dog", "bond", "stock"]
+    >>> display = TopicDisplay.from_estimator(lda, feature_names=words, n_words=2)
+    >>> sorted(sorted(one) for one in display.words)
+    [['bond', 'stock'], ['cat', 'dog']]
+    """
+
+    def __init__(
+        self, *, topics, words, probability, interval, shares, level=0.9, n_topics=None
+    ):  # fmt: skip
+        self.topics, self.words, self.shares = topics, words, shares
+        self.probability, self.interval, self.level = probability, interval, level
+        self.n_topics = len(topics) if n_topics is None else n_topics
+
+    @classmethod
+    def from_estimator(cls, estimator, *, feature_names=None, **options):
+        """Draw topics of a fitted `LDATopicModelPMD`.
+
+        Parameters
+        ----------
+        estimator : estimator
+            The topic model, or a pipeline or the like around it.
+        feature_names : sequence of str, default=None
+            The words; default those of the fitted data frame, or of the steps before in a pipeline.
+        **options
+            Those of `from_posterior`.
+
+        Returns
+        -------
+        TopicDisplay
+            With its artists.
+        """
+        matplotlib()
+        posterior = attribute_of(estimator, "posterior_")
+        if feature_names is None:
+            feature_names = _names_inside(estimator)
+        return cls.from_posterior(posterior, feature_names=feature_names, **options)
+
+    @classmethod
+    def from_posterior(
+        cls, posterior, *, feature_names=None, topics=None, n_words=8, max_topics=12, level=0.9,
+        ax=None, **plot_options,
+    ):  # fmt: skip
+        """Draw topics of a posterior.
+
+        Parameters
+        ----------
+        posterior : TopicPosterior
+            What is drawn.
+        feature_names : sequence of str, default=None
+            The words; default their numbers.
+        topics : sequence of int, default=None
+            Which, in the order wanted; default all, those with most words first.
+        n_words : int, default=8
+            Words of each topic, as many as there are at most.
+        max_topics : int, default=12
+            Of more topics the first so many are drawn, and the title says how many are not.
+        level : float, default=0.9
+            Posterior probability of an interval.
+        ax : matplotlib Axes or array of k of them, default=None
+            Where: one is divided. Default those of a new figure, which grows with topics and words.
+        **plot_options
+            Further ones of `plot`.
+
+        Returns
+        -------
+        TopicDisplay
+            With its artists.
+
+        Raises
+        ------
+        ValueError
+            If an option is none of these, or there are not as many names as words.
+        TypeError
+            If the posterior is not of topics.
+        ImportError
+            If matplotlib is not installed.
+        """
+        matplotlib()
+        if not (hasattr(posterior, "top_words") and hasattr(posterior, "pseudo_counts")):
+            raise TypeError(f"posterior must be a TopicPosterior, got {type(posterior).__name__}.")
+        check_level(level)
+        n_words, max_topics = check_count("n_words", n_words), check_count("max_topics", max_topics)
+        counts = posterior.pseudo_counts().sum(axis=1)
+        n_features = posterior.concentration.shape[2]
+        if feature_names is None:
+            feature_names = [f"word {j}" for j in range(n_features)]
+        if len(feature_names) != n_features:
+            raise ValueError(
+                f"feature_names must have a name for each of {n_features} words, got "
+                f"{len(feature_names)}."
+            )
+        chosen = _topics(topics, counts)
+        shown = chosen[:max_topics]
+        words, values = posterior.top_words(n_words, level)
+        display = cls(
+            topics=shown,
+            words=[[str(feature_names[j]) for j in words[k]] for k in shown],
+            probability=values[shown, :, 0],
+            interval=values[shown, :, 1:],
+            shares=counts[shown] / counts.sum(),
+            level=level,
+            n_topics=len(chosen),
+        )
+        return display.plot(ax=ax, **plot_options)
+
+    def plot(self, ax=None, *, color=BLUE, point_kw=None, line_kw=None):
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or array of k of them, default=None
+            Where: one is divided. Default those of a new figure.
+        color : matplotlib color, default="#0072B2"
+            Of points and lines.
+        point_kw, line_kw : dict, default=None
+            Keywords of the points (`Axes.plot`) and of the lines (`Axes.hlines`).
+
+        Returns
+        -------
+        TopicDisplay
+            Itself.
+        """
+        k, n = self.probability.shape
+        shape = (-(-k // _COLUMNS), min(k, _COLUMNS))
+        if ax is not None and np.size(ax) == k:
+            shape = (k, 1) if k > 1 else (1, 1)
+        longest = max(len(word) for words in self.words for word in shortened(words))
+        size = (_PANEL + _LETTER * longest) * max(shape[1], 2), shape[0] * (_ROW * n + _FRAME) + 0.7
+        axes, self.figure_ = many_axes(ax, shape, size, spaces=(0.8, 0.7))
+        for spare in axes.ravel()[k:]:
+            spare.set_axis_off()
+        self.axes_ = axes.ravel()[:k]
+        self.ax_, self.points_, self.lines_ = self.axes_[0], [], []
+        for place in range(k):
+            self._draw_topic(place, color, point_kw, line_kw or {})
+        for panel in self.axes_[max(0, k - shape[1]) :]:
+            panel.set_xlabel(f"probability\n{percent(self.level)} interval", fontsize="small")
+        put_title(
+            sentence_of_hidden(k, self.n_topics, "topics"), self.ax_, self.figure_, ax is None
+        )
+        return self
+
+    def _draw_topic(self, place, color, point_kw, line_kw):
+        panel, rows = self.axes_[place], np.arange(len(self.words[place]))
+        ends = self.interval[place]
+        self.lines_.append(
+            panel.hlines(rows, *ends.T, **{"color": color, "linewidth": 1.6, **line_kw})
+        )
+        look = {"color": color, "marker": "o", "markersize": 5, "markeredgecolor": "white"}
+        (points,) = panel.plot(
+            self.probability[place], rows, **merged({**look, "linestyle": "none"}, point_kw)
+        )
+        self.points_.append(points)
+        panel.set_ylim(len(rows) - 0.4, -0.6)
+        size = min(room_for(panel, len(rows) + 0.2), 9.0)
+        panel.set_yticks(rows, shortened(self.words[place]), fontsize=size)
+        panel.set_xlim(0.0, 1.05 * max(ends.max(), self.probability[place].max()))
+        panel.tick_params(axis="x", labelsize="small")
+        panel.locator_params(axis="x", nbins=3)
+        share = f"{100 * self.shares[place]:.1f} % of words"
+        panel.set_title(f"topic {self.topics[place]}: {share}", fontsize="small")
+        panel.spines[["top", "right"]].set_visible(False)
+
+
+def _topics(topics, counts):
+    """Numbers of topics, those with most words first where none are given."""
+    if topics is None:
+        return np.argsort(-counts, kind="stable")
+    found = np.asarray(topics)
+    K = len(counts)
+    is_whole = found.ndim == 1 and found.dtype.kind in "iu" and found.size
+    if not (is_whole and (found >= -K).all() and (found < K).all()):
+        raise ValueError(f"topics must be a list of integers below {K}, got {topics!r}.")
+    return found % K
+
+
+def _names_inside(estimator):
+    """Words as the fitted model, or the steps before it in a pipeline, name them; or None."""
+    found = getattr(inside(estimator), "feature_names_in_", None)
+    while found is None and not isinstance(estimator, Pipeline):
+        held = getattr(estimator, "best_estimator_", getattr(estimator, "estimator", None))
+        if held is None:
+            return None
+        estimator = held
+    if found is None and len(estimator) > 1 and hasattr(estimator[:-1], "get_feature_names_out"):
+        found = estimator[:-1].get_feature_names_out()
+    return found
