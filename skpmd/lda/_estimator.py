@@ -125,13 +125,17 @@ None, default=None
         it, ``bound_`` is computed at the end. 0 or less is never.
     perp_tol : float, default=0.1
         Change of this perplexity below which passes end.
+    max_time : float or None, default=None
+        Seconds after which `fit` ends at its first complete state, a step of all particles; a
+        ``ConvergenceWarning`` says so. `partial_fit` takes all its documents in any case.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
     random_state : int, RandomState or None, default=None
         Source of randomness.
     verbose : int, default=0
-        Progress.
+        1 shows progress: the phases of a fit by name, their steps and the time left where their
+        number is known. It is a bar where tqdm is installed, and a line a second elsewhere.
 
     Attributes
     ----------
@@ -164,6 +168,8 @@ None, default=None
         Record of the steps, the last 10,000 or so of a stream: ``step``, ``step_size``,
         ``n_documents``, and ``log_density``, the mean log density of a word before the particles
         were fitted to it (with stacking weights of several particles; else nan).
+    out_of_time_ : bool
+        Whether ``max_time`` ended the last call.
     n_features_in_, feature_names_in_
         Number and names of the words: those of the first call, or, of a growing vocabulary, of the
         last.
@@ -219,7 +225,7 @@ None, default=None
         **{
             name: LOOP_CONSTRAINTS[name]
             for name in (
-                "batch_size", "step_size", "step_decay", "total_samples", "n_jobs",
+                "batch_size", "step_size", "step_decay", "total_samples", "max_time", "n_jobs",
                 "random_state", "verbose",
             )
         },
@@ -266,6 +272,7 @@ None, default=None
         mean_change_tol=1e-3,
         evaluate_every=-1,
         perp_tol=0.1,
+        max_time=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -291,6 +298,7 @@ None, default=None
         self.mean_change_tol = mean_change_tol
         self.evaluate_every = evaluate_every
         self.perp_tol = perp_tol
+        self.max_time = max_time
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -318,7 +326,7 @@ None, default=None
         LDATopicModelPMD
             The estimator.
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(of_fit=True):
             self._reset()
             self._check_growing_prior()
             X, _ = self._counts(X, reset=True)

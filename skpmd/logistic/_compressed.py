@@ -7,6 +7,7 @@ import numpy as np
 from scipy.sparse import issparse
 from scipy.special import expit
 
+from skpmd.engine.course import phase
 from skpmd.logistic._averages import (
     Points,
     log_averages,
@@ -45,6 +46,7 @@ def points_of_posterior(posterior, n_classes, width):
     return points_of(coefficients, posterior.weights)
 
 
+@phase("particles for predictions")
 def compressed(points, X, fit_intercept, tol):
     """`Compressed` of the fewest particles that are off by half of ``tol``, or None.
 

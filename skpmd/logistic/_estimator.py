@@ -161,13 +161,19 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         prior or the proposals. Without such steps it changes nothing.
     temperature : float, default=1.0
         The posterior is proportional to prior * likelihood^(1 / temperature).
+    max_time : float or None, default=None
+        Seconds after which `fit` ends at its first complete state: a round of reweighting, a check
+        of chains or a step; a ``ConvergenceWarning`` says so. A search by
+        ``prior_scale="evidence"`` has half of them. The step of `partial_fit` is taken whole in any
+        case.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
     random_state : int, RandomState instance or None, default=None
         Seed; the same integer gives the same answer.
     verbose : int, default=0
-        1 shows progress: of rounds and steps, and of passes over many rows.
+        1 shows progress: the phases of a fit by name, their steps and the time left where their
+        number is known. It is a bar where tqdm is installed, and a line a second elsewhere.
 
     Attributes
     ----------
@@ -201,7 +207,9 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         ``importance_pareto_k`` of the weights that moves have replaced; ``mean_error`` (estimate of
         the largest error of a mean by rejuvenations and few particles, in posterior standard
         deviations; None after reweighting; in a stream whose rows come sorted, and are too many to
-        be retained, a lower bound); ``interrupted``; ``warnings``.
+        be retained, a lower bound); ``interrupted``; ``out_of_time``; ``warnings``.
+    out_of_time_ : bool
+        Whether ``max_time`` ended the last call.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -295,6 +303,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         forgetting=0.0,
         warm_start=False,
         temperature=1.0,
+        max_time=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -324,6 +333,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         self.forgetting = forgetting
         self.warm_start = warm_start
         self.temperature = temperature
+        self.max_time = max_time
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -351,7 +361,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         ValueError
             If y has one class only, or the weights leave a class without any.
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(of_fit=True):
             rows, remedy, no_moments = self._fit(X, y, sample_weight)
         self._warn_or_interrupt(remedy)
         self._warn_of_column_scale(rows)

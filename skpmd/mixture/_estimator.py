@@ -112,13 +112,18 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
     warm_start : bool, default=False
         Whether `fit` starts from the particles of the fit before (conjugate strategy). Scales and
         defaults of the prior are those of the new rows.
+    max_time : float or None, default=None
+        Seconds after which `fit`, and a call of `partial_fit`, end at their first complete state: a
+        step of all particles; a ``ConvergenceWarning`` says so. Draws of ``strategy="parameters"``
+        are then not yet those of the posterior.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
     random_state : int, RandomState or None, default=None
         Source of randomness.
     verbose : int, default=0
-        Progress.
+        1 shows progress: the phases of a fit by name, their steps and the time left where their
+        number is known. It is a bar where tqdm is installed, and a line a second elsewhere.
     verbose_interval : int, default=10
         Steps between two lines of it.
 
@@ -156,6 +161,8 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
     weight_concentration_prior_, mean_prior_, mean_precision_prior_, degrees_of_freedom_prior_, \
 covariance_prior_, mean_scale_prior_
         The prior, as far as ``component_prior`` has it.
+    out_of_time_ : bool
+        Whether ``max_time`` ended the last call.
 
     Notes
     -----
@@ -204,7 +211,7 @@ covariance_prior_, mean_scale_prior_
             name: LOOP_CONSTRAINTS[name]
             for name in (
                 "batch_size", "step_size", "step_offset", "step_decay", "rejuvenation",
-                "ess_threshold", "bandwidth", "total_samples", "forgetting", "n_jobs",
+                "ess_threshold", "bandwidth", "total_samples", "forgetting", "max_time", "n_jobs",
                 "random_state", "verbose",
             )
         },
@@ -266,6 +273,7 @@ covariance_prior_, mean_scale_prior_
         total_samples=None,
         forgetting=0.0,
         warm_start=False,
+        max_time=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -300,6 +308,7 @@ covariance_prior_, mean_scale_prior_
         self.total_samples = total_samples
         self.forgetting = forgetting
         self.warm_start = warm_start
+        self.max_time = max_time
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -338,7 +347,7 @@ covariance_prior_, mean_scale_prior_
             If a given ``max_full_iter`` ends the steps before the bound has converged; with
             ``strategy="parameters"`` of what stands against the posterior.
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(of_fit=True):
             earlier = getattr(self, "_state", None) if self.warm_start else None
             self._reset()
             parameters = self._parameters()

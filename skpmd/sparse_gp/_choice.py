@@ -4,12 +4,13 @@ from operator import itemgetter
 
 import numpy as np
 
-from skpmd._base.progress import write_line
 from skpmd._base.rows import distinct
 from skpmd._base.utils import as_generator
+from skpmd.engine.course import out_of_time, phase, share_of_time, write
 from skpmd.engine.threads import each
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Data
+from skpmd.sparse_gp._descent import SHARE
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood, maximise_evidence
 from skpmd.sparse_gp._fit import fit, update
 from skpmd.sparse_gp._full_scale_fit import n_beside, new_full_scale, with_inducing
@@ -28,6 +29,7 @@ _FEW_INDUCING, _MAY_BE_AHEAD = 1000, 0.01
 # Evaluations of the evidence in the search for the kernel of inducing inputs, and the rows whose
 # evidence spreads particles around its end.
 _EVALUATIONS, _DRAWN_ROWS = 15, 1000
+_CHOICE = "the choice of an approximation"  # What a limit of the time ends.
 _ROUGH = 1  # Twice nu of the roughest Matern kernel.
 
 
@@ -46,9 +48,9 @@ def fit_chosen(parameters, data):
     one = parameters._replace(n_particles=1)
     state = fit_vecchia(one, data)
     n = min(_SCORED_ROWS, len(state.model.sites.weight) // 4)
-    if n < _FEWEST_SCORED:
+    if n < _FEWEST_SCORED or out_of_time(_CHOICE):
         return _with_particles(parameters, state)
-    write_line(f"approximations: compared on {n} rows", parameters.verbose)
+    write(f"approximations: compared on {n} rows")
     near = _of_near(state, n)
 
     def ahead(densities_of, *args):
@@ -65,7 +67,9 @@ def fit_chosen(parameters, data):
     is_smooth = inducing > 0.0
     both = _both_ahead(ahead, parameters, state, n, is_smooth)
     found = [(0.0, "vecchia", state), (inducing, "fitc", state), (both, "full_scale", state)]
-    other = None if both > 0.0 > inducing else _under_another_kernel(one, state, is_smooth)
+    other = None
+    if not (both > 0.0 > inducing or out_of_time(_CHOICE)):
+        other = _under_another_kernel(one, state, is_smooth)
     if other is not None:
         found.append((_both_ahead(ahead, parameters, other, n, is_smooth), "full_scale", other))
         if is_smooth:
@@ -112,6 +116,7 @@ def _with_particles(parameters, state):
     return with_kernel(parameters, state, state.model.covariance, state.theta)
 
 
+@phase("another kernel")
 def _under_another_kernel(parameters, state, is_smooth):
     """The state under the kernel of the largest exact evidence of some rows, or None.
 
@@ -132,7 +137,7 @@ def _under_another_kernel(parameters, state, is_smooth):
         if not is_default or callable(optimizer) or shape == _ROUGH:
             return None
         candidates = [covariance_of(None, sample, 0.5 * _ROUGH, n)]
-    write_line(f"kernel: search by the evidence of {len(sample.y)} rows", parameters.verbose)
+    write(f"kernel: search by the evidence of {len(sample.y)} rows")
 
     def ended(one):
         end = maximise_evidence(
@@ -140,7 +145,8 @@ def _under_another_kernel(parameters, state, is_smooth):
         )
         return log_marginal_likelihood(one, end, sample, gradient=False), (one, end)
 
-    _, (covariance, theta) = max(each(ended, candidates), key=itemgetter(0))
+    with share_of_time(SHARE):
+        _, (covariance, theta) = max(each(ended, candidates), key=itemgetter(0))
     return with_kernel(parameters, state, covariance, theta)
 
 
@@ -177,6 +183,7 @@ def _of_near(state, n):
     return 0.5 * (of_all + _log_densities(others, theta, others.conditional(theta, None), scored))
 
 
+@phase("comparison with inducing inputs")
 def _of_inducing(parameters, state, n):
     """Log densities of the first n rows by inducing inputs that have learnt from others."""
     sites, theta = state.model.sites, state.theta
@@ -194,6 +201,7 @@ def _of_inducing(parameters, state, n):
     return _log_densities(fitted.model, theta, fitted.conditional(0), scored)
 
 
+@phase("comparison with both")
 def _of_both(parameters, state, n, m):
     """As `_of_inducing`, of m inducing inputs, and all others as near rows."""
     theta, (scored, others) = state.theta, _parted(state, n)

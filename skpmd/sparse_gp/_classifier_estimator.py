@@ -78,13 +78,18 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         posterior standard deviations.
     forgetting : float in [0, 1), default=0.0
         For `partial_fit`: fraction of the past that a stream forgets with each row.
+    max_time : float or None, default=None
+        Seconds after which `fit`, and a call of `partial_fit`, end at their first complete state.
+        The search for a kernel has half of them and ends at the best place so far; at least one
+        iteration over all rows follows. A ``ConvergenceWarning`` says so.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
     random_state : int, RandomState instance or None, default=None
         Seed; the same integer gives the same answer.
     verbose : int, default=0
-        1 shows progress.
+        1 shows progress: the phases of a fit by name, their steps and the time left where their
+        number is known. It is a bar where tqdm is installed, and a line a second elsewhere.
 
     Attributes
     ----------
@@ -102,9 +107,12 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
     history_ : dict of ndarray
         One entry per iteration; see `ParticleMirrorDescent`.
     diagnostics_ : dict
-        ``ess``, ``pareto_k`` (with 20 particles or more), ``interrupted`` and ``warnings``.
+        ``ess``, ``pareto_k`` (with 20 particles or more), ``interrupted``, ``out_of_time`` and
+        ``warnings``.
     n_iter_ : int
         Iterations.
+    out_of_time_ : bool
+        Whether ``max_time`` ended the last call.
     n_features_in_ : int
         Number of columns of X.
 
@@ -169,6 +177,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         max_iter=500,
         tol=1e-2,
         forgetting=0.0,
+        max_time=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -187,6 +196,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         self.max_iter = max_iter
         self.tol = tol
         self.forgetting = forgetting
+        self.max_time = max_time
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -221,7 +231,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
             inputs leave more than half of the variance open, or few of 20 particles or more have
             weight.
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(of_fit=True):
             parameters = self._parameters()
             parameters = parameters._replace(options=parameters.options._replace(forgetting=0.0))
             self._reset()

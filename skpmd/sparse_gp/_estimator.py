@@ -153,13 +153,18 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         For `partial_fit`: fraction of the past that a stream forgets with each row.
     n_targets : int or None, default=None
         Columns of y, for predictions before `fit`.
+    max_time : float or None, default=None
+        Seconds after which `fit`, and a call of `partial_fit`, end at their first complete state.
+        Searches for a kernel have half of them and end at the best place so far; all rows are
+        added in any case. A ``ConvergenceWarning`` says so.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
     random_state : int, RandomState instance or None, default=None
         Seed; the same integer gives the same answer.
     verbose : int, default=0
-        1 shows progress: stages of the search for a kernel, and steps of ``weighting="posterior"``.
+        1 shows progress: the phases of a fit by name, their steps and the time left where their
+        number is known. It is a bar where tqdm is installed, and a line a second elsewhere.
 
     Attributes
     ----------
@@ -183,10 +188,12 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     history_ : dict of ndarray
         One entry per step or pass; see `ParticleMirrorDescent`.
     diagnostics_ : dict
-        ``ess``, ``interrupted`` and ``warnings``; with ``weighting="posterior"`` all of
-        `ParticleMirrorDescent`.
+        ``ess``, ``interrupted``, ``out_of_time`` and ``warnings``; with ``weighting="posterior"``
+        all of `ParticleMirrorDescent`.
     n_iter_ : int
         Steps or passes.
+    out_of_time_ : bool
+        Whether ``max_time`` ended the last call.
     n_features_in_ : int
         Number of columns of X.
 
@@ -283,6 +290,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         total_samples=None,
         forgetting=0.0,
         n_targets=None,
+        max_time=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -317,6 +325,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         self.total_samples = total_samples
         self.forgetting = forgetting
         self.n_targets = n_targets
+        self.max_time = max_time
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -358,7 +367,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             75 % of them; with ``weighting="posterior"`` of what ``diagnostics_`` holds against the
             posterior.
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(of_fit=True):
             parameters = self._parameters()
             self._reset()
             fitted = _FITS.get(self.approximation, (fit, update))[0]
@@ -553,5 +562,6 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         if self.weighting == "posterior":
             self._warn_or_interrupt("raise n_particles or max_iter, or narrow hyperprior")
             return
+        self._conclude()
         if fitted_kernel and self.optimizer is not None:
             warn_of_bounds(self.kernel_)

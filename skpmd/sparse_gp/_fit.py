@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from skpmd._base.progress import bar_of_steps
+from skpmd._base.progress import bar_of_rounds, bar_of_steps
 from skpmd._base.records import Records
 from skpmd._base.results import Results, results_of
 from skpmd._base.stacking import hold_out
@@ -13,6 +13,7 @@ from skpmd._base.streaming import Stream, advance, coefficients, stream_after
 from skpmd._base.utils import as_generator
 from skpmd._base.warn import warn
 from skpmd.engine import weighting
+from skpmd.engine.course import phase, share_of_time
 from skpmd.engine.loop import FullBatch, drive, full_batch_iterations, run
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, draw_prior, weights
@@ -20,6 +21,7 @@ from skpmd.engine.threads import each
 from skpmd.posterior import Posterior
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import Data, Population, Sample, ScaledRows, Scaler, take
+from skpmd.sparse_gp._descent import SHARE
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
 from skpmd.sparse_gp._hyperparameters import (
     check_kernel,
@@ -95,7 +97,8 @@ def initialise(parameters, data, rng):
     covariance = new_covariance(parameters.kernel, sample)
     check_kernel(covariance, sample, parameters.likelihood, parameters.weighting)
     prior = HyperPrior(covariance.kernel, parameters.hyperprior)
-    theta, sample = fit_hyperparameters(parameters, covariance, whole, sample, rng)
+    with share_of_time(SHARE):
+        theta, sample = fit_hyperparameters(parameters, covariance, whole, sample, rng)
     model = new_model(parameters, covariance, prior, whole, theta, rng)
     m = n_particles(parameters, covariance.kernel, len(whole.weight), model.n_inducing**2)
     if parameters.weighting == "posterior":
@@ -134,7 +137,8 @@ def fit(parameters, data):
         return update(parameters._replace(options=options), None, data)
     rng = as_generator(parameters.random_state)
     state, rows = initialise(parameters, data, rng)
-    with bar_of_steps(options, rows, parameters.verbose) as report:
+    options = options._replace(n_particles=len(state.particles.theta))
+    with bar_of_steps(options, rows) as report:
         outcome = run(state.model, rows, state.particles, options, rng, report)
     stream = stream_after(outcome, rows.total, rng)
     return with_results(state._replace(stream=stream), outcome)
@@ -268,14 +272,18 @@ def _add(parameters, state, rows):
     if not stream.seen:
         _, power = coefficients(options, 0.0, rows.total)
         options = options._replace(max_iter=0, temperature=1.0 / power)
-        outcome = run(model, rows, stream.particles, options, stream.rng, full_batch=full_batch)
+        with bar_of_rounds(name="passes over all rows") as report:
+            outcome = run(
+                model, rows, stream.particles, options, stream.rng, report, full_batch=full_batch
+            )
         return state._replace(stream=stream_after(complete(outcome), rows.total, stream.rng))
 
     def step(stream, model, batches, a, b, options, rng):
         states = full_batch_iterations(
             stream.particles, model, batches, a, b, options.settings, rng, full_batch
         )
-        outcome = complete(drive(states))
+        with bar_of_rounds(name="passes over the new rows") as report:
+            outcome = complete(drive(states, report))
         *infos, last = outcome.infos
         records = stream.records.extended(infos)
         return stream._replace(particles=outcome.particles, records=records), last
@@ -322,6 +330,7 @@ def move_inducing(state, X, n):
     return state._replace(stream=stream, model=model)
 
 
+@phase("scores of particles")
 def log_density(state, rows):
     """Log predictive densities of rows under each particle, shape (m, n)."""
     X, y, weight = rows.data
