@@ -381,9 +381,8 @@ class ParticleMirrorDescent(ParticleResults):
             outcome = run(model, rows, start, options, rng, report)
         outcome = outcome._replace(notes={"method": "mirror steps from prior"})
         if not (outcome.ended_early or convergence_warnings(outcome)):
-            with bar_of_rounds(name="comparison with another fit") as report:
-                states = compared(outcome, model, rows.whole(), options, rng, report)
-                outcome = drive(states, what="the comparison with another fit")
+            states = compared(outcome, model, rows.whole(), options, rng)
+            outcome = drive(states, what="the comparison with another fit")
         return outcome, self.max_iter
 
     @_fit_context(prefer_skip_nested_validation=False)

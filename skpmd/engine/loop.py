@@ -93,6 +93,18 @@ class Outcome(NamedTuple):
         return self.infos[-1].mean_error
 
 
+class Stage(NamedTuple):
+    """A complete state of what surrounds a method: a choice among fits, or work on the last one.
+
+    `drive` runs such states as it does an `Outcome`.
+    """
+
+    value: Any
+    infos: list = []
+    interrupted: bool = False
+    out_of_time: bool = False
+
+
 def silent(info):
     """Report to nobody."""
 
@@ -125,7 +137,8 @@ def drive(outcomes, report=silent, what="the fit"):
     except OutOfTime:
         if last is None:  # It is the method within which this one runs that has a state.
             raise
-        course.note_end(f"{what} after {len(infos)} step{'s' if len(infos) > 1 else ''}")
+        steps = f" after {len(infos)} step{'s' if len(infos) > 1 else ''}" if infos else ""
+        course.note_end(what + steps)
         return last._replace(infos=infos, out_of_time=True)
     except (KeyboardInterrupt, SystemError) as error:
         if not is_ctrl_c(error):

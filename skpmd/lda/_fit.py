@@ -8,7 +8,7 @@ import numpy as np
 from skpmd._base.progress import bar_of_steps
 from skpmd._base.records import Records
 from skpmd.engine.course import phase, untimed, write
-from skpmd.engine.loop import FullBatch, Options, Outcome, run
+from skpmd.engine.loop import FullBatch, Options, Outcome, Stage, drive, run
 from skpmd.engine.mirror import Settings
 from skpmd.engine.particles import draw_prior, effective_sample_size
 from skpmd.engine.resampling import resample
@@ -66,7 +66,7 @@ def fit_topics(parameters, X, rng):
 
     If Ctrl-C ends the fit, each particle is as it was after its last complete step.
     """
-    n, value = X.shape[0], None
+    n = X.shape[0]
     state = initialise(parameters, X, float(n), rng)
     state = _after_steps(parameters, state, X, float(n))
     block = state.block._replace(n_documents_seen=n)
@@ -74,9 +74,18 @@ def fit_topics(parameters, X, rng):
         block = block._replace(counts=block.counts.balanced())
     elif block.priors is not None:
         block = block._replace(topics=learn_priors.final_topics(block.priors, block.topics))
-    if parameters.evaluate_every > 0 and not state.interrupted:
-        value = _perplexity(parameters, block, X)
-    return state._replace(block=block, perplexity=value, n_iter=block.n_visits // n)
+    state = state._replace(block=block, n_iter=block.n_visits // n)
+    if parameters.evaluate_every <= 0 or state.interrupted:
+        return state
+    with untimed():
+        evaluated = drive(_evaluated(parameters, state, X))
+    return evaluated.value._replace(interrupted=evaluated.interrupted)
+
+
+def _evaluated(parameters, state, X):
+    """The state without the perplexity of its documents and with it, for `drive`."""
+    yield Stage(state)
+    yield Stage(state._replace(perplexity=_perplexity(parameters, state.block, X)))
 
 
 def update_stream(parameters, state, X):

@@ -8,6 +8,7 @@ from scipy.sparse import issparse
 from scipy.special import expit
 
 from skpmd.engine.course import phase
+from skpmd.engine.loop import Stage
 from skpmd.logistic._averages import (
     Points,
     log_averages,
@@ -44,6 +45,12 @@ def points_of_posterior(posterior, n_classes, width):
     n_rows = 1 if n_classes == 2 else n_classes
     coefficients = posterior.particles[:, : n_rows * width].reshape(-1, n_rows, width)
     return points_of(coefficients, posterior.weights)
+
+
+def compressions(points, X, fit_intercept, tol):
+    """None, which stands for all particles, and then what `compressed` finds, for `drive`."""
+    yield Stage(None)
+    yield Stage(compressed(points, X, fit_intercept, tol))
 
 
 @phase("particles for predictions")

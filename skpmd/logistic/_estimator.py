@@ -20,9 +20,11 @@ from skpmd._base.streaming import Stream, first_stream, kernel_step, stream_afte
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import naming_singular_columns
 from skpmd._base.warn import warn
+from skpmd.engine.course import untimed
 from skpmd.engine.hmc import N_CHAINS
+from skpmd.engine.loop import drive
 from skpmd.logistic._column_scale import column_scale_of, warn_of_overruled
-from skpmd.logistic._compressed import Compressed, compressed, points_of_posterior
+from skpmd.logistic._compressed import Compressed, compressions, points_of_posterior
 from skpmd.logistic._empirical_bayes import chosen_scale
 from skpmd.logistic._fit import find_posterior, name_of, takes_steps
 from skpmd.logistic._hmc import MOVES
@@ -582,8 +584,11 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         points = points_of_posterior(
             results.posterior, len(self.classes_), X.shape[1] + self.fit_intercept
         )
-        few = compressed(points, X, self.fit_intercept, self.prediction_tol)
+        with untimed():  # It is short beside the fit, and spares predictions more.
+            stage = drive(compressions(points, X, self.fit_intercept, self.prediction_tol))
+        few = stage.value
         results.diagnostics["prediction_error"] = 0.0 if few is None else few.error
+        results.diagnostics["interrupted"] |= stage.interrupted
         return few
 
     def _parameters(self):

@@ -10,6 +10,8 @@ from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import checked_weights, refuse_overflows
+from skpmd.engine.course import untimed
+from skpmd.engine.loop import Stage, drive
 from skpmd.mixture._conjugate_fit import fit_conjugate, history_of_conjugate, update_conjugate
 from skpmd.mixture._initialization import INITS
 from skpmd.mixture._predict import MixturePredictions
@@ -354,8 +356,9 @@ covariance_prior_, mean_scale_prior_
             rows, weight = self._read(X, sample_weight, reset=True)
             self._set_state(self._first_state(parameters, rows, weight, earlier))
             self._freeze()
-            _ = self._predictive  # Weights for predictions are found here, not by the first one.
-        self._warn_or_interrupt()
+            with untimed():  # Without them here the first prediction would take the time.
+                weighed = drive(self._weighed())
+        self._warn_or_interrupt(weighed.interrupted)
         return self
 
     @_fit_context(prefer_skip_nested_validation=False)
@@ -426,9 +429,14 @@ covariance_prior_, mean_scale_prior_
         fit = fit_conjugate(parameters, rows, weight, rng, before)
         return conjugate_state(fit, self.weighting)
 
-    def _warn_or_interrupt(self):
+    def _weighed(self):
+        """The estimator without weights for predictions and with them, for `drive`."""
+        yield Stage(None)
+        yield Stage(self._predictive)
+
+    def _warn_or_interrupt(self, interrupted=False):
         fit = self._state.fit
-        self._conclude(fit.convergence_warnings, interrupted=fit.interrupted)
+        self._conclude(fit.convergence_warnings, interrupted=interrupted or fit.interrupted)
 
     # ------------------------------------------------------------------ results
     @result

@@ -6,13 +6,14 @@ import numpy as np
 
 from skpmd._base.rows import distinct
 from skpmd._base.utils import as_generator
-from skpmd.engine.course import out_of_time, phase, share_of_time, write
+from skpmd.engine.course import phase, share_of_time, write
+from skpmd.engine.loop import Stage, drive
 from skpmd.engine.threads import each
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Data
 from skpmd.sparse_gp._descent import SHARE
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood, maximise_evidence
-from skpmd.sparse_gp._fit import fit, update
+from skpmd.sparse_gp._fit import fit, interrupted, update
 from skpmd.sparse_gp._full_scale_fit import n_beside, new_full_scale, with_inducing
 from skpmd.sparse_gp._hyperparameters import MIN_INDUCING, n_inducing, n_particles
 from skpmd.sparse_gp._vecchia_fit import covariance_of, fit_vecchia, with_kernel
@@ -45,11 +46,19 @@ def fit_chosen(parameters, data):
         return fit(parameters._replace(approximation="fitc"), data)
     if parameters.weighting == "posterior":
         return fit_vecchia(parameters, data)
+    chosen = drive(_choices(parameters, data), what=_CHOICE)
+    return interrupted(chosen.value) if chosen.interrupted else chosen.value
+
+
+def _choices(parameters, data):
+    """The state of neighbours with one kernel, and the state chosen, for `drive`."""
     one = parameters._replace(n_particles=1)
     state = fit_vecchia(one, data)
+    yield Stage(state)
     n = min(_SCORED_ROWS, len(state.model.sites.weight) // 4)
-    if n < _FEWEST_SCORED or out_of_time(_CHOICE):
-        return _with_particles(parameters, state)
+    if n < _FEWEST_SCORED:
+        yield Stage(_with_particles(parameters, state))
+        return
     write(f"approximations: compared on {n} rows")
     near = _of_near(state, n)
 
@@ -67,14 +76,12 @@ def fit_chosen(parameters, data):
     is_smooth = inducing > 0.0
     both = _both_ahead(ahead, parameters, state, n, is_smooth)
     found = [(0.0, "vecchia", state), (inducing, "fitc", state), (both, "full_scale", state)]
-    other = None
-    if not (both > 0.0 > inducing or out_of_time(_CHOICE)):
-        other = _under_another_kernel(one, state, is_smooth)
+    other = None if both > 0.0 > inducing else _under_another_kernel(one, state, is_smooth)
     if other is not None:
         found.append((_both_ahead(ahead, parameters, other, n, is_smooth), "full_scale", other))
         if is_smooth:
             found.append((ahead(_of_inducing, other, n), "fitc", other))
-    return _best_of(parameters, found, data)
+    yield Stage(_best_of(parameters, found, data))
 
 
 def _both_ahead(ahead, parameters, state, n, has_all):

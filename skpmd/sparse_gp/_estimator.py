@@ -554,6 +554,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
 
     def _warn(self, fitted_kernel):
         """Warn of what speaks against a posterior, a kernel fitted just now, or the inputs."""
+        if self.diagnostics_["interrupted"]:
+            self._conclude(interrupted=True)
         if self.approximation_ in _NEAR:
             if fitted_kernel:
                 warn_of_left_out(self._state)

@@ -190,6 +190,12 @@ def with_results(state, outcome=None):
     return state._replace(results=results)
 
 
+def interrupted(state):
+    """The state, whose diagnostics say that Ctrl-C has ended the fit."""
+    diagnostics = {**state.results.diagnostics, "interrupted": True}
+    return state._replace(results=state.results._replace(diagnostics=diagnostics))
+
+
 def _n_needed(parameters, state):
     """Number of distinct rows after which the kernel is not fitted again."""
     refines = parameters.optimizer is not None and state.model.covariance.is_fast

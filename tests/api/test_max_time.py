@@ -178,6 +178,18 @@ def test_the_rest_of_a_search_is_left_out(counted_clock):
     assert few.prior_scale_ != full.prior_scale_
 
 
+def test_the_choice_of_an_approximation_is_left_out(counted_clock, monkeypatch):
+    """Neighbours come first, and are what is there."""
+    monkeypatch.setattr("skpmd.sparse_gp._choice.MIN_INDUCING", 10)  # As if rows were many.
+    rows = np.random.default_rng(1).uniform(-2, 2, size=(120, 1))
+    gp = SparseGPRegressorPMD(random_state=0, max_time=0.5)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        gp.fit(rows, np.sin(3 * rows[:, 0]))
+    assert any("the choice of an approximation" in str(one.message) for one in seen)
+    assert gp.approximation_ == "vecchia" and gp.out_of_time_
+
+
 def test_documents_of_a_stream_are_not_left_out(counted_clock):
     lda = LDATopicModelPMD(2, batch_size=10, random_state=0, max_time=0.5)
     for part in (COUNTS[:30], COUNTS[30:]):
