@@ -15,6 +15,7 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
+from skpmd._base.callbacks import CallbackSupportMixin, tasks_of
 from skpmd._base.compiled import damaged_folder
 from skpmd._base.options import check_options
 from skpmd._base.progress import listeners_of
@@ -48,7 +49,7 @@ def result(method):
     return property(get)
 
 
-class ParticleEstimator(BaseEstimator):
+class ParticleEstimator(CallbackSupportMixin, BaseEstimator):
     """Base of all estimators.
 
     ``_frozen_parameters`` are the names of those that may not change between calls of
@@ -113,7 +114,7 @@ class ParticleEstimator(BaseEstimator):
 
     def _set_state(self, state):
         """Take over a new state; results are made anew when they are asked for."""
-        self._state, self._cache, self._ended = state, {}, tuple(current().ended)
+        self._state, self._cache, self._ended = state, {}, current().account()
 
     def _check_parameters(self):
         """Raise where a parameter that has been set after a fit is not what it may be."""
@@ -129,7 +130,7 @@ class ParticleEstimator(BaseEstimator):
         and whoever listens hears of the call. ``of_fit`` says whether it is one of ``fit``.
         """
         self._check_parameters()
-        listeners = listeners_of(getattr(self, "verbose", 0), of_fit)
+        listeners = listeners_of(getattr(self, "verbose", 0), of_fit) + tasks_of(self)
         course = Course(getattr(self, "max_time", None), listeners)
         with self._rollback_on_error() as on_error, on_course(course), self._threads():
             yield on_error
@@ -197,7 +198,7 @@ class ParticleEstimator(BaseEstimator):
 
     @result
     def out_of_time_(self):
-        """Whether ``max_time`` ended the last call, a bool."""
+        """Whether ``max_time``, or a callback, ended the last call, a bool."""
         return bool(getattr(self, "_ended", ()))
 
     def _conclude(self, reasons=(), remedy="", interrupted=False):
@@ -209,10 +210,11 @@ class ParticleEstimator(BaseEstimator):
         if interrupted:
             raise KeyboardInterrupt
         if getattr(self, "_ended", ()):
+            by, *ended = self._ended
             warn(
-                f"{type(self).__name__}: max_time={self.max_time:g} ended "
-                f"{' and '.join(self._ended)}: the result is that of the last complete state, and "
-                "may be far from what more time would give. Raise max_time, or set it to None."
+                f"{type(self).__name__}: {by} ended {' and '.join(ended)}: the result is that of "
+                "the last complete state, and may be far from what more time would give. Raise "
+                "max_time, or set it to None."
             )
         if reasons:
             advice = f" Do not trust this posterior; {remedy}." if remedy else ""

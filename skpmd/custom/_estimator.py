@@ -7,6 +7,7 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
+from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import result
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.progress import bar_of_rounds, bar_of_steps
@@ -324,6 +325,7 @@ class ParticleMirrorDescent(ParticleResults):
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @with_callbacks
     def fit(self, X, y=None, sample_weight=None):
         """Find the posterior given data.
 

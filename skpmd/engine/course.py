@@ -39,6 +39,7 @@ class Course:
     def __init__(self, max_time=None, listeners=()):
         self.deadline = None if max_time is None else clock() + max_time
         self.ended = []  # What the deadline has ended, in words.
+        self._by = f"max_time={max_time}"  # And who has set it.
         self.ends = False  # Whether the next piece of work is not to be started.
         self._listeners, self._phases, self._thread = listeners, [], get_ident()
         self._unnamed = None  # A phase of what no phase names.
@@ -49,7 +50,11 @@ class Course:
 
     def end(self):
         """End the call at its next complete state, as if time were over."""
-        self.deadline = -np.inf
+        self.deadline, self._by = -np.inf, "a callback"
+
+    def account(self):
+        """Who has ended what, in words, a tuple; empty where nothing has been ended."""
+        return (self._by, *self.ended) if self.ended else ()
 
     def note_end(self, what):
         """Note what the deadline has ended, in words."""

@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import DensityMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.utils import as_generator
@@ -317,6 +318,7 @@ covariance_prior_, mean_scale_prior_
         self.verbose_interval = verbose_interval
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @with_callbacks
     def fit(self, X, y=None, sample_weight=None):
         """Fit the mixture to all rows.
 
