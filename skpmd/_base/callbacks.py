@@ -5,6 +5,7 @@ Where a callback wants a task to end, the fit ends at its next complete state. T
 experimental in scikit-learn; without it estimators have no ``set_callbacks``.
 """
 
+from contextvars import ContextVar
 from functools import wraps
 
 from skpmd.engine.course import current
@@ -17,6 +18,9 @@ except ImportError:  # Of a version before 1.9, or one that has changed its mind
 
     class CallbackSupportMixin:
         """Stands in where there are no callbacks."""
+
+
+_tasks = ContextVar("callbacks of a fit by skpmd", default=())
 
 
 def with_callbacks(fit):
@@ -33,7 +37,12 @@ def with_callbacks(fit):
             for place, name in enumerate(("X", "y"))
         )
         root.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        outcome = fit(self, *args, **kwargs)
+        hears = bool(getattr(self, "_skl_callbacks", ()))
+        token = _tasks.set([_Tasks(self, root)] if hears else [])
+        try:
+            outcome = fit(self, *args, **kwargs)
+        finally:
+            _tasks.reset(token)
         # The fitted estimator, if a callback wants one, is a copy of this one.
         root.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=dict)
         return outcome
@@ -41,12 +50,9 @@ def with_callbacks(fit):
     return called
 
 
-def tasks_of(estimator):
-    """Listeners that make tasks of the phases of a fit; none where there are no callbacks."""
-    root = getattr(estimator, "_callback_fit_ctx", None)
-    if root is None or not getattr(estimator, "_skl_callbacks", ()):
-        return []
-    return [_Tasks(estimator, root)]
+def tasks_of_fit():
+    """Listeners that make tasks of the phases of the fit that runs; none without callbacks."""
+    return _tasks.get()
 
 
 class _Tasks:

@@ -15,7 +15,7 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from skpmd._base.callbacks import CallbackSupportMixin, tasks_of
+from skpmd._base.callbacks import CallbackSupportMixin, tasks_of_fit
 from skpmd._base.compiled import damaged_folder
 from skpmd._base.options import check_options
 from skpmd._base.progress import listeners_of
@@ -130,7 +130,8 @@ class ParticleEstimator(CallbackSupportMixin, BaseEstimator):
         and whoever listens hears of the call. ``of_fit`` says whether it is one of ``fit``.
         """
         self._check_parameters()
-        listeners = listeners_of(getattr(self, "verbose", 0), of_fit) + tasks_of(self)
+        listeners = listeners_of(getattr(self, "verbose", 0), of_fit)
+        listeners += tasks_of_fit() if of_fit else ()
         course = Course(getattr(self, "max_time", None), listeners)
         with self._rollback_on_error() as on_error, on_course(course), self._threads():
             yield on_error
