@@ -155,6 +155,19 @@ def test_a_search_has_one_evaluation_at_least(seconds):
     assert (place, value) == ([2.0], 2.0) and course.ended == ["it"]
 
 
+def test_the_best_place_need_not_be_the_last(seconds):
+    def objective(x):
+        seconds[0] += 1.0
+        return abs(x[0] - 1.0)
+
+    def search(timed):
+        return [timed([float(k)]) for k in range(10)]
+
+    with on_course(Course(3.5)):
+        place, value = best_in_time(search, objective, "it")
+    assert (place, value) == ([1.0], 0.0) and seconds[0] == 4.0
+
+
 def test_a_share_of_the_time_and_no_time_at_all(seconds):
     course = Course(10.0)
     with on_course(course):
