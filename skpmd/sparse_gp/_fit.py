@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
 
 from skpmd._base.progress import bar_of_rounds, bar_of_steps
 from skpmd._base.records import Records
@@ -13,11 +12,9 @@ from skpmd._base.streaming import Stream, advance, coefficients, stream_after
 from skpmd._base.utils import as_generator
 from skpmd._base.warn import warn
 from skpmd.engine import weighting
-from skpmd.engine.course import phase, share_of_time
+from skpmd.engine.course import share_of_time
 from skpmd.engine.loop import FullBatch, drive, full_batch_iterations, run
-from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, draw_prior, weights
-from skpmd.engine.threads import each
 from skpmd.posterior import Posterior
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import Data, Population, Sample, ScaledRows, Scaler, take
@@ -33,9 +30,9 @@ from skpmd.sparse_gp._hyperparameters import (
 )
 from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around
 from skpmd.sparse_gp._inducing import extended
-from skpmd.sparse_gp._model import SparseGP, blocks_of
+from skpmd.sparse_gp._model import SparseGP
 from skpmd.sparse_gp._open_variance import MonitoredRows, SomeRows
-from skpmd.sparse_gp._student import scale_nodes
+from skpmd.sparse_gp._scores import log_density
 
 # Predictions of about so many rows of a part are compared with its targets, if it has at least
 # so many.
@@ -334,30 +331,3 @@ def move_inducing(state, X, n):
     model, block = model.onto(inducing, particles.theta, particles.block)
     stream = state.stream._replace(particles=particles._replace(block=block))
     return state._replace(stream=stream, model=model)
-
-
-@phase("scores of particles")
-def log_density(state, rows):
-    """Log predictive densities of rows under each particle, shape (m, n)."""
-    X, y, weight = rows.data
-    blocks, out = blocks_of(len(y)), []
-    for i, theta in enumerate(state.particles.theta):
-        conditional = state.conditional(i)
-
-        def of(some, theta=theta, conditional=conditional):
-            batch = Batch(X[some], y[some], weight[some])
-            return _log_density(state.model, theta, conditional, batch)
-
-        out.append(np.concatenate(each(of, blocks)))
-    return np.array(out)
-
-
-def _log_density(model, theta, conditional, batch):
-    """Log predictive densities of a batch under one particle; Student noise by its nodes."""
-    X, y, noise_variance = batch.X, batch.y[:, :-1], batch.y[:, -1]
-    mean, variance = model.predict(theta, conditional, X)
-    noise, squared = model.covariance.noise(theta, X) + noise_variance, ((y - mean) ** 2).sum(1)
-    factors, weights = scale_nodes(model.df)
-    total = variance + np.outer(factors, noise)
-    terms = -0.5 * (mean.shape[1] * np.log(2.0 * np.pi * total) + squared / total)
-    return logsumexp(terms, axis=0, b=weights[:, None])
