@@ -15,12 +15,15 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
+from skpmd._base.callbacks import CallbackSupportMixin, tasks_of_fit
 from skpmd._base.compiled import damaged_folder
 from skpmd._base.options import check_options
 from skpmd._base.prior import adopted
+from skpmd._base.progress import listeners_of
 from skpmd._base.validation import naming_conversions, refuse_no_table
 from skpmd._base.version import __version__, other_version
 from skpmd._base.warn import warn
+from skpmd.engine.course import Course, current, on_course
 from skpmd.engine.loop import Options, is_ctrl_c
 from skpmd.engine.mirror import Settings
 from skpmd.engine.threads import threads
@@ -52,7 +55,7 @@ def _same(one, other):
     return one is other or np.array_equal(one, other)
 
 
-class ParticleEstimator(BaseEstimator):
+class ParticleEstimator(CallbackSupportMixin, BaseEstimator):
     """Base of all estimators.
 
     ``_frozen_parameters`` are the names of those that may not change between calls of
@@ -113,11 +116,11 @@ class ParticleEstimator(BaseEstimator):
         """Drop what an earlier fit left."""
         for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
             delattr(self, name)
-        self._state, self._cache, self._frozen = None, {}, {}
+        self._state, self._cache, self._frozen, self._ended = None, {}, {}, ()
 
     def _set_state(self, state):
         """Take over a new state; results are made anew when they are asked for."""
-        self._state, self._cache = state, {}
+        self._state, self._cache, self._ended = state, {}, current().account()
 
     def _check_parameters(self):
         """Raise where a parameter that has been set after a fit is not what it may be."""
@@ -125,14 +128,18 @@ class ParticleEstimator(BaseEstimator):
             self._validate_params()
 
     @contextmanager
-    def _all_or_nothing(self):
+    def _all_or_nothing(self, of_fit=False):
         """Context of a fit and of a part of a stream, with threads; what fails changes nothing.
 
         It is that of `_rollback_on_error`, and yields the same. scikit-learn checks parameters at
-        the first part only, and they may have been set since.
+        the first part only, and they may have been set since. The time of ``max_time`` begins here,
+        and whoever listens hears of the call. ``of_fit`` says whether it is one of ``fit``.
         """
         self._check_parameters()
-        with self._rollback_on_error() as on_error, self._threads():
+        listeners = listeners_of(getattr(self, "verbose", 0), of_fit)
+        listeners += tasks_of_fit() if of_fit else ()
+        course = Course(getattr(self, "max_time", None), listeners)
+        with self._rollback_on_error() as on_error, on_course(course), self._threads():
             yield on_error
 
     @contextmanager
@@ -204,14 +211,26 @@ class ParticleEstimator(BaseEstimator):
                 UserWarning,
             )
 
+    @result
+    def out_of_time_(self):
+        """Whether ``max_time``, or a callback, ended the last call, a bool."""
+        return bool(getattr(self, "_ended", ()))
+
     def _conclude(self, reasons=(), remedy="", interrupted=False):
-        """Hand on the user's Ctrl-C, or warn of what speaks against the result.
+        """Hand on the user's Ctrl-C, or warn of an early end and of what speaks against the result.
 
         ``reasons`` are what speaks against it, ``remedy`` is what to do about it, and
         ``interrupted`` says whether Ctrl-C ended the fit.
         """
         if interrupted:
             raise KeyboardInterrupt
+        if getattr(self, "_ended", ()):
+            by, *ended = self._ended
+            warn(
+                f"{type(self).__name__}: {by} ended {' and '.join(ended)}: the result is that of "
+                "the last complete state, and may be far from what more time would give. Raise "
+                "max_time, or set it to None."
+            )
         if reasons:
             advice = f" Do not trust this posterior; {remedy}." if remedy else ""
             warn(f"{type(self).__name__}: {'; '.join(reasons)}.{advice}")

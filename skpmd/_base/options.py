@@ -36,6 +36,7 @@ LOOP_CONSTRAINTS = {
     "forgetting": [Interval(Real, 0, 1, closed="left")],
     # The likelihood counts 1 / temperature times: beside more, or less, rounding loses the prior.
     "temperature": [Interval(Real, 1e-15, 1e15, closed="both")],
+    "max_time": [Interval(Real, 0, None, closed="neither"), None],
     "n_jobs": [
         Interval(Integral, None, -1, closed="right"),
         Interval(Integral, 1, None, closed="left"),

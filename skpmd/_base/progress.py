@@ -1,122 +1,196 @@
-"""Progress of a fit: a tqdm bar where tqdm is installed, a line per step elsewhere."""
+"""Progress of a fit, as a listener of its `Course`: tqdm bars where tqdm is installed, or lines."""
 
 from contextlib import contextmanager
 from time import perf_counter
 
-from skpmd.engine.loop import n_steps, silent
+from skpmd.engine.course import phase
+from skpmd.engine.loop import n_steps
 
-_SECONDS = 1.0  # Between two lines.
-
-
-class _Silent:
-    def update(self, n, text):
-        pass
+_SECONDS = 1.0  # Between two lines, and until a part of a stream shows anything.
+_UNNAMED = "other work"  # What no phase names; it is shown where it lasts.
+_DELAY = 0.5  # Seconds until a phase inside another has a bar.
 
 
-class _Lines:
-    def __init__(self, total, name):
-        self.total, self.name, self.done = total, name, 0
-
-    def update(self, n, text):
-        self.done += n
-        of_total = "" if self.total is None else f"/{self.total}"
-        print(f"{self.name} {self.done}{of_total}: {text}")
+def clock():
+    """Seconds since some moment."""
+    return perf_counter()
 
 
-class _Bar:
-    def __init__(self, bar):
-        self.bar = bar
-
-    def update(self, n, text):
-        self.bar.set_postfix_str(text)
-        self.bar.update(n)
-
-
-class ReportedBatches(list):
-    """Batches that print how far a pass over them has come, a line a second at most.
-
-    They are for a method whose steps may take minutes each on many rows.
-    """
-
-    def __init__(self, batches, verbose):
-        super().__init__(batches)
-        self._verbose, self._passes, self._last = verbose, 0, perf_counter()
-
-    def __iter__(self):
-        """Yield the batches."""
-        self._passes += 1
-        for done, batch in enumerate(super().__iter__()):
-            if self._verbose and perf_counter() > self._last + _SECONDS:
-                self._last = perf_counter()
-                share = done / len(self)
-                write_line(f"pass {self._passes} over the rows: {share:.0%}", self._verbose)
-            yield batch
-
-
-@contextmanager
-def progress(total, verbose, name="mirror steps"):
-    """Context that yields an object with ``update(n, text)``; silent at ``verbose=0``."""
+def listeners_of(verbose, of_fit):
+    """Who listens to a call with ``verbose``: of many short parts of a stream nothing is shown."""
     if not verbose:
-        yield _Silent()
-        return
+        return []
+    delay = 0.0 if of_fit else _SECONDS
     try:
         from tqdm import tqdm
     except ImportError:
-        yield _Lines(total, name)
-        return
-    with tqdm(total=total, desc=name) as bar:
-        yield _Bar(bar)
+        return [Lines(delay)]
+    return [Bars(tqdm, delay)]
 
 
-def write_line(text, verbose):
-    """Print a line that belongs to no step."""
-    if verbose:
+class Lines:
+    """Progress in lines, one a second at most, and one at the end of each outer phase."""
+
+    def __init__(self, delay):
+        self.delay, self.phases, self.last = delay, [], clock()
+
+    def open(self, name, total):
+        """A further phase."""
+        self.phases.append(_Lined(self, name, total))
+        return self.phases[-1]
+
+    def write(self, text):
+        """Print a line that belongs to no step."""
+        self.last = clock()
         print(text)
+
+    def show(self):
+        """Print how far all open phases have come, if a second has gone by."""
+        if clock() >= self.last + _SECONDS:
+            self.write(" | ".join(one.described() for one in self.phases))
+
+
+class _Lined:
+    def __init__(self, lines, name, total):
+        self.lines, self.name, self.total = lines, name or _UNNAMED, total
+        self.start, self.done, self.text = clock(), 0, ""
+
+    def advance(self, n, text):
+        self.done, self.text = self.done + n, text or self.text
+        self.lines.show()
+
+    def tick(self):
+        self.lines.show()
+
+    def close(self):
+        self.lines.phases.remove(self)
+        seconds = clock() - self.start
+        delay = self.lines.delay if self.name != _UNNAMED else _SECONDS
+        if not self.lines.phases and seconds >= delay:
+            steps = f"{self.done} in " if self.done else ""
+            self.lines.write(f"{self.name}: {steps}{seconds:.1f} s{self._rest()}")
+
+    def described(self):
+        """The share and the time left where the number of steps is known, else the time so far."""
+        seconds = clock() - self.start
+        if not self.total or not self.done:
+            steps = f" {self.done}" if self.done else ""
+            return f"{self.name}{steps}, {seconds:.0f} s so far{self._rest()}"
+        left = seconds * max(0, self.total - self.done) / self.done
+        share = f"{self.done}/{self.total} ({self.done / self.total:.0%})"
+        return f"{self.name} {share}, {left:.0f} s left{self._rest()}"
+
+    def _rest(self):
+        return f": {self.text}" if self.text else ""
+
+
+class Bars:
+    """Progress in bars of tqdm: one for each outer phase, and for inner ones that last."""
+
+    def __init__(self, tqdm, delay):
+        self.tqdm, self.delay, self.phases = tqdm, delay, []
+
+    def open(self, name, total):
+        """A further phase."""
+        self.phases.append(_Barred(self, name, total))
+        return self.phases[-1]
+
+    def write(self, text):
+        """Print a line that belongs to no step."""
+        self.tqdm.write(text)
+
+
+class _Barred:
+    def __init__(self, bars, name, total):
+        self._bars, self._name, self._total = bars, name or _UNNAMED, total
+        self._start, self._done, self._bar = clock(), 0, None
+        self._is_outer = bool(name) and not bars.phases
+        self._show("")
+
+    def advance(self, n, text):
+        self._done += n
+        self._show(text)
+
+    def tick(self):
+        self._show("")
+
+    def close(self):
+        self._bars.phases.remove(self)
+        if self._bar is not None:
+            self._bar.update(self._done - self._bar.n)
+            self._bar.close()
+
+    def _show(self, text):
+        """The bar as it is now; it is made when there is something to show."""
+        seconds = clock() - self._start
+        if self._bar is None:
+            if seconds < (self._bars.delay if self._is_outer else _DELAY):
+                return
+            # The time left is by the mean speed, which does not know of calls without a step.
+            self._bar = self._bars.tqdm(
+                total=self._total, desc=self._name, leave=self._is_outer, smoothing=0.0, miniters=0
+            )
+            self._bar.start_t -= seconds
+        if text:
+            self._bar.set_postfix_str(text, refresh=False)
+        self._bar.update(self._done - self._bar.n)
+
+
+class ReportedBatches(list):
+    """Batches that show how far a pass over them has come, for passes that may take minutes."""
+
+    def __iter__(self):
+        """Yield the batches."""
+        with phase("pass over the rows", len(self)) as advance:
+            for batch in super().__iter__():
+                yield batch
+                advance()
 
 
 def describe(info):
     """One line on a step."""
-    line = f"ess={info.ess:.0f}/{info.n_particles}, rejuvenations={info.rejuvenations}"
-    known = {name: value for name, value in info.extra.items() if value == value}  # No nan.
-    return ", ".join([line, *(f"{name}={value:.5g}" for name, value in known.items())])
+    values = {"change": getattr(info, "change", None), **getattr(info, "extra", {})}
+    known = {name: one for name, one in values.items() if one is not None and one == one}  # No nan.
+    line = [f"{name}={value:.5g}" for name, value in known.items()]
+    if hasattr(info, "ess"):
+        line = [
+            f"ess={info.ess:.0f}/{info.n_particles}", f"rejuvenations={info.rejuvenations}", *line
+        ]  # fmt: skip
+    return ", ".join(line)
 
 
 @contextmanager
-def bar_of_steps(options, rows, verbose, full_batch=None, every=1):
+def bar_of_steps(options, rows, full_batch=None, every=1):
     """Context that yields what `run` reports its steps to; one of ``every`` so many is shown."""
-    total = n_steps(options, rows, full_batch)
-    with bar_of_rounds(verbose, total, "mirror steps", every) as report:
+    with bar_of_rounds(n_steps(options, rows, full_batch), "mirror steps", every) as report:
         yield report
 
 
 @contextmanager
-def bar_of_rounds(verbose, total=None, name="rounds", every=1):
+def bar_of_rounds(total=None, name="rounds", every=1):
     """Context that yields what a method reports its steps to; their number may be unknown."""
-    if not verbose:
-        yield silent
-        return
     done = 0
-    with progress(total, verbose, name) as bar:
+    with phase(name, total) as advance:
 
         def report(info):
             nonlocal done
             done += 1
             if done % every == 0:
-                bar.update(every, describe(info))
+                advance(every, describe(info))
 
         yield report
 
 
 @contextmanager
-def bar_of_tempering(verbose):
+def bar_of_tempering():
     """Context that yields what tempered SMC reports its segments to, in percent of the way."""
     done = 0
-    with progress(100, verbose, "tempering, % of the way") as bar:
+    with phase("tempering, % of the way", 100) as advance:
 
         def report(info):
             nonlocal done
             now = int(100 * info.extra["power"])
-            bar.update(now - done, f"acceptance={info.extra['acceptance']:.2f}")
+            advance(now - done, f"acceptance={info.extra['acceptance']:.2f}")
             done = now
 
         yield report

@@ -109,6 +109,11 @@ class ParticleResults(ParticleEstimator):
             return self.posterior_.log_evidence  # raises, and says why
         return self._state.results.log_evidence
 
+    def _set_state(self, state):
+        """Take over a new state, whose diagnostics say whether ``max_time`` ended the call."""
+        super()._set_state(state)
+        state.results.diagnostics["out_of_time"] = bool(self._ended)
+
     def _warn_or_interrupt(self, remedy):
         """Warn the user of what ``diagnostics_`` holds against the result, or hand on Ctrl-C."""
         found = self.diagnostics_

@@ -9,6 +9,7 @@ from skpmd._base.records import Records
 from skpmd._base.utils import as_generator
 from skpmd.engine import mirror
 from skpmd.engine.assumed_density import AssumedDensity
+from skpmd.engine.course import phase
 from skpmd.engine.loop import Outcome
 from skpmd.engine.particles import Particles, draw_prior
 from skpmd.engine.rejuvenation_error import NO_ERROR, UNKNOWN_ERROR, RejuvenationErrors
@@ -70,6 +71,7 @@ def kernel_step(stream, model, batches, a, b, options, rng):
     return stream._replace(particles=particles, error_terms=observer.terms), info
 
 
+@phase("step of a stream")
 def advance(stream, model, rows, options, step=kernel_step):
     """One step on the rows of one call; the stream before is left as it is.
 
@@ -94,7 +96,7 @@ def stream_after(outcome, seen, rng):
     """The stream that goes on from a fit of so many weighted rows."""
     error_terms = outcome.error_terms
     if error_terms is None:  # Nobody has kept account: of a fit that was to end reweighted.
-        error_terms = NO_ERROR if outcome.reweighted or not outcome.interrupted else UNKNOWN_ERROR
+        error_terms = NO_ERROR if outcome.reweighted or not outcome.ended_early else UNKNOWN_ERROR
     account = error_terms, outcome.n_left_out
     records = Records().extended(outcome.infos)
     return Stream(outcome.particles, None, records, seen, rng, *account)

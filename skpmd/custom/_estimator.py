@@ -7,6 +7,7 @@ from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
+from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import result
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.prior import convergence_reasons
@@ -211,13 +212,18 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         For `partial_fit`: share of the past that a stream forgets with each row.
     temperature : float, default=1.0
         The posterior is proportional to prior * likelihood^(1 / temperature).
+    max_time : float or None, default=None
+        Seconds after which `fit` ends at its first complete state: a round of reweighting, a check
+        of chains or a step, after the search for optima; and a ``ConvergenceWarning`` says so. The
+        step of `partial_fit` is taken whole in any case.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
     random_state : int, RandomState instance or None, default=None
         Seed; the same integer gives the same answer.
     verbose : int, default=0
-        1 shows progress (a bar where tqdm is installed).
+        1 shows progress: the phases of a fit by name, their steps and the time left where their
+        number is known. It is a bar where tqdm is installed, and a line a second elsewhere.
 
     Attributes
     ----------
@@ -236,13 +242,15 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         ``disagreement`` (of proposals at one optimum, else None), ``mean_error`` (estimate of the
         largest error of a mean by rejuvenations and few particles, in posterior standard
         deviations; in a stream whose rows come sorted a lower bound; None after reweighting and
-        where it is not known), ``interrupted``, ``log_prior_integral`` (after `fit`: log of what
-        ``log_prior`` integrates to, 0 where nothing speaks against 1), ``prior_pareto_k`` (k-hat of
-        an earlier posterior over the density that stands for it as the prior, else None),
-        ``warnings``.
+        where it is not known), ``interrupted``, ``out_of_time``, ``log_prior_integral`` (after
+        `fit`: log of what ``log_prior`` integrates to, 0 where nothing speaks against 1),
+        ``prior_pareto_k`` (k-hat of an earlier posterior over the density that stands for it as the
+        prior, else None), ``warnings``.
     n_iter_ : int
         Rounds of reweighting and mirror steps, or passes of stochastic steps; after `partial_fit`,
         steps.
+    out_of_time_ : bool
+        Whether ``max_time`` ended the last call.
     n_features_in_ : int
         Number of columns of X, where it has columns.
     feature_names_in_ : ndarray of shape (p,)
@@ -363,6 +371,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         total_samples=None,
         forgetting=0.0,
         temperature=1.0,
+        max_time=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -404,11 +413,13 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         self.total_samples = total_samples
         self.forgetting = forgetting
         self.temperature = temperature
+        self.max_time = max_time
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @with_callbacks
     def fit(self, X=None, y=None, sample_weight=None):
         """Find the posterior given data.
 
@@ -427,7 +438,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         ParticleMirrorDescent
             The fitted estimator.
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(of_fit=True):
             options = self._loop_options()
             self._reset()
             model, rows, given = self._read(X, y, sample_weight, reset=True)
@@ -463,18 +474,17 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         if self._starts_from_proposals():
             self._warn_unused(OF_STOCHASTIC_STEPS, "set proposal='prior' for such steps")
             gradient = self._gradient(rows.data, sample_weight)
-            with bar_of_rounds(self.verbose) as report:
+            with bar_of_rounds() as report:
                 states = from_values(model, rows.whole(), options, rng, gradient)
                 outcome = drive(states, report)
             return outcome, len(outcome.infos)
         start = draw_prior(model, self.n_particles, rng)
-        with bar_of_steps(options, rows, self.verbose) as report:
+        with bar_of_steps(options, rows) as report:
             outcome = run(model, rows, start, options, rng, report)
         outcome = outcome._replace(notes={"method": "mirror steps from prior"})
-        if not convergence_warnings(outcome):  # Of an interrupted fit there is one.
-            with bar_of_rounds(self.verbose) as report:
-                states = compared(outcome, model, rows.whole(), options, rng, report)
-                outcome = drive(states)
+        if not (outcome.ended_early or convergence_warnings(outcome)):
+            states = compared(outcome, model, rows.whole(), options, rng)
+            outcome = drive(states, what="the comparison with another fit")
         return outcome, self.max_iter
 
     @_fit_context(prefer_skip_nested_validation=False)

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from skpmd.engine import metropolis
+from skpmd.engine.course import counted, tick
 from skpmd.engine.diagnostics import ess_mean, rank_diagnostics
 from skpmd.engine.splitting import FreeFlight, StiffFlow
 
@@ -218,7 +219,8 @@ def _advance(chains, state, log_steps, n, rng, adapt=None):
     chains' acceptance probabilities, if that is given.
     """
     zs, accepts, taken, work = [], [], 0, 0.0
-    for t in range(n):
+    for t in counted(range(n), "Hamiltonian moves", n):
+        tick()
         length = _LENGTH * rng.uniform(0.5, 1.5)
         leaps = max(1, int(np.ceil(length / np.exp(log_steps.outer))))
         state, accept, inner_accept = _iterate(

@@ -1,8 +1,8 @@
 """The one loop behind every estimator's fit: stochastic steps, then a finish on all data.
 
 Every inference method is a generator of complete states, each an `Outcome` with the records of the
-steps since the state before. `drive` runs them, and nobody else: here live Ctrl-C, the history and
-the report of progress.
+steps since the state before. `drive` runs them, and nobody else: here live Ctrl-C, the end of a
+time limit, the history and the report of progress.
 """
 
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ import numpy as np
 
 from skpmd.engine import mirror, schedules
 from skpmd.engine.averaging import include
+from skpmd.engine.course import OutOfTime, current
 from skpmd.engine.mirror import Settings
 from skpmd.engine.particles import Particles, equally_weighted
 from skpmd.engine.rejuvenation import rejuvenate_by_kernels
@@ -64,6 +65,7 @@ class Outcome(NamedTuple):
     reweighted: bool = False
     # Whether Ctrl-C ended it; the particles are then those of the last complete state.
     interrupted: bool = False
+    out_of_time: bool = False  # Whether ``max_time`` ended it; the particles are of that state.
     converged: bool = False  # Whether full-batch iterations have converged.
     chains: Any = None  # Of Hamiltonian moves, where the particles come from them.
     pair: np.ndarray | None = None  # (m,) int: Antithetic pairs of weighted draws.
@@ -79,11 +81,28 @@ class Outcome(NamedTuple):
     notes: dict = {}  # What else the method reports, to be shown among the diagnostics.
 
     @property
+    def ended_early(self):
+        """Whether the method has not been run to its end."""
+        return self.interrupted or self.out_of_time
+
+    @property
     def mean_error(self):
         """Bound on the error of the means by rejuvenations; None where nobody kept account."""
         if self.reweighted or not self.infos or np.isnan(self.infos[-1].mean_error):
             return None
         return self.infos[-1].mean_error
+
+
+class Stage(NamedTuple):
+    """A complete state of what surrounds a method: a choice among fits, or work on the last one.
+
+    `drive` runs such states as it does an `Outcome`.
+    """
+
+    value: Any
+    infos: list = []
+    interrupted: bool = False
+    out_of_time: bool = False
 
 
 def silent(info):
@@ -97,26 +116,38 @@ def is_ctrl_c(error):
     return isinstance(error, KeyboardInterrupt)
 
 
-def drive(outcomes, report=silent):
-    """Run an inference method to its end, or to Ctrl-C.
+def drive(outcomes, report=silent, what="the fit"):
+    """Run an inference method to its end, to Ctrl-C, or to the end of its time.
 
     The ``infos`` of each `Outcome` are those of the steps since the one before, and ``report``
     receives them one by one. The last complete state is returned, with the records of all steps;
-    where Ctrl-C comes before the first, it is raised.
+    where Ctrl-C comes before the first, it is raised. After the deadline of the `Course` the first
+    complete state is the last one: what more the method would do is refused where it starts
+    (`skpmd.engine.course.tick`), unless nothing was left to do. ``what`` names the method then.
     """
-    last, infos = None, []
+    last, infos, course = None, [], current()
+    before = course.ends
     try:
         for outcome in outcomes:
             infos += outcome.infos  # Ctrl-C may come in between: no state is without its record.
             last = outcome
             for info in outcome.infos:
                 report(info)
+            course.ends = before or course.is_over()
+    except OutOfTime:
+        if last is None:  # It is the method within which this one runs that has a state.
+            raise
+        steps = f" after {len(infos)} step{'s' if len(infos) > 1 else ''}" if infos else ""
+        course.note_end(what + steps)
+        return last._replace(infos=infos, out_of_time=True)
     except (KeyboardInterrupt, SystemError) as error:
         if not is_ctrl_c(error):
             raise
         if last is None:
             raise KeyboardInterrupt from error
         return last._replace(infos=infos, interrupted=True)
+    finally:
+        course.ends = before
     return last._replace(infos=infos)
 
 

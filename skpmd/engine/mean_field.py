@@ -15,6 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg
 
+from skpmd.engine.course import phase
+
 # A step of Newton's method has to leave less than 0.9 of the slope along it, and may reverse a
 # quarter of it, as in `skpmd.engine.variational.laplace`.
 _MIN_PROGRESS, _MAX_OVERSHOOT = 0.9, 0.25
@@ -56,6 +58,7 @@ class MeanField(NamedTuple):
     infos: list  # A record of each step, as of `skpmd.engine.loop.Outcome`.
     converged: bool  # Whether the last change was small, and the mean has converged.
     interrupted: bool = False  # Whether Ctrl-C ended it.
+    out_of_time: bool = False  # Whether ``max_time`` did.
 
 
 def mean_field_mirror_descent(target, d, max_iter=50, tol=0.02):
@@ -83,6 +86,7 @@ def mean_field_mirror_descent(target, d, max_iter=50, tol=0.02):
     yield MeanField(mean, 1.0 / precision, [], False)
 
 
+@phase("Newton's method")
 def _climb(target, mean, variance):
     """Newton's method for E_q[grad log p] = 0 at fixed variances: (mean, target, arrived).
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skpmd.engine.course import tick
 from skpmd.engine.model import linear_form
 from skpmd.engine.particles import effective_sample_size, weights
 from skpmd.engine.rejuvenation import DEFENSIVE_SHARE, rejuvenate_by_kernels
@@ -99,6 +100,7 @@ def segments(
     due = rejuvenate_first or _is_due(particles, settings)
     defensive, fraction = DEFENSIVE_SHARE if rejuvenate_first else 0.0, 0.0
     while fraction < 1.0:
+        tick()
         if due:
             fresh = rejuvenate(
                 particles, model, settings, rng,

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
+from skpmd.engine.course import phase
 from skpmd.engine.variational import Gaussian
 
 _IMPOSSIBLE = 1e25  # Objective where the density is zero: the line search takes no infinity.
@@ -35,6 +36,7 @@ class Optimum(NamedTuple):
     log_mass: float
 
 
+@phase("search for optima")
 def optima(
     log_density, draws, values, log_weights, derivatives, *, before=(), max_failures=MAX_FAILURES
 ):  # fmt: skip

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.stats import norm, rankdata, t
 
 from skpmd.engine import metropolis
+from skpmd.engine.course import phase
 from skpmd.engine.edges import Unbounded, edges
 from skpmd.engine.importance import Proposal, draw, log_density
 from skpmd.engine.loop import is_ctrl_c
@@ -43,6 +44,7 @@ class PriorCheck(NamedTuple):
     support: tuple | None = None
 
 
+@phase("check of the prior")
 def check_prior(model, rng):
     """The `PriorCheck` of a model; draws come from a generator of their own.
 

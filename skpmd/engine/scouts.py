@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd.engine import kde, mirror
+from skpmd.engine.course import phase
 from skpmd.engine.diagnostics import log_evidence
 from skpmd.engine.fitted_proposals import EACH
 from skpmd.engine.importance import draw, log_density, mixture_log_density
@@ -128,6 +129,7 @@ def _squares(proposal, theta):
     return (np.linalg.solve(proposal.factor, (theta - proposal.mean).T) ** 2).sum(axis=0)
 
 
+@phase("values at draws of the prior")
 def scouted(model, start, batches, power, rng):
     """The `Scouts` that are the particles ``start`` of the prior, and more where rows are few."""
     n_rows = sum(len(batch.weight) for batch in batches)

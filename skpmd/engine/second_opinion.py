@@ -7,6 +7,7 @@ somewhere else, and where it is sound the two must agree.
 
 import numpy as np
 
+from skpmd.engine.course import counted
 from skpmd.engine.diagnostics import log_evidence, pareto_k
 from skpmd.engine.from_values import from_values, is_thin
 from skpmd.engine.particles import moments, weights
@@ -20,12 +21,11 @@ _MAX_K = 0.5
 _MAX_LOG_SD_ERROR = 0.15  # A log sd with a larger standard error is not known by its own draws.
 
 
-def compared(outcome, model, batches, options, rng, report):
+def compared(outcome, model, batches, options, rng):
     """States of an outcome, for `skpmd.engine.loop.drive`: the last has reasons not to trust it.
 
     These are what a fit by values contradicts, or a spread that rests on few draws. The draws of
-    that fit come from a generator of their own, so that ``rng`` is left as it is, and ``report``
-    receives its steps.
+    that fit come from a generator of their own, so that ``rng`` is left as it is.
     """
     yield outcome
     _, _, _, of_log_sd = _moments(outcome.particles)
@@ -34,9 +34,8 @@ def compared(outcome, model, batches, options, rng, report):
         unknown = f"the sd of theta[:, {j}] rests on few draws (standard error {of_log_sd[j]:.0%})"
         yield outcome._replace(infos=[], reasons=(*outcome.reasons, unknown))
         return
-    for other in from_values(model, batches, options, rng.spawn(1)[0]):
-        for info in other.infos:
-            report(info)
+    fits = from_values(model, batches, options, rng.spawn(1)[0])
+    *_, other = counted(fits, "comparison with another fit")
     if not (other.n_left_out or other.reasons or is_thin(other.particles)):
         reasons = outcome.reasons + tuple(_differences(outcome, other))
         yield outcome._replace(infos=[], reasons=reasons)

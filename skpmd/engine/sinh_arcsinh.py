@@ -6,6 +6,7 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 from scipy.stats import t as student
 
+from skpmd.engine.course import phase
 from skpmd.engine.importance import AXIS_DF, Proposal
 
 _NODES = np.linspace(-4.0, 4.0, 33)
@@ -15,6 +16,7 @@ _GRID = np.linspace(-2.0, 2.0, 81)  # This is a grid of epsilon of the sinh-arcs
 _WIDER = 1.04  # A marginal is wider than the slice: of 1.0 to 1.15 this had the best ESS.
 
 
+@phase("skewness along axes")
 def skewed(gaussian, model, log_joint, batches, b=1.0):
     """Give a Gaussian the skewness and the scale of the posterior along its most skewed axes.
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd.engine import metropolis, mirror
+from skpmd.engine.course import counted
 from skpmd.engine.loop import Outcome
 from skpmd.engine.mirror import log_likelihood
 from skpmd.engine.particles import (
@@ -147,7 +148,7 @@ def _moved(model, batches, theta, log_step, rng):
     theta = model.permute_labels(theta, rng) if symmetric else theta
     state = _State(theta, *model.local(theta, batches))
     start, probabilities = state.value, []
-    for t in range(_MAX_MOVES):
+    for t in counted(range(_MAX_MOVES), "moves"):
         step = np.exp(log_step + _SPREAD * rng.standard_normal((len(theta), 1)))
         state, probability = _langevin(model, batches, state, step, rng)
         probabilities.append(probability)

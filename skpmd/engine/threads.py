@@ -23,7 +23,10 @@ from typing import NamedTuple
 import numpy as np
 from joblib import effective_n_jobs
 
+from skpmd.engine.course import show_work, tick
+
 _WORTH = 5e-4  # Seconds that an item of several in order takes, if it is worth a thread.
+_PATIENCE = 1.0  # Seconds after which one that waits for others shows that work goes on.
 _AT_ONCE = 8  # Of results that are summed up, each thread makes so many before the sum goes on.
 
 
@@ -80,7 +83,7 @@ def each(function, items, worth=True):
     n, pool, _ = _workers.get()
     n_helpers = min(n, len(items)) - 1 if worth else 0
     if n_helpers < 1:
-        return [function(item) for item in items]
+        return [_of(function, item) for item in items]
     results, left, errors = [None] * len(items), deque(enumerate(items)), np.geterr()
 
     def work():
@@ -91,7 +94,7 @@ def each(function, items, worth=True):
                         place, item = left.popleft()
                     except IndexError:  # Another thread was faster.
                         break
-                    results[place] = function(item)
+                    results[place] = _of(function, item)
         except BaseException:
             left.clear()  # Nothing new is begun.
             raise
@@ -103,10 +106,17 @@ def each(function, items, worth=True):
         left.clear()
         # One that no thread has begun is not waited for: all may be busy with what has called us.
         begun = [helper for helper in helpers if not helper.cancel()]
-        wait(begun)
+        while wait(begun, _PATIENCE).not_done:
+            show_work()
     for helper in begun:
         helper.result()
     return results
+
+
+def _of(function, item):
+    """The function of an item, unless the time of the fit is over."""
+    tick()
+    return function(item)
 
 
 def by_rows(function, *arrays, at_least=1):
@@ -132,7 +142,8 @@ def in_order(function, items, at_once=_AT_ONCE):
     """
     items, n, seconds = iter(items), n_threads(), _workers.get().seconds
     if n == 1:
-        yield from map(function, items)
+        for item in items:
+            yield _of(function, item)
         return
     known = function.__code__  # What closures of one function share.
     while now := list(islice(items, n * at_once if seconds.get(known, 0.0) >= _WORTH else 1)):

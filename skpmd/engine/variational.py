@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from skpmd.engine.course import phase
+
 _MAX_SLOPE_LEFT = 0.9  # A Newton step may leave this share of the slope.
 _MAX_OVERSHOOT = 0.25  # A step past the top may meet this share of the slope, downwards.
 _MAX_GROWTH = 10.0  # A mirror step under which the residual grows more has overshot.
@@ -24,6 +26,7 @@ class Gaussian(NamedTuple):
     chol: np.ndarray
 
 
+@phase("Laplace approximation")
 def laplace(model, batches, start, b=1.0, max_iter=100, tol=1e-6):
     """Mode of the log joint density by Newton's method, and the curvature there.
 
@@ -55,6 +58,7 @@ def laplace(model, batches, start, b=1.0, max_iter=100, tol=1e-6):
     return Gaussian(mean, _chol_of_inverse(precision))
 
 
+@phase("Gaussian mirror descent")
 def variational_mirror_descent(model, batches, start, b=1.0, max_iter=20, tol=1e-3):
     """Gaussian mirror descent from a Gaussian near the posterior, such as `laplace`.
 

@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, _fit_co
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_non_negative
 
+from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.utils import as_generator
@@ -130,13 +131,17 @@ None, default=None
         here. Its parameters must be the same. A search clones estimators and so loses their fits:
         give it ``sklearn.frozen.FrozenEstimator(fitted)``. The fit goes on from its state, random
         numbers included, as `partial_fit` would, and leaves it as it is.
+    max_time : float or None, default=None
+        Seconds after which `fit` ends at its first complete state, a step of all particles; a
+        ``ConvergenceWarning`` says so. `partial_fit` takes all its documents in any case.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
     random_state : int, RandomState or None, default=None
         Source of randomness.
     verbose : int, default=0
-        Progress.
+        1 shows progress: the phases of a fit by name, their steps and the time left where their
+        number is known. It is a bar where tqdm is installed, and a line a second elsewhere.
 
     Attributes
     ----------
@@ -169,6 +174,8 @@ None, default=None
         Record of the steps, the last 10,000 or so of a stream: ``step``, ``step_size``,
         ``n_documents``, and ``log_density``, the mean log density of a word before the particles
         were fitted to it (with stacking weights of several particles; else nan).
+    out_of_time_ : bool
+        Whether ``max_time`` ended the last call.
     n_features_in_, feature_names_in_
         Number and names of the words: those of the first call, or, of a growing vocabulary, of the
         last.
@@ -224,7 +231,7 @@ None, default=None
         **{
             name: LOOP_CONSTRAINTS[name]
             for name in (
-                "batch_size", "step_size", "step_decay", "total_samples", "n_jobs",
+                "batch_size", "step_size", "step_decay", "total_samples", "max_time", "n_jobs",
                 "random_state", "verbose",
             )
         },
@@ -273,6 +280,7 @@ None, default=None
         evaluate_every=-1,
         perp_tol=0.1,
         prior=None,
+        max_time=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -299,6 +307,7 @@ None, default=None
         self.evaluate_every = evaluate_every
         self.perp_tol = perp_tol
         self.prior = prior
+        self.max_time = max_time
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -311,6 +320,7 @@ None, default=None
         return tags
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @with_callbacks
     def fit(self, X, y=None):
         """Fit topics to counts of words.
 
@@ -326,7 +336,7 @@ None, default=None
         LDATopicModelPMD
             The estimator.
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(of_fit=True):
             self._reset()
             if self.prior is not None:
                 return self.partial_fit(X)

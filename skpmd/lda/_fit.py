@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._base.progress import bar_of_steps, write_line
+from skpmd._base.progress import bar_of_steps
 from skpmd._base.records import Records
-from skpmd.engine.loop import FullBatch, Options, Outcome, run
+from skpmd.engine.course import phase, untimed, write
+from skpmd.engine.loop import FullBatch, Options, Outcome, Stage, drive, run
 from skpmd.engine.mirror import Settings
 from skpmd.engine.particles import draw_prior, effective_sample_size
 from skpmd.engine.resampling import resample
@@ -65,7 +66,7 @@ def fit_topics(parameters, X, rng):
 
     If Ctrl-C ends the fit, each particle is as it was after its last complete step.
     """
-    n, value = X.shape[0], None
+    n = X.shape[0]
     state = initialise(parameters, X, float(n), rng)
     state = _after_steps(parameters, state, X, float(n))
     block = state.block._replace(n_documents_seen=n)
@@ -73,9 +74,18 @@ def fit_topics(parameters, X, rng):
         block = block._replace(counts=block.counts.balanced())
     elif block.priors is not None:
         block = block._replace(topics=learn_priors.final_topics(block.priors, block.topics))
-    if parameters.evaluate_every > 0 and not state.interrupted:
-        value = _perplexity(parameters, block, X)
-    return state._replace(block=block, perplexity=value, n_iter=block.n_visits // n)
+    state = state._replace(block=block, n_iter=block.n_visits // n)
+    if parameters.evaluate_every <= 0 or state.interrupted:
+        return state
+    with untimed():
+        evaluated = drive(_evaluated(parameters, state, X))
+    return evaluated.value._replace(interrupted=evaluated.interrupted)
+
+
+def _evaluated(parameters, state, X):
+    """The state without the perplexity of its documents and with it, for `drive`."""
+    yield Stage(state)
+    yield Stage(state._replace(perplexity=_perplexity(parameters, state.block, X)))
 
 
 def update_stream(parameters, state, X):
@@ -84,9 +94,7 @@ def update_stream(parameters, state, X):
     The counts of ``state`` change in place; `restorer` takes them back if anything fails.
     """
     total, block = parameters.total_samples, state.block
-    once = parameters._replace(
-        max_iter=1, max_full_iter=0, shuffle=False, evaluate_every=0, verbose=0
-    )
+    once = parameters._replace(max_iter=1, max_full_iter=0, shuffle=False, evaluate_every=0)
     if X.shape[1] > block.topics.V:
         wide = topics_of(parameters, X.shape[1])
         wide = wide.with_priors(block.topics.alpha, block.topics.eta_scale)
@@ -95,7 +103,8 @@ def update_stream(parameters, state, X):
         X = with_words(X)
     update = state.update if block.n_visits else local_update_of(parameters, X)
     rng = copy.deepcopy(state.rng)
-    after = _after_steps(once, LDAState(block, update, rng, state.records), X, total)
+    with untimed():
+        after = _after_steps(once, LDAState(block, update, rng, state.records), X, total)
     if after.interrupted:
         raise KeyboardInterrupt
     return after
@@ -135,7 +144,7 @@ def _after_steps(parameters, state, X, total):
     full_batch = FullBatch(parameters.max_full_iter, lambda particles, t: (particles, False))
     outcome = Outcome(start, [])
     if parameters.max_iter or parameters.max_full_iter:
-        with bar_of_steps(options, rows, parameters.verbose, full_batch) as report:
+        with bar_of_steps(options, rows, full_batch) as report:
             outcome = run(
                 model, rows, start, options, rng, report, full_batch=full_batch,
                 step_sizes=_step_sizes(parameters, state.block, total),
@@ -183,7 +192,7 @@ def _after_pass(parameters, model, X):
         block, stop = _resampled(parameters, model, particles.block, rng), False
         if every > 0 and (iteration + 1) % every == 0:
             before, evaluated = evaluated, _perplexity(parameters, block, X)
-            write_line(f"pass {iteration + 1}: perplexity {evaluated:.4f}", parameters.verbose)
+            write(f"pass {iteration + 1}: perplexity {evaluated:.4f}")
             stop = before is not None and abs(before - evaluated) < parameters.perp_tol
         if not stop and iteration + 1 < parameters.max_iter:
             block = block._replace(scores=block.scores.renewed(), n_documents_seen=0)
@@ -205,5 +214,6 @@ def _resampled(parameters, model, block, rng):
     return model.select_block(block._replace(base=elbo), chosen)
 
 
+@phase("perplexity")
 def _perplexity(parameters, block, X):
     return perplexity(parameters, block, block.log_weights(parameters.weighting), X)

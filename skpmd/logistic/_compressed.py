@@ -7,6 +7,8 @@ import numpy as np
 from scipy.sparse import issparse
 from scipy.special import expit
 
+from skpmd.engine.course import phase
+from skpmd.engine.loop import Stage
 from skpmd.logistic._averages import (
     Points,
     log_averages,
@@ -45,6 +47,13 @@ def points_of_posterior(posterior, n_classes, width):
     return points_of(coefficients, posterior.weights)
 
 
+def compressions(points, X, fit_intercept, tol):
+    """None, which stands for all particles, and then what `compressed` finds, for `drive`."""
+    yield Stage(None)
+    yield Stage(compressed(points, X, fit_intercept, tol))
+
+
+@phase("particles for predictions")
 def compressed(points, X, fit_intercept, tol):
     """`Compressed` of the fewest particles that are off by half of ``tol``, or None.
 

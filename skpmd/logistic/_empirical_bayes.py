@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from skpmd.engine.course import best_in_time, phase, share_of_time
 from skpmd.engine.diagnostics import log_evidence
 from skpmd.engine.importance_rounds import importance_sample
 from skpmd.logistic._importance import proposal_components
@@ -17,6 +18,8 @@ _PER_DECADE = 2
 _TOLERANCE = 0.01  # The search ends at this accuracy of the logarithm of the scale.
 # A difference of fewer nats is "not worth more than a bare mention" (Kass and Raftery 1995).
 _MIN_DIFFERENCE = 1.0
+_SHARE = 0.5  # Of the time of a fit that has a limit, the search may take so much.
+_SEARCH = "the search for the prior's scale"
 
 
 class ScaleChoice(NamedTuple):
@@ -46,17 +49,23 @@ def best_scale(evidence, low=LOW, high=HIGH):
 
     ends = np.log([low, high])
     grid = np.linspace(*ends, 1 + int(np.ceil(_PER_DECADE * np.log10(high / low))))
-    for log_scale in grid:
-        negative_evidence(log_scale)
+
+    def search(negative_evidence):
+        for log_scale in sorted(grid, key=abs):  # Where time ends it, scales near 1 come first.
+            negative_evidence(log_scale)
+        best = max(tried, key=tried.get)
+        if tried[best] > -np.inf:
+            bracket = np.clip([best - (grid[1] - grid[0]), best + (grid[1] - grid[0])], *ends)
+            minimize_scalar(
+                negative_evidence, bounds=bracket, method="bounded", options={"xatol": _TOLERANCE}
+            )
+
+    best_in_time(search, negative_evidence, _SEARCH)
     best = max(tried, key=tried.get)
     if tried[best] == -np.inf:
         raise ValueError(f"the log evidence is not finite at any scale from {low:g} to {high:g}.")
-    bracket = np.clip([best - (grid[1] - grid[0]), best + (grid[1] - grid[0])], *ends)
-    minimize_scalar(
-        negative_evidence, bounds=bracket, method="bounded", options={"xatol": _TOLERANCE}
-    )
-    best = max(tried, key=tried.get)
-    as_good = [f"{np.exp(end):g}" for end in ends if tried[best] - tried[end] < _MIN_DIFFERENCE]
+    known = [end for end in ends if end in tried]  # Of a search without time they may not be.
+    as_good = [f"{np.exp(end):g}" for end in known if tried[best] - tried[end] < _MIN_DIFFERENCE]
     warning = ""
     if as_good:
         warning = (
@@ -95,9 +104,10 @@ def chosen_scale(parameters, rows, n_classes, column_scale, rng):
             "itself: set a number."
         )
     n_features = rows.data.X.shape[1]
-    return scale_by_evidence(
-        lambda scale: linear_model(parameters, n_features, n_classes, scale, column_scale),
-        rows.whole(),
-        _N_DRAWS,
-        rng,
-    )
+    with share_of_time(_SHARE), phase("search for the prior's scale"):
+        return scale_by_evidence(
+            lambda scale: linear_model(parameters, n_features, n_classes, scale, column_scale),
+            rows.whole(),
+            _N_DRAWS,
+            rng,
+        )

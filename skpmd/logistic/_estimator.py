@@ -11,6 +11,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _check_partial_fit_first_call
 from sklearn.utils.validation import _check_feature_names_in
 
+from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import result
 from skpmd._base.labels import encode, encode_known, in_order, row_weights
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
@@ -21,9 +22,11 @@ from skpmd._base.streaming import Stream, first_stream, kernel_step, stream_afte
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import naming_singular_columns
 from skpmd._base.warn import warn
+from skpmd.engine.course import untimed
 from skpmd.engine.hmc import N_CHAINS
+from skpmd.engine.loop import drive
 from skpmd.logistic._column_scale import column_scale_of, warn_of_overruled
-from skpmd.logistic._compressed import Compressed, compressed, points_of_posterior
+from skpmd.logistic._compressed import Compressed, compressions, points_of_posterior
 from skpmd.logistic._empirical_bayes import chosen_scale
 from skpmd.logistic._fit import find_posterior, name_of, takes_steps
 from skpmd.logistic._hmc import MOVES
@@ -188,13 +191,19 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         prior or the proposals. Without such steps it changes nothing.
     temperature : float, default=1.0
         The posterior is proportional to prior * likelihood^(1 / temperature).
+    max_time : float or None, default=None
+        Seconds after which `fit` ends at its first complete state: a round of reweighting, a check
+        of chains or a step; a ``ConvergenceWarning`` says so. A search by
+        ``prior_scale="evidence"`` has half of them. The step of `partial_fit` is taken whole in any
+        case.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
     random_state : int, RandomState instance or None, default=None
         Seed; the same integer gives the same answer.
     verbose : int, default=0
-        1 shows progress: of rounds and steps, and of passes over many rows.
+        1 shows progress: the phases of a fit by name, their steps and the time left where their
+        number is known. It is a bar where tqdm is installed, and a line a second elsewhere.
 
     Attributes
     ----------
@@ -228,8 +237,10 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         ``importance_pareto_k`` of the weights that moves have replaced; ``mean_error`` (estimate of
         the largest error of a mean by rejuvenations and few particles, in posterior standard
         deviations; None after reweighting; in a stream whose rows come sorted, and are too many to
-        be retained, a lower bound); ``interrupted``; ``prior_pareto_k``, k-hat of an earlier
-        posterior over the density that stands for it as the prior; ``warnings``.
+        be retained, a lower bound); ``interrupted``; ``out_of_time``; ``prior_pareto_k``, k-hat of
+        an earlier posterior over the density that stands for it as the prior; ``warnings``.
+    out_of_time_ : bool
+        Whether ``max_time`` ended the last call.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -341,6 +352,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         forgetting=0.0,
         warm_start=False,
         temperature=1.0,
+        max_time=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -371,11 +383,13 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         self.forgetting = forgetting
         self.warm_start = warm_start
         self.temperature = temperature
+        self.max_time = max_time
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @with_callbacks
     def fit(self, X, y, sample_weight=None):
         """Find the posterior of the coefficients.
 
@@ -398,7 +412,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         ValueError
             If y has one class only, or the weights leave a class without any.
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(of_fit=True):
             rows, remedy, no_moments = self._fit(X, y, sample_weight)
         self._warn_or_interrupt(remedy)
         self._warn_of_column_scale(rows)
@@ -641,8 +655,11 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         points = points_of_posterior(
             results.posterior, len(self.classes_), X.shape[1] + self.fit_intercept
         )
-        few = compressed(points, X, self.fit_intercept, self.prediction_tol)
+        with untimed():  # It is short beside the fit, and spares predictions more.
+            stage = drive(compressions(points, X, self.fit_intercept, self.prediction_tol))
+        few = stage.value
         results.diagnostics["prediction_error"] = 0.0 if few is None else few.error
+        results.diagnostics["interrupted"] |= stage.interrupted
         return few
 
     def _parameters(self):

@@ -50,12 +50,12 @@ def find_posterior(model, rows, parameters, options, rng, last=None):
         )
     if by_steps or (hierarchical and parameters.moves == "never"):
         source = "prior" if hierarchical else proposal
-        outcome = _by_steps(model, rows, source, options, rng, last, parameters.verbose)
+        outcome = _by_steps(model, rows, source, options, rng, last)
         return outcome, options.max_iter, _FOR_STEPS
     states = (_by_moves if hierarchical else _by_weights_or_moves)(
-        model, ReportedBatches(rows.whole(), parameters.verbose), parameters, options, rng
+        model, ReportedBatches(rows.whole()), parameters, options, rng
     )
-    with bar_of_rounds(parameters.verbose) as report:
+    with bar_of_rounds() as report:
         outcome = drive(states, report)
     remedy = _FOR_WEIGHTS if outcome.chains is None else _FOR_MOVES
     return outcome, len(outcome.infos), remedy
@@ -66,7 +66,7 @@ def takes_steps(parameters, options):
     return parameters.proposal == "prior" or not options.reweight
 
 
-def _by_steps(model, rows, source, options, rng, last, verbose):
+def _by_steps(model, rows, source, options, rng, last):
     """Stochastic mirror steps from the last fit, the prior or the mixture of proposals."""
     error_terms = NO_ERROR
     if last is not None:
@@ -82,7 +82,7 @@ def _by_steps(model, rows, source, options, rng, last, verbose):
     else:
         components, shares = proposal_components(model, rows.whole(), source, options.power)
         start = draw_proposals(model, components, shares, options.n_particles, rng)
-    with bar_of_steps(options, rows, verbose) as report:
+    with bar_of_steps(options, rows) as report:
         outcome = run(model, rows, start, options, rng, report, error_terms=error_terms)
     return outcome._replace(notes={"method": f"mirror steps from {name_of(source)}"})
 

@@ -39,7 +39,6 @@ class LogisticParameters(NamedTuple):
     moves: str
     covariance_type: str
     reweight: bool
-    verbose: int
 
 
 def linear_model(parameters, n_features, n_classes, prior_scale, column_scale=None):

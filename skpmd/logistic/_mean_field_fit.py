@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from skpmd._base.progress import bar_of_rounds
 from skpmd._base.records import Records
 from skpmd._base.results import Results
 from skpmd.engine.loop import drive
@@ -58,7 +59,8 @@ def fit_mean_field(model, rows, power, names):
     states = mean_field_mirror_descent(
         lambda mean, variance: mean_field_target(model, mean, variance, batches, power), d
     )
-    last = drive(states)
+    with bar_of_rounds(name="mean-field mirror descent") as report:
+        last = drive(states, report)
     n_logits = d // (rows.data.X.shape[1] + model.fit_intercept)
     posterior = GaussianPosterior(last.mean, np.sqrt(last.variance), names, n_logits)
     diagnostics = {

@@ -80,7 +80,7 @@ def fit_conjugate(parameters, rows, weight, rng, before=None):
         counts = initial_counts(model, X, weight, parameters.init_params, n_starts, rng)
     outcome = _run(parameters, model, _rows(parameters, X, weight), counts, max_full_iter, m, rng)
     # One component is exact after one iteration.
-    exact = model.K == 1 and max_full_iter > 0 and not outcome.interrupted
+    exact = model.K == 1 and max_full_iter > 0 and not outcome.ended_early
     converged = outcome.converged or exact
     return ConjugateFit(
         model=model,
@@ -157,7 +157,7 @@ def _run(parameters, model, rows, counts, max_full_iter, m, rng):
     if not options.max_iter and not max_full_iter:
         return Outcome(start, [])
     every = parameters.verbose_interval
-    with bar_of_steps(options, rows, parameters.verbose, full_batch, every) as report:
+    with bar_of_steps(options, rows, full_batch, every) as report:
         return run(model, rows, start, options, rng, report, full_batch=full_batch)
 
 

@@ -6,10 +6,13 @@ import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import checked_weights, refuse_overflows
+from skpmd.engine.course import untimed
+from skpmd.engine.loop import Stage, drive
 from skpmd.mixture._conjugate_fit import fit_conjugate, history_of_conjugate, update_conjugate
 from skpmd.mixture._initialization import INITS
 from skpmd.mixture._predict import MixturePredictions
@@ -117,13 +120,18 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         here. Its parameters must be the same. A search clones estimators and so loses their fits:
         give it ``sklearn.frozen.FrozenEstimator(fitted)``. The fit goes on from its state, random
         numbers included, as `partial_fit` would, and leaves it as it is.
+    max_time : float or None, default=None
+        Seconds after which `fit`, and a call of `partial_fit`, end at their first complete state: a
+        step of all particles; a ``ConvergenceWarning`` says so. Draws of ``strategy="parameters"``
+        are then not yet those of the posterior.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
     random_state : int, RandomState or None, default=None
         Source of randomness.
     verbose : int, default=0
-        Progress.
+        1 shows progress: the phases of a fit by name, their steps and the time left where their
+        number is known. It is a bar where tqdm is installed, and a line a second elsewhere.
     verbose_interval : int, default=10
         Steps between two lines of it.
 
@@ -161,6 +169,8 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
     weight_concentration_prior_, mean_prior_, mean_precision_prior_, degrees_of_freedom_prior_, \
 covariance_prior_, mean_scale_prior_
         The prior, as far as ``component_prior`` has it.
+    out_of_time_ : bool
+        Whether ``max_time`` ended the last call.
 
     Notes
     -----
@@ -209,7 +219,7 @@ covariance_prior_, mean_scale_prior_
             name: LOOP_CONSTRAINTS[name]
             for name in (
                 "batch_size", "step_size", "step_offset", "step_decay", "rejuvenation",
-                "ess_threshold", "bandwidth", "total_samples", "forgetting", "n_jobs",
+                "ess_threshold", "bandwidth", "total_samples", "forgetting", "max_time", "n_jobs",
                 "random_state", "verbose",
             )
         },
@@ -273,6 +283,7 @@ covariance_prior_, mean_scale_prior_
         forgetting=0.0,
         warm_start=False,
         prior=None,
+        max_time=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -308,12 +319,14 @@ covariance_prior_, mean_scale_prior_
         self.forgetting = forgetting
         self.warm_start = warm_start
         self.prior = prior
+        self.max_time = max_time
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
         self.verbose_interval = verbose_interval
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @with_callbacks
     def fit(self, X, y=None, sample_weight=None):
         """Fit the mixture to all rows.
 
@@ -346,7 +359,7 @@ covariance_prior_, mean_scale_prior_
             If a given ``max_full_iter`` ends the steps before the bound has converged; with
             ``strategy="parameters"`` of what stands against the posterior.
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(of_fit=True):
             earlier = getattr(self, "_state", None) if self.warm_start else None
             self._reset()
             if self.prior is not None:
@@ -355,8 +368,9 @@ covariance_prior_, mean_scale_prior_
             rows, weight = self._read(X, sample_weight, reset=True)
             self._set_state(self._first_state(parameters, rows, weight, earlier))
             self._freeze()
-            _ = self._predictive  # Weights for predictions are found here, not by the first one.
-        self._warn_or_interrupt()
+            with untimed():  # Without them here the first prediction would take the time.
+                weighed = drive(self._weighed())
+        self._warn_or_interrupt(weighed.interrupted)
         return self
 
     @_fit_context(prefer_skip_nested_validation=False)
@@ -430,9 +444,14 @@ covariance_prior_, mean_scale_prior_
         fit = fit_conjugate(parameters, rows, weight, rng, before)
         return conjugate_state(fit, self.weighting)
 
-    def _warn_or_interrupt(self):
+    def _weighed(self):
+        """The estimator without weights for predictions and with them, for `drive`."""
+        yield Stage(None)
+        yield Stage(self._predictive)
+
+    def _warn_or_interrupt(self, interrupted=False):
         fit = self._state.fit
-        self._conclude(fit.convergence_warnings, interrupted=fit.interrupted)
+        self._conclude(fit.convergence_warnings, interrupted=interrupted or fit.interrupted)
 
     # ------------------------------------------------------------------ results
     @result

@@ -3,6 +3,7 @@
 import numpy as np
 
 from skpmd._base.rows import stratified_sample
+from skpmd.engine.course import counted
 from skpmd.mixture._conjugate import Counts
 from skpmd.mixture._kernels import kmeans_plusplus, lloyd
 from skpmd.mixture._rows import pieces
@@ -33,7 +34,7 @@ def initial_counts(model, X, weight, init, m, rng):
     turns = ("k-means++", "random_from_data") if init == "mixed" else (init,)
     parts = [
         _start(model, *_sample(X, weight, size, rng), turns[i % len(turns)], weight.sum(), rng)
-        for i in range(m)
+        for i in counted(range(m), "starts of particles", m)
     ]
     return Counts(*(np.concatenate(values) for values in zip(*parts, strict=True)))
 

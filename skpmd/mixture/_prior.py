@@ -54,7 +54,6 @@ class MixtureParameters(NamedTuple):
     ess_threshold: float
     total_samples: float | None
     forgetting: float
-    verbose: int
     verbose_interval: int
     options: Options  # Of the loop.
 

@@ -36,7 +36,7 @@ class SMCState(NamedTuple):
     """What a stream of parts needs to go on."""
 
     model: ParameterModel  # With the order that the first rows gave to components.
-    # The particles, in the model's coordinates (None after a fit that was interrupted), and the
+    # The particles, in the model's coordinates (None after a fit that has ended early), and the
     # record of all steps.
     stream: Stream
     # All rows so far with what they count now; None once they were too many to retain.
@@ -44,7 +44,7 @@ class SMCState(NamedTuple):
     # Of the rows so far, nan where it is not known; and the variance of the estimate.
     log_evidence: float
     variance: float
-    # Distinct rows of the last fit to all rows; 0 after a fit that was interrupted.
+    # Distinct rows of the last fit to all rows; 0 after a fit that has ended early.
     n_rows_fitted: int = 0
 
 
@@ -124,7 +124,7 @@ def update_smc(parameters, X, weight, state):
     are, and none of them has been discounted. ``state``, of the part before, is left as it is.
     """
     rows, size = Batch(np.ascontiguousarray(X), None, weight), float(weight.sum())
-    anew = state.stream.particles is None  # The fit before was interrupted.
+    anew = state.stream.particles is None  # The fit before has ended early.
     if not anew and _too_many(state, weight):
         return _advanced(parameters, state, rows)
     if anew:
@@ -153,21 +153,22 @@ def _tempered(parameters, state, rows, a, size):
         way = {"start": stream.particles.theta, "before": [state.retained]}
         before, n_rows_fitted = (state.log_evidence, state.variance), state.n_rows_fitted
     m, threshold = _n_particles(parameters), parameters.ess_threshold
-    with bar_of_tempering(parameters.verbose) as report:
+    with bar_of_tempering() as report:
         smc = drive(tempering(model, [total], m, rng, ess_threshold=threshold, **way), report)
     if smc.interrupted and stream.particles is not None:
         raise KeyboardInterrupt  # The estimator stays as it was.
-    particles = None if smc.interrupted else smc.particles
+    particles = None if smc.ended_early else smc.particles
     records = stream.records.extended(smc.infos)
     after = SMCState(
         model=model,
         stream=Stream(particles, None, records, stream.seen + size, rng),
         retained=total,
-        log_evidence=np.nan if a or smc.interrupted else before[0] + smc.log_evidence,
+        log_evidence=np.nan if a or smc.ended_early else before[0] + smc.log_evidence,
         variance=before[1] + smc.log_evidence_se**2,
-        n_rows_fitted=0 if smc.interrupted else n_rows_fitted,
+        n_rows_fitted=0 if smc.ended_early else n_rows_fitted,
     )
-    return _fit_of(after, smc.particles, _convergence_warnings(smc), smc.interrupted)
+    fit = _fit_of(after, smc.particles, _convergence_warnings(smc), smc.interrupted)
+    return fit._replace(converged=fit.converged and not smc.out_of_time)
 
 
 def _joined(retained, rows, a):
@@ -263,6 +264,9 @@ def _convergence_warnings(smc):
             f"moves hardly change the particles (correlation {last['correlation']:.2f} with where "
             "they were)"
         )
+    if smc.out_of_time:
+        power = smc.infos[-1].extra["power"]
+        reasons.append(f"the likelihood counts to the power of {power:.2g} only")
     if smc.interrupted:
         reasons.append(f"the fit was interrupted after {len(smc.infos)} steps")
     return reasons

@@ -7,6 +7,7 @@ import numpy as np
 from skpmd._base.records import Records
 from skpmd._export import Variable
 from skpmd.engine import weighting as weights_of
+from skpmd.engine.course import phase
 from skpmd.mixture._components import cholesky
 from skpmd.mixture._conjugate_fit import ConjugateFit
 from skpmd.mixture._particles import MixtureParticles, SMCFit, rescaled
@@ -117,6 +118,7 @@ def _points(model, posteriors, log_weights):
     )
 
 
+@phase("weights for predictions")
 def conjugate_particles(fit, points, weighting):
     """Particles for predictions: Students, and the weights of their average."""
     model, family = fit.model, fit.model.family

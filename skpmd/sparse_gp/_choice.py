@@ -4,14 +4,16 @@ from operator import itemgetter
 
 import numpy as np
 
-from skpmd._base.progress import write_line
 from skpmd._base.rows import distinct
 from skpmd._base.utils import as_generator
+from skpmd.engine.course import phase, share_of_time, write
+from skpmd.engine.loop import Stage, drive
 from skpmd.engine.threads import each
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Data
+from skpmd.sparse_gp._descent import SHARE
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood, maximise_evidence
-from skpmd.sparse_gp._fit import fit, update
+from skpmd.sparse_gp._fit import fit, interrupted, update
 from skpmd.sparse_gp._full_scale_fit import n_beside, new_full_scale, with_inducing
 from skpmd.sparse_gp._hyperparameters import MIN_INDUCING, n_inducing, n_particles
 from skpmd.sparse_gp._vecchia_fit import covariance_of, fit_vecchia, with_kernel
@@ -28,6 +30,7 @@ _FEW_INDUCING, _MAY_BE_AHEAD = 1000, 0.01
 # Evaluations of the evidence in the search for the kernel of inducing inputs, and the rows whose
 # evidence spreads particles around its end.
 _EVALUATIONS, _DRAWN_ROWS = 15, 1000
+_CHOICE = "the choice of an approximation"  # What a limit of the time ends.
 _ROUGH = 1  # Twice nu of the roughest Matern kernel.
 
 
@@ -43,12 +46,20 @@ def fit_chosen(parameters, data):
         return fit(parameters._replace(approximation="fitc"), data)
     if parameters.weighting == "posterior":
         return fit_vecchia(parameters, data)
+    chosen = drive(_choices(parameters, data), what=_CHOICE)
+    return interrupted(chosen.value) if chosen.interrupted else chosen.value
+
+
+def _choices(parameters, data):
+    """The state of neighbours with one kernel, and the state chosen, for `drive`."""
     one = parameters._replace(n_particles=1)
     state = fit_vecchia(one, data)
+    yield Stage(state)
     n = min(_SCORED_ROWS, len(state.model.sites.weight) // 4)
     if n < _FEWEST_SCORED:
-        return _with_particles(parameters, state)
-    write_line(f"approximations: compared on {n} rows", parameters.verbose)
+        yield Stage(_with_particles(parameters, state))
+        return
+    write(f"approximations: compared on {n} rows")
     near = _of_near(state, n)
 
     def ahead(densities_of, *args):
@@ -70,7 +81,7 @@ def fit_chosen(parameters, data):
         found.append((_both_ahead(ahead, parameters, other, n, is_smooth), "full_scale", other))
         if is_smooth:
             found.append((ahead(_of_inducing, other, n), "fitc", other))
-    return _best_of(parameters, found, data)
+    yield Stage(_best_of(parameters, found, data))
 
 
 def _both_ahead(ahead, parameters, state, n, has_all):
@@ -112,6 +123,7 @@ def _with_particles(parameters, state):
     return with_kernel(parameters, state, state.model.covariance, state.theta)
 
 
+@phase("another kernel")
 def _under_another_kernel(parameters, state, is_smooth):
     """The state under the kernel of the largest exact evidence of some rows, or None.
 
@@ -132,7 +144,7 @@ def _under_another_kernel(parameters, state, is_smooth):
         if not is_default or callable(optimizer) or shape == _ROUGH:
             return None
         candidates = [covariance_of(None, sample, 0.5 * _ROUGH, n)]
-    write_line(f"kernel: search by the evidence of {len(sample.y)} rows", parameters.verbose)
+    write(f"kernel: search by the evidence of {len(sample.y)} rows")
 
     def ended(one):
         end = maximise_evidence(
@@ -140,7 +152,8 @@ def _under_another_kernel(parameters, state, is_smooth):
         )
         return log_marginal_likelihood(one, end, sample, gradient=False), (one, end)
 
-    _, (covariance, theta) = max(each(ended, candidates), key=itemgetter(0))
+    with share_of_time(SHARE):
+        _, (covariance, theta) = max(each(ended, candidates), key=itemgetter(0))
     return with_kernel(parameters, state, covariance, theta)
 
 
@@ -177,6 +190,7 @@ def _of_near(state, n):
     return 0.5 * (of_all + _log_densities(others, theta, others.conditional(theta, None), scored))
 
 
+@phase("comparison with inducing inputs")
 def _of_inducing(parameters, state, n):
     """Log densities of the first n rows by inducing inputs that have learnt from others."""
     sites, theta = state.model.sites, state.theta
@@ -194,6 +208,7 @@ def _of_inducing(parameters, state, n):
     return _log_densities(fitted.model, theta, fitted.conditional(0), scored)
 
 
+@phase("comparison with both")
 def _of_both(parameters, state, n, m):
     """As `_of_inducing`, of m inducing inputs, and all others as near rows."""
     theta, (scored, others) = state.theta, _parted(state, n)

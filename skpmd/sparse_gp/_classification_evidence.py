@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel
 
 from skpmd._base.rows import distinct, stratified_sample
+from skpmd.engine.course import out_of_time, phase, untimed
 from skpmd.engine.loop import FullBatch, drive, full_batch_iterations, silent
 from skpmd.engine.mirror import Settings
 from skpmd.engine.model import Batch
@@ -14,7 +15,7 @@ from skpmd.engine.particles import Particles
 from skpmd.engine.threads import each
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Sample
-from skpmd.sparse_gp._descent import descended
+from skpmd.sparse_gp._descent import SEARCH, descended, searched
 from skpmd.sparse_gp._exact_evidence import (
     IMPOSSIBLE,
     log_marginal_likelihood,
@@ -109,7 +110,8 @@ def log_evidence(model, theta, batch, gradient=True):
         same.damping = 0.0
         block = same.statistics(particles.theta, particles.block, batch)
         particles = particles._replace(block=block)
-    outcome = iterate(model, particles, (batch,), Rounds(_SEARCH_TOL, _SEARCH_ITERATIONS))
+    with untimed():  # The evidence is that of the fixed point; it is the search that may end.
+        outcome = iterate(model, particles, (batch,), Rounds(_SEARCH_TOL, _SEARCH_ITERATIONS))
     value = model.log_evidences(outcome.particles.block)[0]
     if not gradient or not np.isfinite(value):
         return value, np.zeros(len(theta)), outcome.converged
@@ -222,6 +224,7 @@ def _placed(kernel, rows):
     return theta
 
 
+@phase("search for a kernel")
 def fit_kernel(parameters, covariance, subset, n_processes, rng):
     """Hyperparameters of the largest evidence of a subset; the kernel's own where it is fixed."""
     optimizer, kernel = parameters.optimizer, covariance.kernel
@@ -238,7 +241,13 @@ def fit_kernel(parameters, covariance, subset, n_processes, rng):
     if parameters.n_restarts_optimizer:
         starts.append(np.clip(_placed(kernel, subset), *bounds.T))
     if callable(optimizer):
-        ends = [optimizer(search(subset).objective, start, bounds=bounds) for start in starts]
+        ends = [
+            searched(
+                lambda timed, start=start: optimizer(timed, start, bounds=bounds),
+                search(subset).objective,
+            )
+            for start in starts
+        ]
         return np.asarray(min(ends, key=itemgetter(1))[0], dtype=np.float64)
     few = some_rows(subset, _SEARCH_ROWS, rng)
 
@@ -246,7 +255,9 @@ def fit_kernel(parameters, covariance, subset, n_processes, rng):
         return descended(search(rows).objective, start, bounds, n)
 
     ends = each(lambda start: descend(start, few, _EVALUATIONS), starts)
-    theta = descend(min(ends, key=itemgetter(1))[0], few, _MORE_EVALUATIONS)[0]
-    if len(subset.weight) > len(few.weight):
+    theta = min(ends, key=itemgetter(1))[0]
+    if not out_of_time(SEARCH):
+        theta = descend(theta, few, _MORE_EVALUATIONS)[0]
+    if len(subset.weight) > len(few.weight) and not out_of_time(SEARCH):
         theta = descend(theta, subset, _LAST_EVALUATIONS)[0]
     return np.asarray(theta, dtype=np.float64)

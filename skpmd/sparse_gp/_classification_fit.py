@@ -11,6 +11,7 @@ from skpmd._base.rows import Rows, sortable
 from skpmd._base.streaming import Stream, advance
 from skpmd._base.utils import as_generator
 from skpmd.engine import weighting
+from skpmd.engine.course import share_of_time
 from skpmd.engine.diagnostics import MAX_K, heavy_tail, pareto_k
 from skpmd.engine.importance import draw, log_density
 from skpmd.engine.loop import Options
@@ -31,6 +32,7 @@ from skpmd.sparse_gp._classification_evidence import (
 )
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import Data, Sample
+from skpmd.sparse_gp._descent import SHARE
 from skpmd.sparse_gp._fit import complete, move_inducing, next_fit, retained_with
 from skpmd.sparse_gp._hyperprior import HyperPrior, proposal_around
 from skpmd.sparse_gp._inducing import choose
@@ -60,7 +62,6 @@ class ClassifierParameters(NamedTuple):
     n_particles: int
     weighting: str
     batch_size: int | str
-    verbose: int
     max_iter: int
     tol: float
     random_state: Any
@@ -119,7 +120,8 @@ def initialise(parameters, data, n_processes, rng):
     if not covariance.diagonal(covariance.kernel.theta, subset.X).any():
         raise ValueError(f"kernel has no variance but noise: {covariance.kernel}. Add a signal.")
     prior = HyperPrior(covariance.kernel, parameters.hyperprior)
-    theta = fit_kernel(parameters, covariance, subset, n_processes, rng)
+    with share_of_time(SHARE):
+        theta = fit_kernel(parameters, covariance, subset, n_processes, rng)
     positions, log_proposal = _positions(
         parameters, covariance, prior, subset, theta, n_processes, rng
     )
@@ -202,7 +204,7 @@ def _add(parameters, state, data):
             a = 1.0
             if len(data.weight) > _WORTH * _FIRST_ROWS:
                 particles, damping = _started(parameters, model, particles, data, rng), 1.0
-        with bar_of_rounds(parameters.verbose) as report:
+        with bar_of_rounds(name="iterations") as report:
             outcome = iterate(
                 model, particles, batches, parameters.rounds, a, damping=damping, report=report
             )

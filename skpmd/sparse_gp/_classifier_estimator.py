@@ -8,6 +8,7 @@ from sklearn.gaussian_process.kernels import Kernel
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import _check_partial_fit_first_call
 
+from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import result
 from skpmd._base.labels import encode, encode_known, in_order, row_weights
 from skpmd._base.options import LOOP_CONSTRAINTS
@@ -83,13 +84,18 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         here. Its parameters must be the same. A search clones estimators and so loses their fits:
         give it ``sklearn.frozen.FrozenEstimator(fitted)``. The fit goes on from its state, random
         numbers included, as `partial_fit` would, and leaves it as it is.
+    max_time : float or None, default=None
+        Seconds after which `fit`, and a call of `partial_fit`, end at their first complete state.
+        The search for a kernel has half of them and ends at the best place so far; at least one
+        iteration over all rows follows. A ``ConvergenceWarning`` says so.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
     random_state : int, RandomState instance or None, default=None
         Seed; the same integer gives the same answer.
     verbose : int, default=0
-        1 shows progress.
+        1 shows progress: the phases of a fit by name, their steps and the time left where their
+        number is known. It is a bar where tqdm is installed, and a line a second elsewhere.
 
     Attributes
     ----------
@@ -107,9 +113,12 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
     history_ : dict of ndarray
         One entry per iteration; see `ParticleMirrorDescent`.
     diagnostics_ : dict
-        ``ess``, ``pareto_k`` (with 20 particles or more), ``interrupted`` and ``warnings``.
+        ``ess``, ``pareto_k`` (with 20 particles or more), ``interrupted``, ``out_of_time`` and
+        ``warnings``.
     n_iter_ : int
         Iterations.
+    out_of_time_ : bool
+        Whether ``max_time`` ended the last call.
     n_features_in_ : int
         Number of columns of X.
 
@@ -176,6 +185,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         tol=1e-2,
         forgetting=0.0,
         prior=None,
+        max_time=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -195,11 +205,13 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         self.tol = tol
         self.forgetting = forgetting
         self.prior = prior
+        self.max_time = max_time
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=False)
+    @with_callbacks
     def fit(self, X, y, sample_weight=None):
         """Fit the kernel to a subset, and the processes to all rows.
 
@@ -229,7 +241,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
             inputs leave more than half of the variance open, or few of 20 particles or more have
             weight.
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(of_fit=True):
             parameters = self._parameters()
             parameters = parameters._replace(options=parameters.options._replace(forgetting=0.0))
             self._reset()

@@ -5,11 +5,17 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
+from skpmd.engine.course import best_in_time
+
 # A search ends at this slope, or at this relative change of the value; SciPy's defaults.
 _MIN_SLOPE, _MIN_CHANGE = 1e-5, 2.2e-9
 # Values of a line search. One that finds no better place among so few is at the limit of rounding.
 _MAX_LINE = 8
 _MIN_SQUARE = 1e-10  # Of a positive matrix, relative to the largest of its eigenvalues.
+# What a limit of the time ends, and the share of it that searches may take: the rows follow.
+SEARCH, SHARE = "the search for a kernel", 0.5
+PARTICLES = "the average over several kernels"
+_MANY = 1000  # A limit of more evaluations says nothing of how many there will be.
 _STEPS = 2.0  # So many times the first step is the furthest along an axis.
 
 
@@ -21,6 +27,16 @@ class End(NamedTuple):
     inverse_hessian: np.ndarray | None = None  # (d, d)
 
 
+def searched(search, objective, n_evaluations=None):
+    """The `End` of ``search(objective)``, or a tuple like it; the best place so far without time.
+
+    The objective is minimised, with ``n_evaluations`` at most.
+    """
+    total = n_evaluations if n_evaluations and n_evaluations <= _MANY else None
+    end = best_in_time(search, objective, SEARCH, total)
+    return end if isinstance(end, End) else End(*end)
+
+
 def descended(objective, start, bounds, n_evaluations, min_gain=None):
     """The end of L-BFGS.
 
@@ -30,6 +46,11 @@ def descended(objective, start, bounds, n_evaluations, min_gain=None):
     The objective is scaled so that the first step, which is its slope, has length one at most:
     where slopes are steep it would leap into a corner of the bounds.
     """
+    how = start, bounds, n_evaluations, min_gain
+    return searched(lambda timed: _descended(timed, *how), objective, n_evaluations)
+
+
+def _descended(objective, start, bounds, n_evaluations, min_gain):
     value, slope = objective(start)
     scale = 1.0 / max(1.0, np.abs(slope).max())
     first = value, slope  # The search begins with it.
@@ -55,6 +76,11 @@ def descended_further(objective, start, bounds, n_evaluations, min_gain, inverse
     what is known already. No coordinate leads further than twice that step, or by more than one,
     for hardly any curvature tells little. What leaves the bounds is brought back to them.
     """
+    how = start, bounds, n_evaluations, min_gain, inverse_hessian
+    return searched(lambda timed: _descended_further(timed, *how), objective, n_evaluations)
+
+
+def _descended_further(objective, start, bounds, n_evaluations, min_gain, inverse_hessian):
     value, slope = objective(start)
     squares, axes = np.linalg.eigh(0.5 * (inverse_hessian + inverse_hessian.T))
     root = axes * np.sqrt(np.maximum(squares, _MIN_SQUARE * squares[-1]))

@@ -9,6 +9,7 @@ from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import result
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.results import ParticleResults
@@ -158,13 +159,18 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         here. Its parameters must be the same. A search clones estimators and so loses their fits:
         give it ``sklearn.frozen.FrozenEstimator(fitted)``. The fit goes on from its state, random
         numbers included, as `partial_fit` would, and leaves it as it is.
+    max_time : float or None, default=None
+        Seconds after which `fit`, and a call of `partial_fit`, end at their first complete state.
+        Searches for a kernel have half of them and end at the best place so far; all rows are
+        added in any case. A ``ConvergenceWarning`` says so.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
     random_state : int, RandomState instance or None, default=None
         Seed; the same integer gives the same answer.
     verbose : int, default=0
-        1 shows progress: stages of the search for a kernel, and steps of ``weighting="posterior"``.
+        1 shows progress: the phases of a fit by name, their steps and the time left where their
+        number is known. It is a bar where tqdm is installed, and a line a second elsewhere.
 
     Attributes
     ----------
@@ -188,10 +194,12 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     history_ : dict of ndarray
         One entry per step or pass; see `ParticleMirrorDescent`.
     diagnostics_ : dict
-        ``ess``, ``interrupted`` and ``warnings``; with ``weighting="posterior"`` all of
-        `ParticleMirrorDescent`.
+        ``ess``, ``interrupted``, ``out_of_time`` and ``warnings``; with ``weighting="posterior"``
+        all of `ParticleMirrorDescent`.
     n_iter_ : int
         Steps or passes.
+    out_of_time_ : bool
+        Whether ``max_time`` ended the last call.
     n_features_in_ : int
         Number of columns of X.
 
@@ -290,6 +298,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         forgetting=0.0,
         n_targets=None,
         prior=None,
+        max_time=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -325,11 +334,13 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         self.forgetting = forgetting
         self.n_targets = n_targets
         self.prior = prior
+        self.max_time = max_time
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=False)
+    @with_callbacks
     def fit(self, X, y, sample_weight=None, noise_variance=None):
         """Fit the kernel, with inducing inputs alone to a subset, and the process to all rows.
 
@@ -366,7 +377,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             75 % of them; with ``weighting="posterior"`` of what ``diagnostics_`` holds against the
             posterior.
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(of_fit=True):
             parameters = self._parameters()
             self._reset()
             if self.prior is not None:
@@ -558,6 +569,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
 
     def _warn(self, fitted_kernel):
         """Warn of what speaks against a posterior, a kernel fitted just now, or the inputs."""
+        if self.diagnostics_["interrupted"]:
+            self._conclude(interrupted=True)
         if self.approximation_ in _NEAR:
             if fitted_kernel:
                 warn_of_left_out(self._state)
@@ -566,5 +579,6 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         if self.weighting == "posterior":
             self._warn_or_interrupt("raise n_particles or max_iter, or narrow hyperprior")
             return
+        self._conclude()
         if fitted_kernel and self.optimizer is not None:
             warn_of_bounds(self.kernel_)

@@ -8,7 +8,7 @@ from skpmd.engine.threads import each
 from skpmd.sparse_gp._blas import dpotrf, dpotri, dpotrs
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import take
-from skpmd.sparse_gp._descent import descended
+from skpmd.sparse_gp._descent import descended, searched
 from skpmd.sparse_gp._model import MIN_NOISE
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
@@ -109,7 +109,7 @@ def maximise_evidence(
             return (value, -slope) if eval_gradient else value
 
         if callable(optimizer):
-            return optimizer(objective, start, bounds=bounds)
+            return searched(lambda timed: optimizer(timed, start, bounds=bounds), objective)
         return descended(objective, start, bounds, n_evaluations)
 
     starts = starts_around(covariance, first, n_restarts, rng)

@@ -3,9 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
 
-from skpmd._base.progress import bar_of_steps
+from skpmd._base.progress import bar_of_rounds, bar_of_steps
 from skpmd._base.records import Records
 from skpmd._base.results import Results, results_of
 from skpmd._base.stacking import hold_out
@@ -13,13 +12,13 @@ from skpmd._base.streaming import Stream, advance, coefficients, stream_after
 from skpmd._base.utils import as_generator
 from skpmd._base.warn import warn
 from skpmd.engine import weighting
+from skpmd.engine.course import share_of_time
 from skpmd.engine.loop import FullBatch, drive, full_batch_iterations, run
-from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, draw_prior, weights
-from skpmd.engine.threads import each
 from skpmd.posterior import Posterior
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import Data, Population, Sample, ScaledRows, Scaler, take
+from skpmd.sparse_gp._descent import SHARE
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
 from skpmd.sparse_gp._hyperparameters import (
     check_kernel,
@@ -31,9 +30,9 @@ from skpmd.sparse_gp._hyperparameters import (
 )
 from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around
 from skpmd.sparse_gp._inducing import extended
-from skpmd.sparse_gp._model import SparseGP, blocks_of
+from skpmd.sparse_gp._model import SparseGP
 from skpmd.sparse_gp._open_variance import MonitoredRows, SomeRows
-from skpmd.sparse_gp._student import scale_nodes
+from skpmd.sparse_gp._scores import log_density
 
 # Predictions of about so many rows of a part are compared with its targets, if it has at least
 # so many.
@@ -95,7 +94,8 @@ def initialise(parameters, data, rng):
     covariance = new_covariance(parameters.kernel, sample)
     check_kernel(covariance, sample, parameters.likelihood, parameters.weighting)
     prior = HyperPrior(covariance.kernel, parameters.hyperprior)
-    theta, sample = fit_hyperparameters(parameters, covariance, whole, sample, rng)
+    with share_of_time(SHARE):
+        theta, sample = fit_hyperparameters(parameters, covariance, whole, sample, rng)
     model = new_model(parameters, covariance, prior, whole, theta, rng)
     m = n_particles(parameters, covariance.kernel, len(whole.weight), model.n_inducing**2)
     if parameters.weighting == "posterior":
@@ -134,7 +134,8 @@ def fit(parameters, data):
         return update(parameters._replace(options=options), None, data)
     rng = as_generator(parameters.random_state)
     state, rows = initialise(parameters, data, rng)
-    with bar_of_steps(options, rows, parameters.verbose) as report:
+    options = options._replace(n_particles=len(state.particles.theta))
+    with bar_of_steps(options, rows) as report:
         outcome = run(state.model, rows, state.particles, options, rng, report)
     stream = stream_after(outcome, rows.total, rng)
     return with_results(state._replace(stream=stream), outcome)
@@ -184,6 +185,12 @@ def with_results(state, outcome=None):
         outcome, state.stream.records, names=names, coordinates=coordinates, stream=stream
     )
     return state._replace(results=results)
+
+
+def interrupted(state):
+    """The state, whose diagnostics say that Ctrl-C has ended the fit."""
+    diagnostics = {**state.results.diagnostics, "interrupted": True}
+    return state._replace(results=state.results._replace(diagnostics=diagnostics))
 
 
 def _n_needed(parameters, state):
@@ -268,14 +275,18 @@ def _add(parameters, state, rows):
     if not stream.seen:
         _, power = coefficients(options, 0.0, rows.total)
         options = options._replace(max_iter=0, temperature=1.0 / power)
-        outcome = run(model, rows, stream.particles, options, stream.rng, full_batch=full_batch)
+        with bar_of_rounds(name="passes over all rows") as report:
+            outcome = run(
+                model, rows, stream.particles, options, stream.rng, report, full_batch=full_batch
+            )
         return state._replace(stream=stream_after(complete(outcome), rows.total, stream.rng))
 
     def step(stream, model, batches, a, b, options, rng):
         states = full_batch_iterations(
             stream.particles, model, batches, a, b, options.settings, rng, full_batch
         )
-        outcome = complete(drive(states))
+        with bar_of_rounds(name="passes over the new rows") as report:
+            outcome = complete(drive(states, report))
         *infos, last = outcome.infos
         records = stream.records.extended(infos)
         return stream._replace(particles=outcome.particles, records=records), last
@@ -320,29 +331,3 @@ def move_inducing(state, X, n):
     model, block = model.onto(inducing, particles.theta, particles.block)
     stream = state.stream._replace(particles=particles._replace(block=block))
     return state._replace(stream=stream, model=model)
-
-
-def log_density(state, rows):
-    """Log predictive densities of rows under each particle, shape (m, n)."""
-    X, y, weight = rows.data
-    blocks, out = blocks_of(len(y)), []
-    for i, theta in enumerate(state.particles.theta):
-        conditional = state.conditional(i)
-
-        def of(some, theta=theta, conditional=conditional):
-            batch = Batch(X[some], y[some], weight[some])
-            return _log_density(state.model, theta, conditional, batch)
-
-        out.append(np.concatenate(each(of, blocks)))
-    return np.array(out)
-
-
-def _log_density(model, theta, conditional, batch):
-    """Log predictive densities of a batch under one particle; Student noise by its nodes."""
-    X, y, noise_variance = batch.X, batch.y[:, :-1], batch.y[:, -1]
-    mean, variance = model.predict(theta, conditional, X)
-    noise, squared = model.covariance.noise(theta, X) + noise_variance, ((y - mean) ** 2).sum(1)
-    factors, weights = scale_nodes(model.df)
-    total = variance + np.outer(factors, noise)
-    terms = -0.5 * (mean.shape[1] * np.log(2.0 * np.pi * total) + squared / total)
-    return logsumexp(terms, axis=0, b=weights[:, None])

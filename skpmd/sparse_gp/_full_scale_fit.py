@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from skpmd._base.progress import write_line
 from skpmd.engine import mirror
+from skpmd.engine.course import phase, write
 from skpmd.sparse_gp._data import Sample
 from skpmd.sparse_gp._full_scale import FullScaleGP
 from skpmd.sparse_gp._inducing import choose
@@ -31,11 +31,12 @@ def update_full_scale(parameters, state, data):
     return state if after is before else with_inducing(parameters, after)
 
 
+@phase("pass with inducing inputs")
 def with_inducing(parameters, state):
     """The state of a process by neighbours, with inducing inputs: one pass over its rows."""
     positions, rng = state.particles.theta, state.stream.rng
     model = new_full_scale(parameters, state.model, state.theta, len(positions), rng)
-    write_line(f"one pass with {model.n_inducing} inducing inputs", parameters.verbose)
+    write(f"one pass with {model.n_inducing} inducing inputs")
     particles = state.particles._replace(block=model.prior_block(positions))
     still = mirror.Settings(rejuvenation="never")
     particles, _ = mirror.step(particles, model, model.batches(), 0.0, 1.0, still, rng)

@@ -9,10 +9,11 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 
-from skpmd._base.progress import write_line
 from skpmd._base.warn import warn
+from skpmd.engine.course import out_of_time, phase, write
 from skpmd.sparse_gp._covariance import KernelCovariance, parameter_names
 from skpmd.sparse_gp._data import take
+from skpmd.sparse_gp._descent import PARTICLES, SEARCH
 from skpmd.sparse_gp._exact_evidence import (
     maximise_evidence,
     noise_of,
@@ -108,6 +109,7 @@ def check_kernel(covariance, sample, likelihood, weighting):
         )
 
 
+@phase("search for a kernel")
 def fit_hyperparameters(parameters, covariance, whole, subset, rng):
     """Hyperparameters by the marginal likelihood of a subset; the kernel's own where fixed.
 
@@ -124,21 +126,24 @@ def fit_hyperparameters(parameters, covariance, whole, subset, rng):
     sample = subset if callable(optimizer) else take(subset, _SEARCH_ROWS, rng)
     n_rows = len(sample.y)
     n_restarts = parameters.n_restarts_optimizer
-    write_line(f"kernel: search by the evidence of {n_rows} rows", parameters.verbose)
+    write(f"kernel: search by the evidence of {n_rows} rows")
     theta = maximise_evidence(covariance, sample, optimizer, n_restarts, rng)
     if df is not None:
         for _ in range(_STUDENT_ROUNDS):
+            if out_of_time(SEARCH):
+                break
             error = squared_errors(covariance, theta, sample)
             scale = noise_of(covariance, theta, sample._replace(noise_factor=1.0))
             precision = (df + 1.0) / (df + error / scale)
             sample = sample._replace(noise_factor=1.0 / precision)
             theta = maximise_evidence(covariance, sample, optimizer, 0, rng, theta)
-    elif len(subset.y) > n_rows:
+    elif len(subset.y) > n_rows and not out_of_time(SEARCH):
         theta = maximise_evidence(
             covariance, subset, optimizer, 0, rng, theta, n_evaluations=_MORE_EVALUATIONS
         )
         n_rows = len(subset.y)
-    if min(parameters.n_refine, len(whole.weight)) > n_rows and covariance.is_fast:
+    many = min(parameters.n_refine, len(whole.weight)) > n_rows
+    if many and covariance.is_fast and not out_of_time(SEARCH):
         theta = _refined(parameters, covariance, whole, theta, rng)
     return theta, sample
 
@@ -146,7 +151,7 @@ def fit_hyperparameters(parameters, covariance, whole, subset, rng):
 def _refined(parameters, covariance, whole, theta, rng):
     """Hyperparameters by the evidence of many rows, started from those of few rows."""
     many, df = take(whole, parameters.n_refine, rng), parameters.student_df
-    write_line(f"kernel: search by the evidence of {len(many.y)} rows", parameters.verbose)
+    write(f"kernel: search by the evidence of {len(many.y)} rows")
     few_inputs, more_inputs = (
         choose("random", many, M, covariance, theta, rng) for M in (_REFINE_INDUCING, MIN_INDUCING)
     )
@@ -192,7 +197,7 @@ def n_particles(parameters, kernel, n_rows, n_held):
     if parameters.weighting == "posterior":
         return _POSTERIOR_PARTICLES
     is_meant = parameters.optimizer is None or not kernel.n_dims
-    if is_meant or n_rows > _MAX_AVERAGED:
+    if is_meant or n_rows > _MAX_AVERAGED or out_of_time(PARTICLES):
         return 1  # The kernel is meant as it is, or the rows leave little doubt of it.
     most = _MANY_PARTICLES if n_rows <= _FEW_ROWS else _FEW_PARTICLES
     return int(np.clip(_MAX_HELD // n_held, 1, most))

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from skpmd.engine.course import phase
 from skpmd.engine.importance import Proposal, draw, log_density
 from skpmd.engine.resampling import resample
 from skpmd.engine.threads import each
@@ -61,6 +62,7 @@ class HyperPrior:
         return np.where(inside, -np.log(length).sum(), -np.inf)
 
 
+@phase("draws of hyperparameters")
 def draw_around(evidence, bounds, prior, theta, m, rng):
     """The best hyperparameters, and draws of their posterior around them.
 

@@ -7,6 +7,7 @@ from sklearn.utils import check_array
 from skpmd._base.rows import distinct
 from skpmd._base.utils import as_floats
 from skpmd._base.validation import refuse_overflows
+from skpmd.engine.course import phase
 from skpmd.sparse_gp._data import take
 
 INITS = ("random", "kmeans", "greedy")
@@ -24,6 +25,7 @@ _MAX_CHECKED = 10_000  # At most so many rows of a part, evenly spaced, are chec
 _FAR, _MANY_FAR = 0.5, 0.02
 
 
+@phase("inducing inputs")
 def choose(init, sample, n, covariance, theta, rng):
     """At most n inducing inputs, shape (M, p): all distinct rows where there are no more than n.
 

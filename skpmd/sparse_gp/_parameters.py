@@ -32,7 +32,6 @@ class GPParameters(NamedTuple):
     batch_size: int | str
     tol: float
     random_state: Any
-    verbose: int
     options: Options
 
     @property

@@ -11,6 +11,7 @@ from scipy.optimize import minimize
 
 from skpmd.engine.threads import each, in_order
 from skpmd.sparse_gp._blas import dpotrf, dpotri, dpotrs, dsyrk, dtrsm
+from skpmd.sparse_gp._descent import searched
 from skpmd.sparse_gp._exact_evidence import IMPOSSIBLE, noise_of
 from skpmd.sparse_gp._exact_evidence import best_of as best_value
 from skpmd.sparse_gp._model import blocks_of
@@ -165,8 +166,12 @@ def refine(model, theta, sample, n_evaluations):
 
     bounds = model.covariance.kernel.bounds
     options = {"maxfun": n_evaluations}
-    end = minimize(objective, theta, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    return np.asarray(end.x, dtype=np.float64)
+
+    def search(timed):
+        end = minimize(timed, theta, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        return end.x, end.fun
+
+    return np.asarray(searched(search, objective, n_evaluations).theta, dtype=np.float64)
 
 
 def best_of(model, thetas, sample):

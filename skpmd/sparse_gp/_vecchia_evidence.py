@@ -5,8 +5,8 @@ from operator import itemgetter
 
 import numpy as np
 
-from skpmd._base.progress import write_line
-from skpmd.sparse_gp._descent import descended, descended_further
+from skpmd.engine.course import out_of_time, phase, write
+from skpmd.sparse_gp._descent import SEARCH, descended, descended_further, searched
 from skpmd.sparse_gp._exact_evidence import (
     IMPOSSIBLE,
     are_length_scales,
@@ -53,6 +53,7 @@ _NOISY, _ONE_SHORT, _SHORT, _MANY_SCALES = 1.0 / 3.0, (2000, 25), 1e-3, 16
 _CONVERGED = 1e-3  # Rounds on the same rows end when no log hyperparameter moves by more.
 
 
+@phase("search for a kernel")
 def best_kernel(parameters, covariances, sites, sample, rng, start=None):
     """The covariance and hyperparameters of the largest likelihood of minibatches of rows.
 
@@ -68,7 +69,9 @@ def best_kernel(parameters, covariances, sites, sample, rng, start=None):
         kernel = covariance.kernel
         rows = some_rows(len(sites.weight), _ROUNDS_OF_MANY[0][0], rng)
         batch = _Batch(parameters, covariance, sites, kernel.theta, rows)
-        theta, _ = optimizer(batch.objective, kernel.theta, bounds=kernel.bounds)
+        theta, *_ = searched(
+            lambda timed: optimizer(timed, kernel.theta, bounds=kernel.bounds), batch.objective
+        )
         return covariance, np.asarray(theta, dtype=np.float64)
     if start is not None:
         ends = _through(_ROUNDS, parameters, (), [(covariance, start)], sites, sample, rng)
@@ -111,6 +114,8 @@ def _through(rounds, parameters, covariances, ends, sites, sample, rng, tries_sh
     """
     inverse_hessian = None
     for one in rounds:
+        if out_of_time(SEARCH):
+            break
         n_rows, n_all, n_evaluations, times = one
         some = _first_of(sites, n_all)
         rows = some_rows(len(some.weight), n_rows, rng)
@@ -126,7 +131,7 @@ def _through(rounds, parameters, covariances, ends, sites, sample, rng, tries_sh
             places = [_scaled_alike(o, theta) if one in _ROUNDS_OF_MANY else theta for o in others]
             starts = [(batch, theta), *zip(others, places, strict=True)]
             covariances = ()
-        write_line(f"kernel: search by the likelihood of {len(rows)} rows", parameters.verbose)
+        write(f"kernel: search by the likelihood of {len(rows)} rows")
         gain, teaches = _MIN_GAIN, one is _ROUNDS_OF_MANY[1] and one is not rounds[-1]
         if one is _ROUNDS_OF_MANY[0] and not is_all:
             gain *= len(rows) / _DECISIVE
@@ -160,7 +165,7 @@ def _first(parameters, covariances, sites, sample, rng):
         return _Batch(parameters, covariance, sites, theta, rows)
 
     def best_end(covariance, starts):
-        write_line(f"kernel: searches by the likelihood of {n_rows} rows", parameters.verbose)
+        write(f"kernel: searches by the likelihood of {n_rows} rows")
         ends = [batch.under(covariance).search(at, n_evaluations).theta for batch, at in starts]
         # They are compared on other rows: a bad end must not win by those of its search.
         values = [batch_of(end, rows).under(covariance).value(end) for end in ends]
@@ -188,7 +193,7 @@ def _with_one_short(parameters, covariance, noise, sites, rng):
     theta = covariance.with_noise(covariance.kernel.theta, noise)
     rows = some_rows(len(sites.weight), _ONE_SHORT[0], rng)
     scales = np.flatnonzero(are_length_scales(covariance.kernel))[:_MANY_SCALES]
-    write_line(f"kernel: searches by the likelihood of {len(rows)} rows", parameters.verbose)
+    write(f"kernel: searches by the likelihood of {len(rows)} rows")
 
     def ended(place):
         start = theta + np.log(_SHORT) * (np.arange(len(theta)) == place)

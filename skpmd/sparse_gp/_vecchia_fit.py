@@ -12,11 +12,13 @@ from skpmd._base.streaming import Stream
 from skpmd._base.utils import as_generator
 from skpmd._base.warn import warn
 from skpmd.engine import mirror, weighting
+from skpmd.engine.course import phase, share_of_time
 from skpmd.engine.loop import drive
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, weights
 from skpmd.engine.resampling import resample
 from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, take
+from skpmd.sparse_gp._descent import SHARE
 from skpmd.sparse_gp._fit import MIN_SCORED, GPState, with_results
 from skpmd.sparse_gp._hyperparameters import check_kernel, n_particles, new_covariance
 from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around
@@ -122,7 +124,8 @@ def _fitted(parameters, sites, scaler, sample, seen, rng, before=None):
     start = None
     if before is not None and before.n_fitted >= _ENOUGH:
         covariances, start = [covariance], before.theta
-    covariance, theta = best_kernel(parameters, covariances, sites, sample, rng, start)
+    with share_of_time(SHARE):
+        covariance, theta = best_kernel(parameters, covariances, sites, sample, rng, start)
     state = GPState(
         model=VecchiaGP(covariance, None, sites, np.ones(sites.X.shape[1])),
         scaler=scaler,
@@ -156,7 +159,7 @@ def _with_particles(parameters, state):
     n, theta, rng, outcome = len(state.model.sites.weight), state.theta, state.stream.rng, None
     m = n_particles(parameters, state.model.covariance.kernel, n, n)
     if parameters.weighting == "posterior":
-        with bar_of_rounds(parameters.verbose) as report:
+        with bar_of_rounds() as report:
             outcome = drive(states_of_kernels(state.model, np.arange(n), theta, m, rng), report)
         positions = resampled(outcome.particles, m, rng)
     else:
@@ -197,6 +200,7 @@ def resampled(particles, m, rng):
     return particles.theta[resample("systematic", weights(particles.log_ratio), m, rng)]
 
 
+@phase("weights of particles")
 def _stacked(model, positions, rows):
     """Log weights of particles by their predictions of some rows from all others."""
     scores = np.array([model.log_density_left_out(one, rows) for one in positions])

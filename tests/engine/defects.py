@@ -4,6 +4,27 @@ from tests.tools.seeded_defects import Defect
 
 DEFECTS = [
     Defect(
+        "a fit goes on after its deadline",
+        "engine/loop.py",
+        "course.ends = before or course.is_over()",
+        "course.ends = before",
+        "engine/test_course.py",
+    ),
+    Defect(
+        "a search that time ends hands back its last place",
+        "engine/course.py",
+        "if best is None or value < best[1]:",
+        "if True:",
+        "engine/test_course.py",
+    ),
+    Defect(
+        "time counts for what must be whole",
+        "engine/course.py",
+        "token = _counts.set(False)",
+        "token = _counts.set(True)",
+        "engine/test_course.py",
+    ),
+    Defect(
         "a Sobol sequence is not scrambled",
         "engine/quasi_random.py",
         "Sobol(known, bits=_BITS, rng=rng)",

@@ -10,6 +10,8 @@ from scipy.special import betaln, gammaln, logsumexp, multigammaln, softmax
 from scipy.stats import beta, dirichlet, multivariate_normal, norm, wishart
 
 from skpmd import GaussianMixturePMD
+from skpmd._base.progress import listeners_of
+from skpmd.engine.course import Course, on_course
 from skpmd.engine.model import Batch
 from skpmd.mixture import _smc_fit
 from skpmd.mixture._component_priors import Independent, NormalWishart
@@ -542,10 +544,11 @@ def test_hard_rows():
 
 
 def test_progress_is_told(two_groups, capsys):
-    fit_smc(
-        parameters(n_particles=50, verbose=1), prior_of("full", 1, 1), two_groups, np.ones(150),
-        np.random.default_rng(0),
-    )  # fmt: skip
+    with on_course(Course(listeners=listeners_of(1, True))):
+        fit_smc(
+            parameters(n_particles=50), prior_of("full", 1, 1), two_groups, np.ones(150),
+            np.random.default_rng(0),
+        )  # fmt: skip
     told = capsys.readouterr()
     assert "tempering" in told.out + told.err
 

@@ -1,5 +1,7 @@
 """Hyperparameters as particles: their posterior on a grid, and weights for predictions."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -303,3 +305,15 @@ def test_a_wild_redraw_does_no_harm(kernel, size):
         # Whatever jitter a matrix of rank one needs comes on top.
         expected = covariance.diagonal(one, model.inducing)
         np.testing.assert_allclose(variances, expected, rtol=0.02, atol=0.02 * expected.mean())
+
+
+def test_particles_of_the_automatic_number_are_rejuvenated():
+    """Steps from the prior need rejuvenations, which draw as many particles as there are."""
+    X, y = problem(25)
+    gp = SparseGPRegressorPMD(
+        approximation="fitc", weighting="posterior", max_iter=3, random_state=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gp.fit(X, y)
+    assert gp.history_["rejuvenations"].sum() and len(gp.posterior_.particles) == 32
