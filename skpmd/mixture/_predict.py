@@ -8,6 +8,7 @@ from skpmd._base.estimator import result
 from skpmd._base.utils import as_generator, check_n_draws
 from skpmd._base.validation import refuse_overflows
 from skpmd.mixture import _partition
+from skpmd.mixture._missing import by_pattern, log_densities, log_jacobians
 from skpmd.mixture._particles import select
 from skpmd.mixture._responsibilities import are_clear, averages, few_of
 from skpmd.mixture._rows import RowView
@@ -28,19 +29,20 @@ class MixturePredictions:
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows.
+            Rows; with ``handle_missing="marginal"`` nan is a missing value.
 
         Returns
         -------
         ndarray of shape (n_samples,)
-            Log of the average over particles of their Student (or normal) mixtures.
+            Log of the average over particles of their Student (or normal) mixtures. Of a row with
+            missing values it is the density of the others, and 0 where all are missing.
         """
         X, particles = self._rows(X), self._predictive
         log_weights = particles.log_predictive.ravel()
-        out = np.empty(len(X))
-        for rows, log_density in _students(particles).blocks(X):
-            out[rows] = logsumexp(log_density + log_weights, axis=1)
-        return out + self._state.scaler.log_jacobian
+        out = log_jacobians(self._state.scaler, X)
+        for rows, log_density in log_densities(_students(particles), X):
+            out[rows] += logsumexp(log_density + log_weights, axis=1)
+        return out
 
     def score(self, X, y=None):
         """Mean log posterior predictive density of the rows, a float."""
@@ -52,12 +54,12 @@ class MixturePredictions:
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows.
+            Rows; with ``handle_missing="marginal"`` nan is a missing value.
 
         Returns
         -------
         ndarray of shape (n_samples, n_components)
-            Probabilities; a row of them sums to 1.
+            Probabilities; a row of them sums to 1. They are given the values that a row has.
         """
         X = self._rows(X)
         return self._probabilities(X, *self._labelling_particles())
@@ -206,30 +208,38 @@ class MixturePredictions:
 
     def _probabilities(self, X, log_weights, particles):
         """Responsibilities (n, K) averaged over particles."""
-        weights, students = np.exp(log_weights), _students(particles)
-        if students.normal.all():
-            with self._threads():
-                return averages(students, particles.log_mixing, weights, X)
+        weights = np.exp(log_weights)
         out = np.empty((len(X), self._state.prior.n_components))
-        for rows, resp in _responsibilities(particles, X):
-            mean = np.tensordot(resp, weights, axes=(1, 0))
-            out[rows] = mean / mean.sum(axis=1, keepdims=True)
+        for rows, students, some in by_pattern(_students(particles), X):
+            if students.normal.all():
+                with self._threads():
+                    out[rows] = averages(students, particles.log_mixing, weights, some)
+                continue
+            out[rows] = _averaged(students, particles.log_mixing, weights, some)
         return out
 
     def _rows(self, X):
         """Checked rows in scaled columns, as a `RowView`."""
         check_is_fitted(self)
-        X = self._checked_data(X, dtype=[np.float64, np.float32], reset=False)
+        X = self._checked_data(
+            X, dtype=[np.float64, np.float32], reset=False, ensure_all_finite=self._finite()
+        )
         refuse_overflows("X", X)
         return RowView(X, scaler=self._state.scaler)
+
+    def _finite(self):
+        """What scikit-learn is to accept of numbers that are not finite."""
+        return "allow-nan" if getattr(self, "handle_missing", "error") == "marginal" else True
 
     def _all_responsibilities(self, X):
         """Responsibilities (m, n, K) under each particle, and log weights of the particles."""
         X = self._rows(X)
         _partition.check_rows(len(X))
         log_weights, particles = self._labelling_particles()
-        parts = [resp for _, resp in _responsibilities(particles, X)]
-        return np.moveaxis(np.concatenate(parts), 1, 0), log_weights
+        out = np.empty((len(log_weights), len(X), particles.log_mixing.shape[1]))
+        for rows, log_density in log_densities(_students(particles), X):
+            out[:, rows] = _responsibilities(log_density, particles.log_mixing).swapaxes(0, 1)
+        return out, log_weights
 
     def _n_parameters(self):
         """Free parameters of one mixture."""
@@ -242,10 +252,10 @@ class MixturePredictions:
             model, counts = self._state.fit.model, self._state.fit.counts
             particles = select(particles, [int(model.posteriors(counts).elbo.argmax())])
         total = np.zeros(len(particles.log_mixing))
-        for _, log_density in _students(particles).blocks(X):
+        for _, log_density in log_densities(_students(particles), X):
             joint = log_density.reshape(-1, *particles.log_mixing.shape) + particles.log_mixing
             total += logsumexp(joint, axis=2).sum(axis=0)
-        return float(total.max() + len(X) * self._state.scaler.log_jacobian)
+        return float(total.max() + log_jacobians(self._state.scaler, X).sum())
 
 
 def _students(particles):
@@ -258,9 +268,15 @@ def _students(particles):
     )
 
 
-def _responsibilities(particles, X):
-    """Blocks of rows, and the responsibilities (n, m, K) of each particle's components."""
-    log_mixing = particles.log_mixing
-    for rows, log_density in _students(particles).blocks(X):
-        joint = log_density.reshape(-1, *log_mixing.shape) + log_mixing
-        yield rows, softmax(joint, axis=2)
+def _responsibilities(log_density, log_mixing):
+    """Responsibilities (n, m, K) of each particle's components, by log densities (n, m K)."""
+    return softmax(log_density.reshape(-1, *log_mixing.shape) + log_mixing, axis=2)
+
+
+def _averaged(students, log_mixing, weights, X):
+    """Responsibilities (n, K) averaged over weighted particles."""
+    out = np.empty((len(X), log_mixing.shape[1]))
+    for rows, log_density in students.blocks(X):
+        mean = np.tensordot(_responsibilities(log_density, log_mixing), weights, axes=(1, 0))
+        out[rows] = mean / mean.sum(axis=1, keepdims=True)
+    return out
