@@ -10,16 +10,16 @@ from skpmd._base.validation import refuse_overflows
 from skpmd.mixture import _partition
 from skpmd.mixture._missing import by_pattern, log_densities, log_jacobians
 from skpmd.mixture._particles import select
+from skpmd.mixture._queries import MixtureQueries, students_of
 from skpmd.mixture._responsibilities import are_clear, averages, few_of
 from skpmd.mixture._rows import RowView
-from skpmd.mixture._student import Students
 from skpmd.mixture._summaries import conjugate_particles
 
 # Particles whose log weight is less than the largest by more are left out of labels.
 _NEGLIGIBLE = -20.0
 
 
-class MixturePredictions:
+class MixturePredictions(MixtureQueries):
     """Mixin of an estimator whose ``_state`` is a `skpmd.mixture._summaries.MixtureState`."""
 
     # ------------------------------------------------------------------ densities and labels
@@ -40,7 +40,7 @@ class MixturePredictions:
         X, particles = self._rows(X), self._predictive
         log_weights = particles.log_predictive.ravel()
         out = log_jacobians(self._state.scaler, X)
-        for rows, log_density in log_densities(_students(particles), X):
+        for rows, log_density in log_densities(students_of(particles), X):
             out[rows] += logsumexp(log_density + log_weights, axis=1)
         return out
 
@@ -102,7 +102,7 @@ class MixturePredictions:
         n_samples = check_n_draws("n_samples", n_samples)
         rng = as_generator(self.random_state if random_state is None else random_state)
         particles = self._predictive
-        students, K = _students(particles), particles.log_mixing.shape[1]
+        students, K = students_of(particles), particles.log_mixing.shape[1]
         weights = np.exp(particles.log_predictive.ravel())
         drawn = rng.choice(len(weights), size=n_samples, p=weights / weights.sum())
         drawn = drawn[np.argsort(drawn % K, kind="stable")]
@@ -210,7 +210,7 @@ class MixturePredictions:
         """Responsibilities (n, K) averaged over particles."""
         weights = np.exp(log_weights)
         out = np.empty((len(X), self._state.prior.n_components))
-        for rows, students, some in by_pattern(_students(particles), X):
+        for rows, students, some in by_pattern(students_of(particles), X):
             if students.normal.all():
                 with self._threads():
                     out[rows] = averages(students, particles.log_mixing, weights, some)
@@ -237,7 +237,7 @@ class MixturePredictions:
         _partition.check_rows(len(X))
         log_weights, particles = self._labelling_particles()
         out = np.empty((len(log_weights), len(X), particles.log_mixing.shape[1]))
-        for rows, log_density in log_densities(_students(particles), X):
+        for rows, log_density in log_densities(students_of(particles), X):
             out[:, rows] = _responsibilities(log_density, particles.log_mixing).swapaxes(0, 1)
         return out, log_weights
 
@@ -252,20 +252,10 @@ class MixturePredictions:
             model, counts = self._state.fit.model, self._state.fit.counts
             particles = select(particles, [int(model.posteriors(counts).elbo.argmax())])
         total = np.zeros(len(particles.log_mixing))
-        for _, log_density in log_densities(_students(particles), X):
+        for _, log_density in log_densities(students_of(particles), X):
             joint = log_density.reshape(-1, *particles.log_mixing.shape) + particles.log_mixing
             total += logsumexp(joint, axis=2).sum(axis=0)
         return float(total.max() + log_jacobians(self._state.scaler, X).sum())
-
-
-def _students(particles):
-    p = particles.location.shape[-1]
-    return Students(
-        particles.location.reshape(-1, p),
-        particles.scale_cholesky.reshape(-1, p, p),
-        particles.df.ravel(),
-        particles.product,
-    )
 
 
 def _responsibilities(log_density, log_mixing):

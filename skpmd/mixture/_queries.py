@@ -1,0 +1,120 @@
+"""What else a fitted mixture can be asked: densities of some columns, given others or not."""
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from skpmd._base.utils import as_floats
+from skpmd._base.validation import refuse_overflows
+from skpmd.mixture._columns import places_of
+from skpmd.mixture._conditional import components_of
+from skpmd.mixture._density import MixtureDensity
+from skpmd.mixture._student import Students
+
+
+class MixtureQueries:
+    """Mixin of an estimator whose ``_state`` is a `skpmd.mixture._summaries.MixtureState`."""
+
+    def marginal(self, columns):
+        """Posterior predictive density of some columns, whatever the others are.
+
+        Parameters
+        ----------
+        columns : int, str or array-like of them, or mask of shape (n_features,)
+            Which; names are those of the fit's data frame.
+
+        Returns
+        -------
+        MixtureDensity
+            Of one row, in the order of ``columns``: an average over particles, exact.
+
+        Raises
+        ------
+        ValueError
+            If a column is not there, or is there twice.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from skpmd import GaussianMixturePMD
+        >>> mixture = GaussianMixturePMD(3, random_state=0).fit(load_iris().data)
+        >>> mixture.marginal([2, 3]).mean().round(1)
+        array([[3.8, 1.2]])
+        """
+        check_is_fitted(self)
+        return self._density(np.empty(0, dtype=int), self._places(columns), np.empty((1, 0)))
+
+    def conditional(self, columns, values):
+        """Posterior predictive density of all other columns, given values of these.
+
+        Its mean is Gaussian mixture regression (Ghahramani and Jordan 1994) averaged over
+        particles, and its draws are multiple imputations.
+
+        Parameters
+        ----------
+        columns : int, str or array-like of them, or mask of shape (n_features,)
+            The k columns that are known; at least one has to be left.
+        values : array-like of shape (n, k)
+            Their values in n rows, in the order of ``columns``.
+
+        Returns
+        -------
+        MixtureDensity
+            Of n rows; ``columns`` of it says which columns are left, in the order of the fit.
+
+        Raises
+        ------
+        ValueError
+            If a column is not there or none is left, or values are not finite or of another shape.
+
+        References
+        ----------
+        Ghahramani, Z. and Jordan, M. I. (1994). Supervised learning from incomplete data via an EM
+        approach. NIPS 6.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from skpmd import GaussianMixturePMD
+        >>> mixture = GaussianMixturePMD(3, random_state=0).fit(load_iris().data)
+        >>> density = mixture.conditional([0, 1], [[5.0, 3.4], [6.0, 2.8]])
+        >>> density.columns, density.mean().shape
+        (array([2, 3]), (2, 2))
+        """
+        check_is_fitted(self)
+        known = self._places(columns)
+        wanted = np.setdiff1d(np.arange(self.n_features_in_), known)
+        if not len(wanted):
+            raise ValueError(
+                f"columns has all {self.n_features_in_} columns of the fit: leave one or more out, "
+                "or call score_samples."
+            )
+        values = as_floats("values", values)
+        if values.ndim != 2 or values.shape[1] != len(known) or not len(values):
+            raise ValueError(
+                f"values must have a column for each of the {len(known)} of columns, and one row "
+                f"or more, got shape {values.shape}."
+            )
+        if not np.isfinite(values).all():
+            raise ValueError("values must be finite, and hold nan or infinite numbers.")
+        refuse_overflows("values", values)
+        return self._density(known, wanted, values)
+
+    def _places(self, columns):
+        return places_of(columns, self.n_features_in_, getattr(self, "feature_names_in_", None))
+
+    def _density(self, known, wanted, values):
+        """`MixtureDensity` of wanted columns given values of known ones."""
+        scaler, components = self._state.scaler, components_of(self._predictive, known, wanted)
+        scaled = (values - scaler.shift[known]) / scaler.scale[known]
+        return MixtureDensity(wanted, components, scaled, scaler)
+
+
+def students_of(particles):
+    """All components of `MixtureParticles`, one after the other, as `Students`."""
+    p = particles.location.shape[-1]
+    return Students(
+        particles.location.reshape(-1, p),
+        particles.scale_cholesky.reshape(-1, p, p),
+        particles.df.ravel(),
+        particles.product,
+    )
