@@ -1,7 +1,7 @@
 """Predictions of a mixture: averages over particles, never a plug-in."""
 
 import numpy as np
-from scipy.special import logsumexp, softmax
+from scipy.special import logsumexp
 from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.estimator import result
@@ -10,7 +10,7 @@ from skpmd._base.validation import refuse_overflows
 from skpmd.mixture import _partition
 from skpmd.mixture._missing import by_pattern, log_densities, log_jacobians
 from skpmd.mixture._particles import select
-from skpmd.mixture._queries import MixtureQueries, students_of
+from skpmd.mixture._queries import MixtureQueries, responsibilities, students_of
 from skpmd.mixture._responsibilities import are_clear, averages, few_of
 from skpmd.mixture._rows import RowView
 from skpmd.mixture._summaries import conjugate_particles
@@ -48,21 +48,29 @@ class MixturePredictions(MixtureQueries):
         """Mean log posterior predictive density of the rows, a float."""
         return float(self.score_samples(X).mean())
 
-    def predict_proba(self, X):
+    def predict_proba(self, X, return_interval=None):
         """Responsibilities of the components, averaged over relabelled particles.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Rows; with ``handle_missing="marginal"`` nan is a missing value.
+        return_interval : float in (0, 1), default=None
+            Level of credible intervals to return, those of `predict_proba_interval`. A `Pipeline`
+            hands it on; for searches see `skpmd.wrappers.predict_proba_interval`.
 
         Returns
         -------
-        ndarray of shape (n_samples, n_components)
+        proba : ndarray of shape (n_samples, n_components)
             Probabilities; a row of them sums to 1. They are given the values that a row has.
+        interval : ndarray of shape (n_samples, n_components, 2)
+            Lower and upper ends, with ``return_interval``.
         """
-        X = self._rows(X)
-        return self._probabilities(X, *self._labelling_particles())
+        rows = self._rows(X)
+        proba = self._probabilities(rows, *self._labelling_particles())
+        if return_interval is None:
+            return proba
+        return proba, self.predict_proba_interval(X, return_interval)
 
     def predict(self, X):
         """Most probable component of each row, shape (n_samples,)."""
@@ -163,8 +171,7 @@ class MixturePredictions(MixtureQueries):
         ndarray of shape (n_samples, n_samples)
             Probabilities, 1 on the diagonal.
         """
-        responsibilities, log_weights = self._all_responsibilities(X)
-        return _partition.co_clustering(responsibilities, log_weights)
+        return _partition.co_clustering(*self._all_responsibilities(X))
 
     def optimal_partition(self, X, loss="vi", level=0.9, random_state=None):
         """The partition of least expected loss, and a ball of partitions around it.
@@ -186,9 +193,8 @@ class MixturePredictions(MixtureQueries):
             Labels, expected loss and credible ball; see `skpmd.mixture._partition`.
         """
         rng = as_generator(self.random_state if random_state is None else random_state)
-        responsibilities, log_weights = self._all_responsibilities(X)
         return _partition.optimal_partition(
-            responsibilities, log_weights, loss=loss, level=level, rng=rng
+            *self._all_responsibilities(X), loss=loss, level=level, rng=rng
         )
 
     # ------------------------------------------------------------------ particles for all these
@@ -238,7 +244,7 @@ class MixturePredictions(MixtureQueries):
         log_weights, particles = self._labelling_particles()
         out = np.empty((len(log_weights), len(X), particles.log_mixing.shape[1]))
         for rows, log_density in log_densities(students_of(particles), X):
-            out[:, rows] = _responsibilities(log_density, particles.log_mixing).swapaxes(0, 1)
+            out[:, rows] = responsibilities(log_density, particles.log_mixing).swapaxes(0, 1)
         return out, log_weights
 
     def _n_parameters(self):
@@ -258,15 +264,10 @@ class MixturePredictions(MixtureQueries):
         return float(total.max() + log_jacobians(self._state.scaler, X).sum())
 
 
-def _responsibilities(log_density, log_mixing):
-    """Responsibilities (n, m, K) of each particle's components, by log densities (n, m K)."""
-    return softmax(log_density.reshape(-1, *log_mixing.shape) + log_mixing, axis=2)
-
-
 def _averaged(students, log_mixing, weights, X):
     """Responsibilities (n, K) averaged over weighted particles."""
     out = np.empty((len(X), log_mixing.shape[1]))
     for rows, log_density in students.blocks(X):
-        mean = np.tensordot(_responsibilities(log_density, log_mixing), weights, axes=(1, 0))
+        mean = np.tensordot(responsibilities(log_density, log_mixing), weights, axes=(1, 0))
         out[rows] = mean / mean.sum(axis=1, keepdims=True)
     return out

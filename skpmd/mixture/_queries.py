@@ -1,14 +1,18 @@
-"""What else a fitted mixture can be asked: densities of some columns, given others or not."""
+"""What else a fitted mixture says: densities of some columns, and how well labels are known."""
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.utils.validation import check_is_fitted
 
-from skpmd._base.utils import as_floats
+from skpmd._base.estimator import result
+from skpmd._base.utils import as_floats, check_level, weighted_quantile
 from skpmd._base.validation import refuse_overflows
 from skpmd.mixture._columns import places_of
 from skpmd.mixture._conditional import components_of
 from skpmd.mixture._density import MixtureDensity
+from skpmd.mixture._missing import log_densities
 from skpmd.mixture._student import Students
+from skpmd.mixture._summaries import draws_of
 
 
 class MixtureQueries:
@@ -99,6 +103,40 @@ class MixtureQueries:
         refuse_overflows("values", values)
         return self._density(known, wanted, values)
 
+    def predict_proba_interval(self, X, level=0.9):
+        """Central credible intervals of the responsibilities of relabelled components.
+
+        Where `predict_proba` is the chance of a component, this is how well that chance is known:
+        quantiles over the draws of ``posterior_``. With ``strategy="conjugate"`` these take each
+        particle's responsibilities of the fitted rows as known, and intervals are too narrow where
+        components overlap.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows; with ``handle_missing="marginal"`` nan is a missing value.
+        level : float in (0, 1), default=0.9
+            Posterior probability of an interval.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components, 2)
+            Lower and upper ends (last axis) for each component (second axis).
+        """
+        tails, rows = check_level(level), self._rows(X)
+        draws = self._draws
+        weights = np.exp(draws.log_weights)
+        out = np.empty((len(rows), draws.log_mixing.shape[1], 2))
+        for some, log_density in log_densities(students_of(draws), rows):
+            proba = responsibilities(log_density, draws.log_mixing)
+            out[some] = np.moveaxis(weighted_quantile(proba.swapaxes(0, 1), weights, tails), 0, 2)
+        return out
+
+    @result
+    def _draws(self):
+        """Normal mixtures that are the particles of ``posterior_``."""
+        return draws_of(self._state)
+
     def _places(self, columns):
         return places_of(columns, self.n_features_in_, getattr(self, "feature_names_in_", None))
 
@@ -118,3 +156,8 @@ def students_of(particles):
         particles.df.ravel(),
         particles.product,
     )
+
+
+def responsibilities(log_density, log_mixing):
+    """Responsibilities (n, m, K) of each particle's components, by log densities (n, m K)."""
+    return softmax(log_density.reshape(-1, *log_mixing.shape) + log_mixing, axis=2)
