@@ -10,8 +10,8 @@ from skpmd._base.validation import refuse_overflows
 from skpmd.mixture import _partition
 from skpmd.mixture._missing import by_pattern, log_densities, log_jacobians
 from skpmd.mixture._particles import select
-from skpmd.mixture._queries import MixtureQueries, responsibilities, students_of
-from skpmd.mixture._responsibilities import are_clear, averages, few_of
+from skpmd.mixture._queries import MixtureQueries, students_of
+from skpmd.mixture._responsibilities import are_clear, averages, few_of, responsibilities
 from skpmd.mixture._rows import RowView
 from skpmd.mixture._summaries import conjugate_particles
 
@@ -214,14 +214,14 @@ class MixturePredictions(MixtureQueries):
 
     def _probabilities(self, X, log_weights, particles):
         """Responsibilities (n, K) averaged over particles."""
-        weights = np.exp(log_weights)
-        out = np.empty((len(X), self._state.prior.n_components))
+        weights, log_mixing, out = np.exp(log_weights), particles.log_mixing, None
         for rows, students, some in by_pattern(students_of(particles), X):
-            if students.normal.all():
-                with self._threads():
-                    out[rows] = averages(students, particles.log_mixing, weights, some)
-                continue
-            out[rows] = _averaged(students, particles.log_mixing, weights, some)
+            with self._threads():
+                found = averages(students, log_mixing, weights, some)
+            if isinstance(rows, slice):  # All of them, of which no copy is made.
+                return found
+            out = np.empty((len(X), log_mixing.shape[1])) if out is None else out
+            out[rows] = found
         return out
 
     def _rows(self, X):
@@ -262,12 +262,3 @@ class MixturePredictions(MixtureQueries):
             joint = log_density.reshape(-1, *particles.log_mixing.shape) + particles.log_mixing
             total += logsumexp(joint, axis=2).sum(axis=0)
         return float(total.max() + log_jacobians(self._state.scaler, X).sum())
-
-
-def _averaged(students, log_mixing, weights, X):
-    """Responsibilities (n, K) averaged over weighted particles."""
-    out = np.empty((len(X), log_mixing.shape[1]))
-    for rows, log_density in students.blocks(X):
-        mean = np.tensordot(responsibilities(log_density, log_mixing), weights, axes=(1, 0))
-        out[rows] = mean / mean.sum(axis=1, keepdims=True)
-    return out

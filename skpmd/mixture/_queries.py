@@ -1,7 +1,6 @@
 """What else a fitted mixture says: densities of some columns, and how well labels are known."""
 
 import numpy as np
-from scipy.special import softmax
 from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.estimator import result
@@ -11,6 +10,7 @@ from skpmd.mixture._columns import places_of
 from skpmd.mixture._conditional import components_of
 from skpmd.mixture._density import MixtureDensity
 from skpmd.mixture._missing import log_densities
+from skpmd.mixture._responsibilities import responsibilities
 from skpmd.mixture._student import Students
 from skpmd.mixture._summaries import draws_of
 
@@ -156,8 +156,3 @@ def students_of(particles):
         particles.df.ravel(),
         particles.product,
     )
-
-
-def responsibilities(log_density, log_mixing):
-    """Responsibilities (n, m, K) of each particle's components, by log densities (n, m K)."""
-    return softmax(log_density.reshape(-1, *log_mixing.shape) + log_mixing, axis=2)
