@@ -10,8 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _num_samples
 
+from skpmd._base.left_out import LeftOut
 from skpmd._base.utils import as_floats
+from skpmd._base.warn import warn
 from skpmd.engine.diagnostics import MAX_K, heavy_tail
 from skpmd.engine.psis import pareto_smoothed
 from skpmd.engine.weighting import stacked
@@ -102,15 +105,8 @@ def loo(estimator, X, y=None, *, sample_weight=None):
     >>> found.n_bad, bool(-25.0 < found.elpd < -10.0)
     (0, True)
     """
-    log_weight, table = _pointwise(estimator, X, y)
-    times = _row_weights(sample_weight, table)
-    pointwise, k = np.empty(table.shape[1]), np.empty(table.shape[1])
-    n_bad = 0
-    for i, row in enumerate(table.T):
-        ratio = log_weight - times[i] * row
-        smoothed, k[i] = pareto_smoothed(ratio)
-        pointwise[i] = logsumexp(smoothed + row)
-        n_bad += heavy_tail(ratio, k[i]) or not np.isfinite(pointwise[i])
+    left_out = _left_out(estimator, X, y, sample_weight)
+    pointwise, k, n_bad = _without_each(left_out)
     if n_bad:
         warnings.warn(
             f"k-hat is above {MAX_K} for {n_bad} of {len(k)} rows: without one of them the "
@@ -119,7 +115,7 @@ def loo(estimator, X, y=None, *, sample_weight=None):
             ConvergenceWarning,
             stacklevel=2,
         )
-    return _result("loo", log_weight, table, pointwise, k, n_bad)
+    return _result("loo", left_out.seen, pointwise, k, n_bad)
 
 
 def waic(estimator, X, y=None, *, sample_weight=None):
@@ -158,7 +154,7 @@ def waic(estimator, X, y=None, *, sample_weight=None):
     variance = weight @ (table - weight @ table) ** 2
     # Of equal weights this is the variance that divides by m - 1.
     variance /= 1.0 - weight @ weight if weight.max() < 1.0 else 1.0
-    times = _row_weights(sample_weight, table)
+    times = _row_weights(sample_weight, table.shape[1])
     pointwise = logsumexp(log_weight[:, None] + table, axis=0) - times * variance
     n_bad = int((variance > _LARGE_VARIANCE).sum())
     if n_bad:
@@ -168,7 +164,8 @@ def waic(estimator, X, y=None, *, sample_weight=None):
             ConvergenceWarning,
             stacklevel=2,
         )
-    return _result("waic", log_weight, table, pointwise, None, n_bad)
+    seen = logsumexp(log_weight[:, None] + table, axis=0)
+    return _result("waic", seen, pointwise, None, n_bad)
 
 
 def compare(models, X=None, y=None, by="loo"):
@@ -272,30 +269,61 @@ def _pointwise(estimator, X, y):
         )
     table = inner.pointwise_log_likelihood(X, y)
     if posterior.weighting != "posterior":
-        warnings.warn(
+        warn(
             f"The particles' weights are no plain posterior weights ({posterior.weighting}): "
             "leaving out a row would change them otherwise.",
-            ConvergenceWarning,
-            stacklevel=3,
         )
     return posterior.log_weights, table
 
 
-def _row_weights(sample_weight, table):
+def _row_weights(sample_weight, n):
     """How often each row counts in the fit, (n,)."""
     if sample_weight is None:
-        return np.ones(table.shape[1])
+        return np.ones(n)
     weights = as_floats("sample_weight", sample_weight)
-    if weights.shape != table.shape[1:] or not (np.isfinite(weights) & (weights >= 0.0)).all():
+    if weights.shape != (n,) or not (np.isfinite(weights) & (weights >= 0.0)).all():
         raise ValueError(
-            f"sample_weight must hold {table.shape[1]} finite numbers that are not negative, one "
+            f"sample_weight must hold {n} finite numbers that are not negative, one "
             f"for each row, got shape {weights.shape}."
         )
     return weights
 
 
-def _result(method, log_weight, table, pointwise, k, n_bad):
+def _left_out(estimator, X, y, sample_weight):
+    """`LeftOut` of the rows: in closed form, or where rows are independent given particles."""
+    inner, rows = innermost(estimator, X)
+    if hasattr(inner, "_leave_one_out"):
+        times = _row_weights(sample_weight, _num_samples(rows))
+        left_out = inner._leave_one_out(rows, y, times)
+        if left_out is not None:
+            return left_out
+    log_weight, table = _pointwise(estimator, X, y)
+    times = _row_weights(sample_weight, table.shape[1])
     seen = logsumexp(log_weight[:, None] + table, axis=0)
+    return LeftOut(log_weight, table, times * table, seen)
+
+
+def _without_each(left_out):
+    """Log densities of the rows (n,), k-hat of their weights, and how many are not to be trusted.
+
+    A row's density given all others is an average over particles, whose weights change by the
+    reciprocal of what the row has added to them.
+    """
+    n = len(left_out.seen)
+    pointwise, k = np.empty(n), np.full(n, np.nan)
+    if left_out.log_evidence is None:
+        pointwise[:] = logsumexp(left_out.log_weights[:, None] + left_out.log_density, axis=0)
+        return pointwise, k, int((~np.isfinite(pointwise)).sum())
+    n_bad = 0
+    for i, row in enumerate(left_out.log_density.T):
+        ratio = left_out.log_weights - left_out.log_evidence[:, i]
+        smoothed, k[i] = pareto_smoothed(ratio)
+        pointwise[i] = logsumexp(smoothed + row)
+        n_bad += heavy_tail(ratio, k[i]) or not np.isfinite(pointwise[i])
+    return pointwise, k, n_bad
+
+
+def _result(method, seen, pointwise, k, n_bad):
     elpd = float(pointwise.sum())
     error = float(_standard_error(pointwise[None])[0])
     return ExpectedLogDensity(

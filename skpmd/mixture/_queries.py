@@ -1,6 +1,7 @@
 """What else a fitted mixture says: densities of some columns, and how well labels are known."""
 
 import numpy as np
+from scipy.special import logsumexp
 from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.estimator import result
@@ -9,7 +10,8 @@ from skpmd._base.validation import refuse_overflows
 from skpmd.mixture._columns import places_of
 from skpmd.mixture._conditional import components_of
 from skpmd.mixture._density import MixtureDensity
-from skpmd.mixture._missing import log_densities
+from skpmd.mixture._left_out import leave_one_out
+from skpmd.mixture._missing import log_densities, log_jacobians, refuse_missing
 from skpmd.mixture._responsibilities import responsibilities
 from skpmd.mixture._student import Students
 from skpmd.mixture._summaries import draws_of
@@ -131,6 +133,40 @@ class MixtureQueries:
             proba = responsibilities(log_density, draws.log_mixing)
             out[some] = np.moveaxis(weighted_quantile(proba.swapaxes(0, 1), weights, tails), 0, 2)
         return out
+
+    def pointwise_log_likelihood(self, X, y=None):
+        """Log density of each row under each particle of ``posterior_``.
+
+        `skpmd.model_comparison.waic` and ArviZ want it, and `skpmd.model_comparison.loo` of
+        ``strategy="parameters"``. Labels do not matter.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows; with ``handle_missing="marginal"`` nan is a missing value.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        ndarray of shape (m, n_samples)
+            log p(x_n | theta_i), to be weighed by ``posterior_.weights``.
+        """
+        rows, draws = self._rows(X), self._draws
+        m, K = draws.log_mixing.shape
+        out = np.tile(log_jacobians(self._state.scaler, rows), (m, 1))
+        for some, log_density in log_densities(students_of(draws), rows):
+            joint = log_density.reshape(-1, m, K) + draws.log_mixing
+            out[:, some] += logsumexp(joint, axis=2).T
+        return out
+
+    def _leave_one_out(self, X, y, times):
+        """`LeftOut` of the rows of the fit; None with draws, given which rows are independent."""
+        rows, state = self._rows(X), self._state
+        refuse_missing(rows.table, "leaving rows out")
+        if state.strategy == "parameters":
+            return None
+        return leave_one_out(state, self._predictive, rows, times, self.score_samples(X))
 
     @result
     def _draws(self):
