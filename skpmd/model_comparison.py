@@ -69,17 +69,25 @@ class ExpectedLogDensity:
 def loo(estimator, X, y=None, *, sample_weight=None):
     """Leave-one-out log predictive density of the rows of a fit, without other fits.
 
-    Importance weights take each row out of the posterior in turn, and their largest are smoothed
-    (PSIS; Vehtari, Gelman and Gabry 2017; Vehtari et al. 2024).
+    Where rows are independent given a particle importance weights take each of them out of the
+    posterior in turn, and their largest are smoothed (PSIS; Vehtari, Gelman and Gabry 2017; Vehtari
+    et al. 2024).
+
+    Others have a closed form. `SparseGPRegressorPMD` predicts each row from all others, under each
+    set of hyperparameters (Sundararajan and Keerthi 2001; by neighbours, from the nearest others),
+    and `GaussianMixturePMD` with ``strategy="conjugate"`` takes the row out of its components,
+    other rows' responsibilities being as they were. Hyperparameters of a kernel that were chosen
+    stay as they are, and so do weights of particles that are none of a posterior.
 
     Parameters
     ----------
     estimator : estimator
-        A fitted estimator with ``pointwise_log_likelihood`` (`BayesianLogisticRegressionPMD`,
-        `ParticleMirrorDescent`), or a `Pipeline` or a search around one.
+        A fitted `BayesianLogisticRegressionPMD`, `ParticleMirrorDescent`, `GaussianMixturePMD` or
+        `SparseGPRegressorPMD`, any estimator with ``pointwise_log_likelihood``, or a `Pipeline` or
+        a search around one.
     X : array-like of shape (n, n_features)
         The rows of the fit: of others it would be wrong.
-    y : array-like of shape (n,), default=None
+    y : array-like of shape (n,) or (n, n_targets), default=None
         Their targets.
     sample_weight : array-like of shape (n,), default=None
         Row weights of the fit, with those of ``class_weight``, if it had any: a row is left out
@@ -88,12 +96,28 @@ def loo(estimator, X, y=None, *, sample_weight=None):
     Returns
     -------
     ExpectedLogDensity
-        The estimate.
+        The estimate; ``pareto_k`` is nan where particles are few, or their weights stay.
+
+    Raises
+    ------
+    TypeError
+        If the estimator has no way to leave rows out.
+    ValueError
+        If the rows are not those of the fit, or what was fitted has no closed form (Student noise,
+        inducing inputs with neighbours, noise of each row beside inducing inputs).
 
     Warns
     -----
     ConvergenceWarning
         If some rows' weights have a heavy tail, or the particles' weights are none of a posterior.
+
+    References
+    ----------
+    Vehtari, A., Gelman, A. and Gabry, J. (2017). Practical Bayesian model evaluation using
+    leave-one-out cross-validation and WAIC. Statistics and Computing 27.
+
+    Sundararajan, S. and Keerthi, S. S. (2001). Predictive approaches for choosing hyperparameters
+    in Gaussian processes. Neural Computation 13.
 
     Examples
     --------
@@ -258,9 +282,11 @@ def _pointwise(estimator, X, y):
     """Log weights of the particles (m,), and log likelihoods of the rows under each (m, n)."""
     inner, X = innermost(estimator, X)
     if not hasattr(inner, "pointwise_log_likelihood"):
+        other = "loo" if hasattr(inner, "_leave_one_out") else "cross-validation"
         raise TypeError(
             f"{type(inner).__name__} has no pointwise_log_likelihood, the log-likelihood of each "
-            "row under each particle. Compare by cross-validation (skpmd.metrics has scorers)."
+            f"row under each particle. Compare by {other} (skpmd.metrics has scorers of "
+            "distributions, for cross_val_score)."
         )
     posterior = inner.posterior_
     if not hasattr(posterior, "particles"):

@@ -19,7 +19,7 @@ def leave_one_out(state, predictive, X, times, seen):
     ``predictive`` are its `MixtureParticles` for predictions, X a `RowView` of the rows, ``times``
     (n,) how often each counts, and ``seen`` (n,) their log densities by the fit with them.
     """
-    check_rows_of_fit(times, state.n_samples_seen)
+    check_rows_of_fit(times, state.fit.counts.total)
     blocks = _left_out(state.fit.model, state.fit.counts, X, times)
     if state.weighting == "stacking":
         weights = np.exp(predictive.log_predictive.ravel())
