@@ -6,6 +6,7 @@ from scipy import stats
 from scipy.special import logsumexp
 from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -211,3 +212,26 @@ def test_what_has_no_closed_form_is_refused():
     classifier = SparseGPClassifierPMD(optimizer=None, random_state=0).fit(X, Y > 5.0)
     with pytest.raises(TypeError, match="Compare by cross-validation"):
         loo(classifier, X, Y > 5.0)
+
+
+@pytest.mark.parametrize("approximation", ["fitc", "vfe", "dtc", "vecchia", "full_scale"])
+def test_targets_are_independent_given_the_kernel(approximation):
+    both = np.column_stack([Y, 10.0 * np.cos(X[:, 1])])
+    own = {"approximation": approximation, "normalize_y": True}
+    own |= {"n_inducing": 15} if approximation != "vecchia" else {"n_neighbors": 7}
+    mean, std = process(**own).fit(X, both).predict(X[:9] + 0.1, return_std=True)
+    for j in range(2):
+        alone = process(**own).fit(X, both[:, j]).predict(X[:9] + 0.1, return_std=True)
+        np.testing.assert_allclose(mean[:, j], alone[0], rtol=1e-7)
+        np.testing.assert_allclose(std[:, j], alone[1], rtol=1e-7)
+
+
+def test_one_estimator_for_each_target():
+    # The recipe of the guide: a kernel, a distribution and a leave-one-out estimate of each.
+    both = np.column_stack([Y, np.cos(X[:, 1])])
+    model = MultiOutputRegressor(process()).fit(X, both)
+    for j, one in enumerate(model.estimators_):
+        np.testing.assert_array_equal(model.predict(X)[:, j], one.predict_proba(X).mean())
+        np.testing.assert_allclose(
+            loo(one, X, both[:, j]).pointwise, exact(y=both[:, j]), atol=1e-6
+        )
