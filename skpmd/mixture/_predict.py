@@ -235,7 +235,10 @@ class MixturePredictions(MixtureQueries):
 
     def _finite(self):
         """What scikit-learn is to accept of numbers that are not finite."""
-        return "allow-nan" if getattr(self, "handle_missing", "error") == "marginal" else True
+        handled = getattr(self, "handle_missing", "error")
+        if handled not in ("error", "marginal"):  # It may have been set after the fit.
+            self._check_parameters()
+        return "allow-nan" if handled == "marginal" else True
 
     def _all_responsibilities(self, X):
         """Responsibilities (m, n, K) under each particle, and log weights of the particles."""

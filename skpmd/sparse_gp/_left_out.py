@@ -31,18 +31,19 @@ def leave_one_out(state, X, y, times):
     """`LeftOut` of the rows of a fit; y (n, t) in the user's units, ``times`` (n,) of each row."""
     _refuse(state)
     check_rows_of_fit(times, state.stream.seen)
-    model, y = state.model, state.scaler.transform(y)
+    model, y, present = state.model, state.scaler.transform(y), times > 0.0
+    some, noise_variance = (X[present], y[present], times[present]), np.full(len(y), state.alpha)
     if model.approximation == "vecchia":
-        places = _sites_of(model.sites, X)
-        weight = np.maximum(times, 0.0)
-        parts = [_near(model, one, places, y, weight) for one in state.particles.theta]
-        noise_variance = model.sites.noise_variance[places]
+        places = _sites_of(model.sites, some[0])
+        noise_variance[present] = model.sites.noise_variance[places]
+        parts = [_near(model, one, places, *some[1:]) for one in state.particles.theta]
     else:
-        noise_variance = np.full(len(y), state.alpha)
-        parts = [_inducing(state, i, X, y, times) for i in range(len(state.particles.theta))]
-    density, evidence = (np.array(one) for one in zip(*parts, strict=True))
+        parts = [_inducing(state, i, *some) for i in range(len(state.particles.theta))]
     rows = Rows(X, np.column_stack([y, noise_variance]), np.ones(len(y)), len(y))
-    seen = logsumexp(log_density(state, rows), axis=0, b=state.weights[:, None])
+    density = log_density(state, rows)
+    seen = logsumexp(density, axis=0, b=state.weights[:, None])
+    evidence = np.zeros(density.shape)  # A row of weight 0 has no part in the fit.
+    density[:, present], evidence[:, present] = np.array(parts).swapaxes(0, 1)
     to_units = -np.log(state.scaler.scale * np.ones(y.shape[1])).sum()
     is_posterior = state.results.posterior.weighting == "posterior"
     with np.errstate(divide="ignore"):
@@ -159,6 +160,6 @@ def _log_normal(y, mean, variance):
 
 def _log_copies(y, mean, variance, noise, times):
     """Log densities of all copies of each row together, given all other rows; shape (n,)."""
-    w = np.maximum(times, _TRIFLE)  # Rows that count nothing say nothing.
-    of_mean = _log_normal(y, mean, variance + noise / w)
-    return of_mean - 0.5 * y.shape[1] * ((w - 1.0) * (_LOG_TWO_PI + np.log(noise)) + np.log(w))
+    of_mean = _log_normal(y, mean, variance + noise / times)
+    rest = (times - 1.0) * (_LOG_TWO_PI + np.log(noise)) + np.log(times)
+    return of_mean - 0.5 * y.shape[1] * rest

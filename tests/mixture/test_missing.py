@@ -107,3 +107,5 @@ def test_fits_and_default_predictions_refuse_them():
         mixture.predict([[np.inf, 0.0]])
     with pytest.raises(ValueError, match="overflow"):
         mixture.predict([[1e200, np.nan]])
+    with pytest.raises(ValueError, match="handle_missing"):
+        mixture.set_params(handle_missing="drop").predict(X)

@@ -88,6 +88,17 @@ def test_a_row_is_left_out_with_its_copies(how):
     np.testing.assert_allclose(found[::4], refitted(model, weight=weight), atol=1e-6)
 
 
+@pytest.mark.parametrize("approximation", ["fitc", "vecchia"])
+def test_rows_of_no_weight_are_predicted(approximation):
+    weight = np.where(np.arange(len(X)) < 3, 0.0, 1.0)
+    model = process(approximation=approximation, n_neighbors=39)
+    found = loo(model.fit(X, Y, sample_weight=weight), X, Y, sample_weight=weight)
+    rest = loo(model.fit(X[3:], Y[3:]), X[3:], Y[3:])
+    np.testing.assert_allclose(found.pointwise[3:], rest.pointwise, atol=1e-8)
+    new = model.log_predictive_density(X[:3], Y[:3])
+    np.testing.assert_allclose(found.pointwise[:3], new, atol=1e-8)
+
+
 @pytest.mark.parametrize("how", [{"approximation": "fitc", "inducing_init": SOME},
                                  {"approximation": "vecchia", "n_neighbors": 60}])  # fmt: skip
 def test_rows_of_equal_inputs_are_left_out_one_by_one(how):
