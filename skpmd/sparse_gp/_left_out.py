@@ -44,12 +44,12 @@ def leave_one_out(state, X, y, times):
     seen = logsumexp(density, axis=0, b=state.weights[:, None])
     evidence = np.zeros(density.shape)  # A row of weight 0 has no part in the fit.
     density[:, present], evidence[:, present] = np.array(parts).swapaxes(0, 1)
-    to_units = -np.log(state.scaler.scale * np.ones(y.shape[1])).sum()
+    log_jacobian = -np.log(state.scaler.scale * np.ones(y.shape[1])).sum()
     is_posterior = state.results.posterior.weighting == "posterior"
     with np.errstate(divide="ignore"):
         log_weights = np.log(state.weights)
     return LeftOut(
-        log_weights, density + to_units, evidence if is_posterior else None, seen + to_units
+        log_weights, density + log_jacobian, evidence if is_posterior else None, seen + log_jacobian
     )
 
 
