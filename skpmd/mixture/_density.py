@@ -173,7 +173,7 @@ class MixtureDensity:
             chosen = _chosen(one.weights, rng.random((n_samples, len(at))))
             noise = rng.standard_normal((*chosen.shape, q))
             shape = half[chosen][..., None] * np.ones(q if components.known.product else 1)
-            chi2 = rng.standard_gamma(shape) / shape
+            chi2 = np.maximum(rng.standard_gamma(shape), np.finfo(float).tiny) / shape
             noise *= np.where(normal[chosen][..., None], 1.0, 1.0 / np.sqrt(chi2))
             noise *= np.sqrt(one.factor[at, chosen])[..., None]
             out[:, rows] = np.einsum("snij,snj->sni", components.root[chosen], noise)
