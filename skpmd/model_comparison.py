@@ -10,8 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _num_samples
 
+from skpmd._base.left_out import LeftOut
 from skpmd._base.utils import as_floats
+from skpmd._base.warn import warn
 from skpmd.engine.diagnostics import MAX_K, heavy_tail
 from skpmd.engine.psis import pareto_smoothed
 from skpmd.engine.weighting import stacked
@@ -66,17 +69,25 @@ class ExpectedLogDensity:
 def loo(estimator, X, y=None, *, sample_weight=None):
     """Leave-one-out log predictive density of the rows of a fit, without other fits.
 
-    Importance weights take each row out of the posterior in turn, and their largest are smoothed
-    (PSIS; Vehtari, Gelman and Gabry 2017; Vehtari et al. 2024).
+    Where rows are independent given a particle importance weights take each of them out of the
+    posterior in turn, and their largest are smoothed (PSIS; Vehtari, Gelman and Gabry 2017; Vehtari
+    et al. 2024).
+
+    Others have a closed form. `SparseGPRegressorPMD` predicts each row from all others, under each
+    set of hyperparameters (Sundararajan and Keerthi 2001; by neighbours, from the nearest others),
+    and `GaussianMixturePMD` with ``strategy="conjugate"`` takes the row out of its components,
+    other rows' responsibilities being as they were. Hyperparameters of a kernel that were chosen
+    stay as they are, and so do weights of particles that are none of a posterior.
 
     Parameters
     ----------
     estimator : estimator
-        A fitted estimator with ``pointwise_log_likelihood`` (`BayesianLogisticRegressionPMD`,
-        `ParticleMirrorDescent`), or a `Pipeline` or a search around one.
+        A fitted `BayesianLogisticRegressionPMD`, `ParticleMirrorDescent`, `GaussianMixturePMD` or
+        `SparseGPRegressorPMD`, any estimator with ``pointwise_log_likelihood``, or a `Pipeline` or
+        a search around one.
     X : array-like of shape (n, n_features)
         The rows of the fit: of others it would be wrong.
-    y : array-like of shape (n,), default=None
+    y : array-like of shape (n,) or (n, n_targets), default=None
         Their targets.
     sample_weight : array-like of shape (n,), default=None
         Row weights of the fit, with those of ``class_weight``, if it had any: a row is left out
@@ -85,12 +96,28 @@ def loo(estimator, X, y=None, *, sample_weight=None):
     Returns
     -------
     ExpectedLogDensity
-        The estimate.
+        The estimate; ``pareto_k`` is nan where particles are few, or their weights stay.
+
+    Raises
+    ------
+    TypeError
+        If the estimator has no way to leave rows out.
+    ValueError
+        If the rows are not those of the fit, or what was fitted has no closed form (Student noise,
+        inducing inputs with neighbours, noise of each row beside inducing inputs).
 
     Warns
     -----
     ConvergenceWarning
         If some rows' weights have a heavy tail, or the particles' weights are none of a posterior.
+
+    References
+    ----------
+    Vehtari, A., Gelman, A. and Gabry, J. (2017). Practical Bayesian model evaluation using
+    leave-one-out cross-validation and WAIC. Statistics and Computing 27.
+
+    Sundararajan, S. and Keerthi, S. S. (2001). Predictive approaches for choosing hyperparameters
+    in Gaussian processes. Neural Computation 13.
 
     Examples
     --------
@@ -102,15 +129,8 @@ def loo(estimator, X, y=None, *, sample_weight=None):
     >>> found.n_bad, bool(-25.0 < found.elpd < -10.0)
     (0, True)
     """
-    log_weight, table = _pointwise(estimator, X, y)
-    times = _row_weights(sample_weight, table)
-    pointwise, k = np.empty(table.shape[1]), np.empty(table.shape[1])
-    n_bad = 0
-    for i, row in enumerate(table.T):
-        ratio = log_weight - times[i] * row
-        smoothed, k[i] = pareto_smoothed(ratio)
-        pointwise[i] = logsumexp(smoothed + row)
-        n_bad += heavy_tail(ratio, k[i]) or not np.isfinite(pointwise[i])
+    left_out = _left_out(estimator, X, y, sample_weight)
+    pointwise, k, n_bad = _without_each(left_out)
     if n_bad:
         warnings.warn(
             f"k-hat is above {MAX_K} for {n_bad} of {len(k)} rows: without one of them the "
@@ -119,7 +139,7 @@ def loo(estimator, X, y=None, *, sample_weight=None):
             ConvergenceWarning,
             stacklevel=2,
         )
-    return _result("loo", log_weight, table, pointwise, k, n_bad)
+    return _result("loo", left_out.seen, pointwise, k, n_bad)
 
 
 def waic(estimator, X, y=None, *, sample_weight=None):
@@ -158,7 +178,7 @@ def waic(estimator, X, y=None, *, sample_weight=None):
     variance = weight @ (table - weight @ table) ** 2
     # Of equal weights this is the variance that divides by m - 1.
     variance /= 1.0 - weight @ weight if weight.max() < 1.0 else 1.0
-    times = _row_weights(sample_weight, table)
+    times = _row_weights(sample_weight, table.shape[1])
     pointwise = logsumexp(log_weight[:, None] + table, axis=0) - times * variance
     n_bad = int((variance > _LARGE_VARIANCE).sum())
     if n_bad:
@@ -168,7 +188,8 @@ def waic(estimator, X, y=None, *, sample_weight=None):
             ConvergenceWarning,
             stacklevel=2,
         )
-    return _result("waic", log_weight, table, pointwise, None, n_bad)
+    seen = logsumexp(log_weight[:, None] + table, axis=0)
+    return _result("waic", seen, pointwise, None, n_bad)
 
 
 def compare(models, X=None, y=None, by="loo"):
@@ -265,9 +286,11 @@ def _pointwise(estimator, X, y):
     """
     inner, X = innermost(estimator, X)
     if not hasattr(inner, "pointwise_log_likelihood"):
+        other = "loo" if hasattr(inner, "_leave_one_out") else "cross-validation"
         raise TypeError(
             f"{type(inner).__name__} has no pointwise_log_likelihood, the log-likelihood of each "
-            "row under each particle. Compare by cross-validation (skpmd.metrics has scorers)."
+            f"row under each particle. Compare by {other} (skpmd.metrics has scorers of "
+            "distributions, for cross_val_score)."
         )
     posterior = inner.posterior_
     if not hasattr(posterior, "particles"):
@@ -276,31 +299,62 @@ def _pointwise(estimator, X, y):
         )
     table = inner.pointwise_log_likelihood(X, y)
     if posterior.weighting != "posterior":
-        warnings.warn(
+        warn(
             f"The particles' weights are no plain posterior weights ({posterior.weighting}): "
             "leaving out a row would change them otherwise.",
-            ConvergenceWarning,
-            stacklevel=3,
         )
     is_alive = posterior.log_weights > -np.inf
     return posterior.log_weights[is_alive], np.asarray(table)[is_alive]
 
 
-def _row_weights(sample_weight, table):
+def _row_weights(sample_weight, n):
     """How often each row counts in the fit, (n,)."""
     if sample_weight is None:
-        return np.ones(table.shape[1])
+        return np.ones(n)
     weights = as_floats("sample_weight", sample_weight)
-    if weights.shape != table.shape[1:] or not (np.isfinite(weights) & (weights >= 0.0)).all():
+    if weights.shape != (n,) or not (np.isfinite(weights) & (weights >= 0.0)).all():
         raise ValueError(
-            f"sample_weight must hold {table.shape[1]} finite numbers that are not negative, one "
+            f"sample_weight must hold {n} finite numbers that are not negative, one "
             f"for each row, got shape {weights.shape}."
         )
     return weights
 
 
-def _result(method, log_weight, table, pointwise, k, n_bad):
+def _left_out(estimator, X, y, sample_weight):
+    """`LeftOut` of the rows: in closed form, or where rows are independent given particles."""
+    inner, rows = innermost(estimator, X)
+    if hasattr(inner, "_leave_one_out"):
+        times = _row_weights(sample_weight, _num_samples(rows))
+        left_out = inner._leave_one_out(rows, y, times)
+        if left_out is not None:
+            return left_out
+    log_weight, table = _pointwise(estimator, X, y)
+    times = _row_weights(sample_weight, table.shape[1])
     seen = logsumexp(log_weight[:, None] + table, axis=0)
+    return LeftOut(log_weight, table, times * table, seen)
+
+
+def _without_each(left_out):
+    """Log densities of the rows (n,), k-hat of their weights, and how many are not to be trusted.
+
+    A row's density given all others is an average over particles, whose weights change by the
+    reciprocal of what the row has added to them.
+    """
+    n = len(left_out.seen)
+    pointwise, k = np.empty(n), np.full(n, np.nan)
+    if left_out.log_evidence is None:
+        pointwise[:] = logsumexp(left_out.log_weights[:, None] + left_out.log_density, axis=0)
+        return pointwise, k, int((~np.isfinite(pointwise)).sum())
+    n_bad = 0
+    for i, row in enumerate(left_out.log_density.T):
+        ratio = left_out.log_weights - left_out.log_evidence[:, i]
+        smoothed, k[i] = pareto_smoothed(ratio)
+        pointwise[i] = logsumexp(smoothed + row)
+        n_bad += heavy_tail(ratio, k[i]) or not np.isfinite(pointwise[i])
+    return pointwise, k, n_bad
+
+
+def _result(method, seen, pointwise, k, n_bad):
     elpd = float(pointwise.sum())
     error = float(_standard_error(pointwise[None])[0])
     return ExpectedLogDensity(

@@ -102,6 +102,8 @@ def refuse_overflows(name, values, dtype=np.float64):
     if values.dtype.kind != "f":  # Some kernels take other things than numbers.
         return
     largest = float(max(values.max(initial=0.0), -values.min(initial=0.0)))
+    if np.isnan(largest):  # Missing values, where they are accepted, have no size.
+        largest = float(np.nanmax(np.abs(values), initial=0.0))
     if largest > float(limits.max) ** (1 / _POWER):
         raise ValueError(
             f"{name} holds numbers as large as {largest:g}, and sums of their products overflow: "

@@ -15,6 +15,7 @@ from skpmd.engine.course import untimed
 from skpmd.engine.loop import Stage, drive
 from skpmd.mixture._conjugate_fit import fit_conjugate, history_of_conjugate, update_conjugate
 from skpmd.mixture._initialization import INITS
+from skpmd.mixture._missing import refuse_missing
 from skpmd.mixture._predict import MixturePredictions
 from skpmd.mixture._prior import MixtureParameters, strategy_of
 from skpmd.mixture._rows import distinct_rows
@@ -124,6 +125,10 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         Seconds after which `fit`, and a call of `partial_fit`, end at their first complete state: a
         step of all particles; a ``ConvergenceWarning`` says so. Draws of ``strategy="parameters"``
         are then not yet those of the posterior.
+    handle_missing : {"error", "marginal"}, default="error"
+        What predictions do with nan: refuse it, or take the row by the values that it has, with
+        their exact marginal density. `fit` needs complete rows in both cases, which is why the tag
+        ``allow_nan`` is False. It may be set after `fit`.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
@@ -246,6 +251,7 @@ covariance_prior_, mean_scale_prior_
         "tol": [Interval(Real, 0.0, None, closed="left")],
         "step_offset": [Interval(Real, 0, None, closed="left")],
         "warm_start": ["boolean"],
+        "handle_missing": [StrOptions({"error", "marginal"})],
         "verbose_interval": [Interval(Integral, 1, None, closed="left")],
         "prior": [BaseEstimator, None],
     }  # fmt: skip
@@ -284,6 +290,7 @@ covariance_prior_, mean_scale_prior_
         warm_start=False,
         prior=None,
         max_time=None,
+        handle_missing="error",
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -320,6 +327,7 @@ covariance_prior_, mean_scale_prior_
         self.warm_start = warm_start
         self.prior = prior
         self.max_time = max_time
+        self.handle_missing = handle_missing
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -427,7 +435,11 @@ covariance_prior_, mean_scale_prior_
 
     def _read(self, X, sample_weight, reset):
         """`RowView` of the distinct rows, sorted, and how often each counts."""
-        X = self._checked_data(X, dtype=[np.float64, np.float32], order="C", reset=reset)
+        X = self._checked_data(
+            X, dtype=[np.float64, np.float32], order="C", reset=reset,
+            ensure_all_finite=self._finite(),
+        )  # fmt: skip
+        refuse_missing(X, "fit")
         refuse_overflows("X", X)
         weight = checked_weights(sample_weight, X)
         return distinct_rows(X, weight)

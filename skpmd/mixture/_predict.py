@@ -1,24 +1,25 @@
 """Predictions of a mixture: averages over particles, never a plug-in."""
 
 import numpy as np
-from scipy.special import logsumexp, softmax
+from scipy.special import logsumexp
 from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.estimator import result
 from skpmd._base.utils import as_generator, check_n_draws
 from skpmd._base.validation import refuse_overflows
 from skpmd.mixture import _partition
+from skpmd.mixture._missing import by_pattern, log_densities, log_jacobians
 from skpmd.mixture._particles import select
-from skpmd.mixture._responsibilities import are_clear, averages, few_of
+from skpmd.mixture._queries import MixtureQueries, students_of
+from skpmd.mixture._responsibilities import are_clear, averages, few_of, responsibilities
 from skpmd.mixture._rows import RowView
-from skpmd.mixture._student import Students
 from skpmd.mixture._summaries import conjugate_particles
 
 # Particles whose log weight is less than the largest by more are left out of labels.
 _NEGLIGIBLE = -20.0
 
 
-class MixturePredictions:
+class MixturePredictions(MixtureQueries):
     """Mixin of an estimator whose ``_state`` is a `skpmd.mixture._summaries.MixtureState`."""
 
     # ------------------------------------------------------------------ densities and labels
@@ -28,39 +29,48 @@ class MixturePredictions:
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows.
+            Rows; with ``handle_missing="marginal"`` nan is a missing value.
 
         Returns
         -------
         ndarray of shape (n_samples,)
-            Log of the average over particles of their Student (or normal) mixtures.
+            Log of the average over particles of their Student (or normal) mixtures. Of a row with
+            missing values it is the density of the others, and 0 where all are missing.
         """
         X, particles = self._rows(X), self._predictive
         log_weights = particles.log_predictive.ravel()
-        out = np.empty(len(X))
-        for rows, log_density in _students(particles).blocks(X):
-            out[rows] = logsumexp(log_density + log_weights, axis=1)
-        return out + self._state.scaler.log_jacobian
+        out = log_jacobians(self._state.scaler, X)
+        for rows, log_density in log_densities(students_of(particles), X):
+            out[rows] += logsumexp(log_density + log_weights, axis=1)
+        return out
 
     def score(self, X, y=None):
         """Mean log posterior predictive density of the rows, a float."""
         return float(self.score_samples(X).mean())
 
-    def predict_proba(self, X):
+    def predict_proba(self, X, return_interval=None):
         """Responsibilities of the components, averaged over relabelled particles.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows.
+            Rows; with ``handle_missing="marginal"`` nan is a missing value.
+        return_interval : float in (0, 1), default=None
+            Level of credible intervals to return, those of `predict_proba_interval`. A `Pipeline`
+            hands it on; for searches see `skpmd.wrappers.predict_proba_interval`.
 
         Returns
         -------
-        ndarray of shape (n_samples, n_components)
-            Probabilities; a row of them sums to 1.
+        proba : ndarray of shape (n_samples, n_components)
+            Probabilities; a row of them sums to 1. They are given the values that a row has.
+        interval : ndarray of shape (n_samples, n_components, 2)
+            Lower and upper ends, with ``return_interval``.
         """
-        X = self._rows(X)
-        return self._probabilities(X, *self._labelling_particles())
+        rows = self._rows(X)
+        proba = self._probabilities(rows, *self._labelling_particles())
+        if return_interval is None:
+            return proba
+        return proba, self.predict_proba_interval(X, return_interval)
 
     def predict(self, X):
         """Most probable component of each row, shape (n_samples,)."""
@@ -100,7 +110,7 @@ class MixturePredictions:
         n_samples = check_n_draws("n_samples", n_samples)
         rng = as_generator(self.random_state if random_state is None else random_state)
         particles = self._predictive
-        students, K = _students(particles), particles.log_mixing.shape[1]
+        students, K = students_of(particles), particles.log_mixing.shape[1]
         weights = np.exp(particles.log_predictive.ravel())
         drawn = rng.choice(len(weights), size=n_samples, p=weights / weights.sum())
         drawn = drawn[np.argsort(drawn % K, kind="stable")]
@@ -161,8 +171,7 @@ class MixturePredictions:
         ndarray of shape (n_samples, n_samples)
             Probabilities, 1 on the diagonal.
         """
-        responsibilities, log_weights = self._all_responsibilities(X)
-        return _partition.co_clustering(responsibilities, log_weights)
+        return _partition.co_clustering(*self._all_responsibilities(X))
 
     def optimal_partition(self, X, loss="vi", level=0.9, random_state=None):
         """The partition of least expected loss, and a ball of partitions around it.
@@ -184,9 +193,8 @@ class MixturePredictions:
             Labels, expected loss and credible ball; see `skpmd.mixture._partition`.
         """
         rng = as_generator(self.random_state if random_state is None else random_state)
-        responsibilities, log_weights = self._all_responsibilities(X)
         return _partition.optimal_partition(
-            responsibilities, log_weights, loss=loss, level=level, rng=rng
+            *self._all_responsibilities(X), loss=loss, level=level, rng=rng
         )
 
     # ------------------------------------------------------------------ particles for all these
@@ -206,30 +214,41 @@ class MixturePredictions:
 
     def _probabilities(self, X, log_weights, particles):
         """Responsibilities (n, K) averaged over particles."""
-        weights, students = np.exp(log_weights), _students(particles)
-        if students.normal.all():
+        weights, log_mixing, out = np.exp(log_weights), particles.log_mixing, None
+        for rows, students, some in by_pattern(students_of(particles), X):
             with self._threads():
-                return averages(students, particles.log_mixing, weights, X)
-        out = np.empty((len(X), self._state.prior.n_components))
-        for rows, resp in _responsibilities(particles, X):
-            mean = np.tensordot(resp, weights, axes=(1, 0))
-            out[rows] = mean / mean.sum(axis=1, keepdims=True)
+                found = averages(students, log_mixing, weights, some)
+            if isinstance(rows, slice):  # All of them, of which no copy is made.
+                return found
+            out = np.empty((len(X), log_mixing.shape[1])) if out is None else out
+            out[rows] = found
         return out
 
     def _rows(self, X):
         """Checked rows in scaled columns, as a `RowView`."""
         check_is_fitted(self)
-        X = self._checked_data(X, dtype=[np.float64, np.float32], reset=False)
+        X = self._checked_data(
+            X, dtype=[np.float64, np.float32], reset=False, ensure_all_finite=self._finite()
+        )
         refuse_overflows("X", X)
         return RowView(X, scaler=self._state.scaler)
+
+    def _finite(self):
+        """What scikit-learn is to accept of numbers that are not finite."""
+        handled = getattr(self, "handle_missing", "error")
+        if handled not in ("error", "marginal"):  # It may have been set after the fit.
+            self._check_parameters()
+        return "allow-nan" if handled == "marginal" else True
 
     def _all_responsibilities(self, X):
         """Responsibilities (m, n, K) under each particle, and log weights of the particles."""
         X = self._rows(X)
         _partition.check_rows(len(X))
         log_weights, particles = self._labelling_particles()
-        parts = [resp for _, resp in _responsibilities(particles, X)]
-        return np.moveaxis(np.concatenate(parts), 1, 0), log_weights
+        out = np.empty((len(log_weights), len(X), particles.log_mixing.shape[1]))
+        for rows, log_density in log_densities(students_of(particles), X):
+            out[:, rows] = responsibilities(log_density, particles.log_mixing).swapaxes(0, 1)
+        return out, log_weights
 
     def _n_parameters(self):
         """Free parameters of one mixture."""
@@ -242,25 +261,7 @@ class MixturePredictions:
             model, counts = self._state.fit.model, self._state.fit.counts
             particles = select(particles, [int(model.posteriors(counts).elbo.argmax())])
         total = np.zeros(len(particles.log_mixing))
-        for _, log_density in _students(particles).blocks(X):
+        for _, log_density in log_densities(students_of(particles), X):
             joint = log_density.reshape(-1, *particles.log_mixing.shape) + particles.log_mixing
             total += logsumexp(joint, axis=2).sum(axis=0)
-        return float(total.max() + len(X) * self._state.scaler.log_jacobian)
-
-
-def _students(particles):
-    p = particles.location.shape[-1]
-    return Students(
-        particles.location.reshape(-1, p),
-        particles.scale_cholesky.reshape(-1, p, p),
-        particles.df.ravel(),
-        particles.product,
-    )
-
-
-def _responsibilities(particles, X):
-    """Blocks of rows, and the responsibilities (n, m, K) of each particle's components."""
-    log_mixing = particles.log_mixing
-    for rows, log_density in _students(particles).blocks(X):
-        joint = log_density.reshape(-1, *log_mixing.shape) + log_mixing
-        yield rows, softmax(joint, axis=2)
+        return float(total.max() + log_jacobians(self._state.scaler, X).sum())

@@ -5,6 +5,7 @@ many components are one matrix product.
 """
 
 import numpy as np
+from scipy.special import softmax
 
 from skpmd.engine.threads import each
 from skpmd.mixture._kernels import quadratic_features
@@ -16,12 +17,30 @@ _ROWS, _DENSITIES = 2048, 1 << 17
 _FEW, _CLEAR = 128, 0.3
 
 
+def responsibilities(log_density, log_mixing):
+    """Responsibilities (n, m, K) of each particle's components, by log densities (n, m K)."""
+    return softmax(log_density.reshape(-1, *log_mixing.shape) + log_mixing, axis=2)
+
+
 def averages(students, log_mixing, weights, X):
     """Responsibilities (n, K) of rows, averaged over weighted particles.
 
-    ``students`` are their components one after the other, all normals, ``log_mixing`` (m, K) their
-    log weights within each particle, and X a `RowView`.
+    ``students`` are their components one after the other, ``log_mixing`` (m, K) their log weights
+    within each particle, and X an array or a `RowView`.
     """
+    of = _of_normals if students.normal.all() else _of_students
+    return of(students, log_mixing, weights, X)
+
+
+def _of_students(students, log_mixing, weights, X):
+    out = np.empty((len(X), log_mixing.shape[1]))
+    for rows, log_density in students.blocks(X):
+        mean = np.tensordot(responsibilities(log_density, log_mixing), weights, axes=(1, 0))
+        out[rows] = mean / mean.sum(axis=1, keepdims=True)
+    return out
+
+
+def _of_normals(students, log_mixing, weights, X):
     m, K = log_mixing.shape
     forms = -0.5 * students.coefficients
     forms[:, 0] += students.constant + log_mixing.ravel()

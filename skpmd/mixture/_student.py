@@ -28,7 +28,7 @@ class Students:
         self.product = product and not self.normal.all()
         if product and self.normal.any() and not self.normal.all():
             raise ValueError("df must be inf for all components or for none, with product=True.")
-        D = 1.0 if self.product else float(p)
+        D = 1.0 if self.product else float(max(p, 1))  # Of no columns any value will do.
         finite = np.where(self.normal, 1.0, df)
         self.exponent = np.where(self.normal, 0.5, 0.5 * (finite + D))
         each = log_gamma_rise(0.5 * finite, 0.5 * D) - 0.5 * D * np.log(finite)
@@ -49,6 +49,15 @@ class Students:
         i, j = np.triu_indices(p)
         quadratic = precision[:, i, j] * np.where(i == j, 1.0, 2.0)
         return np.concatenate([constant[:, None], -2.0 * linear, quadratic], axis=1)
+
+    def marginal(self, columns):
+        """The same components of some columns only, by their places; there may be none.
+
+        Marginals of a Student distribution have its degrees of freedom, and the part of its centre
+        and scale matrix that belongs to the columns.
+        """
+        root = cholesky_of_rows(self.root[:, columns])
+        return Students(self.location[:, columns], root, self.df, self.product)
 
     def log_density(self, X):
         """Log densities of rows, shape (n, c)."""
@@ -79,3 +88,13 @@ class Students:
         chi2 = 2.0 * rng.standard_gamma(0.5 * finite[:, None] * np.ones(columns))
         noise *= np.where(normal[:, None], 1.0, np.sqrt(finite[:, None] / chi2))
         return self.location[chosen] + np.einsum("nij,nj->ni", self.root[chosen], noise)
+
+
+def cholesky_of_rows(rows):
+    """Lower Cholesky factors of A A' for matrices A of shape (c, q, p) with q up to p.
+
+    By QR factors of A', which lose no digits to the product.
+    """
+    upper = np.linalg.qr(np.swapaxes(rows, 1, 2), mode="r")
+    signs = np.where(np.diagonal(upper, axis1=1, axis2=2) < 0.0, -1.0, 1.0)
+    return np.swapaxes(upper * signs[:, :, None], 1, 2)

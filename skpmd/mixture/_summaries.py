@@ -145,17 +145,15 @@ def conjugate_particles(fit, points, weighting):
 
 def posterior_of(state):
     """Posterior of weights, means and standard deviations of the components, in user's columns."""
+    points = draws_of(state)
     if state.strategy == "conjugate":
-        rng = np.random.default_rng(0)  # The same draws whenever they are asked for.
-        points = _conjugate_draws(state.fit, state.points, rng)
         evidence = {"unavailable": "each particle takes its responsibilities of the rows as known"}
         if state.prior.n_components > 1:
             evidence["caveat"] = _CAVEAT
     elif state.log_evidence is None:
-        points = state.points
         evidence = {"unavailable": "the particles have not all been weighed by all rows"}
     else:
-        points, error = state.points, state.fit.log_evidence_se
+        error = state.fit.log_evidence_se
         evidence = {"log_evidence": state.log_evidence, "log_evidence_se": error}
     m, K, p = points.location.shape
     variances = (points.scale_cholesky**2).sum(axis=-1)
@@ -174,6 +172,14 @@ def posterior_of(state):
         np.concatenate(parts, axis=1), points.log_weights, names=names, variables=variables,
         weighting=_WEIGHTS[state.strategy, state.weighting == "uniform"], **evidence,
     )  # fmt: skip
+
+
+def draws_of(state):
+    """Normal mixtures that the posterior has as its particles, in scaled columns."""
+    if state.strategy == "parameters":
+        return state.points
+    rng = np.random.default_rng(0)  # The same draws whenever they are asked for.
+    return _conjugate_draws(state.fit, state.points, rng)
 
 
 def _conjugate_draws(fit, points, rng):

@@ -32,7 +32,7 @@ from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around
 from skpmd.sparse_gp._inducing import extended
 from skpmd.sparse_gp._model import SparseGP
 from skpmd.sparse_gp._open_variance import MonitoredRows, SomeRows
-from skpmd.sparse_gp._scores import log_density
+from skpmd.sparse_gp._particle_scores import log_density
 
 # Predictions of about so many rows of a part are compared with its targets, if it has at least
 # so many.

@@ -285,6 +285,10 @@ class SparseGP(Model):
         direct = solve_triangular(prior, mean, trans="T", lower=True, check_finite=False)
         return Conditional(self.inducing, prior, factor, mean, direct)
 
+    def known(self, conditional, V):
+        """Of whitened rows, (M, n): squares of the columns add up to variances under q(u)."""
+        return dtrsm(1.0, conditional.factor, V)
+
     def mean(self, theta, conditional, X):
         """Means of f at the rows of X under one particle, shape (n, t), those of `predict`."""
         return self.covariance.cross(theta, X, conditional.inducing) @ conditional.direct
@@ -300,7 +304,7 @@ class SparseGP(Model):
         cross = self.covariance.cross(theta, X, conditional.inducing)
         mean = cross @ conditional.direct
         V = dtrsm(1.0, conditional.prior_factor, cross.T, overwrite_b=1)
-        known = dtrsm(1.0, conditional.factor, V)
+        known = self.known(conditional, V)
         if joint:
             return mean, self.covariance.cross(theta, X, X) - V.T @ V + known.T @ known
         left = self.covariance.diagonal(theta, X) - np.einsum("ij,ij->j", V, V)

@@ -16,13 +16,14 @@ from skpmd.predictive import NormalMixture, Uncertainty
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Scaler
 from skpmd.sparse_gp._hyperparameters import refuse_kernel
+from skpmd.sparse_gp._scores import GaussianProcessScores, kind_of_rows
 from skpmd.sparse_gp._student import scale_nodes
 
 # Rows of so many covariances are predicted at once, and of the second number at least.
 _CHUNK, _MIN_ROWS = 1 << 17, 500
 
 
-class GaussianProcessPredictions:
+class GaussianProcessPredictions(GaussianProcessScores):
     """Predictions of an estimator whose ``_state`` is a `GPState`.
 
     Before ``fit`` they are those of the prior, as in `GaussianProcessRegressor`. Conditionals q(u)
@@ -308,13 +309,6 @@ class GaussianProcessPredictions:
             off = own_mean - mean
             total += w * (covariance + off[:, None] * off[None])
         return mean, total
-
-
-def kind_of_rows(kernel):
-    """How input for a kernel is checked: some take other things than vectors."""
-    if kernel is None or kernel.requires_vector_input:
-        return {"dtype": np.float64, "order": "C"}
-    return {"dtype": None, "ensure_2d": False}
 
 
 def average(weights, values):

@@ -259,14 +259,19 @@ class VecchiaGP(Model):
 
         The variance is that of a row's mean, noise included.
         """
+        mean, variance = self.process_left_out(theta, rows)
+        term = self.covariance.term(theta)
+        return mean, variance + noise_of_means(term, self.sites.select(rows))
+
+    def process_left_out(self, theta, rows):
+        """As `left_out`, of the process at some rows: without their noise."""
         term = self.covariance.term(theta)
         X, noise = scaled_rows(term, self.sites.X, self.middle), noise_of_means(term, self.sites)
         near = nearest(index_of(X), X[rows], self.n_nearest + 1)
         # A row is its own neighbour, but not always the first: rows of other noise may lie there.
         order = np.argsort(near == rows[:, None], axis=1, kind="stable")[:, : near.shape[1] - 1]
         near = np.take_along_axis(near, order, axis=1)
-        mean, variance = _moments(term, X[rows], X, self.sites.y, noise, near)
-        return mean, variance + noise[rows]
+        return _moments(term, X[rows], X, self.sites.y, noise, near)
 
     def log_density_left_out(self, theta, rows):
         """Log densities of some rows' targets, (k,), given the nearest of all others."""
@@ -287,7 +292,7 @@ def scaled_rows(term, X, middle):
     return np.ascontiguousarray((X - middle) / term.length_scale)
 
 
-def _single(term, sites):
+def noise_of_copies(term, sites):
     """Noise of each copy of a row; no row is without any, or it would weigh infinitely.
 
     A trifle is added, where a maximum would have a kink that searches cannot see.
@@ -297,13 +302,13 @@ def _single(term, sites):
 
 def noise_of_means(term, sites):
     """Noise of the mean of a row's copies."""
-    return _single(term, sites) / sites.weight
+    return noise_of_copies(term, sites) / sites.weight
 
 
 def log_density_of_copies(term, sites, rows):
     """What copies of rows add to the densities of their means, and the slopes by the noise."""
     some, t = sites.select(rows), sites.y.shape[1]
-    w, single = some.weight, _single(term, some)
+    w, single = some.weight, noise_of_copies(term, some)
     value = -0.5 * (t * ((w - 1.0) * (_LOG_TWO_PI + np.log(single)) + np.log(w)))
     value -= 0.5 * some.squares / single
     slope = -0.5 * (t * (w - 1.0) - some.squares / single) / single

@@ -1,0 +1,75 @@
+"""Densities of some columns of a mixture's rows, given others or not: averages over particles.
+
+With x = (a, b) a component's Student of centre m, scale matrix S and df degrees of freedom has the
+marginal (m_a, S_aa, df), and given a the conditional (Bishop 2006, 2.3.1; Ding 2016 for Students)
+
+    centre  m_b + S_ba S_aa^-1 (a - m_a),
+    scale   (df + d) / (df + k) (S_bb - S_ba S_aa^-1 S_ab),   df + k degrees of freedom,
+
+d the squared Mahalanobis distance of a, and k its number of columns; a normal is the limit. A
+product of univariate Students has the conditional of a product: its other columns as they were. The
+weights of the components are multiplied by their densities of a.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import softmax
+
+from skpmd.mixture._student import Students, cholesky_of_rows
+
+
+class Components(NamedTuple):
+    """What c components have of wanted columns, q of them, given k known ones; scaled columns."""
+
+    log_weights: np.ndarray  # (c,): Before anything is known.
+    known: Students  # Of the known columns alone.
+    whitener: np.ndarray  # (c, k, k): Inverse of the Cholesky factor of S_aa.
+    slope: np.ndarray  # (c, q, k): Changes of the centre by whitened known values.
+    location: np.ndarray  # (c, q): m_b.
+    root: (
+        np.ndarray
+    )  # (c, q, q): Cholesky factor of the conditional scale matrix, but for a factor.
+    df: np.ndarray  # (c,): Of the conditional; inf is a normal.
+
+
+class Given(NamedTuple):
+    """Components of the wanted columns, given the known values of n rows; scaled columns."""
+
+    weights: np.ndarray  # (n, c).
+    location: np.ndarray  # (n, c, q).
+    factor: np.ndarray  # (n, c): Of the scale matrices.
+
+
+def components_of(particles, known, wanted):
+    """`Components` of `MixtureParticles` for places of known and wanted columns."""
+    p, k = particles.location.shape[-1], len(known)
+    both = np.concatenate([known, wanted]).astype(int)
+    location = particles.location.reshape(-1, p)[:, both]
+    root = cholesky_of_rows(particles.scale_cholesky.reshape(-1, p, p)[:, both])
+    df = particles.df.ravel()
+    students = Students(location[:, :k], root[:, :k, :k], df, particles.product)
+    return Components(
+        log_weights=particles.log_predictive.ravel(),
+        known=students,
+        whitener=np.linalg.inv(root[:, :k, :k]),
+        slope=root[:, k:, :k],
+        location=location[:, k:],
+        root=root[:, k:, k:],
+        df=df if students.product else df + k,
+    )
+
+
+def given(components, values):
+    """`Given` of components for rows of known values (n, k), in scaled columns."""
+    known, c = components.known, len(components.df)
+    weights = softmax(components.log_weights + known.log_density(values), axis=1)
+    off = values[:, None] - known.location
+    white = np.einsum("cij,ncj->nci", components.whitener, off)
+    location = components.location + np.einsum("cqk,nck->ncq", components.slope, white)
+    factor = np.ones((len(values), c))
+    if not known.product:
+        finite = np.where(known.normal, 1.0, known.df)
+        grown = (finite + (white**2).sum(axis=2)) / (finite + values.shape[1])
+        factor = np.where(known.normal, 1.0, grown)
+    return Given(weights, location, factor)

@@ -1,0 +1,194 @@
+"""What else a fitted mixture says: densities of some columns, and how well labels are known."""
+
+import numpy as np
+from scipy.special import logsumexp
+from sklearn.utils.validation import check_is_fitted
+
+from skpmd._base.estimator import result
+from skpmd._base.utils import as_floats, check_level, weighted_quantile
+from skpmd._base.validation import refuse_overflows
+from skpmd.mixture._columns import places_of
+from skpmd.mixture._conditional import components_of
+from skpmd.mixture._density import MixtureDensity
+from skpmd.mixture._left_out import leave_one_out
+from skpmd.mixture._missing import log_densities, log_jacobians, refuse_missing
+from skpmd.mixture._responsibilities import responsibilities
+from skpmd.mixture._student import Students
+from skpmd.mixture._summaries import draws_of
+
+
+class MixtureQueries:
+    """Mixin of an estimator whose ``_state`` is a `skpmd.mixture._summaries.MixtureState`."""
+
+    def marginal(self, columns):
+        """Posterior predictive density of some columns, whatever the others are.
+
+        Parameters
+        ----------
+        columns : int, str or array-like of them, or mask of shape (n_features,)
+            Which; names are those of the fit's data frame.
+
+        Returns
+        -------
+        MixtureDensity
+            Of one row, in the order of ``columns``: an average over particles, exact.
+
+        Raises
+        ------
+        ValueError
+            If a column is not there, or is there twice.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from skpmd import GaussianMixturePMD
+        >>> mixture = GaussianMixturePMD(3, random_state=0).fit(load_iris().data)
+        >>> mixture.marginal([2, 3]).mean().round(1)
+        array([[3.8, 1.2]])
+        """
+        check_is_fitted(self)
+        return self._density(np.empty(0, dtype=int), self._places(columns), np.empty((1, 0)))
+
+    def conditional(self, columns, values):
+        """Posterior predictive density of all other columns, given values of these.
+
+        Its mean is Gaussian mixture regression (Ghahramani and Jordan 1994) averaged over
+        particles, and its draws are multiple imputations.
+
+        Parameters
+        ----------
+        columns : int, str or array-like of them, or mask of shape (n_features,)
+            The k columns that are known; at least one has to be left.
+        values : array-like of shape (n, k)
+            Their values in n rows, in the order of ``columns``.
+
+        Returns
+        -------
+        MixtureDensity
+            Of n rows; ``columns`` of it says which columns are left, in the order of the fit.
+
+        Raises
+        ------
+        ValueError
+            If a column is not there or none is left, or values are not finite or of another shape.
+
+        References
+        ----------
+        Ghahramani, Z. and Jordan, M. I. (1994). Supervised learning from incomplete data via an EM
+        approach. NIPS 6.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from skpmd import GaussianMixturePMD
+        >>> mixture = GaussianMixturePMD(3, random_state=0).fit(load_iris().data)
+        >>> density = mixture.conditional([0, 1], [[5.0, 3.4], [6.0, 2.8]])
+        >>> density.columns, density.mean().shape
+        (array([2, 3]), (2, 2))
+        """
+        check_is_fitted(self)
+        known = self._places(columns)
+        wanted = np.setdiff1d(np.arange(self.n_features_in_), known)
+        if not len(wanted):
+            raise ValueError(
+                f"columns has all {self.n_features_in_} columns of the fit: leave one or more out, "
+                "or call score_samples."
+            )
+        values = as_floats("values", values)
+        if values.ndim != 2 or values.shape[1] != len(known) or not len(values):
+            raise ValueError(
+                f"values must have a column for each of the {len(known)} of columns, and one row "
+                f"or more, got shape {values.shape}."
+            )
+        if not np.isfinite(values).all():
+            raise ValueError("values must be finite, and hold nan or infinite numbers.")
+        refuse_overflows("values", values)
+        return self._density(known, wanted, values)
+
+    def predict_proba_interval(self, X, level=0.9):
+        """Central credible intervals of the responsibilities of relabelled components.
+
+        Where `predict_proba` is the chance of a component, this is how well that chance is known:
+        quantiles over the draws of ``posterior_``. With ``strategy="conjugate"`` these take each
+        particle's responsibilities of the fitted rows as known, and intervals are too narrow where
+        components overlap.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows; with ``handle_missing="marginal"`` nan is a missing value.
+        level : float in (0, 1), default=0.9
+            Posterior probability of an interval.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components, 2)
+            Lower and upper ends (last axis) for each component (second axis).
+        """
+        tails, rows = check_level(level), self._rows(X)
+        draws = self._draws
+        weights = np.exp(draws.log_weights)
+        out = np.empty((len(rows), draws.log_mixing.shape[1], 2))
+        for some, log_density in log_densities(students_of(draws), rows):
+            proba = responsibilities(log_density, draws.log_mixing)
+            out[some] = np.moveaxis(weighted_quantile(proba.swapaxes(0, 1), weights, tails), 0, 2)
+        return out
+
+    def pointwise_log_likelihood(self, X, y=None):
+        """Log density of each row under each particle of ``posterior_``.
+
+        `skpmd.model_comparison.waic` and ArviZ want it, and `skpmd.model_comparison.loo` of
+        ``strategy="parameters"``. Labels do not matter.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows; with ``handle_missing="marginal"`` nan is a missing value.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        ndarray of shape (m, n_samples)
+            log p(x_n | theta_i), to be weighed by ``posterior_.weights``.
+        """
+        rows, draws = self._rows(X), self._draws
+        m, K = draws.log_mixing.shape
+        out = np.tile(log_jacobians(self._state.scaler, rows), (m, 1))
+        for some, log_density in log_densities(students_of(draws), rows):
+            joint = log_density.reshape(-1, m, K) + draws.log_mixing
+            out[:, some] += logsumexp(joint, axis=2).T
+        return out
+
+    def _leave_one_out(self, X, y, times):
+        """`LeftOut` of the rows of the fit; None with draws, given which rows are independent."""
+        rows, state = self._rows(X), self._state
+        refuse_missing(rows.table, "leaving rows out")
+        if state.strategy == "parameters":
+            return None
+        return leave_one_out(state, self._predictive, rows, times, self.score_samples(X))
+
+    @result
+    def _draws(self):
+        """Normal mixtures that are the particles of ``posterior_``."""
+        return draws_of(self._state)
+
+    def _places(self, columns):
+        return places_of(columns, self.n_features_in_, getattr(self, "feature_names_in_", None))
+
+    def _density(self, known, wanted, values):
+        """`MixtureDensity` of wanted columns given values of known ones."""
+        scaler, components = self._state.scaler, components_of(self._predictive, known, wanted)
+        scaled = (values - scaler.shift[known]) / scaler.scale[known]
+        return MixtureDensity(wanted, components, scaled, scaler)
+
+
+def students_of(particles):
+    """All components of `MixtureParticles`, one after the other, as `Students`."""
+    p = particles.location.shape[-1]
+    return Students(
+        particles.location.reshape(-1, p),
+        particles.scale_cholesky.reshape(-1, p, p),
+        particles.df.ravel(),
+        particles.product,
+    )
