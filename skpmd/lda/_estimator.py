@@ -18,6 +18,7 @@ from skpmd.lda._parameters import LDAParameters
 from skpmd.lda._posterior import posterior_of
 from skpmd.lda._predict import LDAPredictions
 from skpmd.lda._relabel import relabelling
+from skpmd.lda._tables_predict import LDATables
 from skpmd.lda._topics import ASSIGNMENTS
 
 # Counts are at most so large: sums of their squares stay far from the largest float32.
@@ -47,7 +48,9 @@ def _vanish(data):
     return not all(piece.astype(np.float32).all() for piece in pieces)
 
 
-class LDATopicModelPMD(LDAPredictions, ClassNamePrefixFeaturesOutMixin, ParticleEstimator):
+class LDATopicModelPMD(
+    LDAPredictions, LDATables, ClassNamePrefixFeaturesOutMixin, ParticleEstimator
+):
     """Latent Dirichlet allocation whose particles each are a whole topic model.
 
     A particle is one assignment of the words of all documents to topics, in expectation, with the

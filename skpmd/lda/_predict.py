@@ -8,7 +8,6 @@ from sklearn.utils.validation import check_is_fitted
 from skpmd.engine.threads import each
 from skpmd.lda._completion import completion_split
 from skpmd.lda._inference import document_elbos, topic_mass, word_probabilities
-from skpmd.lda._results import table_of_words
 
 _NEGLIGIBLE = -30.0  # log weight, relative to the largest, of particles that are left out
 _DOCUMENTS = 256  # documents that a thread takes at a time
@@ -117,55 +116,6 @@ class LDAPredictions(TransformerMixin):
                 "or, with method='completion', longer ones."
             )
         return value
-
-    def topic_word_interval(self, level=0.9, topics=None):
-        """Central credible intervals of the topics' word probabilities.
-
-        Each particle takes its assignment of words to topics as known; what differs between
-        particles is in the intervals too. With ``weighting="stacking"`` the weights of the
-        particles are those that predict best, and not posterior weights.
-
-        Parameters
-        ----------
-        level : float, default=0.9
-            Probability that each holds, strictly between 0 and 1.
-        topics : array-like of int, optional
-            Which topics; default all. A hundred topics of 8000 words take seconds.
-
-        Returns
-        -------
-        ndarray of shape (n_components or len(topics), n_features, 2), float64
-            Lower and upper ends.
-        """
-        return self.posterior_.interval(level, topics)
-
-    def top_words(self, n=10, feature_names=None, level=0.9):
-        """The most probable words of each topic, with credible intervals.
-
-        Parameters
-        ----------
-        n : int, default=10
-            Words of each topic.
-        feature_names : array-like of shape (n_features,), optional
-            The words; default ``feature_names_in_``, or the columns' numbers without it.
-        level : float, default=0.9
-            Probability that each interval holds, strictly between 0 and 1.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns ``topic``, ``rank`` (from 1), ``word``, ``probability``, ``lower``, ``upper``.
-
-        Raises
-        ------
-        ImportError
-            Without pandas.
-        ValueError
-            If ``n`` is not a positive integer, or there are not as many names as words.
-        """
-        if feature_names is None:
-            feature_names = getattr(self, "feature_names_in_", None)
-        return table_of_words(self.posterior_, n, feature_names, level)
 
     def _proportions(self, X, normalize):
         check_is_fitted(self)

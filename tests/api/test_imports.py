@@ -11,6 +11,7 @@ pytestmark = needs_source
 
 SHARED = {"_base", "posterior", "predictive", "metrics"}
 SHARED |= {"_checks", "_export", "decision", "model_comparison", "streams", "wrappers"}
+SHARED |= {"_coherence"}
 TOP = {"skpmd", "skpro", "_from_jax", "_show_versions"}  # they may import everything
 # The files of families that hold models and numerical methods; `_model*` and `_kernels*` besides.
 NUMERICAL = {
