@@ -1,9 +1,8 @@
-"""What the topics of a fitted model are about: their words, and how well these go together."""
+"""What the topics of a fitted model are about: tables of words and documents, and coherence."""
 
-from sklearn.utils.validation import check_is_fitted
-
+from skpmd._base.utils import check_level
 from skpmd._coherence import topic_coherence
-from skpmd.lda._results import table_of_words
+from skpmd.lda._results import table_of_documents, table_of_words
 
 
 class LDATables:
@@ -58,6 +57,41 @@ class LDATables:
             feature_names = getattr(self, "feature_names_in_", None)
         return table_of_words(self.posterior_, n, feature_names, level)
 
+    def top_documents(self, X, n=10, document_names=None, level=0.9):
+        """The documents with the largest proportion of each topic, with credible intervals.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Counts of words: documents of the fit or others.
+        n : int, default=10
+            Documents of each topic.
+        document_names : array-like of shape (n_samples,), optional
+            What to call them; default their row numbers in X.
+        level : float, default=0.9
+            Probability that each interval holds, strictly between 0 and 1.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns ``topic``, ``rank`` (from 1), ``document``, ``proportion`` (the posterior mean,
+            that of `transform`), ``lower``, ``upper``. Of equal proportions the first comes first.
+
+        Raises
+        ------
+        ImportError
+            Without pandas.
+        ValueError
+            If ``n`` is not a positive integer, or there are not as many names as documents.
+        """
+        counts, _ = self._checked_counts(X)
+        tails = check_level(level)
+
+        def interval_of(rows):
+            return self._uncertainty(counts[rows], tails)
+
+        return table_of_documents(self._proportions(counts), interval_of, n, document_names)
+
     def coherence(self, X, top_n=10, measure="npmi", average="macro"):
         """How often the leading words of topics are in the same documents; more is better.
 
@@ -85,6 +119,5 @@ class LDATables:
         ValueError
             If a parameter is not one of these, or there is a single word.
         """
-        check_is_fitted(self)
-        counts, _ = self._counts(X, reset=False)
+        counts, _ = self._checked_counts(X)
         return topic_coherence(self.topic_word_, counts, top_n, measure, average)

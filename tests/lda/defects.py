@@ -115,4 +115,25 @@ DEFECTS = [
         "return prior + counts",
         "lda/test_calibration.py",
     ),
+    Defect(
+        "it is known which word of a document is of which topic",
+        "lda/_inference.py",
+        "moved = min(max(moved, 0.0), others)",
+        "moved = 0.0",
+        "lda/test_proportions.py",
+    ),
+    Defect(
+        "uncertain topic proportions are mixed over topics of other numbers",
+        "lda/_predict.py",
+        "X, *own)[:, labels[i]])",
+        "X, *own))",
+        "lda/test_proportions.py",
+    ),
+    Defect(
+        "words that are never together are independent",
+        "_coherence.py",
+        "np.where(both > 0.0, 0.0, -1.0)",
+        "np.zeros(len(both))",
+        "lda/test_coherence.py",
+    ),
 ]
