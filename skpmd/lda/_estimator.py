@@ -370,8 +370,9 @@ None, default=None
     @result
     def posterior_(self):
         """Posterior of the topics, a `TopicPosterior`."""
-        block, log_weights = self._state.block, self._log_weights
-        return posterior_of(block.topics, block.counts, self._labels, log_weights, self.weighting)
+        block, names = self._state.block, getattr(self, "feature_names_in_", None)
+        given = block.topics, block.counts, self._labels, self._log_weights
+        return posterior_of(*given, self.weighting, names)
 
     @result
     def components_(self):

@@ -59,7 +59,7 @@ def table_of_words(posterior, n, names, level):
     """Data frame of the n most probable words of each topic; ``names`` None stands for numbers."""
     pandas = _pandas("top_words", "topic_word_ and topic_word_interval")
     _check_n(n)
-    names = _names("feature_names", names, posterior.concentration.shape[2], "words")
+    names = names_of("feature_names", names, posterior.concentration.shape[2], "words")
     words, values = posterior.top_words(n, level)
     return pandas.DataFrame(_columns("word", names[words], "probability", values))
 
@@ -72,7 +72,7 @@ def table_of_documents(proportions, interval_of, n, names):
     """
     pandas = _pandas("top_documents", "transform(X, return_interval=0.9)")
     _check_n(n)
-    names = _names("document_names", names, len(proportions), "documents")
+    names = names_of("document_names", names, len(proportions), "documents")
     rows = np.argsort(-proportions.T, axis=1, kind="stable")[:, :n]
     distinct, places = np.unique(rows, return_inverse=True)
     topics = np.arange(len(rows))[:, None]
@@ -112,7 +112,7 @@ def _check_n(n):
         raise ValueError(f"n must be an integer of at least 1, got {n!r}.")
 
 
-def _names(parameter, names, n, things):
+def names_of(parameter, names, n, things):
     """Names of n words or documents, by default their numbers."""
     names = np.arange(n) if names is None else np.asarray(names)
     if names.shape != (n,):
