@@ -11,10 +11,11 @@ from sklearn.utils.validation import check_non_negative
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.utils import as_generator
-from skpmd._base.validation import naming_conversions
+from skpmd._base.validation import checked_weights, naming_conversions
 from skpmd.lda import _results as results
+from skpmd.lda._documents import chosen
 from skpmd.lda._fit import fit_topics, initialise, restorer, update_stream, writeable
-from skpmd.lda._parameters import LDAParameters
+from skpmd.lda._parameters import LDAParameters, batch_size_of
 from skpmd.lda._posterior import posterior_of
 from skpmd.lda._predict import LDAPredictions
 from skpmd.lda._relabel import relabelling
@@ -46,6 +47,20 @@ def _vanish(data):
     """Whether some numbers are zero, perhaps in float32 only."""
     pieces = (data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
     return not all(piece.astype(np.float32).all() for piece in pieces)
+
+
+def _weighted(X, sample_weight):
+    """Documents whose weight is not zero, and their weights; None where there are none."""
+    if sample_weight is None:
+        return X, None
+    weight = checked_weights(sample_weight, X)
+    largest = weight.max() * X.data.max(initial=0)
+    if largest > _MAX_COUNT:
+        raise ValueError(
+            f"Counts times sample_weight must be at most {_MAX_COUNT:g}, got {largest:g}: scale "
+            "sample_weight down."
+        )
+    return chosen(X, weight, weight > 0.0)
 
 
 class LDATopicModelPMD(
@@ -161,8 +176,8 @@ None, default=None
         The assignment used, where ``assignment="auto"``.
     n_batch_iter_ : int
         Steps.
-    n_documents_seen_ : int
-        Documents so far; in an endless stream those with words.
+    n_documents_seen_ : int or float
+        Documents so far, with their weights; in an endless stream those with words.
     history_ : dict of str to ndarray
         Record of the steps, the last 10,000 or so of a stream: ``step``, ``step_size``,
         ``n_documents``, and ``log_density``, the mean log density of a word before the particles
@@ -306,7 +321,7 @@ None, default=None
         return tags
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, sample_weight=None):
         """Fit topics to counts of words.
 
         Parameters
@@ -315,6 +330,10 @@ None, default=None
             How often each word is in each document: nonnegative, whole or not, at most 1e15.
         y : None
             Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of documents, not negative: one of weight w counts as w copies, to the digit
+            where steps are on all documents and assignments are not random. A batch has as many
+            documents whatever they weigh, so that a factor of all weights changes no step.
 
         Returns
         -------
@@ -325,14 +344,15 @@ None, default=None
             self._reset()
             self._check_growing_prior()
             X, _ = self._counts(X, reset=True)
+            X, weight = _weighted(X, sample_weight)
             rng = as_generator(self.random_state)
-            self._set_state(fit_topics(self._parameters(), X, rng))
+            self._set_state(fit_topics(self._parameters(), X, weight, rng))
             self._freeze(but=("total_samples",))  # of the stream that may follow
         self._conclude(interrupted=self._state.interrupted)
         return self
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def partial_fit(self, X, y=None):
+    def partial_fit(self, X, y=None, sample_weight=None):
         """Update the topics by more documents, which are then no longer needed.
 
         Parameters
@@ -343,6 +363,8 @@ None, default=None
             say nothing about topics.
         y : None
             Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of documents, as those of `fit`; ``total_samples`` counts documents with them.
 
         Returns
         -------
@@ -356,13 +378,14 @@ None, default=None
             self._check_frozen()
             self._check_growing_prior()
             X, _ = self._counts(X, reset=state is None or self._grows(X))
-            parameters = self._parameters()
+            X, weight = _weighted(X, sample_weight)
+            parameters, total = self._parameters(), self.total_samples
             if state is None:
-                rng = as_generator(self.random_state)
-                state = initialise(parameters, X, self.total_samples, rng)
+                rng, size = as_generator(self.random_state), batch_size_of(parameters, total)
+                state = initialise(parameters, X, weight, total, size, rng)
             state = writeable(state)
             on_error(restorer(state.block.counts, X.indices))
-            self._set_state(update_stream(parameters, state, X))
+            self._set_state(update_stream(parameters, state, X, weight))
             self._freeze()
             return self
 
@@ -432,8 +455,9 @@ None, default=None
 
     @result
     def n_documents_seen_(self):
-        """Documents so far."""
-        return self._state.block.n_documents_seen
+        """Documents so far, with their weights; an int where it is whole."""
+        n = self._state.block.n_documents_seen
+        return int(n) if float(n).is_integer() else n
 
     @result
     def _n_features_out(self):

@@ -6,8 +6,10 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.utils import check_level
+from skpmd._base.validation import checked_weights
 from skpmd.engine.threads import each
 from skpmd.lda._completion import completion_split
+from skpmd.lda._documents import tokens_of
 from skpmd.lda._inference import (
     document_elbos,
     proportion_sizes,
@@ -80,9 +82,10 @@ class LDAPredictions(TransformerMixin):
         mean = self._proportions(counts, normalize).astype(dtype)
         return mean if is_alone else (mean, self._uncertainty(counts, tails).astype(dtype))
 
-    def fit_transform(self, X, y=None, *, normalize=True):
+    def fit_transform(self, X, y=None, *, normalize=True, sample_weight=None):
         """``fit(X).transform(X)``: see `fit` and `transform`."""
-        return self.fit(X).transform(X, normalize=normalize)
+        fitted = self.fit(X, sample_weight=sample_weight)
+        return fitted.transform(X, normalize=normalize)
 
     def predict_proba(self, X):
         """Topic proportions of documents: `transform`, always an ndarray."""
@@ -112,9 +115,12 @@ class LDAPredictions(TransformerMixin):
         with self._threads():
             return log_probabilities(self._parameters(), self._state.block, self._log_weights, X)
 
-    def score(self, X, y=None):
-        """Sum of `score_samples`, a float in nats."""
-        return float(self.score_samples(X).sum())
+    def score(self, X, y=None, sample_weight=None):
+        """Sum of `score_samples`, with weights (n_samples,) of the documents; a float in nats."""
+        values = self.score_samples(X)
+        if sample_weight is None:
+            return float(values.sum())
+        return float(checked_weights(sample_weight, values) @ values)
 
     def perplexity(self, X, method="bound"):
         """Perplexity of documents; low is good.
@@ -228,10 +234,11 @@ def log_probabilities(parameters, block, log_weights, X):
     return logsumexp(table[places] + log_weights[:, None], axis=0)
 
 
-def perplexity(parameters, block, log_weights, X):
+def perplexity(parameters, block, log_weights, X, weight=None):
     """Perplexity by the bound; nan without words, for a fit does not end for that."""
-    tokens = float(X.data.sum(dtype=np.float64)) or np.nan
-    return float(np.exp(-log_probabilities(parameters, block, log_weights, X).sum() / tokens))
+    values, tokens = log_probabilities(parameters, block, log_weights, X), tokens_of(X, weight)
+    total = values.sum() if weight is None else weight @ values
+    return float(np.exp(-total / (tokens or np.nan)))
 
 
 def completion_perplexity(parameters, block, log_weights, X):

@@ -136,4 +136,18 @@ DEFECTS = [
         "np.zeros(len(both))",
         "lda/test_coherence.py",
     ),
+    Defect(
+        "topics count a document once whatever it weighs",
+        "lda/_topics.py",
+        'np.einsum("ibk,b->ik", mass, weight)',
+        "mass.sum(axis=1, dtype=np.float64)",
+        "lda/test_sample_weight.py",
+    ),
+    Defect(
+        "weights do not follow shuffled documents",
+        "lda/_documents.py",
+        "else self.weight[places]",
+        "else self.weight[: len(places)]",
+        "lda/test_sample_weight.py",
+    ),
 ]
