@@ -143,6 +143,17 @@ None, default=None
         it, ``bound_`` is computed at the end. 0 or less is never.
     perp_tol : float, default=0.1
         Change of this perplexity below which passes end.
+    early_stopping : bool, default=False
+        Whether passes of `fit` end where held-out documents are predicted no better. These are
+        left out of the topics for good, and scored after each pass by document completion (see
+        `perplexity`). The topics are those of the last pass. `partial_fit` cannot have it.
+    validation_fraction : float, default=0.1
+        Part of the documents that are held out, drawn by ``random_state``.
+    n_iter_no_change : int, default=5
+        So many passes in a row have to be no better for the passes to end.
+    tol : float, default=1e-3
+        A pass is better if the mean log probability of a held-out word is above the best so far by
+        this much.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
@@ -172,6 +183,9 @@ None, default=None
     bound_ : float
         Perplexity of the documents of `fit` after its last step, with ``evaluate_every``; nan where
         they have no words. `partial_fit` drops it.
+    validation_scores_ : ndarray of shape (n_passes,)
+        Mean log probability of a held-out word after each pass of `fit`, in nats, with
+        ``early_stopping``. `partial_fit` drops it.
     assignment_ : str
         The assignment used, where ``assignment="auto"``.
     n_batch_iter_ : int
@@ -258,6 +272,10 @@ None, default=None
         "mean_change_tol": [Interval(Real, 0.0, None, closed="left")],
         "evaluate_every": [Interval(Integral, None, None, closed="neither")],
         "perp_tol": [Interval(Real, 0.0, None, closed="left")],
+        "early_stopping": ["boolean"],
+        "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0.0, None, closed="left")],
     }  # fmt: skip
 
     def __init__(
@@ -284,6 +302,10 @@ None, default=None
         mean_change_tol=1e-3,
         evaluate_every=-1,
         perp_tol=0.1,
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=5,
+        tol=1e-3,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -309,6 +331,10 @@ None, default=None
         self.mean_change_tol = mean_change_tol
         self.evaluate_every = evaluate_every
         self.perp_tol = perp_tol
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -377,6 +403,11 @@ None, default=None
                 self._reset()
             self._check_frozen()
             self._check_growing_prior()
+            if self.early_stopping:
+                raise ValueError(
+                    "early_stopping=True is for the passes of fit, and partial_fit makes one: set "
+                    "early_stopping=False."
+                )
             X, _ = self._counts(X, reset=state is None or self._grows(X))
             X, weight = _weighted(X, sample_weight)
             parameters, total = self._parameters(), self.total_samples
@@ -432,6 +463,16 @@ None, default=None
     def bound_(self):
         """Perplexity of the documents of `fit`, with ``evaluate_every``."""
         return self._of_fit("bound_", self._state.perplexity)
+
+    @result
+    def validation_scores_(self):
+        """Scores of held-out documents after each pass of `fit`, with ``early_stopping``."""
+        if self._state.validation_scores is None:
+            raise AttributeError(
+                "validation_scores_ is that of a fit with early_stopping=True, which the last call "
+                "was not."
+            )
+        return np.array(self._state.validation_scores)
 
     @result
     def n_iter_(self):

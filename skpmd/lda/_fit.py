@@ -15,6 +15,7 @@ from skpmd.engine.schedules import step_size
 from skpmd.engine.weighting import uniform
 from skpmd.lda import _learn_priors as learn_priors
 from skpmd.lda._documents import DocumentRows, tokens_of, total_of, with_words
+from skpmd.lda._early_stopping import held_out
 from skpmd.lda._model import LDABlock, LDAModel
 from skpmd.lda._parameters import batch_size_of, local_update_of, schedule_of, topics_of
 from skpmd.lda._predict import perplexity
@@ -38,6 +39,8 @@ class LDAState(NamedTuple):
     records: Records = Records()
     perplexity: float | None = None  # Of the documents of a fit, with ``evaluate_every``.
     n_iter: int | None = None  # Passes and full-batch iterations of a fit.
+    # Scores of held-out documents after each pass of a fit, with ``early_stopping``.
+    validation_scores: tuple | None = None
     interrupted: bool = False  # Whether Ctrl-C ended the fit.
 
 
@@ -68,10 +71,11 @@ def fit_topics(parameters, X, weight, rng):
 
     If Ctrl-C ends the fit, each particle is as it was after its last complete step.
     """
+    X, weight, stopping = held_out(parameters, X, weight, rng)
     n, total, value = X.shape[0], total_of(X, weight), None
     size = batch_size_of(parameters, float(n))
     state = initialise(parameters, X, weight, total, size, rng)
-    state = _after_steps(parameters, state, X, weight, total, size)
+    state = _after_steps(parameters, state, X, weight, total, size, stopping)
     block = state.block._replace(n_documents_seen=total)
     if state.interrupted:
         block = block._replace(counts=block.counts.balanced())
@@ -79,7 +83,9 @@ def fit_topics(parameters, X, weight, rng):
         block = block._replace(topics=learn_priors.final_topics(block.priors, block.topics))
     if parameters.evaluate_every > 0 and not state.interrupted:
         value = _perplexity(parameters, block, X, weight)
-    return state._replace(block=block, perplexity=value, n_iter=block.n_visits // n)
+    scores = None if stopping is None else tuple(stopping.scores)
+    n_iter = block.n_visits // n
+    return state._replace(block=block, perplexity=value, n_iter=n_iter, validation_scores=scores)
 
 
 def update_stream(parameters, state, X, weight):
@@ -129,7 +135,7 @@ def restorer(counts, indices):
     return restore
 
 
-def _after_steps(parameters, state, X, weight, total, batch_size):
+def _after_steps(parameters, state, X, weight, total, batch_size, stopping=None):
     """The state after the engine's loop: passes over documents, and full-batch iterations."""
     rng = state.rng
     model = LDAModel(parameters, state.update, total, rng)
@@ -143,7 +149,7 @@ def _after_steps(parameters, state, X, weight, total, batch_size):
             outcome = run(
                 model, rows, start, options, rng, report, full_batch=full_batch,
                 step_sizes=_step_sizes(parameters, state.block, total, rows),
-                after_pass=_after_pass(parameters, model, X, weight),
+                after_pass=_after_pass(parameters, model, X, weight, stopping),
             )  # fmt: skip
     return state._replace(
         block=outcome.particles.block,
@@ -180,8 +186,8 @@ def _step_sizes(parameters, block, total, rows):
     return step_sizes
 
 
-def _after_pass(parameters, model, X, weight):
-    """What follows each pass: resampling, and the perplexity that may end the passes."""
+def _after_pass(parameters, model, X, weight, stopping):
+    """What follows each pass: resampling, and the scores that may end the passes."""
     every, evaluated = parameters.evaluate_every, None
 
     def after_pass(particles, iteration, rng):
@@ -191,6 +197,10 @@ def _after_pass(parameters, model, X, weight):
             before, evaluated = evaluated, _perplexity(parameters, block, X, weight)
             write_line(f"pass {iteration + 1}: perplexity {evaluated:.4f}", parameters.verbose)
             stop = before is not None and abs(before - evaluated) < parameters.perp_tol
+        if stopping is not None:
+            stop = stopping.should_stop(block) or stop
+            text = f"pass {iteration + 1}: held-out score {stopping.scores[-1]:.4f}"
+            write_line(text, parameters.verbose)
         if not stop and iteration + 1 < parameters.max_iter:
             block = block._replace(scores=block.scores.renewed(), n_documents_seen=0.0)
         return particles._replace(block=block), stop

@@ -24,7 +24,8 @@ LDAParameters = namedtuple(
     "LDAParameters",
     "n_components doc_topic_prior topic_word_prior learn_priors n_particles assignment n_local_iter"
     " step_size step_offset step_decay batch_size max_iter max_full_iter total_samples weighting"
-    " shuffle max_doc_update_iter mean_change_tol evaluate_every perp_tol verbose",
+    " shuffle max_doc_update_iter mean_change_tol evaluate_every perp_tol"
+    " early_stopping validation_fraction n_iter_no_change tol verbose",
 )
 LDAParameters.__doc__ = "Parameters of a call; `LDATopicModelPMD` documents each."
 

@@ -241,14 +241,17 @@ def perplexity(parameters, block, log_weights, X, weight=None):
     return float(np.exp(-total / (tokens or np.nan)))
 
 
-def completion_perplexity(parameters, block, log_weights, X):
+def completion_perplexity(parameters, block, log_weights, X, weight=None):
     """Perplexity by completion, in pieces that do not fill the memory; nan without words."""
     total, tokens = 0.0, 0.0
     for start in range(0, X.shape[0], _SPLIT):
         given, held_out = completion_split(X[start : start + _SPLIT])
         log_words = np.log(completed_words(parameters, block, log_weights, given, held_out))
-        total += log_words @ held_out.data.astype(np.float64)
-        tokens += held_out.data.sum(dtype=np.float64)
+        counts = held_out.data.astype(np.float64)
+        if weight is not None:
+            counts *= np.repeat(weight[start : start + _SPLIT], np.diff(held_out.indptr))
+        total += log_words @ counts
+        tokens += counts.sum()
     return float(np.exp(-total / (tokens or np.nan)))
 
 

@@ -53,4 +53,4 @@ def scored(scores, topics, counts, documents, weight, first):
     log_density = np.array(elbos)
     mixed = np.logaddexp.reduce(scores.log_weights[:, None] + log_density, axis=0)
     log_weights = stacking_step(scores.log_weights, log_density, weight, scores.n)
-    return Scores(log_weights, scores.n + weight.sum()), float(weight @ mixed / tokens)
+    return Scores(log_weights, scores.n + weight.sum()), float((weight * mixed).sum() / tokens)

@@ -150,4 +150,18 @@ DEFECTS = [
         "else self.weight[: len(places)]",
         "lda/test_sample_weight.py",
     ),
+    Defect(
+        "held-out documents are fitted",
+        "lda/_early_stopping.py",
+        "return X[rest], weights[0], EarlyStopping(",
+        "return X, weight, EarlyStopping(",
+        "lda/test_early_stopping.py",
+    ),
+    Defect(
+        "passes go on after scores have stayed",
+        "lda/_early_stopping.py",
+        "self._best + self._parameters.tol",
+        "self._best - self._parameters.tol",
+        "lda/test_early_stopping.py",
+    ),
 ]
