@@ -28,9 +28,9 @@ def variables_of(posterior):
     if posterior.variables is not None:
         found = posterior.variables
     else:
-        _refuse_names(posterior.names, ())
+        refuse_names(posterior.names, ())
         found = {name: Variable(np.array(j)) for j, name in enumerate(posterior.names)}
-    _refuse_names(list(found), _AXES)
+    refuse_names(list(found), _AXES)
     return found
 
 
@@ -46,7 +46,7 @@ def _check_rows(groups):
         raise ValueError(f"groups must be of the same rows, got as many as {counts}.")
 
 
-def _refuse_names(names, reserved):
+def refuse_names(names, reserved):
     """ValueError where a name stands twice, or has another meaning."""
     twice = sorted({name for name in names if names.count(name) > 1})
     taken = [name for name in names if name in reserved]
@@ -59,8 +59,8 @@ def _refuse_names(names, reserved):
 
 def to_frame(posterior):
     """A row of a table for each particle; see `Posterior.to_frame`."""
-    pandas = _library("pandas", "arviz")
-    _refuse_names(posterior.names, _AXES[1:2])
+    pandas = library("pandas", "arviz")
+    refuse_names(posterior.names, _AXES[1:2])
     frame = pandas.DataFrame(posterior.particles, columns=posterior.names)
     frame.insert(0, "particle_weight", posterior.weights)
     return frame
@@ -86,7 +86,7 @@ def to_html(posterior):
 
 def to_xarray(posterior):
     """Weighted particles with named axes; see `Posterior.to_xarray`."""
-    xarray = _library("xarray", "arviz")
+    xarray = library("xarray", "arviz")
     data = {
         name: (("particle", *variable.dims), posterior.particles[:, variable.columns])
         for name, variable in variables_of(posterior).items()
@@ -102,7 +102,7 @@ def to_arviz(posterior, n_draws, random_state, groups):
     variables = variables_of(posterior)
     given = {name: values for name, values in groups.items() if values is not None}
     if given:
-        _refuse_names(list(variables), ("y",))
+        refuse_names(list(variables), ("y",))
     _check_rows(given)
     data = {
         "posterior": {
@@ -123,20 +123,20 @@ def to_arviz(posterior, n_draws, random_state, groups):
             values = {"y": np.asarray(values)}
             dims["y"] = ["row"]
         data[group] = values
-    return _from_dict(data, _coords(posterior), dims, _attributes(posterior))
+    return inference_data(data, _coords(posterior), dims, _attributes(posterior))
 
 
-def _from_dict(data, coords, dims, attributes):
+def inference_data(data, coords, dims, attributes):
     """InferenceData of ArviZ 0.x where that is installed, and otherwise a DataTree."""
     try:
         is_old = int(metadata.version("arviz").partition(".")[0]) < 1
     except metadata.PackageNotFoundError:
         is_old = False
     if is_old:
-        arviz = _library("arviz", "arviz")
+        arviz = library("arviz", "arviz")
         attrs = {"posterior_attrs": attributes}
         return arviz.from_dict(**data, coords=coords, dims=dims, **attrs)
-    base = _library("arviz_base", "arviz")
+    base = library("arviz_base", "arviz")
     return base.from_dict(data, coords=coords, dims=dims, attrs={"posterior": attributes})
 
 
@@ -168,13 +168,7 @@ def _coords(posterior):
 
 def _attributes(posterior):
     """What a reader of the file has to know: numbers and words, for files hold no others."""
-    found = {
-        "inference_library": "skpmd",
-        "inference_library_version": __version__,
-        "weights": posterior.weighting,
-        "ess": posterior.ess,
-        "n_particles": len(posterior.weights),
-    }
+    found = provenance(posterior.weighting, len(posterior.weights)) | {"ess": posterior.ess}
     for name in ("pareto_k", "r_hat", "log_evidence", "log_evidence_se"):
         value = getattr(posterior, name, None)  # An AttributeError says why there is none.
         if value is not None:
@@ -186,7 +180,17 @@ def _attributes(posterior):
     return found
 
 
-def _library(name, extra):
+def provenance(weighting, n_particles):
+    """Attributes of every export: where it comes from."""
+    return {
+        "inference_library": "skpmd",
+        "inference_library_version": __version__,
+        "weights": weighting,
+        "n_particles": n_particles,
+    }
+
+
+def library(name, extra):
     """A library that only some need; its absence names the extra that has it."""
     try:
         return import_module(name)

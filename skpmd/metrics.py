@@ -8,6 +8,8 @@ The negative log predictive density, the CRPS and the pinball loss are proper: n
 does better on average than the one that the targets come from. Coverage and width are to be read
 together, and neither is a thing to tune by.
 
+`topic_coherence` is another thing: how well the leading words of topics go together.
+
 ``log_predictive_density_scorer``, ``neg_crps_scorer``, ``neg_pinball_loss_scorer`` (of the median)
 and ``interval_coverage_scorer`` (of 90 %; to look at and not to choose by, for wide intervals cover
 the most) are scorers, for the ``scoring`` of `sklearn.model_selection.GridSearchCV` and the like;
@@ -20,8 +22,9 @@ import numpy as np
 from sklearn.metrics import mean_pinball_loss
 from sklearn.metrics._scorer import _BaseScorer
 from sklearn.utils import check_array
-from sklearn.utils.validation import _check_sample_weight
+from sklearn.utils.validation import _check_sample_weight, check_non_negative
 
+from skpmd import _coherence
 from skpmd.predictive import NormalMixture
 
 __all__ = [
@@ -35,6 +38,7 @@ __all__ = [
     "neg_pinball_loss_scorer",
     "negative_log_predictive_density",
     "pinball_loss",
+    "topic_coherence",
 ]
 
 
@@ -184,6 +188,74 @@ def interval_width(y_true, dist, level=0.9, sample_weight=None):
     _targets(y_true, dist)
     lower, upper = dist.interval(level).T
     return _average(upper - lower, sample_weight)
+
+
+def topic_coherence(components, X, *, top_n=10, measure="npmi", average="macro"):
+    """How often the leading words of topics are in the same documents; more is better.
+
+    Parameters
+    ----------
+    components : array-like of shape (n_components, n_features)
+        Weights of words in topics, such as ``components_`` or ``topic_word_`` of a topic model; the
+        words of the largest weights lead.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Counts of words in reference documents: those of the fit or others, in the same columns.
+    top_n : int, default=10
+        Leading words of each topic, at least 2; all of them where there are no more.
+    measure : {"npmi", "umass"}, default="npmi"
+        ``"npmi"``: normalised pointwise mutual information of two words, log(p(v, w) / (p(v) p(w)))
+        / -log p(v, w), where p are shares of the documents with these words. It is -1 for words
+        that are never together, 0 for independent ones and 1 for words that are always together.
+        ``"umass"``: log((D(v, w) + 1) / D(v)), where D are numbers of documents and v is the word
+        with the larger weight.
+    average : {"macro", None}, default="macro"
+        The mean over topics, or with None the coherence of each.
+
+    Returns
+    -------
+    float or ndarray of shape (n_components,)
+        Mean over the pairs of a topic's leading words. Pairs with a word that is not in any
+        document are left out; where no pair remains it is nan, and so is the mean.
+
+    Raises
+    ------
+    ValueError
+        If there are negative counts, other columns than words, or no pairs.
+
+    Notes
+    -----
+    Two words in every document have an NPMI of 0. ``"umass"`` is the mean over pairs, as of Röder
+    et al.; Mimno et al. sum, which is top_n (top_n - 1) / 2 times as much. gensim's ``c_npmi`` with
+    a window longer than all documents adds 1e-12 to p(v, w), which differs where words are never
+    together, and its ``u_mass`` adds 1e-12 n where Mimno et al. add 1.
+
+    References
+    ----------
+    Röder, M., Both, A. and Hinneburg, A. (2015). Exploring the space of topic coherence measures.
+    WSDM.
+
+    Lau, J. H., Newman, D. and Baldwin, T. (2014). Machine reading tea leaves: automatically
+    evaluating topic coherence and topic model quality. EACL.
+
+    Mimno, D., Wallach, H., Talley, E., Leenders, M. and McCallum, A. (2011). Optimizing semantic
+    coherence in topic models. EMNLP.
+
+    Examples
+    --------
+    >>> from skpmd.metrics import topic_coherence
+    >>> X = [[1, 2, 0, 0], [3, 1, 0, 0], [0, 0, 1, 1], [0, 0, 0, 2]]
+    >>> topic_coherence([[2, 1, 0, 0], [0, 0, 1, 2]], X, top_n=2, average=None)
+    array([1. , 0.5])
+    """
+    words = check_array(components, dtype=np.float64, input_name="components")
+    X = check_array(X, accept_sparse=("csr", "csc"), dtype="numeric", input_name="X")
+    check_non_negative(X, "topic_coherence")
+    if X.shape[1] != words.shape[1]:
+        raise ValueError(
+            f"X has {X.shape[1]} columns and components {words.shape[1]}: give a column for each "
+            "word, in the same order."
+        )
+    return _coherence.topic_coherence(words, X, top_n, measure, average)
 
 
 def make_distribution_scorer(score_func, *, greater_is_better, **kwargs):

@@ -39,15 +39,16 @@ class Documents(NamedTuple):
         indptr, indices = (one.astype(np.int32, copy=False) for one in self[:2])
         return Documents(indptr, indices, self.data.astype(np.float32, copy=False))
 
-    def batches(self, size, is_piece=False):
-        """All of them in order, as batches of some size."""
+    def batches(self, size, weight=None, is_piece=False):
+        """All of them in order, as batches of some size; ``weight`` None is 1 for each."""
         for start in range(0, self.n, size):
             part = self.rows(start, min(start + size, self.n))
-            yield DocumentBatch(part, np.ones(part.n), is_piece)
+            own = np.ones(part.n) if weight is None else weight[start : start + size]
+            yield DocumentBatch(part, own, is_piece)
 
 
 class DocumentBatch(NamedTuple):
-    """Documents of a step, of weight 1 each; of a full-batch iteration this is a piece."""
+    """Documents of a step and their weights; of a full-batch iteration this is a piece."""
 
     documents: Documents
     weight: np.ndarray
@@ -57,33 +58,61 @@ class DocumentBatch(NamedTuple):
 class DocumentRows:
     """All documents of a call, with the interface of `skpmd._base.rows.Rows`.
 
-    X (n, V) is a CSR matrix of counts without explicit zeros. The last batch of a pass may
-    have fewer documents than ``batch_size``. With ``shuffle`` each pass has an order of its own.
+    X (n, V) is a CSR matrix of counts without explicit zeros, and ``weight`` (n,), or None, says as
+    how many copies each counts. The last batch of a pass may have fewer documents than
+    ``batch_size``. With ``shuffle`` each pass has an order of its own.
     """
 
-    def __init__(self, X, batch_size, shuffle):
+    def __init__(self, X, batch_size, shuffle, weight=None):
         self.data, self.batch_size, self.shuffle = X, batch_size, shuffle
-        self.total, self.n_batches = float(X.shape[0]), -(-X.shape[0] // batch_size)
+        self.weight, self.n_batches = weight, -(-X.shape[0] // batch_size)
+        self.total = total_of(X, weight)
+
+    def n_taken(self, t):
+        """How many documents the first t batches have, however much they weigh."""
+        passes, batches = divmod(t, self.n_batches)
+        n = self.data.shape[0]
+        return passes * n + min(batches * self.batch_size, n)
 
     def whole(self):
         """All documents once, in order, as a list of batches (views)."""
-        return list(Documents.of(self.data).batches(_PIECE, is_piece=True))
+        return list(Documents.of(self.data).batches(_PIECE, self.weight, is_piece=True))
 
     def one_pass(self, sampling, rng):
         """Batches of one pass."""
         size = self.batch_size
         if not self.shuffle:
-            yield from Documents.of(self.data).batches(size)
+            yield from Documents.of(self.data).batches(size, self.weight)
             return
         order = rng.permutation(self.data.shape[0])
         step = size * max(1, _TAKEN // size)
         for start in range(0, len(order), step):
             chosen = order[start : start + step]
             parts = [np.sort(chosen[a : a + size]) for a in range(0, len(chosen), size)]
-            yield from Documents.of(self.data[np.concatenate(parts)]).batches(size)
+            places = np.concatenate(parts)
+            weight = None if self.weight is None else self.weight[places]
+            yield from Documents.of(self.data[places]).batches(size, weight)
 
 
-def with_words(X):
+def total_of(X, weight):
+    """The weight of all documents of X, where None is 1 for each."""
+    return float(X.shape[0] if weight is None else weight.sum())
+
+
+def tokens_of(X, weight=None):
+    """Words of all documents of X, with their weights."""
+    if weight is None:
+        return float(X.data.sum(dtype=np.float64))
+    return float(X.data @ np.repeat(weight, np.diff(X.indptr)))
+
+
+def chosen(X, weight, some):
+    """Some of the documents and of their weights: ``some`` is a mask."""
+    if some.all():
+        return X, weight
+    return X[some], None if weight is None else weight[some]
+
+
+def with_words(X, weight):
     """The documents that have words: to a stream without an end the others say nothing."""
-    some = np.diff(X.indptr) > 0
-    return X if some.all() else X[some]
+    return chosen(X, weight, np.diff(X.indptr) > 0)

@@ -12,13 +12,15 @@ from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.utils import as_generator
-from skpmd._base.validation import naming_conversions
+from skpmd._base.validation import checked_weights, naming_conversions
 from skpmd.lda import _results as results
+from skpmd.lda._documents import chosen
 from skpmd.lda._fit import fit_topics, initialise, restorer, update_stream, writeable
-from skpmd.lda._parameters import LDAParameters
+from skpmd.lda._parameters import LDAParameters, batch_size_of
 from skpmd.lda._posterior import posterior_of
 from skpmd.lda._predict import LDAPredictions
 from skpmd.lda._relabel import relabelling
+from skpmd.lda._tables_predict import LDATables
 from skpmd.lda._topics import ASSIGNMENTS
 
 # Counts are at most so large: sums of their squares stay far from the largest float32.
@@ -48,7 +50,23 @@ def _vanish(data):
     return not all(piece.astype(np.float32).all() for piece in pieces)
 
 
-class LDATopicModelPMD(LDAPredictions, ClassNamePrefixFeaturesOutMixin, ParticleEstimator):
+def _weighted(X, sample_weight):
+    """Documents whose weight is not zero, and their weights; None where there are none."""
+    if sample_weight is None:
+        return X, None
+    weight = checked_weights(sample_weight, X)
+    largest = weight.max() * X.data.max(initial=0)
+    if largest > _MAX_COUNT:
+        raise ValueError(
+            f"Counts times sample_weight must be at most {_MAX_COUNT:g}, got {largest:g}: scale "
+            "sample_weight down."
+        )
+    return chosen(X, weight, weight > 0.0)
+
+
+class LDATopicModelPMD(
+    LDAPredictions, LDATables, ClassNamePrefixFeaturesOutMixin, ParticleEstimator
+):
     """Latent Dirichlet allocation whose particles each are a whole topic model.
 
     A particle is one assignment of the words of all documents to topics, in expectation, with the
@@ -134,6 +152,17 @@ None, default=None
     max_time : float or None, default=None
         Seconds after which `fit` ends at its first complete state, a step of all particles; a
         ``ConvergenceWarning`` says so. `partial_fit` takes all its documents in any case.
+    early_stopping : bool, default=False
+        Whether passes of `fit` end where held-out documents are predicted no better. These are
+        left out of the topics for good, and scored after each pass by document completion (see
+        `perplexity`). The topics are those of the last pass. `partial_fit` cannot have it.
+    validation_fraction : float, default=0.1
+        Part of the documents that are held out, drawn by ``random_state``.
+    n_iter_no_change : int, default=5
+        So many passes in a row have to be no better for the passes to end.
+    tol : float, default=1e-3
+        A pass is better if the mean log probability of a held-out word is above the best so far by
+        this much.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
@@ -164,12 +193,15 @@ None, default=None
     bound_ : float
         Perplexity of the documents of `fit` after its last step, with ``evaluate_every``; nan where
         they have no words. `partial_fit` drops it.
+    validation_scores_ : ndarray of shape (n_passes,)
+        Mean log probability of a held-out word after each pass of `fit`, in nats, with
+        ``early_stopping``. `partial_fit` drops it.
     assignment_ : str
         The assignment used, where ``assignment="auto"``.
     n_batch_iter_ : int
         Steps.
-    n_documents_seen_ : int
-        Documents so far; in an endless stream those with words.
+    n_documents_seen_ : int or float
+        Documents so far, with their weights; in an endless stream those with words.
     history_ : dict of str to ndarray
         Record of the steps, the last 10,000 or so of a stream: ``step``, ``step_size``,
         ``n_documents``, and ``log_density``, the mean log density of a word before the particles
@@ -253,6 +285,10 @@ None, default=None
         "evaluate_every": [Interval(Integral, None, None, closed="neither")],
         "perp_tol": [Interval(Real, 0.0, None, closed="left")],
         "prior": [BaseEstimator, None],
+        "early_stopping": ["boolean"],
+        "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0.0, None, closed="left")],
     }  # fmt: skip
 
     def __init__(
@@ -281,6 +317,10 @@ None, default=None
         perp_tol=0.1,
         prior=None,
         max_time=None,
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=5,
+        tol=1e-3,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -308,6 +348,10 @@ None, default=None
         self.perp_tol = perp_tol
         self.prior = prior
         self.max_time = max_time
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -321,7 +365,7 @@ None, default=None
 
     @_fit_context(prefer_skip_nested_validation=True)
     @with_callbacks
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, sample_weight=None):
         """Fit topics to counts of words.
 
         Parameters
@@ -330,6 +374,10 @@ None, default=None
             How often each word is in each document: nonnegative, whole or not, at most 1e15.
         y : None
             Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of documents, not negative: one of weight w counts as w copies, to the digit
+            where steps are on all documents and assignments are not random. A batch has as many
+            documents whatever they weigh, so that a factor of all weights changes no step.
 
         Returns
         -------
@@ -339,17 +387,18 @@ None, default=None
         with self._all_or_nothing(of_fit=True):
             self._reset()
             if self.prior is not None:
-                return self.partial_fit(X)
+                return self.partial_fit(X, y, sample_weight)
             self._check_growing_prior()
             X, _ = self._counts(X, reset=True)
+            X, weight = _weighted(X, sample_weight)
             rng = as_generator(self.random_state)
-            self._set_state(fit_topics(self._parameters(), X, rng))
+            self._set_state(fit_topics(self._parameters(), X, weight, rng))
             self._freeze(but=("total_samples",))  # of the stream that may follow
         self._conclude(interrupted=self._state.interrupted)
         return self
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def partial_fit(self, X, y=None):
+    def partial_fit(self, X, y=None, sample_weight=None):
         """Update the topics by more documents, which are then no longer needed.
 
         Parameters
@@ -360,6 +409,8 @@ None, default=None
             say nothing about topics.
         y : None
             Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of documents, as those of `fit`; ``total_samples`` counts documents with them.
 
         Returns
         -------
@@ -375,14 +426,20 @@ None, default=None
                     state = self._state
             self._check_frozen()
             self._check_growing_prior()
+            if self.early_stopping:
+                raise ValueError(
+                    "early_stopping=True is for the passes of fit, and partial_fit makes one: set "
+                    "early_stopping=False."
+                )
             X, _ = self._counts(X, reset=state is None or self._grows(X))
-            parameters = self._parameters()
+            X, weight = _weighted(X, sample_weight)
+            parameters, total = self._parameters(), self.total_samples
             if state is None:
-                rng = as_generator(self.random_state)
-                state = initialise(parameters, X, self.total_samples, rng)
+                rng, size = as_generator(self.random_state), batch_size_of(parameters, total)
+                state = initialise(parameters, X, weight, total, size, rng)
             state = writeable(state)
             on_error(restorer(state.block.counts, X.indices))
-            self._set_state(update_stream(parameters, state, X))
+            self._set_state(update_stream(parameters, state, X, weight))
             self._freeze()
             return self
 
@@ -390,8 +447,9 @@ None, default=None
     @result
     def posterior_(self):
         """Posterior of the topics, a `TopicPosterior`."""
-        block, log_weights = self._state.block, self._log_weights
-        return posterior_of(block.topics, block.counts, self._labels, log_weights, self.weighting)
+        block, names = self._state.block, getattr(self, "feature_names_in_", None)
+        given = block.topics, block.counts, self._labels, self._log_weights
+        return posterior_of(*given, self.weighting, names)
 
     @result
     def components_(self):
@@ -430,6 +488,16 @@ None, default=None
         return self._of_fit("bound_", self._state.perplexity)
 
     @result
+    def validation_scores_(self):
+        """Scores of held-out documents after each pass of `fit`, with ``early_stopping``."""
+        if self._state.validation_scores is None:
+            raise AttributeError(
+                "validation_scores_ is that of a fit with early_stopping=True, which the last call "
+                "was not."
+            )
+        return np.array(self._state.validation_scores)
+
+    @result
     def n_iter_(self):
         """Passes and full-batch iterations of `fit`."""
         return self._of_fit("n_iter_", self._state.n_iter)
@@ -451,8 +519,9 @@ None, default=None
 
     @result
     def n_documents_seen_(self):
-        """Documents so far."""
-        return self._state.block.n_documents_seen
+        """Documents so far, with their weights; an int where it is whole."""
+        n = self._state.block.n_documents_seen
+        return int(n) if float(n).is_integer() else n
 
     @result
     def _n_features_out(self):

@@ -15,7 +15,8 @@ from skpmd.engine.resampling import resample
 from skpmd.engine.schedules import step_size
 from skpmd.engine.weighting import uniform
 from skpmd.lda import _learn_priors as learn_priors
-from skpmd.lda._documents import DocumentRows, with_words
+from skpmd.lda._documents import DocumentRows, tokens_of, total_of, with_words
+from skpmd.lda._early_stopping import held_out
 from skpmd.lda._model import LDABlock, LDAModel
 from skpmd.lda._parameters import batch_size_of, local_update_of, schedule_of, topics_of
 from skpmd.lda._predict import perplexity
@@ -39,56 +40,65 @@ class LDAState(NamedTuple):
     records: Records = Records()
     perplexity: float | None = None  # Of the documents of a fit, with ``evaluate_every``.
     n_iter: int | None = None  # Passes and full-batch iterations of a fit.
+    # Scores of held-out documents after each pass of a fit, with ``early_stopping``.
+    validation_scores: tuple | None = None
     interrupted: bool = False  # Whether Ctrl-C ended the fit.
 
 
-def initialise(parameters, X, total, rng):
+def initialise(parameters, X, weight, total, size, rng):
     """The state before the first document: its particles differ by a guess.
 
     There is no guess as yet if the first batch has no words. X (n, V), a CSR matrix, has the
-    documents of the first call: the rule for the assignment looks at their length. ``total`` is the
-    number of documents in all, None where it is not known.
+    documents of the first call: the rule for the assignment looks at their length. ``weight`` (n,)
+    are their weights, None for 1, and ``total`` is the weight of all documents, None where it is
+    not known. A batch has ``size`` documents.
     """
     topics, m, priors = topics_of(parameters, X.shape[1]), parameters.n_particles, None
     if parameters.learn_priors:
         priors, topics = learn_priors.initialise(topics, rng)
     seeds = rng.integers(0, 2**64, size=m, dtype=np.uint64)
-    first = (with_words(X) if total is None else X)[: batch_size_of(parameters, total)]
-    size = float(first.shape[0] if total is None else total)
-    tokens = float(first.data.sum(dtype=np.float64)) * size / max(1, first.shape[0])
+    given = with_words(X, weight) if total is None else (X, weight)
+    first, its_weight = (None if one is None else one[:size] for one in given)
+    known = total_of(first, its_weight)
+    size = known if total is None else total
+    tokens = tokens_of(first, its_weight) * size / (known or 1.0)
     counts = topics.initial_counts(tokens, rng) if tokens else Counts.zeros(m, topics.V, topics.K)
     block = LDABlock(topics, counts, Scores(uniform(m)), np.zeros(m), size, seeds, priors)
-    return LDAState(block, local_update_of(parameters, X), rng)
+    return LDAState(block, local_update_of(parameters, X, weight), rng)
 
 
-def fit_topics(parameters, X, rng):
+def fit_topics(parameters, X, weight, rng):
     """Fit topics to all documents X; other parameters are those of `initialise`.
 
     If Ctrl-C ends the fit, each particle is as it was after its last complete step.
     """
-    n = X.shape[0]
-    state = initialise(parameters, X, float(n), rng)
-    state = _after_steps(parameters, state, X, float(n))
-    block = state.block._replace(n_documents_seen=n)
+    X, weight, stopping = held_out(parameters, X, weight, rng)
+    n, total = X.shape[0], total_of(X, weight)
+    size = batch_size_of(parameters, float(n))
+    state = initialise(parameters, X, weight, total, size, rng)
+    state = _after_steps(parameters, state, X, weight, total, size, stopping)
+    block = state.block._replace(n_documents_seen=total)
     if state.interrupted:
         block = block._replace(counts=block.counts.balanced())
     elif block.priors is not None:
         block = block._replace(topics=learn_priors.final_topics(block.priors, block.topics))
-    state = state._replace(block=block, n_iter=block.n_visits // n)
+    scores = None if stopping is None else tuple(stopping.scores)
+    n_iter = block.n_visits // n
+    state = state._replace(block=block, n_iter=n_iter, validation_scores=scores)
     if parameters.evaluate_every <= 0 or state.interrupted:
         return state
     with untimed():
-        evaluated = drive(_evaluated(parameters, state, X))
+        evaluated = drive(_evaluated(parameters, state, X, weight))
     return evaluated.value._replace(interrupted=evaluated.interrupted)
 
 
-def _evaluated(parameters, state, X):
+def _evaluated(parameters, state, X, weight):
     """The state without the perplexity of its documents and with it, for `drive`."""
     yield Stage(state)
-    yield Stage(state._replace(perplexity=_perplexity(parameters, state.block, X)))
+    yield Stage(state._replace(perplexity=_perplexity(parameters, state.block, X, weight)))
 
 
-def update_stream(parameters, state, X):
+def update_stream(parameters, state, X, weight):
     """Update the particles by one call's documents, in a single pass in their order.
 
     The counts of ``state`` change in place; `restorer` takes them back if anything fails.
@@ -100,11 +110,11 @@ def update_stream(parameters, state, X):
         wide = wide.with_priors(block.topics.alpha, block.topics.eta_scale)
         block = block._replace(topics=wide, counts=block.counts.widened(X.shape[1]))
     if total is None:
-        X = with_words(X)
-    update = state.update if block.n_visits else local_update_of(parameters, X)
-    rng = copy.deepcopy(state.rng)
+        X, weight = with_words(X, weight)
+    update = state.update if block.n_visits else local_update_of(parameters, X, weight)
+    before = LDAState(block, update, copy.deepcopy(state.rng), state.records)
     with untimed():
-        after = _after_steps(once, LDAState(block, update, rng, state.records), X, total)
+        after = _after_steps(once, before, X, weight, total, batch_size_of(parameters, total))
     if after.interrupted:
         raise KeyboardInterrupt
     return after
@@ -134,12 +144,12 @@ def restorer(counts, indices):
     return restore
 
 
-def _after_steps(parameters, state, X, total):
+def _after_steps(parameters, state, X, weight, total, batch_size, stopping=None):
     """The state after the engine's loop: passes over documents, and full-batch iterations."""
     rng = state.rng
     model = LDAModel(parameters, state.update, total, rng)
     start = draw_prior(model, parameters.n_particles, rng)._replace(block=state.block)
-    rows = DocumentRows(X, batch_size_of(parameters, total), parameters.shuffle)
+    rows = DocumentRows(X, batch_size, parameters.shuffle, weight)
     options = Options(max_iter=parameters.max_iter, reweight=False, settings=_SETTINGS)
     full_batch = FullBatch(parameters.max_full_iter, lambda particles, t: (particles, False))
     outcome = Outcome(start, [])
@@ -147,8 +157,8 @@ def _after_steps(parameters, state, X, total):
         with bar_of_steps(options, rows, full_batch) as report:
             outcome = run(
                 model, rows, start, options, rng, report, full_batch=full_batch,
-                step_sizes=_step_sizes(parameters, state.block, total),
-                after_pass=_after_pass(parameters, model, X),
+                step_sizes=_step_sizes(parameters, state.block, total, rows),
+                after_pass=_after_pass(parameters, model, X, weight, stopping),
             )  # fmt: skip
     return state._replace(
         block=outcome.particles.block,
@@ -157,22 +167,24 @@ def _after_steps(parameters, state, X, total):
     )
 
 
-def _step_sizes(parameters, block, total):
+def _step_sizes(parameters, block, total, rows):
     """Coefficients of the steps of a call.
 
     Time runs in full batches: a batch of fewer documents is a part of a step, so that documents
-    that come one by one do not each have the weight of a batch. The step size is that of the
-    batch's end; parts of a step of size 1 are averaged over the last full batch. In an endless
+    that come one by one do not each have the weight of a batch. Documents count once in time,
+    whatever they weigh, so that a factor of all weights changes no step. The step size is that of
+    the batch's end; parts of a step of size 1 are averaged over the last full batch. In an endless
     stream the counts stand for more documents after each step. Those of a single topic are known:
     steps that average over all documents so far give them, and leave nothing of the guess.
     """
-    full, schedule = batch_size_of(parameters, total), schedule_of(parameters)
+    full, schedule = rows.batch_size, schedule_of(parameters)
 
     def step_sizes(t, n, seen, m, d):
-        n_visits = block.n_visits + seen
+        taken = rows.n_taken(t) - rows.n_taken(t - 1)
+        n_visits = block.n_visits + rows.n_taken(t)
         whole = step_size(schedule, n_visits / full, n, n_visits, m, d)
-        part = n / min(n_visits, full)
-        gamma = -np.expm1(n / full * np.log1p(-whole)) if whole < 1.0 else part
+        part = taken / min(n_visits, full)
+        gamma = -np.expm1(taken / full * np.log1p(-whole)) if whole < 1.0 else part
         n_documents = block.n_documents_seen + seen
         gamma = n / n_documents if block.topics.K == 1 else gamma
         size = n_documents if total is None else total
@@ -183,19 +195,22 @@ def _step_sizes(parameters, block, total):
     return step_sizes
 
 
-def _after_pass(parameters, model, X):
-    """What follows each pass: resampling, and the perplexity that may end the passes."""
+def _after_pass(parameters, model, X, weight, stopping):
+    """What follows each pass: resampling, and the scores that may end the passes."""
     every, evaluated = parameters.evaluate_every, None
 
     def after_pass(particles, iteration, rng):
         nonlocal evaluated
         block, stop = _resampled(parameters, model, particles.block, rng), False
         if every > 0 and (iteration + 1) % every == 0:
-            before, evaluated = evaluated, _perplexity(parameters, block, X)
+            before, evaluated = evaluated, _perplexity(parameters, block, X, weight)
             write(f"pass {iteration + 1}: perplexity {evaluated:.4f}")
             stop = before is not None and abs(before - evaluated) < parameters.perp_tol
+        if stopping is not None:
+            stop = stopping.should_stop(block) or stop
+            write(f"pass {iteration + 1}: held-out score {stopping.scores[-1]:.4f}")
         if not stop and iteration + 1 < parameters.max_iter:
-            block = block._replace(scores=block.scores.renewed(), n_documents_seen=0)
+            block = block._replace(scores=block.scores.renewed(), n_documents_seen=0.0)
         return particles._replace(block=block), stop
 
     return after_pass
@@ -215,5 +230,6 @@ def _resampled(parameters, model, block, rng):
 
 
 @phase("perplexity")
-def _perplexity(parameters, block, X):
-    return perplexity(parameters, block, block.log_weights(parameters.weighting), X)
+def _perplexity(parameters, block, X, weight):
+    log_weights = block.log_weights(parameters.weighting)
+    return perplexity(parameters, block, log_weights, X, weight)

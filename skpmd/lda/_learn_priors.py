@@ -79,21 +79,21 @@ def initialise(topics, rng):
     return state, topics.with_priors(alpha, eta_scale)
 
 
-def update(state, topics, counts, *, n_entries, mass, gamma, copies, rng):
+def update(state, topics, counts, *, n_entries, mass, gamma, copies, weight, rng):
     """Tally a batch, and now and then move the scale particles.
 
     The words of the batch were assigned under ``topics``; ``counts`` are those after it.
     ``mass`` (m, B, K), float32, holds the expected words of its documents in each topic, and
     ``n_entries`` is the number of their distinct words, summed over documents. The step size is
-    ``gamma``, and each document stands for ``copies`` documents.
+    ``gamma``, and each document stands for ``copies`` times its ``weight`` (B,) documents.
 
     Returns the state after the batch, and topics with the priors as they are known now.
     """
     state = state._replace(guess=state.guess * (1.0 - gamma))
     if state.guess > _MAX_GUESS:
         return state, topics
-    rows = mass[:, :: max(1, mass.shape[1] // _N_TALLIED)]
-    weight = gamma * min(copies * mass.shape[1], _MAX_DOCUMENTS) / rows.shape[1]
+    rows = mass[:, _tallied(weight)]
+    weight = gamma * min(copies * weight.sum(), _MAX_DOCUMENTS) / rows.shape[1]
     columns = (np.ascontiguousarray(one.T) for one in rows)
     new = (state.scale.tally(c, 1.0, c.sum(axis=0, dtype=np.float64)) for c in columns)
     tallies = tuple(one.times(weight) for one in new)
@@ -107,6 +107,13 @@ def update(state, topics, counts, *, n_entries, mass, gamma, copies, rng):
         return state, topics
     state = _move_scales(state, topics, counts, rng)
     return state, topics.with_priors(state.alpha(), state.eta_scale())
+
+
+def _tallied(weight):
+    """Which documents of a batch are tallied: at even distances, which are those of weights."""
+    places = np.arange(0, len(weight), max(1, len(weight) // _N_TALLIED))
+    ends = np.cumsum(weight) * (len(weight) / weight.sum())
+    return np.minimum(np.searchsorted(ends, places, side="right"), len(weight) - 1)
 
 
 def final_topics(state, topics):

@@ -11,8 +11,11 @@ import numpy as np
 from skpmd.engine import weighting
 from skpmd.engine.model import Model
 from skpmd.lda import _learn_priors as learn_priors
+from skpmd.lda._documents import tokens_of
 from skpmd.lda._stacking import Scores, scored
 from skpmd.lda._topics import Counts, Topics
+
+_ROUNDING = 1e-12  # relative rounding error of sums of weights
 
 
 class LDABlock(NamedTuple):
@@ -27,8 +30,11 @@ class LDABlock(NamedTuple):
     size: float  # Documents that the counts stand for.
     seeds: np.ndarray  # (m,) uint64: Seeds of the particles' streams of randomness.
     priors: learn_priors.PriorsState | None
-    n_documents_seen: int = 0  # Documents so far; within a fit those of the pass.
+    n_documents_seen: float = (
+        0.0  # Weight of the documents so far; within a fit of those of the pass.
+    )
     n_visits: int = 0  # Visits of documents in all passes, which number the streams of randomness.
+    weight_visited: float = 0.0  # The same with the documents' weights.
     # Whether the counts are those of all documents so far, each once, and nothing else.
     exact: bool = False
     last_step: dict = {}  # What the history keeps of the last step.
@@ -93,35 +99,40 @@ class LDAModel(Model):
         unless a = 1.
         """
         current, batches = statistics
-        full, first = batches[0].is_piece, batches[0].documents
-        n = sum(batch.documents.n for batch in batches)
+        full, first, first_weight = batches[0].is_piece, batches[0].documents, batches[0].weight
+        n = float(sum(batch.weight.sum() for batch in batches))
         n_seen = block.n_documents_seen + n
-        size = float(n_seen) if self.total is None else self.total
+        size = n_seen if self.total is None else self.total
         if not block.counts.totals.any() and len(first.data):
-            block = current = self._with_guess(block, first, size)
+            block = current = self._with_guess(block, batches[0], size)
         topics, scores, priors, score = block.topics, block.scores, block.priors, np.nan
         if self._scores and not full:
-            scores, score = scored(scores, topics, block.counts, first, block.n_visits)
+            scores, score = scored(
+                scores, topics, block.counts, first, first_weight, block.n_visits
+            )
         counts, n_visits = block.counts.discounted(1.0 - a), block.n_visits
-        for documents, *_ in batches:
+        for documents, weight, _ in batches:
             counts, mass = current.topics.add_documents(
                 counts, b, current.counts, documents, self.update,
-                _streams(block.seeds, n_visits, documents.n), self._elbo,
+                _streams(block.seeds, n_visits, documents.n), self._elbo, weight,
             )  # fmt: skip
             n_visits += documents.n
         gamma = b * n / size
         # Steps of a single topic average over all documents; see `skpmd.lda._fit`.
-        averaged = topics.K == 1 and n_seen == size and n_visits >= n_seen
+        visited = block.weight_visited + n
+        averaged = topics.K == 1 and _same(n_seen, size) and visited >= (1.0 - _ROUNDING) * n_seen
         if priors is not None and not full:
             priors, topics = learn_priors.update(
                 priors, topics, counts, n_entries=len(first.data), mass=mass, gamma=gamma,
-                copies=size / n, rng=self._rng,
+                copies=size / n, weight=first_weight, rng=self._rng,
             )  # fmt: skip
         return block._replace(
             topics=topics, counts=counts, scores=scores, size=size, priors=priors,
-            n_documents_seen=n_seen, n_visits=n_visits,
-            exact=averaged or (a == b == 1.0 and (full or n == n_seen)),
-            last_step={"step_size": gamma, "n_documents": n, "log_density": score},
+            n_documents_seen=n_seen, n_visits=n_visits, weight_visited=visited,
+            exact=averaged or (_same(a, 1.0) and _same(b, 1.0) and (full or _same(n, n_seen))),
+            last_step={
+                "step_size": gamma, "n_documents": n_visits - block.n_visits, "log_density": score
+            },
         )  # fmt: skip
 
     def select_block(self, block, ancestors):
@@ -138,11 +149,17 @@ class LDAModel(Model):
         """Step size, documents, and mean log density of a word before the step."""
         return block.last_step
 
-    def _with_guess(self, block, documents, size):
+    def _with_guess(self, block, batch, size):
         """The block with an initial guess, made from the first documents that have words."""
-        tokens = float(documents.data.sum(dtype=np.float64)) * (block.size or size) / documents.n
+        tokens = tokens_of(batch.documents, batch.weight)
+        tokens *= (block.size or size) / batch.weight.sum()
         priors = block.priors and block.priors._replace(guess=1.0)
         return block._replace(counts=block.topics.initial_counts(tokens, self._rng), priors=priors)
+
+
+def _same(one, other):
+    """Whether sums of weights are equal to rounding."""
+    return abs(one - other) <= _ROUNDING * abs(other)
 
 
 def _streams(seeds, first, n):

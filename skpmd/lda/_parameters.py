@@ -6,6 +6,7 @@ import numpy as np
 
 from skpmd._base.utils import as_floats
 from skpmd.engine.schedules import StepSchedule
+from skpmd.lda._documents import tokens_of
 from skpmd.lda._topics import LocalUpdate, Topics
 
 # From this mean number of words in a document on, sampled assignments predict worse than
@@ -23,7 +24,8 @@ LDAParameters = namedtuple(
     "LDAParameters",
     "n_components doc_topic_prior topic_word_prior learn_priors n_particles assignment n_local_iter"
     " step_size step_offset step_decay batch_size max_iter max_full_iter total_samples weighting"
-    " shuffle max_doc_update_iter mean_change_tol evaluate_every perp_tol",
+    " shuffle max_doc_update_iter mean_change_tol evaluate_every perp_tol"
+    " early_stopping validation_fraction n_iter_no_change tol",
 )
 LDAParameters.__doc__ = "Parameters of a call; `LDATopicModelPMD` documents each."
 
@@ -76,12 +78,13 @@ def _check_positive(name, values):
         )
 
 
-def local_update_of(parameters, X):
+def local_update_of(parameters, X, weight=None):
     """Settings of the local update; ``assignment="auto"`` looks at the mean length of X."""
     assignment = parameters.assignment
     if assignment == "auto":
-        n = np.count_nonzero(np.diff(X.indptr))
-        mean_length = float(X.data.sum(dtype=np.float64)) / max(n, 1)
+        some = np.diff(X.indptr) > 0
+        n = np.count_nonzero(some) if weight is None else weight[some].sum()
+        mean_length = tokens_of(X, weight) / (n or 1.0)
         assignment = "sampled" if mean_length < _LONG else "collapsed"
     n_local_iter = parameters.n_local_iter
     if n_local_iter == "auto":

@@ -3,6 +3,7 @@
 import numpy as np
 
 from skpmd._base.utils import as_generator, check_level, check_n_draws
+from skpmd.lda import _export as export
 from skpmd.lda._beta_quantiles import mixture_quantiles
 
 _NEGLIGIBLE = -30.0  # log weight of particles that are left out of intervals
@@ -31,10 +32,12 @@ class TopicPosterior:
         Log weights of the particles; the weights sum to 1.
     weighting : {"stacking", "posterior", "uniform"}
         Where the weights come from.
+    feature_names : sequence of str, optional
+        The words, for exports; default their numbers.
 
     Attributes
     ----------
-    concentration, topic_word_prior, doc_topic_prior, log_weights, weighting
+    concentration, topic_word_prior, doc_topic_prior, log_weights, weighting, feature_names
         As given.
     weights : ndarray of shape (m,)
         Weights of the particles.
@@ -56,7 +59,11 @@ class TopicPosterior:
     (5, 2, 4)
     """
 
-    def __init__(self, concentration, topic_word_prior, doc_topic_prior, log_weights, weighting):
+    def __init__(
+        self, concentration, topic_word_prior, doc_topic_prior, log_weights, weighting,
+        feature_names=None,
+    ):  # fmt: skip
+        self.feature_names = feature_names
         self.concentration, self.topic_word_prior = concentration, topic_word_prior
         self.doc_topic_prior = doc_topic_prior
         self.log_weights, self.weights = log_weights, np.exp(log_weights)
@@ -75,6 +82,16 @@ class TopicPosterior:
     def mean(self):
         """Posterior mean of the topics' word probabilities, shape (K, V), float64."""
         return self._average(self.weights[:, None] / self._totals)
+
+    def std(self):
+        """Standard deviations of the mixture that `interval` is of, shape (K, V), float64."""
+        square = np.zeros(self.concentration.shape[1:])
+        for i, weight in enumerate(self.weights):
+            for k, total in enumerate(self._totals[i]):
+                mean = self.concentration[i, k] / total
+                size = self._certain(i, k) / mean
+                square[k] += weight * mean * (1.0 + mean * size) / (1.0 + size)
+        return np.sqrt(np.maximum(square - self.mean() ** 2, 0.0))
 
     def pseudo_counts(self):
         """Average of the Dirichlet parameters, shape (K, V), float64."""
@@ -171,6 +188,71 @@ class TopicPosterior:
             values[k, :, 1:] = self._ends(tails, k, own)
         return words, values
 
+    def summary(self, level=0.9, feature_names=None):
+        """What a reader wants to know of each word of each topic.
+
+        Parameters
+        ----------
+        level : float in (0, 1), default=0.9
+            Posterior probability of the intervals.
+        feature_names : array-like of shape (V,), optional
+            The words; default those of the fit, or numbers.
+
+        Returns
+        -------
+        dict of str to list or ndarray
+            Columns ready for `pandas.DataFrame`, with a row for each word of the first topic, and
+            then of the others: ``topic``, ``word``, ``mean``, ``std``, ``lower`` and ``upper``.
+        """
+        return export.summary(self, level, feature_names)
+
+    def to_frame(self, feature_names=None):
+        """A pandas.DataFrame with a row for each topic of each particle.
+
+        Its index has ``particle`` and ``topic``. The first column is ``particle_weight``, the
+        others are the words, with their expected probabilities under the particle. Needs the
+        extra: ``pip install skpmd[arviz]``. For ``feature_names`` see `summary`.
+        """
+        return export.to_frame(self, feature_names)
+
+    def to_xarray(self, feature_names=None):
+        """An xarray.Dataset of the particles, with named axes.
+
+        ``topic_word`` (particle, topic, word) has expected probabilities, and ``doc_topic_prior``
+        (particle, topic) parameters. Along ``particle`` there is the coordinate
+        ``particle_weight``. Needs the extra: ``pip install skpmd[arviz]``. For ``feature_names``
+        see `summary`.
+        """
+        return export.to_xarray(self, feature_names)
+
+    def to_arviz(self, n_draws=1000, random_state=0, feature_names=None):
+        """Draws of the topics for ArviZ: InferenceData where ArviZ 0.x is installed, or DataTree.
+
+        They are those of `sample`, in one chain. Needs the extra: ``pip install skpmd[arviz]``.
+
+        Parameters
+        ----------
+        n_draws : int, default=1000
+            How many; they take 8 bytes for each word of each topic.
+        random_state : int, RandomState, Generator or None, default=0
+            Source of randomness.
+        feature_names : array-like of shape (V,), optional
+            The words; default those of the fit, or numbers.
+
+        Returns
+        -------
+        arviz.InferenceData or xarray.DataTree
+            With ``topic_word`` (chain, draw, topic, word) in the group ``posterior``.
+
+        Raises
+        ------
+        ImportError
+            If ArviZ is not installed.
+        ValueError
+            If there are not as many names as words, or two are the same.
+        """
+        return export.to_arviz(self, n_draws, random_state, feature_names)
+
     def _ends(self, tails, topic, words):
         alive = self.log_weights > _NEGLIGIBLE
         weights = self.weights[alive] / self.weights[alive].sum()
@@ -215,10 +297,11 @@ def _chosen(topics, K):
     return every[topics]
 
 
-def posterior_of(topics, counts, labels, log_weights, weighting):
+def posterior_of(topics, counts, labels, log_weights, weighting, feature_names=None):
     """The `TopicPosterior` of particles with counts and weights, with arrays of its own.
 
-    ``labels``, of shape (m, K), come from `skpmd.lda._relabel.relabelling`.
+    ``labels``, of shape (m, K), come from `skpmd.lda._relabel.relabelling`, and ``feature_names``
+    are the words where they are known.
     """
     concentration, priors = np.empty((topics.m, topics.K, topics.V), dtype=np.float32), []
     for i in range(topics.m):
@@ -228,4 +311,6 @@ def posterior_of(topics, counts, labels, log_weights, weighting):
         words += eta
         concentration[i] = words.T[labels[i]]
     alpha = np.take_along_axis(topics.alpha, labels, axis=1)
-    return TopicPosterior(concentration, np.array(priors), alpha, log_weights, weighting)
+    return TopicPosterior(
+        concentration, np.array(priors), alpha, log_weights, weighting, feature_names
+    )

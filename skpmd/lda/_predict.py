@@ -5,24 +5,40 @@ from scipy.special import log_softmax, logsumexp
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from skpmd._base.utils import check_level
+from skpmd._base.validation import checked_weights
 from skpmd.engine.threads import each
 from skpmd.lda._completion import completion_split
-from skpmd.lda._inference import document_elbos, topic_mass, word_probabilities
-from skpmd.lda._results import table_of_words
+from skpmd.lda._documents import tokens_of
+from skpmd.lda._inference import (
+    document_elbos,
+    proportion_sizes,
+    topic_mass,
+    word_probabilities,
+)
+from skpmd.lda._proportions import intervals, standard_deviations
 
 _NEGLIGIBLE = -30.0  # log weight, relative to the largest, of particles that are left out
 _DOCUMENTS = 256  # documents that a thread takes at a time
+_UNCERTAIN = 32  # the same for uncertainties, which take longer
 _SPLIT = 512  # documents that are split in two at a time
 
 
 class LDAPredictions(TransformerMixin):
     """Predictions of an estimator whose ``_state`` is an `LDAState`, each document by itself."""
 
-    def transform(self, X, *, normalize=True):
+    def transform(self, X, *, normalize=True, return_std=False, return_interval=None):
         """Topic proportions of documents, averaged over relabelled particles.
 
         Under a particle they are the mean of the Dirichlet distribution that the words give at the
         fixed point of expectation-maximisation. Nothing here is random.
+
+        Their uncertainty is that of a mixture over particles of beta distributions, whose variances
+        take into account that nobody knows which word is of which topic. It takes more than
+        ``n_components`` times as long. On the mean intervals of 90 % hold 82 to 90 % of a
+        document's exact posterior where ``doc_topic_prior`` is 1 / 2 or more. Where it is 1 / 10
+        they hold 84 to 89 % for topics with words of their own, and down to 67 % for topics that
+        share most of their words. The topics' words are taken as known under each particle.
 
         Parameters
         ----------
@@ -31,21 +47,50 @@ class LDAPredictions(TransformerMixin):
         normalize : bool, default=True
             Whether a row sums to 1. Without it a row has the pseudo-counts of the topics: its sum
             is that of ``doc_topic_prior`` and the document's words.
+        return_std : bool, default=False
+            Whether to return posterior standard deviations of the proportions too.
+        return_interval : float in (0, 1), default=None
+            Probability of credible intervals of the proportions, to return them too.
 
         Returns
         -------
         ndarray of shape (n_samples, n_components)
             float32 where X is, else float64. A document without words has the prior's proportions.
-        """
-        return self._proportions(X, normalize)
+        ndarray of shape (n_samples, n_components)
+            Standard deviations, with ``return_std``.
+        ndarray of shape (n_samples, n_components, 2)
+            Lower and upper ends of central intervals, with ``return_interval``.
 
-    def fit_transform(self, X, y=None, *, normalize=True):
+        Raises
+        ------
+        RuntimeError
+            If both are requested.
+        ValueError
+            If the level does not lie strictly between 0 and 1, or one of them is requested for
+            pseudo-counts.
+        """
+        is_alone = return_interval is None and not return_std
+        if return_interval is not None and return_std:
+            raise RuntimeError("At most one of return_std and return_interval can be requested.")
+        if not (is_alone or normalize):
+            raise ValueError(
+                "return_std and return_interval are those of proportions, and normalize=False is "
+                "for pseudo-counts: set normalize=True."
+            )
+        tails = None if return_interval is None else check_level(return_interval)
+        counts, dtype = self._checked_counts(X)
+        mean = self._proportions(counts, normalize).astype(dtype)
+        return mean if is_alone else (mean, self._uncertainty(counts, tails).astype(dtype))
+
+    def fit_transform(self, X, y=None, *, normalize=True, sample_weight=None):
         """``fit(X).transform(X)``: see `fit` and `transform`."""
-        return self.fit(X).transform(X, normalize=normalize)
+        fitted = self.fit(X, sample_weight=sample_weight)
+        return fitted.transform(X, normalize=normalize)
 
     def predict_proba(self, X):
         """Topic proportions of documents: `transform`, always an ndarray."""
-        return self._proportions(X, normalize=True)
+        counts, dtype = self._checked_counts(X)
+        return self._proportions(counts).astype(dtype)
 
     def score_samples(self, X):
         """Lower bound of each document's log probability.
@@ -66,15 +111,16 @@ class LDAPredictions(TransformerMixin):
         ndarray of shape (n_samples,), float64
             Nats; 0 for a document without words.
         """
-        check_is_fitted(self)
-        self._check_parameters()
-        X, _ = self._counts(X, reset=False)
+        X, _ = self._checked_counts(X)
         with self._threads():
             return log_probabilities(self._parameters(), self._state.block, self._log_weights, X)
 
-    def score(self, X, y=None):
-        """Sum of `score_samples`, a float in nats."""
-        return float(self.score_samples(X).sum())
+    def score(self, X, y=None, sample_weight=None):
+        """Sum of `score_samples`, with weights (n_samples,) of the documents; a float in nats."""
+        values = self.score_samples(X)
+        if sample_weight is None:
+            return float(values.sum())
+        return float(checked_weights(sample_weight, values) @ values)
 
     def perplexity(self, X, method="bound"):
         """Perplexity of documents; low is good.
@@ -103,8 +149,7 @@ class LDAPredictions(TransformerMixin):
         check_is_fitted(self)
         if method not in ("bound", "completion"):
             raise ValueError(f"method must be 'bound' or 'completion', got {method!r}.")
-        self._check_parameters()
-        X, _ = self._counts(X, reset=False)
+        X, _ = self._checked_counts(X)
         parameters, block, log_weights = self._parameters(), self._state.block, self._log_weights
         with self._threads():
             if method == "bound":
@@ -118,71 +163,61 @@ class LDAPredictions(TransformerMixin):
             )
         return value
 
-    def topic_word_interval(self, level=0.9, topics=None):
-        """Central credible intervals of the topics' word probabilities.
-
-        Each particle takes its assignment of words to topics as known; what differs between
-        particles is in the intervals too. With ``weighting="stacking"`` the weights of the
-        particles are those that predict best, and not posterior weights.
-
-        Parameters
-        ----------
-        level : float, default=0.9
-            Probability that each holds, strictly between 0 and 1.
-        topics : array-like of int, optional
-            Which topics; default all. A hundred topics of 8000 words take seconds.
-
-        Returns
-        -------
-        ndarray of shape (n_components or len(topics), n_features, 2), float64
-            Lower and upper ends.
-        """
-        return self.posterior_.interval(level, topics)
-
-    def top_words(self, n=10, feature_names=None, level=0.9):
-        """The most probable words of each topic, with credible intervals.
-
-        Parameters
-        ----------
-        n : int, default=10
-            Words of each topic.
-        feature_names : array-like of shape (n_features,), optional
-            The words; default ``feature_names_in_``, or the columns' numbers without it.
-        level : float, default=0.9
-            Probability that each interval holds, strictly between 0 and 1.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns ``topic``, ``rank`` (from 1), ``word``, ``probability``, ``lower``, ``upper``.
-
-        Raises
-        ------
-        ImportError
-            Without pandas.
-        ValueError
-            If ``n`` is not a positive integer, or there are not as many names as words.
-        """
-        if feature_names is None:
-            feature_names = getattr(self, "feature_names_in_", None)
-        return table_of_words(self.posterior_, n, feature_names, level)
-
-    def _proportions(self, X, normalize):
+    def _checked_counts(self, X):
+        """Counts of new documents, and the type of their proportions."""
         check_is_fitted(self)
         self._check_parameters()
-        X, dtype = self._counts(X, reset=False)
-        parameters, block, labels = self._parameters(), self._state.block, self._labels
-        out = np.zeros((X.shape[0], block.topics.K))
+        return self._counts(X, reset=False)
 
-        def add(i, weight, rows):
-            mass = _mass(parameters, block, i, X, rows)
-            if normalize:
-                mass /= mass.sum(axis=1, keepdims=True)
-            out[slice(*rows)] += weight * mass[:, labels[i]]
-
+    def _proportions(self, counts, normalize=True):
+        """Topic proportions of checked documents, or their pseudo-counts; float64."""
+        given = self._parameters(), self._state.block, self._log_weights, self._labels
         with self._threads():
-            _for_each_particle(add, self._log_weights, X.shape[0])
-        return out.astype(dtype)
+            return proportions(*given, counts, normalize)
+
+    def _uncertainty(self, counts, tails=None):
+        """Standard deviations of the same, or with ``tails`` ends of intervals; float64."""
+        given = self._parameters(), self._state.block, self._log_weights, self._labels
+        with self._threads():
+            return uncertainty(*given, counts, tails)
+
+
+def proportions(parameters, block, log_weights, labels, X, normalize):
+    """Topic proportions or pseudo-counts, averaged over relabelled particles; (n, K)."""
+    out = np.zeros((X.shape[0], block.topics.K))
+
+    def add(i, weight, rows):
+        mass = _mass(parameters, block, i, X, rows)
+        if normalize:
+            mass /= mass.sum(axis=1, keepdims=True)
+        out[slice(*rows)] += weight * mass[:, labels[i]]
+
+    _for_each_particle(add, log_weights, X.shape[0])
+    return out
+
+
+def uncertainty(parameters, block, log_weights, labels, X, tails=None):
+    """Standard deviations (n, K) of topic proportions, or their quantiles at ``tails``."""
+    places, log_weights = _with_weight(log_weights)
+    weights, shape = np.exp(log_weights), (X.shape[0], block.topics.K)
+    out = np.empty(shape if tails is None else (*shape, len(tails)))
+
+    def piece(start):
+        rows = start, min(start + _UNCERTAIN, X.shape[0])
+        means, sizes = [], []
+        for i in places:
+            mass = _mass(parameters, block, i, X, rows)[:, labels[i]]
+            means.append(mass / mass.sum(axis=1, keepdims=True))
+            own = parameters.max_doc_update_iter, *rows
+            sizes.append(proportion_sizes(block.topics, block.counts, i, X, *own)[:, labels[i]])
+        mean, size = np.array(means), np.array(sizes)
+        if tails is None:
+            out[slice(*rows)] = standard_deviations(mean, size, weights)
+        else:
+            out[slice(*rows)] = intervals(mean, size, weights, tails)
+
+    each(piece, range(0, X.shape[0], _UNCERTAIN))
+    return out
 
 
 def log_probabilities(parameters, block, log_weights, X):
@@ -199,20 +234,24 @@ def log_probabilities(parameters, block, log_weights, X):
     return logsumexp(table[places] + log_weights[:, None], axis=0)
 
 
-def perplexity(parameters, block, log_weights, X):
+def perplexity(parameters, block, log_weights, X, weight=None):
     """Perplexity by the bound; nan without words, for a fit does not end for that."""
-    tokens = float(X.data.sum(dtype=np.float64)) or np.nan
-    return float(np.exp(-log_probabilities(parameters, block, log_weights, X).sum() / tokens))
+    values, tokens = log_probabilities(parameters, block, log_weights, X), tokens_of(X, weight)
+    total = values.sum() if weight is None else weight @ values
+    return float(np.exp(-total / (tokens or np.nan)))
 
 
-def completion_perplexity(parameters, block, log_weights, X):
+def completion_perplexity(parameters, block, log_weights, X, weight=None):
     """Perplexity by completion, in pieces that do not fill the memory; nan without words."""
     total, tokens = 0.0, 0.0
     for start in range(0, X.shape[0], _SPLIT):
         given, held_out = completion_split(X[start : start + _SPLIT])
         log_words = np.log(completed_words(parameters, block, log_weights, given, held_out))
-        total += log_words @ held_out.data.astype(np.float64)
-        tokens += held_out.data.sum(dtype=np.float64)
+        counts = held_out.data.astype(np.float64)
+        if weight is not None:
+            counts *= np.repeat(weight[start : start + _SPLIT], np.diff(held_out.indptr))
+        total += log_words @ counts
+        tokens += counts.sum()
     return float(np.exp(-total / (tokens or np.nan)))
 
 

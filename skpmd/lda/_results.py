@@ -57,28 +57,66 @@ def _missing(name, reason):
 
 def table_of_words(posterior, n, names, level):
     """Data frame of the n most probable words of each topic; ``names`` None stands for numbers."""
+    pandas = _pandas("top_words", "topic_word_ and topic_word_interval")
+    _check_n(n)
+    names = names_of("feature_names", names, posterior.concentration.shape[2], "words")
+    words, values = posterior.top_words(n, level)
+    return pandas.DataFrame(_columns("word", names[words], "probability", values))
+
+
+def table_of_documents(proportions, interval_of, n, names):
+    """Data frame of the n documents of the largest proportion of each topic.
+
+    ``proportions`` have the shape (documents, K), and ``interval_of(rows)`` are the ends of the
+    intervals of some documents, of shape (len(rows), K, 2).
+    """
+    pandas = _pandas("top_documents", "transform(X, return_interval=0.9)")
+    _check_n(n)
+    names = names_of("document_names", names, len(proportions), "documents")
+    rows = np.argsort(-proportions.T, axis=1, kind="stable")[:, :n]
+    distinct, places = np.unique(rows, return_inverse=True)
+    topics = np.arange(len(rows))[:, None]
+    values = np.empty((*rows.shape, 3))
+    values[..., 0] = proportions[rows, topics]
+    values[..., 1:] = interval_of(distinct)[places.reshape(rows.shape), topics]
+    return pandas.DataFrame(_columns("document", names[rows], "proportion", values))
+
+
+def _columns(kind, names, value, values):
+    """Columns of a table: ``names`` of the leading things of each topic, and ``values``.
+
+    They have the shapes (K, n) and (K, n, 3), with the ends of an interval after the value.
+    """
+    K, n = names.shape
+    columns = {
+        "topic": np.repeat(np.arange(K), n),
+        "rank": np.tile(np.arange(1, n + 1), K),
+        kind: names.ravel(),
+    }
+    ends = zip((value, "lower", "upper"), np.moveaxis(values, -1, 0), strict=True)
+    return columns | {name: one.ravel() for name, one in ends}
+
+
+def _pandas(method, instead):
     try:
         import pandas as pd
     except ImportError as error:
         raise ImportError(
-            "top_words needs pandas: pip install pandas, or take topic_word_ and "
-            "topic_word_interval."
+            f"{method} needs pandas: pip install pandas, or take {instead}."
         ) from error
-    if not (isinstance(n, Integral) and n >= 1):
+    return pd
+
+
+def _check_n(n):
+    if isinstance(n, (bool, np.bool_)) or not (isinstance(n, Integral) and n >= 1):
         raise ValueError(f"n must be an integer of at least 1, got {n!r}.")
-    V = posterior.concentration.shape[2]
-    names = np.arange(V) if names is None else np.asarray(names)
-    if names.shape != (V,):
+
+
+def names_of(parameter, names, n, things):
+    """Names of n words or documents, by default their numbers."""
+    names = np.arange(n) if names is None else np.asarray(names)
+    if names.shape != (n,):
         raise ValueError(
-            f"feature_names has the shape {names.shape}: give one name for each of the {V} words."
+            f"{parameter} has the shape {names.shape}: give one name for each of the {n} {things}."
         )
-    words, values = posterior.top_words(n, level)
-    K, n = words.shape
-    columns = {
-        "topic": np.repeat(np.arange(K), n),
-        "rank": np.tile(np.arange(1, n + 1), K),
-        "word": names[words.ravel()],
-    }
-    for place, name in enumerate(("probability", "lower", "upper")):
-        columns[name] = values[..., place].ravel()
-    return pd.DataFrame(columns)
+    return names

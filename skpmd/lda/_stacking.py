@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from skpmd.engine.threads import each
 from skpmd.engine.weighting import stacking_step
+from skpmd.lda._documents import tokens_of
 from skpmd.lda._inference import document_elbos
 from skpmd.lda._topics import MIN_DOCUMENTS
 
@@ -29,17 +30,19 @@ class Scores(NamedTuple):
         return self._replace(n=_PRIOR)
 
 
-def scored(scores, topics, counts, documents, first):
+def scored(scores, topics, counts, documents, weight, first):
     """Weights after scoring some documents of a batch, to which the particles are not yet fitted.
 
-    The first document has the number ``first``; those whose number is a multiple of ten are scored.
+    Documents have weights (n,). The first has the number ``first``; those whose number is a
+    multiple of ten are scored.
     With the new `Scores` comes the mean log density of a word of these documents, by their ELBOs;
     it is nan without words.
     """
     indptr, indices, data = documents
     X = sp.csr_matrix((data, indices, indptr), shape=(documents.n, topics.V))
-    X = X[(-first) % _EVERY :: _EVERY]
-    tokens = float(X.data.sum(dtype=np.float64))
+    some = slice((-first) % _EVERY, None, _EVERY)
+    X, weight = X[some], weight[some]
+    tokens = tokens_of(X, weight)
     if not tokens:
         return scores, np.nan
     elbos = each(
@@ -48,7 +51,6 @@ def scored(scores, topics, counts, documents, first):
         worth=documents.n >= MIN_DOCUMENTS,
     )
     log_density = np.array(elbos)
-    weight = np.ones(X.shape[0])
     mixed = np.logaddexp.reduce(scores.log_weights[:, None] + log_density, axis=0)
     log_weights = stacking_step(scores.log_weights, log_density, weight, scores.n)
-    return Scores(log_weights, scores.n + X.shape[0]), float(mixed.sum() / tokens)
+    return Scores(log_weights, scores.n + weight.sum()), float((weight * mixed).sum() / tokens)

@@ -149,18 +149,24 @@ class Topics:
         return (1.0 / (counts.totals[i] + self.eta_scale[i] * self.eta_total)).astype(np.float32)
 
     # ------------------------------------------------------------------ steps
-    def add_documents(self, onto, gain, counts, documents, update, seeds, elbo=False):
+    def add_documents(
+        self, onto, gain, counts, documents, update, seeds, elbo=False, weight=None
+    ):  # fmt: skip
         """Assign the words of documents to topics, and add their expected counts.
 
         Words are assigned under ``counts``. The expected counts times ``gain``, the copies of each
         document, are added to ``onto``, whose ``words`` are written to in place and may be those of
         ``counts``. ``seeds`` (m, B), uint64, are those of the documents' streams of random numbers.
-        With ``elbo`` the documents' terms of the ELBO are computed.
+        With ``elbo`` the documents' terms of the ELBO are computed. ``weight`` (B,), or None,
+        multiplies the gain of each document.
 
         Returns ``onto`` after the step, and the expected words of each document in each topic, of
         shape (m, B, K), float32.
         """
         documents, factor = documents.for_kernels(), np.float32(gain / onto.scale)
+        weight = None if weight is None or (weight == 1.0).all() else weight
+        if weight is not None:
+            of_words = np.repeat(weight, np.diff(documents.indptr)).astype(np.float32)[:, None]
         mass = np.empty((self.m, documents.n, self.K), dtype=np.float32)
         entropy = np.zeros((self.m, documents.n))
 
@@ -169,6 +175,9 @@ class Topics:
             _assign_words(update, arguments, seeds[i], expected, mass[i])
             if elbo:
                 kernels.entropies(*documents, start, stop, expected, entropy[i])
+            if weight is not None:
+                own = slice(documents.indptr[start], documents.indptr[stop])
+                expected[own] *= of_words[own]
 
         def deposit(i, expected, low, high):
             kernels.deposit(documents.indices, expected, onto.words[i], factor, low, high)
@@ -186,16 +195,23 @@ class Topics:
             each(lambda some: deposit(i, expected, *some), words_of)
 
         each(particle, range(self.m), worth=many)
-        totals = onto.totals + gain * mass.sum(axis=1, dtype=np.float64)
-        terms = entropy.sum(axis=1) + self.document_terms(mass) if elbo else np.nan
+        if weight is None:
+            totals = onto.totals + gain * mass.sum(axis=1, dtype=np.float64)
+        else:
+            totals = onto.totals + gain * np.einsum("ibk,b->ik", mass, weight)
+            entropy *= weight
+        terms = entropy.sum(axis=1) + self.document_terms(mass, weight) if elbo else np.nan
         return onto._replace(totals=totals, documents=onto.documents + gain * terms), mass
 
     # ------------------------------------------------------------------ evidence
-    def document_terms(self, mass):
-        """Sum over documents of A(alpha + n) - A(alpha), n of shape (m, B, K); shape (m,)."""
+    def document_terms(self, mass, weight=None):
+        """Sum over documents of A(alpha + n) - A(alpha), n of shape (m, B, K); shape (m,).
+
+        ``weight`` (B,), or None, are the documents' weights in the sum.
+        """
         alpha = self.alpha[:, None]
         gain = log_normaliser(alpha + mass) - log_normaliser(alpha)
-        return gain.sum(axis=1)
+        return gain.sum(axis=1) if weight is None else gain @ weight
 
     def elbo(self, counts):
         """Lower bounds of the log evidence of the documents counted, shape (m,)."""

@@ -458,7 +458,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         model = linear_model(parameters, X.shape[1], len(classes), choice.scale, column_scale)
         names = coordinate_names(model, features, classes)
         if mean_field:
-            results = fit_mean_field(model, rows, 1.0 / self.temperature, names)
+            axes = coordinate_variables(model, _check_feature_names_in(self), classes)
+            results = fit_mean_field(model, rows, 1.0 / self.temperature, names, **axes)
             stream, n_iter, remedy = None, results.records.n, "lower prior_scale"
         else:
             last = None if last is None else last.stream

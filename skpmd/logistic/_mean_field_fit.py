@@ -50,10 +50,11 @@ def _is(parameter, name):
     return isinstance(parameter, str) and parameter == name
 
 
-def fit_mean_field(model, rows, power, names):
+def fit_mean_field(model, rows, power, names, **axes):
     """`Results` with a `GaussianPosterior`, by Gaussian mirror descent without correlations.
 
-    The model's prior must have a Gaussian; ``names`` are those of the coordinates.
+    The model's prior must have a Gaussian; ``names`` are those of the coordinates, and ``axes``
+    are the variables and coords of the posterior.
     """
     batches, d = rows.whole(), len(names)
     states = mean_field_mirror_descent(
@@ -62,7 +63,7 @@ def fit_mean_field(model, rows, power, names):
     with bar_of_rounds(name="mean-field mirror descent") as report:
         last = drive(states, report)
     n_logits = d // (rows.data.X.shape[1] + model.fit_intercept)
-    posterior = GaussianPosterior(last.mean, np.sqrt(last.variance), names, n_logits)
+    posterior = GaussianPosterior(last.mean, np.sqrt(last.variance), names, n_logits, **axes)
     diagnostics = {
         **dict.fromkeys(("ess", "pareto_k", "r_hat", "disagreement", "mean_error")),
         "method": "mean-field mirror descent",

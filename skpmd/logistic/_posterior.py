@@ -22,13 +22,17 @@ _REASON = (
     "all coordinates fits in memory."
 )
 _MISSING = ("particles", "ess", "pareto_k", "r_hat", "log_evidence", "log_evidence_se")
-_MISSING += ("to_frame", "to_xarray", "to_arviz")
+_NO_TABLE = (
+    "{} is not available: there are no particles, which would have rows. summary() has a row for "
+    "each coordinate, and to_arviz() has draws."
+)
+_TABLES = "to_frame", "to_xarray"
 
 
 class GaussianPosterior:
     """A posterior distribution held as independent normals, one for each coordinate.
 
-    It has the methods of `Posterior`, computed by formula, but for exports of particles. It lacks
+    It has the methods of `Posterior`, computed by formula, but for tables of particles. It lacks
     all correlations of the true posterior: its standard deviations are those of a coordinate given
     all others, which are at most the marginal ones; its means are where the expected gradient of
     the log posterior is zero. Nothing certifies it: there is neither k-hat, nor R-hat, nor
@@ -47,10 +51,14 @@ class GaussianPosterior:
         A name for each coordinate.
     n_logits : int
         K.
+    variables : dict of str to Variable, optional
+        Coordinates that are one array, with names of its axes, for exports; default: each is one.
+    coords : dict of str to sequence, optional
+        Labels along these axes.
 
     Attributes
     ----------
-    loc, scale, names
+    loc, scale, names, variables, coords
         As given.
     nodes : ndarray of shape (K, m)
         Fixed (quasi-random) points that represent N(0, I).
@@ -66,8 +74,9 @@ class GaussianPosterior:
     [[-1.64, 1.64], [-3.29, 3.29]]
     """
 
-    def __init__(self, loc, scale, names, n_logits=1):
+    def __init__(self, loc, scale, names, n_logits=1, *, variables=None, coords=None):
         self.loc, self.scale, self.names = loc, scale, names
+        self.variables, self.coords = variables, coords
         self.nodes = normal_nodes(n_logits, _NODES)
         m = self.nodes.shape[1]
         self.weights, self.log_weights = np.full(m, 1.0 / m), np.full(m, -np.log(m))
@@ -76,6 +85,8 @@ class GaussianPosterior:
         """Say why there are no particles, diagnostics and evidence."""
         if name in _MISSING:
             raise AttributeError(_REASON.format(name))
+        if name in _TABLES:
+            raise AttributeError(_NO_TABLE.format(name))
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def mean(self):
@@ -145,6 +156,36 @@ class GaussianPosterior:
         """Means and standard deviations of the logits of rows, each of shape (n, K)."""
         centre, spread = logit_moments(self.loc, self.scale**2, X, fit_intercept)
         return centre, np.sqrt(spread)
+
+    def to_arviz(self, n_draws=1000, random_state=0):
+        """Draws of the Gaussian for ArviZ, as `Posterior.to_arviz` has them.
+
+        Needs the extra: ``pip install skpmd[arviz]``.
+
+        Parameters
+        ----------
+        n_draws : int, default=1000
+            How many; they take 8 bytes for each coordinate.
+        random_state : int, RandomState, Generator or None, default=0
+            Source of randomness.
+
+        Returns
+        -------
+        arviz.InferenceData or xarray.DataTree
+            With the group ``posterior``, one chain.
+
+        Raises
+        ------
+        ImportError
+            If ArviZ is not installed.
+        """
+        n_draws, rng = check_n_draws("n_draws", n_draws), as_generator(random_state)
+        draws = Posterior(
+            self.sample(n_draws, rng), np.zeros(n_draws), names=self.names,
+            variables=self.variables, coords=self.coords, caveat="draws of a Gaussian without "
+            "correlations: intervals are too narrow where coordinates depend on each other",
+        )  # fmt: skip
+        return draws.to_arviz(n_draws, rng)
 
     summary, _repr_html_, _is_drawn = Posterior.summary, Posterior._repr_html_, False
 

@@ -144,7 +144,36 @@ def test_names_with_another_meaning_are_refused(names):
             export()
 
 
-def test_a_gaussian_has_no_particles_to_export():
+@pytest.mark.parametrize("method", ["to_frame", "to_xarray"])
+def test_a_gaussian_has_no_particles_in_a_table(method):
     posterior = GaussianPosterior(np.zeros(2), np.ones(2), ["a", "b"])
-    with pytest.raises(AttributeError, match="to_frame is not available"):
-        posterior.to_frame()
+    with pytest.raises(
+        AttributeError, match=rf"{method} is not available.* to_arviz\(\) has draws"
+    ):
+        getattr(posterior, method)()
+
+
+def test_draws_of_a_gaussian_have_its_moments():
+    """Of 20,000 draws a mean has a standard error of .007 standard deviations, an sd of .005."""
+    posterior = GaussianPosterior(np.array([1.0, -5.0]), np.array([0.5, 3.0]), ["a", "b"])
+    found = posterior.to_arviz(20_000)["posterior"]
+    for name, mean, sd in (("a", 1.0, 0.5), ("b", -5.0, 3.0)):
+        draws = found[name].values
+        assert draws.shape == (1, 20_000) and len(np.unique(draws)) == 20_000
+        assert abs(draws.mean() - mean) < 0.03 * sd and abs(draws.std() / sd - 1.0) < 0.02
+    assert "without correlations" in found.attrs["caveat"]
+    again = posterior.to_arviz(20_000)["posterior"]
+    np.testing.assert_array_equal(again["a"].values, found["a"].values)
+    with pytest.raises(ValueError, match="n_draws"):
+        posterior.to_arviz(0)
+
+
+def test_draws_of_a_gaussian_have_the_axes_of_the_data():
+    frame = pandas.DataFrame(X, columns=["a", "b", "c", "d"])
+    model = BayesianLogisticRegressionPMD(covariance_type="diag", random_state=0).fit(frame, Y)
+    data = model.posterior_.to_arviz(2000)["posterior"]
+    assert data["coef"].dims == ("chain", "draw", "class", "feature")
+    assert list(data["feature"].values) == ["a", "b", "c", "d"]
+    scale = model.posterior_.std().reshape(3, 5)[:, :4]
+    found = data["coef"].values[0].mean(axis=0)
+    assert (np.abs(found - model.coef_) < 5.0 * scale / np.sqrt(2000)).all()

@@ -12,6 +12,7 @@ pytestmark = needs_source
 
 SHARED = {"_base", "posterior", "predictive", "metrics"}
 SHARED |= {"_checks", "_export", "decision", "model_comparison", "streams", "wrappers"}
+SHARED |= {"_coherence"}
 TOP = {"skpmd", "skpro", "_from_jax", "_show_versions"}  # they may import everything
 # All other packages are families, and so is ``plot``: pictures know estimators by their methods,
 # and nothing imports pictures.

@@ -113,6 +113,7 @@ def test_scale_particles_know_the_scales_when_topics_are_known():
         rows = topics[rng.permutation(1500)[:50]][None].astype(np.float32)
         counts = true_counts(words)
         given = {"n_entries": 2000, "mass": rows, "gamma": 1.0 / (1.0 + t**0.7), "copies": 30.0}
+        given["weight"] = np.ones(50)
         given["rng"] = rng
         state, model = learning.update(state, model, counts, **given)
     assert model.alpha[0] == pytest.approx(np.full(6, 0.3), rel=0.15)
@@ -129,6 +130,7 @@ def test_a_step_on_all_documents_is_the_posterior_on_a_grid():
     few = topics[:16]  # each for 25
     counts, mass = true_counts(words), few[None].astype(np.float32)
     given = {"n_entries": 10_000, "mass": mass, "gamma": 1.0, "copies": 25.0, "rng": rng}
+    given["weight"] = np.ones(mass.shape[1])
     state, model = learning.update(state, model, counts, **given)
     grid = np.linspace(-3.0, 3.0, 2001)[:, None]
     columns = np.ascontiguousarray(few.T, dtype=np.float32)
@@ -154,6 +156,7 @@ def test_scales_wait_until_the_guess_is_gone():
     for gamma, starts in ((0.5, False), (0.9, False), (0.99, True)):
         before = state
         given = {"n_entries": 9, "mass": mass, "gamma": gamma, "copies": 1.0, "rng": rng}
+        given["weight"] = np.ones(mass.shape[1])
         state, after = learning.update(state, model, model.initial_counts(9.0, rng), **given)
         assert (state.tallies is not None) == starts
         assert after is model and state.documents is before.documents

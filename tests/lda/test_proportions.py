@@ -1,0 +1,197 @@
+"""Uncertainty of topic proportions: against exact posteriors; and tables of documents."""
+
+import sys
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.special import betaincinv, log_expit
+from scipy.stats import beta
+
+from skpmd import LDATopicModelPMD
+from skpmd.lda._inference import proportion_sizes, topic_mass
+from skpmd.lda._proportions import intervals, standard_deviations
+
+
+def corpus(alpha, eta, n=40, length=40, V=60, K=2, seed=0):
+    rng = np.random.default_rng(seed)
+    topics = rng.dirichlet(np.full(V, eta), K)
+    return np.array([rng.multinomial(length, t @ topics) for t in rng.dirichlet([alpha] * K, n)])
+
+
+def fit(X, K=2, alpha=0.5, **own):
+    params = {"topic_word_prior": 0.1, "n_particles": 1, "random_state": 0, **own}
+    return LDATopicModelPMD(K, doc_topic_prior=alpha, **params).fit(X)
+
+
+# Two topics: the posterior of the logit of the first one's proportion, on a grid.
+GRID = np.linspace(-60.0, 60.0, 20_001)
+T = np.exp(log_expit(GRID))
+
+
+def exact(lda, document):
+    """Probabilities of the first topic's proportion on the grid, under the topics' means."""
+    phi, alpha = lda.posterior_.topic_word[0].astype(float), lda.doc_topic_prior_
+    log_density = alpha[0] * log_expit(GRID) + alpha[1] * log_expit(-GRID)
+    words = np.flatnonzero(document)
+    mixed = np.log(np.outer(T, phi[0, words]) + np.outer(1.0 - T, phi[1, words]))
+    log_density += mixed @ document[words]
+    density = np.exp(log_density - log_density.max())
+    return density / density.sum()
+
+
+@pytest.mark.parametrize(
+    "alpha, eta, ratio, mean, least",
+    [(5.0, 0.5, 0.01, 0.895, 0.88), (1.0, 0.05, 0.08, 0.87, 0.8), (0.5, 0.5, 0.12, 0.86, 0.7)],
+)
+def test_two_topics_against_a_grid(alpha, eta, ratio, mean, least):
+    """Ratios of standard deviations, and the exact probability of intervals of 90 %.
+
+    The limits are those that the user guide states for such priors: the approximation is exact for
+    words of certain topics and for words that say nothing, and errs in between.
+    """
+    X = corpus(alpha, eta)
+    lda = fit(X, alpha=alpha)
+    _, std = lda.transform(X, return_std=True)
+    _, ends = lda.transform(X, return_interval=0.9)
+    found, held = [], []
+    for document, sd, (low, high) in zip(X, std[:, 0], ends[:, 0], strict=True):
+        density = exact(lda, document)
+        centre = density @ T
+        found.append(sd / np.sqrt(density @ (T - centre) ** 2))
+        below = np.interp([low, high], T, np.cumsum(density))
+        held.append(below[1] - below[0])
+    assert abs(np.median(found) - 1.0) < ratio
+    assert mean < np.mean(held) < 0.93 and min(held) > least
+
+
+def test_documents_that_say_nothing_have_the_prior():
+    X = corpus(0.5, 0.5, K=3)
+    lda = fit(X, K=3, alpha=[0.3, 1.0, 2.0])
+    nothing = np.zeros((1, 60))
+    a = np.array([0.3, 1.0, 2.0])
+    _, std = lda.transform(nothing, return_std=True)
+    np.testing.assert_allclose(std[0], beta.std(a, 3.3 - a), rtol=1e-6)
+    _, ends = lda.transform(nothing, return_interval=0.8)
+    np.testing.assert_allclose(ends[0, :, 0], betaincinv(a, 3.3 - a, 0.1), rtol=1e-3)
+    np.testing.assert_allclose(ends[0, :, 1], betaincinv(a, 3.3 - a, 0.9), rtol=1e-3)
+
+
+def test_words_of_certain_topics_are_observed():
+    """Then proportions have the Dirichlet posterior of a multinomial distribution."""
+    X = np.kron(np.eye(3), np.full((20, 4), 5))
+    prior = np.full((3, 12), 1e-6) + np.kron(np.eye(3), np.full((1, 4), 1.0))
+    lda = fit(X, K=3, alpha=0.7, topic_word_prior=prior, max_full_iter=3)
+    document = np.array([[9, 0, 9, 0, 2, 0, 2, 0, 0, 0, 0, 0]])
+    a = 0.7 + np.array([18.0, 4.0, 0.0])
+    mean, std = lda.transform(document, return_std=True)
+    np.testing.assert_allclose(mean[0], a / a.sum(), rtol=1e-4)
+    np.testing.assert_allclose(std[0], beta.std(a, a.sum() - a), rtol=1e-3)
+
+
+def test_two_topics_mirror_each_other_and_one_is_certain():
+    X = corpus(0.3, 0.3)
+    lda = fit(X, n_particles=3)
+    mean, ends = lda.transform(X, return_interval=0.9)
+    # The two sizes of a particle are approximated one by one.
+    np.testing.assert_allclose(ends[:, 0, 0], 1.0 - ends[:, 1, 1], atol=0.03)
+    np.testing.assert_array_equal(mean, lda.transform(X))
+    assert (ends[..., 0] <= ends[..., 1]).all() and ends.min() >= 0.0 and ends.max() <= 1.0
+    one = fit(X, K=1)
+    np.testing.assert_allclose(one.transform(X, return_interval=0.9)[1], 1.0)
+    np.testing.assert_allclose(one.transform(X, return_std=True)[1], 0.0, atol=1e-6)
+
+
+def test_particles_are_a_mixture():
+    """Two components with means and sizes of their own; quantiles and moments by quadrature."""
+    mean, size = np.array([0.2, 0.7]), np.array([5.0, 30.0])
+    weights = np.array([0.4, 0.6])
+    given = mean[:, None, None], size[:, None, None], weights
+    ends = intervals(*given, [0.05, 0.95])[0, 0]
+    parts = beta(mean * size, (1.0 - mean) * size)
+    np.testing.assert_allclose([weights @ parts.cdf(x) for x in ends], [0.05, 0.95], atol=1e-6)
+    x = (np.arange(100_000) + 0.5) / 100_000
+    density = parts.pdf(x[:, None]) @ weights
+    expected = np.sqrt(np.average((x - weights @ mean) ** 2, weights=density))
+    np.testing.assert_allclose(standard_deviations(*given)[0, 0], expected, rtol=1e-4)
+
+
+def test_topics_are_relabelled_before_they_are_mixed():
+    """The mixture is that of a particle's topics under the numbers that all particles share."""
+    X = corpus(0.3, 0.1, n=60, K=3)
+    lda = fit(X, K=3, n_particles=4)
+    block, counts = lda._state.block, sparse.csr_matrix(X, dtype=np.float32)
+    assert len(np.unique(lda._labels, axis=0)) > 1
+    means, sizes = [], []
+    for i, order in enumerate(lda._labels):
+        mass = topic_mass(block.topics, block.counts, i, counts)
+        means.append((mass / mass.sum(axis=1, keepdims=True))[:, order])
+        sizes.append(proportion_sizes(block.topics, block.counts, i, counts)[:, order])
+    expected = standard_deviations(np.array(means), np.array(sizes), np.full(4, 0.25))
+    np.testing.assert_allclose(lda.transform(X, return_std=True)[1], expected, rtol=1e-12)
+
+
+def test_each_document_is_by_itself_whatever_the_threads():
+    X = corpus(0.3, 0.3, n=150)
+    lda = fit(X, n_particles=2)
+    every = lda.transform(X, return_interval=0.9)[1]
+    np.testing.assert_array_equal(lda.transform(X[70:71], return_interval=0.9)[1][0], every[70])
+    np.testing.assert_array_equal(
+        lda.set_params(n_jobs=2).transform(X, return_interval=0.9)[1], every
+    )
+    assert lda.transform(X.astype(np.float32), return_std=True)[1].dtype == np.float32
+    assert lda.transform(X[:1], return_std=True)[1].shape == (1, 2)
+
+
+def test_bad_requests_are_refused():
+    X = corpus(0.3, 0.3)
+    lda = fit(X)
+    with pytest.raises(RuntimeError, match="At most one of return_std and return_interval"):
+        lda.transform(X, return_std=True, return_interval=0.9)
+    with pytest.raises(ValueError, match="set normalize=True"):
+        lda.transform(X, return_std=True, normalize=False)
+    for level in (0, 1, 90):
+        with pytest.raises(ValueError, match="level must lie strictly between 0 and 1"):
+            lda.transform(X, return_interval=level)
+
+
+def test_output_in_a_data_frame_has_intervals_beside_it():
+    pandas = pytest.importorskip("pandas")
+    X = corpus(0.3, 0.3)
+    mean, ends = fit(X).set_output(transform="pandas").transform(X, return_interval=0.9)
+    assert isinstance(mean, pandas.DataFrame) and ends.shape == (40, 2, 2)
+
+
+# ---------------------------------------------------------------------- tables of documents
+def test_top_documents_have_the_largest_proportions():
+    pytest.importorskip("pandas")
+    X = corpus(0.3, 0.3, K=3)
+    lda = fit(X, K=3, n_particles=2)
+    table = lda.top_documents(X, 4, level=0.8)
+    assert list(table) == ["topic", "rank", "document", "proportion", "lower", "upper"]
+    assert table["rank"].tolist() == [1, 2, 3, 4] * 3
+    mean, ends = lda.transform(X, return_interval=0.8)
+    for k, own in table.groupby("topic"):
+        rows = own["document"].to_numpy()
+        assert rows.tolist() == np.argsort(-mean[:, k], kind="stable")[:4].tolist()
+        np.testing.assert_array_equal(own["proportion"], mean[rows, k])
+        np.testing.assert_array_equal(own[["lower", "upper"]], ends[rows, k])
+    names = [f"d{i}" for i in range(40)]
+    named = lda.top_documents(X, 4, document_names=names)
+    assert named["document"].tolist() == [f"d{i}" for i in table["document"]]
+    assert len(lda.top_documents(X[:2], 10)) == 3 * 2
+
+
+def test_top_documents_say_what_is_wrong(monkeypatch):
+    X = corpus(0.3, 0.3)
+    lda = fit(X)
+    for n in (0, 2.5, True):
+        with pytest.raises(ValueError, match="n must be an integer of at least 1"):
+            lda.top_documents(X, n)
+    with pytest.raises(ValueError, match="level must lie strictly"):
+        lda.top_documents(X, level=90)
+    with pytest.raises(ValueError, match="one name for each of the 40 documents"):
+        lda.top_documents(X, document_names=["a"])
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="top_documents needs pandas"):
+        lda.top_documents(X)
