@@ -59,7 +59,7 @@ def _refuse_names(names, reserved):
 
 def to_frame(posterior):
     """A row of a table for each particle; see `Posterior.to_frame`."""
-    pandas = _library("pandas", "arviz")
+    pandas = library("pandas", "arviz")
     _refuse_names(posterior.names, _AXES[1:2])
     frame = pandas.DataFrame(posterior.particles, columns=posterior.names)
     frame.insert(0, "particle_weight", posterior.weights)
@@ -86,7 +86,7 @@ def to_html(posterior):
 
 def to_xarray(posterior):
     """Weighted particles with named axes; see `Posterior.to_xarray`."""
-    xarray = _library("xarray", "arviz")
+    xarray = library("xarray", "arviz")
     data = {
         name: (("particle", *variable.dims), posterior.particles[:, variable.columns])
         for name, variable in variables_of(posterior).items()
@@ -133,10 +133,10 @@ def _from_dict(data, coords, dims, attributes):
     except metadata.PackageNotFoundError:
         is_old = False
     if is_old:
-        arviz = _library("arviz", "arviz")
+        arviz = library("arviz", "arviz")
         attrs = {"posterior_attrs": attributes}
         return arviz.from_dict(**data, coords=coords, dims=dims, **attrs)
-    base = _library("arviz_base", "arviz")
+    base = library("arviz_base", "arviz")
     return base.from_dict(data, coords=coords, dims=dims, attrs={"posterior": attributes})
 
 
@@ -186,7 +186,7 @@ def _attributes(posterior):
     return found
 
 
-def _library(name, extra):
+def library(name, extra):
     """A library that only some need; its absence names the extra that has it."""
     try:
         return import_module(name)
