@@ -142,16 +142,22 @@ class Nodes:
         return self.ReduceSumApi11(values, axes=[axis], keepdims=keepdims)
 
 
+def _check_columns(operator, n_features):
+    """ValueError where rows have other columns: a single one would be repeated."""
+    utils = library("skl2onnx.common.utils", "onnx")
+    utils.check_input_and_output_numbers(operator, input_count_range=1)
+    shape = operator.inputs[0].type.shape
+    if shape and shape[-1] not in (None, n_features):
+        raise ValueError(
+            f"{type(operator.raw_operator).__name__} has {n_features} features, and X has {shape[-1]}."
+        )
+
+
 # ------------------------------------------------------------------ logistic regression
 def _shapes_of_classifier(operator):
     classifier = operator.raw_operator
     check_is_fitted(classifier)
-    classes = classifier.classes_
-    if classes.dtype.kind == "f" and (classes != classes.astype(np.int64)).any():
-        raise NotImplementedError(
-            f"classes_ must be integers, bools or strings for ONNX, got {classes}: encode them by "
-            "sklearn.preprocessing.LabelEncoder."
-        )
+    _check_columns(operator, classifier.n_features_in_)
     shapes = library("skl2onnx.common.shape_calculator", "onnx")
     shapes.calculate_linear_classifier_output_shapes(operator)
 
@@ -194,6 +200,7 @@ def _parse_process(scope, regressor, inputs, custom_parsers=None):
 def _shapes_of_process(operator):
     regressor = operator.raw_operator
     check_is_fitted(regressor, "posterior_")
+    _check_columns(operator, regressor.n_features_in_)
     model = regressor._state.model
     if isinstance(model, VecchiaGP | FullScaleGP):
         raise NotImplementedError(

@@ -57,12 +57,17 @@ def _linear(nodes, X, coefficients, fit_intercept):
 
 
 def _of_sigmoids(nodes, logits, weights):
-    """Averages of both classes, (n, 2): each has its own, for tiny ones are no differences."""
+    """Averages of both classes, (n, 2): each has its own, for tiny ones are no differences.
+
+    The operator Sigmoid has none below 1e-10 in onnxruntime.
+    """
     logits = nodes.shaped(logits, len(weights))
-    both = nodes.Neg(logits), logits
-    column = nodes.constant(weights[:, None])
-    averages = [nodes.MatMul(nodes.Sigmoid(one), column) for one in both]
-    return nodes.Concat(*averages, axis=1)
+    column, one = nodes.constant(weights[:, None]), nodes.constant([[1.0]])
+    of_classes = [
+        nodes.MatMul(nodes.Reciprocal(nodes.Add(nodes.Exp(z), one)), column)
+        for z in (logits, nodes.Neg(logits))
+    ]
+    return nodes.Concat(*of_classes, axis=1)
 
 
 def _of_softmaxes(nodes, logits, weights):
