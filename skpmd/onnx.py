@@ -23,16 +23,16 @@ def register_converters():
 
     After it ``skl2onnx.to_onnx`` takes them, alone and in pipelines:
 
-    * `BayesianLogisticRegressionPMD`: labels and probabilities, averages over all particles. They
-      are in the precision of the input (4,000 particles in single precision are right to about
-      1e-6 of standardised columns), where `predict_proba` may be off by ``prediction_tol``. Labels
-      are integers, False and True as 0 and 1, or strings. Options as of scikit-learn's classifiers:
-      ``zipmap``, ``nocl``, ``output_class_labels``.
+    * `BayesianLogisticRegressionPMD`: labels and probabilities, averages over all particles, where
+      those of `predict_proba` may be off by ``prediction_tol``. They are in the precision of the
+      rows; in single precision they are right to 2e-6, and may be 0 below 1e-38. Labels are
+      integers, False and True as 0 and 1, or strings. Options are those of classifiers of
+      scikit-learn: ``zipmap`` (False for rows of float64), ``nocl``, ``output_class_labels``.
     * `SparseGPRegressorPMD` with inducing inputs (``approximation`` of "fitc", "vfe" or "dtc", or
-      where "auto" has come to that) and constants times one RBF or Matern kernel, plus noise: means
-      and, with the option ``return_std``, standard deviations as of ``predict``.
+      where "auto" has come to that) and a kernel of constants times one RBF or Matern kernel, plus
+      noise: means and, with the option ``return_std``, standard deviations, as of ``predict``.
 
-    All others raise a NotImplementedError that says why.
+    For all others skl2onnx raises a NotImplementedError that says why.
 
     Raises
     ------
@@ -52,11 +52,14 @@ def register_converters():
     >>> from skpmd import BayesianLogisticRegressionPMD
     >>> from skpmd.onnx import register_converters
     >>> X, y = load_iris(return_X_y=True)
-    >>> X = X.astype(np.float32)
     >>> model = make_pipeline(StandardScaler(), BayesianLogisticRegressionPMD(random_state=0))
-    >>> model = model.fit(X, y)
+    >>> model, rows = model.fit(X, y), X[:1].astype(np.float32)
+
+    With the extra:
+
+    >>> import skl2onnx  # doctest: +SKIP
     >>> register_converters()  # doctest: +SKIP
-    >>> graph = skl2onnx.to_onnx(model, X[:1], options={"zipmap": False})  # doctest: +SKIP
+    >>> graph = skl2onnx.to_onnx(model, rows, options={"zipmap": False})  # doctest: +SKIP
     """
     skl2onnx = library("skl2onnx", "onnx")
     register = partial(skl2onnx.update_registered_converter, overwrite=True)
@@ -95,8 +98,8 @@ def _refuse(operator):
     """Say why there is no graph, when skl2onnx looks for the shapes of what it makes."""
     kind = type(operator.raw_operator)
     raise NotImplementedError(
-        f"{kind.__name__} {_WHY_NOT[kind]}: there is no ONNX graph of it. Save it by skops or pickle, "
-        "see skpmd.persistence.skops_trusted_types."
+        f"{kind.__name__} {_WHY_NOT[kind]}: there is no ONNX graph of it. Save it by skops or "
+        "pickle, see skpmd.persistence.skops_trusted_types."
     )
 
 
@@ -148,9 +151,8 @@ def _check_columns(operator, n_features):
     utils.check_input_and_output_numbers(operator, input_count_range=1)
     shape = operator.inputs[0].type.shape
     if shape and shape[-1] not in (None, n_features):
-        raise ValueError(
-            f"{type(operator.raw_operator).__name__} has {n_features} features, and X has {shape[-1]}."
-        )
+        name = type(operator.raw_operator).__name__
+        raise ValueError(f"{name} has {n_features} features, and X has {shape[-1]}.")
 
 
 # ------------------------------------------------------------------ logistic regression
@@ -205,8 +207,8 @@ def _shapes_of_process(operator):
     if isinstance(model, VecchiaGP | FullScaleGP):
         raise NotImplementedError(
             "SparseGPRegressorPMD has conditioned each row on its neighbours "
-            f"(approximation_={regressor.approximation_!r}), and there is no ONNX graph of a search "
-            "for them: fit it with approximation='fitc'."
+            f"(approximation_={regressor.approximation_!r}), and there is no ONNX graph of a "
+            "search for them: fit it with approximation='fitc'."
         )
     if not model.covariance.is_fast:
         raise NotImplementedError(

@@ -18,15 +18,15 @@ def moments(nodes, X, state, noise_factor, with_std):
     parts = [_of_particle(nodes, rows, state, i, noise_factor, with_std) for i in places]
     weights = weights[places]
     mean = _average(nodes, weights, [one for one, _ in parts])
-    in_units = nodes.Add(nodes.Mul(mean, scaler.scale[None]), scaler.mean[None])
+    unscaled = nodes.Add(nodes.Mul(mean, scaler.scale[None]), scaler.mean[None])
     if not with_std:
-        return nodes.same(in_units), None
+        return nodes.same(unscaled), None
     second = []
     for own, variance in parts:
         off = nodes.Sub(own, mean)
         second.append(nodes.Add(variance, nodes.Mul(off, off)))
     std = nodes.Sqrt(_average(nodes, weights, second))
-    return nodes.same(in_units), nodes.same(nodes.Mul(std, scaler.scale[None]))
+    return nodes.same(unscaled), nodes.same(nodes.Mul(std, scaler.scale[None]))
 
 
 def _of_particle(nodes, rows, state, i, noise_factor, with_std):
@@ -53,7 +53,9 @@ def _covariances(nodes, rows, term, inducing):
     """Covariances of f at the rows with those at inducing inputs, (n, M)."""
     middle = inducing.mean(axis=0)
     B = (inducing - middle) / term.length_scale
-    A = nodes.Div(nodes.Sub(rows, middle[None]), np.broadcast_to(term.length_scale, (1, B.shape[1])))
+    A = nodes.Div(
+        nodes.Sub(rows, middle[None]), np.broadcast_to(term.length_scale, (1, B.shape[1]))
+    )
     lengths = nodes.Add(nodes.sum(nodes.Mul(A, A), axis=1), (B**2).sum(axis=1)[None])
     squared = nodes.Relu(nodes.Sub(lengths, nodes.MatMul(A, 2.0 * B.T)))
     amplitude = np.array([[term.amplitude]])

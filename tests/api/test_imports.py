@@ -11,7 +11,14 @@ pytestmark = needs_source
 
 SHARED = {"_base", "posterior", "predictive", "metrics"}
 SHARED |= {"_checks", "_export", "decision", "model_comparison", "streams", "wrappers"}
-TOP = {"skpmd", "skpro", "_from_jax", "_show_versions"}  # they may import everything
+TOP = {
+    "skpmd",
+    "skpro",
+    "onnx",
+    "persistence",
+    "_from_jax",
+    "_show_versions",
+}  # they may import everything
 # The files of families that hold models and numerical methods; `_model*` and `_kernels*` besides.
 NUMERICAL = {
     "logistic": "_binary _multinomial _design _priors _horseshoe _mean_field",

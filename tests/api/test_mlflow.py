@@ -19,9 +19,8 @@ from skpmd.persistence import skops_trusted_types
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     pytest.importorskip("skops")
-    mlflow = pytest.importorskip("mlflow", minversion="3.9")
-    import mlflow.pyfunc
-    import mlflow.sklearn
+    mlflow = pytest.importorskip("mlflow", minversion="3.17")
+    pytest.importorskip("mlflow.sklearn")
 
 # Those of MLflow and of what it imports; ours are errors in all other tests.
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -169,7 +169,8 @@ def test_several_targets():
 @pytest.mark.parametrize(
     "model, reason",
     [
-        (lambda: process(KERNELS[0], approximation="vecchia").fit(Z[:50], WAVES[:50]), "neighbours"),
+        (lambda: process(KERNELS[0], approximation="vecchia").fit(Z[:50], WAVES[:50]),
+         "neighbours"),
         (lambda: process(KERNELS[0], approximation="full_scale").fit(Z[:50], WAVES[:50]),
          "approximation_='full_scale'"),
         (lambda: process(RationalQuadratic() + WhiteKernel()).fit(Z[:50], WAVES[:50]),

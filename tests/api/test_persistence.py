@@ -332,8 +332,7 @@ def test_a_fresh_process_has_the_same_answers_without_pickle(tmp_path):
 
 
 @pytest.mark.parametrize("save", [by_skops, by_pickle])
-@pytest.mark.parametrize("name", ["two classes", "inducing inputs", "mixture, parameters, diag",
-                                  "topics", "own model", "pipeline of a stream", "decisions"])  # fmt: skip
+@pytest.mark.parametrize("name", [*OF_EACH_FAMILY, "topics", "own model", "pipeline of a stream"])
 def test_another_version_is_warned_of(name, save, monkeypatch):
     model, version = fitted(name)[0], skpmd._base.estimator.__version__
     monkeypatch.setattr(skpmd._base.estimator, "__version__", "0.0.9")
