@@ -90,7 +90,9 @@ class _Compiled:
         return jax.jit(many)
 
     def __getstate__(self):
-        return {key: value for key, value in self.__dict__.items() if key != "_compiled"}
+        """What is pickled; annotations may be of any types, and those of ``function`` are there."""
+        left_out = "_compiled", "__annotations__"
+        return {key: value for key, value in self.__dict__.items() if key not in left_out}
 
     def __deepcopy__(self, memo):
         return self  # `clone` copies parameters; compiled functions never change.

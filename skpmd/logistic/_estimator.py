@@ -672,6 +672,20 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         weight = row_weights(X, codes, classes, sample_weight, self.class_weight, all_classes)
         return Rows(X, _targets(codes, len(classes)), weight, self.batch_size)
 
+    def __getstate__(self):
+        """What is pickled: weights of classes as pairs, for skops takes a key False for True."""
+        state = super().__getstate__()
+        if isinstance(state.get("class_weight"), dict):
+            state["class_weight"] = list(state["class_weight"].items())
+        return state
+
+    def __setstate__(self, state):
+        """Take over what was pickled."""
+        pairs = state.get("class_weight")
+        if isinstance(pairs, list):
+            state = {**state, "class_weight": dict(pairs)}
+        super().__setstate__(state)
+
     def __sklearn_tags__(self):
         """Tags: sparse input is fine."""
         tags = super().__sklearn_tags__()

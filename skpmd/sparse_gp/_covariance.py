@@ -45,6 +45,13 @@ class KernelCovariance:
         self._fast = None if form is None or len(form[1]) != 1 else _Fast(kernel, *form)
         self._last = None, None
 
+    def __getstate__(self):
+        """What is pickled: the kernel, which the rest is made of."""
+        return {"kernel": self.kernel}
+
+    def __setstate__(self, state):
+        self.__init__(state["kernel"])
+
     @property
     def is_fast(self):
         """Whether `skpmd.sparse_gp._stationary` evaluates it."""

@@ -330,7 +330,7 @@ def test_a_pickle_of_another_version_is_warned_of(name):
         (state, "0.1.0.dev0 or earlier"),
     ):
         other = type(fitted).__new__(type(fitted))
-        with pytest.warns(InconsistentVersionWarning, match=f"pickled by skpmd {version} and is"):
+        with pytest.warns(InconsistentVersionWarning, match=f"saved by skpmd {version} and is"):
             other.__setstate__(changed)
         assert vars(other).keys() == vars(fitted).keys()
 
