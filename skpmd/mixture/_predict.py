@@ -8,9 +8,9 @@ from skpmd._base.estimator import result
 from skpmd._base.utils import as_generator, check_n_draws
 from skpmd._base.validation import refuse_overflows
 from skpmd.mixture import _partition
+from skpmd.mixture._density_predict import MixtureQueries, students_of
 from skpmd.mixture._missing import by_pattern, log_densities, log_jacobians
 from skpmd.mixture._particles import select
-from skpmd.mixture._queries import MixtureQueries, students_of
 from skpmd.mixture._responsibilities import are_clear, averages, few_of, responsibilities
 from skpmd.mixture._rows import RowView
 from skpmd.mixture._summaries import conjugate_particles

@@ -8,7 +8,7 @@ from skpmd._base.validation import refuse_overflows
 from skpmd.engine.threads import each
 from skpmd.sparse_gp._kernels_logistic import log_expectations
 from skpmd.sparse_gp._predict import average
-from skpmd.sparse_gp._scores import kind_of_rows
+from skpmd.sparse_gp._score_predict import kind_of_rows
 
 _CHUNK = 1 << 22  # Covariances held at once.
 _CERTAIN = 1e-15  # No probability is nearer to 0 or 1 than this to decision_function.

@@ -21,7 +21,7 @@ from skpmd.sparse_gp._data import Data
 from skpmd.sparse_gp._hyperparameters import warn_of_bounds
 from skpmd.sparse_gp._inducing import INITS
 from skpmd.sparse_gp._model import MAX_JITTER
-from skpmd.sparse_gp._scores import kind_of_rows
+from skpmd.sparse_gp._score_predict import kind_of_rows
 
 
 class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResults):

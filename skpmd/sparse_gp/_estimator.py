@@ -26,7 +26,7 @@ from skpmd.sparse_gp._model import APPROXIMATIONS, MAX_JITTER
 from skpmd.sparse_gp._open_variance import warn_of_open_variance
 from skpmd.sparse_gp._parameters import GPParameters
 from skpmd.sparse_gp._predict import GaussianProcessPredictions
-from skpmd.sparse_gp._scores import kind_of_rows
+from skpmd.sparse_gp._score_predict import kind_of_rows
 from skpmd.sparse_gp._vecchia_fit import fit_vecchia, update_vecchia, warn_of_left_out
 
 # How `fit` and `partial_fit` go about it, where not as with inducing inputs.

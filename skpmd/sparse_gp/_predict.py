@@ -16,7 +16,7 @@ from skpmd.predictive import NormalMixture, Uncertainty
 from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Scaler
 from skpmd.sparse_gp._hyperparameters import refuse_kernel
-from skpmd.sparse_gp._scores import GaussianProcessScores, kind_of_rows
+from skpmd.sparse_gp._score_predict import GaussianProcessScores, kind_of_rows
 from skpmd.sparse_gp._student import scale_nodes
 
 # Rows of so many covariances are predicted at once, and of the second number at least.

@@ -117,7 +117,7 @@ DEFECTS = [
     ),
     Defect(
         "intervals of labels are over particles whose weights do not count",
-        "mixture/_queries.py",
+        "mixture/_density_predict.py",
         "weights = np.exp(draws.log_weights)",
         "weights = np.exp(0.0 * draws.log_weights) * np.arange(len(draws.log_weights))",
         "mixture/test_label_intervals.py",
