@@ -27,7 +27,8 @@ def register_converters():
       those of `predict_proba` may be off by ``prediction_tol``. They are in the precision of the
       rows; in single precision they are right to 2e-6, and may be 0 below 1e-38. Labels are
       integers, False and True as 0 and 1, or strings. Options are those of classifiers of
-      scikit-learn: ``zipmap`` (False for rows of float64), ``nocl``, ``output_class_labels``.
+      scikit-learn: ``zipmap`` (False for rows of float64), ``nocl``, ``output_class_labels`` and
+      ``raw_scores``.
     * `SparseGPRegressorPMD` with inducing inputs (``approximation`` of "fitc", "vfe" or "dtc", or
       where "auto" has come to that) and a kernel of constants times one RBF or Matern kernel, plus
       noise: means and, with the option ``return_std``, standard deviations, as of ``predict``.
@@ -72,6 +73,7 @@ def register_converters():
             "zipmap": [True, False, "columns"],
             "nocl": [True, False],
             "output_class_labels": [False, True],
+            "raw_scores": [True, False],  # What calibration asks for.
         },
     )
     register(
@@ -175,7 +177,11 @@ def _convert_classifier(scope, operator, container):
         classifier._state.fit_intercept,
     )
     label, proba = operator.outputs
-    proba = nodes.Identity(averages, output_names=[proba])
+    with_scores = container.get_options(classifier, {"raw_scores": False})["raw_scores"]
+    proba = nodes.Identity(
+        _scores(nodes, averages, len(classifier.classes_)) if with_scores else averages,
+        output_names=[proba],
+    )
     classes = library("skl2onnx.common.utils_classifier", "onnx").get_label_classes(
         scope, classifier
     )
@@ -184,6 +190,14 @@ def _convert_classifier(scope, operator, container):
     chosen = nodes.ArgMax(averages, axis=1, keepdims=0)
     for output in (proba, nodes.Gather(labels, chosen, output_names=[label])):
         output.add_to(scope, container)
+
+
+def _scores(nodes, averages, n_classes):
+    """Values of the decision function, (n, n_classes); of two classes the first is its negative."""
+    logs = nodes.Log(averages)
+    if n_classes > 2:
+        return logs
+    return nodes.MatMul(logs, nodes.constant([[1.0, -1.0], [-1.0, 1.0]]))
 
 
 # ------------------------------------------------------------------ Gaussian processes

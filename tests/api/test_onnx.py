@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process.kernels import (
     RBF,
@@ -118,6 +119,14 @@ def test_labels_come_with_dictionaries_by_default_and_rows_may_be_none():
     labels, found = outputs(model, Z[:2].astype(np.float32))
     assert set(found[0]) == set(WORDS) and labels[0] in WORDS
     assert [len(one) for one in outputs(model, np.empty((0, 3), np.float32))] == [0, 0]
+
+
+@pytest.mark.parametrize("y", [TWO, WORDS[THREE]])
+def test_calibration_around_it(y):
+    model = CalibratedClassifierCV(logistic(n_particles=200), cv=2).fit(Z, y)
+    labels, proba = outputs(model, Z.astype(np.float32), TABLE)
+    np.testing.assert_allclose(proba, model.predict_proba(Z), atol=1e-5)
+    assert (labels == model.predict(Z)).mean() > 0.99
 
 
 KERNELS = [
