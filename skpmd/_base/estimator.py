@@ -182,7 +182,7 @@ class ParticleEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _adopt_prior(self):
         """Take over what the fitted estimator that ``prior`` is has learned, its rows included."""
-        state, self._frozen, attributes = adopted(self, self.prior)
+        state, self._frozen, attributes = adopted(type(self), self.prior)
         vars(self).update(attributes)
         self._check_frozen("in the prior", "set it to the same")
         self._set_state(state)

@@ -75,15 +75,16 @@ def convergence_reasons(density, particles):
     )
 
 
-def adopted(estimator, prior):
+def adopted(kind, prior):
     """State, frozen parameters and names of features that an estimator takes over from a prior.
 
-    The state is a copy: what the one learns from further rows, the other does not.
+    ``kind`` is the class of both. The state is a copy: what the one learns from further rows, the
+    other does not.
     """
     prior = fitted_prior(prior)
-    if type(prior) is not type(estimator):
+    if type(prior) is not kind:
         raise TypeError(
-            f"prior of {type(estimator).__name__} must be a fitted {type(estimator).__name__}, got "
+            f"prior of {kind.__name__} must be a fitted {kind.__name__}, got "
             f"{type(prior).__name__}."
         )
     names = [name for name in ("n_features_in_", "feature_names_in_") if hasattr(prior, name)]

@@ -105,11 +105,12 @@ _counts = ContextVar("whether time counts in a fit by skpmd", default=True)
 
 @contextmanager
 def on_course(course):
-    """Context of a call."""
-    token = _course.set(course)
+    """Context of a call, in which time counts, whatever an interrupted call before has left."""
+    token, counts = _course.set(course), _counts.set(True)
     try:
         yield
     finally:
+        _counts.reset(counts)
         _course.reset(token)
         course.close_all()
 
