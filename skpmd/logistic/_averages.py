@@ -76,7 +76,8 @@ def _by_two_parts(points, X, fit_intercept):
     is_far = ~is_near & (points.weights > 0.0)
     if is_far.any():
         far = Points(points.mean, points.offsets[is_far], points.weights[is_far])
-        out = np.logaddexp(out, _by_logs(far, X, fit_intercept))
+        with np.errstate(invalid="ignore"):  # What single precision does not know is found below.
+            out = np.logaddexp(out, _by_logs(far, X, fit_intercept))
     left = np.flatnonzero(np.isnan(out[0]))
     out = np.minimum(out, 0.0)
     if len(left):

@@ -134,9 +134,12 @@ def test_other_columns_are_refused():
     model = BayesianLogisticRegressionPMD(prior=first.posterior_, random_state=0)
     with pytest.raises(ValueError, match="prior knows nothing of x0"):
         model.fit(X[h:], y[h:])
-    # Columns may come in another order, and some may be missing.
-    fewer = model.fit(frame.loc[h:, ["c", "a"]], y[h:])
-    assert fewer.posterior_.names[:3] == ["c[0]", "a[0]", "intercept[0]"]
+    # Columns may come in another order.
+    other = model.fit(frame.loc[h:, ["c", "a", "d", "b"]], y[h:])
+    assert other.posterior_.names[:5] == ["c[0]", "a[0]", "d[0]", "b[0]", "intercept[0]"]
+    plain = BayesianLogisticRegressionPMD(prior=first.posterior_, random_state=0)
+    gap = plain.fit(frame[h:], y[h:]).coef_[:, [2, 0, 3, 1]] - other.coef_
+    assert np.abs(gap / other.coef_std_).max() < 0.1
 
 
 def test_clones_and_searches():
