@@ -287,7 +287,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
 
     The posterior of the first rows as the prior of the others:
 
-    >>> X = StandardScaler().fit_transform(X)
+    >>> X = StandardScaler().fit_transform(X[:, [0, 1, 4]])
     >>> first = BayesianLogisticRegressionPMD(random_state=0).fit(X[:300], y[:300])
     >>> second = BayesianLogisticRegressionPMD(prior=first.posterior_, random_state=0)
     >>> second = second.fit(X[300:], y[300:])
