@@ -289,7 +289,7 @@ def test_perplexity_ends_the_passes_and_is_kept(capsys):
     fitted = model(max_iter=50, evaluate_every=2, perp_tol=1e3, verbose=1).fit(X)
     assert fitted.n_batch_iter_ == 4 * 4  # four passes of four batches: two were compared
     assert fitted.bound_ == pytest.approx(fitted.perplexity(X))
-    assert capsys.readouterr().out.count("perplexity") == 2
+    assert capsys.readouterr().out.count(": perplexity ") == 2
     silent = model(max_iter=2, evaluate_every=1).fit(X)
     assert capsys.readouterr().out == "" and silent.bound_ > 0.0
     assert not hasattr(model().fit(X), "bound_")
