@@ -92,7 +92,7 @@ _WHY_NOT = {
     skpmd.SparseGPClassifierPMD: "averages over latent functions by quadrature",
     skpmd.GaussianMixturePMD: "relabels and averages the responsibilities of many mixtures",
     skpmd.LDATopicModelPMD: "iterates for each document until its topics have converged",
-    skpmd.ParticleMirrorDescent: "has a likelihood, which is any Python function, and no predict",
+    skpmd.ParticleMirrorDescent: "is made of Python functions of its user",
 }
 
 

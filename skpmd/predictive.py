@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import erf, log_ndtr, logsumexp, ndtr, ndtri
 
+from skpmd._base.quantiles import lower_quantile
 from skpmd._base.utils import (
     as_floats,
     as_generator,
@@ -16,8 +17,6 @@ from skpmd._base.utils import (
 )
 
 _LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
-_MAX_STEPS = 200  # A search for quantiles ends after so many steps; about 7 are usual.
-_EPS = np.finfo(float).eps
 _NODES = 64  # Of a rule for expectations.
 
 
@@ -379,9 +378,7 @@ def _mean_abs(means, stds):
 def _lower_quantile(means, stds, weights, p, reaches):
     """Least value at which the cdf reaches p, at most 0.5, of each row.
 
-    It lies between the quantiles of the components. Newton's method on the logarithm of the cdf,
-    which is smooth in the tail; a step that leaves the bracket gives way to a bisection. A row that
-    is done stays as it is: it does not depend on the other rows.
+    It lies between the quantiles of the components.
     """
     ends = means + np.multiply(stds, ndtri(p), out=np.zeros(stds.shape), where=stds > 0.0)
     low = np.where(weights > 0.0, ends, np.inf).min(axis=0)
@@ -389,23 +386,11 @@ def _lower_quantile(means, stds, weights, p, reaches):
     if p == 0.0 or (low == high).all():
         return low
     x, done = _at_jumps(means, stds, weights, p, reaches, low + 0.5 * (high - low))
-    done |= low == high
-    for _ in range(_MAX_STEPS):
-        cdf, density = _cdf_and_density(x, means, stds, weights)
-        low, high = np.where(cdf < p, x, low), np.where(cdf < p, high, x)
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            gap = np.log(cdf) - np.log(p)
-            newton = -gap * cdf / density
-        # As close as rounding of the cdf, or of x, lets it come.
-        least = 4.0 * _EPS * np.abs(x)
-        done |= (np.abs(gap) <= 16.0 * _EPS * (1.0 - np.log(p))) | (high - low <= 2.0 * least)
-        if done.all():
-            break
-        # A step of no length would leave the other end of the bracket far off.
-        ahead = x + np.copysign(np.maximum(np.abs(newton), least), newton)
-        inside = (low < ahead) & (ahead < high)
-        x = np.where(done, x, np.where(inside, ahead, low + 0.5 * (high - low)))
-    return x
+
+    def cdf_and_density(x):
+        return _cdf_and_density(x, means, stds, weights)
+
+    return lower_quantile(cdf_and_density, p, low, high, x, done | (low == high))
 
 
 def _cdf_and_density(x, means, stds, weights):

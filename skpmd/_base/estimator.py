@@ -59,10 +59,12 @@ class ParticleEstimator(CallbackSupportMixin, BaseEstimator):
     """Base of all estimators.
 
     ``_frozen_parameters`` are the names of those that may not change between calls of
-    ``partial_fit``.
+    ``partial_fit``, and ``_handed_on`` the names of attributes that an estimator of the same class
+    takes over beside the state where this one is its ``prior``.
     """
 
     _frozen_parameters = ()
+    _handed_on = "n_features_in_", "feature_names_in_"
 
     def __sklearn_is_fitted__(self):
         """Whether there is a state."""
@@ -180,12 +182,20 @@ class ParticleEstimator(CallbackSupportMixin, BaseEstimator):
         copies = {k: v if k == "prior" else copy.deepcopy(v) for k, v in values.items()}
         self._frozen = {**known, **copies}
 
-    def _adopt_prior(self):
-        """Take over what the fitted estimator that ``prior`` is has learned, its rows included."""
-        state, self._frozen, attributes = adopted(type(self), self.prior)
-        vars(self).update(attributes)
-        self._check_frozen("in the prior", "set it to the same")
-        self._set_state(state)
+    def _state_or_prior(self):
+        """The state that a part of a stream goes on from; None before the first rows.
+
+        Where there is none yet, it is that of the fitted estimator that ``prior`` is.
+        """
+        if not self.__sklearn_is_fitted__():
+            self._reset()
+            if self.prior is not None:
+                names = self._handed_on
+                state, self._frozen, attributes = adopted(type(self), self.prior, names)
+                vars(self).update(attributes)
+                self._check_frozen("in the prior", "set it to the same")
+                self._set_state(state)
+        return self._state
 
     def _check_frozen(self, when="in the calls before", remedy="set it back, or call fit"):
         """Raise if a parameter is not what the stream so far has been made with."""

@@ -75,11 +75,11 @@ def convergence_reasons(density, particles):
     )
 
 
-def adopted(kind, prior):
-    """State, frozen parameters and names of features that an estimator takes over from a prior.
+def adopted(kind, prior, handed_on):
+    """State, frozen parameters and further attributes that an estimator takes over from a prior.
 
-    ``kind`` is the class of both. The state is a copy: what the one learns from further rows, the
-    other does not.
+    ``kind`` is the class of both, and ``handed_on`` are names of attributes, where it has them. The
+    state is a copy: what the one learns from further rows, the other does not.
     """
     prior = fitted_prior(prior)
     if type(prior) is not kind:
@@ -87,7 +87,5 @@ def adopted(kind, prior):
             f"prior of {kind.__name__} must be a fitted {kind.__name__}, got "
             f"{type(prior).__name__}."
         )
-    names = [name for name in ("n_features_in_", "feature_names_in_") if hasattr(prior, name)]
-    names += [name for name in ("_n_targets", "classes_") if hasattr(prior, name)]
-    attributes = {name: copy.copy(getattr(prior, name)) for name in names}
+    attributes = {name: getattr(prior, name) for name in handed_on if hasattr(prior, name)}
     return copy.deepcopy(prior._state), dict(getattr(prior, "_frozen", {})), attributes

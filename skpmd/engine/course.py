@@ -105,7 +105,11 @@ _counts = ContextVar("whether time counts in a fit by skpmd", default=True)
 
 @contextmanager
 def on_course(course):
-    """Context of a call, in which time counts, whatever an interrupted call before has left."""
+    """Context of a call, in which time counts.
+
+    Ctrl-C may come before a context has taken back what it has set: an interrupted call may have
+    left time uncounted, or its own course.
+    """
     token, counts = _course.set(course), _counts.set(True)
     try:
         yield

@@ -8,10 +8,10 @@ loses only what a cubic cannot follow.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from skpmd.engine import rejuvenation_error
-from skpmd.engine.particles import effective_sample_size, weights
+from skpmd.engine.particles import effective_sample_size, weights, whitened
+from skpmd.engine.polynomial import monomials, n_terms
 
 _PER_TERM = 8  # A fit needs so many particles for each coefficient.
 _MIN_ESS = 20.0  # A fit needs so many effective particles where the step goes.
@@ -27,11 +27,6 @@ class Cubic(NamedTuple):
     coefficients: np.ndarray
 
 
-def n_terms(d):
-    """Coefficients of a cubic in d dimensions."""
-    return (d + 1) * (d + 2) * (d + 3) // 6
-
-
 def fit(particles, after, gaussian):
     """Weighted least squares of log q on the particles, or None where that is not to be trusted.
 
@@ -42,14 +37,14 @@ def fit(particles, after, gaussian):
     The Gaussian is near q, for coordinates of order one.
     """
     theta, d = particles.theta, particles.theta.shape[1]
-    if np.isnan(particles.log_pi).any() or len(theta) < _PER_TERM * n_terms(d):
+    if np.isnan(particles.log_pi).any() or len(theta) < _PER_TERM * n_terms(d, 3):
         return None
     if effective_sample_size(after.log_ratio) < _MIN_ESS:
         return None
     log_q = particles.log_ratio + particles.log_pi
     alive = log_q > -np.inf
     root = np.sqrt(weights(_POWER * particles.log_ratio[alive]))
-    terms = _terms(_whitened(theta[alive], *gaussian))
+    terms = monomials(whitened(theta[alive], *gaussian), 3)
     solution = np.linalg.lstsq(terms * root[:, None], log_q[alive] * root, rcond=None)[0]
     misfit = terms @ solution - log_q[alive]
     # Later steps may go where this one does not: the polynomial has to follow q there too.
@@ -62,7 +57,7 @@ def fit(particles, after, gaussian):
 
 def value(cubic, theta):
     """The polynomial at each row of theta, shape (m,)."""
-    return _terms(_whitened(theta, cubic.mean, cubic.chol)) @ cubic.coefficients
+    return monomials(whitened(theta, cubic.mean, cubic.chol), 3) @ cubic.coefficients
 
 
 def error_terms_of(cubic, particles, after, error_terms, monitored):
@@ -78,16 +73,3 @@ def error_terms_of(cubic, particles, after, error_terms, monitored):
     return rejuvenation_error.of_gain(
         error_terms, particles.theta[alive], w[alive], gain, monitored
     )
-
-
-def _whitened(theta, mean, chol):
-    return solve_triangular(chol, (theta - mean).T, lower=True).T
-
-
-def _terms(u):
-    """All monomials up to degree 3, shape (m, n_terms)."""
-    m, d = u.shape
-    i, j = np.triu_indices(d)
-    squares = u[:, i] * u[:, j]
-    cubes = [squares[:, i >= k] * u[:, [k]] for k in range(d)]
-    return np.concatenate([np.ones((m, 1)), u, squares, *cubes], axis=1)

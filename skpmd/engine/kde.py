@@ -9,12 +9,11 @@ At H = I it is one Gaussian (or one Epanechnikov bump).
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
 from skpmd.engine import kernel_sums
 from skpmd.engine.bandwidth import kernel_covariance, shrink_matrix, squared_distances
-from skpmd.engine.particles import log_weights, moments, weights
+from skpmd.engine.particles import log_weights, moments, weights, whitened
 from skpmd.engine.resampling import resample
 from skpmd.engine.threads import each
 
@@ -62,7 +61,7 @@ def fit(
     theta, log_ratio, source = _distinct(theta, log_ratio)
     mean, cov = moments(theta, log_ratio)
     chol = cholesky(cov)
-    white = solve_triangular(chol, (theta - mean).T, lower=True).T
+    white = whitened(theta, mean, chol)
     log_w = log_weights(log_ratio)
     covariance = kernel_covariance(white, log_w, bandwidth, factor, smoothness, shrinkage)
     values, vectors = np.linalg.eigh(covariance)
@@ -118,6 +117,20 @@ def log_density(kde, theta):
 
     each(fill, range(0, len(points), step))
     return out - log_det
+
+
+def gradient(kde, theta):
+    """Gradient of the log of the estimate at each row of theta, (n, d), with Gaussian kernels."""
+    points = np.linalg.solve(kde.factor, (theta - kde.mean).T).T
+    out, step = np.empty_like(points), max(1, _CHUNK // len(kde.centres))
+    squares = 0.5 * np.einsum("ij,ij->i", kde.centres, kde.centres)
+    for start in range(0, len(points), step):
+        some = points[start : start + step]
+        table = some @ kde.centres.T + (kde.log_weights - squares)
+        table = np.exp(table - table.max(axis=1, keepdims=True))
+        table /= table.sum(axis=1, keepdims=True)
+        out[start : start + step] = table @ kde.centres - some
+    return np.linalg.solve(kde.factor.T, out.T).T
 
 
 def _distinct(theta, log_ratio):

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+from scipy.linalg import solve_triangular
 
 
 class Particles(NamedTuple):
@@ -82,6 +83,11 @@ def moments(theta, log_ratio):
     mean = w @ theta
     centred = theta - mean
     return mean, (centred * w[:, None]).T @ centred
+
+
+def whitened(theta, mean, chol):
+    """Points u = chol^-1 (theta - mean), (m, d), of a lower triangular Cholesky factor."""
+    return solve_triangular(chol, (theta - mean).T, lower=True).T
 
 
 @njit(cache=True)

@@ -1,4 +1,4 @@
-"""A polynomial that corrects a fitted log density by values of the true one.
+"""Polynomials of several coordinates, and one that corrects a fitted log density by values.
 
 Values of a log posterior at its particles have no error, unlike their places. What a density that
 was fitted to places has missed, small skewness above all, which decides in its tails, is there to
@@ -6,14 +6,13 @@ be seen as a smooth function of the coordinates. Least squares finds it. Where t
 far out or between the particles, the polynomial is bounded.
 """
 
-from itertools import combinations_with_replacement
 from math import comb
 from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from skpmd.engine.particles import weights
+from skpmd.engine.particles import weights, whitened
 
 _MAX_DEGREE = 4
 _PER_TERM = 8  # A fit needs so many particles for each coefficient.
@@ -26,11 +25,30 @@ class Polynomial(NamedTuple):
 
     mean: np.ndarray  # (d,): Mean.
     chol: np.ndarray  # (d, d): Cholesky factor.
-    powers: np.ndarray  # (terms, d) int: Exponents of each term.
-    coefficients: np.ndarray  # (terms,): Coefficients.
+    degree: int
+    coefficients: np.ndarray  # (terms,): Of the monomials.
     radius: float  # Beyond it the value is that on the same ray at this radius.
     low: float  # The smallest and the largest value that it takes.
     high: float
+
+
+def n_terms(d, degree):
+    """How many monomials of d coordinates there are up to a degree."""
+    return comb(d + degree, degree)
+
+
+def monomials(u, degree):
+    """All monomials up to a degree at points u (n, d), (n, terms)."""
+    n, d = u.shape
+    block, first = np.ones((n, 1)), np.array([d - 1])  # The smallest coordinate in each of them.
+    out = [block]
+    for _ in range(degree):
+        block, first = (
+            np.concatenate([block[:, first >= k] * u[:, [k]] for k in range(d)], axis=1),
+            np.concatenate([np.full((first >= k).sum(), k) for k in range(d)]),
+        )
+        out.append(block)
+    return np.concatenate(out, axis=1)
 
 
 def fit(theta, log_weights, values, mean, chol):
@@ -42,36 +60,33 @@ def fit(theta, log_weights, values, mean, chol):
     known = np.isfinite(values) & (log_weights > -np.inf)
     theta, values = theta[known], values[known]
     m, d = theta.shape
-    degree = next((k for k in (_MAX_DEGREE, 3) if _PER_TERM * comb(d + k, k) <= m), None)
+    degree = next((k for k in (_MAX_DEGREE, 3) if _PER_TERM * n_terms(d, k) <= m), None)
     if degree is None:
         return None
     root = np.sqrt(weights(_POWER * log_weights[known]))
-    u = solve_triangular(chol, (theta - mean).T, lower=True).T
+    u = whitened(theta, mean, chol)
     radius = float(np.quantile(np.linalg.norm(u, axis=1), _WITHIN))
-    powers = _powers(d, degree)
-    terms = _terms(_within(u, radius), powers)
+    terms = monomials(_within(u, radius), degree)
     coefficients = np.linalg.lstsq(terms * root[:, None], values * root, rcond=None)[0]
     found = terms @ coefficients
-    return Polynomial(mean, chol, powers, coefficients, radius, found.min(), found.max())
+    return Polynomial(mean, chol, degree, coefficients, radius, found.min(), found.max())
 
 
 def value(polynomial, theta):
     """Its values at rows of theta, (n,)."""
-    u = _within(_whitened(polynomial, theta), polynomial.radius)
-    found = _terms(u, polynomial.powers) @ polynomial.coefficients
+    u = _within(whitened(theta, polynomial.mean, polynomial.chol), polynomial.radius)
+    found = monomials(u, polynomial.degree) @ polynomial.coefficients
     return np.clip(found, polynomial.low, polynomial.high)
 
 
 def gradient(polynomial, theta):
     """Its gradients at rows of theta, (n, d)."""
-    u = _whitened(polynomial, theta)
-    near, out = _within(u, polynomial.radius), np.empty_like(u)
-    for j in range(u.shape[1]):
-        powers = polynomial.powers.copy()
-        factor = polynomial.coefficients * powers[:, j]
-        powers[:, j] = np.maximum(powers[:, j] - 1, 0)
-        out[:, j] = _terms(near, powers) @ factor
-    found = _terms(near, polynomial.powers) @ polynomial.coefficients
+    u = whitened(theta, polynomial.mean, polynomial.chol)
+    near = _within(u, polynomial.radius)
+    terms = monomials(near, polynomial.degree)
+    slopes = _slopes(polynomial.coefficients, u.shape[1], polynomial.degree)
+    out = terms[:, : len(slopes)] @ slopes
+    found = terms @ polynomial.coefficients
     out[(found < polynomial.low) | (found > polynomial.high)] = 0.0
     length = np.linalg.norm(u, axis=1)
     far = length > polynomial.radius
@@ -81,29 +96,25 @@ def gradient(polynomial, theta):
     return solve_triangular(polynomial.chol.T, out.T, lower=False).T
 
 
-def _whitened(polynomial, theta):
-    return solve_triangular(polynomial.chol, (theta - polynomial.mean).T, lower=True).T
+def _slopes(coefficients, d, degree):
+    """Coefficients of the derivatives by each coordinate, (terms of a degree less, d)."""
+    powers = _powers(d, degree)
+    place = {tuple(one): i for i, one in enumerate(powers)}
+    out = np.zeros((n_terms(d, degree - 1), d))
+    for power, coefficient in zip(powers, coefficients, strict=True):
+        for j in np.flatnonzero(power):
+            lower = power.copy()
+            lower[j] -= 1
+            out[place[tuple(lower)], j] += power[j] * coefficient
+    return out
+
+
+def _powers(d, degree):
+    """Exponents of the monomials, (terms, d): logs of their values where one coordinate is e."""
+    return np.rint(np.log(monomials(np.exp(np.eye(d)), degree))).astype(int).T
 
 
 def _within(u, radius):
     """Points whose length is at most the radius, on the same rays."""
     length = np.linalg.norm(u, axis=1, keepdims=True)
     return u * (radius / np.maximum(length, radius))
-
-
-def _powers(d, degree):
-    """Exponents of all monomials up to a degree, (terms, d)."""
-    out = []
-    for k in range(degree + 1):
-        for places in combinations_with_replacement(range(d), k):
-            out.append(np.bincount(places, minlength=d) if k else np.zeros(d, dtype=int))
-    return np.array(out)
-
-
-def _terms(u, powers):
-    """Values of monomials at points, (n, terms)."""
-    table = np.ones((len(u), len(powers)))
-    for j in range(u.shape[1]):
-        of_column = u[:, [j]] ** np.arange(powers.max() + 1)
-        table *= of_column[:, powers[:, j]]
-    return table

@@ -21,11 +21,10 @@ Coordinates here are what ``model.monitored`` makes of theta, linearly.
 """
 
 import numpy as np
-from scipy.linalg import solve_triangular
 from scipy.special import ndtr, ndtri
 
 from skpmd.engine.diagnostics import MAX_K, pareto_k
-from skpmd.engine.particles import effective_sample_size, weights
+from skpmd.engine.particles import effective_sample_size, weights, whitened
 
 NO_ERROR = np.zeros((1, 3))  # This is the account before the first rejuvenation.
 UNKNOWN_ERROR = np.full((1, 3), np.nan)  # And this one where nobody has kept it.
@@ -125,7 +124,7 @@ def of_rejuvenation(error_terms, theta, estimate, shrinkage, monitored):
     ess = effective_sample_size(estimate.log_weights)
     h = min(estimate.bandwidth, 1.0)
     share, widening = (1.0 - (1.0 - h**2) ** 1.5, 0.0) if shrinkage else (0.0, estimate.bandwidth)
-    white = solve_triangular(estimate.covariance_factor, (theta - estimate.mean).T, lower=True).T
+    white = whitened(theta, estimate.mean, estimate.covariance_factor)
     cubic = _third_cumulants(white, estimate.log_weights)
     cubic = np.einsum("ij,jk,ik->i", factor, cubic, factor)
     c2 = share**2 * np.maximum(cubic / np.maximum(variance, _MIN_VARIANCE), 0.0)

@@ -418,12 +418,7 @@ None, default=None
             The estimator.
         """
         with self._all_or_nothing() as on_error:
-            state = getattr(self, "_state", None)
-            if state is None:
-                self._reset()
-                if self.prior is not None:
-                    self._adopt_prior()
-                    state = self._state
+            state = self._state_or_prior()
             self._check_frozen()
             self._check_growing_prior()
             if self.early_stopping:

@@ -27,9 +27,8 @@ class Components(NamedTuple):
     whitener: np.ndarray  # (c, k, k): Inverse of the Cholesky factor of S_aa.
     slope: np.ndarray  # (c, q, k): Changes of the centre by whitened known values.
     location: np.ndarray  # (c, q): m_b.
-    root: (
-        np.ndarray
-    )  # (c, q, q): Cholesky factor of the conditional scale matrix, but for a factor.
+    # (c, q, q): Cholesky factor of the conditional scale matrix, but for a factor.
+    root: np.ndarray
     df: np.ndarray  # (c,): Of the conditional; inf is a normal.
 
 

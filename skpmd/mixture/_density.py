@@ -3,12 +3,12 @@
 import numpy as np
 from scipy.special import logsumexp, ndtr, ndtri, stdtr, stdtrit
 
+from skpmd._base.quantiles import lower_quantile
 from skpmd._base.utils import as_floats, as_generator, check_level, check_n_draws
 from skpmd.mixture._conditional import given
 from skpmd.mixture._special import log_gamma_rise
 
 _NUMBERS = 1 << 20  # Rows are taken so many at a time that arrays have about so many numbers.
-_MAX_STEPS, _EPS = 200, np.finfo(float).eps  # A search for quantiles ends after so many steps.
 
 
 class MixtureDensity:
@@ -270,28 +270,17 @@ def _below(z, df):
 def _lower_quantile(location, scale, df, weights, p):
     """Values (n,) at which mixtures of c univariate components, each (n, c), reach p up to 0.5.
 
-    They lie between the quantiles of the components. Newton's method on the logarithm of the
-    distribution function; a step that leaves the bracket gives way to a bisection.
+    They lie between the quantiles of the components.
     """
     normal = np.isinf(df)
     unit = np.where(normal, ndtri(p), stdtrit(np.where(normal, 1.0, df), p))
     ends, has_weight = location + scale * unit, weights > 0.0
     low = np.where(has_weight, ends, np.inf).min(axis=1)
     high = np.where(has_weight, ends, -np.inf).max(axis=1)
-    x, done = 0.5 * (low + high), low == high
-    for _ in range(_MAX_STEPS):
+
+    def cdf_and_density(x):
         z = (x[:, None] - location) / scale
-        cdf = (weights * _below(z, df)).sum(axis=1)
-        density = (weights * np.exp(_log_student(z**2, df, 1)) / scale).sum(axis=1)
-        low, high = np.where(cdf < p, x, low), np.where(cdf < p, high, x)
-        least = 4.0 * _EPS * np.abs(x)
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            gap = np.log(cdf) - np.log(p)
-            newton = -gap * cdf / density
-        done |= (np.abs(gap) <= 16.0 * _EPS * (1.0 - np.log(p))) | (high - low <= 2.0 * least)
-        if done.all():
-            break
-        ahead = x + np.copysign(np.maximum(np.abs(newton), least), newton)
-        inside = (low < ahead) & (ahead < high)
-        x = np.where(done, x, np.where(inside, ahead, low + 0.5 * (high - low)))
-    return x
+        density = np.exp(_log_student(z**2, df, 1)) / scale
+        return (weights * _below(z, df)).sum(axis=1), (weights * density).sum(axis=1)
+
+    return lower_quantile(cdf_and_density, p, low, high, 0.5 * (low + high), low == high)

@@ -407,12 +407,7 @@ covariance_prior_, mean_scale_prior_
             The estimator.
         """
         with self._all_or_nothing():
-            before = getattr(self, "_state", None)
-            if before is None:
-                self._reset()
-                if self.prior is not None:
-                    self._adopt_prior()
-                    before = self._state
+            before = self._state_or_prior()
             parameters = self._parameters()
             self._check_frozen()
             rows, weight = self._read(X, sample_weight, reset=before is None)

@@ -2,13 +2,13 @@
 
 from difflib import get_close_matches
 from functools import partial
-from importlib import import_module
 from textwrap import wrap
 
 import numpy as np
 from sklearn.compose import TransformedTargetRegressor
 
 from skpmd._base.utils import check_level
+from skpmd._export import library
 from skpmd.wrappers import innermost
 
 # Of the palette of Okabe and Ito (2008), which eyes without one kind of cone tell apart.
@@ -24,12 +24,7 @@ _ELLIPSIS = "…"
 # ------------------------------------------------------------------ matplotlib and its axes
 def matplotlib(module="pyplot"):
     """A module of matplotlib; the error without it names the extra."""
-    try:
-        return import_module(f"matplotlib.{module}")
-    except ImportError as error:
-        raise ImportError(
-            "Pictures need matplotlib, which is not installed: pip install skpmd[plot]"
-        ) from error
+    return library(f"matplotlib.{module}", "plot")
 
 
 def one_axes(ax, height=4.8, longest=0):

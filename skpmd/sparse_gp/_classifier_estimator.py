@@ -166,6 +166,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         "prior": [BaseEstimator, None],
     }
     _frozen_parameters = ("kernel", "jitter", "weighting", "n_particles")
+    _handed_on = (*ParticleResults._handed_on, "classes_")
 
     def __init__(
         self,
@@ -291,12 +292,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
             As `fit`.
         """
         with self._all_or_nothing():
-            parameters, before = self._parameters(), getattr(self, "_state", None)
-            if before is None:
-                self._reset()
-                if self.prior is not None:
-                    self._adopt_prior()
-                    before = self._state
+            parameters, before = self._parameters(), self._state_or_prior()
             self._check_frozen()
             X, y = self._validated(X, y, reset=before is None)
             with in_order("classes", classes):

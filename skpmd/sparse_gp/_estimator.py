@@ -427,12 +427,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             suit them.
         """
         with self._all_or_nothing():
-            parameters, before = self._parameters(), getattr(self, "_state", None)
-            if before is None:
-                self._reset()
-                if self.prior is not None:
-                    self._adopt_prior()
-                    before = self._state
+            parameters, before = self._parameters(), self._state_or_prior()
             self._check_frozen()
             data = self._read(X, y, sample_weight, noise_variance, reset=before is None)
             if parameters.approximation == "auto":

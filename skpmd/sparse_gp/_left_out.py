@@ -18,8 +18,8 @@ from scipy.special import logsumexp
 from skpmd._base.left_out import LeftOut, check_rows_of_fit
 from skpmd._base.rows import Rows
 from skpmd.engine.threads import each
-from skpmd.sparse_gp._fit import log_density
 from skpmd.sparse_gp._model import MIN_NOISE, blocks_of
+from skpmd.sparse_gp._particle_scores import log_density
 from skpmd.sparse_gp._vecchia import noise_of_copies
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)

@@ -218,3 +218,18 @@ def test_the_readme_says_how_far_seeds_are_apart():
     }
     said = "within 0.006 of each other by RMSE and within 0.021 nats by log loss"
     assert said in text and 0.005 < widest["rmse"] <= 0.006 and 0.02 < widest["nlpd"] <= 0.021
+
+
+def test_the_guide_says_what_halves_has_found():
+    rows, _ = found_by("halves")
+    path = studies.FOLDER.parents[1] / "docs" / "user_guide" / "priors.rst"
+    text = " ".join(path.read_text(encoding="utf-8").split())
+
+    def largest(model, *names):
+        gaps = [row["gap"] for row in rows if row["model"] == model]
+        some = [row["gap"] for row in rows if row["model"] == model and row["set"] in names]
+        return f"{max(some or gaps):.2f}".lstrip("0")
+
+    cancer, wine = largest("logistic", "breast_cancer"), largest("logistic", "wine")
+    assert f"{cancer} standard deviations of 31 coefficients and {wine} of 42" in text
+    assert f"up to eleven parameters were {largest('custom')} at most" in text

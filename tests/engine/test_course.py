@@ -187,6 +187,18 @@ def test_a_share_of_the_time_and_no_time_at_all(seconds):
         assert not out_of_time("e")
 
 
+def test_a_call_counts_time_whatever_an_interrupted_one_has_left(seconds):
+    """Ctrl-C may come between the end of a block and what its context does then."""
+    uncounted = untimed()
+    uncounted.__enter__()
+    try:
+        with on_course(Course(1.0)):
+            seconds[0] = 2.0
+            assert out_of_time("then")
+    finally:
+        uncounted.__exit__(None, None, None)
+
+
 def test_threads_do_not_disturb_the_deadline_of_others(seconds):
     course = Course(1.0)
 

@@ -6,6 +6,7 @@ import pytest
 from skpmd import BayesianLogisticRegressionPMD
 from skpmd.engine import cubic_surrogate
 from skpmd.engine.particles import Particles
+from skpmd.engine.polynomial import n_terms
 from skpmd.engine.rejuvenation_error import NO_ERROR
 from skpmd.engine.variational import Gaussian
 from skpmd.logistic import _retained
@@ -47,7 +48,7 @@ def test_particles_outside_the_support_do_not_count():
 
 
 def test_nothing_is_fitted_to_too_few_particles_or_to_an_unknown_density():
-    assert cubic_surrogate.n_terms(3) == 20
+    assert n_terms(3, 3) == 20
 
     def as_drawn(theta):
         return -0.5 * (((theta - 1.0) / 2.0) ** 2).sum(axis=1)

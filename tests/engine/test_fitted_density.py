@@ -22,19 +22,22 @@ def particles_of(rng, kind, d, m=3000):
     return theta, np.logaddexp(np.log(0.7) + log[0], np.log(0.3) + log[1])
 
 
-@pytest.mark.parametrize("d", [2, 8])
-@pytest.mark.parametrize("kind", ["normal", "skew", "bimodal"])
-def test_close_to_the_truth(kind, d):
-    """By the spread of the log ratio: of a normal with the same moments it is .99 and .56.
+# Mean absolute gaps of the log density on fresh draws, in nats: 1.5 times the largest of ten seeds.
+# That of a normal with the same moments is at least .33 and .40 in two coordinates, .78 and .42 in
+# eight (skew, bimodal).
+MAX_GAPS = {
+    (2, "normal"): 0.01, (2, "skew"): 0.15, (2, "bimodal"): 0.03,
+    (8, "normal"): 0.15, (8, "skew"): 0.7, (8, "bimodal"): 0.15,
+}  # fmt: skip
 
-    These are the smallest for d = 8 (skew, bimodal); limits are a half above what was found over
-    ten seeds.
-    """
+
+@pytest.mark.parametrize("d, kind", MAX_GAPS)
+def test_close_to_the_truth(d, kind):
     theta, log_joint = particles_of(np.random.default_rng(1), kind, d)
     density = fitted_density.fit(theta, np.zeros(len(theta)), log_joint)
     fresh, of_fresh = particles_of(np.random.default_rng(2), kind, d)
     gap = of_fresh - fitted_density.log_density(density, fresh)
-    assert gap.std() < {"normal": 0.25, "skew": 0.7, "bimodal": 0.4}[kind]
+    assert np.abs(gap - np.median(gap)).mean() < MAX_GAPS[d, kind]
     assert density.pareto_k < 0.7 and not density.misses_a_tail
 
 
@@ -46,8 +49,8 @@ def test_moments_are_those_of_the_particles(d):
     draws = fitted_density.sample(density, 40_000, rng)
     z = (draws.mean(axis=0) - theta.mean(axis=0)) / theta.std(axis=0)
     assert np.abs(z).max() < 4.0 / np.sqrt(len(draws))
-    # The wide component adds .6 %; a variance of 40,000 such draws errs by 1 %.
-    np.testing.assert_allclose(draws.std(axis=0) / theta.std(axis=0), 1.006, atol=0.02)
+    # Standard deviations of 40,000 such draws err by .5 %; the wide component adds .1 %.
+    np.testing.assert_allclose(draws.std(axis=0) / theta.std(axis=0), 1.0, atol=0.02)
 
 
 @pytest.mark.parametrize("support", [None, (np.array([0.0]), np.array([np.inf]))])
@@ -67,23 +70,26 @@ def test_draws_of_what_has_edges_stay_within_them():
     density = fitted_density.fit(theta, np.zeros(2000), support=support)
     draws = fitted_density.sample(density, 20_000, rng)
     assert (draws > 0.0).all() and (draws[:, 1] < 1.0).all()
-    # Kernels are in logarithms and logits: quantiles in these err by 1/sqrt(2000) = .022 or so.
+    # Shares of 2000 draws err by .011 each, the largest of eighteen over five seeds by .03.
     for j, quantile in enumerate([stats.expon.ppf, stats.beta(0.5, 0.5).ppf]):
         q = np.linspace(0.1, 0.9, 9)
         shares = [(draws[:, j] < edge).mean() for edge in quantile(q)]
         np.testing.assert_allclose(shares, q, atol=0.04)
 
 
-@pytest.mark.parametrize("d, atol", [(2, 1e-3), (8, 1e-6)])
-def test_gradient(d, atol):
-    """Sums of kernels leave out what is below 1e-6, in values and not in gradients."""
-    theta, _ = particles_of(np.random.default_rng(0), "skew", d)
-    density = fitted_density.fit(theta, np.zeros(len(theta)))
-    points, step = theta[:20], 1e-4 * np.eye(d)
+@pytest.mark.parametrize("with_values", [False, True])
+@pytest.mark.parametrize("d", [2, 8])
+def test_gradient(d, with_values):
+    """Differences over .02 are right to 5e-5, and sums of kernels have steps of 3e-7."""
+    theta, log_joint = particles_of(np.random.default_rng(0), "skew", d)
+    density = fitted_density.fit(theta, np.zeros(len(theta)), log_joint if with_values else None)
+    assert (density.correction is not None) == with_values
+    inside = np.linalg.norm((theta - theta.mean(axis=0)) / theta.std(axis=0), axis=1) < 1.0 * d**0.5
+    points, steps = theta[inside][:20], 1e-2 * np.eye(d)
     of = fitted_density.log_density
-    slopes = [(of(density, points + one) - of(density, points - one)) / 2e-4 for one in step]
+    slopes = [(of(density, points + one) - of(density, points - one)) / 2e-2 for one in steps]
     found = fitted_density.gradient(density, points)
-    np.testing.assert_allclose(found, np.array(slopes).T, rtol=1e-4, atol=10 * atol)
+    np.testing.assert_allclose(found, np.array(slopes).T, atol=2e-3)
 
 
 def test_a_tail_that_is_missed_is_noticed():
