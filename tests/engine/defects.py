@@ -32,11 +32,11 @@ DEFECTS = [
         "logistic/test_posterior_as_prior.py",
     ),
     Defect(
-        "particles without values count as those of equal weight",
+        "components take particles as equally weighted",
         "engine/skew_mixture.py",
         "w, ess = weights(log_weights), effective_sample_size(log_weights)",
         "w, ess = np.full(len(theta), 1.0 / len(theta)), effective_sample_size(log_weights)",
-        "engine/test_fitted_density.py",
+        "engine/test_skew_mixture.py",
     ),
     Defect(
         "the density of what has edges lacks the Jacobian",
@@ -50,7 +50,7 @@ DEFECTS = [
         "engine/skew_mixture.py",
         "return skewed_by(mean, chol @ rotation, axes, skewness[axes])",
         "return skewed_by(mean, chol @ rotation, axes, -skewness[axes])",
-        "engine/test_fitted_density.py",
+        "engine/test_skew_mixture.py",
     ),
     Defect(
         "the slope of a correction has no exponents",
