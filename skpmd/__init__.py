@@ -2,6 +2,7 @@
 
 from skpmd._base.version import __version__
 from skpmd._from_jax import from_jax
+from skpmd._merge import merge
 from skpmd._show_versions import show_versions
 from skpmd.custom import ParticleMirrorDescent
 from skpmd.lda import LDATopicModelPMD, TopicPosterior
@@ -24,5 +25,6 @@ __all__ = [
     "TopicPosterior",
     "__version__",
     "from_jax",
+    "merge",
     "show_versions",
 ]

@@ -17,6 +17,7 @@ from sklearn.utils.validation import validate_data
 
 from skpmd._base.callbacks import CallbackSupportMixin, tasks_of_fit
 from skpmd._base.compiled import damaged_folder
+from skpmd._base.merging import check_alike
 from skpmd._base.options import check_options
 from skpmd._base.prior import adopted
 from skpmd._base.progress import listeners_of
@@ -196,6 +197,19 @@ class ParticleEstimator(CallbackSupportMixin, BaseEstimator):
                 self._check_frozen("in the prior", "set it to the same")
                 self._set_state(state)
         return self._state
+
+    def _begin_merge(self, estimators, names):
+        """Take over what does not depend on rows from the first of the estimators of shards.
+
+        They must be alike in the parameters of these names, and in their columns.
+        """
+        check_alike(estimators, names)
+        first = estimators[0]
+        self._reset()
+        self._frozen = dict(getattr(first, "_frozen", {}))
+        for name in self._handed_on:
+            if hasattr(first, name):
+                setattr(self, name, getattr(first, name))
 
     def _check_frozen(self, when="in the calls before", remedy="set it back, or call fit"):
         """Raise if a parameter is not what the stream so far has been made with."""

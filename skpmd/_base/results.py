@@ -19,6 +19,10 @@ _ENOUGH = 100.0
 _MAX_DISAGREEMENT, _MAX_ERROR = 6.0, 0.2
 # above this R-hat, and below so many effective draws: a mean then errs by a tenth of its sd.
 _MAX_R_HAT, _MIN_DRAWS = 1.05, 100.0
+_NO_ROW = (
+    "it is merged from densities of shards, and no row has weighed it: give X and y to merge, or "
+    "see diagnostics_['product_pareto_k'] and what else diagnostics_ says of shards"
+)
 
 
 class Results(NamedTuple):
@@ -33,7 +37,7 @@ class Results(NamedTuple):
 
 def results_of(
     outcome, records=None, *, temperature=1.0, names=None, coordinates=None, variables=None,
-    coords=None, support=None, stream=False, **diagnostics,
+    coords=None, support=None, stream=False, merged=None, **diagnostics,
 ):  # fmt: skip
     """Posterior, evidence, records and diagnostics of an outcome of any inference method.
 
@@ -42,13 +46,16 @@ def results_of(
     they are, and ``names`` are those of the coordinates; for ``variables``, ``coords`` and
     ``support`` see `Posterior`. In a ``stream`` data were given in parts:
     there is no evidence then, and the error that rejuvenations have left in the means is a reason
-    to warn. ``records`` are those of the steps of all calls, by default those of the outcome.
-    Further keywords become entries of ``diagnostics``.
+    to warn. ``merged`` says what densities a posterior is a product of where no row has weighed it:
+    its k-hat, which speaks of the product alone, is called ``product_pareto_k`` then. ``records``
+    are those of the steps of all calls, by default those of the outcome. Further keywords become entries of ``diagnostics``.
     """
     particles, chains = outcome.particles, outcome.chains
-    missing = _why_no_evidence(outcome, temperature, stream)
+    missing = _why_no_evidence(outcome, temperature, stream) if merged is None else _NO_ROW
     evidence, error = (None, None) if missing else log_evidence(particles.log_ratio, outcome.pair)
-    k = _pareto_k(particles)
+    k, of_product = _pareto_k(particles), {}
+    if merged is not None:
+        k, of_product = None, {"product_pareto_k": k}
     r_hat = None if chains is None else chains.r_hat
     posterior = Posterior(
         particles.theta if coordinates is None else coordinates,
@@ -61,6 +68,7 @@ def results_of(
         log_evidence=evidence,
         log_evidence_se=error,
         unavailable=missing,
+        caveat=None if merged is None else f"it is a product of {merged}, and no row has weighed it",
         variables=variables,
         coords=coords,
         weighting="posterior" if temperature == 1.0 else f"posterior at temperature {temperature}",
@@ -76,6 +84,7 @@ def results_of(
         "disagreement": outcome.disagreement,
         "mean_error": outcome.mean_error,
         "interrupted": outcome.interrupted,
+        **of_product,
         **outcome.notes,
         **diagnostics,
         "warnings": convergence_warnings(outcome, stream),

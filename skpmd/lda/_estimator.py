@@ -10,12 +10,14 @@ from sklearn.utils.validation import check_non_negative
 
 from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import ParticleEstimator, result
+from skpmd._base.merging import n_shards, refuse_earlier, refuse_rows
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import checked_weights, naming_conversions
 from skpmd.lda import _results as results
 from skpmd.lda._documents import chosen
 from skpmd.lda._fit import fit_topics, initialise, restorer, update_stream, writeable
+from skpmd.lda._merge import merge_topics
 from skpmd.lda._parameters import LDAParameters, batch_size_of
 from skpmd.lda._posterior import posterior_of
 from skpmd.lda._predict import LDAPredictions
@@ -438,7 +440,31 @@ None, default=None
             self._freeze()
             return self
 
+    def _merge(self, estimators, X=None, y=None, sample_weight=None):
+        """Become the topics given the documents of all estimators; see `skpmd.merge`."""
+        with self._all_or_nothing():
+            refuse_rows(X, y, "counts of topics add up")
+            names = [name for name in self._frozen_parameters if name != "total_samples"]
+            self._begin_merge(estimators, (*names, "vocabulary"))
+            refuse_earlier([one.prior for one in estimators])
+            if self.learn_priors:
+                raise ValueError(
+                    "learn_priors=True finds other priors in each shard, and a merge needs one: "
+                    "set learn_priors=False, and doc_topic_prior and topic_word_prior to numbers."
+                )
+            state, reasons = merge_topics([one._state for one in estimators], n_shards(estimators))
+            self._set_state(state)
+        self._conclude(reasons)
+        return self
+
     # ------------------------------------------------------------------ results
+    @result
+    def diagnostics_(self):
+        """What there is to say of a merge, a dict; AttributeError where there was none."""
+        if self._state.merged is None:
+            raise AttributeError("diagnostics_ is there after skpmd.merge.")
+        return self._state.merged
+
     @result
     def posterior_(self):
         """Posterior of the topics, a `TopicPosterior`."""

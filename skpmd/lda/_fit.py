@@ -43,6 +43,7 @@ class LDAState(NamedTuple):
     # Scores of held-out documents after each pass of a fit, with ``early_stopping``.
     validation_scores: tuple | None = None
     interrupted: bool = False  # Whether Ctrl-C ended the fit.
+    merged: dict | None = None  # What there is to say of a merge of shards; None without.
 
 
 def initialise(parameters, X, weight, total, size, rng):

@@ -25,17 +25,36 @@ def relabelling(topics, counts, log_weights):
     if m == 1 or K == 1:
         return np.tile(np.arange(K), (m, 1))
     candidates = np.unique(np.linspace(0, m - 1, min(m, _MAX_CANDIDATES)).astype(int))
-    affinity = _affinities(topics, counts, candidates)
+    order, gain = _assigned(topics, _affinities(topics, counts, candidates))
+    labels = order[int(np.argmax(gain @ np.exp(log_weights)))]
+    return labels[:, np.argsort(labels[0])]
+
+
+def matches(topics, counts, others):
+    """Orders of the topics of other particles, next to those of each of these particles.
+
+    ``counts`` and ``others`` are `Counts` of particles under the priors of ``topics``. Topic k of
+    particle i is topic ``order[i, j, k]`` of the other particle j. The orders have the shape
+    (m, m, K), int; with them come the affinities (m, m), 1 where both are the same.
+    """
+    m = topics.m
+    twice = [np.concatenate([prior, prior]) for prior in (topics.alpha, topics.eta_scale)]
+    pairs = [np.concatenate(pair) for pair in zip(counts[:-1], others[:-1], strict=True)]
+    both = counts._replace(words=pairs[0], totals=pairs[1], documents=pairs[2])
+    affinity = _affinities(topics.with_priors(*twice), both, np.arange(m))
+    return _assigned(topics, affinity[:, m:])
+
+
+def _assigned(topics, affinity):
+    """Best assignments of topics by affinities (c, m, K, K), and their sums (c, m)."""
     for prior in (topics.eta, topics.alpha[:1]):  # alpha of particles differ by a factor at most
         _, kind = np.unique(prior, axis=1, return_inverse=True)
         kind = kind.ravel()
-        affinity -= _DIFFERENT * (kind[:, None] != kind)
-    matches = np.array(
+        affinity = affinity - _DIFFERENT * (kind[:, None] != kind)
+    order = np.array(
         [[linear_sum_assignment(pair, maximize=True)[1] for pair in one] for one in affinity]
     )
-    gain = np.take_along_axis(affinity, matches[..., None], axis=3).sum(axis=(2, 3))
-    labels = matches[int(np.argmax(gain @ np.exp(log_weights)))]
-    return labels[:, np.argsort(labels[0])]
+    return order, np.take_along_axis(affinity, order[..., None], axis=3).sum(axis=(2, 3))
 
 
 def _affinities(topics, counts, candidates):

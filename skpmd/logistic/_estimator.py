@@ -14,6 +14,16 @@ from sklearn.utils.validation import _check_feature_names_in
 from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import result
 from skpmd._base.labels import encode, encode_known, in_order, row_weights
+from skpmd._base.merging import (
+    MERGED,
+    MERGED_BY_ROWS,
+    SAME_CLASSES,
+    check_equal,
+    density_names,
+    inherited,
+    n_shards,
+    refuse_forgetting,
+)
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.prior import convergence_reasons
 from skpmd._base.results import ParticleResults, Results, results_of
@@ -40,6 +50,7 @@ from skpmd.logistic._make_model import (
     linear_model,
     missing_moments,
 )
+from skpmd.logistic._merge import merge_mean_field, merge_particles, models_of_shards
 from skpmd.logistic._mean_field_fit import COVARIANCE_TYPES, NO_PARTS, fit_mean_field, is_mean_field
 from skpmd.logistic._posterior import GaussianPosterior
 from skpmd.logistic._predict import ClassPredictions
@@ -586,6 +597,59 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             if first:
                 self._warn_of_column_scale(rows)
             return self
+
+    def _merge(self, estimators, X=None, y=None, sample_weight=None):
+        """Become the posterior given the rows of all of these estimators; see `skpmd.merge`."""
+        with self._all_or_nothing():
+            self._begin_merge(
+                estimators, (*self._frozen_parameters, "class_weight", "temperature")
+            )
+            check_equal("classes_", [one.classes_ for one in estimators], SAME_CLASSES)
+            refuse_forgetting(estimators)
+            if self.class_weight == "balanced":
+                raise ValueError(
+                    "class_weight='balanced' gives rows of each shard weights of their own: fit "
+                    "all shards with a dict."
+                )
+            self.classes_ = estimators[0].classes_
+            features, options = _check_feature_names_in(self), self._loop_options()
+            states, what = [one._state for one in estimators], n_shards(estimators)
+            parameters = self._parameters()._replace(
+                **{name: v for name, v in self._frozen.items() if name in LogisticParameters._fields}
+            )
+            models = models_of_shards(parameters, features, self.classes_, states)
+            rng, rows = as_generator(self.random_state), None
+            if X is not None:
+                X, y = self._validated(X, y, reset=False)
+                codes = encode_known(y, self.classes_)
+                rows = self._rows(X, codes, self.classes_, sample_weight)
+            axes = coordinate_variables(models[0], features, self.classes_)
+            names = coordinate_names(models[0], features, self.classes_)
+            if states[0].stream is None:
+                results = merge_mean_field(models, states, rows, names, what, axes)
+                stream = None
+            else:
+                outcome, found = merge_particles(
+                    models, states, rows, options.n_particles, options.power, rng, what
+                )
+                outcome = outcome._replace(reasons=inherited(estimators) + outcome.reasons)
+                outcome, prior_k = _of_prior(models[0], outcome)
+                results = results_of(
+                    outcome,
+                    temperature=self.temperature, names=names, stream=rows is None,
+                    merged=None if rows else density_names(what), prior_pareto_k=prior_k,
+                    **found, **axes,
+                )  # fmt: skip
+                stream = stream_after(outcome, sum(state.stream.seen for state in states), rng)
+            few = None if rows is None or stream is None else self._compressed(results, X)
+            self._set_state(
+                states[0]._replace(
+                    stream=stream, results=results, n_iter=results.records.n, retained=None,
+                    compressed=few,
+                )
+            )  # fmt: skip
+        self._warn_or_interrupt(MERGED_BY_ROWS if rows else MERGED)
+        return self
 
     @result
     def coef_(self):

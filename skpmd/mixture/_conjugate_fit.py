@@ -49,6 +49,7 @@ class ConjugateFit(NamedTuple):
     # Whether Ctrl-C ended the fit; the counts are those of the last complete step.
     interrupted: bool
     rng: np.random.Generator  # Source of all randomness.
+    merged: dict | None = None  # What there is to say of a merge of shards; None without.
 
 
 def n_particles(parameters, p):
@@ -237,11 +238,13 @@ def update_conjugate(parameters, before, rows, weight):
     )
     scaled = _rows(parameters, rows.scaled(before.scaler), weight)
     stream = advance(stream, before.model, scaled, options, _step)
-    prior = _prior_of_now(parameters, before, reservoir, stream.particles.block.counts)
+    counts = stream.particles.block.counts
+    sums = counts.components[0, :, 1 : 1 + before.model.p].sum(axis=0)
+    prior = prior_of_now(parameters, before.scaler, reservoir, counts.total, sums)
     return before._replace(
         model=ConjugateMixture(prior, before.scaler.log_jacobian),
         prior=prior,
-        counts=stream.particles.block.counts,
+        counts=counts,
         reservoir=reservoir,
         n_samples_seen=n_samples_seen,
         records=before.records.extended(stream.records.last),
@@ -258,12 +261,13 @@ def _step(stream, model, batches, a, b, options, rng):
     return stream._replace(particles=particles), info
 
 
-def _prior_of_now(parameters, before, reservoir, counts):
-    """The prior is not in the counts: its defaults follow the rows."""
-    scaler = before.scaler
+def prior_of_now(parameters, scaler, reservoir, total, sums):
+    """The prior is not in the counts: its defaults follow the rows.
+
+    There are ``total`` of them, and ``sums`` (p,) are those of their scaled columns.
+    """
     X, weight = scaler.transform(reservoir.X), reservoir.sampled_weight()
-    prior = prior_of(parameters, X, weight, scaler, "conjugate", counts.total)
+    prior = prior_of(parameters, X, weight, scaler, "conjugate", total)
     if parameters.mean_prior is None:
-        sums = counts.components[0, :, 1 : 1 + before.model.p].sum(axis=0)
-        prior = prior._replace(mean=sums / counts.total)
+        prior = prior._replace(mean=sums / total)
     return prior

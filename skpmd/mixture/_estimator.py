@@ -8,6 +8,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import ParticleEstimator, result
+from skpmd._base.merging import n_shards, refuse_earlier, refuse_forgetting, refuse_rows
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import checked_weights, refuse_overflows
@@ -15,6 +16,7 @@ from skpmd.engine.course import untimed
 from skpmd.engine.loop import Stage, drive
 from skpmd.mixture._conjugate_fit import fit_conjugate, history_of_conjugate, update_conjugate
 from skpmd.mixture._initialization import INITS
+from skpmd.mixture._merge import check_conjugate, merge_conjugate
 from skpmd.mixture._missing import refuse_missing
 from skpmd.mixture._predict import MixturePredictions
 from skpmd.mixture._prior import MixtureParameters, strategy_of
@@ -423,6 +425,20 @@ covariance_prior_, mean_scale_prior_
             self._warn_or_interrupt()
             return self
 
+    def _merge(self, estimators, X=None, y=None, sample_weight=None):
+        """Become the mixture given the rows of all of these estimators; see `skpmd.merge`."""
+        with self._all_or_nothing():
+            refuse_rows(X, y, "counts of components add up")
+            self._begin_merge(estimators, self._frozen_parameters)
+            refuse_forgetting(estimators)
+            refuse_earlier([one.prior for one in estimators])
+            states, n = [one._state for one in estimators], n_shards(estimators)
+            check_conjugate([state.strategy for state in states])
+            fit = merge_conjugate(self._parameters(), [state.fit for state in states], n)
+            self._set_state(conjugate_state(fit, self.weighting, states[0]))
+        self._warn_or_interrupt()
+        return self
+
     # ------------------------------------------------------------------ steps of a fit
     def _parameters(self):
         """`MixtureParameters` of now."""
@@ -465,6 +481,14 @@ covariance_prior_, mean_scale_prior_
     def strategy_(self):
         """The strategy taken, a str."""
         return self._state.strategy
+
+    @result
+    def diagnostics_(self):
+        """What there is to say of a merge, a dict; AttributeError where there was none."""
+        merged = getattr(self._state.fit, "merged", None)
+        if merged is None:
+            raise AttributeError("diagnostics_ is there after skpmd.merge.")
+        return merged
 
     @result
     def converged_(self):

@@ -41,6 +41,21 @@ def relabelling(particles, before=None):
     return order[:, _assigned(_affinities(pair, 0, np.array([1]))[0])[0]]
 
 
+def matches(particles, others):
+    """Orders of the components of other particles, next to those of each of these particles.
+
+    Component k of particle i is component ``order[i, j, k]`` of the other particle j. The orders
+    have the shape (m, m', K), int; with them come the affinities (m, m'), 1 where both are the
+    same. The arguments are as of `relabelling`.
+    """
+    both = [np.concatenate(pair) for pair in zip(particles[:-1], others[:-1], strict=True)]
+    both, m = MixtureParticles(*both), len(particles.log_weights)
+    places = np.arange(m, len(both.log_weights))
+    found = [[_assigned(one) for one in _affinities(both, i, places)] for i in range(m)]
+    order = np.array([[one[0] for one in row] for row in found])
+    return order, np.array([[one[1] for one in row] for row in found])
+
+
 def relabelled(particles, order):
     """`MixtureParticles` with their components in the orders given."""
     rows = np.arange(len(order))[:, None]

@@ -63,7 +63,7 @@ def conjugate_state(fit, weighting, before=None):
     posteriors = model.posteriors(fit.counts)
     equal = weighting == "uniform"
     log_weights = weights_of.uniform(m) if equal else weights_of.posterior(posteriors.elbo)
-    points = _points(model, posteriors, log_weights)
+    points = points_of(model, posteriors, log_weights)
     if model.K > 1 and (m > 1 or before is not None):
         order = relabelling(points, _points_before(before, scaler))
         components = np.take_along_axis(fit.counts.components, order[..., None], axis=1)
@@ -106,7 +106,8 @@ def _points_before(before, scaler):
     return None if before is None else rescaled(before.points, before.scaler, scaler)
 
 
-def _points(model, posteriors, log_weights):
+def points_of(model, posteriors, log_weights):
+    """Conjugate posteriors as the normal mixtures of their expected parameters."""
     scale, log_mixing = model.family.location_scale(posteriors.normals), posteriors.log_mixing
     return MixtureParticles(
         log_weights=log_weights,

@@ -11,15 +11,29 @@ from sklearn.utils.multiclass import _check_partial_fit_first_call
 from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import result
 from skpmd._base.labels import encode, encode_known, in_order, row_weights
+from skpmd._base.merging import (
+    SAME_CLASSES,
+    check_equal,
+    n_shards,
+    refuse_forgetting,
+    refuse_rows,
+)
 from skpmd._base.options import LOOP_CONSTRAINTS
+from skpmd._base.prior import fitted_prior
 from skpmd._base.results import ParticleResults
 from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd._base.warn import warn
-from skpmd.sparse_gp._classification_fit import ClassifierParameters, much_open, update
+from skpmd.sparse_gp._classification_fit import (
+    ClassifierParameters,
+    much_open,
+    update,
+    with_results,
+)
 from skpmd.sparse_gp._classification_predict import ClassifierPredictions
 from skpmd.sparse_gp._data import Data
 from skpmd.sparse_gp._hyperparameters import warn_of_bounds
 from skpmd.sparse_gp._inducing import INITS
+from skpmd.sparse_gp._merge import described, merged
 from skpmd.sparse_gp._model import MAX_JITTER
 from skpmd.sparse_gp._score_predict import kind_of_rows
 
@@ -305,6 +319,27 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
             is_new = before is None or state.n_fitted > before.n_fitted
             self._warn(X, fitted_kernel=is_new and state.retained is None)
             return self
+
+    def _merge(self, estimators, X=None, y=None, sample_weight=None):
+        """Become the processes given the rows of all of these estimators; see `skpmd.merge`."""
+        with self._all_or_nothing():
+            refuse_rows(X, y, "the sites of its rows add up as they are")
+            self._begin_merge(estimators, ("jitter",))
+            refuse_forgetting(estimators)
+            check_equal("classes_", [one.classes_ for one in estimators], SAME_CLASSES)
+            self.classes_ = estimators[0].classes_
+            states, n = [one._state for one in estimators], n_shards(estimators)
+            earlier = [one._earlier_state() for one in estimators]
+            state = merged(states, earlier, _n_processes(self.classes_))
+            state = state._replace(converged=all(one.converged for one in states))
+            method = f"sum of the natural parameters of {n} shards, each row as it was in its shard"
+            self._set_state(described(with_results(self._parameters(), state), method, n))
+        self._warn_or_interrupt("fit all rows together")
+        return self
+
+    def _earlier_state(self):
+        """The state that the fit has begun with; None where there was none."""
+        return None if self.prior is None else fitted_prior(self.prior)._state
 
     @result
     def kernel_(self):

@@ -11,17 +11,27 @@ from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import result
+from skpmd._base.merging import (
+    EXACT,
+    SAME_TARGETS,
+    check_equal,
+    n_shards,
+    refuse_forgetting,
+    refuse_rows,
+)
 from skpmd._base.options import LOOP_CONSTRAINTS
+from skpmd._base.prior import fitted_prior
 from skpmd._base.results import ParticleResults
 from skpmd._base.utils import as_floats
 from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd.sparse_gp._choice import fit_chosen
 from skpmd.sparse_gp._data import Data
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
-from skpmd.sparse_gp._fit import fit, update
+from skpmd.sparse_gp._fit import fit, update, with_results
 from skpmd.sparse_gp._full_scale_fit import fit_full_scale, update_full_scale
 from skpmd.sparse_gp._hyperparameters import warn_of_bounds
 from skpmd.sparse_gp._inducing import INITS
+from skpmd.sparse_gp._merge import described, merged, monitored, refuse_approximations
 from skpmd.sparse_gp._model import APPROXIMATIONS, MAX_JITTER
 from skpmd.sparse_gp._open_variance import warn_of_open_variance
 from skpmd.sparse_gp._parameters import GPParameters
@@ -444,6 +454,28 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             goes_on = state.retained is not None and state.n_fitted < self.n_subset
             self._warn(fitted_kernel=is_new and not goes_on)
             return self
+
+    def _merge(self, estimators, X=None, y=None, sample_weight=None):
+        """Become the process given the rows of all of these estimators; see `skpmd.merge`."""
+        with self._all_or_nothing():
+            refuse_rows(X, y, EXACT)
+            self._begin_merge(estimators, ("jitter", "likelihood", "df"))
+            refuse_forgetting(estimators)
+            check_equal("n_targets", [one._n_targets for one in estimators], SAME_TARGETS)
+            refuse_approximations([one.approximation_ for one in estimators])
+            states, n = [one._state for one in estimators], n_shards(estimators)
+            state = merged(states, [one._earlier_state() for one in estimators])
+            state = with_results(state._replace(monitored=monitored(states)))
+            method = f"sum of the natural parameters of {n} shards"
+            if self.likelihood == "student_t":
+                method += ", each row weighed as it was in its shard"
+            self._set_state(described(state, method, n))
+        self._warn(fitted_kernel=False)
+        return self
+
+    def _earlier_state(self):
+        """The state that the fit has begun with; None where there was none."""
+        return None if self.prior is None else fitted_prior(self.prior)._state
 
     def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
         """Log marginal likelihood of the exact process on some of the rows.

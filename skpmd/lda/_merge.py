@@ -1,0 +1,88 @@
+"""Topic models of shards of documents as one: counts of matching topics add up.
+
+The priors are in no counts, so that none of them has to be taken out again. Each particle of the
+first shard is joined by one of each other shard, such that their topics match best in all; its
+weight is the product of theirs.
+"""
+
+import copy
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from skpmd._base.merging import refuse_equal_findings
+from skpmd._base.records import Records
+from skpmd.engine.particles import log_weights
+from skpmd.lda._fit import LDAState
+from skpmd.lda._relabel import matches
+from skpmd.lda._stacking import Scores
+from skpmd.lda._topics import Counts
+
+# Topics that match worse than this are warned of; 1 is a perfect match.
+_MIN_ALIGNMENT = 0.5
+
+
+def merge_topics(states, n_shards):
+    """The `LDAState` of all documents, and reasons to warn of it."""
+    refuse_equal_findings([state.block.counts.totals for state in states])
+    block, alignment = _unscaled(states[0].block), []
+    for state in states[1:]:
+        block, match = _added(block, _unscaled(state.block))
+        alignment.append(match)
+    merged = {
+        "method": f"sum of the counts of relabelled topics of {n_shards} shards",
+        "n_shards": n_shards,
+        "alignment": alignment,
+    }
+    first = states[0]
+    rng = copy.deepcopy(first.rng)
+    return LDAState(block, first.update, rng, Records(), merged=merged), _reasons(alignment)
+
+
+def _unscaled(block):
+    """A block with counts of scale 1, which are copies."""
+    counts = block.counts
+    words = counts.words * np.float32(counts.scale)
+    return block._replace(counts=counts._replace(words=words, scale=1.0))
+
+
+def _added(block, other):
+    """A block with the counts of another, and how well their topics match on average."""
+    topics = block.topics
+    order, affinity = matches(topics, block.counts, other.counts)
+    _, chosen = linear_sum_assignment(affinity, maximize=True)
+    every = np.arange(topics.m)
+    order = order[every, chosen]
+    words, totals, documents, _ = other.counts.select(chosen)
+    counts = Counts(
+        block.counts.words + np.take_along_axis(words, order[:, None], axis=2),
+        block.counts.totals + np.take_along_axis(totals, order, axis=1),
+        block.counts.documents + documents,
+        1.0,
+    )
+    weights = log_weights(block.scores.log_weights + other.scores.log_weights[chosen])
+    both = {
+        name: getattr(block, name) + getattr(other, name)
+        for name in ("size", "n_documents_seen", "n_visits", "weight_visited")
+    }
+    total = block._replace(
+        counts=counts,
+        scores=Scores(weights, block.scores.n + other.scores.n),
+        base=block.base + other.base[chosen],
+        exact=block.exact and other.exact,
+        last_step={},
+        **both,
+    )
+    return total, float(affinity[every, chosen].mean())
+
+
+def _reasons(alignment):
+    if min(alignment, default=1.0) >= _MIN_ALIGNMENT:
+        return []
+    k = int(np.argmin(alignment)) + 1
+    return [
+        f"topics of estimators[{k}] do not match those of the estimators before it (their "
+        f"alignment is {alignment[k - 1]:.2f}, and 1 where they are the same), so that sums of "
+        "their counts are of words that have little in common: give all shards fewer topics, or "
+        "fit all documents together"
+    ]
