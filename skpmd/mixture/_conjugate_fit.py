@@ -238,13 +238,11 @@ def update_conjugate(parameters, before, rows, weight):
     )
     scaled = _rows(parameters, rows.scaled(before.scaler), weight)
     stream = advance(stream, before.model, scaled, options, _step)
-    counts = stream.particles.block.counts
-    sums = counts.components[0, :, 1 : 1 + before.model.p].sum(axis=0)
-    prior = prior_of_now(parameters, before.scaler, reservoir, counts.total, sums)
+    prior = _prior_of_now(parameters, before, reservoir, stream.particles.block.counts)
     return before._replace(
         model=ConjugateMixture(prior, before.scaler.log_jacobian),
         prior=prior,
-        counts=counts,
+        counts=stream.particles.block.counts,
         reservoir=reservoir,
         n_samples_seen=n_samples_seen,
         records=before.records.extended(stream.records.last),
@@ -261,13 +259,12 @@ def _step(stream, model, batches, a, b, options, rng):
     return stream._replace(particles=particles), info
 
 
-def prior_of_now(parameters, scaler, reservoir, total, sums):
-    """The prior is not in the counts: its defaults follow the rows.
-
-    There are ``total`` of them, and ``sums`` (p,) are those of their scaled columns.
-    """
+def _prior_of_now(parameters, before, reservoir, counts):
+    """The prior is not in the counts: its defaults follow the rows."""
+    scaler = before.scaler
     X, weight = scaler.transform(reservoir.X), reservoir.sampled_weight()
-    prior = prior_of(parameters, X, weight, scaler, "conjugate", total)
+    prior = prior_of(parameters, X, weight, scaler, "conjugate", counts.total)
     if parameters.mean_prior is None:
-        prior = prior._replace(mean=sums / total)
+        sums = counts.components[0, :, 1 : 1 + before.model.p].sum(axis=0)
+        prior = prior._replace(mean=sums / counts.total)
     return prior

@@ -434,7 +434,8 @@ covariance_prior_, mean_scale_prior_
             refuse_earlier([one.prior for one in estimators])
             states, n = [one._state for one in estimators], n_shards(estimators)
             check_conjugate([state.strategy for state in states])
-            fit = merge_conjugate(self._parameters(), [state.fit for state in states], n)
+            rng = as_generator(self.random_state)
+            fit = merge_conjugate(self._parameters(), [one.fit for one in states], n, rng)
             self._set_state(conjugate_state(fit, self.weighting, states[0]))
         self._warn_or_interrupt()
         return self

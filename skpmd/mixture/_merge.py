@@ -5,23 +5,25 @@ mixture, at an optimum of its own. With each particle of the first shard goes, o
 the particle whose counts, its components relabelled, leave the sum the largest lower bound of the
 evidence of the rows of both: that is Bayes' rule with the responsibilities as they were, and it
 prefers particles that fit their own rows as well as those that match.
-"""
 
-import copy
+Where shards have gone to optima whose components do not match, such sums are of rows that have
+little in common. So the rows that shards retain are fitted too, each for as many as it stands for,
+and the better particles of both kinds stay. Where shards retain all rows, that fit is the answer.
+"""
 
 import numpy as np
 
 from skpmd._base.merging import refuse_equal_findings
 from skpmd._base.records import Records
-from skpmd.mixture._conjugate import ConjugateMixture, Counts
-from skpmd.mixture._conjugate_fit import prior_of_now
+from skpmd.mixture._conjugate import Counts
+from skpmd.mixture._conjugate_fit import fit_conjugate
 from skpmd.mixture._relabel import matches
 from skpmd.mixture._reservoir import reservoir_size, retained_of
-from skpmd.mixture._rows import RowView, joined
+from skpmd.mixture._rows import RowView, distinct_rows, joined
 from skpmd.mixture._summaries import points_of
 
 # Components that match worse than this are warned of; 1 is a perfect match.
-_MIN_ALIGNMENT = 0.7
+_MIN_ALIGNMENT = 0.8
 
 
 def check_conjugate(strategies):
@@ -34,41 +36,38 @@ def check_conjugate(strategies):
             )
 
 
-def merge_conjugate(parameters, fits, n_shards):
+def merge_conjugate(parameters, fits, n_shards, rng):
     """The `ConjugateFit` of all rows, from those of shards with the same parameters.
 
-    Columns are scaled as in the first, and defaults of the prior are those of all rows, as far as
-    they are retained.
+    ``rng`` is the source of randomness of a fit to all rows.
     """
     refuse_equal_findings([fit.counts.components for fit in fits])
-    first = fits[0]
-    reservoir = _joined_reservoirs(fits)
-    parts = [_in_columns(first, fit) for fit in fits]
-    total = sum(fit.counts.total for fit in fits)
-    sums = sum(part.components[0, :, 1 : 1 + first.model.p].sum(axis=0) for part in parts)
-    prior = prior_of_now(parameters, first.scaler, reservoir, total, sums)
-    model = ConjugateMixture(prior, first.scaler.log_jacobian)
+    rows, weight = _retained_rows(fits)
+    retained = fit_conjugate(parameters, rows, weight, rng)
+    seen = sum(fit.n_samples_seen for fit in fits)
+    retained = retained._replace(n_samples_seen=seen, convergence_warnings=[])
+    known = {"n_shards": n_shards, "n_retained": retained.n_rows_fitted}
+    if all(fit.reservoir.complete for fit in fits):
+        method = f"fit to all rows, which {n_shards} shards retain"
+        return retained._replace(merged={"method": method, **known, "alignment": None})
+    model, parts = retained.model, [_in_columns(retained, fit) for fit in fits]
     counts, alignment = parts[0], []
     for part in parts[1:]:
         counts, match = _added(model, counts, part)
         alignment.append(match)
-    return first._replace(
-        model=model,
-        prior=prior,
+    counts, of_sums = _better(counts, retained, rows.scaled(retained.scaler), weight)
+    methods = (
+        f"fit to the {len(rows)} rows that {n_shards} shards retain",
+        f"sum of the counts of relabelled components of {n_shards} shards",
+    )
+    return retained._replace(
         counts=counts,
-        reservoir=reservoir,
-        n_samples_seen=sum(fit.n_samples_seen for fit in fits),
-        n_rows_fitted=len(reservoir.X) if reservoir.complete else sum(f.n_rows_fitted for f in fits),
+        reservoir=_joined_reservoirs(fits),
+        n_rows_fitted=sum(fit.n_rows_fitted for fit in fits),
         records=Records(),
         converged=model.K == 1 and all(fit.converged for fit in fits),
-        convergence_warnings=_warnings(alignment),
-        interrupted=False,
-        rng=copy.deepcopy(first.rng),
-        merged={
-            "method": f"sum of the counts of relabelled components of {n_shards} shards",
-            "n_shards": n_shards,
-            "alignment": alignment,
-        },
+        convergence_warnings=_warnings(alignment, retained.n_rows_fitted, seen),
+        merged={"method": methods[of_sums], **known, "alignment": alignment},
     )
 
 
@@ -76,6 +75,17 @@ def _in_columns(first, fit):
     """Counts of a fit in the scaled columns of the first."""
     scale = fit.scaler.scale / first.scaler.scale
     return first.model.rescale(fit.counts, scale, first.scaler.transform(fit.scaler.shift))
+
+
+def _retained_rows(fits):
+    """Distinct rows that shards retain, and how many of all rows each stands for."""
+    weights = []
+    for fit in fits:
+        weight = fit.reservoir.sampled_weight()
+        weights.append(weight * (fit.n_samples_seen / weight.sum()))
+    return distinct_rows(
+        np.concatenate([fit.reservoir.X for fit in fits]), np.concatenate(weights)
+    )
 
 
 def _joined_reservoirs(fits):
@@ -91,12 +101,14 @@ def _joined_reservoirs(fits):
 
 def _added(model, counts, other):
     """Counts of each particle with those of the best of others, and how well these match."""
-    posteriors = model.posteriors(counts), model.posteriors(other)
-    points = [points_of(model, one, one.elbo) for one in posteriors]
+    points = [
+        points_of(model, one, one.elbo)
+        for one in (model.posteriors(counts), model.posteriors(other))
+    ]
     order, affinity = matches(*points)
     chosen, elbo = np.empty(len(order), dtype=np.int64), np.empty(len(order))
-    for i in range(len(order)):
-        both = _sum(counts, np.full(len(order[i]), i), other, np.arange(len(order[i])), order[i])
+    for i, orders in enumerate(order):
+        both = _sum(counts, np.full(len(orders), i), other, np.arange(len(orders)), orders)
         bound = model.posteriors(both).elbo
         chosen[i], elbo[i] = bound.argmax(), bound.max()
     every = np.arange(len(order))
@@ -115,13 +127,32 @@ def _sum(counts, places, other, others, order):
     )
 
 
-def _warnings(alignment):
+def _better(counts, retained, X, weight):
+    """Counts of the best of both kinds of particles, as many as of one, and which kind is best.
+
+    They are told apart by how well they predict the retained rows X, each of which counts for
+    ``weight`` rows: bounds of the evidence would hold it against sums that responsibilities are
+    those of their shards. Particles of these rows have been fitted to them: what they have gained
+    by that, about a nat for each coordinate as often as a row counts, is taken off.
+    """
+    model, m = retained.model, len(retained.counts.entropy)
+    by_chance = retained.prior.n_coordinates * weight.mean()
+    scores = [
+        model.e_step(model.posteriors(one), X, weight)[1] for one in (retained.counts, counts)
+    ]
+    scores = np.concatenate([scores[0] - by_chance, scores[1]])
+    chosen = np.sort(np.argsort(-scores, kind="stable")[:m])
+    pairs = zip(retained.counts, counts, strict=True)
+    return Counts(*(np.concatenate(pair)[chosen] for pair in pairs)), bool(scores.argmax() >= m)
+
+
+def _warnings(alignment, n_rows, seen):
     if min(alignment, default=1.0) >= _MIN_ALIGNMENT:
         return []
     k = int(np.argmin(alignment)) + 1
     return [
         f"components of estimators[{k}] do not match those of the estimators before it (their "
-        f"alignment is {alignment[k - 1]:.2f}, and 1 where they are the same), so that sums of "
-        "their counts are of rows that have little in common: give all shards fewer components, or "
-        "fit all rows together"
+        f"alignment is {alignment[k - 1]:.2f}, and 1 where they are the same), so that the merged "
+        f"mixture may be no better than a fit to the {n_rows} of {seen:g} rows that shards retain: "
+        "give all shards fewer components, or fit all rows together"
     ]
