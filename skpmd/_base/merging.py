@@ -114,8 +114,7 @@ def refuse_rows(X, y, why):
     for name, value in (("X", X), ("y", y)):
         if value is not None:
             raise ValueError(
-                f"{name} is for posteriors that are particles, which rows weigh; of this one {why}: "
-                "leave it out."
+                f"{name} is of no use to this merge: {why}. Leave it out."
             )
 
 

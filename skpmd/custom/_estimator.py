@@ -9,6 +9,14 @@ from sklearn.utils.validation import check_array, check_consistent_length, valid
 
 from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import result
+from skpmd._base.merging import (
+    MERGED,
+    MERGED_BY_ROWS,
+    density_names,
+    inherited,
+    n_shards,
+    refuse_forgetting,
+)
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.prior import convergence_reasons
 from skpmd._base.progress import bar_of_rounds, bar_of_steps
@@ -18,6 +26,7 @@ from skpmd._base.streaming import Stream, advance, first_stream, kernel_step, st
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import refuse_no_table
 from skpmd._base.warn import warn
+from skpmd.custom._merge import merge_particles
 from skpmd.custom._model import (
     CustomModel,
     check_arguments,
@@ -538,6 +547,45 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             self._set_state(CustomState(stream, results, stream.records.n, prior))
             self._warn_or_interrupt("raise n_particles, or give the rows in larger parts")
             return self
+
+    def _merge(self, estimators, X=None, y=None, sample_weight=None):
+        """Become the posterior given the rows of all of these estimators; see `skpmd.merge`."""
+        with self._all_or_nothing():
+            self._begin_merge(estimators, ("names", "temperature"))
+            refuse_forgetting(estimators)
+            states, n_merged = [one._state for one in estimators], n_shards(estimators)
+            options, rng = self._loop_options(), as_generator(self.random_state)
+            models = [one._model() for one in estimators]
+            all_rows, given = None, models[0][1]
+            if X is not None or y is not None:
+                model, all_rows, given = self._read(X, y, sample_weight, reset=False)
+                models[0] = model, given
+            outcome, found = merge_particles(
+                [model for model, _ in models], states, all_rows, options, rng, n_merged
+            )
+            reasons = inherited(estimators) + outcome.reasons
+            reasons += convergence_reasons(given.density, outcome.particles)
+            results = results_of(
+                outcome._replace(reasons=reasons),
+                temperature=self.temperature,
+                names=given.names, support=states[0].prior.support, stream=all_rows is None,
+                merged=None if all_rows else density_names(n_merged),
+                prior_pareto_k=given.pareto_k, **found,
+            )  # fmt: skip
+            stream = stream_after(outcome, sum(state.stream.seen for state in states), rng)
+            self._set_state(CustomState(stream, results, results.records.n, states[0].prior))
+        self._warn_or_interrupt(MERGED_BY_ROWS if all_rows else MERGED)
+        return self
+
+    def _model(self):
+        """The model, for its prior alone, and its `PriorFunctions`."""
+        name, log_likelihood = likelihood_of(self.log_likelihood, self.log_likelihood_pointwise)
+        names = checked_names(self.names)
+        given = prior_functions(self.prior, self.log_prior, self.sample_prior, names)
+        return CustomModel(
+            log_likelihood, given.log_prior, given.sample_prior, weighted=False,
+            likelihood_name=name, names=given.names,
+        ), given  # fmt: skip
 
     @result
     def n_iter_(self):

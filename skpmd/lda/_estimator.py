@@ -17,7 +17,7 @@ from skpmd._base.validation import checked_weights, naming_conversions
 from skpmd.lda import _results as results
 from skpmd.lda._documents import chosen
 from skpmd.lda._fit import fit_topics, initialise, restorer, update_stream, writeable
-from skpmd.lda._merge import merge_topics
+from skpmd.lda._merge import merge_topics, refined
 from skpmd.lda._parameters import LDAParameters, batch_size_of
 from skpmd.lda._posterior import posterior_of
 from skpmd.lda._predict import LDAPredictions
@@ -443,7 +443,7 @@ None, default=None
     def _merge(self, estimators, X=None, y=None, sample_weight=None):
         """Become the topics given the documents of all estimators; see `skpmd.merge`."""
         with self._all_or_nothing():
-            refuse_rows(X, y, "counts of topics add up")
+            refuse_rows(None, y, "documents are all that there is")
             names = [name for name in self._frozen_parameters if name != "total_samples"]
             self._begin_merge(estimators, (*names, "vocabulary"))
             refuse_earlier([one.prior for one in estimators])
@@ -453,6 +453,10 @@ None, default=None
                     "set learn_priors=False, and doc_topic_prior and topic_word_prior to numbers."
                 )
             state, reasons = merge_topics([one._state for one in estimators], n_shards(estimators))
+            if X is not None:
+                X, _ = self._counts(X, reset=False)
+                X, weight = _weighted(X, sample_weight)
+                state, reasons = refined(self._parameters(), state, X, weight), []
             self._set_state(state)
         self._conclude(reasons)
         return self

@@ -77,7 +77,7 @@ def fit_topics(parameters, X, weight, rng):
     n, total = X.shape[0], total_of(X, weight)
     size = batch_size_of(parameters, float(n))
     state = initialise(parameters, X, weight, total, size, rng)
-    state = _after_steps(parameters, state, X, weight, total, size, stopping)
+    state = after_steps(parameters, state, X, weight, total, size, stopping)
     block = state.block._replace(n_documents_seen=total)
     if state.interrupted:
         block = block._replace(counts=block.counts.balanced())
@@ -115,7 +115,7 @@ def update_stream(parameters, state, X, weight):
     update = state.update if block.n_visits else local_update_of(parameters, X, weight)
     before = LDAState(block, update, copy.deepcopy(state.rng), state.records)
     with untimed():
-        after = _after_steps(once, before, X, weight, total, batch_size_of(parameters, total))
+        after = after_steps(once, before, X, weight, total, batch_size_of(parameters, total))
     if after.interrupted:
         raise KeyboardInterrupt
     return after
@@ -145,7 +145,7 @@ def restorer(counts, indices):
     return restore
 
 
-def _after_steps(parameters, state, X, weight, total, batch_size, stopping=None):
+def after_steps(parameters, state, X, weight, total, batch_size, stopping=None):
     """The state after the engine's loop: passes over documents, and full-batch iterations."""
     rng = state.rng
     model = LDAModel(parameters, state.update, total, rng)

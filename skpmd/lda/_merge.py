@@ -2,7 +2,9 @@
 
 The priors are in no counts, so that none of them has to be taken out again. Each particle of the
 first shard is joined by one of each other shard, such that their topics match best in all; its
-weight is the product of theirs.
+weight is the product of theirs. Words stay where the topics of their shard have put them, which few
+documents have made less sharp than all would; where all documents are at hand, some iterations
+assign them anew.
 """
 
 import copy
@@ -10,20 +12,24 @@ import copy
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from skpmd._base.merging import refuse_equal_findings
+from skpmd._base.merging import check_total, refuse_equal_findings
 from skpmd._base.records import Records
 from skpmd.engine.particles import log_weights
-from skpmd.lda._fit import LDAState
+from skpmd.lda._documents import total_of
+from skpmd.lda._fit import LDAState, after_steps
+from skpmd.lda._parameters import batch_size_of
 from skpmd.lda._relabel import matches
 from skpmd.lda._stacking import Scores
 from skpmd.lda._topics import Counts
 
 # Topics that match worse than this are warned of; 1 is a perfect match.
 _MIN_ALIGNMENT = 0.5
+# Iterations over all documents, where they are at hand.
+_MAX_FULL_ITER = 5
 
 
 def merge_topics(states, n_shards):
-    """The `LDAState` of all documents, and reasons to warn of it."""
+    """The `LDAState` of all documents, and reasons to warn of it as long as they are not at hand."""
     refuse_equal_findings([state.block.counts.totals for state in states])
     block, alignment = _unscaled(states[0].block), []
     for state in states[1:]:
@@ -37,6 +43,22 @@ def merge_topics(states, n_shards):
     first = states[0]
     rng = copy.deepcopy(first.rng)
     return LDAState(block, first.update, rng, Records(), merged=merged), _reasons(alignment)
+
+
+def refined(parameters, state, X, weight):
+    """The merged state after iterations over all documents X, which assign their words anew."""
+    total = total_of(X, weight)
+    check_total(total, state.block.n_documents_seen)
+    steps = parameters._replace(max_iter=0, max_full_iter=_MAX_FULL_ITER, evaluate_every=0)
+    size = batch_size_of(parameters, float(X.shape[0]))
+    after = after_steps(steps, state, X, weight, total, size)
+    if after.interrupted:
+        raise KeyboardInterrupt
+    method = f"{_MAX_FULL_ITER} iterations over all documents from the {state.merged['method']}"
+    return after._replace(
+        block=after.block._replace(n_documents_seen=total),
+        merged={**state.merged, "method": method},
+    )
 
 
 def _unscaled(block):

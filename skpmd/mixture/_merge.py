@@ -55,7 +55,9 @@ def merge_conjugate(parameters, fits, n_shards, rng):
     for part in parts[1:]:
         counts, match = _added(model, counts, part)
         alignment.append(match)
-    counts, of_sums = _better(counts, retained, rows.scaled(retained.scaler), weight)
+    of_sums = True
+    if model.K > 1:  # Counts of one component are exact.
+        counts, of_sums = _better(counts, retained, rows.scaled(retained.scaler), weight)
     methods = (
         f"fit to the {len(rows)} rows that {n_shards} shards retain",
         f"sum of the counts of relabelled components of {n_shards} shards",
