@@ -18,8 +18,12 @@ def merge(estimators, X=None, y=None, sample_weight=None):
     * `BayesianLogisticRegressionPMD` and `ParticleMirrorDescent`: as the product of the densities
       that stand for the posteriors (`Posterior.fitted_density`), which is sampled. With all rows,
       ``X`` and ``y``, these weigh the particles, and the result is as exact as that of `fit`.
-    * `GaussianMixturePMD` (``strategy="conjugate"``) and `LDATopicModelPMD`: components and topics
-      are relabelled by those of the first shard, and their counts add up.
+    * `GaussianMixturePMD` (``strategy="conjugate"``): components are relabelled by those of the
+      first shard, and their counts add up. Where shards retain all rows these are fitted instead,
+      and where they do not, particles of a fit to the rows that they retain stand in for sums that
+      predict these worse.
+    * `LDATopicModelPMD`: topics are relabelled by those of the first shard, and their counts add
+      up. With all documents, ``X``, a few iterations assign the words anew.
 
     Parameters
     ----------
@@ -28,7 +32,7 @@ def merge(estimators, X=None, y=None, sample_weight=None):
         the model and its prior, columns and classes. The first is what the result is like: its
         parameters, and what its prior has taken from its rows (the units of ``scale="auto"``, say).
     X : array-like of shape (n_samples, n_features), optional
-        The rows of all shards, of logistic regression and custom models.
+        The rows of all shards, of logistic regression, custom models and topics.
     y : array-like of shape (n_samples,) or (n_samples, n_targets), optional
         Their targets.
     sample_weight : array-like of shape (n_samples,), optional
@@ -44,10 +48,11 @@ def merge(estimators, X=None, y=None, sample_weight=None):
         over its density (``shard_pareto_k``, None where that is not known), the distance of the
         merged mean from its own in its own units (``shard_distance``, about 1 or less where shards
         agree), and the share of the merged posterior where it has a hundredth of its mass
-        (``shard_beyond``); by how many sds normal densities in their place would move a mean
-        (``nonnormality``); and k-hat of the draws of the product, which says nothing of the
-        densities (``product_pareto_k``). Of mixtures and topics ``diagnostics_`` has how well
-        components match (``alignment``, 1 where they are the same).
+        (``shard_beyond``); by how many sds, to first order, a mean is moved by what the densities
+        leave of known values of the posteriors (``misfit``, None where none are known) and by what
+        they are beyond mean and covariance (``nonnormality``); and k-hat of the draws of the
+        product, which says nothing of the densities (``product_pareto_k``). Those of mixtures and
+        topics have how well components match (``alignment``, 1 where they are the same).
 
     Raises
     ------

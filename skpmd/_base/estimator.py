@@ -198,7 +198,7 @@ class ParticleEstimator(CallbackSupportMixin, BaseEstimator):
                 self._set_state(state)
         return self._state
 
-    def _begin_merge(self, estimators, names):
+    def _start_merge(self, estimators, names):
         """Take over what does not depend on rows from the first of the estimators of shards.
 
         They must be alike in the parameters of these names, and in their columns.

@@ -19,6 +19,7 @@ _ENOUGH = 100.0
 _MAX_DISAGREEMENT, _MAX_ERROR = 6.0, 0.2
 # above this R-hat, and below so many effective draws: a mean then errs by a tenth of its sd.
 _MAX_R_HAT, _MIN_DRAWS = 1.05, 100.0
+_CAVEAT = "it is a product of {}, and no row has weighed it"
 _NO_ROW = (
     "it is merged from densities of shards, and no row has weighed it: give X and y to merge, or "
     "see diagnostics_['product_pareto_k'] and what else diagnostics_ says of shards"
@@ -44,11 +45,12 @@ def results_of(
     ``temperature`` is 1 / power of the likelihood; the evidence is known at 1 only.
     ``coordinates``, of shape (m, d), are the particles as the user wants to see them, by default as
     they are, and ``names`` are those of the coordinates; for ``variables``, ``coords`` and
-    ``support`` see `Posterior`. In a ``stream`` data were given in parts:
-    there is no evidence then, and the error that rejuvenations have left in the means is a reason
-    to warn. ``merged`` says what densities a posterior is a product of where no row has weighed it:
-    its k-hat, which speaks of the product alone, is called ``product_pareto_k`` then. ``records``
-    are those of the steps of all calls, by default those of the outcome. Further keywords become entries of ``diagnostics``.
+    ``support`` see `Posterior`. In a ``stream`` data were given in parts: there is no evidence
+    then, and the error that rejuvenations have left in the means is a reason to warn. ``merged``
+    says what densities a posterior is a product of where no row has weighed it: its k-hat, which
+    speaks of the product alone, is called ``product_pareto_k`` then. ``records`` are those of the
+    steps of all calls, by default those of the outcome. Further keywords become entries of
+    ``diagnostics``.
     """
     particles, chains = outcome.particles, outcome.chains
     missing = _why_no_evidence(outcome, temperature, stream) if merged is None else _NO_ROW
@@ -68,7 +70,7 @@ def results_of(
         log_evidence=evidence,
         log_evidence_se=error,
         unavailable=missing,
-        caveat=None if merged is None else f"it is a product of {merged}, and no row has weighed it",
+        caveat=None if merged is None else _CAVEAT.format(merged),
         variables=variables,
         coords=coords,
         weighting="posterior" if temperature == 1.0 else f"posterior at temperature {temperature}",

@@ -551,7 +551,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
     def _merge(self, estimators, X=None, y=None, sample_weight=None):
         """Become the posterior given the rows of all of these estimators; see `skpmd.merge`."""
         with self._all_or_nothing():
-            self._begin_merge(estimators, ("names", "temperature"))
+            self._start_merge(estimators, ("names", "temperature"))
             refuse_forgetting(estimators)
             states, n_merged = [one._state for one in estimators], n_shards(estimators)
             options, rng = self._loop_options(), as_generator(self.random_state)

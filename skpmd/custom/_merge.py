@@ -31,7 +31,7 @@ def merge_particles(models, states, rows, options, rng, n_merged):
         check_total(rows.total, sum(state.stream.seen for state in states))
         rows = AllRows(models[0], rows.whole(), options.power)
     n, support = options.n_particles, states[0].prior.support
-    return merge_densities(shards, n_merged, n, rng, support, rows)
+    return merge_densities(shards, posteriors, n_merged, n, rng, support, rows)
 
 
 def _check_coordinates(numbers):
@@ -46,9 +46,7 @@ def _check_coordinates(numbers):
 def _check_priors(log_priors, posteriors):
     """ValueError where a shard's prior is not that of the first, at particles of either."""
     for k, posterior in enumerate(posteriors[1:], start=1):
-        theta = np.concatenate(
-            [one.particles[: _COMPARED] for one in (posteriors[0], posterior)]
-        )
+        theta = np.concatenate([one.particles[:_COMPARED] for one in (posteriors[0], posterior)])
         first, own = log_priors[0](theta), log_priors[k](theta)
         inside = np.isfinite(first) & np.isfinite(own)
         gap = (own - first)[inside]

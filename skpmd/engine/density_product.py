@@ -19,20 +19,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from skpmd.engine import chain_draws, fitted_density, mirror
+from skpmd.engine import chain_draws, fitted_density, kde, mirror
 from skpmd.engine.edges import Unbounded
 from skpmd.engine.fitted_density import FittedDensity
 from skpmd.engine.fitted_proposals import EACH, Proposals, fitted_proposals
 from skpmd.engine.from_values import is_thin
 from skpmd.engine.importance import Proposal
 from skpmd.engine.importance_rounds import importance_rounds
-from skpmd.engine.loop import Outcome
 from skpmd.engine.model import Batch, Model
-from skpmd.engine.particles import moments, weights, whitened
+from skpmd.engine.particles import effective_sample_size, moments, weights, whitened
 
 # Searches start from so many draws of the product of normals with the densities' moments.
 _STARTS = 200
 _MIN_SHARE = 0.05  # There is one round of weights where a smaller share of its draws is effective.
+_MIN_ESS = 200.0  # Misfits are looked at under weights that leave so many particles effective.
 _TAIL_DF = 5.0  # Where no optimum is found, draws come from these Student tails, and from normals.
 _NO_ROWS = (Batch(np.empty((1, 0)), None, np.ones(1)),)
 
@@ -156,10 +156,8 @@ def _by_densities(model, gradient, proposals, n, rng, what):
     """States of draws that the product weighs; where that fails, of moves along its gradient."""
     components, shares = proposals.components, proposals.shares
     notes = {"method": f"reweighting of proposals by {what}"}
-    for outcome in importance_rounds(
-        model, _NO_ROWS, components, shares, n, 1.0, rng, _MIN_SHARE
-    ):
-        last = _told_apart(outcome._replace(notes=notes), components)
+    for outcome in importance_rounds(model, _NO_ROWS, components, shares, n, 1.0, rng, _MIN_SHARE):
+        last = _of_one_place(outcome._replace(notes=notes), components)
         yield last
     if gradient is None or not is_thin(last.particles):
         return
@@ -179,7 +177,7 @@ def _by_rows(rows, proposals, n, rng, what):
     for outcome in importance_rounds(
         rows.model, rows.batches, components, proposals.shares, n, rows.power, rng, _MIN_SHARE
     ):
-        last = _told_apart(outcome._replace(notes=notes), components)
+        last = _of_one_place(outcome._replace(notes=notes), components)
         yield last
     if rows.moved is None or not is_thin(last.particles):
         return
@@ -188,7 +186,7 @@ def _by_rows(rows, proposals, n, rng, what):
         yield outcome._replace(notes=notes)
 
 
-def _told_apart(outcome, components):
+def _of_one_place(outcome, components):
     """The outcome, whose proposals are not to agree on a mean where they are at several places."""
     return outcome if len(components) == EACH else outcome._replace(disagreement=None)
 
@@ -225,3 +223,49 @@ def nonnormality(shards, theta, log_weights):
     shift = (w * (change - w @ change)) @ away
     sd = np.sqrt(w @ away**2)
     return float(np.max(np.abs(shift) / np.maximum(sd, np.finfo(float).tiny)))
+
+
+def misfit(shards, particles, theta, log_weights):
+    """How far the densities' misfits move a mean of the product, in sds; to first order.
+
+    A density has been fitted to particles that are all over its shard's posterior, and the product
+    lies in a part of that. Values of the shard's posterior at its particles, weighed towards the
+    product as far as enough of them stay effective, show the slope of what the density leaves of
+    them there. Slopes add up over shards, and one of 1 in a whitened coordinate moves its mean by
+    one sd.
+
+    Parameters
+    ----------
+    shards : list of Shard
+        The product.
+    particles : list of tuple
+        Places of those shards whose values are known; and of each the particles (m, d), their log
+        weights and log joint densities (m,).
+    theta, log_weights : ndarray of shapes (n, d), (n,)
+        Draws of the product.
+
+    Returns
+    -------
+    float
+    """
+    free, target = shards[0].density.free, log_joint(DensityProduct(shards))
+    outward = (lambda points: points) if free is None else free.outward
+    mean, cov = moments(outward(theta), log_weights)
+    chol, total = kde.cholesky(cov), 0.0
+    for k, (points, log_own, values) in particles:
+        density = shards[k].density
+        gap = values - fitted_density.log_density(density, points)
+        towards = target(points) - fitted_density.log_density(density, points)
+        w = weights(_flattened(log_own, towards))
+        z = whitened(outward(points), mean, chol)
+        away = z - w @ z
+        total = total + (w * (gap - w @ gap)) @ away / (w @ away**2)
+    return float(np.max(np.abs(chol @ total) / np.linalg.norm(chol, axis=1)))
+
+
+def _flattened(log_weights, towards):
+    """Log weights with as much of others added as leaves enough of the particles effective."""
+    share = 1.0
+    while share > 1e-3 and effective_sample_size(log_weights + share * towards) < _MIN_ESS:
+        share *= 0.8
+    return log_weights + share * towards

@@ -445,7 +445,7 @@ None, default=None
         with self._all_or_nothing():
             refuse_rows(None, y, "documents are all that there is")
             names = [name for name in self._frozen_parameters if name != "total_samples"]
-            self._begin_merge(estimators, (*names, "vocabulary"))
+            self._start_merge(estimators, (*names, "vocabulary"))
             refuse_earlier([one.prior for one in estimators])
             if self.learn_priors:
                 raise ValueError(

@@ -29,7 +29,7 @@ _MAX_FULL_ITER = 5
 
 
 def merge_topics(states, n_shards):
-    """The `LDAState` of all documents, and reasons to warn of it as long as they are not at hand."""
+    """The `LDAState` of all documents, and reasons to warn of it where these are not at hand."""
     refuse_equal_findings([state.block.counts.totals for state in states])
     block, alignment = _unscaled(states[0].block), []
     for state in states[1:]:

@@ -50,8 +50,8 @@ from skpmd.logistic._make_model import (
     linear_model,
     missing_moments,
 )
-from skpmd.logistic._merge import merge_mean_field, merge_particles, models_of_shards
 from skpmd.logistic._mean_field_fit import COVARIANCE_TYPES, NO_PARTS, fit_mean_field, is_mean_field
+from skpmd.logistic._merge import merge_mean_field, merge_particles, models_of_shards
 from skpmd.logistic._posterior import GaussianPosterior
 from skpmd.logistic._predict import ClassPredictions
 from skpmd.logistic._retained import Retained, advance_retaining
@@ -601,9 +601,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     def _merge(self, estimators, X=None, y=None, sample_weight=None):
         """Become the posterior given the rows of all of these estimators; see `skpmd.merge`."""
         with self._all_or_nothing():
-            self._begin_merge(
-                estimators, (*self._frozen_parameters, "class_weight", "temperature")
-            )
+            self._start_merge(estimators, (*self._frozen_parameters, "class_weight", "temperature"))
             check_equal("classes_", [one.classes_ for one in estimators], SAME_CLASSES)
             refuse_forgetting(estimators)
             if self.class_weight == "balanced":
@@ -615,7 +613,11 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             features, options = _check_feature_names_in(self), self._loop_options()
             states, what = [one._state for one in estimators], n_shards(estimators)
             parameters = self._parameters()._replace(
-                **{name: v for name, v in self._frozen.items() if name in LogisticParameters._fields}
+                **{
+                    name: v
+                    for name, v in self._frozen.items()
+                    if name in LogisticParameters._fields
+                }
             )
             models = models_of_shards(parameters, features, self.classes_, states)
             rng, rows = as_generator(self.random_state), None

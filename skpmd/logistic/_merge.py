@@ -51,7 +51,7 @@ def merge_particles(models, states, rows, n, power, rng, n_merged):
     if rows is not None:
         check_total(rows.total, sum(state.stream.seen for state in states))
         rows = all_rows(models[0], rows.whole(), power)
-    return merge_densities(shards, n_merged, n, rng, rows=rows)
+    return merge_densities(shards, posteriors, n_merged, n, rng, rows=rows)
 
 
 def all_rows(model, batches, power):

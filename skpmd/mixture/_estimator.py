@@ -429,7 +429,7 @@ covariance_prior_, mean_scale_prior_
         """Become the mixture given the rows of all of these estimators; see `skpmd.merge`."""
         with self._all_or_nothing():
             refuse_rows(X, y, "counts of components add up")
-            self._begin_merge(estimators, self._frozen_parameters)
+            self._start_merge(estimators, self._frozen_parameters)
             refuse_forgetting(estimators)
             refuse_earlier([one.prior for one in estimators])
             states, n = [one._state for one in estimators], n_shards(estimators)

@@ -85,9 +85,7 @@ def _retained_rows(fits):
     for fit in fits:
         weight = fit.reservoir.sampled_weight()
         weights.append(weight * (fit.n_samples_seen / weight.sum()))
-    return distinct_rows(
-        np.concatenate([fit.reservoir.X for fit in fits]), np.concatenate(weights)
-    )
+    return distinct_rows(np.concatenate([fit.reservoir.X for fit in fits]), np.concatenate(weights))
 
 
 def _joined_reservoirs(fits):
@@ -116,7 +114,7 @@ def _added(model, counts, other):
     every = np.arange(len(order))
     total = _sum(counts, every, other, chosen, order[every, chosen])
     best = int(elbo.argmax())
-    return total, float(affinity[best, chosen[best]])
+    return total, max(0.0, float(affinity[best, chosen[best]]))
 
 
 def _sum(counts, places, other, others, order):
@@ -132,7 +130,7 @@ def _sum(counts, places, other, others, order):
 def _better(counts, retained, X, weight):
     """Counts of the best of both kinds of particles, as many as of one, and which kind is best.
 
-    They are told apart by how well they predict the retained rows X, each of which counts for
+    What counts is how well they predict the retained rows X, each of which stands for
     ``weight`` rows: bounds of the evidence would hold it against sums that responsibilities are
     those of their shards. Particles of these rows have been fitted to them: what they have gained
     by that, about a nat for each coordinate as often as a row counts, is taken off.

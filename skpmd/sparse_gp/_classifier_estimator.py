@@ -324,7 +324,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         """Become the processes given the rows of all of these estimators; see `skpmd.merge`."""
         with self._all_or_nothing():
             refuse_rows(X, y, "the sites of its rows add up as they are")
-            self._begin_merge(estimators, ("jitter",))
+            self._start_merge(estimators, ("jitter",))
             refuse_forgetting(estimators)
             check_equal("classes_", [one.classes_ for one in estimators], SAME_CLASSES)
             self.classes_ = estimators[0].classes_

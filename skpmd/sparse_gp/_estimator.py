@@ -459,7 +459,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         """Become the process given the rows of all of these estimators; see `skpmd.merge`."""
         with self._all_or_nothing():
             refuse_rows(X, y, EXACT)
-            self._begin_merge(estimators, ("jitter", "likelihood", "df"))
+            self._start_merge(estimators, ("jitter", "likelihood", "df"))
             refuse_forgetting(estimators)
             check_equal("n_targets", [one._n_targets for one in estimators], SAME_TARGETS)
             refuse_approximations([one.approximation_ for one in estimators])

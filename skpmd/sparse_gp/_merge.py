@@ -57,9 +57,7 @@ def merged(states, earlier, n_processes=1):
     if surplus is not None:
         block = block - (len(states) - 1) * surplus.particles.block
         seen -= (len(states) - 1) * surplus.stream.seen
-    stream = Stream(
-        first.particles._replace(block=block), None, Records(), seen, first.stream.rng
-    )
+    stream = Stream(first.particles._replace(block=block), None, Records(), seen, first.stream.rng)
     return first._replace(
         stream=stream, retained=None, n_fitted=sum(state.n_fitted for state in states)
     )
@@ -82,8 +80,10 @@ def _surplus(first, earlier):
 
 def _check_alike(one, other, where):
     """ValueError where a process differs from that of the first shard, with what to do."""
-    kernels = [state.model.covariance.kernel.clone_with_theta(state.theta) for state in (one, other)]
-    if _values(kernels[0]) != _values(kernels[1]):
+    both = one, other
+    kernels = [state.model.covariance.kernel.clone_with_theta(state.theta) for state in both]
+    values = [_values(kernel.get_params()) for kernel in kernels]
+    if values[0] != values[1]:
         raise ValueError(
             f"kernel_ is {kernels[0]} in estimators[0] and {kernels[1]} in {where}: {_FIX}."
         )
@@ -102,11 +102,11 @@ def _check_alike(one, other, where):
         )
 
 
-def _values(kernel):
+def _values(parameters):
     """Values of all hyperparameters of a kernel and the classes that it is made of; no bounds."""
     return {
         name: type(value).__name__ if isinstance(value, Kernel) else np.asarray(value).tolist()
-        for name, value in kernel.get_params().items()
+        for name, value in parameters.items()
         if not name.endswith("_bounds")
     }
 
