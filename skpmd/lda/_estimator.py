@@ -204,6 +204,9 @@ None, default=None
         Steps.
     n_documents_seen_ : int or float
         Documents so far, with their weights; in an endless stream those with words.
+    diagnostics_ : dict
+        After `skpmd.merge` only: the ``method``, the number of shards, ``n_shards``, and how well
+        those match, ``alignment``.
     history_ : dict of str to ndarray
         Record of the steps, the last 10,000 or so of a stream: ``step``, ``step_size``,
         ``n_documents``, and ``log_density``, the mean log density of a word before the particles

@@ -22,8 +22,9 @@ from skpmd.lda._relabel import matches
 from skpmd.lda._stacking import Scores
 from skpmd.lda._topics import Counts
 
-# Topics that match worse than this are warned of; 1 is a perfect match.
-_MIN_ALIGNMENT = 0.5
+# Topics that match worse than this are warned of; 1 is a perfect match. Of four collections in
+# eight shards, which lost 1 to 3 % of the log perplexity, the worst match was .64 to .78.
+_MIN_ALIGNMENT = 0.8
 # Iterations over all documents, where they are at hand.
 _MAX_FULL_ITER = 5
 
@@ -105,6 +106,6 @@ def _reasons(alignment):
     return [
         f"topics of estimators[{k}] do not match those of the estimators before it (their "
         f"alignment is {alignment[k - 1]:.2f}, and 1 where they are the same), so that sums of "
-        "their counts are of words that have little in common: give all shards fewer topics, or "
-        "fit all documents together"
+        "their counts are less sharp than topics of all documents: give these as X to merge, give "
+        "all shards fewer topics or more documents, or fit all documents together"
     ]

@@ -170,6 +170,9 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         ``strategy="conjugate"`` of several components each particle takes its responsibilities of
         the rows as known: standard deviations and intervals are too small where components
         overlap, and there is no evidence.
+    diagnostics_ : dict
+        After `skpmd.merge` only: the ``method``, the number of shards, ``n_shards``, and how well
+        those match, ``alignment``.
     history_ : dict of str to ndarray
         A record of the steps. Of the conjugate strategy: ``step_size``, and for each row the best
         particle's ``elbo`` (full-batch iterations only) and ``log_density`` before the step.

@@ -315,9 +315,7 @@ def test_counts_of_relabelled_components_add_up():
 def test_shards_that_retain_all_rows_are_fitted_together():
     X = mixture_rows(600)
     whole = GaussianMixturePMD(3, random_state=0).fit(X)
-    merged = skpmd.merge(
-        [GaussianMixturePMD(3, random_state=k).fit(X[k::3]) for k in range(3)]
-    )
+    merged = skpmd.merge([GaussianMixturePMD(3, random_state=k).fit(X[k::3]) for k in range(3)])
     by_place = (np.sort(one.means_, axis=0) for one in (merged, whole))
     np.testing.assert_allclose(*by_place, atol=1e-8)  # Labels are those of the first shard.
     assert merged.diagnostics_["method"].startswith("fit to all rows")

@@ -402,4 +402,25 @@ DEFECTS = [
         "reasons = ()",
         "api/test_certificate.py",
     ),
+    Defect(
+        "a product of shards' densities keeps the surplus priors",
+        "engine/density_product.py",
+        "total += fitted_density.log_density(shard.density, theta) - log_prior",
+        "total += fitted_density.log_density(shard.density, theta)",
+        "engine/test_density_product.py",
+    ),
+    Defect(
+        "the gradient of a product has the first shard's prior subtracted",
+        "engine/density_product.py",
+        "for density, _, of_prior in self.shards[1:]:",
+        "for density, _, of_prior in self.shards[:]:",
+        "engine/test_density_product.py",
+    ),
+    Defect(
+        "misfits of densities are looked at where the shard is, not where the product is",
+        "engine/density_product.py",
+        "return log_weights + share * towards",
+        "return log_weights",
+        "api/test_merge.py",
+    ),
 ]

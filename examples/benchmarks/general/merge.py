@@ -236,6 +236,7 @@ def gates(rows):
         Gate("logistic, all rows given: gap in sds", largest("logistic", WITH), MAX_GAP),
         Gate("process: gap in sds", largest("process", WITHOUT), MAX_PROCESS),
         Gate("mixture, no warning: loss of score", largest("mixture", WITHOUT, False), MAX_LOSS),
+        Gate("topics, no warning: loss of score", largest("topics", WITHOUT, False), MAX_LOSS),
         Gate("topics: loss of score", largest("topics", WITHOUT), MAX_LOSS),
         Gate("topics, all documents given: loss of score", largest("topics", WITH), MAX_LOSS),
     ]
