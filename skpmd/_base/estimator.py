@@ -13,13 +13,14 @@ from functools import wraps
 import numpy as np
 from sklearn import get_config
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import _check_n_features, validate_data
 
 from skpmd._base.callbacks import CallbackSupportMixin, tasks_of_fit
 from skpmd._base.compiled import damaged_folder
 from skpmd._base.options import check_options
 from skpmd._base.prior import adopted
 from skpmd._base.progress import listeners_of
+from skpmd._base.table import BlockTable, checked_table
 from skpmd._base.validation import naming_conversions, refuse_no_table
 from skpmd._base.version import __version__, other_version
 from skpmd._base.warn import warn
@@ -103,12 +104,35 @@ class ParticleEstimator(CallbackSupportMixin, BaseEstimator):
         return check_options(self._record(Options, settings=settings))
 
     def _checked_data(self, X, y="no_validation", **how):
-        """X, or X and y, as ``validate_data`` hands them back; what is no table is refused."""
+        """X, or X and y, as ``validate_data`` hands them back; what is no table is refused.
+
+        X may be a `BlockTable`; it becomes an array where its rows are few.
+        """
         refuse_no_table(X)
         name = "X" if isinstance(y, str) and y == "no_validation" else "X or y"
         # Its sums overflow where numbers do; it refuses those.
         with np.errstate(all="ignore"), naming_conversions(name):
-            return validate_data(self, X, y, **how)
+            if not isinstance(X, BlockTable):
+                return validate_data(self, X, y, **how)
+            reset = how.pop("reset", True)
+            checked = checked_table(X, y, **how)
+            _check_n_features(self, X, reset=reset)
+            self._check_names(X.names, reset)
+            return checked
+
+    def _check_names(self, names, reset):
+        """Take over the names of columns of data in blocks, or hold them against those before."""
+        if reset:
+            vars(self).pop("feature_names_in_", None)
+            if names is not None:
+                self.feature_names_in_ = names
+        elif names is not None and not np.array_equal(
+            names, getattr(self, "feature_names_in_", names)
+        ):
+            raise ValueError(
+                "The feature names of the blocks should match those that were passed before: they "
+                f"were {list(self.feature_names_in_[:5])} and are {list(names[:5])}."
+            )
 
     def _threads(self):
         """Context with the threads that ``n_jobs`` asks for."""

@@ -136,13 +136,19 @@ class _Barred:
         self._bar.update(self._done - self._bar.n)
 
 
-class ReportedBatches(list):
+class ReportedBatches:
     """Batches that show how far a pass over them has come, for passes that may take minutes."""
+
+    def __init__(self, batches):
+        self._batches = batches
+
+    def __len__(self):
+        return len(self._batches)
 
     def __iter__(self):
         """Yield the batches."""
         with phase("pass over the rows", len(self)) as advance:
-            for batch in super().__iter__():
+            for batch in self._batches:
                 yield batch
                 advance()
 

@@ -7,6 +7,8 @@ from scipy import sparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
 from sklearn.utils.validation import _check_sample_weight
 
+from skpmd._base.rows import is_read_in_blocks
+
 _POWER = 3  # Powers of numbers up to this one must not overflow: sums of products then do not.
 # The largest weight lies between these: rounding loses others, or the prior, beside it.
 WEIGHTS = 1e-30, 1e15
@@ -25,6 +27,8 @@ def checked_weights(sample_weight, X):
     Weights that count for nothing beside the largest are zero. ValueError where one is negative, or
     all are zero or so small or large that sums with them mean nothing.
     """
+    if sample_weight is None and is_read_in_blocks(X):
+        return np.broadcast_to(1.0, len(X))  # It takes no memory.
     with naming_conversions("sample_weight"):
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if sample_weight is None:
@@ -98,12 +102,15 @@ def refuse_overflows(name, values, dtype=np.float64):
 
     ``dtype`` is that of the sums. Of targets ``"y"`` such sums must not vanish either.
     """
-    values, limits = values.data if sparse.issparse(values) else np.asarray(values), np.finfo(dtype)
+    values, limits = values.data if sparse.issparse(values) else values, np.finfo(dtype)
+    values = values if hasattr(values, "dtype") else np.asarray(values)
     if values.dtype.kind != "f":  # Some kernels take other things than numbers.
         return
     largest = float(max(values.max(initial=0.0), -values.min(initial=0.0)))
     if np.isnan(largest):  # Missing values, where they are accepted, have no size.
-        largest = float(np.nanmax(np.abs(values), initial=0.0))
+        in_blocks = is_read_in_blocks(values)
+        some = [values.low, values.high] if in_blocks else values
+        largest = float(np.nanmax(np.abs(some), initial=0.0))
     if largest > float(limits.max) ** (1 / _POWER):
         raise ValueError(
             f"{name} holds numbers as large as {largest:g}, and sums of their products overflow: "

@@ -10,6 +10,7 @@ from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.utils import as_generator
+from skpmd._base.table import opened, parts_in_memory
 from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd.engine.course import untimed
 from skpmd.engine.loop import Stage, drive
@@ -18,7 +19,7 @@ from skpmd.mixture._initialization import INITS
 from skpmd.mixture._missing import refuse_missing
 from skpmd.mixture._predict import MixturePredictions
 from skpmd.mixture._prior import MixtureParameters, strategy_of
-from skpmd.mixture._rows import distinct_rows
+from skpmd.mixture._rows import distinct_rows, rows_of_fit
 from skpmd.mixture._smc_fit import fit_draws, history_of_draws, update_draws
 from skpmd.mixture._summaries import (
     component_parameters,
@@ -368,12 +369,13 @@ covariance_prior_, mean_scale_prior_
             ``strategy="parameters"`` of what stands against the posterior.
         """
         with self._all_or_nothing(of_fit=True):
+            X, y, sample_weight = opened(X, y, sample_weight)
             earlier = getattr(self, "_state", None) if self.warm_start else None
             self._reset()
             if self.prior is not None:
                 return self.partial_fit(X, y, sample_weight)
             parameters = self._parameters()
-            rows, weight = self._read(X, sample_weight, reset=True)
+            rows, weight = rows_of_fit(*self._read(X, sample_weight, reset=True))
             self._set_state(self._first_state(parameters, rows, weight, earlier))
             self._freeze()
             with untimed():  # Without them here the first prediction would take the time.
@@ -407,21 +409,26 @@ covariance_prior_, mean_scale_prior_
             The estimator.
         """
         with self._all_or_nothing():
+            X, y, sample_weight = opened(X, y, sample_weight)
             before = self._state_or_prior()
             parameters = self._parameters()
             self._check_frozen()
-            rows, weight = self._read(X, sample_weight, reset=before is None)
-            if before is None:
-                state = self._first_state(parameters, rows, weight)
-            elif before.strategy == "parameters":
-                state = draws_state(*update_draws(parameters, before, rows[:], weight), before)
-            else:
-                fit = update_conjugate(parameters, before.fit, rows, weight)
-                state = conjugate_state(fit, self.weighting, before)
-            self._set_state(state)
+            table, weight = self._read(X, sample_weight, reset=before is None)
+            for part in parts_in_memory(table, weight):
+                self._set_state(self._state_after(parameters, before, *distinct_rows(*part)))
+                before = self._state
             self._freeze()
             self._warn_or_interrupt()
             return self
+
+    def _state_after(self, parameters, before, rows, weight):
+        """The state after more rows: a `RowView` of distinct ones, sorted, and their weights."""
+        if before is None:
+            return self._first_state(parameters, rows, weight)
+        if before.strategy == "parameters":
+            return draws_state(*update_draws(parameters, before, rows[:], weight), before)
+        fit = update_conjugate(parameters, before.fit, rows, weight)
+        return conjugate_state(fit, self.weighting, before)
 
     # ------------------------------------------------------------------ steps of a fit
     def _parameters(self):
@@ -429,15 +436,14 @@ covariance_prior_, mean_scale_prior_
         return self._record(MixtureParameters, options=self._loop_options())
 
     def _read(self, X, sample_weight, reset):
-        """`RowView` of the distinct rows, sorted, and how often each counts."""
+        """Checked rows, and how often each counts."""
         X = self._checked_data(
             X, dtype=[np.float64, np.float32], order="C", reset=reset,
             ensure_all_finite=self._finite(),
         )  # fmt: skip
         refuse_missing(X, "fit")
         refuse_overflows("X", X)
-        weight = checked_weights(sample_weight, X)
-        return distinct_rows(X, weight)
+        return X, checked_weights(sample_weight, X)
 
     def _first_state(self, parameters, rows, weight, earlier=None):
         """`MixtureState` after the first rows, from an earlier one on where it is conjugate too."""

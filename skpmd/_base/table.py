@@ -1,0 +1,267 @@
+"""Rows of blocks that read as one array: all that the rest of skpmd sees of where data come from."""
+
+import copy
+from threading import Lock
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import check_array
+from sklearn.utils.validation import _check_y, _get_feature_names, check_consistent_length
+
+from skpmd._base.rows import group_size
+from skpmd._base.sources import blocks_of
+from skpmd.engine.course import counted
+
+
+def opened(X, y=None, sample_weight=None):
+    """X, y and weights: X a `BlockTable` where it is data in blocks, else all as they are given.
+
+    Blocks are gone through once, and have y and weights, or these are given for all rows.
+    """
+    blocks = blocks_of(X, y, sample_weight)
+    if blocks is None:
+        return X, y, sample_weight
+    scan = _Scan()
+    for block in counted(blocks, "first pass over the blocks"):
+        scan.add(block)
+    given = {"y": y, "sample_weight": sample_weight}
+    of_blocks = {"y": scan.joined("y"), "sample_weight": scan.joined("weight")}
+    for name, values in given.items():
+        if values is not None and of_blocks[name] is not None and not hasattr(values, "dask"):
+            raise ValueError(f"{name} is given, and in the blocks of X too: leave one of them out.")
+    table = BlockTable(blocks, scan)
+    rest = [given[name] if values is None else values for name, values in of_blocks.items()]
+    return (table, *rest)
+
+
+class BlockTable:
+    """Rows of shape (n, p) that read as slices, masks or places; one block is in memory at a time.
+
+    Where all rows are as few as a pass in random order has in memory anyway they are in ``array``,
+    which is None of more. ``low`` and ``high`` are the smallest and the largest number, and
+    ``has_missing`` says whether some are none.
+    """
+
+    ndim, is_read_in_blocks = 2, True
+
+    def __init__(self, blocks, scan):
+        self._blocks, self._ends, self.names = blocks, np.array(scan.ends), scan.names
+        self.shape, self.dtype, self.is_sparse = (scan.n, scan.p), scan.dtype, scan.is_sparse
+        self.low, self.high, self.has_missing = scan.low, scan.high, scan.has_missing
+        self._lock, self._read = Lock(), (-1, None)
+        self.array = None if scan.rows is None else self._joined(scan.rows)
+        self._places = None  # Of the rows that there are; None of all.
+
+    def __len__(self):
+        return self.shape[0]
+
+    def __getitem__(self, rows):
+        if isinstance(rows, slice) and self._places is None:
+            start, stop, step = rows.indices(len(self))
+            if step == 1:
+                return self._between(start, max(start, stop))
+            rows = np.arange(start, stop, step)
+        if self._places is not None:
+            rows = self._places[rows]
+        rows = np.asarray(rows)
+        rows = np.flatnonzero(rows) if rows.dtype == bool else rows
+        if (rows[1:] >= rows[:-1]).all():
+            return self._sorted(rows)
+        places, back = np.unique(rows, return_inverse=True)
+        return self._sorted(places)[back]
+
+    def __array__(self, dtype=None, copy=None):
+        """Refuse to read all rows at once."""
+        raise TypeError("Data in blocks are not read at once: take some of the rows.")
+
+    def only(self, mask):
+        """The same table without the rows where the mask (n,) is False."""
+        some = copy.copy(self)
+        some._places = np.flatnonzero(mask) if self._places is None else self._places[mask]
+        some.shape = len(some._places), self.shape[1]
+        return some
+
+    def max(self, initial):
+        """Largest number, or ``initial``; nan where there is one."""
+        return np.nan if self.has_missing else max(self.high, initial)
+
+    def min(self, initial):
+        """Smallest number, or ``initial``; nan where there is one."""
+        return np.nan if self.has_missing else min(self.low, initial)
+
+    def _between(self, start, stop):
+        """Consecutive rows; a view where they are of one block."""
+        place, parts = np.searchsorted(self._ends, start, side="right"), []
+        while start < stop:
+            before, end = self._edges(place)
+            end = min(stop, end)
+            if end > start:
+                parts.append(self._block(place)[start - before : end - before])
+            start, place = end, place + 1
+        return self._joined(parts)
+
+    def _sorted(self, places):
+        """Rows at sorted places."""
+        which, parts = np.searchsorted(self._ends, places, side="right"), []
+        for place in np.unique(which):
+            parts.append(self._block(place)[places[which == place] - self._edges(place)[0]])
+        return self._joined(parts)
+
+    def _edges(self, place):
+        return self._ends[place - 1] if place else 0, self._ends[place]
+
+    def _joined(self, parts):
+        if len(parts) == 1:
+            return parts[0].astype(self.dtype, copy=False)
+        if self.is_sparse:
+            empty = sparse.csr_matrix((0, self.shape[1]), dtype=self.dtype)
+            return sparse.vstack([empty, *parts], format="csr", dtype=self.dtype)
+        return np.concatenate([np.empty((0, self.shape[1]), self.dtype), *parts], dtype=self.dtype)
+
+    def _block(self, place):
+        """The rows of one block, for any thread; that which was read last is still there."""
+        with self._lock:
+            known, rows = self._read
+            if known == place:
+                return rows
+            del rows
+            self._read = -1, None  # No two of them are in memory together.
+            rows = as_rows(self._blocks.read(int(place)).X, self.dtype)
+            before, end = self._edges(place)
+            if rows.shape != (end - before, self.shape[1]):
+                raise ValueError(
+                    f"Block {place} of X has the shape {rows.shape}, and had "
+                    f"{(int(end - before), self.shape[1])} when it was read first: blocks have to "
+                    "be the same each time."
+                )
+            self._read = place, rows
+            return rows
+
+    def __getstate__(self):
+        """What is pickled: no block, and no lock."""
+        return {**vars(self), "_lock": None, "_read": (-1, None)}
+
+    def __setstate__(self, state):
+        """Take over what was pickled."""
+        vars(self).update(state, _lock=Lock())
+
+
+def parts_in_memory(X, *columns):
+    """X and columns of all rows in parts that fit in memory, as a stream takes them.
+
+    An array is one part, and so are few rows of a `BlockTable`.
+    """
+    if not isinstance(X, BlockTable):
+        yield X, *columns
+        return
+    size = group_size(X)
+    for start in range(0, len(X), size):
+        some = slice(start, start + size)
+        yield X[some], *(None if one is None else np.array(one[some]) for one in columns)
+
+
+def as_rows(X, dtype=(np.float64, np.float32)):
+    """A block's rows as an array or a CSR matrix of floats, whatever their values."""
+    return check_array(
+        X, accept_sparse="csr", dtype=dtype, order="C", ensure_all_finite=False,
+        ensure_min_samples=0, input_name="X",
+    )  # fmt: skip
+
+
+def checked_table(X, y="no_validation", *, y_numeric=False, multi_output=False, **how):
+    """A `BlockTable`, or the array that it is, and y, checked as ``validate_data`` does it."""
+    if X.array is not None:
+        rows = check_array(X.array, input_name="X", **how)
+    else:
+        _check_values(X, how.get("ensure_all_finite", True))
+        if X.is_sparse and not how.get("accept_sparse"):
+            raise TypeError("Sparse data was passed for X, but dense data is required.")
+        rows = X
+    if isinstance(y, str) and y == "no_validation":
+        return rows
+    if y is None:
+        raise ValueError("The blocks have no y, and none is given: this estimator requires y.")
+    y = _check_y(y, multi_output=multi_output, y_numeric=y_numeric)
+    check_consistent_length(X, y)
+    return rows, y
+
+
+def _check_values(X, ensure_all_finite):
+    """ValueError where numbers are none or infinite, and have to be."""
+    if not ensure_all_finite:
+        return
+    if X.has_missing and ensure_all_finite is True:
+        raise ValueError("Input X contains NaN.")
+    if np.isinf([X.low, X.high]).any():
+        raise ValueError(
+            f"Input X contains infinity or a value too large for dtype('{X.dtype}')."
+        )
+
+
+class _Scan:
+    """What the first pass over blocks learns; the rows themselves while they are few."""
+
+    def __init__(self):
+        self.ends, self.n, self.p, self.dtype, self.names = [], 0, None, None, None
+        self.low, self.high, self.has_missing, self.is_sparse = np.inf, -np.inf, False, False
+        self.rows, self._others = [], {"y": [], "weight": []}
+
+    def add(self, block):
+        """Learn of a further block."""
+        X, place = as_rows(block.X), len(self.ends)
+        if self.p is None:
+            self.names, self.dtype = _names_of(block), X.dtype
+            self.p, self.is_sparse = X.shape[1], sparse.issparse(X)
+        if (X.shape[1], sparse.issparse(X)) != (self.p, self.is_sparse):
+            kinds = "dense", "sparse"
+            raise ValueError(
+                f"Block {place} of X is {kinds[sparse.issparse(X)]} with {X.shape[1]} columns, and "
+                f"the first one is {kinds[self.is_sparse]} with {self.p}: make them alike."
+            )
+        if not np.array_equal(_names_of(block), self.names):
+            raise ValueError(f"Block {place} of X has other names of columns than the first one.")
+        self.dtype = np.promote_types(self.dtype, X.dtype)
+        self.n += X.shape[0]
+        self.ends.append(self.n)
+        self._note_values(X.data if self.is_sparse else X)
+        for name, parts in self._others.items():
+            parts.append(_column(getattr(block, name), name, X.shape[0], place))
+        if self.rows is not None:
+            self.rows.append(X)
+            if self.n > group_size(X):
+                self.rows = None
+
+    def _note_values(self, values):
+        if np.isnan(values.sum()):  # There are none where the sum is a number.
+            self.has_missing = self.has_missing or bool(np.isnan(values).any())
+        default = 0.0 if self.is_sparse else np.inf
+        self.low = min(self.low, float(np.fmin.reduce(values, axis=None, initial=default)))
+        default = 0.0 if self.is_sparse else -np.inf
+        self.high = max(self.high, float(np.fmax.reduce(values, axis=None, initial=default)))
+
+    def joined(self, name):
+        """y or weights of all rows; None where no block has them."""
+        parts = self._others[name]
+        known = [part is not None for part in parts]
+        if not any(known):
+            return None
+        if not all(known):
+            raise ValueError(f"Block {known.index(False)} has no {name}, and others have one.")
+        return np.concatenate(parts)
+
+
+def _names_of(block):
+    return _get_feature_names(block.X) if block.names is None else block.names
+
+
+def _column(values, name, n, place):
+    """A block's y or weights, as an array of n rows; None stays None."""
+    if values is None:
+        return None
+    values = np.asarray(values)
+    if values.ndim == 0 or len(values) != n:
+        raise ValueError(
+            f"Block {place} has {n} rows of X and {name} of the shape {values.shape}: it needs one "
+            "for each row."
+        )
+    return values
