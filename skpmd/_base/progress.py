@@ -3,6 +3,7 @@
 from contextlib import contextmanager
 from time import perf_counter
 
+from skpmd._base.rows import is_read_in_blocks
 from skpmd.engine.course import phase
 from skpmd.engine.loop import n_steps
 
@@ -141,6 +142,7 @@ class ReportedBatches:
 
     def __init__(self, batches):
         self._batches = batches
+        self.is_read_in_blocks = is_read_in_blocks(batches)
 
     def __len__(self):
         return len(self._batches)

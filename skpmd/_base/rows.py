@@ -124,6 +124,8 @@ class InOrder:
     ``take(rows)`` makes a batch of a slice, and ``edges`` are pairs of places.
     """
 
+    is_read_in_blocks = True
+
     def __init__(self, take, edges):
         self._take, self._edges = take, edges
 

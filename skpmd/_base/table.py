@@ -1,16 +1,20 @@
 """Rows of blocks that read as one array: all that the rest of skpmd sees of where data come from."""
 
 import copy
+import inspect
+from functools import wraps
 from threading import Lock
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import check_array
+from sklearn.utils import check_array, gen_batches
 from sklearn.utils.validation import _check_y, _get_feature_names, check_consistent_length
 
 from skpmd._base.rows import group_size
 from skpmd._base.sources import blocks_of
 from skpmd.engine.course import counted
+
+_OF_ROWS = "y", "sample_weight", "noise_variance"  # Arguments that there may be for each row.
 
 
 def opened(X, y=None, sample_weight=None):
@@ -18,7 +22,7 @@ def opened(X, y=None, sample_weight=None):
 
     Blocks are gone through once, and have y and weights, or these are given for all rows.
     """
-    blocks = blocks_of(X, y, sample_weight)
+    blocks = None if isinstance(X, BlockTable) else blocks_of(X, y, sample_weight)
     if blocks is None:
         return X, y, sample_weight
     scan = _Scan()
@@ -73,6 +77,13 @@ class BlockTable:
     def __array__(self, dtype=None, copy=None):
         """Refuse to read all rows at once."""
         raise TypeError("Data in blocks are not read at once: take some of the rows.")
+
+    def part(self, rows):
+        """Some rows, by a slice, as a table whose rows are in memory."""
+        some = copy.copy(self)
+        some.array = self[rows]
+        some.shape = some.array.shape
+        return some
 
     def only(self, mask):
         """The same table without the rows where the mask (n,) is False."""
@@ -146,18 +157,32 @@ class BlockTable:
         vars(self).update(state, _lock=Lock())
 
 
-def parts_in_memory(X, *columns):
-    """X and columns of all rows in parts that fit in memory, as a stream takes them.
+def in_parts(partial_fit):
+    """Decorator of ``partial_fit``: of data in blocks it takes as many rows as fit in memory.
 
-    An array is one part, and so are few rows of a `BlockTable`.
+    Any argument that there is for each row is cut with them. If one part fails, none is taken in.
     """
-    if not isinstance(X, BlockTable):
-        yield X, *columns
-        return
-    size = group_size(X)
-    for start in range(0, len(X), size):
-        some = slice(start, start + size)
-        yield X[some], *(None if one is None else np.array(one[some]) for one in columns)
+    signature = inspect.signature(partial_fit)
+
+    @wraps(partial_fit)
+    def called(self, *args, **kwargs):
+        given = signature.bind(self, *args, **kwargs).arguments
+        rest = {name: one for name, one in given.items() if name != "self"}
+        of_rows = [rest.get(name) for name in ("X", "y", "sample_weight")]
+        X, y, weight = opened(*of_rows)
+        if not isinstance(X, BlockTable):
+            return partial_fit(self, *args, **kwargs)
+        rest.update(X=X, y=y, sample_weight=weight)
+        known = {name: one for name, one in rest.items() if one is not None}
+        if X.array is not None:
+            return partial_fit(self, **known)
+        with self._rollback_on_error():
+            for rows in counted(gen_batches(len(X), group_size(X)), "parts of the rows"):
+                part = {name: one[rows] for name, one in known.items() if name in _OF_ROWS}
+                partial_fit(self, **{**known, **part, "X": X.part(rows)})
+        return self
+
+    return called
 
 
 def as_rows(X, dtype=(np.float64, np.float32)):

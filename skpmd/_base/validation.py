@@ -7,7 +7,7 @@ from scipy import sparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
 from sklearn.utils.validation import _check_sample_weight
 
-from skpmd._base.rows import is_read_in_blocks
+from skpmd._base.rows import group_size, is_read_in_blocks
 
 _POWER = 3  # Powers of numbers up to this one must not overflow: sums of products then do not.
 # The largest weight lies between these: rounding loses others, or the prior, beside it.
@@ -66,6 +66,7 @@ def naming_singular_columns(X):
     try:
         yield
     except np.linalg.LinAlgError as error:
+        X = X[: group_size(X)] if is_read_in_blocks(X) else X
         if sparse.issparse(X):
             mean, variance = mean_variance_axis(X.tocsr(), axis=0)
         else:

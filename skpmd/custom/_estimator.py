@@ -13,8 +13,10 @@ from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.prior import convergence_reasons
 from skpmd._base.progress import bar_of_rounds, bar_of_steps
 from skpmd._base.results import ParticleResults, Results, convergence_warnings, results_of
+from skpmd._base.rows import is_read_in_blocks
 from skpmd._base.stream_from_values import step_from_values
 from skpmd._base.streaming import Stream, advance, first_stream, kernel_step, stream_after
+from skpmd._base.table import BlockTable, in_parts, opened
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import refuse_no_table
 from skpmd._base.warn import warn
@@ -439,6 +441,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             The fitted estimator.
         """
         with self._all_or_nothing(of_fit=True):
+            X, y, sample_weight = opened(X, y, sample_weight)
             options = self._loop_options()
             self._reset()
             model, rows, given = self._read(X, y, sample_weight, reset=True)
@@ -487,6 +490,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             outcome = drive(states, what="the comparison with another fit")
         return outcome, self.max_iter
 
+    @in_parts
     @_fit_context(prefer_skip_nested_validation=False)
     def partial_fit(self, X, y=None, sample_weight=None):
         """Take more rows into the posterior, which are then no longer needed.
@@ -580,6 +584,8 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
                 refuse_no_table(X)
         elif self.validate:
             X = self._checked_data(X, dtype=[np.float64, np.float32], order="C", reset=reset)
+        elif isinstance(X, BlockTable):
+            X = X if X.array is None else X.array
         else:
             refuse_no_table(X)
             if reset and len(getattr(X, "shape", ())) == 2:  # What has columns may have names.
@@ -605,5 +611,10 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             raise ValueError(
                 f"log_joint_gradient is that of the posterior at temperature=1, got "
                 f"temperature={self.temperature}: set log_joint_gradient=None."
+            )
+        if is_read_in_blocks(data.X):
+            raise ValueError(
+                "log_joint_gradient takes all rows at once, and X is data in blocks: set "
+                "log_joint_gradient=None."
             )
         return gradient_given(function, data, sample_weight)

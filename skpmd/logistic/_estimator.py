@@ -19,6 +19,7 @@ from skpmd._base.prior import convergence_reasons
 from skpmd._base.results import ParticleResults, Results, results_of
 from skpmd._base.rows import Rows
 from skpmd._base.streaming import Stream, first_stream, kernel_step, stream_after
+from skpmd._base.table import in_parts, opened
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import naming_singular_columns
 from skpmd._base.warn import warn
@@ -390,7 +391,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
 
     @_fit_context(prefer_skip_nested_validation=True)
     @with_callbacks
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y=None, sample_weight=None):
         """Find the posterior of the coefficients.
 
         Parameters
@@ -413,7 +414,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             If y has one class only, or the weights leave a class without any.
         """
         with self._all_or_nothing(of_fit=True):
-            rows, remedy, no_moments = self._fit(X, y, sample_weight)
+            rows, remedy, no_moments = self._fit(*opened(X, y, sample_weight))
         self._warn_or_interrupt(remedy)
         self._warn_of_column_scale(rows)
         n_retained = len(self.posterior_.particles) if self.diagnostics_.get("r_hat") else 0
@@ -496,8 +497,9 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         )
 
     @available_if(_takes_parts)
+    @in_parts
     @_fit_context(prefer_skip_nested_validation=False)
-    def partial_fit(self, X, y, classes=None, sample_weight=None):
+    def partial_fit(self, X, y=None, classes=None, sample_weight=None):
         """Take more rows into the posterior, which are then no longer needed.
 
         The first rows to come (all `total_samples` of them, if that is given) count once each: the

@@ -10,7 +10,7 @@ from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.utils import as_generator
-from skpmd._base.table import opened, parts_in_memory
+from skpmd._base.table import in_parts, opened
 from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd.engine.course import untimed
 from skpmd.engine.loop import Stage, drive
@@ -383,6 +383,7 @@ covariance_prior_, mean_scale_prior_
         self._warn_or_interrupt(weighed.interrupted)
         return self
 
+    @in_parts
     @_fit_context(prefer_skip_nested_validation=False)
     def partial_fit(self, X, y=None, sample_weight=None):
         """Take more rows in, which are then no longer needed.
@@ -409,26 +410,21 @@ covariance_prior_, mean_scale_prior_
             The estimator.
         """
         with self._all_or_nothing():
-            X, y, sample_weight = opened(X, y, sample_weight)
             before = self._state_or_prior()
             parameters = self._parameters()
             self._check_frozen()
-            table, weight = self._read(X, sample_weight, reset=before is None)
-            for part in parts_in_memory(table, weight):
-                self._set_state(self._state_after(parameters, before, *distinct_rows(*part)))
-                before = self._state
+            rows, weight = distinct_rows(*self._read(X, sample_weight, reset=before is None))
+            if before is None:
+                state = self._first_state(parameters, rows, weight)
+            elif before.strategy == "parameters":
+                state = draws_state(*update_draws(parameters, before, rows[:], weight), before)
+            else:
+                fit = update_conjugate(parameters, before.fit, rows, weight)
+                state = conjugate_state(fit, self.weighting, before)
+            self._set_state(state)
             self._freeze()
             self._warn_or_interrupt()
             return self
-
-    def _state_after(self, parameters, before, rows, weight):
-        """The state after more rows: a `RowView` of distinct ones, sorted, and their weights."""
-        if before is None:
-            return self._first_state(parameters, rows, weight)
-        if before.strategy == "parameters":
-            return draws_state(*update_draws(parameters, before, rows[:], weight), before)
-        fit = update_conjugate(parameters, before.fit, rows, weight)
-        return conjugate_state(fit, self.weighting, before)
 
     # ------------------------------------------------------------------ steps of a fit
     def _parameters(self):
