@@ -71,9 +71,12 @@ class Rows:
 
     def whole(self):
         """All data once, in order, as a sequence of batches: of an array they are views."""
-        edges = self._edges()
-        batches = InOrder(self._take, list(zip(edges[:-1], edges[1:], strict=True)))
+        batches = self._in_order()
         return batches if is_read_in_blocks(self.data.X) else list(batches)
+
+    def _in_order(self):
+        edges = self._edges()
+        return InOrder(self._take, list(zip(edges[:-1], edges[1:], strict=True)))
 
     def one_pass(self, sampling, rng):
         """Batches of one pass: ``"epoch"`` without replacement, ``"replacement"`` with it.
@@ -95,16 +98,13 @@ class Rows:
 
     def _taking_from(self, waiting):
         """What takes batches of some of these rows, which are read together if they have to be."""
-        X, y, weight = self.data
+        X = self.data.X
         if not is_read_in_blocks(X):
             return self._take
         places = np.unique(waiting)
         held = X[places]
 
-        def take(rows):
-            return Batch(held[np.searchsorted(places, rows)], self._select(y, rows), weight[rows])
-
-        return take
+        return lambda rows: self._batch(held[np.searchsorted(places, rows)], rows)
 
     def _edges(self):
         return np.linspace(0, len(self.data.weight), self.n_batches + 1).astype(int)
@@ -113,9 +113,12 @@ class Rows:
         return self.data
 
     def _take(self, rows):
-        X, y, weight = self.data
-        weight = np.ascontiguousarray(weight[rows])
-        return Batch(self._select(X, rows), self._select(y, rows), weight)
+        return self._batch(self._select(self.data.X, rows), rows)
+
+    def _batch(self, X, rows):
+        """The batch of some rows, whose features are X."""
+        _, y, weight = self.data
+        return Batch(X, self._select(y, rows), np.ascontiguousarray(weight[rows]))
 
 
 class InOrder:

@@ -157,6 +157,15 @@ class BlockTable:
         vars(self).update(state, _lock=Lock())
 
 
+def refuse_rows_in_blocks(X, name):
+    """ValueError where X has more rows than are held in memory, and the estimator needs them."""
+    if isinstance(X, BlockTable) and X.array is None:
+        raise ValueError(
+            f"fit of {name} needs all rows in memory, and the blocks of X have {len(X)} rows: call "
+            "partial_fit with them."
+        )
+
+
 def in_parts(partial_fit):
     """Decorator of ``partial_fit``: of data in blocks it takes as many rows as fit in memory.
 

@@ -13,6 +13,7 @@ from skpmd._base.estimator import result
 from skpmd._base.labels import encode, encode_known, in_order, row_weights
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.results import ParticleResults
+from skpmd._base.table import in_parts, opened, refuse_rows_in_blocks
 from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd._base.warn import warn
 from skpmd.sparse_gp._classification_fit import ClassifierParameters, much_open, update
@@ -243,6 +244,8 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
             weight.
         """
         with self._all_or_nothing(of_fit=True):
+            X, y, sample_weight = opened(X, y, sample_weight)
+            refuse_rows_in_blocks(X, type(self).__name__)
             parameters = self._parameters()
             parameters = parameters._replace(options=parameters.options._replace(forgetting=0.0))
             self._reset()
@@ -259,6 +262,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         self._warn(X, fitted_kernel=True)
         return self
 
+    @in_parts
     @_fit_context(prefer_skip_nested_validation=False)
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Add more rows, which are then no longer needed.

@@ -13,6 +13,8 @@ from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import result
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.results import ParticleResults
+from skpmd._base.rows import is_read_in_blocks
+from skpmd._base.table import in_parts, opened
 from skpmd._base.utils import as_floats
 from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd.sparse_gp._choice import fit_chosen
@@ -342,7 +344,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
 
     @_fit_context(prefer_skip_nested_validation=False)
     @with_callbacks
-    def fit(self, X, y, sample_weight=None, noise_variance=None):
+    def fit(self, X, y=None, sample_weight=None, noise_variance=None):
         """Fit the kernel, with inducing inputs alone to a subset, and the process to all rows.
 
         Parameters
@@ -379,18 +381,23 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             posterior.
         """
         with self._all_or_nothing(of_fit=True):
+            X, y, sample_weight = opened(X, y, sample_weight)
             parameters = self._parameters()
             self._reset()
             if self.prior is not None:
                 return self.partial_fit(X, y, sample_weight, noise_variance)
-            fitted = _FITS.get(self.approximation, (fit, update))[0]
-            self._set_state(fitted(parameters, self._read(X, y, sample_weight, noise_variance)))
+            data = self._read(X, y, sample_weight, noise_variance)
+            if is_read_in_blocks(data.X):
+                parameters = parameters._replace(approximation=self._without_neighbours())
+            fitted = _FITS.get(parameters.approximation, (fit, update))[0]
+            self._set_state(fitted(parameters, data))
             self._freeze()
         self._warn(fitted_kernel=True)
         return self
 
+    @in_parts
     @_fit_context(prefer_skip_nested_validation=False)
-    def partial_fit(self, X, y, sample_weight=None, noise_variance=None):
+    def partial_fit(self, X, y=None, sample_weight=None, noise_variance=None):
         """Add more rows; with inducing inputs alone they are then no longer needed.
 
         Rows add up: any cutting into calls gives the same posterior, given kernel and inducing
@@ -548,9 +555,18 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
                     f"noise_variance must have a variance, not below 0, for each of {len(y)} rows, "
                     f"got shape {variance.shape} and a least value of {variance.min()}."
                 )
-        present = weight > 0.0  # A row of weight zero is as good as absent.
         data = Data(X, y, variance, self._alphas(len(y)), weight)
-        return data if present.all() else data.select(present)
+        # A row of weight zero is as good as absent.
+        return data if weight.all() else data.without(np.flatnonzero(weight == 0.0))
+
+    def _without_neighbours(self):
+        """The approximation of rows that are not in memory, as neighbours have to be."""
+        if self.approximation in _NEAR:
+            raise ValueError(
+                f"approximation={self.approximation!r} retains all rows, and these data in blocks "
+                "are too many to be in memory: set approximation='fitc', or fit some of the rows."
+            )
+        return "fitc" if self.approximation == "auto" else self.approximation
 
     def _alphas(self, n):
         alpha = as_floats("alpha", self.alpha)

@@ -7,7 +7,7 @@ import numpy as np
 from skpmd._base.progress import bar_of_rounds, bar_of_steps
 from skpmd._base.records import Records
 from skpmd._base.results import Results, results_of
-from skpmd._base.stacking import hold_out
+from skpmd._base.stacking import MAX_HELD_OUT, hold_out
 from skpmd._base.streaming import Stream, advance, coefficients, stream_after
 from skpmd._base.utils import as_generator
 from skpmd._base.warn import warn
@@ -238,7 +238,7 @@ def _warn_of_surprise(state, rows):
 def _score_and_add(parameters, state, rows):
     """The state after more rows; with stacking, after predictions of some have been scored."""
     if parameters.weighting == "stacking" and len(state.particles.theta) > 1:
-        rows = rows.scaled()
+        rows = rows if rows.is_large and not state.stream.seen else rows.scaled()
         if state.stream.seen:
             scores = log_density(state, rows)
             weights = weighting.stacking_step(
@@ -257,7 +257,8 @@ def _score_and_add(parameters, state, rows):
 
 def _held_out(state, rows):
     """Rows to fit and rows to score; None where these are too few to tell the particles apart."""
-    parts = hold_out(rows, state.stream.rng)
+    large = isinstance(rows, ScaledRows)
+    parts = rows.split(MAX_HELD_OUT, state.stream.rng) if large else hold_out(rows, state.stream.rng)
     few = parts is None or len(parts[1].data.y) < MIN_SCORED * len(state.particles.theta)
     return None if few else parts
 
