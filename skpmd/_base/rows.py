@@ -86,22 +86,18 @@ class Rows:
         if self.n_batches == 1 and sampling == "epoch":
             yield self._all()
             return
-        sizes, done = np.diff(self._edges()), 0
-        waiting = np.empty(0, dtype=int)
-        for group in _groups(len(self.data.weight), block_size(self.data.X), sampling, rng):
-            waiting, start = np.concatenate([waiting, group]) if len(waiting) else group, 0
-            take = self._taking_from(waiting)
-            while done < self.n_batches and start + sizes[done] <= len(waiting):
-                yield take(np.sort(waiting[start : start + sizes[done]]))
-                start, done = start + sizes[done], done + 1
-            waiting = waiting[start:]
+        for some, batches in shuffled(
+            block_size(self.data.X), np.diff(self._edges()), rng, sampling == "replacement"
+        ):
+            take = self._taking_from(some)
+            yield from map(take, batches)
 
-    def _taking_from(self, waiting):
+    def _taking_from(self, rows):
         """What takes batches of some of these rows, which are read together if they have to be."""
         X = self.data.X
         if not is_read_in_blocks(X):
             return self._take
-        places = np.unique(waiting)
+        places = np.unique(rows)
         held = X[places]
 
         return lambda rows: self._batch(held[np.searchsorted(places, rows)], rows)
@@ -139,7 +135,23 @@ class InOrder:
         return self._take(slice(*self._edges[i]))
 
 
-def _groups(n, size, sampling, rng):
+def shuffled(size, sizes, rng, replace=False):
+    """Batches of so many rows each (``sizes``), in random order, as sorted places.
+
+    Yields, for each group of blocks of ``size`` rows, the places of all rows that its batches have,
+    and those of each batch in a list. With ``replace`` rows of a group are drawn with replacement.
+    """
+    left, done = np.empty(0, dtype=np.int32), 0
+    for group in _groups(int(np.sum(sizes)), size, rng, replace):
+        left, start, batches = np.concatenate([left, group]) if len(left) else group, 0, []
+        while done < len(sizes) and start + sizes[done] <= len(left):
+            batches.append(np.sort(left[start : start + sizes[done]]))
+            start, done = start + sizes[done], done + 1
+        yield left[:start], batches
+        left = left[start:]
+
+
+def _groups(n, size, rng, replace):
     """Places of the rows of a pass, a group of blocks of ``size`` rows at a time."""
     n_blocks = -(-n // size)
     n_groups = -(-n_blocks // _GROUP)
@@ -149,11 +161,11 @@ def _groups(n, size, sampling, rng):
     for some in np.array_split(blocks, n_groups):
         places = [np.arange(i * size, min((i + 1) * size, n), dtype=dtype) for i in np.sort(some)]
         places = np.concatenate(places)
-        if sampling == "epoch":
+        if replace:
+            yield places[rng.integers(len(places), size=len(places))]
+        else:
             rng.shuffle(places)
             yield places
-        else:
-            yield places[rng.integers(len(places), size=len(places))]
 
 
 def merged(weight, X, *columns):

@@ -55,6 +55,7 @@ class BlockTable:
         self._lock, self._read = Lock(), (-1, None)
         self.array = None if scan.rows is None else self._joined(scan.rows)
         self._places = None  # Of the rows that there are; None of all.
+        self._function = _as_they_are
 
     def __len__(self):
         return self.shape[0]
@@ -77,6 +78,14 @@ class BlockTable:
     def __array__(self, dtype=None, copy=None):
         """Refuse to read all rows at once."""
         raise TypeError("Data in blocks are not read at once: take some of the rows.")
+
+    def then(self, function, is_sparse):
+        """The same table with a function of the rows of each block, row by row, in their place."""
+        some = copy.copy(self)
+        some._function, some.is_sparse, some._lock = function, is_sparse, Lock()
+        if some.array is not None:
+            some.array = function(some.array)
+        return some
 
     def part(self, rows):
         """Some rows, by a slice, as a table whose rows are in memory."""
@@ -137,7 +146,7 @@ class BlockTable:
                 return rows
             del rows
             self._read = -1, None  # No two of them are in memory together.
-            rows = as_rows(self._blocks.read(int(place)).X, self.dtype)
+            rows = self._function(as_rows(self._blocks.read(int(place)).X, self.dtype))
             before, end = self._edges(place)
             if rows.shape != (end - before, self.shape[1]):
                 raise ValueError(
@@ -192,6 +201,10 @@ def in_parts(partial_fit):
         return self
 
     return called
+
+
+def _as_they_are(rows):
+    return rows
 
 
 def as_rows(X, dtype=(np.float64, np.float32)):

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from skpmd.lda._documents import chosen
 from skpmd.lda._predict import completion_perplexity
 
 
@@ -47,7 +48,6 @@ def held_out(parameters, X, weight, rng):
             f"validation_fraction={parameters.validation_fraction} of {n} documents leaves none to "
             "fit: lower it, or set early_stopping=False."
         )
-    order = rng.permutation(n)
-    out, rest = np.sort(order[:n_out]), np.sort(order[n_out:])
-    weights = (None, None) if weight is None else (weight[rest], weight[out])
-    return X[rest], weights[0], EarlyStopping(parameters, X[out], weights[1])
+    out = np.zeros(n, dtype=bool)
+    out[rng.permutation(n)[:n_out]] = True
+    return *chosen(X, weight, ~out), EarlyStopping(parameters, *chosen(X, weight, out))

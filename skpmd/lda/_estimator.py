@@ -11,6 +11,8 @@ from sklearn.utils.validation import check_non_negative
 from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.options import LOOP_CONSTRAINTS
+from skpmd._base.rows import is_read_in_blocks
+from skpmd._base.table import in_parts, opened
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import checked_weights, naming_conversions
 from skpmd.lda import _results as results
@@ -44,6 +46,11 @@ def _canonical(X):
     return counts
 
 
+def _counts_of(X):
+    """The same of an array too."""
+    return _canonical(X if sp.issparse(X) else sp.csr_matrix(X, dtype=np.float32))
+
+
 def _vanish(data):
     """Whether some numbers are zero, perhaps in float32 only."""
     pieces = (data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
@@ -55,7 +62,7 @@ def _weighted(X, sample_weight):
     if sample_weight is None:
         return X, None
     weight = checked_weights(sample_weight, X)
-    largest = weight.max() * X.data.max(initial=0)
+    largest = weight.max() * (X if is_read_in_blocks(X) else X.data).max(initial=0)
     if largest > _MAX_COUNT:
         raise ValueError(
             f"Counts times sample_weight must be at most {_MAX_COUNT:g}, got {largest:g}: scale "
@@ -385,6 +392,7 @@ None, default=None
             The estimator.
         """
         with self._all_or_nothing(of_fit=True):
+            X, y, sample_weight = opened(X, y, sample_weight)
             self._reset()
             if self.prior is not None:
                 return self.partial_fit(X, y, sample_weight)
@@ -397,6 +405,7 @@ None, default=None
         self._conclude(interrupted=self._state.interrupted)
         return self
 
+    @in_parts
     @_fit_context(prefer_skip_nested_validation=False)
     def partial_fit(self, X, y=None, sample_weight=None):
         """Update the topics by more documents, which are then no longer needed.
@@ -545,12 +554,15 @@ None, default=None
     def _counts(self, X, reset):
         """Checked counts, a CSR matrix as of `_canonical`, and the type of proportions."""
         X = self._checked_data(X, accept_sparse="csr", dtype=_TYPES, reset=reset)
-        check_non_negative(X, type(self).__name__)
+        if not is_read_in_blocks(X):
+            check_non_negative(X, type(self).__name__)
+        elif X.low < 0.0:
+            raise ValueError(f"Negative values in data passed to {type(self).__name__}.")
         largest = (X.data if sp.issparse(X) else X).max(initial=0)
         if largest > _MAX_COUNT:
             message = f"Counts must be at most {_MAX_COUNT:g}, got {largest:g}: scale X down."
             raise ValueError(message)
-        counts = _canonical(X if sp.issparse(X) else sp.csr_matrix(X, dtype=np.float32))
+        counts = X.then(_counts_of, True) if is_read_in_blocks(X) else _counts_of(X)
         return counts, np.float32 if X.dtype == np.float32 else np.float64
 
     def _grows(self, X):
