@@ -1,7 +1,7 @@
 """Where batches come from: rows of arrays, and of data that are read a block at a time.
 
 A pass in random order goes through groups of blocks of consecutive rows. Blocks come in random
-order, and the rows of a group are shuffled: so data in files are read in pieces, a group of them is
+order, and the rows of a group are mixed: so data in files are read in pieces, a group of them is
 in memory, and rows that are sorted by their label come mixed. The order depends on the number of
 rows alone, not on where they are. Up to one group, which is all that most data are, it is a plain
 permutation.
@@ -86,7 +86,7 @@ class Rows:
         if self.n_batches == 1 and sampling == "epoch":
             yield self._all()
             return
-        for some, batches in shuffled(
+        for some, batches in in_random_order(
             block_size(self.data.X), np.diff(self._edges()), rng, sampling == "replacement"
         ):
             take = self._taking_from(some)
@@ -113,8 +113,12 @@ class Rows:
 
     def _batch(self, X, rows):
         """The batch of some rows, whose features are X."""
-        _, y, weight = self.data
-        return Batch(X, self._select(y, rows), np.ascontiguousarray(weight[rows]))
+        all_of_X, y, weight = self.data
+        if is_read_in_blocks(all_of_X):  # Weights may be one number broadcast.
+            weight = np.ascontiguousarray(weight[rows])
+        else:
+            weight = weight[rows]
+        return Batch(X, self._select(y, rows), weight)
 
 
 class InOrder:
@@ -135,7 +139,7 @@ class InOrder:
         return self._take(slice(*self._edges[i]))
 
 
-def shuffled(size, sizes, rng, replace=False):
+def in_random_order(size, sizes, rng, replace=False):
     """Batches of so many rows each (``sizes``), in random order, as sorted places.
 
     Yields, for each group of blocks of ``size`` rows, the places of all rows that its batches have,

@@ -1,4 +1,4 @@
-"""Rows of blocks that read as one array: all that the rest of skpmd sees of where data come from."""
+"""Rows of blocks that read as one array: all that the rest sees of where data come from."""
 
 import copy
 import inspect
@@ -240,9 +240,7 @@ def _check_values(X, ensure_all_finite):
     if X.has_missing and ensure_all_finite is True:
         raise ValueError("Input X contains NaN.")
     if np.isinf([X.low, X.high]).any():
-        raise ValueError(
-            f"Input X contains infinity or a value too large for dtype('{X.dtype}')."
-        )
+        raise ValueError(f"Input X contains infinity or a value too large for dtype('{X.dtype}').")
 
 
 class _Scan:

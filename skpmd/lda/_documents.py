@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils import gen_batches
 
-from skpmd._base.rows import block_size, is_read_in_blocks, shuffled
+from skpmd._base.rows import block_size, in_random_order, is_read_in_blocks
 
-_TAKEN = 1024  # documents that a shuffled pass takes from X at once, which is slow for a few
+_TAKEN = 1024  # documents that a in_random_order pass takes from X at once, which is slow for a few
 _PIECE = 512  # documents of a full-batch iteration whose expected counts are in memory at once
 
 
@@ -94,7 +94,7 @@ class DocumentRows:
                 yield from Documents.of(X[rows]).batches(size, weight)
             return
         sizes, at_once = [min(size, n - start) for start in range(0, n, size)], _TAKEN // size
-        for some, batches in shuffled(block_size(X), sizes, rng):
+        for some, batches in in_random_order(block_size(X), sizes, rng):
             known = np.sort(some) if in_blocks else None  # These are read together.
             held = X[known] if in_blocks else X
             for start in range(0, len(batches), max(1, at_once)):
@@ -139,7 +139,9 @@ def chosen(X, weight, some):
     """Some of the documents and of their weights: ``some`` is a mask."""
     if some.all():
         return X, weight
-    return X.only(some) if is_read_in_blocks(X) else X[some], None if weight is None else weight[some]
+    return X.only(some) if is_read_in_blocks(X) else X[some], None if weight is None else weight[
+        some
+    ]
 
 
 def with_words(X, weight):

@@ -9,8 +9,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.options import LOOP_CONSTRAINTS
-from skpmd._base.utils import as_generator
 from skpmd._base.table import in_parts, opened
+from skpmd._base.utils import as_generator
 from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd.engine.course import untimed
 from skpmd.engine.loop import Stage, drive

@@ -258,7 +258,9 @@ def _score_and_add(parameters, state, rows):
 def _held_out(state, rows):
     """Rows to fit and rows to score; None where these are too few to tell the particles apart."""
     large = isinstance(rows, ScaledRows)
-    parts = rows.split(MAX_HELD_OUT, state.stream.rng) if large else hold_out(rows, state.stream.rng)
+    parts = (
+        rows.split(MAX_HELD_OUT, state.stream.rng) if large else hold_out(rows, state.stream.rng)
+    )
     few = parts is None or len(parts[1].data.y) < MIN_SCORED * len(state.particles.theta)
     return None if few else parts
 
