@@ -135,6 +135,11 @@ class InOrder:
     def __len__(self):
         return len(self._edges)
 
+    @property
+    def n_rows(self):
+        """Number of all rows."""
+        return int(self._edges[-1][1] - self._edges[0][0])
+
     def __getitem__(self, i):
         return self._take(slice(*self._edges[i]))
 

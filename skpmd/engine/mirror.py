@@ -9,6 +9,7 @@ two coefficients in terms of the log ratio r = log q - log pi:
 A mirror step has (a, b) = (gamma, gamma N / B), a stream (0, 1), reweighting on all data (1, 1).
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from skpmd.engine.course import tick
 from skpmd.engine.model import linear_form
 from skpmd.engine.particles import effective_sample_size, weights
 from skpmd.engine.rejuvenation import DEFENSIVE_SHARE, rejuvenate_by_kernels
+from skpmd.engine.sums import total
 from skpmd.engine.threads import in_order
 
 _MIN_KEPT = 0.95  # A segment may always go down to this share of the ESS that it starts with.
@@ -150,6 +152,10 @@ def remainder(a, b, fraction):
 
 def log_likelihood(model, theta, batches):
     """Log-likelihood of all rows of the batches for each particle, shape (m,)."""
+    return total(partial(_log_likelihood, model, theta), batches)
+
+
+def _log_likelihood(model, theta, batches):
     return sum(in_order(lambda batch: model.log_likelihood(theta, batch), batches))
 
 
@@ -179,14 +185,7 @@ def _path(particles, model, batches, a, b, current, known):
     if not model.has_block:
         return lambda f: (log_ratio(f), particles.block), None
     block = particles.block if current is None else current
-    others = iter(batches)  # Some are made one by one, and do not fit in memory together.
-    statistics = model.statistics(theta, block, next(others))
-
-    def of(batch):
-        return model.statistics(theta, block, batch)
-
-    for more in in_order(of, others, at_once=1):  # Those of all may not fit in memory together.
-        statistics = model.add_statistics(statistics, more)
+    statistics = total(partial(_statistics, model, theta, block), batches, model.add_statistics)
 
     def moved(f):
         return model.update_block(theta, particles.block, f * a, f * b, statistics)
@@ -202,6 +201,19 @@ def _path(particles, model, batches, a, b, current, known):
         return log_ratio(f) + gain, new
 
     return path, statistics
+
+
+def _statistics(model, theta, block, batches):
+    """Statistics of all rows of the batches."""
+    others = iter(batches)  # Some are made one by one, and do not fit in memory together.
+    statistics = model.statistics(theta, block, next(others))
+
+    def of(batch):
+        return model.statistics(theta, block, batch)
+
+    for more in in_order(of, others, at_once=1):  # Those of all may not fit in memory together.
+        statistics = model.add_statistics(statistics, more)
+    return statistics
 
 
 def _log_ratio(particles, model, batches, a, b, known):

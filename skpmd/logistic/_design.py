@@ -1,6 +1,6 @@
 """What the binary and the multinomial model share: they see a row through its logits alone."""
 
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 from scipy.sparse import issparse
@@ -9,6 +9,7 @@ from scipy.stats.qmc import Sobol
 
 from skpmd.engine.model import Model
 from skpmd.engine.sinh_arcsinh import most_skewed
+from skpmd.engine.sums import add_up, are_elsewhere, total
 from skpmd.engine.threads import in_order
 
 
@@ -49,15 +50,23 @@ class LinearModel(Model):
         Returns the rotation (d, d), with the axes in columns, in the coordinates u, and the
         leading-order skewness (d,) along each.
         """
-        rows, third = chol, self.prior.expected_third(mean, np.linalg.norm(chol, axis=1))
-        for white, factor in self._third_derivatives(mean, chol, batches):
-            rows, third = np.concatenate([rows, white]), np.concatenate([third, b * factor])
-            size = np.abs(third) * np.linalg.norm(rows, axis=1) ** 3
-            largest = np.argsort(-size, kind="stable")[:max_rows]
-            rows, third = rows[largest], third[largest]
+        of_prior = chol, self.prior.expected_third(mean, np.linalg.norm(chol, axis=1))
+        largest = partial(_largest_of, max_rows=max_rows)
+        if are_elsewhere(batches):
+            nothing = np.empty((0, len(mean))), np.empty(0)
+            more = total(partial(self._skewest, mean, chol, b, largest, nothing), batches, largest)
+            rows, third = largest(of_prior, more)
+        else:
+            rows, third = self._skewest(mean, chol, b, largest, of_prior, batches)
         third = third[:, None]
         rotation = most_skewed(rows, third, max_iter)
         return rotation, (third * (rows @ rotation) ** 3).sum(axis=0)
+
+    def _skewest(self, mean, chol, b, largest, known, batches):
+        """Whitened rows of the largest third derivatives, and these; ``known`` are some already."""
+        for white, factor in self._third_derivatives(mean, chol, batches):
+            known = largest(known, (white, b * factor))
+        return known
 
     def log_joint_gradient(self, theta, batches, b=1.0):
         """Log joint density and its gradient at each particle; see `Model`.
@@ -79,6 +88,15 @@ class LinearModel(Model):
         last argument.
         """
         coefficients = self.prior.coefficients(theta)
+        total, gradient = add_up(
+            partial(self._add_gradient, coefficients, differentiate),
+            batches, np.zeros(len(theta)), np.zeros(coefficients.shape),
+        )  # fmt: skip
+        return total, self.prior.gradient(theta) + b * self.prior.pull_back(theta, gradient)
+
+    def _add_gradient(self, coefficients, differentiate, batches, total, gradient):
+        """Add log-likelihoods (m,) of the batches, and their gradients by coefficients."""
+        m = len(coefficients)
 
         def of(place):
             some, (X, y, weight), rows = place
@@ -89,14 +107,12 @@ class LinearModel(Model):
             ones = table.sum(axis=1, dtype=np.float64) if self.fit_intercept else None
             return some, part, slopes_gradient(table, X[rows]), ones
 
-        total, gradient = np.zeros(len(theta)), np.zeros(coefficients.shape)
-        for some, part, by_slopes, by_intercept in in_order(of, self._places(len(theta), batches)):
+        for some, part, by_slopes, by_intercept in in_order(of, self._places(m, batches)):
             total[some] += part
             rows = gradient[some].reshape(len(by_slopes), -1)
             rows[:, : by_slopes.shape[1]] += by_slopes
             if self.fit_intercept:
                 rows[:, -1] += by_intercept
-        return total, self.prior.gradient(theta) + b * self.prior.pull_back(theta, gradient)
 
     def differentiate(self, table, y, weight, total):
         """Add log-likelihoods to ``total``, and write derivatives over logits (m, K, n)."""
@@ -117,6 +133,14 @@ class LinearModel(Model):
     def _third_derivatives(self, mean, chol, batches):
         """For each piece whitened rows (n, d) and the factors (n,) of their cubes."""
         raise NotImplementedError
+
+
+def _largest_of(one, other, max_rows):
+    """Those of two sets of rows (n, d) with factors (n,) whose cubes are largest."""
+    rows, third = (np.concatenate(pair) for pair in zip(one, other, strict=True))
+    size = np.abs(third) * np.linalg.norm(rows, axis=1) ** 3
+    largest = np.argsort(-size, kind="stable")[:max_rows]
+    return rows[largest], third[largest]
 
 
 def pieces(batches, n_numbers, width=None):

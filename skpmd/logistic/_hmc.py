@@ -7,6 +7,7 @@ import numpy as np
 from skpmd._base.rows import is_read_in_blocks
 from skpmd.engine.chain_draws import TARGET_ESS, moved, outcome_of, starts, thinned
 from skpmd.engine.hmc import N_CHAINS, hamiltonian
+from skpmd.engine.sums import are_elsewhere
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.logistic._priors import NormalPrior
 from skpmd.logistic._stiff import stiff_rows
@@ -121,7 +122,8 @@ def _log_joint(model, batches, theta, power):
     def target(theta, batches=batches):
         return model.log_joint_gradient(theta, batches, power)
 
-    if sum(batch.X.size for batch in batches) < _MIN_NUMBERS:
+    few = not are_elsewhere(batches) and sum(batch.X.size for batch in batches) < _MIN_NUMBERS
+    if are_elsewhere(batches) or few:
         return target, None
     single = _InSingle(batches)
     single = single if is_read_in_blocks(batches) else list(single)

@@ -42,7 +42,8 @@ def discounted(reservoir, factor):
 def retained_of(rows, weight, size, complete=True):
     """`Reservoir` of at most ``size`` of the rows.
 
-    ``rows`` is a `RowView`, and ``weight`` (n,) how often each counts. ``complete`` says whether they are all so far.
+    ``rows`` is a `RowView`, and ``weight`` (n,) how often each counts. ``complete`` says whether
+    they are all so far.
     """
     if len(rows) <= size:
         return Reservoir(rows[:], np.array(weight), rows.discount(slice(None)), complete)
