@@ -33,7 +33,7 @@ class Results(NamedTuple):
 
 def results_of(
     outcome, records=None, *, temperature=1.0, names=None, coordinates=None, variables=None,
-    coords=None, support=None, stream=False, **diagnostics,
+    coords=None, support=None, stream=False, no_evidence="", **diagnostics,
 ):  # fmt: skip
     """Posterior, evidence, records and diagnostics of an outcome of any inference method.
 
@@ -42,11 +42,12 @@ def results_of(
     they are, and ``names`` are those of the coordinates; for ``variables``, ``coords`` and
     ``support`` see `Posterior`. In a ``stream`` data were given in parts:
     there is no evidence then, and the error that rejuvenations have left in the means is a reason
-    to warn. ``records`` are those of the steps of all calls, by default those of the outcome.
+    to warn. ``no_evidence`` says why, where there is none for another reason.
+    ``records`` are those of the steps of all calls, by default those of the outcome.
     Further keywords become entries of ``diagnostics``.
     """
     particles, chains = outcome.particles, outcome.chains
-    missing = _why_no_evidence(outcome, temperature, stream)
+    missing = _why_no_evidence(outcome, temperature, stream) or no_evidence
     evidence, error = (None, None) if missing else log_evidence(particles.log_ratio, outcome.pair)
     k = _pareto_k(particles)
     r_hat = None if chains is None else chains.r_hat

@@ -3,11 +3,11 @@
 from functools import cache, partial
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import issparse, vstack
 from scipy.special import ndtri
 from scipy.stats.qmc import Sobol
 
-from skpmd.engine.model import Model
+from skpmd.engine.model import Batch, Model
 from skpmd.engine.sinh_arcsinh import most_skewed
 from skpmd.engine.sums import add_up, are_elsewhere, total
 from skpmd.engine.threads import in_order
@@ -67,6 +67,15 @@ class LinearModel(Model):
         for white, factor in self._third_derivatives(mean, chol, batches):
             known = largest(known, (white, b * factor))
         return known
+
+    def skewness_of_rows(self, mean, chol, batch):
+        """How much each row adds to the third cumulant at most, (n,); see `skew_axes`."""
+        K = len(mean) // (batch.X.shape[1] + self.fit_intercept)
+        sizes = [
+            (np.abs(factor) * np.linalg.norm(white, axis=1) ** 3).reshape(K, -1).sum(axis=0)
+            for white, factor in self._third_derivatives(mean, chol, [batch])
+        ]
+        return np.concatenate(sizes)
 
     def log_joint_gradient(self, theta, batches, b=1.0):
         """Log joint density and its gradient at each particle; see `Model`.
@@ -162,6 +171,14 @@ def design(piece, fit_intercept):
     if fit_intercept:
         X = np.column_stack([X, np.ones(len(X))])
     return X, y[rows], weight[rows]
+
+
+def stacked(first, second):
+    """The rows of two batches as one, sparse where either is."""
+    X = first.X, second.X
+    both = vstack(X, format="csr") if any(map(issparse, X)) else np.concatenate(X)
+    y, weight = (np.concatenate(pair) for pair in zip(first[1:], second[1:], strict=True))
+    return Batch(both, y, weight)
 
 
 def logits(theta, X, fit_intercept):

@@ -15,9 +15,9 @@ from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import result
 from skpmd._base.labels import encode, encode_known, in_order, row_weights
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
-from skpmd._base.prior import convergence_reasons
+from skpmd._base.prior import convergence_reasons, misfit_reasons
 from skpmd._base.results import ParticleResults, Results, results_of
-from skpmd._base.rows import Rows
+from skpmd._base.rows import Rows, is_read_in_blocks
 from skpmd._base.streaming import Stream, first_stream, kernel_step, stream_after
 from skpmd._base.table import in_parts, opened
 from skpmd._base.utils import as_generator
@@ -28,6 +28,16 @@ from skpmd.engine.hmc import N_CHAINS
 from skpmd.engine.loop import drive
 from skpmd.logistic._column_scale import column_scale_of, warn_of_overruled
 from skpmd.logistic._compressed import Compressed, compressions, points_of_posterior
+from skpmd.logistic._earlier_rows import (
+    PriorOfRows,
+    TiltedPrior,
+    all_rows,
+    earlier_rows,
+    given_earlier,
+    handed_on,
+    model_of,
+    why_no_evidence,
+)
 from skpmd.logistic._empirical_bayes import chosen_scale
 from skpmd.logistic._fit import find_posterior, name_of, takes_steps
 from skpmd.logistic._hmc import MOVES
@@ -68,10 +78,12 @@ class LogisticState(NamedTuple):
 
 def _of_prior(model, outcome):
     """The outcome with what speaks against an earlier posterior's density, and its k-hat."""
-    density = getattr(model.prior, "density", None)
-    outcome = outcome._replace(
-        reasons=outcome.reasons + convergence_reasons(density, outcome.particles)
-    )
+    prior = model.prior
+    density = getattr(prior, "density", None)
+    reasons = convergence_reasons(density, outcome.particles)
+    if isinstance(prior, TiltedPrior):
+        reasons += misfit_reasons(prior.rest.misfit, of_rows=True)
+    outcome = outcome._replace(reasons=outcome.reasons + reasons)
     return outcome, None if density is None else density.pareto_k
 
 
@@ -106,9 +118,10 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         ``"horseshoe"`` shrinks many coefficients to nothing and leaves some free; its local and
         global scales are coordinates of the posterior, found by Hamiltonian moves. An earlier
         posterior, ``fitted.posterior_``, on the same columns and classes, makes yesterday's
-        posterior today's prior: a density fitted to it stands for it (`Posterior.fitted_density`),
-        of which ``diagnostics_["prior_pareto_k"]`` tells how well it does; the other parameters of
-        the prior then change nothing. A fitted estimator means its posterior (in searches, which
+        posterior today's prior. Where it holds its rows (see ``posterior_``), the fit is one to the
+        rows of both; else a density fitted to it stands for it (`Posterior.fitted_density`), of
+        which ``diagnostics_["prior_pareto_k"]`` tells how well it does. The other parameters of the
+        prior then change nothing. A fitted estimator means its posterior (in searches, which
         clone it, give ``posterior_``).
     prior_mean : float, array-like or dict, default=0.0
         Centre of the prior on coefficients, in the same forms as ``prior_scale``; not for the
@@ -219,11 +232,15 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     posterior_ : Posterior or GaussianPosterior
         Weighted particles, or a Gaussian without correlations; coordinates are the coefficients
         of a row and its intercept, row by row, and last the logarithms of the horseshoe's scales.
+        After `fit` with more than a dozen coefficients, ``posterior_.rows`` are the rows, or what
+        stands for them where they would take more room than the particles, for a fit whose
+        ``prior`` this posterior is. Pickles have them, too: set ``posterior_.rows = None`` where
+        rows must not go along.
     prior_scale_ : float or ndarray
         Scale of the prior, as given or chosen by the evidence.
     log_evidence_ : float
         Log marginal likelihood, with ``reweight=True`` and ``temperature=1`` (not set otherwise,
-        nor after moves).
+        nor after moves); given an earlier posterior, that of the new rows.
     n_iter_ : int
         Rounds of reweighting and checks of chains, or passes of stochastic steps; after
         `partial_fit`, steps.
@@ -239,7 +256,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         the largest error of a mean by rejuvenations and few particles, in posterior standard
         deviations; None after reweighting; in a stream whose rows come sorted, and are too many to
         be retained, a lower bound); ``interrupted``; ``out_of_time``; ``prior_pareto_k``, k-hat of
-        an earlier posterior over the density that stands for it as the prior; ``warnings``.
+        an earlier posterior over the density that stands for it as the prior, if one does;
+        ``warnings``.
     out_of_time_ : bool
         Whether ``max_time`` ended the last call.
     n_features_in_ : int
@@ -449,14 +467,22 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         rng = as_generator(self.random_state)
         mean_field = is_mean_field(parameters, X.shape[1], len(classes))
         features = _check_feature_names_in(self)
-        parameters = in_columns(parameters, features, classes, mean_field)
+        by_steps = takes_steps(parameters, options)
+        earlier = None
+        in_blocks = is_read_in_blocks(X)  # To such rows no others are joined.
+        if not (isinstance(self.prior, str) or mean_field or by_steps or in_blocks):
+            earlier = earlier_rows(parameters, features, classes)
         self._warn_unused_prior()
-        column_scale = self._column_scale(rows)
-        with naming_singular_columns(X):
-            choice = chosen_scale(parameters, rows, len(classes), column_scale, rng)
-        if choice.warning:
-            warn(f"{type(self).__name__}: {choice.warning}. Set prior_scale to a number.")
-        model = linear_model(parameters, X.shape[1], len(classes), choice.scale, column_scale)
+        if earlier is None:
+            parameters = in_columns(parameters, features, classes, mean_field)
+            column_scale = self._column_scale(rows)
+            scale = self._chosen_scale(parameters, rows, classes, column_scale, rng)
+            model = linear_model(parameters, X.shape[1], len(classes), scale, column_scale)
+            fitted_rows, prior = rows, PriorOfRows(parameters, scale, column_scale)
+        else:
+            model, prior = model_of(earlier), earlier.prior
+            fitted_rows = Rows(*all_rows(earlier, rows.data, options.power), self.batch_size)
+            scale = column_scale = None
         names = coordinate_names(model, features, classes)
         if mean_field:
             axes = coordinate_variables(model, _check_feature_names_in(self), classes)
@@ -466,24 +492,31 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             last = None if last is None else last.stream
             with naming_singular_columns(X):
                 outcome, n_iter, remedy = find_posterior(
-                    model, rows, parameters, options, rng, last
+                    model, fitted_rows, parameters, options, rng, last
                 )
             seen = model.prior.reported(outcome.particles.theta)
             outcome, prior_k = _of_prior(model, outcome)
+            if earlier is not None:
+                outcome = given_earlier(outcome, model, earlier)
             results = results_of(
                 outcome,
                 temperature=self.temperature,
                 names=names,
                 coordinates=seen,
                 prior_pareto_k=prior_k,
+                no_evidence=why_no_evidence(earlier),
                 **coordinate_variables(model, features, classes),
             )
+            if not by_steps:
+                results.posterior.rows = handed_on(
+                    model, fitted_rows.data, options.power, results.posterior, prior, earlier
+                )
             stream = stream_after(outcome, rows.total, rng)
         self.classes_ = classes
         self._freeze()
         self._set_state(
             LogisticState(
-                stream, results, n_iter, choice.scale, model.fit_intercept, X.dtype,
+                stream, results, n_iter, scale, model.fit_intercept, X.dtype,
                 column_scale=column_scale,
                 compressed=None if mean_field else self._compressed(results, X),
             )
@@ -493,7 +526,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         return (
             rows,
             remedy,
-            missing_moments(model, rows.data, outcome.particles.theta, len(classes)),
+            missing_moments(model, fitted_rows.data, outcome.particles.theta, len(classes)),
         )
 
     @available_if(_takes_parts)
@@ -506,10 +539,11 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         sequential Bayes rule. The first rows are retained (up to 2^21 numbers), and the posterior
         is found anew from all of them, until there are ten of each class for each of its
         coefficients and further ones have the same shares of classes and like columns: rows may
-        come sorted. After that, and after fit, no data are kept. Between rejuvenations nothing is
-        approximated; their error is estimated in ``history_["rejuvenation_error"]``, and a large
-        error is warned of. The parameters of the prior and ``fit_intercept`` may not change
-        between calls. If a call fails in any way, the estimator stays as it was.
+        come sorted. After that, and after fit, the stream goes on without data. Between
+        rejuvenations nothing is approximated; their error is estimated in
+        ``history_["rejuvenation_error"]``, and a large error is warned of. The parameters of the
+        prior and ``fit_intercept`` may not change between calls. If a call fails in any way, the
+        estimator stays as it was.
 
         Parameters
         ----------
@@ -630,6 +664,14 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         X, _, weight = rows.data
         is_scaled = self.scale == "auto" and isinstance(self.prior, str)
         return column_scale_of(X, weight, is_first) if is_scaled else None
+
+    def _chosen_scale(self, parameters, rows, classes, column_scale, rng):
+        """Scale of the prior, as given or chosen by the evidence, which may give a warning."""
+        with naming_singular_columns(rows.data.X):
+            choice = chosen_scale(parameters, rows, len(classes), column_scale, rng)
+        if choice.warning:
+            warn(f"{type(self).__name__}: {choice.warning}. Set prior_scale to a number.")
+        return choice.scale
 
     def _warn_unused_prior(self):
         """Warn of parameters of a named prior that an earlier posterior has no use for."""

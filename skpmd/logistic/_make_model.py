@@ -71,7 +71,7 @@ def in_columns(parameters, features, classes, mean_field):
     mean = per_column("prior_mean", parameters.prior_mean, features, n_rows, 0.0)
     scale = per_column("prior_scale", parameters.prior_scale, features, n_rows, 1.0, low=1e-30)
     if not isinstance(given, str):
-        names = _coefficient_names(features, classes, parameters.fit_intercept)
+        names = coefficient_names(features, classes, parameters.fit_intercept)
         given, scale = prior_of_posterior(given, names, mean_field), None
     elif given == "horseshoe" and (np.ndim(scale) or np.any(mean)):
         raise ValueError(
@@ -189,11 +189,11 @@ def _in_half_plane(points):
 
 def coordinate_names(model, features, classes):
     """Names of the posterior's coordinates: the coefficients row by row, and then the scales."""
-    names = _coefficient_names(features, classes, model.fit_intercept)
+    names = coefficient_names(features, classes, model.fit_intercept)
     return names + model.prior.scale_names(names)
 
 
-def _coefficient_names(features, classes, fit_intercept):
+def coefficient_names(features, classes, fit_intercept):
     one = [*features, "intercept"] if fit_intercept else list(features)
     return one if len(classes) == 2 else [f"{name}[{label}]" for label in classes for name in one]
 
