@@ -28,6 +28,8 @@ def opened(X, y=None, sample_weight=None):
     scan = _Scan()
     for block in counted(blocks, "first pass over the blocks"):
         scan.add(block)
+    if not scan.n:
+        raise ValueError("The blocks of X have no rows: give one row or more.")
     given = {"y": y, "sample_weight": sample_weight}
     of_blocks = {"y": scan.joined("y"), "sample_weight": scan.joined("weight")}
     for name, values in given.items():
