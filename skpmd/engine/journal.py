@@ -72,7 +72,8 @@ class Journal:
         root = self._root
         if root.flags["closed"] or get_ident() != self._thread:
             return
-        if in_place and not root.writer.due():
+        is_due = root.writer.due()
+        if in_place and not is_due:
             self._is_behind = True
             return
         with root.lock:
@@ -80,7 +81,7 @@ class Journal:
             name, states = self.entries[place].name, tuple(map(_state_of, generators))
             self.entries[place:] = [Entry(name, True, value, states)]
             self._next, self._is_behind = place + 1, False
-            if root.writer.due():
+            if is_due:
                 root.writer.write(root.entries)
 
     def close(self):
