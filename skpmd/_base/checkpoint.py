@@ -5,7 +5,7 @@ import warnings
 from contextlib import contextmanager
 
 from skpmd._base import files
-from skpmd._base.encoding import decoded, encoded
+from skpmd._base.encoding import RefusedError, decoded, encoded
 from skpmd._base.fingerprint import differences
 from skpmd._base.version import __version__
 from skpmd.engine.course import clock, write
@@ -73,7 +73,7 @@ class Checkpoint:
             try:
                 self._write(entries)
                 return
-            except OSError as error:
+            except (OSError, RefusedError) as error:
                 text = f"{error}; what it held before is as it was"
         self._last = clock()
         warnings.warn(
@@ -136,7 +136,7 @@ def _identity(path):
 def _as_tuples(entries):
     return [
         (
-            one.name, one.is_known, one.value, one.generators,
+            one.name, one.is_known, one.value, one.generators, one.has_ended,
             [(name, _as_tuples(inner)) for name, inner in one.branches],
         )
         for one in list(entries)

@@ -108,6 +108,7 @@ ON_THE_WAY = (
     "skpmd.mixture._components.Normals",
     "skpmd.mixture._conjugate.Block",
     "skpmd.mixture._conjugate.Posteriors",
+    "skpmd.mixture._conjugate.RowStatistics",
     "skpmd.sparse_gp._classification_evidence._Memory",
     "skpmd.sparse_gp._descent.End",
     "skpmd.sparse_gp._model.Conditional",

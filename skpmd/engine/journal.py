@@ -23,11 +23,16 @@ SEEDS = "seeds of random numbers"  # An entry that no work has gone into.
 
 
 class Entry:
-    """A piece of work: its name, its result or state, generators then, branches of what is open."""
+    """A piece of work: its name, its result or state, generators then, branches of what is open.
 
-    def __init__(self, name, is_known=False, value=None, generators=(), branches=()):
+    It ``has_ended`` where entries after it follow it, and do not belong to an iteration of it.
+    """
+
+    def __init__(
+        self, name, is_known=False, value=None, generators=(), has_ended=False, branches=()
+    ):
         self.name, self.is_known, self.value = name, is_known, value
-        self.generators, self.branches = generators, list(branches)
+        self.generators, self.has_ended, self.branches = generators, has_ended, list(branches)
 
 
 class _Root(NamedTuple):
@@ -78,11 +83,19 @@ class Journal:
             return
         with root.lock:
             value = copy.deepcopy(value) if in_place else value
-            name, states = self.entries[place].name, tuple(map(_state_of, generators))
-            self.entries[place:] = [Entry(name, True, value, states)]
+            before, states = self.entries[place], tuple(map(_state_of, generators))
+            stop = place + 1 if before.has_ended else None
+            entry = Entry(before.name, True, value, states, before.has_ended)
+            self.entries[place:stop] = [entry]
             self._next, self._is_behind = place + 1, False
             if is_due:
                 root.writer.write(root.entries)
+
+    def end(self, place):
+        """Note pieces again, after a loop whose last states may not have been noted."""
+        self._is_behind = False
+        if place < len(self.entries):
+            self.entries[place].has_ended = True
 
     def close(self):
         """Note nothing more: what follows is not what an uninterrupted fit would do.
@@ -186,6 +199,11 @@ class Loop:
         """Note a state: all that the iterations after it need."""
         if self._journal is not None:
             self._journal.note(self._place, state, self._generators, self._in_place)
+
+    def end(self):
+        """Say that no piece within an iteration follows: others are noted again."""
+        if self._journal is not None and self._in_place:
+            self._journal.end(self._place)
 
 
 def loop(name, *generators, in_place=False):

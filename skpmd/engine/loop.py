@@ -252,6 +252,7 @@ def _stochastic(model, rows, start, options, rng, step_sizes, after_pass, observ
         )  # fmt: skip
         place.reached(at)
         yield Outcome(particles, [])
+    place.end()
     if at.average is not None:
         averaged = equally_weighted(model, at.average.theta)
         yield Outcome(averaged, [], error_terms=observer and observer.terms)
@@ -330,6 +331,7 @@ def full_batch_iterations(base, model, batches, a, b, settings, rng, full_batch)
         infos.append(info)
         place.reached((last, infos, t, converged, memory))
         yield Outcome(last, [info], converged=converged)
+    place.end()
 
 
 def _scheduled(model, rows, start, options):

@@ -128,3 +128,20 @@ def test_pieces_of_threads_are_noted_on_branches_alone(n_jobs):
     done.clear()
     assert cut_at(None, work, journal.entries)[1] == found
     assert sorted(done) == [0, 1, 2, 3]  # The plain ones.
+
+
+@pytest.mark.parametrize("every", [1, 3, 100])
+def test_pieces_after_a_loop_that_is_not_noted_are(every):
+    def work():
+        place = loop("loop", in_place=True)
+        t = place.state or 0
+        while t < 5:
+            t += 1
+            place.reached(t)
+        place.end()
+        return once("after", lambda: done.append(t) or t)
+
+    done = []
+    journal, found = cut_at(None, work, every=every)
+    assert [one.name for one in journal.entries] == ["loop", "after"]
+    assert cut_at(None, work, journal.entries)[1] == found == 5 and done == [5]
