@@ -13,6 +13,7 @@ _WITHOUT_EFFECT = {
     "checkpoint", "checkpoint_every", "max_time", "n_jobs", "verbose", "verbose_interval",
 }  # fmt: skip
 _BLOCK = 1 << 16  # Rows whose bytes are in memory once more at a time.
+_ESTIMATOR = "the estimator"
 _SHOWN = 60  # Characters of a value that an error shows.
 
 
@@ -21,7 +22,7 @@ def fingerprint(kind, parameters, data):
 
     ``parameters`` and ``data`` are dicts by name. The text is what an error shows.
     """
-    found = {"the estimator": [name_of(kind), kind.__name__]}
+    found = {_ESTIMATOR: [name_of(kind), kind.__name__]}
     for name, value in parameters.items():
         if name not in _WITHOUT_EFFECT:
             found[name] = [_digest(_of_value, value), _text(value)]
@@ -38,6 +39,8 @@ def differences(before, now):
         if digest != other:
             values = "has other values" if was == is_ else f"was {was} and is {is_}"
             reasons.append(f"{name} {values}")
+            if name == _ESTIMATOR:  # Of another one all parameters are others.
+                break
     return reasons
 
 

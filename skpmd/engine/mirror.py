@@ -153,10 +153,10 @@ def remainder(a, b, fraction):
 
 def log_likelihood(model, theta, batches):
     """Log-likelihood of all rows of the batches for each particle, shape (m,)."""
-    return _summed(lambda batch: model.log_likelihood(theta, batch), batches, operator.add)
+    return summed(lambda batch: model.log_likelihood(theta, batch), batches, operator.add)
 
 
-def _summed(of, batches, plus, *, notes=True, in_place=False, **how):
+def summed(of, batches, plus, *, notes=True, in_place=False, **how):
     """The sum over batches, from where the journal has it on; 0 without any.
 
     A sum of one batch is not worth a note. Batches may be made one by one, and not fit in memory
@@ -198,7 +198,7 @@ def _path(particles, model, batches, a, b, current, known):
     if not model.has_block:
         return lambda f: (log_ratio(f), particles.block), None
     block = particles.block if current is None else current
-    statistics = _summed(
+    statistics = summed(
         lambda batch: model.statistics(theta, block, batch), batches, model.add_statistics,
         notes=not model.updates_in_place, in_place=True, at_once=1,
     )  # fmt: skip

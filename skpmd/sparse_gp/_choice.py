@@ -1,11 +1,13 @@
 """Which approximation suits the rows: inducing inputs, the nearest rows of each, or both."""
 
+import operator
 from operator import itemgetter
 
 import numpy as np
 
 from skpmd._base.rows import distinct
 from skpmd._base.utils import as_generator
+from skpmd.engine import mirror
 from skpmd.engine.course import phase, share_of_time, write
 from skpmd.engine.journal import branched, once
 from skpmd.engine.loop import Stage, drive
@@ -216,7 +218,11 @@ def _of_both(parameters, state, n, m):
     rng = as_generator(0)  # The rows are in random order.
     model = new_full_scale(parameters._replace(n_inducing=m), others, theta, 1, rng)
     n_learned = min(_LEARNED_WITH_NEAR, len(others.sites.weight))
-    block = sum(model.statistics(theta[None], None, batch) for batch in model.batches(n_learned))
+
+    def of(batch):
+        return model.statistics(theta[None], None, batch)
+
+    block = mirror.summed(of, model.batches(n_learned), operator.add)
     return _log_densities(model, theta, model.conditional(theta, block[0]), scored)
 
 
