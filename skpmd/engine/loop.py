@@ -181,7 +181,7 @@ def run(
     # A fit that ends reweighted does not ask what rejuvenations have lost on the way.
     accounts = not options.reweight and full_batch is None
     observer = RejuvenationErrors(model.monitored, error_terms) if accounts else None
-    sizes = step_sizes or _scheduled(model, rows, start, options)
+    sizes = step_sizes or schedules.scheduled(model, rows, start, options)
     states = _fit(model, rows, start, options, rng, sizes, after_pass, full_batch, observer)
     return drive(states, report)
 
@@ -332,30 +332,6 @@ def full_batch_iterations(base, model, batches, a, b, settings, rng, full_batch)
         place.reached((last, infos, t, converged, memory))
         yield Outcome(last, [info], converged=converged)
     place.end()
-
-
-def _scheduled(model, rows, start, options):
-    """Coefficients by the schedule of step sizes that the options name."""
-    offset = rows.n_batches if options.step_offset == "auto" else options.step_offset
-    constant = options.step_constant
-    if constant == "auto":
-        constant = np.inf
-        if options.step_schedule == "theorem6":
-            constant = schedules.theorem6_constant(start, model, rows.whole(), options.power)
-    schedule = schedules.StepSchedule(
-        options.step_schedule,
-        options.step_size,
-        offset,
-        options.step_decay,
-        constant,
-        options.settings.smoothness,
-    )
-
-    def step_sizes(t, size, seen, m, d):
-        gamma = schedules.step_size(schedule, t, size, seen, m, d)
-        return gamma, options.power * gamma * rows.total / size
-
-    return step_sizes
 
 
 def _n_particles(options, t, d):
