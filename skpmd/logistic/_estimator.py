@@ -209,6 +209,12 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         of chains or a step; a ``ConvergenceWarning`` says so. A search by
         ``prior_scale="evidence"`` has half of them. The step of `partial_fit` is taken whole in any
         case.
+    checkpoint : str, path-like or None, default=None
+        File in which `fit` keeps what it has done. The same `fit`, of the same data and parameters,
+        goes on from there after a crash, to the same bits; others are refused. The file is removed
+        when the fit ends. `partial_fit` has none: `skpmd.save` the estimator between two calls.
+    checkpoint_every : float, default=60.0
+        Seconds between two writes of the checkpoint; 0 writes it after each step.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
@@ -371,6 +377,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         warm_start=False,
         temperature=1.0,
         max_time=None,
+        checkpoint=None,
+        checkpoint_every=60.0,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -402,6 +410,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         self.warm_start = warm_start
         self.temperature = temperature
         self.max_time = max_time
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -430,7 +440,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         ValueError
             If y has one class only, or the weights leave a class without any.
         """
-        with self._all_or_nothing(of_fit=True):
+        data = {"X": X, "y": y, "sample_weight": sample_weight}
+        with self._all_or_nothing(fit_of=data):
             rows, remedy, no_moments = self._fit(X, y, sample_weight)
         self._warn_or_interrupt(remedy)
         self._warn_of_column_scale(rows)
