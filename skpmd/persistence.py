@@ -44,6 +44,7 @@ _STATES = (
     "skpmd.logistic._averages.Points",
     "skpmd.logistic._compressed.Compressed",
     "skpmd.logistic._estimator.LogisticState",
+    "skpmd.logistic._normal_logits.NormalLogits",
     "skpmd.logistic._retained.Retained",
     "skpmd.mixture._component_priors.Independent",
     "skpmd.mixture._component_priors.NormalWishart",

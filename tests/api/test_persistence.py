@@ -94,6 +94,7 @@ BOTH = {"classes": [False, True]}
 CASES = {
     "two classes": lambda: (logistic(n_particles=800).fit(X, TWO), X, TWO),
     "three classes": lambda: (logistic(n_particles=800).fit(X, THREE), X, THREE),
+    "normal logits": lambda: (logistic(prior_scale=0.1).fit(X, THREE), X, THREE),
     **{
         prior: lambda prior=prior: (
             logistic(prior=prior, n_particles=64).fit(X[FEW], TWO[FEW]), X[FEW], TWO[FEW]
