@@ -46,6 +46,7 @@ STATES = (
     "skpmd.logistic._earlier_rows.PriorOfRows",
     "skpmd.logistic._estimator.LogisticState",
     "skpmd.logistic._make_model.LogisticParameters",
+    "skpmd.logistic._normal_logits.NormalLogits",
     "skpmd.logistic._retained.Retained",
     "skpmd.mixture._component_priors.Independent",
     "skpmd.mixture._component_priors.NormalWishart",

@@ -72,7 +72,7 @@ class LogisticState(NamedTuple):
     dtype: np.dtype  # Of the features.
     retained: Retained | None = None  # Rows of a stream whose classes may come one by one.
     column_scale: np.ndarray | None = None  # (p,): Units that the prior refers to, if not 1.
-    compressed: Compressed | None = None  # Particles that predictions average over, if not all.
+    compressed: Compressed | None = None  # What predictions average over, if not all particles.
 
 
 def _of_prior(model, outcome):
@@ -186,14 +186,15 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     reweight : bool, default=True
         Whether particles are weighted by the posterior on all data.
     prediction_tol : float, default=1e-3
-        How far predicted probabilities may be off from averages over all particles. They are
-        averages over so few of them that on up to 1000 rows of the fit, and on rows mixed of these,
-        none is off by more than half of it, nor by nine tenths if all classes were equally probable
-        (``diagnostics_["prediction_error"]`` is the largest error there), and no log probability by
-        fifty times ``prediction_tol``. In a stream these are rows of the last part.
+        How far predicted probabilities may be off from averages over all particles. For two classes
+        they are averages over few particles, for more over normal logits with the posterior's means
+        and covariances, so many of either that on up to 1000 rows of the fit, and on rows mixed of
+        these, none is off by more than half of it, nor by nine tenths if all classes were equally
+        probable (``diagnostics_["prediction_error"]`` is the largest error there), and no log
+        probability by fifty times ``prediction_tol``. In a stream these are rows of the last part.
         Rows whose logits vary more than those of any of these rows, and rows whose most probable
-        class is in doubt, are averaged over all particles; so is every row where a half of them is
-        not enough, and with 0.
+        class is in doubt, are averaged over all particles; so is every row where that is not near
+        enough, and with 0.
     total_samples : float or None, default=None
         For `partial_fit`: None is a stream, in which each row counts once. A number is that of the
         rows of a data set that may be passed over many times.
@@ -704,7 +705,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         return rows[:, :p], rows[:, p] if state.fit_intercept else np.zeros(n_rows, state.dtype)
 
     def _compressed(self, results, X):
-        """Particles that predictions average over, None for all; their error is a diagnostic."""
+        """What predictions average over, None for all particles; its error is a diagnostic."""
         points = points_of_posterior(
             results.posterior, len(self.classes_), X.shape[1] + self.fit_intercept
         )

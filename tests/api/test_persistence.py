@@ -101,6 +101,7 @@ CASES = {
     "two classes": lambda: (logistic(n_particles=800).fit(X, TWO), X, TWO),
     "three classes": lambda: (logistic(n_particles=800).fit(X, THREE), X, THREE),
     "more rows than particles": lambda: (logistic(n_particles=64).fit(X, TWO), X, TWO),
+    "normal logits": lambda: (logistic(prior_scale=0.1).fit(X, THREE), X, THREE),
     **{
         prior: lambda prior=prior: (
             logistic(prior=prior, n_particles=64).fit(X[FEW], TWO[FEW]), X[FEW], TWO[FEW]
