@@ -7,6 +7,7 @@ from skpmd.custom import ParticleMirrorDescent
 from skpmd.lda import LDATopicModelPMD, TopicPosterior
 from skpmd.logistic import BayesianLogisticRegressionPMD, GaussianPosterior
 from skpmd.mixture import GaussianMixturePMD
+from skpmd.persistence import load, save
 from skpmd.posterior import Posterior
 from skpmd.predictive import NormalMixture
 from skpmd.sparse_gp import SparseGPClassifierPMD, SparseGPRegressorPMD
@@ -24,5 +25,7 @@ __all__ = [
     "TopicPosterior",
     "__version__",
     "from_jax",
+    "load",
+    "save",
     "show_versions",
 ]

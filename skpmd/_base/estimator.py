@@ -16,7 +16,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_n_features, validate_data
 
 from skpmd._base.callbacks import CallbackSupportMixin, tasks_of_fit
+from skpmd._base.checkpoint import checkpointed
 from skpmd._base.compiled import damaged_folder
+from skpmd._base.fingerprint import fingerprint
 from skpmd._base.options import check_options
 from skpmd._base.prior import adopted
 from skpmd._base.progress import listeners_of
@@ -154,19 +156,36 @@ class ParticleEstimator(CallbackSupportMixin, BaseEstimator):
             self._validate_params()
 
     @contextmanager
-    def _all_or_nothing(self, of_fit=False):
+    def _all_or_nothing(self, fit_of=None):
         """Context of a fit and of a part of a stream, with threads; what fails changes nothing.
 
         It is that of `_rollback_on_error`, and yields the same. scikit-learn checks parameters at
         the first part only, and they may have been set since. The time of ``max_time`` begins here,
-        and whoever listens hears of the call. ``of_fit`` says whether it is one of ``fit``.
+        and whoever listens hears of the call. A call of ``fit`` says what it is a ``fit_of``, a
+        dict of its data by name; it goes on from its checkpoint where there is one.
         """
+        of_fit = fit_of is not None
         self._check_parameters()
         listeners = listeners_of(getattr(self, "verbose", 0), of_fit)
         listeners += tasks_of_fit() if of_fit else ()
         course = Course(getattr(self, "max_time", None), listeners)
         with self._rollback_on_error() as on_error, on_course(course), self._threads():
-            yield on_error
+            if not of_fit:
+                yield on_error
+                return
+            with self._checkpointed(fit_of):
+                yield on_error
+
+    def _checkpointed(self, fit_of):
+        """Context of a fit that goes on from its checkpoint, and has one, where it is to."""
+        parameters, data = self.get_params(deep=False), dict(fit_of)
+        if getattr(self, "warm_start", False):
+            data["the fit before, of warm_start"] = getattr(self, "_state", None)
+        return checkpointed(
+            getattr(self, "checkpoint", None),
+            getattr(self, "checkpoint_every", 0.0),
+            lambda: fingerprint(type(self), parameters, data),
+        )
 
     @contextmanager
     def _rollback_on_error(self):

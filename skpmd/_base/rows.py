@@ -106,7 +106,7 @@ class Rows:
         return np.linspace(0, len(self.data.weight), self.n_batches + 1).astype(int)
 
     def _all(self):
-        return self.data
+        return self._take(slice(None)) if is_read_in_blocks(self.data.X) else self.data
 
     def _take(self, rows):
         return self._batch(self._select(self.data.X, rows), rows)
@@ -164,6 +164,10 @@ def _groups(n, size, rng, replace):
     """Places of the rows of a pass, a group of blocks of ``size`` rows at a time."""
     n_blocks = -(-n // size)
     n_groups = -(-n_blocks // _GROUP)
+    if (
+        n_groups > 1
+    ):  # A pass takes all of its randomness before its first batch: it may go on later.
+        rng = np.random.default_rng(rng.integers(2**63))
     blocks = np.arange(n_blocks) if n_groups == 1 else rng.permutation(n_blocks)
     # Half the memory where numbers of rows allow for it.
     dtype = np.int32 if n <= np.iinfo(np.int32).max else np.int64

@@ -218,6 +218,12 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         Seconds after which `fit` ends at its first complete state: a round of reweighting, a check
         of chains or a step, after the search for optima; and a ``ConvergenceWarning`` says so. The
         step of `partial_fit` is taken whole in any case.
+    checkpoint : str, path-like or None, default=None
+        File in which `fit` keeps what it has done. The same `fit`, of the same data and parameters,
+        goes on from there after a crash, to the same bits; others are refused. The file is removed
+        when the fit ends. `partial_fit` has none: `skpmd.save` the estimator between two calls.
+    checkpoint_every : float, default=60.0
+        Seconds between two writes of the checkpoint; 0 writes it after each step.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
@@ -374,6 +380,8 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         forgetting=0.0,
         temperature=1.0,
         max_time=None,
+        checkpoint=None,
+        checkpoint_every=60.0,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -416,6 +424,8 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         self.forgetting = forgetting
         self.temperature = temperature
         self.max_time = max_time
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -440,7 +450,8 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         ParticleMirrorDescent
             The fitted estimator.
         """
-        with self._all_or_nothing(of_fit=True):
+        data = {"X": X, "y": y, "sample_weight": sample_weight}
+        with self._all_or_nothing(fit_of=data):
             X, y, sample_weight = opened(X, y, sample_weight)
             options = self._loop_options()
             self._reset()

@@ -27,11 +27,19 @@ class EarlyStopping:
                 "early_stopping=True needs held-out documents of two words or more, and there are "
                 "none: raise validation_fraction, or set early_stopping=False."
             )
-        self.scores.append(float(score))
+        self._add(float(score))
+        return self._n_without_change >= self._parameters.n_iter_no_change
+
+    def resume(self, scores):
+        """Go on where these are the scores so far."""
+        for score in scores:
+            self._add(score)
+
+    def _add(self, score):
+        self.scores.append(score)
         is_better = score >= self._best + self._parameters.tol
         self._n_without_change = 0 if is_better else self._n_without_change + 1
         self._best = max(self._best, score)
-        return self._n_without_change >= self._parameters.n_iter_no_change
 
 
 def held_out(parameters, X, weight, rng):

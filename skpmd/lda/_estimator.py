@@ -170,6 +170,12 @@ None, default=None
     tol : float, default=1e-3
         A pass is better if the mean log probability of a held-out word is above the best so far by
         this much.
+    checkpoint : str, path-like or None, default=None
+        File in which `fit` keeps what it has done. The same `fit`, of the same data and parameters,
+        goes on from there after a crash, to the same bits; others are refused. The file is removed
+        when the fit ends. `partial_fit` has none: `skpmd.save` the estimator between two calls.
+    checkpoint_every : float, default=60.0
+        Seconds between two writes of the checkpoint; 0 writes it after each step.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
@@ -270,8 +276,8 @@ None, default=None
         **{
             name: LOOP_CONSTRAINTS[name]
             for name in (
-                "batch_size", "step_size", "step_decay", "total_samples", "max_time", "n_jobs",
-                "random_state", "verbose",
+                "batch_size", "step_size", "step_decay", "total_samples", "max_time", "checkpoint",
+                "checkpoint_every", "n_jobs", "random_state", "verbose",
             )
         },
         "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -324,6 +330,8 @@ None, default=None
         perp_tol=0.1,
         prior=None,
         max_time=None,
+        checkpoint=None,
+        checkpoint_every=60.0,
         early_stopping=False,
         validation_fraction=0.1,
         n_iter_no_change=5,
@@ -355,6 +363,8 @@ None, default=None
         self.perp_tol = perp_tol
         self.prior = prior
         self.max_time = max_time
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
@@ -391,7 +401,8 @@ None, default=None
         LDATopicModelPMD
             The estimator.
         """
-        with self._all_or_nothing(of_fit=True):
+        data = {"X": X, "sample_weight": sample_weight}
+        with self._all_or_nothing(fit_of=data):
             X, y, sample_weight = opened(X, y, sample_weight)
             self._reset()
             if self.prior is not None:

@@ -197,14 +197,23 @@ def slopes_gradient(table, X):
 
 
 @cache
-def normal_nodes(d, n_min=128):
+def normal_nodes(d, n_min=128, shifted=False):
     """Points in columns whose mean over a function stands for that under N(0, I_d).
 
     There are ``n_min`` points, or more where d > n_min / 4, rounded up to a power of two. The first
     half is Sobol's sequence mapped to the normal distribution, the second half its mirror image,
     and a linear map makes their covariance the identity: polynomials up to degree three are exact.
+    The sequence begins in the corner of all coordinates, far from all other points; with
+    ``shifted`` its digits are exchanged so that no point is.
     """
     power = (max(n_min // 2, 2 * d) - 1).bit_length()
-    half = ndtri(Sobol(d, scramble=False).random_base2(power) + 0.5**power / 2).T
+    unit = Sobol(d, scramble=False).random_base2(power)
+    if shifted:
+        # Multiples of the golden ratio, in binary digits, are spread evenly.
+        digits = np.arange(1, d + 1) * 2654435769 % 2**32
+        unit = ((unit * 2**32).astype(np.int64) ^ digits) / 2**32 + 0.5**33
+    else:
+        unit += 0.5**power / 2
+    half = ndtri(unit).T
     half = np.linalg.solve(np.linalg.cholesky(half @ half.T / half.shape[1]), half)
     return np.concatenate([half, -half], axis=1)

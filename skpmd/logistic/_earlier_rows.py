@@ -184,7 +184,7 @@ def handed_on(model, rows, power, posterior, prior, earlier):
     if n_numbers.sum() > _ROOM * m * d:
         rows, rest = _reduced(model, rows, n_numbers, posterior, rest)
     elif earlier is None:
-        rows = rows._replace(X=X.copy())  # It may be the user's.
+        rows = rows._replace(X=X[:] if is_read_in_blocks(X) else X.copy())  # It may be the user's.
     known = 0.0 if earlier is None else earlier.log_evidence
     return EarlierRows(rows, prior, getattr(model, "n_classes", 2), rest, known)
 

@@ -73,7 +73,7 @@ class LogisticState(NamedTuple):
     dtype: np.dtype  # Of the features.
     retained: Retained | None = None  # Rows of a stream whose classes may come one by one.
     column_scale: np.ndarray | None = None  # (p,): Units that the prior refers to, if not 1.
-    compressed: Compressed | None = None  # Particles that predictions average over, if not all.
+    compressed: Compressed | None = None  # What predictions average over, if not all particles.
 
 
 def _of_prior(model, outcome):
@@ -187,14 +187,15 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     reweight : bool, default=True
         Whether particles are weighted by the posterior on all data.
     prediction_tol : float, default=1e-3
-        How far predicted probabilities may be off from averages over all particles. They are
-        averages over so few of them that on up to 1000 rows of the fit, and on rows mixed of these,
-        none is off by more than half of it, nor by nine tenths if all classes were equally probable
-        (``diagnostics_["prediction_error"]`` is the largest error there), and no log probability by
-        fifty times ``prediction_tol``. In a stream these are rows of the last part.
+        How far predicted probabilities may be off from averages over all particles. For two classes
+        they are averages over few particles, for more over normal logits with the posterior's means
+        and covariances, so many of either that on up to 1000 rows of the fit, and on rows mixed of
+        these, none is off by more than half of it, nor by nine tenths if all classes were equally
+        probable (``diagnostics_["prediction_error"]`` is the largest error there), and no log
+        probability by fifty times ``prediction_tol``. In a stream these are rows of the last part.
         Rows whose logits vary more than those of any of these rows, and rows whose most probable
-        class is in doubt, are averaged over all particles; so is every row where a half of them is
-        not enough, and with 0.
+        class is in doubt, are averaged over all particles; so is every row where that is not near
+        enough, and with 0.
     total_samples : float or None, default=None
         For `partial_fit`: None is a stream, in which each row counts once. A number is that of the
         rows of a data set that may be passed over many times.
@@ -210,6 +211,12 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         of chains or a step; a ``ConvergenceWarning`` says so. A search by
         ``prior_scale="evidence"`` has half of them. The step of `partial_fit` is taken whole in any
         case.
+    checkpoint : str, path-like or None, default=None
+        File in which `fit` keeps what it has done. The same `fit`, of the same data and parameters,
+        goes on from there after a crash, to the same bits; others are refused. The file is removed
+        when the fit ends. `partial_fit` has none: `skpmd.save` the estimator between two calls.
+    checkpoint_every : float, default=60.0
+        Seconds between two writes of the checkpoint; 0 writes it after each step.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
@@ -372,6 +379,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         warm_start=False,
         temperature=1.0,
         max_time=None,
+        checkpoint=None,
+        checkpoint_every=60.0,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -403,6 +412,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         self.warm_start = warm_start
         self.temperature = temperature
         self.max_time = max_time
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -431,7 +442,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         ValueError
             If y has one class only, or the weights leave a class without any.
         """
-        with self._all_or_nothing(of_fit=True):
+        data = {"X": X, "y": y, "sample_weight": sample_weight}
+        with self._all_or_nothing(fit_of=data):
             rows, remedy, no_moments = self._fit(*opened(X, y, sample_weight))
         self._warn_or_interrupt(remedy)
         self._warn_of_column_scale(rows)
@@ -696,7 +708,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         return rows[:, :p], rows[:, p] if state.fit_intercept else np.zeros(n_rows, state.dtype)
 
     def _compressed(self, results, X):
-        """Particles that predictions average over, None for all; their error is a diagnostic."""
+        """What predictions average over, None for all particles; its error is a diagnostic."""
         points = points_of_posterior(
             results.posterior, len(self.classes_), X.shape[1] + self.fit_intercept
         )

@@ -130,6 +130,12 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         What predictions do with nan: refuse it, or take the row by the values that it has, with
         their exact marginal density. `fit` needs complete rows in both cases, which is why the tag
         ``allow_nan`` is False. It may be set after `fit`.
+    checkpoint : str, path-like or None, default=None
+        File in which `fit` keeps what it has done. The same `fit`, of the same data and parameters,
+        goes on from there after a crash, to the same bits; others are refused. The file is removed
+        when the fit ends. `partial_fit` has none: `skpmd.save` the estimator between two calls.
+    checkpoint_every : float, default=60.0
+        Seconds between two writes of the checkpoint; 0 writes it after each step.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
@@ -225,8 +231,8 @@ covariance_prior_, mean_scale_prior_
             name: LOOP_CONSTRAINTS[name]
             for name in (
                 "batch_size", "step_size", "step_offset", "step_decay", "rejuvenation",
-                "ess_threshold", "bandwidth", "total_samples", "forgetting", "max_time", "n_jobs",
-                "random_state", "verbose",
+                "ess_threshold", "bandwidth", "total_samples", "forgetting", "max_time",
+                "checkpoint", "checkpoint_every", "n_jobs", "random_state", "verbose",
             )
         },
         "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -291,6 +297,8 @@ covariance_prior_, mean_scale_prior_
         warm_start=False,
         prior=None,
         max_time=None,
+        checkpoint=None,
+        checkpoint_every=60.0,
         handle_missing="error",
         n_jobs=None,
         random_state=None,
@@ -328,6 +336,8 @@ covariance_prior_, mean_scale_prior_
         self.warm_start = warm_start
         self.prior = prior
         self.max_time = max_time
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.handle_missing = handle_missing
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -368,7 +378,8 @@ covariance_prior_, mean_scale_prior_
             If a given ``max_full_iter`` ends the steps before the bound has converged; with
             ``strategy="parameters"`` of what stands against the posterior.
         """
-        with self._all_or_nothing(of_fit=True):
+        data = {"X": X, "sample_weight": sample_weight}
+        with self._all_or_nothing(fit_of=data):
             X, y, sample_weight = opened(X, y, sample_weight)
             earlier = getattr(self, "_state", None) if self.warm_start else None
             self._reset()

@@ -109,11 +109,12 @@ def fitted(model, *data, **weights):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # They are few, for speed.
         model.fit(*data, **weights)
+        if isinstance(model, LDATopicModelPMD):
+            return model.components_
+        if isinstance(model, SparseGPRegressorPMD):
+            warnings.simplefilter("ignore", UserWarning)  # Some forms know names of columns.
+            return model.predict(numbers(p=2)[:20])
     posterior = model.posterior_
-    if isinstance(model, LDATopicModelPMD):
-        return model.components_
-    if isinstance(model, SparseGPRegressorPMD):
-        return model.predict(numbers(p=2)[:20])
     return np.append(np.ravel(getattr(posterior, "particles", 0)), posterior.mean())
 
 

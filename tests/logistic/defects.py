@@ -122,4 +122,25 @@ DEFECTS = [
         "centre = (16.0 * points.mean @ tile.T).astype(np.float16) / np.float32(16.0)\n",
         "logistic/test_predictions.py",
     ),
+    Defect(
+        "covariances of two columns count once",
+        "logistic/_normal_logits.py",
+        "np.where(i == j, 0.0, blocks[:, j, i])",
+        "np.where(i == j, 0.0, 0.0)",
+        "logistic/test_predictions.py",
+    ),
+    Defect(
+        "logits of a row are taken as independent",
+        "logistic/_kernels_single.py",
+        "total[j] += one[j] * node",
+        "total[j] = one[j] * node",
+        "logistic/test_predictions.py",
+    ),
+    Defect(
+        "a shifted node is in the corner",
+        "logistic/_design.py",
+        "^ digits) / 2**32",
+        "^ 0 * digits) / 2**32",
+        "logistic/test_multinomial_model.py",
+    ),
 ]
