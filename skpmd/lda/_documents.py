@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils import gen_batches
 
-from skpmd._base.rows import block_size, in_random_order, is_read_in_blocks
+from skpmd._base.rows import block_size, group_size, in_random_order, is_read_in_blocks
 
 _TAKEN = 1024  # documents that a in_random_order pass takes from X at once, which is slow for a few
 _PIECE = 512  # documents of a full-batch iteration whose expected counts are in memory at once
@@ -89,9 +89,9 @@ class DocumentRows:
         X, size = self.data, self.batch_size
         n, in_blocks = X.shape[0], is_read_in_blocks(X)
         if not self.shuffle:
-            for rows in gen_batches(n, size * max(1, _TAKEN // size)) if in_blocks else [slice(n)]:
-                weight = None if self.weight is None else self.weight[rows]
-                yield from Documents.of(X[rows]).batches(size, weight)
+            n_read = size * -(-group_size(X) // size)
+            for some, weight in groups_of(X, self.weight, n_read if in_blocks else n):
+                yield from Documents.of(some).batches(size, weight)
             return
         sizes, at_once = [min(size, n - start) for start in range(0, n, size)], _TAKEN // size
         for some, batches in in_random_order(block_size(X), sizes, rng):
@@ -126,6 +126,16 @@ class _PieceToRead:
 def total_of(X, weight):
     """The weight of all documents of X, where None is 1 for each."""
     return float(X.shape[0] if weight is None else weight.sum())
+
+
+def groups_of(X, weight, n=None):
+    """Documents and weights, n at a time, by default those of a group of blocks; no copy of few."""
+    n = group_size(X) if n is None else n
+    if X.shape[0] <= n and not is_read_in_blocks(X):
+        yield X, weight
+        return
+    for rows in gen_batches(X.shape[0], n):
+        yield X[rows], None if weight is None else weight[rows]
 
 
 def tokens_of(X, weight=None):

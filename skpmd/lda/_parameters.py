@@ -86,8 +86,8 @@ def local_update_of(parameters, X, weight=None):
     """
     assignment = parameters.assignment
     if assignment == "auto":
-        first = slice(group_size(X))
-        X, weight = X[first], None if weight is None else weight[first]
+        if X.shape[0] > (first := group_size(X)):
+            X, weight = X[:first], None if weight is None else weight[:first]
         some = np.diff(X.indptr) > 0
         n = np.count_nonzero(some) if weight is None else weight[some].sum()
         mean_length = tokens_of(X, weight) / (n or 1.0)

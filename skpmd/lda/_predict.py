@@ -3,15 +3,13 @@
 import numpy as np
 from scipy.special import log_softmax, logsumexp
 from sklearn.base import TransformerMixin
-from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from skpmd._base.rows import group_size
 from skpmd._base.utils import check_level
 from skpmd._base.validation import checked_weights
 from skpmd.engine.threads import each
 from skpmd.lda._completion import completion_split
-from skpmd.lda._documents import tokens_of
+from skpmd.lda._documents import groups_of, tokens_of
 from skpmd.lda._inference import (
     document_elbos,
     proportion_sizes,
@@ -239,8 +237,7 @@ def log_probabilities(parameters, block, log_weights, X):
 def perplexity(parameters, block, log_weights, X, weight=None):
     """Perplexity by the bound; nan without words, for a fit does not end for that."""
     total, tokens = 0.0, 0.0
-    for rows in gen_batches(X.shape[0], group_size(X)):
-        some, own = X[rows], None if weight is None else weight[rows]
+    for some, own in groups_of(X, weight):
         values = log_probabilities(parameters, block, log_weights, some)
         total += values.sum() if own is None else own @ values
         tokens += tokens_of(some, own)

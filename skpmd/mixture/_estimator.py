@@ -458,6 +458,11 @@ covariance_prior_, mean_scale_prior_
         if self.verbose and self.strategy == "auto":
             print(f"strategy='auto' takes {strategy!r}.")
         rng = as_generator(self.random_state)
+        if strategy == "parameters" and rows.is_read_in_blocks:
+            raise ValueError(
+                "strategy='parameters' needs all rows in memory, and the blocks of X have "
+                f"{len(rows)}: set strategy='conjugate' and component_prior='normal_wishart'."
+            )
         if strategy == "parameters":
             return draws_state(*fit_draws(parameters, rows[:], weight, rng))
         before = earlier.fit if earlier and earlier.strategy == "conjugate" else None

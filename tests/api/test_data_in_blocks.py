@@ -217,9 +217,9 @@ def test_a_failed_part_of_a_stream_takes_nothing_in():
     model, X, y = logistic()
     model.partial_fit(X[:200], y[:200], classes=["no", "yes"])
     before = model.posterior_.particles.copy()
-    y = y.copy()
+    y = y.astype(object)
     y[-1] = "perhaps"
-    with pytest.raises(ValueError, match="perhaps"):
+    with pytest.raises(ValueError, match="not among the classes"):
         model.partial_fit(Blocks(blocks_of(X, y)))
     np.testing.assert_array_equal(model.posterior_.particles, before)
     assert model._state.stream.seen == 200.0

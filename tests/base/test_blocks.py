@@ -160,9 +160,7 @@ def test_blocks_that_change_are_noticed(few, X):
     items = [X[:50], X[50:]]
     table = opened(Blocks(items))[0]
     items[1] = X[50:90]
-    with pytest.raises(
-        ValueError, match=r"Block 1 of X has the shape \(40, 3\), and had \(50, 3\)"
-    ):
+    with pytest.raises(ValueError, match=r"Block 1 of X has the shape \(40, 3\), and had"):
         table[60:70]
     again = opened(Blocks(lambda: iter(items)))[0]
     del items[1]

@@ -196,9 +196,8 @@ def test_a_pass_over_groups_visits_each_row_once(small_groups, n, batch_size):
 
 def test_a_group_is_of_blocks_from_all_over_the_rows(small_groups):
     rows = numbered(400, batch_size=20)
-    first = [
-        next(rows.one_pass("epoch", np.random.default_rng(seed))).X[:, 0] for seed in range(50)
-    ]
+    passes = [rows.one_pass("epoch", np.random.default_rng(seed)) for seed in range(50)]
+    first = [next(one).X[:, 0] for one in passes]
     # A batch of 20 rows is a quarter of each of four blocks of 80: blocks are all as probable.
     counts = np.bincount(np.concatenate(first).astype(int) // 5, minlength=80)
     assert (counts > 0).sum() > 60
