@@ -7,6 +7,7 @@ from scipy import sparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
 from sklearn.utils.validation import _check_sample_weight
 
+from skpmd._base.blocks import Blocks
 from skpmd._base.rows import group_size, is_read_in_blocks
 
 _POWER = 3  # Powers of numbers up to this one must not overflow: sums of products then do not.
@@ -89,6 +90,11 @@ def refuse_no_table(X):
     kind = type(X).__name__
     if X is None:
         raise ValueError("X is None: give an array of shape (n_samples, n_features).")
+    if isinstance(X, Blocks):
+        raise TypeError(
+            f"X is a {kind}, which fit and partial_fit take: call this method with the rows of each "
+            "block."
+        )
     if hasattr(X, "__next__"):
         raise TypeError(
             f"X is a {kind}, which can be read only once: give an array, or call partial_fit with "
