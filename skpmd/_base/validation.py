@@ -92,8 +92,8 @@ def refuse_no_table(X):
         raise ValueError("X is None: give an array of shape (n_samples, n_features).")
     if isinstance(X, Blocks):
         raise TypeError(
-            f"X is a {kind}, which fit and partial_fit take: call this method with the rows of each "
-            "block."
+            f"X is a {kind}, which fit and partial_fit take: call this method with the rows of "
+            "each block."
         )
     if hasattr(X, "__next__"):
         raise TypeError(
