@@ -221,3 +221,10 @@ def test_rows_drawn_with_replacement_are_of_all_groups(small_groups):
     # Counts within groups are multinomial: a share exp(-1) of the rows is missing, to 4 sds.
     assert abs((counts == 0).mean() - np.exp(-1.0)) < 4 * 0.5 / 20
     np.testing.assert_array_equal(np.bincount(drawn.astype(int) // 5).sum(), 400)
+
+
+def test_the_rows_of_a_group_are_mixed(small_groups):
+    batches = list(numbered(400, batch_size=5).one_pass("epoch", np.random.default_rng(0)))
+    # Five rows of twenty at random are of three blocks of four on average, at most of four.
+    n_blocks = [len(np.unique(batch.X[:, 0] // 5)) for batch in batches]
+    assert np.mean(n_blocks) > 2.5
