@@ -240,6 +240,20 @@ def test_labels_are_those_of_all_particles(fitted):
         np.testing.assert_array_equal(model.predict_proba(X).argmax(axis=1), labels)
 
 
+def test_classes_that_are_hardly_apart_are_held_apart_by_all_particles():
+    # Near a tie of two classes 45 of the labels by normal logits differ.
+    X, y = problem(3, n=200, p=4)
+    model = BayesianLogisticRegressionPMD(prediction_tol=1e-2, random_state=0).fit(X, y)
+    new = np.random.default_rng(17).standard_normal((5000, 4))
+    slope, offset = model.coef_[0] - model.coef_[1], model.intercept_[0] - model.intercept_[1]
+    new -= np.outer(new @ slope + offset, slope) / (slope @ slope)
+    new += 1e-3 * np.random.default_rng(18).standard_normal(new.shape)
+    exact = log_averages(model._points, new, True)
+    found = log_averages_of_normal_logits(model._state.compressed.points, new, True)
+    assert (found.argmax(axis=0) != exact.argmax(axis=0)).sum() > 10
+    np.testing.assert_array_equal(model.predict(new), exact.argmax(axis=0))
+
+
 def test_rows_that_few_were_not_held_against_are_averaged_over_all(fitted):
     few, exact = fitted
     far = 20.0 * np.random.default_rng(7).standard_normal((50, 6))
@@ -326,6 +340,9 @@ def test_rows_near_a_tie_of_a_rare_class_have_the_labels_of_all():
     slope = model.coef_[0]
     new = rng.standard_normal((6000, 3))
     new -= np.outer(new @ slope + model.intercept_[0], slope) / (slope @ slope)
+    new[3000:] += 1e-2 * rng.standard_normal((3000, 3))
     exact = np.exp(log_averages(model._points, new, True)).T
     assert np.abs(model.predict_proba(new) - exact).max() <= 1e-3
     np.testing.assert_array_equal(model.predict(new), exact.argmax(axis=1))
+    by_means = new[3000:] @ slope + model.intercept_[0] > 0.0
+    assert (by_means != exact[3000:].argmax(axis=1)).sum() > 100
