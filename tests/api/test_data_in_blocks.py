@@ -272,3 +272,11 @@ def test_progress_counts_the_blocks(capsys):
     model.fit(Blocks(blocks_of(X, None)))
     out = "".join(capsys.readouterr())
     assert "first pass over the blocks" in out
+
+
+@pytest.mark.parametrize("name", ["custom", "logistic", "process", "mixture"])
+def test_a_memory_mapped_file_is_an_array(name, tmp_path):
+    model, X, y = CASES[name]()
+    file = np.memmap(tmp_path / "rows", np.float64, "w+", shape=X.shape)
+    file[:] = X
+    np.testing.assert_array_equal(fitted(model, file, y), fitted(model, X, y))
