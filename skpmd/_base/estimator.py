@@ -187,6 +187,11 @@ class ParticleEstimator(CallbackSupportMixin, BaseEstimator):
             lambda: fingerprint(type(self), parameters, data),
         )
 
+    def _protect_state(self):
+        """Go on with a copy of the state, for what changes in place cannot be rolled back."""
+        if self.__sklearn_is_fitted__():
+            self._state = copy.deepcopy(self._state)
+
     @contextmanager
     def _rollback_on_error(self):
         """Leave the estimator, and a RandomState given to it, as they were if anything fails.

@@ -6,6 +6,7 @@ from time import perf_counter
 from skpmd._base.rows import is_read_in_blocks
 from skpmd.engine.course import phase
 from skpmd.engine.loop import n_steps
+from skpmd.engine.sums import are_elsewhere
 
 _SECONDS = 1.0  # Between two lines, and until a part of a stream shows anything.
 _UNNAMED = "other work"  # What no phase names; it is shown where it lasts.
@@ -143,6 +144,8 @@ class ReportedBatches:
     def __init__(self, batches):
         self._batches = batches
         self.is_read_in_blocks = is_read_in_blocks(batches)
+        if are_elsewhere(batches):  # Of those no pass is seen here.
+            self.total = batches.total
 
     def __len__(self):
         return len(self._batches)

@@ -55,14 +55,14 @@ class Rows:
 
     def __init__(self, X, y, weight, batch_size, select=_of_array):
         self._select = select
-        n = len(X) if is_read_in_blocks(X) else None
+        in_blocks = is_read_in_blocks(X)
         if weight is None:  # One number broadcast takes no memory.
-            weight = np.ones(X.shape[0]) if n is None else np.broadcast_to(1.0, n)
+            weight = np.broadcast_to(1.0, len(X)) if in_blocks else np.ones(X.shape[0])
         elif not weight.all():
             if not weight.any():
                 raise ValueError("sample_weight is zero for every row: there are no data to fit.")
             kept = weight > 0
-            X = select(X, kept) if n is None else X.only(kept)
+            X = X.only(kept) if in_blocks else select(X, kept)
             y, weight = select(y, kept), weight[kept]
         self.data = Batch(X, y, weight)
         self.total = float(weight.sum())
@@ -99,8 +99,7 @@ class Rows:
             return self._take
         places = np.unique(rows)
         held = X[places]
-
-        return lambda rows: self._batch(held[np.searchsorted(places, rows)], rows)
+        return lambda some: self._batch(held[np.searchsorted(places, some)], some)
 
     def _edges(self):
         return np.linspace(0, len(self.data.weight), self.n_batches + 1).astype(int)
@@ -113,12 +112,10 @@ class Rows:
 
     def _batch(self, X, rows):
         """The batch of some rows, whose features are X."""
-        all_of_X, y, weight = self.data
-        if is_read_in_blocks(all_of_X):  # Weights may be one number broadcast.
-            weight = np.ascontiguousarray(weight[rows])
-        else:
-            weight = weight[rows]
-        return Batch(X, self._select(y, rows), weight)
+        weight = self.data.weight[rows]
+        if is_read_in_blocks(self.data.X):  # It may be one number broadcast.
+            weight = np.ascontiguousarray(weight)
+        return Batch(X, self._select(self.data.y, rows), weight)
 
 
 class InOrder:
@@ -164,9 +161,8 @@ def _groups(n, size, rng, replace):
     """Places of the rows of a pass, a group of blocks of ``size`` rows at a time."""
     n_blocks = -(-n // size)
     n_groups = -(-n_blocks // _GROUP)
-    if (
-        n_groups > 1
-    ):  # A pass takes all of its randomness before its first batch: it may go on later.
+    if n_groups > 1:
+        # A pass draws before its first batch alone, for a fit that was cut off goes on in it.
         rng = np.random.default_rng(rng.integers(2**63))
     blocks = np.arange(n_blocks) if n_groups == 1 else rng.permutation(n_blocks)
     # Half the memory where numbers of rows allow for it.

@@ -8,7 +8,7 @@ from skpmd._base.blocks import Block, Blocks
 _NUMBERS_AT_ONCE = 1 << 20  # Of a file that is cut where nothing says where.
 
 
-def blocks_of(X, y=None, sample_weight=None):
+def blocks_of(X):
     """The `Blocks` that X is; None of what scikit-learn makes an array of."""
     if isinstance(X, Blocks):
         return X

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, valid
 
 from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import result
+from skpmd._base.opening import in_parts, opened
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.prior import convergence_reasons
 from skpmd._base.progress import bar_of_rounds, bar_of_steps
@@ -16,7 +17,7 @@ from skpmd._base.results import ParticleResults, Results, convergence_warnings, 
 from skpmd._base.rows import is_read_in_blocks
 from skpmd._base.stream_from_values import step_from_values
 from skpmd._base.streaming import Stream, advance, first_stream, kernel_step, stream_after
-from skpmd._base.table import BlockTable, in_parts, opened
+from skpmd._base.table import BlockTable
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import refuse_no_table
 from skpmd._base.warn import warn
@@ -440,6 +441,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         X : array-like of shape (n, p), optional
             Rows of data. Without them the rows are those of ``y``. Without either the functions get
             None for both: the model has no data, or they know the data themselves.
+            Or data in blocks, `skpmd.data.Blocks`, with y and weights in them or given.
         y : array-like of shape (n,) or (n, t), optional
             Targets, handed to ``log_likelihood`` as they are.
         sample_weight : array-like of shape (n,), optional

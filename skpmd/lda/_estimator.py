@@ -10,9 +10,9 @@ from sklearn.utils.validation import check_non_negative
 
 from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import ParticleEstimator, result
+from skpmd._base.opening import in_parts, opened
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.rows import is_read_in_blocks
-from skpmd._base.table import in_parts, opened
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import checked_weights, naming_conversions
 from skpmd.lda import _results as results
@@ -389,6 +389,7 @@ None, default=None
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             How often each word is in each document: nonnegative, whole or not, at most 1e15.
+            Or data in blocks, `skpmd.data.Blocks`, with weights in them or given.
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None

@@ -14,12 +14,12 @@ from sklearn.utils.validation import _check_feature_names_in
 from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import result
 from skpmd._base.labels import encode, encode_known, in_order, row_weights
+from skpmd._base.opening import in_parts, opened
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.prior import convergence_reasons, misfit_reasons
 from skpmd._base.results import ParticleResults, Results, results_of
 from skpmd._base.rows import Rows, is_read_in_blocks
 from skpmd._base.streaming import Stream, first_stream, kernel_step, stream_after
-from skpmd._base.table import in_parts, opened
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import naming_singular_columns
 from skpmd._base.warn import warn
@@ -28,7 +28,9 @@ from skpmd.engine.hmc import N_CHAINS
 from skpmd.engine.loop import drive
 from skpmd.logistic._column_scale import column_scale_of, warn_of_overruled
 from skpmd.logistic._compressed import Compressed, compressions, points_of_posterior
+from skpmd.logistic._design import LinearModel
 from skpmd.logistic._earlier_rows import (
+    EarlierRows,
     PriorOfRows,
     TiltedPrior,
     all_rows,
@@ -74,6 +76,23 @@ class LogisticState(NamedTuple):
     retained: Retained | None = None  # Rows of a stream whose classes may come one by one.
     column_scale: np.ndarray | None = None  # (p,): Units that the prior refers to, if not 1.
     compressed: Compressed | None = None  # What predictions average over, if not all particles.
+
+
+class _Task(NamedTuple):
+    """What a fit is to find the posterior of."""
+
+    model: LinearModel
+    rows: Rows  # Those of an earlier posterior, which is the prior, come first.
+    parameters: LogisticParameters
+    prior: PriorOfRows  # Before all of them.
+    earlier: EarlierRows | None
+    by_steps: bool  # Whether stochastic steps are asked for.
+    is_mean_field: bool = False
+
+    @property
+    def scales(self):
+        """Scale of the prior and units of columns; None where an earlier posterior is the prior."""
+        return (None, None) if self.earlier else (self.prior.scale, self.prior.column_scale)
 
 
 def _of_prior(model, outcome):
@@ -427,7 +446,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features), float32 or float64
             Features. They should be standardised, for the prior treats all alike.
-        y : array-like of shape (n_samples,)
+            Or data in blocks, `skpmd.data.Blocks`, with y and weights in them or given.
+        y : array-like of shape (n_samples,), optional
             Two classes or more, of any type.
         sample_weight : array-like of shape (n_samples,), optional
             Row weights; w is the same as w copies of the row.
@@ -477,69 +497,71 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         codes, classes = encode(y)
         rows = self._rows(X, codes, classes, sample_weight, all_classes=True)
         rng = as_generator(self.random_state)
-        mean_field = is_mean_field(parameters, X.shape[1], len(classes))
         features = _check_feature_names_in(self)
-        by_steps = takes_steps(parameters, options)
-        earlier = None
-        in_blocks = is_read_in_blocks(X)  # To such rows no others are joined.
-        if not (isinstance(self.prior, str) or mean_field or by_steps or in_blocks):
-            earlier = earlier_rows(parameters, features, classes)
         self._warn_unused_prior()
-        if earlier is None:
-            parameters = in_columns(parameters, features, classes, mean_field)
-            column_scale = self._column_scale(rows)
-            scale = self._chosen_scale(parameters, rows, classes, column_scale, rng)
-            model = linear_model(parameters, X.shape[1], len(classes), scale, column_scale)
-            fitted_rows, prior = rows, PriorOfRows(parameters, scale, column_scale)
+        task = self._task(parameters, options, rows, features, classes, rng)
+        axes = coordinate_variables(task.model, features, classes)
+        axes["names"] = coordinate_names(task.model, features, classes)
+        if task.is_mean_field:
+            results = fit_mean_field(task.model, rows, 1.0 / self.temperature, **axes)
+            stream, n_iter, remedy, no_moments = None, results.records.n, "lower prior_scale", None
         else:
-            model, prior = model_of(earlier), earlier.prior
-            fitted_rows = Rows(*all_rows(earlier, rows.data, options.power), self.batch_size)
-            scale = column_scale = None
-        names = coordinate_names(model, features, classes)
-        if mean_field:
-            axes = coordinate_variables(model, _check_feature_names_in(self), classes)
-            results = fit_mean_field(model, rows, 1.0 / self.temperature, names, **axes)
-            stream, n_iter, remedy = None, results.records.n, "lower prior_scale"
-        else:
-            last = None if last is None else last.stream
             with naming_singular_columns(X):
                 outcome, n_iter, remedy = find_posterior(
-                    model, fitted_rows, parameters, options, rng, last
-                )
-            seen = model.prior.reported(outcome.particles.theta)
-            outcome, prior_k = _of_prior(model, outcome)
-            if earlier is not None:
-                outcome = given_earlier(outcome, model, earlier)
-            results = results_of(
-                outcome,
-                temperature=self.temperature,
-                names=names,
-                coordinates=seen,
-                prior_pareto_k=prior_k,
-                no_evidence=why_no_evidence(earlier),
-                **coordinate_variables(model, features, classes),
-            )
-            if not by_steps:
-                results.posterior.rows = handed_on(
-                    model, fitted_rows.data, options.power, results.posterior, prior, earlier
-                )
+                    task.model, task.rows, task.parameters, options, rng,
+                    None if last is None else last.stream,
+                )  # fmt: skip
+            theta, data = outcome.particles.theta, task.rows.data
+            outcome, results = self._results(task, outcome, options, axes)
             stream = stream_after(outcome, rows.total, rng)
+            no_moments = missing_moments(task.model, data, theta, len(classes))
         self.classes_ = classes
         self._freeze()
+        scale, column_scale = task.scales
         self._set_state(
             LogisticState(
-                stream, results, n_iter, scale, model.fit_intercept, X.dtype,
+                stream, results, n_iter, scale, task.model.fit_intercept, X.dtype,
                 column_scale=column_scale,
-                compressed=None if mean_field else self._compressed(results, X),
+                compressed=None if task.is_mean_field else self._compressed(results, X),
             )
         )  # fmt: skip
-        if mean_field:
-            return rows, remedy, None
-        return (
-            rows,
-            remedy,
-            missing_moments(model, fitted_rows.data, outcome.particles.theta, len(classes)),
-        )
+        return rows, remedy, no_moments
+
+    def _task(self, parameters, options, rows, features, classes, rng):
+        """The `_Task` of a fit: under a prior, or with the rows of an earlier posterior."""
+        n_features = rows.data.X.shape[1]
+        is_diagonal = is_mean_field(parameters, n_features, len(classes))
+        by_steps = takes_steps(parameters, options)
+        earlier = None
+        in_blocks = is_read_in_blocks(rows.data.X)  # To such rows no others are joined.
+        if not (isinstance(self.prior, str) or is_diagonal or by_steps or in_blocks):
+            earlier = earlier_rows(parameters, features, classes)
+        if earlier is not None:
+            both = Rows(*all_rows(earlier, rows.data, options.power), self.batch_size)
+            return _Task(model_of(earlier), both, parameters, earlier.prior, earlier, by_steps)
+        parameters = in_columns(parameters, features, classes, is_diagonal)
+        column_scale = self._column_scale(rows)
+        scale = self._chosen_scale(parameters, rows, classes, column_scale, rng)
+        model = linear_model(parameters, n_features, len(classes), scale, column_scale)
+        prior = PriorOfRows(parameters, scale, column_scale)
+        return _Task(model, rows, parameters, prior, None, by_steps, is_diagonal)
+
+    def _results(self, task, outcome, options, axes):
+        """The outcome as one of the rows of this fit alone, and its `Results`."""
+        model, earlier = task.model, task.earlier
+        seen = model.prior.reported(outcome.particles.theta)
+        outcome, prior_k = _of_prior(model, outcome)
+        if earlier is not None:
+            outcome = given_earlier(outcome, model, earlier)
+        results = results_of(
+            outcome, temperature=self.temperature, coordinates=seen, prior_pareto_k=prior_k,
+            no_evidence=why_no_evidence(earlier), **axes,
+        )  # fmt: skip
+        if not task.by_steps:
+            results.posterior.rows = handed_on(
+                model, task.rows.data, options.power, results.posterior, task.prior, earlier
+            )
+        return outcome, results
 
     @available_if(_takes_parts)
     @in_parts

@@ -8,8 +8,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import ParticleEstimator, result
+from skpmd._base.opening import in_parts, opened
 from skpmd._base.options import LOOP_CONSTRAINTS
-from skpmd._base.table import in_parts, opened
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd.engine.course import untimed
@@ -357,6 +357,7 @@ covariance_prior_, mean_scale_prior_
         ----------
         X : array-like of shape (n_samples, n_features)
             Rows.
+            Or data in blocks, `skpmd.data.Blocks`, with weights in them or given.
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), optional

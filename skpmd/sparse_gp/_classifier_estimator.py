@@ -11,9 +11,9 @@ from sklearn.utils.multiclass import _check_partial_fit_first_call
 from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import result
 from skpmd._base.labels import encode, encode_known, in_order, row_weights
+from skpmd._base.opening import in_parts, opened, refuse_rows_in_blocks
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.results import ParticleResults
-from skpmd._base.table import in_parts, opened, refuse_rows_in_blocks
 from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd._base.warn import warn
 from skpmd.sparse_gp._classification_fit import ClassifierParameters, much_open, update

@@ -11,10 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import result
+from skpmd._base.opening import in_parts, opened
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.results import ParticleResults
 from skpmd._base.rows import is_read_in_blocks
-from skpmd._base.table import in_parts, opened
 from skpmd._base.utils import as_floats
 from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd.sparse_gp._choice import fit_chosen
@@ -361,7 +361,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         ----------
         X : array-like of shape (n_samples, n_features)
             Features.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Or data in blocks, `skpmd.data.Blocks`, with y and weights in them or given.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), optional
             Targets; several have one kernel, and are independent given it.
         sample_weight : array-like of shape (n_samples,), optional
             Row weights; w is the same as w copies of the row.

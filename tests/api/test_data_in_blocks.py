@@ -1,5 +1,8 @@
 """The same rows in an array and in blocks of any kind have the same posterior."""
 
+import functools
+import itertools
+import pickle
 import warnings
 
 import numpy as np
@@ -35,18 +38,22 @@ def numbers(seed=0, p=3):
     return np.random.default_rng(seed).standard_normal((N, p))
 
 
+def log_likelihood(theta, X, y):
+    return -0.5 * ((X[:, 0] - theta[:, :1]) ** 2).sum(axis=1)
+
+
+def log_prior(theta):
+    return -0.5 * (theta[:, 0] / 10) ** 2 - np.log(10 * np.sqrt(2 * np.pi))
+
+
+def sample_prior(rng, m):
+    return 10.0 * rng.standard_normal((m, 1))
+
+
 def normal_mean(**params):
     """The posterior of a mean of normal rows, under steps of the engine."""
-
-    def log_likelihood(theta, X, y):
-        return -0.5 * ((X[:, 0] - theta[:, :1]) ** 2).sum(axis=1)
-
-    return ParticleMirrorDescent(
-        log_likelihood,
-        lambda theta: -0.5 * (theta[:, 0] / 10) ** 2 - np.log(10 * np.sqrt(2 * np.pi)),
-        lambda rng, m: 10.0 * rng.standard_normal((m, 1)),
-        random_state=0, n_particles=200, **params,
-    )  # fmt: skip
+    params = {"n_particles": 200, "random_state": 0, **params}
+    return ParticleMirrorDescent(log_likelihood, log_prior, sample_prior, **params)
 
 
 def logistic(**params):
@@ -147,6 +154,33 @@ def test_blocks_have_the_posterior_of_the_array(name):
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10, err_msg=form)
 
 
+def elsewhere(batches, function, add):
+    """Sums over batches as another process makes them: of a few batches each, by what is sent."""
+    sent = pickle.dumps(function)
+    cuts = np.linspace(0, len(batches), min(4, len(batches)) + 1).astype(int)
+    parts = [[batches[i] for i in range(a, b)] for a, b in itertools.pairwise(cuts)]
+    return functools.reduce(add, (pickle.loads(sent)(part) for part in parts))
+
+
+OF_SUMS = [name for name in CASES if name.startswith(("custom", "logistic", "process"))]
+
+
+@pytest.mark.parametrize("name", OF_SUMS)
+def test_sums_are_additive_over_blocks_wherever_they_are_made(name, monkeypatch):
+    model, X, y = CASES[name]()
+    expected = fitted(model, X, y)
+    calls = []
+
+    def total(self, function, add):
+        calls.append(function)
+        return elsewhere(self, function, add)
+
+    monkeypatch.setattr(_base_rows.InOrder, "total", total, raising=False)
+    found = fitted(model, FORMS["sequence"](X, y))
+    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8)
+    assert calls or name == "logistic, mean field"  # Its sums are of pairs of batches.
+
+
 @pytest.mark.parametrize("name", ["custom", "logistic", "process", "mixture", "topics"])
 def test_weights_and_rows_of_weight_zero_are_those_of_the_array(name):
     model, X, y = CASES[name]()
@@ -223,6 +257,35 @@ def test_a_failed_part_of_a_stream_takes_nothing_in():
         model.partial_fit(Blocks(blocks_of(X, y)))
     np.testing.assert_array_equal(model.posterior_.particles, before)
     assert model._state.stream.seen == 200.0
+
+
+def interrupted(items, last):
+    """Blocks whose last one cannot be read after the first pass."""
+    passes = []
+
+    def again():
+        passes.append(1)
+        for i, item in enumerate(items):
+            if len(passes) > 1 and i == last:
+                raise KeyboardInterrupt
+            yield item
+
+    return Blocks(again)
+
+
+@pytest.mark.parametrize("name", ["custom", "logistic", "process", "mixture", "topics"])
+def test_an_interrupted_stream_of_blocks_takes_nothing_in(name):
+    """Counts of topics change in place: those of the parts before are taken back too."""
+    model, X, y = CASES[name]()
+    if name == "logistic":
+        model.partial_fit(X[:200], y[:200], classes=["no", "yes"])
+    else:
+        model.partial_fit(X[:200], None if y is None else y[:200])
+    state, file = model._state, pickle.dumps(model._state)
+    with pytest.raises(KeyboardInterrupt):
+        model.partial_fit(interrupted(blocks_of(X, y), last=5))
+    assert model._state is state
+    assert pickle.dumps(model._state) == file
 
 
 def test_names_of_columns_are_learnt_and_held_on_to():

@@ -7,7 +7,8 @@ import pytest
 from scipy import sparse
 
 from skpmd._base import rows as _base_rows
-from skpmd._base.table import BlockTable, opened
+from skpmd._base.opening import opened
+from skpmd._base.table import BlockTable
 from skpmd.data import ArrowBlocks, Blocks
 
 CUTS = (0, 7, 7, 30, 31, 100)
