@@ -7,7 +7,8 @@ from sklearn.utils import gen_batches
 
 from skpmd._base.rows import block_size, group_size, in_random_order, is_read_in_blocks
 
-_TAKEN = 1024  # documents that a in_random_order pass takes from X at once, which is slow for a few
+# Documents that a pass in random order takes from X at once, which is slow for a few.
+_TAKEN = 1024
 _PIECE = 512  # documents of a full-batch iteration whose expected counts are in memory at once
 
 
@@ -93,12 +94,13 @@ class DocumentRows:
             for some, weight in groups_of(X, self.weight, n_read if in_blocks else n):
                 yield from Documents.of(some).batches(size, weight)
             return
-        sizes, at_once = [min(size, n - start) for start in range(0, n, size)], _TAKEN // size
+        sizes = [min(size, n - start) for start in range(0, n, size)]
+        at_once = max(1, _TAKEN // size)
         for some, batches in in_random_order(block_size(X), sizes, rng):
             known = np.sort(some) if in_blocks else None  # These are read together.
             held = X[known] if in_blocks else X
-            for start in range(0, len(batches), max(1, at_once)):
-                places = np.concatenate(batches[start : start + max(1, at_once)])
+            for start in range(0, len(batches), at_once):
+                places = np.concatenate(batches[start : start + at_once])
                 weight = None if self.weight is None else self.weight[places]
                 places = np.searchsorted(known, places) if in_blocks else places
                 yield from Documents.of(held[places]).batches(size, weight)
@@ -149,9 +151,8 @@ def chosen(X, weight, some):
     """Some of the documents and of their weights: ``some`` is a mask."""
     if some.all():
         return X, weight
-    return X.only(some) if is_read_in_blocks(X) else X[some], None if weight is None else weight[
-        some
-    ]
+    X = X.only(some) if is_read_in_blocks(X) else X[some]
+    return X, None if weight is None else weight[some]
 
 
 def with_words(X, weight):

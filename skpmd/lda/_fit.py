@@ -151,9 +151,7 @@ def _after_steps(parameters, state, X, weight, total, batch_size, stopping=None)
     start = draw_prior(model, parameters.n_particles, rng)._replace(block=state.block)
     rows = DocumentRows(X, batch_size, parameters.shuffle, weight)
     options = Options(max_iter=parameters.max_iter, reweight=False, settings=_SETTINGS)
-    full_batch = FullBatch(
-        parameters.max_full_iter, lambda particles, t, _: (particles, False, None)
-    )
+    full_batch = FullBatch(parameters.max_full_iter, _never)
     outcome = Outcome(start, [])
     if parameters.max_iter or parameters.max_full_iter:
         with bar_of_steps(options, rows, full_batch) as report:

@@ -82,12 +82,8 @@ class LogisticModel(LinearModel):
         """
         sd = None if cov is None else np.sqrt(np.diag(cov))
         gradient, precision = self.prior.expected(mean, sd)
-        return add_up(
-            partial(self._add_expected, mean, cov, b),
-            batches,
-            gradient,
-            precision_matrix(precision),
-        )
+        hessian = precision_matrix(precision)
+        return add_up(partial(self._add_expected, mean, cov, b), batches, gradient, hessian)
 
     def _add_expected(self, mean, cov, b, batches, gradient, hessian):
         """Add what the rows of the batches make of it."""

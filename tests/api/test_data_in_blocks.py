@@ -1,5 +1,6 @@
 """The same rows in an array and in blocks of any kind have the same posterior."""
 
+import contextlib
 import functools
 import itertools
 import pickle
@@ -343,3 +344,30 @@ def test_a_memory_mapped_file_is_an_array(name, tmp_path):
     file = np.memmap(tmp_path / "rows", np.float64, "w+", shape=X.shape)
     file[:] = X
     np.testing.assert_array_equal(fitted(model, file, y), fitted(model, X, y))
+
+
+@pytest.mark.parametrize("name", ["logistic, steps", "process", "mixture", "topics"])
+def test_a_fit_of_blocks_goes_on_from_its_checkpoint(name, tmp_path):
+    model, X, y = CASES[name]()
+    items = blocks_of(X, y)
+    expected = fitted(model, Blocks(items))
+    model.set_params(checkpoint=tmp_path / "fit", checkpoint_every=0)
+    reads = []
+
+    class Stopped:
+        """Blocks that can be read so often: for the digest, the first pass, and some of the fit."""
+
+        def __len__(self):
+            return len(items)
+
+        def __getitem__(self, i):
+            reads.append(i)
+            if len(reads) > 50:
+                raise KeyboardInterrupt
+            return items[i]
+
+    with warnings.catch_warnings(), contextlib.suppress(KeyboardInterrupt):
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(Blocks(Stopped()))
+    np.testing.assert_array_equal(fitted(model, Blocks(items)), expected)
+    assert not list(tmp_path.iterdir())
