@@ -8,6 +8,7 @@ from skpmd.custom import ParticleMirrorDescent
 from skpmd.lda import LDATopicModelPMD, TopicPosterior
 from skpmd.logistic import BayesianLogisticRegressionPMD, GaussianPosterior
 from skpmd.mixture import GaussianMixturePMD
+from skpmd.persistence import load, save
 from skpmd.posterior import Posterior
 from skpmd.predictive import NormalMixture
 from skpmd.sparse_gp import SparseGPClassifierPMD, SparseGPRegressorPMD
@@ -25,6 +26,8 @@ __all__ = [
     "TopicPosterior",
     "__version__",
     "from_jax",
+    "load",
     "merge",
+    "save",
     "show_versions",
 ]

@@ -1,86 +1,11 @@
-"""What the files of other libraries hold of skpmd: the types that skops is to trust."""
+"""Fitted estimators in files of skpmd's own, and the types that files of skops are to trust."""
 
-__all__ = ["skops_trusted_types"]
+from skpmd._base import files
+from skpmd._base.encoding import RefusedError, decoded, encoded, name_of
+from skpmd._base.known_types import ESTIMATORS, KERNELS, POSTERIORS, STATES
 
-_ESTIMATORS = (
-    "skpmd.custom._estimator.ParticleMirrorDescent",
-    "skpmd.decision.BayesDecisionClassifier",
-    "skpmd.lda._estimator.LDATopicModelPMD",
-    "skpmd.logistic._estimator.BayesianLogisticRegressionPMD",
-    "skpmd.mixture._estimator.GaussianMixturePMD",
-    "skpmd.sparse_gp._classifier_estimator.SparseGPClassifierPMD",
-    "skpmd.sparse_gp._estimator.SparseGPRegressorPMD",
-    "skpmd.streams.StreamingPipeline",
-)
-_POSTERIORS = (
-    "skpmd._export.Variable",
-    "skpmd.lda._posterior.TopicPosterior",
-    "skpmd.logistic._posterior.GaussianPosterior",
-    "skpmd.posterior.Posterior",
-)
-# Records and models that fitted estimators are made of. Their contents are arrays, numbers, words
-# and each other: none has a method that runs what a file says.
-_STATES = (
-    "skpmd._base.records.Records",
-    "skpmd._base.results.Results",
-    "skpmd._base.streaming.Stream",
-    "skpmd.custom._estimator.CustomState",
-    "skpmd.engine.assumed_density.AssumedDensity",
-    "skpmd.engine.mean_field.MeanFieldStep",
-    "skpmd.engine.mirror.StepInfo",
-    "skpmd.engine.model.Batch",
-    "skpmd.engine.particles.Particles",
-    "skpmd.engine.prior_check.PriorCheck",
-    "skpmd.engine.variational.Gaussian",
-    "skpmd.lda._fit.LDAState",
-    "skpmd.lda._learn_priors.PriorsState",
-    "skpmd.lda._model.LDABlock",
-    "skpmd.lda._prior_scale.Groups",
-    "skpmd.lda._prior_scale.PriorScale",
-    "skpmd.lda._stacking.Scores",
-    "skpmd.lda._topics.Counts",
-    "skpmd.lda._topics.LocalUpdate",
-    "skpmd.lda._topics.Topics",
-    "skpmd.logistic._averages.Points",
-    "skpmd.logistic._compressed.Compressed",
-    "skpmd.logistic._estimator.LogisticState",
-    "skpmd.logistic._retained.Retained",
-    "skpmd.mixture._component_priors.Independent",
-    "skpmd.mixture._component_priors.NormalWishart",
-    "skpmd.mixture._components.Diagonal",
-    "skpmd.mixture._components.Full",
-    "skpmd.mixture._components.Spherical",
-    "skpmd.mixture._components.Tied",
-    "skpmd.mixture._conjugate.ConjugateMixture",
-    "skpmd.mixture._conjugate.Counts",
-    "skpmd.mixture._conjugate_fit.ConjugateFit",
-    "skpmd.mixture._model.ParameterModel",
-    "skpmd.mixture._particles.MixtureParticles",
-    "skpmd.mixture._particles.SMCFit",
-    "skpmd.mixture._prior.MixturePrior",
-    "skpmd.mixture._prior.Scaler",
-    "skpmd.mixture._reservoir.Reservoir",
-    "skpmd.mixture._smc_fit.SMCState",
-    "skpmd.mixture._stick_breaking.Sticks",
-    "skpmd.mixture._summaries.MixtureState",
-    "skpmd.mixture._weights.Dirichlet",
-    "skpmd.mixture._weights.Sticks",
-    "skpmd.sparse_gp._classification_fit.ClassifierState",
-    "skpmd.sparse_gp._covariance.KernelCovariance",
-    "skpmd.sparse_gp._data.Data",
-    "skpmd.sparse_gp._data.Sample",
-    "skpmd.sparse_gp._data.Scaler",
-    "skpmd.sparse_gp._fit.GPState",
-    "skpmd.sparse_gp._full_scale.FullScaleGP",
-    "skpmd.sparse_gp._hyperprior.HyperPrior",
-    "skpmd.sparse_gp._logit.LogitSparseGP",
-    "skpmd.sparse_gp._model.SparseGP",
-    "skpmd.sparse_gp._open_variance.MonitoredRows",
-    "skpmd.sparse_gp._open_variance.SomeRows",
-    "skpmd.sparse_gp._student.StudentSparseGP",
-    "skpmd.sparse_gp._vecchia.Sites",
-    "skpmd.sparse_gp._vecchia.VecchiaGP",
-)
+__all__ = ["load", "save", "skops_trusted_types"]
+
 # Functions that estimators and searches hold: scorers of `skpmd.metrics`, and what `from_jax` makes
 # of a user's functions, which are named beside them.
 _FUNCTIONS = (
@@ -94,22 +19,12 @@ _FUNCTIONS = (
     "skpmd.metrics.pinball_loss",
 )
 # Of other libraries, but not trusted by skops: the dtype of features, sparse rows that a stream
-# retains, and kernels of Gaussian processes, which are their hyperparameters and bounds.
+# retains, and kernels of Gaussian processes.
 _OTHERS = (
     "numpy.dtype",
     "scipy.sparse._csr.csr_array",
     "scipy.sparse._csr.csr_matrix",
-    "sklearn.gaussian_process.kernels.ConstantKernel",
-    "sklearn.gaussian_process.kernels.DotProduct",
-    "sklearn.gaussian_process.kernels.ExpSineSquared",
-    "sklearn.gaussian_process.kernels.Exponentiation",
-    "sklearn.gaussian_process.kernels.Matern",
-    "sklearn.gaussian_process.kernels.PairwiseKernel",
-    "sklearn.gaussian_process.kernels.Product",
-    "sklearn.gaussian_process.kernels.RBF",
-    "sklearn.gaussian_process.kernels.RationalQuadratic",
-    "sklearn.gaussian_process.kernels.Sum",
-    "sklearn.gaussian_process.kernels.WhiteKernel",
+    *KERNELS,
 )
 
 
@@ -143,4 +58,130 @@ def skops_trusted_types():
     >>> set(skops.io.get_untrusted_types(data=data)) - set(skops_trusted_types())
     set()
     """
-    return [*_ESTIMATORS, *_POSTERIORS, *_STATES, *_FUNCTIONS, *_OTHERS]
+    return [*ESTIMATORS, *POSTERIORS, *STATES, *_FUNCTIONS, *_OTHERS]
+
+
+def save(estimator, path):
+    """Write a fitted estimator to a file that no code is run from when it is read.
+
+    The file is a zip archive of arrays and a JSON document. It takes its place at once: a process
+    that is killed in mid-write leaves what was there before.
+
+    Parameters
+    ----------
+    estimator : estimator or posterior of skpmd
+        What to write. Functions of a user's own, such as those of a `skpmd.ParticleMirrorDescent`,
+        are not written: `load` is given them again.
+    path : str or path-like
+        Where to; a file that is there is replaced.
+
+    Raises
+    ------
+    TypeError
+        If the estimator holds something that has no form in such a file; the error names it.
+    OSError
+        If the file cannot be written. What was there before is as it was.
+
+    See Also
+    --------
+    load : Read such a file.
+    skops_trusted_types : For files of skops, which hold pipelines and searches too.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import skpmd
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = skpmd.BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "iris.skpmd")
+    ...     skpmd.save(model, path)
+    ...     loaded = skpmd.load(path)
+    >>> bool((loaded.predict_proba(X) == model.predict_proba(X)).all())
+    True
+    """
+    if name_of(type(estimator)) not in (*ESTIMATORS, *POSTERIORS):
+        raise TypeError(
+            f"save writes estimators and posteriors of skpmd, got {name_of(type(estimator))}: use "
+            "skops or joblib for subclasses, pipelines and searches."
+        )
+    functions = {}
+    try:
+        node, arrays = encoded(estimator, functions)
+    except RefusedError as error:
+        raise TypeError(f"{type(estimator).__name__}: {error} Use skops or joblib.") from error
+    content = {"functions": list(functions), "estimator": node}
+    files.write(files.place_of(path), "estimator", content, arrays)
+
+
+def load(path, **callables):
+    """Read what `save` has written: it predicts, and goes on, to the same bits.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A file that `save` has written.
+    **callables
+        Functions that the estimator had as parameters, by the names of these.
+
+    Returns
+    -------
+    estimator or posterior
+        As it was saved. After a load by another version of skpmd than has saved it there is a
+        warning (``InconsistentVersionWarning``).
+
+    Raises
+    ------
+    ValueError
+        If the file is torn, foreign, or of a newer version than this skpmd reads; the error names
+        the file and what to do.
+    TypeError
+        If a function that the estimator had is not given, or one that it did not have is.
+
+    See Also
+    --------
+    save : Write such a file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import skpmd
+    >>> def log_likelihood(theta, X, y):
+    ...     return -0.5 * ((X[:, 0] - theta) ** 2).sum(axis=1)
+    >>> from scipy import stats
+    >>> model = skpmd.ParticleMirrorDescent(log_likelihood, prior={"mean": stats.norm()})
+    >>> model = model.fit(np.ones((20, 1)))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "mean.skpmd")
+    ...     skpmd.save(model, path)
+    ...     loaded = skpmd.load(path, log_likelihood=log_likelihood)
+    >>> bool(loaded.posterior_.mean() == model.posterior_.mean())
+    True
+    """
+    path = files.place_of(path)
+
+    def decode(content, array):
+        _check_given(path, content["functions"], callables)
+        return decoded(content["estimator"], array, callables)
+
+    return files.read(path, "estimator", decode)
+
+
+def _check_given(path, names, callables):
+    """Raise where functions are missing, or are none that the estimator in the file had."""
+    missing = [name for name in names if name not in callables]
+    if missing:
+        raise files.CallableError(
+            f"the estimator in {path} had functions as parameters, which are not in the file: call "
+            f"load(path, {', '.join(f'{name}=...' for name in names)})."
+        )
+    others = [name for name in callables if name not in names]
+    if others:
+        raise files.CallableError(
+            f"the estimator in {path} had no function called {others[0]}: leave it out, and set "
+            "parameters of the loaded estimator by set_params."
+        )

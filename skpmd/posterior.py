@@ -57,10 +57,13 @@ class Posterior:
     support : tuple of two ndarray of shape (d,), optional
         Lower and upper edges of the coordinates, where they are known; infinite where there are
         none.
+    rows : EarlierRows, optional
+        What a further fit needs of the rows, where a density of particles is not enough for it; see
+        the user guide on priors. Set it to None before the posterior goes where rows must not.
 
     Attributes
     ----------
-    particles, log_weights, names, log_joint, support
+    particles, log_weights, names, log_joint, support, rows
         As given, weights normalised.
     weights : ndarray of shape (m,)
         Normalised weights.
@@ -107,6 +110,7 @@ class Posterior:
         weighting="posterior",
         log_joint=None,
         support=None,
+        rows=None,
     ):
         self.particles = np.asarray(particles, dtype=np.float64)
         log_weights = np.asarray(log_weights, dtype=np.float64)
@@ -131,7 +135,7 @@ class Posterior:
         self._unavailable = unavailable
         self.caveat, self.variables, self.coords = caveat, variables, coords
         self.weighting, self.log_joint, self.support = weighting, log_joint, support
-        self._kde, self._fitted = None, {}
+        self.rows, self._kde, self._fitted = rows, None, {}
 
     @property
     def pareto_k(self):
@@ -237,7 +241,8 @@ class Posterior:
 
         It is a mixture of normals, skew where the particles are, or up to five coordinates their
         kernel density estimate, if that is nearer; where values of the posterior density are known,
-        a polynomial corrects it. See `skpmd.engine.fitted_density`.
+        a polynomial corrects it. Posteriors of logistic regressions with ``rows`` do without it.
+        See `skpmd.engine.fitted_density`.
 
         Parameters
         ----------

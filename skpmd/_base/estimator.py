@@ -13,14 +13,17 @@ from functools import wraps
 import numpy as np
 from sklearn import get_config
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import _check_n_features, validate_data
 
 from skpmd._base.callbacks import CallbackSupportMixin, tasks_of_fit
+from skpmd._base.checkpoint import checkpointed
 from skpmd._base.compiled import damaged_folder
+from skpmd._base.fingerprint import fingerprint
 from skpmd._base.merging import check_alike
 from skpmd._base.options import check_options
 from skpmd._base.prior import adopted
 from skpmd._base.progress import listeners_of
+from skpmd._base.table import BlockTable, checked_table
 from skpmd._base.validation import naming_conversions, refuse_no_table
 from skpmd._base.version import __version__, other_version
 from skpmd._base.warn import warn
@@ -104,12 +107,35 @@ class ParticleEstimator(CallbackSupportMixin, BaseEstimator):
         return check_options(self._record(Options, settings=settings))
 
     def _checked_data(self, X, y="no_validation", **how):
-        """X, or X and y, as ``validate_data`` hands them back; what is no table is refused."""
+        """X, or X and y, as ``validate_data`` hands them back; what is no table is refused.
+
+        X may be a `BlockTable`; it becomes an array where its rows are few.
+        """
         refuse_no_table(X)
         name = "X" if isinstance(y, str) and y == "no_validation" else "X or y"
         # Its sums overflow where numbers do; it refuses those.
         with np.errstate(all="ignore"), naming_conversions(name):
-            return validate_data(self, X, y, **how)
+            if not isinstance(X, BlockTable):
+                return validate_data(self, X, y, **how)
+            reset = how.pop("reset", True)
+            checked = checked_table(X, y, **how)
+            _check_n_features(self, X, reset=reset)
+            self._check_names(X.names, reset)
+            return checked
+
+    def _check_names(self, names, reset):
+        """Take over the names of columns of data in blocks, or hold them against those before."""
+        if reset:
+            vars(self).pop("feature_names_in_", None)
+            if names is not None:
+                self.feature_names_in_ = names
+        elif names is not None and not np.array_equal(
+            names, getattr(self, "feature_names_in_", names)
+        ):
+            raise ValueError(
+                "The feature names of the blocks should match those that were passed before: they "
+                f"were {list(self.feature_names_in_[:5])} and are {list(names[:5])}."
+            )
 
     def _threads(self):
         """Context with the threads that ``n_jobs`` asks for."""
@@ -131,19 +157,41 @@ class ParticleEstimator(CallbackSupportMixin, BaseEstimator):
             self._validate_params()
 
     @contextmanager
-    def _all_or_nothing(self, of_fit=False):
+    def _all_or_nothing(self, fit_of=None):
         """Context of a fit and of a part of a stream, with threads; what fails changes nothing.
 
         It is that of `_rollback_on_error`, and yields the same. scikit-learn checks parameters at
         the first part only, and they may have been set since. The time of ``max_time`` begins here,
-        and whoever listens hears of the call. ``of_fit`` says whether it is one of ``fit``.
+        and whoever listens hears of the call. A call of ``fit`` says what it is a ``fit_of``, a
+        dict of its data by name; it goes on from its checkpoint where there is one.
         """
+        of_fit = fit_of is not None
         self._check_parameters()
         listeners = listeners_of(getattr(self, "verbose", 0), of_fit)
         listeners += tasks_of_fit() if of_fit else ()
         course = Course(getattr(self, "max_time", None), listeners)
         with self._rollback_on_error() as on_error, on_course(course), self._threads():
-            yield on_error
+            if not of_fit:
+                yield on_error
+                return
+            with self._checkpointed(fit_of):
+                yield on_error
+
+    def _checkpointed(self, fit_of):
+        """Context of a fit that goes on from its checkpoint, and has one, where it is to."""
+        parameters, data = self.get_params(deep=False), dict(fit_of)
+        if getattr(self, "warm_start", False):
+            data["the fit before, of warm_start"] = getattr(self, "_state", None)
+        return checkpointed(
+            getattr(self, "checkpoint", None),
+            getattr(self, "checkpoint_every", 0.0),
+            lambda: fingerprint(type(self), parameters, data),
+        )
+
+    def _protect_state(self):
+        """Go on with a copy of the state, for what changes in place cannot be rolled back."""
+        if self.__sklearn_is_fitted__():
+            self._state = copy.deepcopy(self._state)
 
     @contextmanager
     def _rollback_on_error(self):

@@ -1,6 +1,7 @@
 """Parameters of the loop as estimators have them: their constraints, and how they go together."""
 
 from numbers import Integral, Real
+from os import PathLike
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -37,6 +38,8 @@ LOOP_CONSTRAINTS = {
     # The likelihood counts 1 / temperature times: beside more, or less, rounding loses the prior.
     "temperature": [Interval(Real, 1e-15, 1e15, closed="both")],
     "max_time": [Interval(Real, 0, None, closed="neither"), None],
+    "checkpoint": [str, PathLike, None],
+    "checkpoint_every": [Interval(Real, 0, None, closed="left")],
     "n_jobs": [
         Interval(Integral, None, -1, closed="right"),
         Interval(Integral, 1, None, closed="left"),

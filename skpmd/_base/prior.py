@@ -12,6 +12,11 @@ from skpmd.engine.fitted_density import share_beyond
 # standard deviations off at .16, and right to .01 at .6 where values of the earlier density were
 # followed outwards.
 _MAX_BEYOND, _MAX_BEYOND_BY_VALUES = 0.1, 0.9
+# What stands for an earlier posterior may lack so many nats of it, root mean square. Means of 31
+# and of 42 coefficients were .05 to .39 standard deviations off at .62 to 1.5, and those of 15 were
+# up to .06 off at .53.
+_MAX_MISFIT = 0.6
+_MAX_MISFIT_OF_ROWS = 0.3  # With a quadratic for most rows: .12 and .15 at .33 and .31.
 
 _CLONED = (
     "prior={} is not fitted. Clones of an estimator, which searches and cross-validation make, "
@@ -68,10 +73,24 @@ def convergence_reasons(density, particles):
             "hundredth of its mass, and where its density is hardly known: fit all rows together",
         )
     if not density.misses_a_tail:
-        return ()
+        return misfit_reasons(density.misfit)
     return (
         "Pareto k-hat of the earlier posterior over the density that stands for it as the prior is "
         f"{density.pareto_k:.2f} (above {MAX_K}): that density misses a tail",
+    )
+
+
+def misfit_reasons(misfit, of_rows=False):
+    """Reasons not to trust a posterior by what its prior lacks of the earlier one, in nats.
+
+    What stands for that is a density, or with ``of_rows`` some of its rows and a quadratic.
+    """
+    if not misfit > (_MAX_MISFIT_OF_ROWS if of_rows else _MAX_MISFIT):
+        return ()
+    return (
+        f"what stands for the earlier posterior, which is the prior, is {misfit:.1f} nats off (root"
+        " mean square): means may be off by a tenth of a standard deviation or more, unless all "
+        "rows are fitted together",
     )
 
 

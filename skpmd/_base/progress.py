@@ -3,8 +3,10 @@
 from contextlib import contextmanager
 from time import perf_counter
 
+from skpmd._base.rows import is_read_in_blocks
 from skpmd.engine.course import phase
 from skpmd.engine.loop import n_steps
+from skpmd.engine.sums import are_elsewhere
 
 _SECONDS = 1.0  # Between two lines, and until a part of a stream shows anything.
 _UNNAMED = "other work"  # What no phase names; it is shown where it lasts.
@@ -136,13 +138,22 @@ class _Barred:
         self._bar.update(self._done - self._bar.n)
 
 
-class ReportedBatches(list):
+class ReportedBatches:
     """Batches that show how far a pass over them has come, for passes that may take minutes."""
+
+    def __init__(self, batches):
+        self._batches = batches
+        self.is_read_in_blocks = is_read_in_blocks(batches)
+        if are_elsewhere(batches):  # Of those no pass is seen here.
+            self.total = batches.total
+
+    def __len__(self):
+        return len(self._batches)
 
     def __iter__(self):
         """Yield the batches."""
         with phase("pass over the rows", len(self)) as advance:
-            for batch in super().__iter__():
+            for batch in self._batches:
                 yield batch
                 advance()
 

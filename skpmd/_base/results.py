@@ -38,22 +38,24 @@ class Results(NamedTuple):
 
 def results_of(
     outcome, records=None, *, temperature=1.0, names=None, coordinates=None, variables=None,
-    coords=None, support=None, stream=False, merged=None, **diagnostics,
+    coords=None, support=None, stream=False, no_evidence="", merged=None, **diagnostics,
 ):  # fmt: skip
     """Posterior, evidence, records and diagnostics of an outcome of any inference method.
 
     ``temperature`` is 1 / power of the likelihood; the evidence is known at 1 only.
     ``coordinates``, of shape (m, d), are the particles as the user wants to see them, by default as
     they are, and ``names`` are those of the coordinates; for ``variables``, ``coords`` and
-    ``support`` see `Posterior`. In a ``stream`` data were given in parts: there is no evidence
-    then, and the error that rejuvenations have left in the means is a reason to warn. ``merged``
-    says what densities a posterior is a product of where no row has weighed it: its k-hat, which
-    speaks of the product alone, is called ``product_pareto_k`` then. ``records`` are those of the
-    steps of all calls, by default those of the outcome. Further keywords become entries of
-    ``diagnostics``.
+    ``support`` see `Posterior`. In a ``stream`` data were given in parts:
+    there is no evidence then, and the error that rejuvenations have left in the means is a reason
+    to warn. ``no_evidence`` says why, where there is none for another reason. ``merged`` says what
+    densities a posterior is a product of where no row has weighed it: its k-hat, which speaks of
+    the product alone, is called ``product_pareto_k`` then. ``records`` are those of the steps of
+    all calls, by default those of the outcome. Further keywords become entries of ``diagnostics``.
     """
     particles, chains = outcome.particles, outcome.chains
-    missing = _why_no_evidence(outcome, temperature, stream) if merged is None else _NO_ROW
+    missing = _why_no_evidence(outcome, temperature, stream) or no_evidence
+    if merged is not None:
+        missing = _NO_ROW
     evidence, error = (None, None) if missing else log_evidence(particles.log_ratio, outcome.pair)
     k, of_product = _pareto_k(particles), {}
     if merged is not None:

@@ -1,16 +1,45 @@
-"""Where batches come from: rows of arrays in memory."""
+"""Where batches come from: rows of arrays, and of data that are read a block at a time.
+
+A pass in random order goes through groups of blocks of consecutive rows. Blocks come in random
+order, and the rows of a group are mixed: so data in files are read in pieces, a group of them is
+in memory, and rows that are sorted by their label come mixed. The order depends on the number of
+rows alone, not on where they are. Up to one group, which is all that most data are, it is a plain
+permutation.
+"""
 
 import numpy as np
+from scipy import sparse
 
 from skpmd.engine.model import Batch
 
 _AUTO_BATCH, _FEW_COLUMNS = 1000, 2
+# Rows of a block: so many numbers, no more than so many rows, or so many rows that are sparse. A
+# group has so many blocks.
+_BLOCK_NUMBERS, _MAX_BLOCK, _SPARSE_BLOCK, _GROUP = 1 << 20, 1 << 14, 1 << 11, 32
 _AT_ONCE = 1 << 15  # Rows whose columns are copied at a time to sort them.
 
 
 def _of_array(values, rows):
     """Some rows of an array or a CSR matrix; None stays None."""
     return None if values is None else values[rows]
+
+
+def block_size(X):
+    """Number of consecutive rows that a pass in random order leaves together."""
+    if getattr(X, "is_sparse", False) or sparse.issparse(X):
+        return _SPARSE_BLOCK
+    n_columns = np.prod(X.shape[1:], dtype=int) if hasattr(X, "shape") else 1
+    return int(np.clip(_BLOCK_NUMBERS // max(1, n_columns), 1, _MAX_BLOCK))
+
+
+def group_size(X):
+    """Number of rows that such a pass shuffles at a time."""
+    return _GROUP * block_size(X)
+
+
+def is_read_in_blocks(X):
+    """Whether rows are not in memory: X is a `skpmd._base.table.BlockTable`, or a view of one."""
+    return getattr(X, "is_read_in_blocks", False)
 
 
 class Rows:
@@ -20,58 +49,132 @@ class Rows:
     CSR matrix of shape (n, p); y has the shape (n,) or (n, t), or is None; ``weight`` has the shape
     (n,), and None is one each. ``batch_size`` is the number of rows in a batch, ``"auto"``
     min(n, 1000). ``select(values, rows)`` takes some rows of X or of y, by a slice, a mask or
-    places: with another one than the default they may be of any kind.
+    places: with another one than the default they may be of any kind. Of an X that is read in
+    blocks there are only those rows in memory that are asked for.
     """
 
     def __init__(self, X, y, weight, batch_size, select=_of_array):
         self._select = select
-        if weight is None:
-            weight = np.ones(X.shape[0])
+        in_blocks = is_read_in_blocks(X)
+        if weight is None:  # One number broadcast takes no memory.
+            weight = np.broadcast_to(1.0, len(X)) if in_blocks else np.ones(X.shape[0])
         elif not weight.all():
             if not weight.any():
                 raise ValueError("sample_weight is zero for every row: there are no data to fit.")
             kept = weight > 0
-            X, y, weight = select(X, kept), select(y, kept), weight[kept]
+            X = X.only(kept) if in_blocks else select(X, kept)
+            y, weight = select(y, kept), weight[kept]
         self.data = Batch(X, y, weight)
         self.total = float(weight.sum())
         size = _AUTO_BATCH if batch_size == "auto" else batch_size
         self.n_batches = -(-len(weight) // size)
 
     def whole(self):
-        """All data once, in order, as a list of batches (views)."""
-        return list(self._in_order())
+        """All data once, in order, as a sequence of batches: of an array they are views."""
+        batches = self._in_order()
+        return batches if is_read_in_blocks(self.data.X) else list(batches)
 
     def _in_order(self):
         edges = self._edges()
-        return (self._take(slice(a, b)) for a, b in zip(edges[:-1], edges[1:], strict=True))
+        return InOrder(self._take, list(zip(edges[:-1], edges[1:], strict=True)))
 
     def one_pass(self, sampling, rng):
         """Batches of one pass: ``"epoch"`` without replacement, ``"replacement"`` with it.
 
         A single batch is all rows and spends no randomness.
         """
-        n = len(self.data.weight)
         if self.n_batches == 1 and sampling == "epoch":
             yield self._all()
             return
-        if sampling == "epoch":  # Half the memory where numbers of rows allow for it.
-            order = np.arange(n, dtype=np.int32 if n <= np.iinfo(np.int32).max else np.int64)
-            rng.shuffle(order)
-        else:
-            order = rng.integers(n, size=n)
-        edges = self._edges()
-        for a, b in zip(edges[:-1], edges[1:], strict=True):
-            yield self._take(np.sort(order[a:b]))
+        for some, batches in in_random_order(
+            block_size(self.data.X), np.diff(self._edges()), rng, sampling == "replacement"
+        ):
+            take = self._taking_from(some)
+            yield from map(take, batches)
+
+    def _taking_from(self, rows):
+        """What takes batches of some of these rows, which are read together if they have to be."""
+        X = self.data.X
+        if not is_read_in_blocks(X):
+            return self._take
+        places = np.unique(rows)
+        held = X[places]
+        return lambda some: self._batch(held[np.searchsorted(places, some)], some)
 
     def _edges(self):
         return np.linspace(0, len(self.data.weight), self.n_batches + 1).astype(int)
 
     def _all(self):
-        return self.data
+        return self._take(slice(None)) if is_read_in_blocks(self.data.X) else self.data
 
     def _take(self, rows):
-        X, y, weight = self.data
-        return Batch(self._select(X, rows), self._select(y, rows), weight[rows])
+        return self._batch(self._select(self.data.X, rows), rows)
+
+    def _batch(self, X, rows):
+        """The batch of some rows, whose features are X."""
+        weight = self.data.weight[rows]
+        if is_read_in_blocks(self.data.X):  # It may be one number broadcast.
+            weight = np.ascontiguousarray(weight)
+        return Batch(X, self._select(self.data.y, rows), weight)
+
+
+class InOrder:
+    """Batches of consecutive rows, taken when they are asked for.
+
+    ``take(rows)`` makes a batch of a slice, and ``edges`` are pairs of places.
+    """
+
+    is_read_in_blocks = True
+
+    def __init__(self, take, edges):
+        self._take, self._edges = take, edges
+
+    def __len__(self):
+        return len(self._edges)
+
+    @property
+    def n_rows(self):
+        """Number of all rows."""
+        return int(self._edges[-1][1] - self._edges[0][0])
+
+    def __getitem__(self, i):
+        return self._take(slice(*self._edges[i]))
+
+
+def in_random_order(size, sizes, rng, replace=False):
+    """Batches of so many rows each (``sizes``), in random order, as sorted places.
+
+    Yields, for each group of blocks of ``size`` rows, the places of all rows that its batches have,
+    and those of each batch in a list. With ``replace`` rows of a group are drawn with replacement.
+    """
+    left, done = np.empty(0, dtype=np.int32), 0
+    for group in _groups(int(np.sum(sizes)), size, rng, replace):
+        left, start, batches = np.concatenate([left, group]) if len(left) else group, 0, []
+        while done < len(sizes) and start + sizes[done] <= len(left):
+            batches.append(np.sort(left[start : start + sizes[done]]))
+            start, done = start + sizes[done], done + 1
+        yield left[:start], batches
+        left = left[start:]
+
+
+def _groups(n, size, rng, replace):
+    """Places of the rows of a pass, a group of blocks of ``size`` rows at a time."""
+    n_blocks = -(-n // size)
+    n_groups = -(-n_blocks // _GROUP)
+    if n_groups > 1:
+        # A pass draws before its first batch alone, for a fit that was cut off goes on in it.
+        rng = np.random.default_rng(rng.integers(2**63))
+    blocks = np.arange(n_blocks) if n_groups == 1 else rng.permutation(n_blocks)
+    # Half the memory where numbers of rows allow for it.
+    dtype = np.int32 if n <= np.iinfo(np.int32).max else np.int64
+    for some in np.array_split(blocks, n_groups):
+        places = [np.arange(i * size, min((i + 1) * size, n), dtype=dtype) for i in np.sort(some)]
+        places = np.concatenate(places)
+        if replace:
+            yield places[rng.integers(len(places), size=len(places))]
+        else:
+            rng.shuffle(places)
+            yield places
 
 
 def merged(weight, X, *columns):

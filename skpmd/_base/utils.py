@@ -5,6 +5,8 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.utils import check_random_state
 
+from skpmd.engine.journal import SEEDS, once
+
 
 def as_generator(random_state):
     """A `numpy.random.Generator` from any random state that scikit-learn accepts."""
@@ -18,7 +20,8 @@ def as_generator(random_state):
             f"Generator, got {random_state!r}."
         ) from error
     seeds = state.randint(np.iinfo(np.int32).max, size=4)
-    return np.random.default_rng(seeds)
+    # A fit that goes on has the seeds that it began with, also where nobody has given any.
+    return np.random.default_rng(once(SEEDS, lambda: seeds))
 
 
 def as_floats(name, values):

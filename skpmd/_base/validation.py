@@ -7,6 +7,9 @@ from scipy import sparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
 from sklearn.utils.validation import _check_sample_weight
 
+from skpmd._base.blocks import Blocks
+from skpmd._base.rows import group_size, is_read_in_blocks
+
 _POWER = 3  # Powers of numbers up to this one must not overflow: sums of products then do not.
 # The largest weight lies between these: rounding loses others, or the prior, beside it.
 WEIGHTS = 1e-30, 1e15
@@ -25,6 +28,8 @@ def checked_weights(sample_weight, X):
     Weights that count for nothing beside the largest are zero. ValueError where one is negative, or
     all are zero or so small or large that sums with them mean nothing.
     """
+    if sample_weight is None and is_read_in_blocks(X):
+        return np.broadcast_to(1.0, len(X))  # It takes no memory.
     with naming_conversions("sample_weight"):
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if sample_weight is None:
@@ -62,6 +67,7 @@ def naming_singular_columns(X):
     try:
         yield
     except np.linalg.LinAlgError as error:
+        X = X[: group_size(X)] if is_read_in_blocks(X) else X
         if sparse.issparse(X):
             mean, variance = mean_variance_axis(X.tocsr(), axis=0)
         else:
@@ -84,6 +90,11 @@ def refuse_no_table(X):
     kind = type(X).__name__
     if X is None:
         raise ValueError("X is None: give an array of shape (n_samples, n_features).")
+    if isinstance(X, Blocks):
+        raise TypeError(
+            f"X is a {kind}, which fit and partial_fit take: call this method with the rows of "
+            "each block."
+        )
     if hasattr(X, "__next__"):
         raise TypeError(
             f"X is a {kind}, which can be read only once: give an array, or call partial_fit with "
@@ -98,12 +109,15 @@ def refuse_overflows(name, values, dtype=np.float64):
 
     ``dtype`` is that of the sums. Of targets ``"y"`` such sums must not vanish either.
     """
-    values, limits = values.data if sparse.issparse(values) else np.asarray(values), np.finfo(dtype)
+    values, limits = values.data if sparse.issparse(values) else values, np.finfo(dtype)
+    values = values if hasattr(values, "dtype") else np.asarray(values)
     if values.dtype.kind != "f":  # Some kernels take other things than numbers.
         return
     largest = float(max(values.max(initial=0.0), -values.min(initial=0.0)))
     if np.isnan(largest):  # Missing values, where they are accepted, have no size.
-        largest = float(np.nanmax(np.abs(values), initial=0.0))
+        in_blocks = is_read_in_blocks(values)
+        some = [values.low, values.high] if in_blocks else values
+        largest = float(np.nanmax(np.abs(some), initial=0.0))
     if largest > float(limits.max) ** (1 / _POWER):
         raise ValueError(
             f"{name} holds numbers as large as {largest:g}, and sums of their products overflow: "

@@ -17,12 +17,15 @@ from skpmd._base.merging import (
     n_shards,
     refuse_forgetting,
 )
+from skpmd._base.opening import in_parts, opened
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.prior import convergence_reasons
 from skpmd._base.progress import bar_of_rounds, bar_of_steps
 from skpmd._base.results import ParticleResults, Results, convergence_warnings, results_of
+from skpmd._base.rows import is_read_in_blocks
 from skpmd._base.stream_from_values import step_from_values
 from skpmd._base.streaming import Stream, advance, first_stream, kernel_step, stream_after
+from skpmd._base.table import BlockTable
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import refuse_no_table
 from skpmd._base.warn import warn
@@ -225,6 +228,12 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         Seconds after which `fit` ends at its first complete state: a round of reweighting, a check
         of chains or a step, after the search for optima; and a ``ConvergenceWarning`` says so. The
         step of `partial_fit` is taken whole in any case.
+    checkpoint : str, path-like or None, default=None
+        File in which `fit` keeps what it has done. The same `fit`, of the same data and parameters,
+        goes on from there after a crash, to the same bits; others are refused. The file is removed
+        when the fit ends. `partial_fit` has none: `skpmd.save` the estimator between two calls.
+    checkpoint_every : float, default=60.0
+        Seconds between two writes of the checkpoint; 0 writes it after each step.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
@@ -381,6 +390,8 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         forgetting=0.0,
         temperature=1.0,
         max_time=None,
+        checkpoint=None,
+        checkpoint_every=60.0,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -423,6 +434,8 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         self.forgetting = forgetting
         self.temperature = temperature
         self.max_time = max_time
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -437,6 +450,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         X : array-like of shape (n, p), optional
             Rows of data. Without them the rows are those of ``y``. Without either the functions get
             None for both: the model has no data, or they know the data themselves.
+            Or data in blocks, `skpmd.data.Blocks`, with y and weights in them or given.
         y : array-like of shape (n,) or (n, t), optional
             Targets, handed to ``log_likelihood`` as they are.
         sample_weight : array-like of shape (n,), optional
@@ -447,7 +461,9 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         ParticleMirrorDescent
             The fitted estimator.
         """
-        with self._all_or_nothing(of_fit=True):
+        data = {"X": X, "y": y, "sample_weight": sample_weight}
+        with self._all_or_nothing(fit_of=data):
+            X, y, sample_weight = opened(X, y, sample_weight)
             options = self._loop_options()
             self._reset()
             model, rows, given = self._read(X, y, sample_weight, reset=True)
@@ -496,6 +512,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             outcome = drive(states, what="the comparison with another fit")
         return outcome, self.max_iter
 
+    @in_parts
     @_fit_context(prefer_skip_nested_validation=False)
     def partial_fit(self, X, y=None, sample_weight=None):
         """Take more rows into the posterior, which are then no longer needed.
@@ -628,6 +645,8 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
                 refuse_no_table(X)
         elif self.validate:
             X = self._checked_data(X, dtype=[np.float64, np.float32], order="C", reset=reset)
+        elif isinstance(X, BlockTable):
+            X = X if X.array is None else X.array
         else:
             refuse_no_table(X)
             if reset and len(getattr(X, "shape", ())) == 2:  # What has columns may have names.
@@ -653,5 +672,10 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             raise ValueError(
                 f"log_joint_gradient is that of the posterior at temperature=1, got "
                 f"temperature={self.temperature}: set log_joint_gradient=None."
+            )
+        if is_read_in_blocks(data.X):
+            raise ValueError(
+                "log_joint_gradient takes all rows at once, and X is data in blocks: set "
+                "log_joint_gradient=None."
             )
         return gradient_given(function, data, sample_weight)

@@ -7,6 +7,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from skpmd._base.rows import Rows
+from skpmd._base.table import BlockTable
 from skpmd._base.validation import checked_weights
 
 
@@ -51,7 +52,7 @@ def select(values, rows):
     """Some rows, by a slice, a mask or places, as what they are; None stays None."""
     if values is None:
         return None
-    if isinstance(values, np.ndarray):
+    if isinstance(values, np.ndarray | BlockTable):
         return values[rows]
     if isinstance(values, Mapping):
         return {key: select(column, rows) for key, column in values.items()}

@@ -24,7 +24,13 @@ from skpmd.engine.edges import Unbounded
 from skpmd.engine.importance import Proposal, draw, log_density_and_gradient
 from skpmd.engine.importance import log_density as component_log_density
 from skpmd.engine.kde import KDE
-from skpmd.engine.particles import log_sum_exp, moments, weights, whitened
+from skpmd.engine.particles import (
+    effective_sample_size,
+    log_sum_exp,
+    moments,
+    weights,
+    whitened,
+)
 from skpmd.engine.polynomial import Polynomial
 from skpmd.engine.resampling import systematic
 
@@ -50,6 +56,9 @@ class FittedDensity(NamedTuple):
     shares: np.ndarray  # Of all kernels, if there are any, and of the components.
     # k-hat of the posterior's weights over this density; None where its values are not known.
     pareto_k: float | None = None
+    # Spread of what it lacks of the log density, in nats; where values are not known, that of what
+    # a covariance of so few particles errs by.
+    misfit: float = 0.0
     misses_a_tail: bool = False  # Whether they have a tail that averages would show.
     # What takes coordinates with edges to those that all of this is of; None where there are none.
     free: Unbounded | None = None
@@ -95,13 +104,15 @@ def fit(theta, log_weights, log_joint=None, support=None):
         kernels = kde.fit(theta, log_weights)
         found.append(_defended(mean, chol, share, (), np.ones(1), kernels))
     if log_joint is None:
-        return found[-1]._replace(**known)
+        noise = d / np.sqrt(2.0 * effective_sample_size(log_weights))
+        return found[-1]._replace(misfit=float(noise), **known)
     found += [
         one for one in (_corrected(one, theta, log_weights, log_joint) for one in found) if one
     ]
     density = min(found, key=lambda one: _misfit(one, theta, log_weights, log_joint))
     k, is_heavy = _coverage(density, theta, log_weights, log_joint)
-    return density._replace(pareto_k=k, misses_a_tail=is_heavy, **known)
+    misfit = float(np.sqrt(_misfit(density, theta, log_weights, log_joint, 1.0)))
+    return density._replace(pareto_k=k, misfit=misfit, misses_a_tail=is_heavy, **known)
 
 
 def _defended(mean, chol, share, components, shares, kernels=None):
@@ -130,10 +141,14 @@ def _corrected(density, theta, log_weights, log_joint):
     return density._replace(correction=correction, log_normaliser=log_mean)
 
 
-def _misfit(density, theta, log_weights, log_joint):
-    """Spread of what a density lacks of the log joint density, in nats, in its tails too."""
-    w = weights(0.5 * log_weights)
-    gap = log_joint - log_density(density, theta)
+def _misfit(density, theta, log_weights, log_joint, power=0.5):
+    """Mean square of what a density lacks of the log joint density, in nats.
+
+    Weights are taken to a power: flattened ones look at the tails too.
+    """
+    w = weights(power * log_weights)
+    seen = w > 0.0
+    w, gap = w[seen], log_joint[seen] - log_density(density, theta[seen])
     return w @ (gap - w @ gap) ** 2
 
 

@@ -1,11 +1,13 @@
 """Mixtures of proposals fitted to a density by its values: at its optima, and along its ridges."""
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from skpmd.engine.derivatives import ByDifferences, ByGradients
 from skpmd.engine.importance import Proposal
+from skpmd.engine.journal import once
 from skpmd.engine.optima import optima, scales
 from skpmd.engine.particles import effective_sample_size
 from skpmd.engine.ridge import ridges
@@ -64,9 +66,11 @@ def fitted_proposals(log_joint, draws, values, log_likelihood, rng, gradient=Non
             yield _at_optima(log_joint, found, complete)
     if d > (_RIDGE_BY_VALUES if gradient is None else _RIDGE_BY_GRADIENTS):
         return
-    parts = [
-        next(ridges(log_joint, derivatives, one.gaussian, rng), None) for one in found[:_MAX_RIDGES]
-    ]
+
+    def first_ridge(one):
+        return next(ridges(log_joint, derivatives, one.gaussian, rng), None)
+
+    parts = [once("ridge", partial(first_ridge, one), rng) for one in found[:_MAX_RIDGES]]
     if any(parts):
         parts = [
             part or _of_optimum(log_joint, one) for part, one in zip(parts, found, strict=False)

@@ -12,6 +12,7 @@ from scipy.linalg import solve_triangular
 from skpmd.engine import metropolis
 from skpmd.engine.course import counted, tick
 from skpmd.engine.diagnostics import ess_mean, rank_diagnostics
+from skpmd.engine.journal import loop
 from skpmd.engine.splitting import FreeFlight, StiffFlow
 
 N_CHAINS = 32
@@ -218,28 +219,46 @@ def _advance(chains, state, log_steps, n, rng, adapt=None):
     Work is in gradients, steps inside the flow included. Steps are adapted to ``adapt`` of the
     chains' acceptance probabilities, if that is given.
     """
-    zs, accepts, taken, work = [], [], 0, 0.0
-    for t in counted(range(n), "Hamiltonian moves", n):
+    place = loop("Hamiltonian moves", rng)
+    at = place.state or _Progress(state, log_steps, [], [], 0, 0.0)
+    for t in counted(range(len(at.zs), n), "Hamiltonian moves", n):
         tick()
-        length = _LENGTH * rng.uniform(0.5, 1.5)
-        leaps = max(1, int(np.ceil(length / np.exp(log_steps.outer))))
-        state, accept, inner_accept = _iterate(
-            chains, state, length / leaps, np.exp(log_steps.inner), leaps, rng
-        )
-        state = chains.jumped(state, rng)
-        zs.append(state.z)
-        accepts.append(accept.mean())
-        taken += leaps
-        inner_steps = chains.flow.n_steps(length / leaps, np.exp(log_steps.inner))
-        work += leaps * (1.0 + _INNER_WORK * inner_steps)
-        if adapt is not None:
-            # At a hard edge no step is short enough for the acceptance asked for: hence a bound.
-            # One step may be the whole trajectory, and none is longer.
-            outer = metropolis.adapted(log_steps.outer, adapt(accept), _ACCEPT, t)
-            outer = np.clip(outer, *np.log([_LENGTH / _MAX_LEAPS, _LENGTH]))
-            inner = metropolis.adapted(log_steps.inner, inner_accept, _INNER_ACCEPT, t)
-            log_steps = _Steps(outer, min(inner, outer))
-    return state, log_steps, np.stack(zs, axis=1), np.mean(accepts), taken, work
+        at = _moved(chains, at, t, rng, adapt)
+        place.reached(at)
+    return at.state, at.log_steps, np.stack(at.zs, axis=1), np.mean(at.accepts), at.taken, at.work
+
+
+class _Progress(NamedTuple):
+    """How far the moves between two looks at the chains have come."""
+
+    state: _State
+    log_steps: _Steps
+    zs: list  # Positions after each iteration.
+    accepts: list  # Mean acceptance probabilities.
+    taken: int  # Gradients of each chain.
+    work: float
+
+
+def _moved(chains, at, t, rng, adapt):
+    """The progress after iteration t."""
+    length, log_steps = _LENGTH * rng.uniform(0.5, 1.5), at.log_steps
+    leaps = max(1, int(np.ceil(length / np.exp(log_steps.outer))))
+    state, accept, inner_accept = _iterate(
+        chains, at.state, length / leaps, np.exp(log_steps.inner), leaps, rng
+    )
+    state = chains.jumped(state, rng)
+    at.zs.append(state.z)
+    at.accepts.append(accept.mean())
+    inner_steps = chains.flow.n_steps(length / leaps, np.exp(log_steps.inner))
+    work = at.work + leaps * (1.0 + _INNER_WORK * inner_steps)
+    if adapt is not None:
+        # At a hard edge no step is short enough for the acceptance asked for: hence a bound.
+        # One step may be the whole trajectory, and none is longer.
+        outer = metropolis.adapted(log_steps.outer, adapt(accept), _ACCEPT, t)
+        outer = np.clip(outer, *np.log([_LENGTH / _MAX_LEAPS, _LENGTH]))
+        inner = metropolis.adapted(log_steps.inner, inner_accept, _INNER_ACCEPT, t)
+        log_steps = _Steps(outer, min(inner, outer))
+    return _Progress(state, log_steps, at.zs, at.accepts, at.taken + leaps, work)
 
 
 def _harmonic_mean(probabilities):

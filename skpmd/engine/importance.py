@@ -84,15 +84,14 @@ class ProposalDraws:
         return Rejuvenated(Particles(theta, np.zeros(m), log_pi, model.log_prior(theta), no_block))
 
 
-def pooled(before, particles, strategy):
+def pooled(before, particles, table, counts):
     """All draws so far and those of one more round, weighed by the mixture over all rounds.
 
     ``before`` is the `PooledDraws` of the rounds before, None in the first. ``particles`` are the
-    draws of this round, weighed by the posterior, and ``strategy`` is the `ProposalDraws` that they
-    came from.
+    draws of this round, weighed by the posterior, and ``table`` and ``counts`` are those of the
+    `ProposalDraws` that they came from.
     """
-    source = np.repeat(np.arange(len(strategy.counts)), strategy.counts)
-    table, counts, all_draws = strategy.table, strategy.counts, particles
+    source, all_draws = np.repeat(np.arange(len(counts)), counts), particles
     if before is not None:
         table = np.concatenate([before.table, table])
         counts = before.counts + counts

@@ -4,6 +4,7 @@ import numpy as np
 
 from skpmd.engine import mirror
 from skpmd.engine.importance import ProposalDraws, adapted, disagreement, even_counts, pooled
+from skpmd.engine.journal import once
 from skpmd.engine.loop import Outcome
 
 _TARGET_ESS = 0.6  # No further round is drawn once this share of the particles is effective.
@@ -61,13 +62,18 @@ def proposal_rounds(
     done = False
     while not done:
         t += 1
-        strategy = ProposalDraws(proposals, even_counts(shares, n))
-        before = None if draws is None else draws.particles
-        particles, info = mirror.step(
-            before, model, batches, 1.0, b, still, rng,
-            rejuvenate=strategy, rejuvenate_first=True,
-        )  # fmt: skip
-        draws = pooled(draws, particles, strategy)
+        counts, before = even_counts(shares, n), None if draws is None else draws.particles
+
+        def weighed(counts=counts, before=before):
+            strategy = ProposalDraws(proposals, counts)
+            particles, info = mirror.step(
+                before, model, batches, 1.0, b, still, rng,
+                rejuvenate=strategy, rejuvenate_first=True,
+            )  # fmt: skip
+            return particles, info, strategy.table
+
+        particles, info, table = once("round of draws from proposals", weighed, rng)
+        draws = pooled(draws, particles, table, counts)
         info = info._replace(ess=draws.ess, n_particles=len(draws.particles.theta), rejuvenations=0)
         hopeless = t == 1 and draws.ess < min_first_ess
         hopeless |= t > 1 and draws.ess < _HOPELESS * info.n_particles

@@ -5,6 +5,7 @@ steps since the state before. `drive` runs them, and nobody else: here live Ctrl
 time limit, the history and the report of progress.
 """
 
+import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from skpmd.engine import mirror, schedules
 from skpmd.engine.averaging import include
 from skpmd.engine.course import OutOfTime, current
+from skpmd.engine.journal import close_journal, loop
 from skpmd.engine.mirror import Settings
 from skpmd.engine.particles import Particles, equally_weighted
 from skpmd.engine.rejuvenation import rejuvenate_by_kernels
@@ -50,9 +52,12 @@ class FullBatch(NamedTuple):
     """Full-batch iterations: steps on all data until they have converged."""
 
     max_iter: int  # Bound on the iterations.
-    # ``until(particles, t) -> (particles, converged)`` after iteration t = 1, 2, ...; it may drop
-    # particles.
+    # ``until(particles, t, memory) -> (particles, converged, memory)`` after iteration t = 1, 2,
+    # ...; it may drop particles. What it is to know of the iterations before is its memory, which
+    # is None at first.
     until: Any
+    # ``resume(memory)`` is called where iterations go on from a checkpoint.
+    resume: Any = None
 
 
 class Outcome(NamedTuple):
@@ -145,6 +150,7 @@ def drive(outcomes, report=silent, what="the fit"):
             raise
         if last is None:
             raise KeyboardInterrupt from error
+        close_journal()
         return last._replace(infos=infos, interrupted=True)
     finally:
         course.ends = before
@@ -163,9 +169,10 @@ def run(
 
     ``step_sizes(t, size, seen, m, d) -> (a, b)`` are the coefficients of step t on a batch of
     ``size`` weighted rows, ``seen`` of them so far; by default they are those of the schedule that
-    the options name. ``after_pass(particles, iteration, rng) ->
-    (particles, stop)`` is called after each pass. With ``full_batch`` iterations on all data follow
-    the passes, in place of the reweighting that the options ask for.
+    the options name. ``after_pass(particles, iteration, rng, memory) ->
+    (particles, stop, memory)`` is called after each pass, with a memory as in `FullBatch`; it may
+    have a ``resume``. With ``full_batch`` iterations on all data follow the passes, in place of the
+    reweighting that the options ask for.
 
     Returns the final `Outcome`, with the records of all steps.
     """
@@ -174,7 +181,7 @@ def run(
     # A fit that ends reweighted does not ask what rejuvenations have lost on the way.
     accounts = not options.reweight and full_batch is None
     observer = RejuvenationErrors(model.monitored, error_terms) if accounts else None
-    sizes = step_sizes or _scheduled(model, rows, start, options)
+    sizes = step_sizes or schedules.scheduled(model, rows, start, options)
     states = _fit(model, rows, start, options, rng, sizes, after_pass, full_batch, observer)
     return drive(states, report)
 
@@ -203,42 +210,103 @@ def _fit(model, rows, start, options, rng, step_sizes, after_pass, full_batch, o
             yield Outcome(particles, [info], reweighted=True)
 
 
+class _Position(NamedTuple):
+    """How far stochastic steps have come: what the next of them needs."""
+
+    particles: Particles
+    infos: list  # Records of all steps so far.
+    average: Any = None  # The averaged iterate, if that is asked for.
+    error_terms: np.ndarray | None = None
+    memory: Any = None  # Of ``after_pass``.
+    iteration: int = 0  # Passes that are complete.
+    n_taken: int = 0  # Batches of the pass that is not.
+    start: dict | None = None  # State of the random generator before that pass.
+    t: int = 0
+    seen: float = 0.0
+    done: bool = False
+
+
 def _stochastic(model, rows, start, options, rng, step_sizes, after_pass, observer):
     """The states after stochastic mirror steps; the last one is the averaged iterate, if asked."""
-    particles, average, settings = start, None, options.settings
-    d = particles.theta.shape[1]
-    t, seen, fresh = 0, 0.0, 0
-    for iteration in range(options.max_iter):
-        last_pass = iteration == options.max_iter - 1
-        if last_pass and options.final_particles and not options.reweight:
-            # Section 3.3: kernel density estimates first, then many fixed particles.
+    place = loop("stochastic steps", rng, in_place=model.updates_in_place)
+    at = _Position(start, [])
+    if place.state is not None:
+        at = place.state
+        if observer is not None:
+            observer = RejuvenationErrors(model.monitored, at.error_terms)
+        if at.memory is not None and hasattr(after_pass, "resume"):
+            after_pass.resume(at.memory)
+        yield _outcome_at(at, at.infos)
+    while at.iteration < options.max_iter and not at.done:
+        for after in _one_pass(model, rows, at, options, rng, step_sizes, observer):
+            place.reached(after)
+            yield _outcome_at(after, after.infos[-1:])
+            at = after
+        if after_pass is None:
+            at = at._replace(iteration=at.iteration + 1, n_taken=0, start=None)
+            continue
+        particles, stop, memory = after_pass(at.particles, at.iteration, rng, at.memory)
+        at = at._replace(
+            particles=particles, memory=memory, done=stop,
+            iteration=at.iteration + 1, n_taken=0, start=None,
+        )  # fmt: skip
+        place.reached(at)
+        yield Outcome(particles, [])
+    place.end()
+    if at.average is not None:
+        averaged = equally_weighted(model, at.average.theta)
+        yield Outcome(averaged, [], error_terms=observer and observer.terms)
+
+
+def _outcome_at(at, infos):
+    return Outcome(at.particles, list(infos), error_terms=at.error_terms)
+
+
+def _one_pass(model, rows, at, options, rng, step_sizes, observer):
+    """The positions after the steps of one pass, from where it was left."""
+    particles, settings, fresh = at.particles, options.settings, 0
+    last_pass = at.iteration == options.max_iter - 1
+    if last_pass and options.final_particles and not options.reweight:
+        # Section 3.3: kernel density estimates first, then many fixed particles.
+        if not at.n_taken:
             m = options.final_particles
             particles = rejuvenate_by_kernels(
                 particles, model, settings, rng, n_particles=m, observer=observer
             ).particles
-            settings, fresh = settings._replace(rejuvenation="never"), 1
-        for batch in rows.one_pass(options.sampling, rng):
-            t += 1
-            size = batch.weight.sum()
-            seen += size
-            a, b = step_sizes(t, size, seen, len(particles.theta), d)
-            m = _n_particles(options, t, d)
-            particles, info = mirror.step(
-                particles, model, (batch,), a, b, settings, rng, m, observer=observer
-            )
-            info = info._replace(rejuvenations=info.rejuvenations + fresh)
-            fresh = 0
-            if options.average:
-                average = include(average, particles, a, settings.resampling, rng)
-            yield Outcome(particles, [info], error_terms=observer and observer.terms)
-        if after_pass is not None:
-            particles, stop = after_pass(particles, iteration, rng)
-            yield Outcome(particles, [])
-            if stop:
-                break
-    if average is not None:
-        averaged = equally_weighted(model, average.theta)
-        yield Outcome(averaged, [], error_terms=observer and observer.terms)
+            fresh = 1
+        settings = settings._replace(rejuvenation="never")
+    for batch, start in _batches_left(rows, options.sampling, rng, at):
+        t, size = at.t + 1, batch.weight.sum()
+        seen, d = at.seen + size, particles.theta.shape[1]
+        a, b = step_sizes(t, size, seen, len(particles.theta), d)
+        m = _n_particles(options, t, d)
+        particles, info = mirror.step(
+            particles, model, (batch,), a, b, settings, rng, m, observer=observer
+        )
+        at.infos.append(info._replace(rejuvenations=info.rejuvenations + fresh))
+        fresh, average = 0, at.average
+        if options.average:
+            average = include(average, particles, a, settings.resampling, rng)
+        terms = observer and observer.terms
+        at = at._replace(
+            particles=particles, average=average, error_terms=terms, n_taken=at.n_taken + 1,
+            start=start, t=t, seen=seen,
+        )  # fmt: skip
+        yield at
+
+
+def _batches_left(rows, sampling, rng, at):
+    """The batches of a pass that have not been taken, and the generator's state before the pass.
+
+    A pass draws all that it needs of the generator before its first batch.
+    """
+    start, drawn_from = at.start or rng.bit_generator.state, rng
+    if at.n_taken:
+        drawn_from = copy.deepcopy(rng)
+        drawn_from.bit_generator.state = start
+    for k, batch in enumerate(rows.one_pass(sampling, drawn_from)):
+        if k >= at.n_taken:
+            yield batch, start
 
 
 def full_batch_iterations(base, model, batches, a, b, settings, rng, full_batch):
@@ -247,38 +315,23 @@ def full_batch_iterations(base, model, batches, a, b, settings, rng, full_batch)
     At a = 1 the base is forgotten, and each iterate follows from the one before. In a stream
     (a < 1) every iterate is the base and the new rows. Yields the `Outcome` of each iteration.
     """
-    last = base
-    for t in range(1, full_batch.max_iter + 1):
+    generators = [] if rng is None else [rng]
+    place = loop("full-batch iterations", *generators, in_place=model.updates_in_place)
+    last, infos, t, converged, memory = base, [], 0, False, None
+    if place.state is not None:
+        last, infos, t, converged, memory = place.state
+        if full_batch.resume is not None:
+            full_batch.resume(memory)
+        yield Outcome(last, list(infos), converged=converged)
+    while t < full_batch.max_iter and not converged:
         start, current = (last, None) if a == 1.0 else (base, last.block)
         last, info = mirror.step(start, model, batches, a, b, settings, rng, current=current)
-        last, converged = full_batch.until(last, t)
+        t += 1
+        last, converged, memory = full_batch.until(last, t, memory)
+        infos.append(info)
+        place.reached((last, infos, t, converged, memory))
         yield Outcome(last, [info], converged=converged)
-        if converged:
-            break
-
-
-def _scheduled(model, rows, start, options):
-    """Coefficients by the schedule of step sizes that the options name."""
-    offset = rows.n_batches if options.step_offset == "auto" else options.step_offset
-    constant = options.step_constant
-    if constant == "auto":
-        constant = np.inf
-        if options.step_schedule == "theorem6":
-            constant = schedules.theorem6_constant(start, model, rows.whole(), options.power)
-    schedule = schedules.StepSchedule(
-        options.step_schedule,
-        options.step_size,
-        offset,
-        options.step_decay,
-        constant,
-        options.settings.smoothness,
-    )
-
-    def step_sizes(t, size, seen, m, d):
-        gamma = schedules.step_size(schedule, t, size, seen, m, d)
-        return gamma, options.power * gamma * rows.total / size
-
-    return step_sizes
+    place.end()
 
 
 def _n_particles(options, t, d):

@@ -9,14 +9,19 @@ two coefficients in terms of the log ratio r = log q - log pi:
 A mirror step has (a, b) = (gamma, gamma N / B), a stream (0, 1), reweighting on all data (1, 1).
 """
 
+import operator
+from functools import partial
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from skpmd.engine.course import tick
+from skpmd.engine.journal import Loop, loop
 from skpmd.engine.model import linear_form
 from skpmd.engine.particles import effective_sample_size, weights
 from skpmd.engine.rejuvenation import DEFENSIVE_SHARE, rejuvenate_by_kernels
+from skpmd.engine.sums import total
 from skpmd.engine.threads import in_order
 
 _MIN_KEPT = 0.95  # A segment may always go down to this share of the ESS that it starts with.
@@ -150,7 +155,27 @@ def remainder(a, b, fraction):
 
 def log_likelihood(model, theta, batches):
     """Log-likelihood of all rows of the batches for each particle, shape (m,)."""
-    return sum(in_order(lambda batch: model.log_likelihood(theta, batch), batches))
+    return total(partial(_log_likelihood, model, theta), batches)
+
+
+def _log_likelihood(model, theta, batches):
+    return summed(lambda batch: model.log_likelihood(theta, batch), batches, operator.add)
+
+
+def summed(of, batches, plus, *, notes=True, in_place=False, **how):
+    """The sum over batches, from where the journal has it on; 0 without any.
+
+    A sum of one batch is not worth a note. Batches may be made one by one, and not fit in memory
+    together. ``plus(one, other)`` may change the first ``in_place``.
+    """
+    few = isinstance(batches, (list, tuple)) and len(batches) < 2
+    place = loop("sum over rows", in_place=in_place) if notes and not few else Loop()
+    n, so_far = place.state or (0, None)
+    for part in in_order(of, islice(batches, n, None), **how):
+        n, so_far = n + 1, part if so_far is None else plus(so_far, part)
+        place.reached((n, so_far))
+    place.end()
+    return 0 if so_far is None else so_far
 
 
 def log_likelihood_inside(model, theta, batches, log_prior):
@@ -179,14 +204,7 @@ def _path(particles, model, batches, a, b, current, known):
     if not model.has_block:
         return lambda f: (log_ratio(f), particles.block), None
     block = particles.block if current is None else current
-    others = iter(batches)  # Some are made one by one, and do not fit in memory together.
-    statistics = model.statistics(theta, block, next(others))
-
-    def of(batch):
-        return model.statistics(theta, block, batch)
-
-    for more in in_order(of, others, at_once=1):  # Those of all may not fit in memory together.
-        statistics = model.add_statistics(statistics, more)
+    statistics = total(partial(_statistics, model, theta, block), batches, model.add_statistics)
 
     def moved(f):
         return model.update_block(theta, particles.block, f * a, f * b, statistics)
@@ -202,6 +220,14 @@ def _path(particles, model, batches, a, b, current, known):
         return log_ratio(f) + gain, new
 
     return path, statistics
+
+
+def _statistics(model, theta, block, batches):
+    """Statistics of all rows of the batches."""
+    return summed(
+        lambda batch: model.statistics(theta, block, batch), batches, model.add_statistics,
+        notes=not model.updates_in_place, in_place=True, at_once=1,
+    )  # fmt: skip
 
 
 def _log_ratio(particles, model, batches, a, b, known):

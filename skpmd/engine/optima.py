@@ -11,6 +11,7 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
 from skpmd.engine.course import phase
+from skpmd.engine.journal import once
 from skpmd.engine.variational import Gaussian
 
 _IMPOSSIBLE = 1e25  # Objective where the density is zero: the line search takes no infinity.
@@ -36,7 +37,6 @@ class Optimum(NamedTuple):
     log_mass: float
 
 
-@phase("search for optima")
 def optima(
     log_density, draws, values, log_weights, derivatives, *, before=(), max_failures=MAX_FAILURES
 ):  # fmt: skip
@@ -55,6 +55,14 @@ def optima(
     Returned are the optima, and whether searches ended because there was nothing left to be found.
     There are none where values of one point differ: differences of noise lead nowhere.
     """
+    return once(
+        "search for optima",
+        lambda: _optima(log_density, draws, values, log_weights, derivatives, before, max_failures),
+    )
+
+
+@phase("search for optima")
+def _optima(log_density, draws, values, log_weights, derivatives, before, max_failures):
     left = np.isfinite(values)
     first = start = int(np.argmax(np.where(left, values, -np.inf)))
     if not left.any():

@@ -37,6 +37,11 @@ def n_terms(d, degree):
     return comb(d + degree, degree)
 
 
+def degree_for(m, d):
+    """The degree that m particles of d coordinates are enough for, None where it is below three."""
+    return next((k for k in (_MAX_DEGREE, 3) if _PER_TERM * n_terms(d, k) <= m), None)
+
+
 def monomials(u, degree):
     """All monomials up to a degree at points u (n, d), (n, terms)."""
     n, d = u.shape
@@ -60,7 +65,7 @@ def fit(theta, log_weights, values, mean, chol):
     known = np.isfinite(values) & (log_weights > -np.inf)
     theta, values = theta[known], values[known]
     m, d = theta.shape
-    degree = next((k for k in (_MAX_DEGREE, 3) if _PER_TERM * n_terms(d, k) <= m), None)
+    degree = degree_for(m, d)
     if degree is None:
         return None
     root = np.sqrt(weights(_POWER * log_weights[known]))

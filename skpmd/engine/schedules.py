@@ -74,3 +74,27 @@ def n_particles_at(t, start, growth, ceiling, d, smoothness):
     log_size = np.log(start) + exponent * np.log(t)
     size = np.ceil(np.exp(min(log_size, 40.0)) * (1.0 - 1e-12))  # 3.0000000004 is 3.
     return int(min(ceiling, size))
+
+
+def scheduled(model, rows, start, options):
+    """Coefficients by the schedule of step sizes that the options name."""
+    offset = rows.n_batches if options.step_offset == "auto" else options.step_offset
+    constant = options.step_constant
+    if constant == "auto":
+        constant = np.inf
+        if options.step_schedule == "theorem6":
+            constant = theorem6_constant(start, model, rows.whole(), options.power)
+    schedule = StepSchedule(
+        options.step_schedule,
+        options.step_size,
+        offset,
+        options.step_decay,
+        constant,
+        options.settings.smoothness,
+    )
+
+    def step_sizes(t, size, seen, m, d):
+        gamma = step_size(schedule, t, size, seen, m, d)
+        return gamma, options.power * gamma * rows.total / size
+
+    return step_sizes

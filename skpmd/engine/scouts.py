@@ -17,6 +17,7 @@ from skpmd.engine.particles import (
     moments,
     weights,
 )
+from skpmd.engine.sums import n_rows
 from skpmd.engine.values import without_errors
 
 # There are so many draws, as far as they evaluate no more rows than so many.
@@ -132,8 +133,7 @@ def _squares(proposal, theta):
 @phase("values at draws of the prior")
 def scouted(model, start, batches, power, rng):
     """The `Scouts` that are the particles ``start`` of the prior, and more where rows are few."""
-    n_rows = sum(len(batch.weight) for batch in batches)
-    n_more = min(_N_DRAWS, _MAX_ROWS // max(n_rows, 1)) - len(start.theta)
+    n_more = min(_N_DRAWS, _MAX_ROWS // max(n_rows(batches), 1)) - len(start.theta)
     draws = [start, draw_prior(model, n_more, rng)] if n_more > 0 else [start]
     theta, log_prior = (
         np.concatenate([getattr(some, name) for some in draws]) for name in ("theta", "log_prior")

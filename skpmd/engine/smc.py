@@ -9,12 +9,13 @@ Moral, Doucet and Jasra 2006). The product of the increments estimates the evide
 """
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from skpmd.engine import metropolis, mirror
 from skpmd.engine.course import counted
+from skpmd.engine.journal import loop
 from skpmd.engine.loop import Outcome
 from skpmd.engine.mirror import log_likelihood
 from skpmd.engine.particles import (
@@ -144,22 +145,44 @@ def _moved(model, batches, theta, log_step, rng):
 
     Returns the particles, the log step, and a record of the moves.
     """
-    symmetric = hasattr(model, "permute_labels")
-    theta = model.permute_labels(theta, rng) if symmetric else theta
-    state = _State(theta, *model.local(theta, batches))
-    start, probabilities = state.value, []
-    for t in counted(range(_MAX_MOVES), "moves"):
-        step = np.exp(log_step + _SPREAD * rng.standard_normal((len(theta), 1)))
-        state, probability = _langevin(model, batches, state, step, rng)
-        probabilities.append(probability)
-        log_step = metropolis.adapted(log_step, probability, _ACCEPT, t)
-        correlation = _rank_correlation(start, state.value)
-        if t + 1 >= _MIN_MOVES and correlation < _FORGOTTEN:
+    symmetric, place = hasattr(model, "permute_labels"), loop("moves", rng)
+    if place.state is None:
+        theta = model.permute_labels(theta, rng) if symmetric else theta
+        state = _State(theta, *model.local(theta, batches))
+        at = _Moves(state, state.value, log_step, [], 1.0)
+    else:
+        at = place.state
+    for t in counted(range(len(at.probabilities), _MAX_MOVES), "moves"):
+        if at.ended():
             break
-    theta = model.to_ordered(state.theta) if symmetric else state.theta
-    acceptance = float(np.mean(probabilities))
-    record = {"n_moves": t + 1, "acceptance": acceptance, "correlation": correlation}
-    return theta, log_step, record
+        step = np.exp(at.log_step + _SPREAD * rng.standard_normal((len(theta), 1)))
+        state, probability = _langevin(model, batches, at.state, step, rng)
+        at = _Moves(
+            state=state,
+            start=at.start,
+            log_step=metropolis.adapted(at.log_step, probability, _ACCEPT, t),
+            probabilities=[*at.probabilities, probability],
+            correlation=_rank_correlation(at.start, state.value),
+        )
+        place.reached(at)
+    theta = model.to_ordered(at.state.theta) if symmetric else at.state.theta
+    acceptance, n = float(np.mean(at.probabilities)), len(at.probabilities)
+    record = {"n_moves": n, "acceptance": acceptance, "correlation": at.correlation}
+    return theta, at.log_step, record
+
+
+class _Moves(NamedTuple):
+    """How far the moves after a segment have come."""
+
+    state: Any  # `_State` now.
+    start: np.ndarray  # (m,): Log densities before the first move.
+    log_step: float
+    probabilities: list  # Mean acceptance probabilities of the moves.
+    correlation: float  # Of log densities now with those.
+
+    def ended(self):
+        """Whether particles are far enough from where they were."""
+        return len(self.probabilities) >= _MIN_MOVES and self.correlation < _FORGOTTEN
 
 
 class _State(NamedTuple):

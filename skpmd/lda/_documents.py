@@ -3,8 +3,12 @@
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.utils import gen_batches
 
-_TAKEN = 1024  # documents that a shuffled pass takes from X at once, which is slow for a few
+from skpmd._base.rows import block_size, group_size, in_random_order, is_read_in_blocks
+
+# Documents that a pass in random order takes from X at once, which is slow for a few.
+_TAKEN = 1024
 _PIECE = 512  # documents of a full-batch iteration whose expected counts are in memory at once
 
 
@@ -76,27 +80,64 @@ class DocumentRows:
 
     def whole(self):
         """All documents once, in order, as a list of batches (views)."""
+        if is_read_in_blocks(self.data):
+            pieces = gen_batches(self.data.shape[0], _PIECE)
+            return [_PieceToRead(self.data, rows, self.weight) for rows in pieces]
         return list(Documents.of(self.data).batches(_PIECE, self.weight, is_piece=True))
 
     def one_pass(self, sampling, rng):
         """Batches of one pass."""
-        size = self.batch_size
+        X, size = self.data, self.batch_size
+        n, in_blocks = X.shape[0], is_read_in_blocks(X)
         if not self.shuffle:
-            yield from Documents.of(self.data).batches(size, self.weight)
+            n_read = size * -(-group_size(X) // size)
+            for some, weight in groups_of(X, self.weight, n_read if in_blocks else n):
+                yield from Documents.of(some).batches(size, weight)
             return
-        order = rng.permutation(self.data.shape[0])
-        step = size * max(1, _TAKEN // size)
-        for start in range(0, len(order), step):
-            chosen = order[start : start + step]
-            parts = [np.sort(chosen[a : a + size]) for a in range(0, len(chosen), size)]
-            places = np.concatenate(parts)
-            weight = None if self.weight is None else self.weight[places]
-            yield from Documents.of(self.data[places]).batches(size, weight)
+        sizes = [min(size, n - start) for start in range(0, n, size)]
+        at_once = max(1, _TAKEN // size)
+        for some, batches in in_random_order(block_size(X), sizes, rng):
+            known = np.sort(some) if in_blocks else None  # These are read together.
+            held = X[known] if in_blocks else X
+            for start in range(0, len(batches), at_once):
+                places = np.concatenate(batches[start : start + at_once])
+                weight = None if self.weight is None else self.weight[places]
+                places = np.searchsorted(known, places) if in_blocks else places
+                yield from Documents.of(held[places]).batches(size, weight)
+
+
+class _PieceToRead:
+    """A piece of a full-batch iteration, as a `DocumentBatch` that is read when it is its turn."""
+
+    is_piece = True
+
+    def __init__(self, X, rows, weight):
+        self._X, self._rows = X, rows
+        n = rows.stop - rows.start
+        self.weight = np.ones(n) if weight is None else weight[rows]
+
+    @property
+    def documents(self):
+        """The documents."""
+        return Documents.of(self._X[self._rows])
+
+    def __iter__(self):
+        return iter((self.documents, self.weight, self.is_piece))
 
 
 def total_of(X, weight):
     """The weight of all documents of X, where None is 1 for each."""
     return float(X.shape[0] if weight is None else weight.sum())
+
+
+def groups_of(X, weight, n=None):
+    """Documents and weights, n at a time, by default those of a group of blocks; no copy of few."""
+    n = group_size(X) if n is None else n
+    if X.shape[0] <= n and not is_read_in_blocks(X):
+        yield X, weight
+        return
+    for rows in gen_batches(X.shape[0], n):
+        yield X[rows], None if weight is None else weight[rows]
 
 
 def tokens_of(X, weight=None):
@@ -110,7 +151,8 @@ def chosen(X, weight, some):
     """Some of the documents and of their weights: ``some`` is a mask."""
     if some.all():
         return X, weight
-    return X[some], None if weight is None else weight[some]
+    X = X.only(some) if is_read_in_blocks(X) else X[some]
+    return X, None if weight is None else weight[some]
 
 
 def with_words(X, weight):

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from skpmd.lda._documents import chosen
 from skpmd.lda._predict import completion_perplexity
 
 
@@ -26,11 +27,19 @@ class EarlyStopping:
                 "early_stopping=True needs held-out documents of two words or more, and there are "
                 "none: raise validation_fraction, or set early_stopping=False."
             )
-        self.scores.append(float(score))
+        self._add(float(score))
+        return self._n_without_change >= self._parameters.n_iter_no_change
+
+    def resume(self, scores):
+        """Go on where these are the scores so far."""
+        for score in scores:
+            self._add(score)
+
+    def _add(self, score):
+        self.scores.append(score)
         is_better = score >= self._best + self._parameters.tol
         self._n_without_change = 0 if is_better else self._n_without_change + 1
         self._best = max(self._best, score)
-        return self._n_without_change >= self._parameters.n_iter_no_change
 
 
 def held_out(parameters, X, weight, rng):
@@ -47,7 +56,6 @@ def held_out(parameters, X, weight, rng):
             f"validation_fraction={parameters.validation_fraction} of {n} documents leaves none to "
             "fit: lower it, or set early_stopping=False."
         )
-    order = rng.permutation(n)
-    out, rest = np.sort(order[:n_out]), np.sort(order[n_out:])
-    weights = (None, None) if weight is None else (weight[rest], weight[out])
-    return X[rest], weights[0], EarlyStopping(parameters, X[out], weights[1])
+    out = np.zeros(n, dtype=bool)
+    out[rng.permutation(n)[:n_out]] = True
+    return *chosen(X, weight, ~out), EarlyStopping(parameters, *chosen(X, weight, out))

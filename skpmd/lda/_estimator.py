@@ -11,7 +11,9 @@ from sklearn.utils.validation import check_non_negative
 from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.merging import n_shards, refuse_earlier, refuse_rows
+from skpmd._base.opening import in_parts, opened
 from skpmd._base.options import LOOP_CONSTRAINTS
+from skpmd._base.rows import is_read_in_blocks
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import checked_weights, naming_conversions
 from skpmd.lda import _results as results
@@ -46,6 +48,11 @@ def _canonical(X):
     return counts
 
 
+def _counts_of(X):
+    """The same of an array too."""
+    return _canonical(X if sp.issparse(X) else sp.csr_matrix(X, dtype=np.float32))
+
+
 def _vanish(data):
     """Whether some numbers are zero, perhaps in float32 only."""
     pieces = (data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
@@ -57,7 +64,7 @@ def _weighted(X, sample_weight):
     if sample_weight is None:
         return X, None
     weight = checked_weights(sample_weight, X)
-    largest = weight.max() * X.data.max(initial=0)
+    largest = weight.max() * (X if is_read_in_blocks(X) else X.data).max(initial=0)
     if largest > _MAX_COUNT:
         raise ValueError(
             f"Counts times sample_weight must be at most {_MAX_COUNT:g}, got {largest:g}: scale "
@@ -165,6 +172,12 @@ None, default=None
     tol : float, default=1e-3
         A pass is better if the mean log probability of a held-out word is above the best so far by
         this much.
+    checkpoint : str, path-like or None, default=None
+        File in which `fit` keeps what it has done. The same `fit`, of the same data and parameters,
+        goes on from there after a crash, to the same bits; others are refused. The file is removed
+        when the fit ends. `partial_fit` has none: `skpmd.save` the estimator between two calls.
+    checkpoint_every : float, default=60.0
+        Seconds between two writes of the checkpoint; 0 writes it after each step.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
@@ -268,8 +281,8 @@ None, default=None
         **{
             name: LOOP_CONSTRAINTS[name]
             for name in (
-                "batch_size", "step_size", "step_decay", "total_samples", "max_time", "n_jobs",
-                "random_state", "verbose",
+                "batch_size", "step_size", "step_decay", "total_samples", "max_time", "checkpoint",
+                "checkpoint_every", "n_jobs", "random_state", "verbose",
             )
         },
         "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -322,6 +335,8 @@ None, default=None
         perp_tol=0.1,
         prior=None,
         max_time=None,
+        checkpoint=None,
+        checkpoint_every=60.0,
         early_stopping=False,
         validation_fraction=0.1,
         n_iter_no_change=5,
@@ -353,6 +368,8 @@ None, default=None
         self.perp_tol = perp_tol
         self.prior = prior
         self.max_time = max_time
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
@@ -377,6 +394,7 @@ None, default=None
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             How often each word is in each document: nonnegative, whole or not, at most 1e15.
+            Or data in blocks, `skpmd.data.Blocks`, with weights in them or given.
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -389,7 +407,9 @@ None, default=None
         LDATopicModelPMD
             The estimator.
         """
-        with self._all_or_nothing(of_fit=True):
+        data = {"X": X, "sample_weight": sample_weight}
+        with self._all_or_nothing(fit_of=data):
+            X, y, sample_weight = opened(X, y, sample_weight)
             self._reset()
             if self.prior is not None:
                 return self.partial_fit(X, y, sample_weight)
@@ -402,6 +422,7 @@ None, default=None
         self._conclude(interrupted=self._state.interrupted)
         return self
 
+    @in_parts
     @_fit_context(prefer_skip_nested_validation=False)
     def partial_fit(self, X, y=None, sample_weight=None):
         """Update the topics by more documents, which are then no longer needed.
@@ -578,12 +599,15 @@ None, default=None
     def _counts(self, X, reset):
         """Checked counts, a CSR matrix as of `_canonical`, and the type of proportions."""
         X = self._checked_data(X, accept_sparse="csr", dtype=_TYPES, reset=reset)
-        check_non_negative(X, type(self).__name__)
+        if not is_read_in_blocks(X):
+            check_non_negative(X, type(self).__name__)
+        elif X.low < 0.0:
+            raise ValueError(f"Negative values in data passed to {type(self).__name__}.")
         largest = (X.data if sp.issparse(X) else X).max(initial=0)
         if largest > _MAX_COUNT:
             message = f"Counts must be at most {_MAX_COUNT:g}, got {largest:g}: scale X down."
             raise ValueError(message)
-        counts = _canonical(X if sp.issparse(X) else sp.csr_matrix(X, dtype=np.float32))
+        counts = X.then(_counts_of, True) if is_read_in_blocks(X) else _counts_of(X)
         return counts, np.float32 if X.dtype == np.float32 else np.float64
 
     def _grows(self, X):

@@ -152,14 +152,14 @@ def after_steps(parameters, state, X, weight, total, batch_size, stopping=None):
     start = draw_prior(model, parameters.n_particles, rng)._replace(block=state.block)
     rows = DocumentRows(X, batch_size, parameters.shuffle, weight)
     options = Options(max_iter=parameters.max_iter, reweight=False, settings=_SETTINGS)
-    full_batch = FullBatch(parameters.max_full_iter, lambda particles, t: (particles, False))
+    full_batch = FullBatch(parameters.max_full_iter, _never)
     outcome = Outcome(start, [])
     if parameters.max_iter or parameters.max_full_iter:
         with bar_of_steps(options, rows, full_batch) as report:
             outcome = run(
                 model, rows, start, options, rng, report, full_batch=full_batch,
                 step_sizes=_step_sizes(parameters, state.block, total, rows),
-                after_pass=_after_pass(parameters, model, X, weight, stopping),
+                after_pass=_AfterPass(parameters, model, X, weight, stopping),
             )  # fmt: skip
     return state._replace(
         block=outcome.particles.block,
@@ -196,25 +196,39 @@ def _step_sizes(parameters, block, total, rows):
     return step_sizes
 
 
-def _after_pass(parameters, model, X, weight, stopping):
-    """What follows each pass: resampling, and the scores that may end the passes."""
-    every, evaluated = parameters.evaluate_every, None
+def _never(particles, t, memory):
+    """Full-batch iterations do not end before there have been as many as are asked for."""
+    return particles, False, memory
 
-    def after_pass(particles, iteration, rng):
-        nonlocal evaluated
-        block, stop = _resampled(parameters, model, particles.block, rng), False
+
+class _AfterPass:
+    """What follows each pass: resampling, and the scores that may end the passes."""
+
+    def __init__(self, parameters, model, X, weight, stopping):
+        self._parameters, self._model, self._rows = parameters, model, (X, weight)
+        self._stopping = stopping
+
+    def resume(self, memory):
+        """Go on from a checkpoint."""
+        if self._stopping is not None:
+            self._stopping.resume(memory[1])
+
+    def __call__(self, particles, iteration, rng, memory):
+        parameters, stopping = self._parameters, self._stopping
+        before, scores = memory or (None, ())
+        every, evaluated = parameters.evaluate_every, before
+        block, stop = _resampled(parameters, self._model, particles.block, rng), False
         if every > 0 and (iteration + 1) % every == 0:
-            before, evaluated = evaluated, _perplexity(parameters, block, X, weight)
+            evaluated = _perplexity(parameters, block, *self._rows)
             write(f"pass {iteration + 1}: perplexity {evaluated:.4f}")
             stop = before is not None and abs(before - evaluated) < parameters.perp_tol
         if stopping is not None:
             stop = stopping.should_stop(block) or stop
-            write(f"pass {iteration + 1}: held-out score {stopping.scores[-1]:.4f}")
+            scores = tuple(stopping.scores)
+            write(f"pass {iteration + 1}: held-out score {scores[-1]:.4f}")
         if not stop and iteration + 1 < parameters.max_iter:
             block = block._replace(scores=block.scores.renewed(), n_documents_seen=0.0)
-        return particles._replace(block=block), stop
-
-    return after_pass
+        return particles._replace(block=block), stop, (evaluated, scores)
 
 
 def _resampled(parameters, model, block, rng):

@@ -4,6 +4,7 @@ from collections import namedtuple
 
 import numpy as np
 
+from skpmd._base.rows import group_size
 from skpmd._base.utils import as_floats
 from skpmd.engine.schedules import StepSchedule
 from skpmd.lda._documents import tokens_of
@@ -79,9 +80,14 @@ def _check_positive(name, values):
 
 
 def local_update_of(parameters, X, weight=None):
-    """Settings of the local update; ``assignment="auto"`` looks at the mean length of X."""
+    """Settings of the local update; ``assignment="auto"`` looks at the mean length of X.
+
+    It looks at the first documents where they are not in memory together.
+    """
     assignment = parameters.assignment
     if assignment == "auto":
+        if X.shape[0] > (first := group_size(X)):
+            X, weight = X[:first], None if weight is None else weight[:first]
         some = np.diff(X.indptr) > 0
         n = np.count_nonzero(some) if weight is None else weight[some].sum()
         mean_length = tokens_of(X, weight) / (n or 1.0)

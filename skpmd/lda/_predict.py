@@ -9,7 +9,7 @@ from skpmd._base.utils import check_level
 from skpmd._base.validation import checked_weights
 from skpmd.engine.threads import each
 from skpmd.lda._completion import completion_split
-from skpmd.lda._documents import tokens_of
+from skpmd.lda._documents import groups_of, tokens_of
 from skpmd.lda._inference import (
     document_elbos,
     proportion_sizes,
@@ -236,8 +236,11 @@ def log_probabilities(parameters, block, log_weights, X):
 
 def perplexity(parameters, block, log_weights, X, weight=None):
     """Perplexity by the bound; nan without words, for a fit does not end for that."""
-    values, tokens = log_probabilities(parameters, block, log_weights, X), tokens_of(X, weight)
-    total = values.sum() if weight is None else weight @ values
+    total, tokens = 0.0, 0.0
+    for some, own in groups_of(X, weight):
+        values = log_probabilities(parameters, block, log_weights, some)
+        total += values.sum() if own is None else own @ values
+        tokens += tokens_of(some, own)
     return float(np.exp(-total / (tokens or np.nan)))
 
 

@@ -102,7 +102,7 @@ def _pandas(method, instead):
         import pandas as pd
     except ImportError as error:
         raise ImportError(
-            f"{method} needs pandas: pip install pandas, or take {instead}."
+            f"{method} needs pandas: pip install skpmd[arviz], or take {instead}."
         ) from error
     return pd
 

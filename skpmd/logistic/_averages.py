@@ -13,34 +13,29 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
-from scipy.special import log_expit, log_softmax, logsumexp, softmax
+from scipy.special import log_expit, log_softmax, logsumexp
 
 from skpmd.engine.threads import each
 from skpmd.logistic._kernels_single import LANES, average_sigmoids, average_softmaxes
 
 # Averages below are made in logs, and so are those of rows whose logits may be so far from the mean
 # ones: e^-87 is the smallest exponential, and 1e-7 of a thousand is 1e-4.
-_TINY, _FAR = 1e-30, 1e3
+TINY, FAR = 1e-30, 1e3
 _NEAR = 10.0  # Other particles differ from the mean by more than so many times the median.
 _TILES = 8  # A thread takes so many tiles at a time.
 _LOGITS = 1 << 20  # At most so many are held at once where averages are made in logs.
 
 
 class Points(NamedTuple):
-    """Coefficients that stand for a posterior: K rows of a width each, an intercept last.
-
-    The last two are for few points that stand for more, whose logits vary otherwise.
-    """
+    """Coefficients that stand for a posterior: K rows of a width each, an intercept last."""
 
     mean: np.ndarray  # (K, width): Their average.
     offsets: np.ndarray  # (m, K, width): What each differs from it by.
     weights: np.ndarray  # (m,): They add up to 1.
-    # For one row of coefficients: matrices (width, width) whose products with a row have the
-    # variance of the logit as their sums of squares, of what these stand for and of these.
+    # For few points of one row of coefficients that stand for more, whose logits vary otherwise:
+    # matrices (width, width) whose products with a row have the variance of the logit as their sums
+    # of squares, of what these stand for and of these.
     roots: tuple | None = None
-    # For more: covariances of rows of coefficients, of what these stand for less those of these,
-    # (K (K + 1) / 2, width, width), the second row being the first or one before it.
-    excess: np.ndarray | None = None
 
 
 def points_of(coefficients, weights):
@@ -98,9 +93,9 @@ def log_averages_in_single(points, X, fit_intercept, at_zero=False):
 
     def fill(start):
         n = min(LANES, X.shape[0] - start)
-        tile = _tile_of(X[start : start + n], width, fit_intercept)
+        tile = tile_of(X[start : start + n], width, fit_intercept)
         with np.errstate(all="ignore"):
-            is_far = ~(np.square(tile) @ farthest < _FAR**2)
+            is_far = ~(np.square(tile) @ farthest < FAR**2)
         tile[is_far] = 0.0
         table = (offsets @ tile.T.astype(np.float32)).reshape(m, K, LANES)
         centre = np.zeros((K, LANES)) if at_zero else points.mean @ tile.T
@@ -108,12 +103,10 @@ def log_averages_in_single(points, X, fit_intercept, at_zero=False):
             found = _of_sigmoids(table[:, 0, :n], centre[0, :n], _scales(points, tile)[:n], weights)
         else:
             found = _of_softmaxes(table[..., :n], centre[:, :n], weights)
-            if points.excess is not None:
-                found = _corrected(found, points.excess, tile[:n], centre[:, :n])
-        found[:, is_far[:n] | (found.min(axis=0) < _TINY)] = np.nan
+        found[:, is_far[:n] | (found.min(axis=0) < TINY)] = np.nan
         out[:, start : start + n] = np.log(found)
 
-    _by_tiles(fill, X)
+    by_tiles(fill, X)
     return np.minimum(out, 0.0, out=out)  # The weights add up to one only up to rounding.
 
 
@@ -132,7 +125,7 @@ def log_averages_of_normals(posterior, X, fit_intercept):
             found = _of_sigmoids(nodes[:, 0, :n], centre[0], scale[0], weights)
         else:
             found = _of_softmaxes(nodes[..., :n] * scale.astype(np.float32), centre, weights)
-        missing = np.flatnonzero(~(found.min(axis=0) >= _TINY))
+        missing = np.flatnonzero(~(found.min(axis=0) >= TINY))
         found[:, missing] = 1.0
         found = np.log(found)
         if len(missing):
@@ -140,7 +133,7 @@ def log_averages_of_normals(posterior, X, fit_intercept):
             found[:, missing] = _averaged_in_logs(logits, posterior.log_weights)
         out[:, start : start + n] = found
 
-    _by_tiles(fill, X)
+    by_tiles(fill, X)
     return np.minimum(out, 0.0, out=out)
 
 
@@ -150,22 +143,22 @@ def variances(roots, X, fit_intercept):
 
     def fill(start):
         n = min(LANES, X.shape[0] - start)
-        tile = _tile_of(X[start : start + n], width, fit_intercept)
+        tile = tile_of(X[start : start + n], width, fit_intercept)
         with np.errstate(over="ignore"):
             out[start : start + n] = np.max([_variance(tile, one) for one in roots], axis=0)[:n]
 
-    _by_tiles(fill, X)
+    by_tiles(fill, X)
     return out
 
 
-def _by_tiles(fill, X):
+def by_tiles(fill, X):
     """Call a function of the first row of each tile."""
     starts = range(0, X.shape[0], LANES)
     some = [starts[a : a + _TILES] for a in range(0, len(starts), _TILES)]
     each(lambda part: [fill(start) for start in part], some)
 
 
-def _tile_of(X, width, fit_intercept):
+def tile_of(X, width, fit_intercept):
     """Rows of X as one of (LANES, width), with ones for an intercept and below them zeros."""
     tile = np.zeros((LANES, width))
     tile[: X.shape[0], : X.shape[1]] = X.toarray() if issparse(X) else X
@@ -189,37 +182,19 @@ def _scales(points, tile):
 def _of_sigmoids(table, centre, scale, weights):
     """Averages (2, n) of logits centre + scale * table."""
     out = np.empty((2, len(centre)))
-    average_sigmoids(np.ascontiguousarray(table), _single(centre), _single(scale), weights, out)
+    average_sigmoids(np.ascontiguousarray(table), single(centre), single(scale), weights, out)
     return out / out.sum(axis=0)  # Single precision adds up to one to 1e-7.
 
 
 def _of_softmaxes(table, centre, weights):
     """Averages (K, n) of logits centre + table, which may be overwritten."""
     out = np.empty(centre.shape)
-    average_softmaxes(np.ascontiguousarray(table), _single(centre), weights, out)
+    average_softmaxes(np.ascontiguousarray(table), single(centre), weights, out)
     return out / out.sum(axis=0)
 
 
-def _single(values):
+def single(values):
     return np.ascontiguousarray(values, dtype=np.float32)
-
-
-def _corrected(averages, excess, tile, centre):
-    """Averages (K, n) with half of what their second derivatives make of more covariance D.
-
-    That of p_k = softmax(z)_k is p_k (D_kk - 2 (D p)_k + 2 p' D p - sum_l p_l D_ll).
-    """
-    K, n = averages.shape
-    rows, columns = np.tril_indices(K)
-    D = np.empty((K, K, n))
-    tile = tile.astype(np.float32)
-    D[rows, columns] = D[columns, rows] = np.einsum("ajn,nj->an", excess @ tile.T, tile)
-    p, own = softmax(centre, axis=0), D[np.arange(K), np.arange(K)]
-    Dp = np.einsum("kln,ln->kn", D, p)
-    change = own - 2.0 * Dp + 2.0 * (p * Dp).sum(axis=0) - (p * own).sum(axis=0)
-    with np.errstate(all="ignore"):
-        averages = averages * np.exp(np.clip(0.5 * p * change / averages, -1.0, 1.0))
-        return averages / averages.sum(axis=0)
 
 
 def _by_logs(points, X, fit_intercept):
@@ -232,7 +207,7 @@ def _by_logs(points, X, fit_intercept):
     step = max(1, min(LANES, _LOGITS // (m * K)))
     for start in range(0, X.shape[0], step):
         some = X[start : start + step]
-        tile = _tile_of(some, width, fit_intercept)[: some.shape[0]]
+        tile = tile_of(some, width, fit_intercept)[: some.shape[0]]
         logits = (coefficients @ tile.T).reshape(m, K, -1)
         out[:, start : start + step] = _averaged_in_logs(logits, log_weights)
     return np.minimum(out, 0.0, out=out)

@@ -1,7 +1,10 @@
 """Bayesian logistic regression: y in {-1, +1}, P(y | x, theta) = sigmoid(y x . theta)."""
 
+from functools import partial
+
 import numpy as np
 
+from skpmd.engine.sums import add_up
 from skpmd.engine.threads import in_order
 from skpmd.logistic._design import LinearModel, design, logits, pieces
 from skpmd.logistic._kernels import (
@@ -80,6 +83,10 @@ class LogisticModel(LinearModel):
         sd = None if cov is None else np.sqrt(np.diag(cov))
         gradient, precision = self.prior.expected(mean, sd)
         hessian = precision_matrix(precision)
+        return add_up(partial(self._add_expected, mean, cov, b), batches, gradient, hessian)
+
+    def _add_expected(self, mean, cov, b, batches, gradient, hessian):
+        """Add what the rows of the batches make of it."""
 
         def of(piece):
             X, y, weight = design(piece, self.fit_intercept)
@@ -95,7 +102,6 @@ class LogisticModel(LinearModel):
         for slope, curvature in in_order(of, self._designs(batches)):
             gradient += slope
             hessian += curvature
-        return gradient, hessian
 
     def expected_logits(self, centre, spread, y):
         """Derivatives of log-likelihoods, averaged over independent normal logits.

@@ -73,23 +73,30 @@ def overruled(data, coefficients, intercepts, prior_scale):
     small = np.flatnonzero((sd < _SMALL) & (widest * sd < _MAX_CHANGE))
     if not small.size:
         return small
-    logits = np.asarray(X @ coefficients.T) + intercepts
-    if len(coefficients) == 1:
-        probability, is_class = expit(logits), y[:, None] > 0.0
-    else:
-        probability, is_class = softmax(logits, axis=1), y[:, None] == np.arange(len(coefficients))
-    columns = X[:, small]
-    residual, curvature = (
-        weight[:, None] * part
-        for part in (is_class - probability, probability * (1.0 - probability))
-    )
+    sums = 0.0
+    for rows in gen_batches(X.shape[0], _ROWS_AT_ONCE):
+        residual, curvature = _derivatives(X[rows], y[rows], weight[rows], coefficients, intercepts)
+        columns = X[rows][:, small]
+        squared = columns.power(2) if issparse(columns) else columns**2
+        of_columns = columns.T @ curvature, squared.T @ curvature, columns.T @ residual
+        sums = sums + np.vstack([residual.sum(axis=0), curvature.sum(axis=0), *of_columns])
     # The intercept takes up the mean of a column, weighted by curvature.
-    total = np.maximum(curvature.sum(axis=0), np.finfo(float).tiny)
-    squared = columns.power(2) if issparse(columns) else columns**2
-    first, squares = columns.T @ curvature, squared.T @ curvature
-    slope = columns.T @ residual - first / total * residual.sum(axis=0)
+    total = np.maximum(sums[1], np.finfo(float).tiny)
+    first, squares, slope = sums[2:].reshape(3, len(small), -1)
+    slope = slope - first / total * sums[0]
     information = squares - first**2 / total
     known = information > _ROUNDING * squares
     z = np.divide(slope, np.sqrt(np.where(known, information, 1.0)), where=known,
                   out=np.zeros_like(slope))  # fmt: skip
     return small[np.abs(z).max(axis=1) > _MIN_ERRORS]
+
+
+def _derivatives(X, y, weight, coefficients, intercepts):
+    """Of log likelihoods by logits, (n, r): the first, and the negative second."""
+    logits = np.asarray(X @ coefficients.T) + intercepts
+    if len(coefficients) == 1:
+        probability, is_class = expit(logits), y[:, None] > 0.0
+    else:
+        probability, is_class = softmax(logits, axis=1), y[:, None] == np.arange(len(coefficients))
+    parts = is_class - probability, probability * (1.0 - probability)
+    return (weight[:, None] * part for part in parts)

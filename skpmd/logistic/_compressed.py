@@ -1,6 +1,5 @@
-"""A few particles that stand for all of them in predictions, and how far they are off."""
+"""What stands for all particles in predictions, normal logits or a few, and how far it is off."""
 
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +15,14 @@ from skpmd.logistic._averages import (
     points_of,
     variances,
 )
+from skpmd.logistic._normal_logits import (
+    NormalLogits,
+    log_averages_of_normal_logits,
+    normal_logits_of,
+)
 
-_SIZES = 256, 512, 1024, 2048  # At most half of all particles are tried.
+_NODES = 256, 512, 1024  # Where logits are normal, for three classes or more.
+_SIZES = 256, 512, 1024, 2048  # At most half of all particles are tried, for two classes.
 _STARTS = 0.5, 0.1, 0.3, 0.7, 0.9  # Where the first of them is, in parts of the step to the next.
 # They are held against so many rows of a fit and rows that have each column from another of these,
 # with their own mean logits and with those of a tie, where most is open. There they may be off by
@@ -32,11 +37,11 @@ _CURVATURE = 1.0 / (12.0 * np.sqrt(3.0))
 
 
 class Compressed(NamedTuple):
-    """Few particles, and for which rows they stand for all."""
+    """What stands for all particles, and for which rows."""
 
-    points: Points
+    points: Points | NormalLogits
     roots: np.ndarray  # (K, width, width): Of the variances of logits under all particles.
-    largest: float  # The largest such variance of a row that they were held against.
+    largest: float  # The largest such variance of a row that it was held against.
     error: float  # The largest error of a probability there.
 
 
@@ -55,40 +60,54 @@ def compressions(points, X, fit_intercept, tol):
 
 @phase("particles for predictions")
 def compressed(points, X, fit_intercept, tol):
-    """`Compressed` of the fewest particles that are off by half of ``tol``, or None.
+    """`Compressed` of the fewest particles or nodes that are off by half of ``tol``, or None.
 
     They are held against up to a thousand rows of X, and mixtures of these, as they are and as if
-    all classes were equally probable. They have the mean of all particles, and what is missing of
-    the variances of logits is made up for.
+    all classes were equally probable. For two classes particles are taken, which have the mean of
+    all; what is missing of the variance of the logit is made up for. For more, the logits of a row
+    are taken as jointly normal.
     """
-    n, (m, K, width) = X.shape[0], points.offsets.shape
+    n, (K, width) = X.shape[0], points.mean.shape
     if not tol or n < _FEWEST_ROWS or (K > 1 and K * width > _MANY):
         return None
     rows = _with_mixed(X[np.linspace(0, n - 1, min(n, _ROWS)).astype(int)])
-    roots, covariances = roots_of(points), _covariances(points) if K > 1 else None
     ways = False, True  # At the rows' own mean logits, and at a tie.
     exact = [log_averages_in_single(points, rows, fit_intercept, way) for way in ways]
     if np.isnan(exact).any():
         return None
-    hopeless = 0
-    for size, start in product((one for one in _SIZES if 2 * one <= m), _STARTS):
-        if size == hopeless:
-            continue
-        few = _systematic(points, size, start)
-        if K == 1:
-            few = few._replace(roots=(roots[0], roots_of(few)[0]))
-        else:
-            few = few._replace(excess=(covariances - _covariances(few)).astype(np.float32))
-        found = [log_averages_in_single(few, rows, fit_intercept, way) for way in ways]
-        off = np.abs(found[0] - exact[0]).max()
-        errors = np.abs(np.exp(found) - np.exp(exact)).max(axis=(1, 2))
-        shares = errors / (tol * np.array([_SHARE, _SHARE_AT_TIE]))
-        if shares.max() <= 1.0 and off <= _LOG_ERROR * tol:
-            largest = float(variances(roots, rows, fit_intercept).max())
-            return Compressed(few, roots, largest, float(errors.max()))
-        if not shares.max() <= _HOPELESS:
-            hopeless = size
+    roots = roots_of(points)
+    for candidates in _candidates(points, roots[0]):
+        for few in candidates:
+            found = [_log_averages(few, rows, fit_intercept, way) for way in ways]
+            off = np.abs(found[0] - exact[0]).max()
+            errors = np.abs(np.exp(found) - np.exp(exact)).max(axis=(1, 2))
+            shares = errors / (tol * np.array([_SHARE, _SHARE_AT_TIE]))
+            if shares.max() <= 1.0 and off <= _LOG_ERROR * tol:
+                largest = float(variances(roots, rows, fit_intercept).max())
+                return Compressed(few, roots, largest, float(errors.max()))
+            if not shares.max() <= _HOPELESS:
+                break
     return None
+
+
+def _candidates(points, root):
+    """What may stand for all particles: groups, of which the first is the worst or like the others.
+
+    ``root`` is of the variances of the only row of coefficients, where there is one.
+    """
+    m, K = points.offsets.shape[:2]
+    if K > 1:
+        yield (normal_logits_of(points, size) for size in _NODES)
+        return
+    for size in (one for one in _SIZES if 2 * one <= m):
+        every = (_systematic(points, size, start) for start in _STARTS)
+        yield (few._replace(roots=(root, roots_of(few)[0])) for few in every)
+
+
+def _log_averages(few, X, fit_intercept, at_zero=False):
+    """Log averages (n_classes, n) over what stands for all particles."""
+    of = log_averages_in_single if isinstance(few, Points) else log_averages_of_normal_logits
+    return of(few, X, fit_intercept, at_zero)
 
 
 def _with_mixed(rows):
@@ -106,7 +125,7 @@ def log_averages_by(few, points, X, fit_intercept):
     All are averaged over where a logit varies by more than on the rows that few were held against,
     and where it matters for the most probable class.
     """
-    out = log_averages_in_single(few.points, X, fit_intercept)
+    out = _log_averages(few.points, X, fit_intercept)
     second, best = np.exp(np.partition(out, -2, axis=0)[-2:])
     left = variances(few.roots, X, fit_intercept) > few.largest
     left = np.flatnonzero(left | ~(best - second > 4.0 * few.error))  # Some may be no number.
@@ -127,13 +146,6 @@ def roots_of(points):
     scaled = points.offsets * np.sqrt(points.weights)[:, None, None]
     values, vectors = np.linalg.eigh(scaled.transpose(1, 2, 0) @ scaled.transpose(1, 0, 2))
     return vectors * np.sqrt(np.maximum(values, 0.0))[:, None]
-
-
-def _covariances(points):
-    """Covariances of rows of coefficients, each with itself and those before it."""
-    rows, columns = np.tril_indices(points.offsets.shape[1])
-    weighted = points.offsets * points.weights[:, None, None]
-    return weighted[:, rows].transpose(1, 2, 0) @ points.offsets[:, columns].transpose(1, 0, 2)
 
 
 def _systematic(points, size, start):

@@ -1,14 +1,15 @@
 """What the binary and the multinomial model share: they see a row through its logits alone."""
 
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import issparse, vstack
 from scipy.special import ndtri
 from scipy.stats.qmc import Sobol
 
-from skpmd.engine.model import Model
+from skpmd.engine.model import Batch, Model
 from skpmd.engine.sinh_arcsinh import most_skewed
+from skpmd.engine.sums import add_up, are_elsewhere, total
 from skpmd.engine.threads import in_order
 
 
@@ -49,15 +50,32 @@ class LinearModel(Model):
         Returns the rotation (d, d), with the axes in columns, in the coordinates u, and the
         leading-order skewness (d,) along each.
         """
-        rows, third = chol, self.prior.expected_third(mean, np.linalg.norm(chol, axis=1))
-        for white, factor in self._third_derivatives(mean, chol, batches):
-            rows, third = np.concatenate([rows, white]), np.concatenate([third, b * factor])
-            size = np.abs(third) * np.linalg.norm(rows, axis=1) ** 3
-            largest = np.argsort(-size, kind="stable")[:max_rows]
-            rows, third = rows[largest], third[largest]
+        of_prior = chol, self.prior.expected_third(mean, np.linalg.norm(chol, axis=1))
+        largest = partial(_largest_of, max_rows=max_rows)
+        if are_elsewhere(batches):
+            nothing = np.empty((0, len(mean))), np.empty(0)
+            more = total(partial(self._skewest, mean, chol, b, largest, nothing), batches, largest)
+            rows, third = largest(of_prior, more)
+        else:
+            rows, third = self._skewest(mean, chol, b, largest, of_prior, batches)
         third = third[:, None]
         rotation = most_skewed(rows, third, max_iter)
         return rotation, (third * (rows @ rotation) ** 3).sum(axis=0)
+
+    def _skewest(self, mean, chol, b, largest, known, batches):
+        """Whitened rows of the largest third derivatives, and these; ``known`` are some already."""
+        for white, factor in self._third_derivatives(mean, chol, batches):
+            known = largest(known, (white, b * factor))
+        return known
+
+    def skewness_of_rows(self, mean, chol, batch):
+        """How much each row adds to the third cumulant at most, (n,); see `skew_axes`."""
+        K = len(mean) // (batch.X.shape[1] + self.fit_intercept)
+        sizes = [
+            (np.abs(factor) * np.linalg.norm(white, axis=1) ** 3).reshape(K, -1).sum(axis=0)
+            for white, factor in self._third_derivatives(mean, chol, [batch])
+        ]
+        return np.concatenate(sizes)
 
     def log_joint_gradient(self, theta, batches, b=1.0):
         """Log joint density and its gradient at each particle; see `Model`.
@@ -79,6 +97,15 @@ class LinearModel(Model):
         last argument.
         """
         coefficients = self.prior.coefficients(theta)
+        total, gradient = add_up(
+            partial(self._add_gradient, coefficients, differentiate),
+            batches, np.zeros(len(theta)), np.zeros(coefficients.shape),
+        )  # fmt: skip
+        return total, self.prior.gradient(theta) + b * self.prior.pull_back(theta, gradient)
+
+    def _add_gradient(self, coefficients, differentiate, batches, total, gradient):
+        """Add log-likelihoods (m,) of the batches, and their gradients by coefficients."""
+        m = len(coefficients)
 
         def of(place):
             some, (X, y, weight), rows = place
@@ -89,14 +116,12 @@ class LinearModel(Model):
             ones = table.sum(axis=1, dtype=np.float64) if self.fit_intercept else None
             return some, part, slopes_gradient(table, X[rows]), ones
 
-        total, gradient = np.zeros(len(theta)), np.zeros(coefficients.shape)
-        for some, part, by_slopes, by_intercept in in_order(of, self._places(len(theta), batches)):
+        for some, part, by_slopes, by_intercept in in_order(of, self._places(m, batches)):
             total[some] += part
             rows = gradient[some].reshape(len(by_slopes), -1)
             rows[:, : by_slopes.shape[1]] += by_slopes
             if self.fit_intercept:
                 rows[:, -1] += by_intercept
-        return total, self.prior.gradient(theta) + b * self.prior.pull_back(theta, gradient)
 
     def differentiate(self, table, y, weight, total):
         """Add log-likelihoods to ``total``, and write derivatives over logits (m, K, n)."""
@@ -117,6 +142,14 @@ class LinearModel(Model):
     def _third_derivatives(self, mean, chol, batches):
         """For each piece whitened rows (n, d) and the factors (n,) of their cubes."""
         raise NotImplementedError
+
+
+def _largest_of(one, other, max_rows):
+    """Those of two sets of rows (n, d) with factors (n,) whose cubes are largest."""
+    rows, third = (np.concatenate(pair) for pair in zip(one, other, strict=True))
+    size = np.abs(third) * np.linalg.norm(rows, axis=1) ** 3
+    largest = np.argsort(-size, kind="stable")[:max_rows]
+    return rows[largest], third[largest]
 
 
 def pieces(batches, n_numbers, width=None):
@@ -140,6 +173,14 @@ def design(piece, fit_intercept):
     return X, y[rows], weight[rows]
 
 
+def stacked(first, second):
+    """The rows of two batches as one, sparse where either is."""
+    X = first.X, second.X
+    both = vstack(X, format="csr") if any(map(issparse, X)) else np.concatenate(X)
+    y, weight = (np.concatenate(pair) for pair in zip(first[1:], second[1:], strict=True))
+    return Batch(both, y, weight)
+
+
 def logits(theta, X, fit_intercept):
     """Each row times each particle, shape (m, n), in the dtype of X; an intercept comes last."""
     theta = theta.astype(X.dtype, copy=False)
@@ -156,14 +197,23 @@ def slopes_gradient(table, X):
 
 
 @cache
-def normal_nodes(d, n_min=128):
+def normal_nodes(d, n_min=128, shifted=False):
     """Points in columns whose mean over a function stands for that under N(0, I_d).
 
     There are ``n_min`` points, or more where d > n_min / 4, rounded up to a power of two. The first
     half is Sobol's sequence mapped to the normal distribution, the second half its mirror image,
     and a linear map makes their covariance the identity: polynomials up to degree three are exact.
+    The sequence begins in the corner of all coordinates, far from all other points; with
+    ``shifted`` its digits are exchanged so that no point is.
     """
     power = (max(n_min // 2, 2 * d) - 1).bit_length()
-    half = ndtri(Sobol(d, scramble=False).random_base2(power) + 0.5**power / 2).T
+    unit = Sobol(d, scramble=False).random_base2(power)
+    if shifted:
+        # Multiples of the golden ratio, in binary digits, are spread evenly.
+        digits = np.arange(1, d + 1) * 2654435769 % 2**32
+        unit = ((unit * 2**32).astype(np.int64) ^ digits) / 2**32 + 0.5**33
+    else:
+        unit += 0.5**power / 2
+    half = ndtri(unit).T
     half = np.linalg.solve(np.linalg.cholesky(half @ half.T / half.shape[1]), half)
     return np.concatenate([half, -half], axis=1)

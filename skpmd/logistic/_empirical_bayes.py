@@ -43,22 +43,24 @@ def best_scale(evidence, low=LOW, high=HIGH):
     tried = {}
 
     def negative_evidence(log_scale):
-        value = evidence(float(np.exp(log_scale)))
-        tried[log_scale] = value if np.isfinite(value) else -np.inf
-        return -tried[log_scale]
+        value = float(evidence(float(np.exp(log_scale))))
+        return -value if np.isfinite(value) else np.inf
 
     ends = np.log([low, high])
     grid = np.linspace(*ends, 1 + int(np.ceil(_PER_DECADE * np.log10(high / low))))
 
-    def search(negative_evidence):
+    def search(timed):
+        def noted(log_scale):
+            value = timed(log_scale)
+            tried[log_scale] = -value
+            return value
+
         for log_scale in sorted(grid, key=abs):  # Where time ends it, scales near 1 come first.
-            negative_evidence(log_scale)
+            noted(log_scale)
         best = max(tried, key=tried.get)
         if tried[best] > -np.inf:
             bracket = np.clip([best - (grid[1] - grid[0]), best + (grid[1] - grid[0])], *ends)
-            minimize_scalar(
-                negative_evidence, bounds=bracket, method="bounded", options={"xatol": _TOLERANCE}
-            )
+            minimize_scalar(noted, bounds=bracket, method="bounded", options={"xatol": _TOLERANCE})
 
     best_in_time(search, negative_evidence, _SEARCH)
     best = max(tried, key=tried.get)

@@ -24,10 +24,11 @@ from skpmd._base.merging import (
     n_shards,
     refuse_forgetting,
 )
+from skpmd._base.opening import in_parts, opened
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
-from skpmd._base.prior import convergence_reasons
+from skpmd._base.prior import convergence_reasons, misfit_reasons
 from skpmd._base.results import ParticleResults, Results, results_of
-from skpmd._base.rows import Rows
+from skpmd._base.rows import Rows, is_read_in_blocks
 from skpmd._base.streaming import Stream, first_stream, kernel_step, stream_after
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import naming_singular_columns
@@ -37,6 +38,18 @@ from skpmd.engine.hmc import N_CHAINS
 from skpmd.engine.loop import drive
 from skpmd.logistic._column_scale import column_scale_of, warn_of_overruled
 from skpmd.logistic._compressed import Compressed, compressions, points_of_posterior
+from skpmd.logistic._design import LinearModel
+from skpmd.logistic._earlier_rows import (
+    EarlierRows,
+    PriorOfRows,
+    TiltedPrior,
+    all_rows,
+    earlier_rows,
+    given_earlier,
+    handed_on,
+    model_of,
+    why_no_evidence,
+)
 from skpmd.logistic._empirical_bayes import chosen_scale
 from skpmd.logistic._fit import find_posterior, name_of, takes_steps
 from skpmd.logistic._hmc import MOVES
@@ -73,15 +86,34 @@ class LogisticState(NamedTuple):
     dtype: np.dtype  # Of the features.
     retained: Retained | None = None  # Rows of a stream whose classes may come one by one.
     column_scale: np.ndarray | None = None  # (p,): Units that the prior refers to, if not 1.
-    compressed: Compressed | None = None  # Particles that predictions average over, if not all.
+    compressed: Compressed | None = None  # What predictions average over, if not all particles.
+
+
+class _Task(NamedTuple):
+    """What a fit is to find the posterior of."""
+
+    model: LinearModel
+    rows: Rows  # Those of an earlier posterior, which is the prior, come first.
+    parameters: LogisticParameters
+    prior: PriorOfRows  # Before all of them.
+    earlier: EarlierRows | None
+    by_steps: bool  # Whether stochastic steps are asked for.
+    is_mean_field: bool = False
+
+    @property
+    def scales(self):
+        """Scale of the prior and units of columns; None where an earlier posterior is the prior."""
+        return (None, None) if self.earlier else (self.prior.scale, self.prior.column_scale)
 
 
 def _of_prior(model, outcome):
     """The outcome with what speaks against an earlier posterior's density, and its k-hat."""
-    density = getattr(model.prior, "density", None)
-    outcome = outcome._replace(
-        reasons=outcome.reasons + convergence_reasons(density, outcome.particles)
-    )
+    prior = model.prior
+    density = getattr(prior, "density", None)
+    reasons = convergence_reasons(density, outcome.particles)
+    if isinstance(prior, TiltedPrior):
+        reasons += misfit_reasons(prior.rest.misfit, of_rows=True)
+    outcome = outcome._replace(reasons=outcome.reasons + reasons)
     return outcome, None if density is None else density.pareto_k
 
 
@@ -116,9 +148,10 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         ``"horseshoe"`` shrinks many coefficients to nothing and leaves some free; its local and
         global scales are coordinates of the posterior, found by Hamiltonian moves. An earlier
         posterior, ``fitted.posterior_``, on the same columns and classes, makes yesterday's
-        posterior today's prior: a density fitted to it stands for it (`Posterior.fitted_density`),
-        of which ``diagnostics_["prior_pareto_k"]`` tells how well it does; the other parameters of
-        the prior then change nothing. A fitted estimator means its posterior (in searches, which
+        posterior today's prior. Where it holds its rows (see ``posterior_``), the fit is one to the
+        rows of both; else a density fitted to it stands for it (`Posterior.fitted_density`), of
+        which ``diagnostics_["prior_pareto_k"]`` tells how well it does. The other parameters of the
+        prior then change nothing. A fitted estimator means its posterior (in searches, which
         clone it, give ``posterior_``).
     prior_mean : float, array-like or dict, default=0.0
         Centre of the prior on coefficients, in the same forms as ``prior_scale``; not for the
@@ -184,14 +217,15 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     reweight : bool, default=True
         Whether particles are weighted by the posterior on all data.
     prediction_tol : float, default=1e-3
-        How far predicted probabilities may be off from averages over all particles. They are
-        averages over so few of them that on up to 1000 rows of the fit, and on rows mixed of these,
-        none is off by more than half of it, nor by nine tenths if all classes were equally probable
-        (``diagnostics_["prediction_error"]`` is the largest error there), and no log probability by
-        fifty times ``prediction_tol``. In a stream these are rows of the last part.
+        How far predicted probabilities may be off from averages over all particles. For two classes
+        they are averages over few particles, for more over normal logits with the posterior's means
+        and covariances, so many of either that on up to 1000 rows of the fit, and on rows mixed of
+        these, none is off by more than half of it, nor by nine tenths if all classes were equally
+        probable (``diagnostics_["prediction_error"]`` is the largest error there), and no log
+        probability by fifty times ``prediction_tol``. In a stream these are rows of the last part.
         Rows whose logits vary more than those of any of these rows, and rows whose most probable
-        class is in doubt, are averaged over all particles; so is every row where a half of them is
-        not enough, and with 0.
+        class is in doubt, are averaged over all particles; so is every row where that is not near
+        enough, and with 0.
     total_samples : float or None, default=None
         For `partial_fit`: None is a stream, in which each row counts once. A number is that of the
         rows of a data set that may be passed over many times.
@@ -207,6 +241,12 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         of chains or a step; a ``ConvergenceWarning`` says so. A search by
         ``prior_scale="evidence"`` has half of them. The step of `partial_fit` is taken whole in any
         case.
+    checkpoint : str, path-like or None, default=None
+        File in which `fit` keeps what it has done. The same `fit`, of the same data and parameters,
+        goes on from there after a crash, to the same bits; others are refused. The file is removed
+        when the fit ends. `partial_fit` has none: `skpmd.save` the estimator between two calls.
+    checkpoint_every : float, default=60.0
+        Seconds between two writes of the checkpoint; 0 writes it after each step.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
@@ -229,11 +269,15 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     posterior_ : Posterior or GaussianPosterior
         Weighted particles, or a Gaussian without correlations; coordinates are the coefficients
         of a row and its intercept, row by row, and last the logarithms of the horseshoe's scales.
+        After `fit` with more than a dozen coefficients, ``posterior_.rows`` are the rows, or what
+        stands for them where they would take more room than the particles, for a fit whose
+        ``prior`` this posterior is. Pickles have them, too: set ``posterior_.rows = None`` where
+        rows must not go along.
     prior_scale_ : float or ndarray
         Scale of the prior, as given or chosen by the evidence.
     log_evidence_ : float
         Log marginal likelihood, with ``reweight=True`` and ``temperature=1`` (not set otherwise,
-        nor after moves).
+        nor after moves); given an earlier posterior, that of the new rows.
     n_iter_ : int
         Rounds of reweighting and checks of chains, or passes of stochastic steps; after
         `partial_fit`, steps.
@@ -249,7 +293,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         the largest error of a mean by rejuvenations and few particles, in posterior standard
         deviations; None after reweighting; in a stream whose rows come sorted, and are too many to
         be retained, a lower bound); ``interrupted``; ``out_of_time``; ``prior_pareto_k``, k-hat of
-        an earlier posterior over the density that stands for it as the prior; ``warnings``.
+        an earlier posterior over the density that stands for it as the prior, if one does;
+        ``warnings``.
     out_of_time_ : bool
         Whether ``max_time`` ended the last call.
     n_features_in_ : int
@@ -364,6 +409,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         warm_start=False,
         temperature=1.0,
         max_time=None,
+        checkpoint=None,
+        checkpoint_every=60.0,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -395,20 +442,23 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         self.warm_start = warm_start
         self.temperature = temperature
         self.max_time = max_time
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
     @with_callbacks
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y=None, sample_weight=None):
         """Find the posterior of the coefficients.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features), float32 or float64
             Features. They should be standardised, for the prior treats all alike.
-        y : array-like of shape (n_samples,)
+            Or data in blocks, `skpmd.data.Blocks`, with y and weights in them or given.
+        y : array-like of shape (n_samples,), optional
             Two classes or more, of any type.
         sample_weight : array-like of shape (n_samples,), optional
             Row weights; w is the same as w copies of the row.
@@ -423,8 +473,9 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         ValueError
             If y has one class only, or the weights leave a class without any.
         """
-        with self._all_or_nothing(of_fit=True):
-            rows, remedy, no_moments = self._fit(X, y, sample_weight)
+        data = {"X": X, "y": y, "sample_weight": sample_weight}
+        with self._all_or_nothing(fit_of=data):
+            rows, remedy, no_moments = self._fit(*opened(X, y, sample_weight))
         self._warn_or_interrupt(remedy)
         self._warn_of_column_scale(rows)
         n_retained = len(self.posterior_.particles) if self.diagnostics_.get("r_hat") else 0
@@ -457,68 +508,87 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         codes, classes = encode(y)
         rows = self._rows(X, codes, classes, sample_weight, all_classes=True)
         rng = as_generator(self.random_state)
-        mean_field = is_mean_field(parameters, X.shape[1], len(classes))
         features = _check_feature_names_in(self)
-        parameters = in_columns(parameters, features, classes, mean_field)
         self._warn_unused_prior()
-        column_scale = self._column_scale(rows)
-        with naming_singular_columns(X):
-            choice = chosen_scale(parameters, rows, len(classes), column_scale, rng)
-        if choice.warning:
-            warn(f"{type(self).__name__}: {choice.warning}. Set prior_scale to a number.")
-        model = linear_model(parameters, X.shape[1], len(classes), choice.scale, column_scale)
-        names = coordinate_names(model, features, classes)
-        if mean_field:
-            axes = coordinate_variables(model, _check_feature_names_in(self), classes)
-            results = fit_mean_field(model, rows, 1.0 / self.temperature, names, **axes)
-            stream, n_iter, remedy = None, results.records.n, "lower prior_scale"
+        task = self._task(parameters, options, rows, features, classes, rng)
+        axes = coordinate_variables(task.model, features, classes)
+        axes["names"] = coordinate_names(task.model, features, classes)
+        if task.is_mean_field:
+            results = fit_mean_field(task.model, rows, 1.0 / self.temperature, **axes)
+            stream, n_iter, remedy, no_moments = None, results.records.n, "lower prior_scale", None
         else:
-            last = None if last is None else last.stream
             with naming_singular_columns(X):
                 outcome, n_iter, remedy = find_posterior(
-                    model, rows, parameters, options, rng, last
-                )
-            seen = model.prior.reported(outcome.particles.theta)
-            outcome, prior_k = _of_prior(model, outcome)
-            results = results_of(
-                outcome,
-                temperature=self.temperature,
-                names=names,
-                coordinates=seen,
-                prior_pareto_k=prior_k,
-                **coordinate_variables(model, features, classes),
-            )
+                    task.model, task.rows, task.parameters, options, rng,
+                    None if last is None else last.stream,
+                )  # fmt: skip
+            theta, data = outcome.particles.theta, task.rows.data
+            outcome, results = self._results(task, outcome, options, axes)
             stream = stream_after(outcome, rows.total, rng)
+            no_moments = missing_moments(task.model, data, theta, len(classes))
         self.classes_ = classes
         self._freeze()
+        scale, column_scale = task.scales
         self._set_state(
             LogisticState(
-                stream, results, n_iter, choice.scale, model.fit_intercept, X.dtype,
+                stream, results, n_iter, scale, task.model.fit_intercept, X.dtype,
                 column_scale=column_scale,
-                compressed=None if mean_field else self._compressed(results, X),
+                compressed=None if task.is_mean_field else self._compressed(results, X),
             )
         )  # fmt: skip
-        if mean_field:
-            return rows, remedy, None
-        return (
-            rows,
-            remedy,
-            missing_moments(model, rows.data, outcome.particles.theta, len(classes)),
-        )
+        return rows, remedy, no_moments
+
+    def _task(self, parameters, options, rows, features, classes, rng):
+        """The `_Task` of a fit: under a prior, or with the rows of an earlier posterior."""
+        n_features = rows.data.X.shape[1]
+        is_diagonal = is_mean_field(parameters, n_features, len(classes))
+        by_steps = takes_steps(parameters, options)
+        earlier = None
+        in_blocks = is_read_in_blocks(rows.data.X)  # To such rows no others are joined.
+        if not (isinstance(self.prior, str) or is_diagonal or by_steps or in_blocks):
+            earlier = earlier_rows(parameters, features, classes)
+        if earlier is not None:
+            both = Rows(*all_rows(earlier, rows.data, options.power), self.batch_size)
+            return _Task(model_of(earlier), both, parameters, earlier.prior, earlier, by_steps)
+        parameters = in_columns(parameters, features, classes, is_diagonal)
+        column_scale = self._column_scale(rows)
+        scale = self._chosen_scale(parameters, rows, classes, column_scale, rng)
+        model = linear_model(parameters, n_features, len(classes), scale, column_scale)
+        prior = PriorOfRows(parameters, scale, column_scale)
+        return _Task(model, rows, parameters, prior, None, by_steps, is_diagonal)
+
+    def _results(self, task, outcome, options, axes):
+        """The outcome as one of the rows of this fit alone, and its `Results`."""
+        model, earlier = task.model, task.earlier
+        seen = model.prior.reported(outcome.particles.theta)
+        outcome, prior_k = _of_prior(model, outcome)
+        if earlier is not None:
+            outcome = given_earlier(outcome, model, earlier)
+        results = results_of(
+            outcome, temperature=self.temperature, coordinates=seen, prior_pareto_k=prior_k,
+            no_evidence=why_no_evidence(earlier), **axes,
+        )  # fmt: skip
+        if not task.by_steps:
+            results.posterior.rows = handed_on(
+                model, task.rows.data, options.power, results.posterior, task.prior, earlier
+            )
+        return outcome, results
 
     @available_if(_takes_parts)
+    @in_parts
     @_fit_context(prefer_skip_nested_validation=False)
-    def partial_fit(self, X, y, classes=None, sample_weight=None):
+    def partial_fit(self, X, y=None, classes=None, sample_weight=None):
         """Take more rows into the posterior, which are then no longer needed.
 
         The first rows to come (all `total_samples` of them, if that is given) count once each: the
         sequential Bayes rule. The first rows are retained (up to 2^21 numbers), and the posterior
         is found anew from all of them, until there are ten of each class for each of its
         coefficients and further ones have the same shares of classes and like columns: rows may
-        come sorted. After that, and after fit, no data are kept. Between rejuvenations nothing is
-        approximated; their error is estimated in ``history_["rejuvenation_error"]``, and a large
-        error is warned of. The parameters of the prior and ``fit_intercept`` may not change
-        between calls. If a call fails in any way, the estimator stays as it was.
+        come sorted. After that, and after fit, the stream goes on without data. Between
+        rejuvenations nothing is approximated; their error is estimated in
+        ``history_["rejuvenation_error"]``, and a large error is warned of. The parameters of the
+        prior and ``fit_intercept`` may not change between calls. If a call fails in any way, the
+        estimator stays as it was.
 
         Parameters
         ----------
@@ -695,6 +765,14 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         is_scaled = self.scale == "auto" and isinstance(self.prior, str)
         return column_scale_of(X, weight, is_first) if is_scaled else None
 
+    def _chosen_scale(self, parameters, rows, classes, column_scale, rng):
+        """Scale of the prior, as given or chosen by the evidence, which may give a warning."""
+        with naming_singular_columns(rows.data.X):
+            choice = chosen_scale(parameters, rows, len(classes), column_scale, rng)
+        if choice.warning:
+            warn(f"{type(self).__name__}: {choice.warning}. Set prior_scale to a number.")
+        return choice.scale
+
     def _warn_unused_prior(self):
         """Warn of parameters of a named prior that an earlier posterior has no use for."""
         if not isinstance(self.prior, str):
@@ -718,7 +796,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         return rows[:, :p], rows[:, p] if state.fit_intercept else np.zeros(n_rows, state.dtype)
 
     def _compressed(self, results, X):
-        """Particles that predictions average over, None for all; their error is a diagnostic."""
+        """What predictions average over, None for all particles; its error is a diagnostic."""
         points = points_of_posterior(
             results.posterior, len(self.classes_), X.shape[1] + self.fit_intercept
         )

@@ -4,8 +4,10 @@ from functools import partial
 
 import numpy as np
 
+from skpmd._base.rows import is_read_in_blocks
 from skpmd.engine.chain_draws import TARGET_ESS, moved, outcome_of, starts, thinned
 from skpmd.engine.hmc import N_CHAINS, hamiltonian
+from skpmd.engine.sums import are_elsewhere
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.logistic._priors import NormalPrior
 from skpmd.logistic._stiff import stiff_rows
@@ -97,6 +99,17 @@ def _normal_likelihood(model, batches, scale, power):
     return gaussian.mean * posterior / precision, 1.0 / precision, gaussian
 
 
+class _InSingle:
+    """Batches whose features are in float32."""
+
+    def __init__(self, batches):
+        self._batches = batches
+
+    def __iter__(self):
+        for batch in self._batches:
+            yield batch._replace(X=batch.X.astype(np.float32, copy=False))
+
+
 def _log_joint(model, batches, theta, power):
     """Log joint density and gradient, and gradient alone, in single precision where harmless.
 
@@ -109,9 +122,11 @@ def _log_joint(model, batches, theta, power):
     def target(theta, batches=batches):
         return model.log_joint_gradient(theta, batches, power)
 
-    if sum(batch.X.size for batch in batches) < _MIN_NUMBERS:
+    few = not are_elsewhere(batches) and sum(batch.X.size for batch in batches) < _MIN_NUMBERS
+    if are_elsewhere(batches) or few:
         return target, None
-    single = [batch._replace(X=batch.X.astype(np.float32, copy=False)) for batch in batches]
+    single = _InSingle(batches)
+    single = single if is_read_in_blocks(batches) else list(single)
     exact, rounded = target(theta)[0], target(theta, single)[0]
     with np.errstate(invalid="ignore"):  # Where both are infinite, the difference is nan.
         harmless = np.ptp(rounded - exact) < _MAX_ROUNDING

@@ -11,6 +11,7 @@ _LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
 _E6, _E5, _E4 = np.float32(1.9875691e-4), np.float32(1.3981999e-3), np.float32(8.3334519e-3)
 _E3, _E2, _E1 = np.float32(4.1665795e-2), np.float32(1.6666665e-1), np.float32(0.5)
 _ZERO, _ONE, _BIAS, _FRACTION = np.float32(0.0), np.float32(1.0), np.int32(127), np.int32(23)
+_ROUNDING = np.float32(1e-6)  # So much of a variance is rounding.
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -164,3 +165,91 @@ def average_softmaxes(table, centre, weight, averages):
             for k in range(n_classes):
                 for j in range(length):
                     averages[k, start + j] += sums[k, j]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _factorise(spread, d, n):
+    """Cholesky factors in place of the lower triangles (d (d + 1) / 2, n) of n matrices.
+
+    Coordinates that those before them determine have columns of zeros.
+    """
+    inverse = np.empty((d, LANES), np.float32)
+    for k in range(d):
+        row = k * (k + 1) // 2
+        own, bound = spread[row + k], inverse[k]
+        for j in range(n):
+            bound[j] = own[j] * _ROUNDING
+        for c in range(k + 1):
+            column = c * (c + 1) // 2
+            rest = spread[row + c]
+            for i in range(c):
+                a, b = spread[row + i], spread[column + i]
+                for j in range(n):
+                    rest[j] -= a[j] * b[j]
+            if c < k:
+                scale = inverse[c]
+                for j in range(n):
+                    rest[j] *= scale[j]
+        for j in range(n):
+            root = np.sqrt(own[j]) if own[j] > bound[j] else _ZERO
+            own[j] = root
+            bound[j] = _ONE / root if root > _ZERO else _ZERO
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def average_normal_softmaxes(centre, spread, nodes, averages):
+    """Averages (K, n) of softmax(z) where z has a normal distribution, for n <= 128 rows.
+
+    ``centre`` (K, n) has the means of z, ``spread`` (K (K - 1) / 2, n) the lower triangles of the
+    covariances of z_k - z_K, k < K, which are overwritten. The normal distribution is represented
+    by the columns of ``nodes`` (K - 1, m) and their mirror images. All are float32 but the
+    averages.
+    """
+    n_classes, n = centre.shape
+    d, m = nodes.shape
+    shift, z = np.empty((d, LANES), np.float32), np.empty((n_classes, LANES), np.float32)
+    top, factor = np.empty(LANES, np.float32), np.empty(LANES, np.float32)
+    scratch = np.empty(LANES, np.float32)
+    sums = np.empty((n_classes, LANES), np.float32)
+    share = np.float32(0.5 / m)
+    _factorise(spread, d, n)
+    averages[:] = 0.0
+    for first in range(0, m, _AT_ONCE):
+        sums[:] = _ZERO
+        for i in range(first, min(m, first + _AT_ONCE)):
+            for k in range(d):
+                total = shift[k]
+                for c in range(k + 1):
+                    node, one = nodes[c, i], spread[k * (k + 1) // 2 + c]
+                    if c == 0:
+                        for j in range(n):
+                            total[j] = one[j] * node
+                    else:
+                        for j in range(n):
+                            total[j] += one[j] * node
+            for side in range(2):
+                sign = _ONE if side == 0 else -_ONE
+                for j in range(n):
+                    z[d, j] = top[j] = centre[d, j]
+                    factor[j] = _ZERO
+                for k in range(d):
+                    own, c, s = z[k], centre[k], shift[k]
+                    for j in range(n):
+                        own[j] = c[j] + sign * s[j]
+                        top[j] = max(top[j], own[j])
+                for k in range(n_classes):
+                    own = z[k]
+                    for j in range(n):
+                        own[j] -= top[j]
+                    _single_exponential(own, scratch, n)
+                    for j in range(n):
+                        factor[j] += own[j]
+                for j in range(n):
+                    factor[j] = share / factor[j]
+                for k in range(n_classes):
+                    own, total = z[k], sums[k]
+                    for j in range(n):
+                        total[j] += own[j] * factor[j]
+        for k in range(n_classes):
+            for j in range(n):
+                averages[k, j] += sums[k, j]

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
+from sklearn.utils import gen_batches
 
 from skpmd._export import Variable
 from skpmd.logistic._binary import LogisticModel
@@ -24,6 +25,7 @@ from skpmd.logistic._priors import (
 PRIORS = ("normal", "laplace", "student_t", "cauchy", "horseshoe")
 _MAX_PAIRED = 100  # Pairs of no more features are asked whether they separate the classes,
 _FIRST_ROWS = 1000  # of so many rows before all.
+_ROWS_AT_ONCE = 1 << 14
 
 
 class LogisticParameters(NamedTuple):
@@ -69,7 +71,7 @@ def in_columns(parameters, features, classes, mean_field):
     mean = per_column("prior_mean", parameters.prior_mean, features, n_rows, 0.0)
     scale = per_column("prior_scale", parameters.prior_scale, features, n_rows, 1.0, low=1e-30)
     if not isinstance(given, str):
-        names = _coefficient_names(features, classes, parameters.fit_intercept)
+        names = coefficient_names(features, classes, parameters.fit_intercept)
         given, scale = prior_of_posterior(given, names, mean_field), None
     elif given == "horseshoe" and (np.ndim(scale) or np.any(mean)):
         raise ValueError(
@@ -125,17 +127,27 @@ def missing_moments(model, data, theta, n_classes):
     prior, X, binary = model.prior, data.X, n_classes == 2
     if prior.tail_df > 2.0:
         return ""
-    in_class = (data.y > 0 if binary else data.y)[:, None] == np.arange(n_classes)
-    total = np.asarray(abs(X).sum(axis=0, dtype=np.float64)).ravel()
-    alone = np.abs(np.where(in_class, 1.0, -1.0).T @ X) >= (1.0 - 1e-9) * total
+    total, by_class, apart = np.zeros(X.shape[1]), np.zeros((n_classes, X.shape[1])), True
+    far = None
     if not prior.has_gaussian:
         far = prior.coefficients(theta[[theta[:, -1].argmax()]])
-        scores = X @ far.reshape(1 if binary else n_classes, -1)[:, : X.shape[1]].T
-        scores = np.hstack([-scores, scores]) if binary else scores
-        alone |= np.all(scores[in_class] > np.where(in_class, -np.inf, scores).max(axis=1))
+        far = far.reshape(1 if binary else n_classes, -1)[:, : X.shape[1]].T
+    for rows in gen_batches(X.shape[0], _ROWS_AT_ONCE):
+        some, y = X[rows], data.y[rows]
+        in_class = (y > 0 if binary else y)[:, None] == np.arange(n_classes)
+        total += np.asarray(abs(some).sum(axis=0, dtype=np.float64)).ravel()
+        by_class += np.where(in_class, 1.0, -1.0).T @ some
+        if far is not None:
+            scores = some @ far
+            scores = np.hstack([-scores, scores]) if binary else scores
+            others = np.where(in_class, -np.inf, scores).max(axis=1)
+            apart = apart and bool(np.all(scores[in_class] > others))
+    alone = np.abs(by_class) >= (1.0 - 1e-9) * total
+    if far is not None:
+        alone |= apart
     missing, only_sd = alone.any(axis=0).sum(), prior.tail_df > 1.0
     if not missing and binary and prior.tail_df <= 1.0 and X.shape[1] <= _MAX_PAIRED:
-        missing, only_sd = _n_in_pairs(X, np.where(in_class[:, 1], 1.0, -1.0)), True
+        missing, only_sd = _n_in_pairs(X, np.where(data.y > 0, 1.0, -1.0)), True
     if not missing:
         return ""
     moment = "standard deviation" if only_sd else "mean"
@@ -153,9 +165,14 @@ def _n_in_pairs(X, sign):
     """
     first, found = _dense(X[:_FIRST_ROWS]) * sign[:_FIRST_ROWS, None], np.zeros(X.shape[1], bool)
     for pair in map(list, combinations(range(X.shape[1]), 2)):
-        if _in_half_plane(first[:, pair]) and _in_half_plane(_dense(X[:, pair]) * sign[:, None]):
+        if _in_half_plane(first[:, pair]) and _in_half_plane(_columns(X, pair) * sign[:, None]):
             found[pair] = True
     return found.sum()
+
+
+def _columns(X, columns):
+    some = gen_batches(X.shape[0], _ROWS_AT_ONCE)
+    return np.concatenate([_dense(X[rows][:, columns]) for rows in some])
 
 
 def _dense(X):
@@ -172,11 +189,11 @@ def _in_half_plane(points):
 
 def coordinate_names(model, features, classes):
     """Names of the posterior's coordinates: the coefficients row by row, and then the scales."""
-    names = _coefficient_names(features, classes, model.fit_intercept)
+    names = coefficient_names(features, classes, model.fit_intercept)
     return names + model.prior.scale_names(names)
 
 
-def _coefficient_names(features, classes, fit_intercept):
+def coefficient_names(features, classes, fit_intercept):
     one = [*features, "intercept"] if fit_intercept else list(features)
     return one if len(classes) == 2 else [f"{name}[{label}]" for label in classes for name in one]
 

@@ -40,7 +40,7 @@ def mean_field_target(model, mean, variance, batches, b=1.0):
         slope, curvature, coupled = model.expected_logits(centre, spread, y)
         weight = b * weight[:, None]
         by_slope = _sum(X, weight * slope, ones)
-        return by_slope, _sum(_squared(X), weight * curvature, ones), (X, weight, coupled)
+        return by_slope, _sum(_squared(X), weight * curvature, ones), (weight, coupled)
 
     for slope, curvature, coupling in in_order(of, batches):
         gradient += slope
@@ -48,12 +48,12 @@ def mean_field_target(model, mean, variance, batches, b=1.0):
         couplings.append(coupling)
 
     def product(u):
-        def times(coupling):
-            X, weight, coupled = coupling
+        def times(pair):
+            (X, _, _), (weight, coupled) = pair
             return _sum(X, weight * coupled(_times(X, u, ones)), ones)
 
         total = of_prior * u
-        for part in in_order(times, couplings):
+        for part in in_order(times, zip(batches, couplings, strict=True)):
             total += part
         return total
 

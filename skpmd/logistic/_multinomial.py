@@ -1,7 +1,10 @@
 """Bayesian softmax regression: y in {0, ..., K - 1}, P(y = k | x, theta) ~ exp(x . theta_k)."""
 
+from functools import partial
+
 import numpy as np
 
+from skpmd.engine.sums import add_up
 from skpmd.engine.threads import in_order
 from skpmd.logistic._design import (
     LinearModel,
@@ -72,9 +75,17 @@ class SoftmaxModel(LinearModel):
         """
         sd = None if cov is None else np.sqrt(np.diag(cov))
         gradient, precision = self.prior.expected(mean, sd)
-        precision = precision_matrix(precision)
         K = self.n_classes
-        slope, blocks = np.zeros((K, len(mean) // K)), precision.reshape(K, -1, K, len(mean) // K)
+        slope, precision = add_up(
+            partial(self._add_expected, mean, cov, b),
+            batches, np.zeros((K, len(mean) // K)), precision_matrix(precision),
+        )  # fmt: skip
+        return gradient + b * slope.ravel(), precision
+
+    def _add_expected(self, mean, cov, b, batches, slope, precision):
+        """Add what the rows of the batches make of it; the slope is of power 1."""
+        K = self.n_classes
+        blocks = precision.reshape(K, -1, K, len(mean) // K)
         nodes = np.zeros((K, 1)) if cov is None else normal_nodes(K)
         pairs = [(k, other) for k in range(K) for other in range(k)]
 
@@ -83,8 +94,8 @@ class SoftmaxModel(LinearModel):
             spread = np.zeros((len(X), K, K)) if cov is None else _logit_covariance(X, cov, K)
             centre = X @ mean.reshape(K, -1).T
             probability, product = expected_softmax(centre, spread, nodes)
-            slope = (weight[:, None] * ((y[:, None] == np.arange(K)) - probability)).T @ X
-            return slope, [b * (X.T * (weight * product[:, k, j])) @ X for k, j in pairs]
+            part = (weight[:, None] * ((y[:, None] == np.arange(K)) - probability)).T @ X
+            return part, [b * (X.T * (weight * product[:, k, j])) @ X for k, j in pairs]
 
         for part, of_pairs in in_order(of, self._designs(batches)):
             slope += part
@@ -93,7 +104,6 @@ class SoftmaxModel(LinearModel):
                 blocks[other, :, other] += block
                 blocks[k, :, other] -= block
                 blocks[other, :, k] -= block
-        return gradient + b * slope.ravel(), precision
 
     def expected_logits(self, centre, spread, y):
         """Expectations over independent normal logits; see `LogisticModel.expected_logits`.

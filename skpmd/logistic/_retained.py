@@ -21,6 +21,7 @@ from skpmd._base.streaming import advance, coefficients, kernel_step
 from skpmd.engine.model import Batch
 from skpmd.engine.rejuvenation_error import NO_ERROR
 from skpmd.logistic._column_scale import column_scaler
+from skpmd.logistic._design import stacked
 
 # Weighted rows of each class for each of its coefficients (events per variable): with fewer a
 # stream knows next to nothing of it.
@@ -89,12 +90,7 @@ def _joined(retained, stream, rows, options):
     if retained is None or (a > 0.0 and options.total_samples is not None):
         return None
     X, y, weight = retained.rows
-    if sparse.issparse(X) or sparse.issparse(new.X):
-        both = sparse.vstack([X, new.X], format="csr")
-    else:
-        both = np.concatenate([X, new.X])
-    weight = np.concatenate([(1.0 - a) * weight, new.weight])
-    return Batch(both, np.concatenate([y, new.y]), weight)
+    return stacked(Batch(X, y, (1.0 - a) * weight), new)
 
 
 def _before_and_since(retained):

@@ -10,6 +10,7 @@ from skpmd._base.records import Records
 from skpmd._base.rows import Rows
 from skpmd._base.streaming import Stream, advance, coefficients
 from skpmd.engine import mirror
+from skpmd.engine.journal import once
 from skpmd.engine.loop import FullBatch, Outcome, run
 from skpmd.engine.mirror import Settings
 from skpmd.engine.particles import Particles
@@ -78,7 +79,11 @@ def fit_conjugate(parameters, rows, weight, rng, before=None):
         counts = _carried(before, model, m, X, weight, scaler)
     else:
         n_starts = _STARTS if m == 1 < model.K and max_full_iter >= 4 * _ROUND else m
-        counts = initial_counts(model, X, weight, parameters.init_params, n_starts, rng)
+        counts = once(
+            "starts of particles",
+            lambda: initial_counts(model, X, weight, parameters.init_params, n_starts, rng),
+            rng,
+        )
     outcome = _run(parameters, model, _rows(parameters, X, weight), counts, max_full_iter, m, rng)
     # One component is exact after one iteration.
     exact = model.K == 1 and max_full_iter > 0 and not outcome.ended_early
@@ -164,15 +169,14 @@ def _run(parameters, model, rows, counts, max_full_iter, m, rng):
 
 def _until(model, m, tol):
     """When full-batch iterations end: once the ELBO gains no more, and m particles are left."""
-    last = -np.inf
 
-    def until(particles, t):
-        nonlocal last
+    def until(particles, t, last):
         elbo = particles.block.posteriors.elbo
+        last = -np.inf if last is None else last
         converged, last = bool(abs(elbo.max() - last) <= tol), elbo.max()
         if t % _ROUND == 0:
             particles = _best(model, particles, max(m, -(-len(elbo) // 2)))
-        return particles, converged and len(elbo) == m
+        return particles, converged and len(elbo) == m, last
 
     return until
 

@@ -9,6 +9,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.merging import n_shards, refuse_earlier, refuse_forgetting, refuse_rows
+from skpmd._base.opening import in_parts, opened
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import checked_weights, refuse_overflows
@@ -20,7 +21,7 @@ from skpmd.mixture._merge import check_conjugate, merge_conjugate
 from skpmd.mixture._missing import refuse_missing
 from skpmd.mixture._predict import MixturePredictions
 from skpmd.mixture._prior import MixtureParameters, strategy_of
-from skpmd.mixture._rows import distinct_rows
+from skpmd.mixture._rows import distinct_rows, rows_of_fit
 from skpmd.mixture._smc_fit import fit_draws, history_of_draws, update_draws
 from skpmd.mixture._summaries import (
     component_parameters,
@@ -131,6 +132,12 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         What predictions do with nan: refuse it, or take the row by the values that it has, with
         their exact marginal density. `fit` needs complete rows in both cases, which is why the tag
         ``allow_nan`` is False. It may be set after `fit`.
+    checkpoint : str, path-like or None, default=None
+        File in which `fit` keeps what it has done. The same `fit`, of the same data and parameters,
+        goes on from there after a crash, to the same bits; others are refused. The file is removed
+        when the fit ends. `partial_fit` has none: `skpmd.save` the estimator between two calls.
+    checkpoint_every : float, default=60.0
+        Seconds between two writes of the checkpoint; 0 writes it after each step.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
@@ -229,8 +236,8 @@ covariance_prior_, mean_scale_prior_
             name: LOOP_CONSTRAINTS[name]
             for name in (
                 "batch_size", "step_size", "step_offset", "step_decay", "rejuvenation",
-                "ess_threshold", "bandwidth", "total_samples", "forgetting", "max_time", "n_jobs",
-                "random_state", "verbose",
+                "ess_threshold", "bandwidth", "total_samples", "forgetting", "max_time",
+                "checkpoint", "checkpoint_every", "n_jobs", "random_state", "verbose",
             )
         },
         "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -295,6 +302,8 @@ covariance_prior_, mean_scale_prior_
         warm_start=False,
         prior=None,
         max_time=None,
+        checkpoint=None,
+        checkpoint_every=60.0,
         handle_missing="error",
         n_jobs=None,
         random_state=None,
@@ -332,6 +341,8 @@ covariance_prior_, mean_scale_prior_
         self.warm_start = warm_start
         self.prior = prior
         self.max_time = max_time
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.handle_missing = handle_missing
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -351,6 +362,7 @@ covariance_prior_, mean_scale_prior_
         ----------
         X : array-like of shape (n_samples, n_features)
             Rows.
+            Or data in blocks, `skpmd.data.Blocks`, with weights in them or given.
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), optional
@@ -372,13 +384,15 @@ covariance_prior_, mean_scale_prior_
             If a given ``max_full_iter`` ends the steps before the bound has converged; with
             ``strategy="parameters"`` of what stands against the posterior.
         """
-        with self._all_or_nothing(of_fit=True):
+        data = {"X": X, "sample_weight": sample_weight}
+        with self._all_or_nothing(fit_of=data):
+            X, y, sample_weight = opened(X, y, sample_weight)
             earlier = getattr(self, "_state", None) if self.warm_start else None
             self._reset()
             if self.prior is not None:
                 return self.partial_fit(X, y, sample_weight)
             parameters = self._parameters()
-            rows, weight = self._read(X, sample_weight, reset=True)
+            rows, weight = rows_of_fit(*self._read(X, sample_weight, reset=True))
             self._set_state(self._first_state(parameters, rows, weight, earlier))
             self._freeze()
             with untimed():  # Without them here the first prediction would take the time.
@@ -386,6 +400,7 @@ covariance_prior_, mean_scale_prior_
         self._warn_or_interrupt(weighed.interrupted)
         return self
 
+    @in_parts
     @_fit_context(prefer_skip_nested_validation=False)
     def partial_fit(self, X, y=None, sample_weight=None):
         """Take more rows in, which are then no longer needed.
@@ -415,7 +430,7 @@ covariance_prior_, mean_scale_prior_
             before = self._state_or_prior()
             parameters = self._parameters()
             self._check_frozen()
-            rows, weight = self._read(X, sample_weight, reset=before is None)
+            rows, weight = distinct_rows(*self._read(X, sample_weight, reset=before is None))
             if before is None:
                 state = self._first_state(parameters, rows, weight)
             elif before.strategy == "parameters":
@@ -449,15 +464,14 @@ covariance_prior_, mean_scale_prior_
         return self._record(MixtureParameters, options=self._loop_options())
 
     def _read(self, X, sample_weight, reset):
-        """`RowView` of the distinct rows, sorted, and how often each counts."""
+        """Checked rows, and how often each counts."""
         X = self._checked_data(
             X, dtype=[np.float64, np.float32], order="C", reset=reset,
             ensure_all_finite=self._finite(),
         )  # fmt: skip
         refuse_missing(X, "fit")
         refuse_overflows("X", X)
-        weight = checked_weights(sample_weight, X)
-        return distinct_rows(X, weight)
+        return X, checked_weights(sample_weight, X)
 
     def _first_state(self, parameters, rows, weight, earlier=None):
         """`MixtureState` after the first rows, from an earlier one on where it is conjugate too."""
@@ -465,6 +479,11 @@ covariance_prior_, mean_scale_prior_
         if self.verbose and self.strategy == "auto":
             print(f"strategy='auto' takes {strategy!r}.")
         rng = as_generator(self.random_state)
+        if strategy == "parameters" and rows.is_read_in_blocks:
+            raise ValueError(
+                "strategy='parameters' needs all rows in memory, and the blocks of X have "
+                f"{len(rows)}: set strategy='conjugate' and component_prior='normal_wishart'."
+            )
         if strategy == "parameters":
             return draws_state(*fit_draws(parameters, rows[:], weight, rng))
         before = earlier.fit if earlier and earlier.strategy == "conjugate" else None

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from skpmd.mixture._rows import pieces
+
 
 def by_pattern(students, X):
     """Rows that miss the same columns, and what predicts them.
@@ -38,7 +40,7 @@ def log_jacobians(scaler, X):
 def refuse_missing(X, method):
     """ValueError where rows of a fit have missing values."""
     if _any_missing(X):
-        count = int(np.isnan(X).any(axis=1).sum())
+        count = sum(int(np.isnan(X[some]).any(axis=1).sum()) for some in pieces(X))
         raise ValueError(
             f"Input X contains NaN in {count} of {len(X)} rows, and {method} needs complete rows "
             "(handle_missing='marginal' is for predictions): leave them out, or impute them, for "

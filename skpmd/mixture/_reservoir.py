@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd._base.hashing import uniforms
-from skpmd.mixture._rows import pieces
+from skpmd.mixture._rows import distinct_rows, pieces
 
 # The reservoir holds at least so many rows, or so many for each component.
 _MIN_ROWS, _ROWS_EACH = 1000, 200
@@ -42,8 +42,8 @@ def discounted(reservoir, factor):
 def retained_of(rows, weight, size, complete=True):
     """`Reservoir` of at most ``size`` of the rows.
 
-    ``rows`` is a `RowView` of distinct ones, sorted, and ``weight`` (n,) how often each counts.
-    ``complete`` says whether they are all so far.
+    ``rows`` is a `RowView`, and ``weight`` (n,) how often each counts. ``complete`` says whether
+    they are all so far.
     """
     if len(rows) <= size:
         return Reservoir(rows[:], np.array(weight), rows.discount(slice(None)), complete)
@@ -57,4 +57,8 @@ def retained_of(rows, weight, size, complete=True):
             best = np.argpartition(key, size - 1)[:size]
             chosen, key = chosen[best], key[best]
     chosen = np.sort(chosen)
-    return Reservoir(rows[chosen], weight[chosen], rows.discount(chosen), False)
+    X, weight, discount = rows[chosen], weight[chosen], rows.discount(chosen)
+    if rows.earlier is None:  # Those of a large fit are neither sorted nor distinct.
+        some, weight = distinct_rows(X, weight)
+        X, discount = some[:], np.ones(len(some))
+    return Reservoir(X, np.array(weight), discount, False)

@@ -7,6 +7,7 @@ them all would need as much memory as the table itself, and their places need a 
 import numpy as np
 from sklearn.utils import gen_batches
 
+from skpmd._base.rows import group_size, is_read_in_blocks
 from skpmd.mixture._kernels import join_sorted, merge_copies, scaled_rows, sort_places
 
 _AT_ONCE, _MIN_AT_ONCE = (
@@ -33,6 +34,11 @@ class RowView:
         return len(self.table if self.places is None else self.places)
 
     @property
+    def is_read_in_blocks(self):
+        """Whether the rows are not in memory."""
+        return is_read_in_blocks(self.table)
+
+    @property
     def shape(self):
         """Numbers of rows and of columns."""
         return len(self), self.table.shape[1]
@@ -50,7 +56,7 @@ class RowView:
 
     def discount(self, index):
         """What forgetting has left of one row's weight since it came last; 1 of new rows."""
-        places = self.places[index]
+        places = np.arange(len(self))[index] if self.places is None else self.places[index]
         out = np.ones(len(places))
         before = places < 0
         if before.any():
@@ -61,6 +67,22 @@ class RowView:
 def pieces(X):
     """Slices of the rows of an array or `RowView`, for sums over them that need little memory."""
     return gen_batches(len(X), max(_MIN_AT_ONCE, _AT_ONCE // X.shape[1]))
+
+
+def rows_of_fit(table, weight):
+    """The same as `distinct_rows`, of all rows of a fit.
+
+    More than a group of blocks stay as they come: those that are not in memory cannot be sorted,
+    and the same ones in memory are to have the same fit.
+    """
+    if len(weight) <= group_size(table):
+        return distinct_rows(table, weight)
+    present = weight > 0.0
+    if present.all():
+        return RowView(table), weight
+    if is_read_in_blocks(table):
+        return RowView(table.only(present)), weight[present]
+    return RowView(table, np.flatnonzero(present)), weight[present]
 
 
 def distinct_rows(table, weight):

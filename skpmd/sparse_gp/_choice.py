@@ -1,12 +1,15 @@
 """Which approximation suits the rows: inducing inputs, the nearest rows of each, or both."""
 
+import operator
 from operator import itemgetter
 
 import numpy as np
 
 from skpmd._base.rows import distinct
 from skpmd._base.utils import as_generator
+from skpmd.engine import mirror
 from skpmd.engine.course import phase, share_of_time, write
+from skpmd.engine.journal import branched, once
 from skpmd.engine.loop import Stage, drive
 from skpmd.engine.threads import each
 from skpmd.sparse_gp._covariance import KernelCovariance
@@ -66,7 +69,7 @@ def _choices(parameters, data):
         """By how many nats a row, on average, a process is ahead of neighbours."""
         try:
             with np.errstate(all="ignore"):  # What overflows has no gain, and is not taken.
-                gains = densities_of(parameters, *args) - near
+                gains = once("comparison", lambda: densities_of(parameters, *args)) - near
         except np.linalg.LinAlgError:  # Not every kernel has inducing inputs.
             return -np.inf
         gain = float(np.clip(gains, -_LARGEST_GAIN, _LARGEST_GAIN).mean())
@@ -153,7 +156,7 @@ def _under_another_kernel(parameters, state, is_smooth):
         return log_marginal_likelihood(one, end, sample, gradient=False), (one, end)
 
     with share_of_time(SHARE):
-        _, (covariance, theta) = max(each(ended, candidates), key=itemgetter(0))
+        _, (covariance, theta) = max(each(*branched(ended, candidates)), key=itemgetter(0))
     return with_kernel(parameters, state, covariance, theta)
 
 
@@ -215,7 +218,11 @@ def _of_both(parameters, state, n, m):
     rng = as_generator(0)  # The rows are in random order.
     model = new_full_scale(parameters._replace(n_inducing=m), others, theta, 1, rng)
     n_learned = min(_LEARNED_WITH_NEAR, len(others.sites.weight))
-    block = sum(model.statistics(theta[None], None, batch) for batch in model.batches(n_learned))
+
+    def of(batch):
+        return model.statistics(theta[None], None, batch)
+
+    block = mirror.summed(of, model.batches(n_learned), operator.add)
     return _log_densities(model, theta, model.conditional(theta, block[0]), scored)
 
 

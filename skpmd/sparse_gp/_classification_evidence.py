@@ -8,6 +8,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel
 
 from skpmd._base.rows import distinct, stratified_sample
 from skpmd.engine.course import out_of_time, phase, untimed
+from skpmd.engine.journal import branched
 from skpmd.engine.loop import FullBatch, drive, full_batch_iterations, silent
 from skpmd.engine.mirror import Settings
 from skpmd.engine.model import Batch
@@ -59,25 +60,36 @@ def iterate(model, particles, batches, rounds, a=1.0, *, damping=DAMPING, report
     go at first.
     """
     damped = model.at(model.inducing)
-    damped.damping, last, before = damping, None, np.inf
+    damped.damping = damping
 
-    def until(particles, t):
-        nonlocal last, before
-        now = damped.conditionals(particles.theta, particles.block)
-        moves = [] if last is None else [_distance(*pair) for pair in zip(now, last, strict=True)]
-        last = now
-        if not moves:
-            return particles, False
-        moved = max(moves) / damped.damping
-        factor = _FASTER if moved < _SHRINKS * before else _SLOWER
-        damped.damping = float(np.clip(factor * damped.damping, _MIN_DAMPING, 1.0))
-        before = moved
-        return particles, moved < rounds.tol
+    def until(particles, t, memory):
+        last, before = (None, np.inf) if memory is None else (memory.last, memory.moved)
+        now, moved = damped.conditionals(particles.theta, particles.block), np.inf
+        if last is not None:
+            moves = [_distance(*pair) for pair in zip(now, last, strict=True)]
+            moved = max(moves) / damped.damping
+            factor = _FASTER if moved < _SHRINKS * before else _SLOWER
+            damped.damping = float(np.clip(factor * damped.damping, _MIN_DAMPING, 1.0))
+        sites = [batch.y for batch in batches]
+        return particles, bool(moved < rounds.tol), _Memory(now, moved, damped.damping, sites)
 
-    steps = full_batch_iterations(
-        particles, damped, batches, a, 1.0, _STILL, None, FullBatch(rounds.max_iter, until)
-    )
+    def resume(memory):
+        damped.damping = memory.damping
+        for batch, sites in zip(batches, memory.sites, strict=True):
+            batch.y[:] = sites
+
+    full_batch = FullBatch(rounds.max_iter, until, resume)
+    steps = full_batch_iterations(particles, damped, batches, a, 1.0, _STILL, None, full_batch)
     return drive(steps, report)
+
+
+class _Memory(NamedTuple):
+    """What an iteration is to know of the one before."""
+
+    last: list  # q(v) of each process.
+    moved: float  # How far they have moved.
+    damping: float
+    sites: list  # Labels and sites of each batch, which change in place.
 
 
 def _distance(now, last):
@@ -144,11 +156,12 @@ class KernelSearch:
             # Evenly spaced among the sorted rows: the search has no randomness.
             Z = Z[np.linspace(0, len(Z) - 1, _INDUCING).astype(int)]
         self.model = LogitSparseGP(covariance, None, Z, jitter, n_processes)
-        self.reset()
+        self.sites = with_sites(rows.y, n_processes)
+        self.batch = Batch(rows.X, self.sites, rows.weight)
 
     def reset(self):
         """Begin with sites of no rows."""
-        self.batch = Batch(self.rows.X, with_sites(self.rows.y, self.n), self.rows.weight)
+        self.sites[...] = with_sites(self.rows.y, self.n)
 
     def value(self, theta, gradient=True):
         """Log evidence with the log prior, and the gradient; -inf without convergence."""
@@ -244,17 +257,19 @@ def fit_kernel(parameters, covariance, subset, n_processes, rng):
         ends = [
             searched(
                 lambda timed, start=start: optimizer(timed, start, bounds=bounds),
-                search(subset).objective,
+                one.objective,
+                memory=one.sites,
             )
-            for start in starts
+            for start, one in ((start, search(subset)) for start in starts)
         ]
         return np.asarray(min(ends, key=itemgetter(1))[0], dtype=np.float64)
     few = some_rows(subset, _SEARCH_ROWS, rng)
 
     def descend(start, rows, n):
-        return descended(search(rows).objective, start, bounds, n)
+        one = search(rows)
+        return descended(one.objective, start, bounds, n, memory=one.sites)
 
-    ends = each(lambda start: descend(start, few, _EVALUATIONS), starts)
+    ends = each(*branched(lambda start: descend(start, few, _EVALUATIONS), starts))
     theta = min(ends, key=itemgetter(1))[0]
     if not out_of_time(SEARCH):
         theta = descend(theta, few, _MORE_EVALUATIONS)[0]

@@ -14,6 +14,7 @@ from skpmd.engine import weighting
 from skpmd.engine.course import share_of_time
 from skpmd.engine.diagnostics import MAX_K, heavy_tail, pareto_k
 from skpmd.engine.importance import draw, log_density
+from skpmd.engine.journal import once
 from skpmd.engine.loop import Options
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import effective_sample_size
@@ -121,9 +122,15 @@ def initialise(parameters, data, n_processes, rng):
         raise ValueError(f"kernel has no variance but noise: {covariance.kernel}. Add a signal.")
     prior = HyperPrior(covariance.kernel, parameters.hyperprior)
     with share_of_time(SHARE):
-        theta = fit_kernel(parameters, covariance, subset, n_processes, rng)
-    positions, log_proposal = _positions(
-        parameters, covariance, prior, subset, theta, n_processes, rng
+        theta = once(
+            "search for a kernel",
+            lambda: fit_kernel(parameters, covariance, subset, n_processes, rng),
+            rng,
+        )
+    positions, log_proposal = once(
+        "draws of kernels",
+        lambda: _positions(parameters, covariance, prior, subset, theta, n_processes, rng),
+        rng,
     )
     sample = Sample(whole.X, data.y, np.zeros(len(data.weight)), data.weight)
     n = n_inducing(parameters.n_inducing)

@@ -18,6 +18,7 @@ from skpmd._base.merging import (
     refuse_forgetting,
     refuse_rows,
 )
+from skpmd._base.opening import in_parts, opened, refuse_rows_in_blocks
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.prior import fitted_prior
 from skpmd._base.results import ParticleResults
@@ -102,6 +103,12 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         Seconds after which `fit`, and a call of `partial_fit`, end at their first complete state.
         The search for a kernel has half of them and ends at the best place so far; at least one
         iteration over all rows follows. A ``ConvergenceWarning`` says so.
+    checkpoint : str, path-like or None, default=None
+        File in which `fit` keeps what it has done. The same `fit`, of the same data and parameters,
+        goes on from there after a crash, to the same bits; others are refused. The file is removed
+        when the fit ends. `partial_fit` has none: `skpmd.save` the estimator between two calls.
+    checkpoint_every : float, default=60.0
+        Seconds between two writes of the checkpoint; 0 writes it after each step.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
@@ -201,6 +208,8 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         forgetting=0.0,
         prior=None,
         max_time=None,
+        checkpoint=None,
+        checkpoint_every=60.0,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -221,13 +230,15 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         self.forgetting = forgetting
         self.prior = prior
         self.max_time = max_time
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=False)
     @with_callbacks
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y=None, sample_weight=None):
         """Fit the kernel to a subset, and the processes to all rows.
 
         Parameters
@@ -256,7 +267,10 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
             inputs leave more than half of the variance open, or few of 20 particles or more have
             weight.
         """
-        with self._all_or_nothing(of_fit=True):
+        data = {"X": X, "y": y, "sample_weight": sample_weight}
+        with self._all_or_nothing(fit_of=data):
+            X, y, sample_weight = opened(X, y, sample_weight)
+            refuse_rows_in_blocks(X, type(self).__name__)
             parameters = self._parameters()
             parameters = parameters._replace(options=parameters.options._replace(forgetting=0.0))
             self._reset()
@@ -273,8 +287,9 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         self._warn(X, fitted_kernel=True)
         return self
 
+    @in_parts
     @_fit_context(prefer_skip_nested_validation=False)
-    def partial_fit(self, X, y, classes=None, sample_weight=None):
+    def partial_fit(self, X, y=None, classes=None, sample_weight=None):
         """Add more rows, which are then no longer needed.
 
         The rows of a call are added once, under what is known when they come: their sites are

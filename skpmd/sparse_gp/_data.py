@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._base.rows import Rows, merged, stratified_sample
+from skpmd._base.rows import Rows, group_size, is_read_in_blocks, merged, stratified_sample
 from skpmd.engine.model import Batch
 
 _ROUNDING = 1e-13
@@ -130,6 +130,18 @@ class Data(NamedTuple):
         """Some of the rows."""
         return Data._make(column[places] for column in self)
 
+    def without(self, places):
+        """All rows but some, of which none are read where they are not in memory."""
+        left = np.ones(len(self.y), dtype=bool)
+        left[places] = False
+        X = self.X.only(left) if is_read_in_blocks(self.X) else self.X[left]
+        return Data(X, *(column[left] for column in self[1:]))
+
+    @property
+    def is_large(self):
+        """Whether copies of rows are left as they are: there are too many to be sorted."""
+        return len(self.y) > group_size(self.X)
+
 
 class ScaledRows(Rows):
     """Batches of rows, with scaled targets and the variance of each row's own noise as ``y``.
@@ -141,35 +153,43 @@ class ScaledRows(Rows):
     def __init__(self, data, scaler, batch_size):
         size = _AUTO_BATCH if batch_size == "auto" else batch_size
         super().__init__(data.X, data.y, data.weight, size)
-        self._scaler = scaler
+        self._given, self._scaler = data, scaler
         self.noise = data.own_noise(scaler)  # (n,): Of the scaled y.
 
     def select(self, places):
         """Some of the rows as a `skpmd.engine.model.Batch`."""
-        y = np.column_stack([self._scaler.transform(self.data.y[places]), self.noise[places]])
-        return Batch(self.data.X[places], y, np.ascontiguousarray(self.data.weight[places]))
+        return self._batch(self.data.X[places], places)
 
     def whole(self):
         """All rows once, in order, as batches that are made whenever they are gone through."""
-        return _Batches(self._in_order)
+        return self._in_order()
 
     def scaled(self):
         """The same rows, with all that is made."""
-        return Rows(*self._all(), -(-len(self.data.weight) // self.n_batches))
+        return Rows(*self._all(), self._size())
+
+    def split(self, n, rng):
+        """All rows but n, which are drawn, as `ScaledRows`, and those n with all that is made."""
+        n_rows = len(self.data.weight)
+        places = np.sort(rng.choice(n_rows, n, replace=False))
+        others = self._given.without(places)
+        last = Rows(*self.select(places), self._size())
+        return ScaledRows(others, self._scaler, self._size()), last
+
+    @property
+    def is_large(self):
+        """See `Data`."""
+        return self._given.is_large
+
+    def _size(self):
+        return -(-len(self.data.weight) // self.n_batches)
 
     def _all(self):
         return self.select(slice(None))
 
-    def _take(self, rows):
-        return self.select(rows)
-
-
-class _Batches:
-    def __init__(self, make):
-        self._make = make
-
-    def __iter__(self):
-        return self._make()
+    def _batch(self, X, rows):
+        y = np.column_stack([self._scaler.transform(self.data.y[rows]), self.noise[rows]])
+        return Batch(X, y, np.ascontiguousarray(self.data.weight[rows]))
 
 
 class Sample(NamedTuple):
@@ -192,6 +212,8 @@ class Sample(NamedTuple):
 class Population:
     """The distinct rows of a fit, sorted, of which samples are drawn: places of rows, no copies.
 
+    Of a large fit they are all rows, as they come.
+
     With ``df``, that of Student noise, rows far from the median have wide noise from the start.
     ``weight`` is that of each distinct row.
     """
@@ -200,7 +222,10 @@ class Population:
         X, y, weight = rows.data
         self.X, self.n_targets = X, y.shape[1]  # X with copies, as it was given.
         self._rows, self._df = rows, df
-        self._places, self.weight = merged(weight, X, y, rows.noise)
+        if rows.is_large:
+            self._places, self.weight = np.arange(len(weight)), weight
+        else:
+            self._places, self.weight = merged(weight, X, y, rows.noise)
         if df is not None:
             self._middle = _robust(y[:, 0], weight) or (0.0, np.inf)
 

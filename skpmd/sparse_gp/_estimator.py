@@ -19,9 +19,11 @@ from skpmd._base.merging import (
     refuse_forgetting,
     refuse_rows,
 )
+from skpmd._base.opening import in_parts, opened
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.prior import fitted_prior
 from skpmd._base.results import ParticleResults
+from skpmd._base.rows import is_read_in_blocks
 from skpmd._base.utils import as_floats
 from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd.sparse_gp._choice import fit_chosen
@@ -174,6 +176,12 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         Seconds after which `fit`, and a call of `partial_fit`, end at their first complete state.
         Searches for a kernel have half of them and end at the best place so far; all rows are
         added in any case. A ``ConvergenceWarning`` says so.
+    checkpoint : str, path-like or None, default=None
+        File in which `fit` keeps what it has done. The same `fit`, of the same data and parameters,
+        goes on from there after a crash, to the same bits; others are refused. The file is removed
+        when the fit ends. `partial_fit` has none: `skpmd.save` the estimator between two calls.
+    checkpoint_every : float, default=60.0
+        Seconds between two writes of the checkpoint; 0 writes it after each step.
     n_jobs : int or None, default=None
         Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
         No digit of an answer depends on their number; the threads of BLAS are left as they are.
@@ -310,6 +318,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         n_targets=None,
         prior=None,
         max_time=None,
+        checkpoint=None,
+        checkpoint_every=60.0,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -346,20 +356,23 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         self.n_targets = n_targets
         self.prior = prior
         self.max_time = max_time
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=False)
     @with_callbacks
-    def fit(self, X, y, sample_weight=None, noise_variance=None):
+    def fit(self, X, y=None, sample_weight=None, noise_variance=None):
         """Fit the kernel, with inducing inputs alone to a subset, and the process to all rows.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Features.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Or data in blocks, `skpmd.data.Blocks`, with y and weights in them or given.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), optional
             Targets; several have one kernel, and are independent given it.
         sample_weight : array-like of shape (n_samples,), optional
             Row weights; w is the same as w copies of the row.
@@ -388,19 +401,25 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             75 % of them; with ``weighting="posterior"`` of what ``diagnostics_`` holds against the
             posterior.
         """
-        with self._all_or_nothing(of_fit=True):
+        data = {"X": X, "y": y, "sample_weight": sample_weight, "noise_variance": noise_variance}
+        with self._all_or_nothing(fit_of=data):
+            X, y, sample_weight = opened(X, y, sample_weight)
             parameters = self._parameters()
             self._reset()
             if self.prior is not None:
                 return self.partial_fit(X, y, sample_weight, noise_variance)
-            fitted = _FITS.get(self.approximation, (fit, update))[0]
-            self._set_state(fitted(parameters, self._read(X, y, sample_weight, noise_variance)))
+            data = self._read(X, y, sample_weight, noise_variance)
+            if is_read_in_blocks(data.X):
+                parameters = parameters._replace(approximation=self._without_neighbours())
+            fitted = _FITS.get(parameters.approximation, (fit, update))[0]
+            self._set_state(fitted(parameters, data))
             self._freeze()
         self._warn(fitted_kernel=True)
         return self
 
+    @in_parts
     @_fit_context(prefer_skip_nested_validation=False)
-    def partial_fit(self, X, y, sample_weight=None, noise_variance=None):
+    def partial_fit(self, X, y=None, sample_weight=None, noise_variance=None):
         """Add more rows; with inducing inputs alone they are then no longer needed.
 
         Rows add up: any cutting into calls gives the same posterior, given kernel and inducing
@@ -580,9 +599,18 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
                     f"noise_variance must have a variance, not below 0, for each of {len(y)} rows, "
                     f"got shape {variance.shape} and a least value of {variance.min()}."
                 )
-        present = weight > 0.0  # A row of weight zero is as good as absent.
         data = Data(X, y, variance, self._alphas(len(y)), weight)
-        return data if present.all() else data.select(present)
+        # A row of weight zero is as good as absent.
+        return data if weight.all() else data.without(np.flatnonzero(weight == 0.0))
+
+    def _without_neighbours(self):
+        """The approximation of rows that are not in memory, as neighbours have to be."""
+        if self.approximation in _NEAR:
+            raise ValueError(
+                f"approximation={self.approximation!r} retains all rows, and these data in blocks "
+                "are too many to be in memory: set approximation='fitc', or fit some of the rows."
+            )
+        return "fitc" if self.approximation == "auto" else self.approximation
 
     def _alphas(self, n):
         alpha = as_floats("alpha", self.alpha)

@@ -1,9 +1,11 @@
 """The log marginal likelihood of an exact Gaussian process on few rows, and its best kernel."""
 
+from functools import partial
 from operator import itemgetter
 
 import numpy as np
 
+from skpmd.engine.journal import branched
 from skpmd.engine.threads import each
 from skpmd.sparse_gp._blas import dpotrf, dpotri, dpotrs
 from skpmd.sparse_gp._covariance import parameter_names
@@ -116,9 +118,10 @@ def maximise_evidence(
     # Few rows are cheap, so every start is followed to its end and none makes the outcome worse.
     if n_restarts and len(sample.y) > _MANY_ROWS and not callable(optimizer):
         some = take(sample, _PRELIMINARY_ROWS, rng)
-        ends = each(lambda start: search(start, some, _PRELIMINARY_EVALUATIONS), starts)
+        preliminary = partial(search, sample=some, n_evaluations=_PRELIMINARY_EVALUATIONS)
+        ends = each(*branched(preliminary, starts))
         starts = [min(ends, key=itemgetter(1))[0]]
-    ends = each(lambda start: search(start, sample, n_evaluations), starts)
+    ends = each(*branched(lambda start: search(start, sample, n_evaluations), starts))
     return np.asarray(min(ends, key=itemgetter(1))[0], dtype=np.float64)
 
 

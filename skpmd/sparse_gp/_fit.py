@@ -7,12 +7,13 @@ import numpy as np
 from skpmd._base.progress import bar_of_rounds, bar_of_steps
 from skpmd._base.records import Records
 from skpmd._base.results import Results, results_of
-from skpmd._base.stacking import hold_out
+from skpmd._base.stacking import hold_out, n_held_out
 from skpmd._base.streaming import Stream, advance, coefficients, stream_after
 from skpmd._base.utils import as_generator
 from skpmd._base.warn import warn
 from skpmd.engine import weighting
 from skpmd.engine.course import share_of_time
+from skpmd.engine.journal import once
 from skpmd.engine.loop import FullBatch, drive, full_batch_iterations, run
 from skpmd.engine.particles import Particles, draw_prior, weights
 from skpmd.posterior import Posterior
@@ -95,7 +96,11 @@ def initialise(parameters, data, rng):
     check_kernel(covariance, sample, parameters.likelihood, parameters.weighting)
     prior = HyperPrior(covariance.kernel, parameters.hyperprior)
     with share_of_time(SHARE):
-        theta, sample = fit_hyperparameters(parameters, covariance, whole, sample, rng)
+        theta, sample = once(
+            "search for a kernel",
+            lambda: fit_hyperparameters(parameters, covariance, whole, sample, rng),
+            rng,
+        )
     model = new_model(parameters, covariance, prior, whole, theta, rng)
     m = n_particles(parameters, covariance.kernel, len(whole.weight), model.n_inducing**2)
     if parameters.weighting == "posterior":
@@ -105,7 +110,10 @@ def initialise(parameters, data, rng):
         def evidence(one, gradient):
             return log_marginal_likelihood(covariance, one, sample, gradient)
 
-        positions = draw_around(evidence, covariance.kernel.bounds, prior, theta, m, rng)
+        bounds = covariance.kernel.bounds
+        positions = once(
+            "draws of kernels", lambda: draw_around(evidence, bounds, prior, theta, m, rng), rng
+        )
         zero = np.zeros(m)
         particles = Particles(positions, zero, zero, zero, model.prior_block(positions))
         log_weights = weighting.uniform(m)
@@ -164,6 +172,7 @@ def update(parameters, state, data):
     state = _score_and_add(parameters, state, rows)
     is_posterior = parameters.weighting == "posterior"
     retains = not is_posterior and state.n_fitted < _n_needed(parameters, state)
+    retains = retains and not (whole is not None and whole.is_large)
     retained = whole.merged() if retains and whole is not None else None
     state = state._replace(retained=retained)
     return with_results(state, state.stream.outcome() if is_posterior else None)
@@ -238,7 +247,7 @@ def _warn_of_surprise(state, rows):
 def _score_and_add(parameters, state, rows):
     """The state after more rows; with stacking, after predictions of some have been scored."""
     if parameters.weighting == "stacking" and len(state.particles.theta) > 1:
-        rows = rows.scaled()
+        rows = rows if rows.is_large and not state.stream.seen else rows.scaled()
         if state.stream.seen:
             scores = log_density(state, rows)
             weights = weighting.stacking_step(
@@ -257,7 +266,11 @@ def _score_and_add(parameters, state, rows):
 
 def _held_out(state, rows):
     """Rows to fit and rows to score; None where these are too few to tell the particles apart."""
-    parts = hold_out(rows, state.stream.rng)
+    rng = state.stream.rng
+    if isinstance(rows, ScaledRows):  # They are many, and copies are not looked for.
+        parts = rows.split(n_held_out(len(rows.data.y)), rng)
+    else:
+        parts = hold_out(rows, rng)
     few = parts is None or len(parts[1].data.y) < MIN_SCORED * len(state.particles.theta)
     return None if few else parts
 
@@ -300,14 +313,12 @@ def _iterations(parameters, model, total):
     With Student noise each of them weighs the rows by their errors under q(u) of the one before.
     """
     if parameters.student_df is None:
-        return FullBatch(1, lambda particles, t: (particles, True))
-    last = -np.inf
+        return FullBatch(1, lambda particles, t, _: (particles, True, None))
 
-    def until(particles, t):
-        nonlocal last
+    def until(particles, t, last):
         elbo = model.log_partition(particles.block).max()
-        gain, last = elbo - last, elbo
-        return particles, gain < parameters.tol * total
+        gain = np.inf if last is None else elbo - last
+        return particles, bool(gain < parameters.tol * total), elbo
 
     return FullBatch(parameters.options.max_iter, until)
 

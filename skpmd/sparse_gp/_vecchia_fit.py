@@ -13,6 +13,7 @@ from skpmd._base.utils import as_generator
 from skpmd._base.warn import warn
 from skpmd.engine import mirror, weighting
 from skpmd.engine.course import phase, share_of_time
+from skpmd.engine.journal import once
 from skpmd.engine.loop import drive
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, weights
@@ -125,7 +126,13 @@ def _fitted(parameters, sites, scaler, sample, seen, rng, before=None):
     if before is not None and before.n_fitted >= _ENOUGH:
         covariances, start = [covariance], before.theta
     with share_of_time(SHARE):
-        covariance, theta = best_kernel(parameters, covariances, sites, sample, rng, start)
+
+        def best():
+            found, theta = best_kernel(parameters, covariances, sites, sample, rng, start)
+            return [one is found for one in covariances].index(True), theta
+
+        place, theta = once("search for a kernel", best, rng)
+        covariance = covariances[place]
     state = GPState(
         model=VecchiaGP(covariance, None, sites, np.ones(sites.X.shape[1])),
         scaler=scaler,
@@ -163,7 +170,9 @@ def _with_particles(parameters, state):
             outcome = drive(states_of_kernels(state.model, np.arange(n), theta, m, rng), report)
         positions = resampled(outcome.particles, m, rng)
     else:
-        positions = _drawn(parameters, state.model, theta, m, rng)
+        positions = once(
+            "draws of kernels", lambda: _drawn(parameters, state.model, theta, m, rng), rng
+        )
     rows = some_rows(n, _WEIGHED_ROWS if len(positions) > 1 else _SCORED_ROWS, rng)
     batch = Batch(rows[:, None], None, np.ones(len(rows)))
     zero, no_block = np.zeros(len(positions)), np.empty((len(positions), 0))
@@ -178,7 +187,7 @@ def _with_particles(parameters, state):
     scored = some_rows(n, _SCORED_ROWS, rng)
     enough = len(scored) >= MIN_SCORED * len(positions)
     if parameters.weighting == "stacking" and enough and len(positions) > 1:
-        log_weights = _stacked(state.model, positions, scored)
+        log_weights = once("weights of particles", lambda: _stacked(state.model, positions, scored))
     return with_results(state._replace(stream=stream, log_weights=log_weights), outcome)
 
 

@@ -186,7 +186,7 @@ def test_several_targets():
         (lambda: SparseGPClassifierPMD(), "quadrature"),
         (lambda: GaussianMixturePMD(), "relabels"),
         (lambda: LDATopicModelPMD(), "iterates for each document"),
-        (lambda: ParticleMirrorDescent(**NORMAL_MEAN), "any Python function"),
+        (lambda: ParticleMirrorDescent(**NORMAL_MEAN), "Python functions of its user"),
     ],
 )  # fmt: skip
 def test_what_has_no_graph_says_why(model, reason):

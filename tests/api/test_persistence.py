@@ -1,12 +1,15 @@
-"""Fitted estimators in files: of pickle, joblib and skops, in this process and in a fresh one."""
+"""Fitted estimators in files: of skpmd, pickle, joblib and skops, here and in a fresh process."""
 
 import copy
+import importlib
 import io
 import json
 import pickle
 import subprocess
 import sys
+import tempfile
 from functools import cache
+from pathlib import Path
 
 import joblib
 import numpy as np
@@ -15,6 +18,7 @@ import scipy.sparse as sp
 from scipy import stats
 from sklearn.base import clone
 from sklearn.exceptions import InconsistentVersionWarning
+from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import kernels
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -29,6 +33,8 @@ from skpmd import (
     SparseGPClassifierPMD,
     SparseGPRegressorPMD,
 )
+from skpmd._base import known_types
+from skpmd._base.encoding import decoded, encoded
 from skpmd._from_jax import _JointGradient, _Values
 from skpmd.decision import BayesDecisionClassifier
 from skpmd.metrics import (
@@ -94,6 +100,8 @@ BOTH = {"classes": [False, True]}
 CASES = {
     "two classes": lambda: (logistic(n_particles=800).fit(X, TWO), X, TWO),
     "three classes": lambda: (logistic(n_particles=800).fit(X, THREE), X, THREE),
+    "more rows than particles": lambda: (logistic(n_particles=64).fit(X, TWO), X, TWO),
+    "normal logits": lambda: (logistic(prior_scale=0.1).fit(X, THREE), X, THREE),
     **{
         prior: lambda prior=prior: (
             logistic(prior=prior, n_particles=64).fit(X[FEW], TWO[FEW]), X[FEW], TWO[FEW]
@@ -214,6 +222,15 @@ def by_skops(model, name):
     return skops_io.loads(skops_io.dumps(model), trusted=trusted(name))
 
 
+def by_file(model, name, **others):
+    own = {**(NORMAL_MEAN if name == "own model" else {}), **others}
+    if isinstance(model, list):
+        return [by_file(one, name) for one in model]
+    with tempfile.TemporaryDirectory() as folder:
+        skpmd.save(model, Path(folder, "model.skpmd"))
+        return skpmd.load(Path(folder, "model.skpmd"), **own)
+
+
 def by_pickle(model, name):
     return pickle.loads(pickle.dumps(model))
 
@@ -257,6 +274,8 @@ def after_a_part(model, *data):
 
 WAYS = [(name, save) for name in CASES for save in (by_skops, by_pickle)]
 WAYS += [(name, save) for name in OF_EACH_FAMILY for save in (by_joblib, by_cloudpickle)]
+OF_SCIKIT_LEARN = "search", "pipeline of a stream"
+WAYS += [(name, by_file) for name in CASES if name not in OF_SCIKIT_LEARN]
 
 
 @pytest.mark.parametrize("name, save", WAYS)
@@ -368,3 +387,173 @@ def test_what_a_user_has_given_is_named_and_refused():
         skops_io.loads(data, trusted=skops_trusted_types())
     loaded = skops_io.loads(data, trusted=[*skops_trusted_types(), *left])
     assert answers(after_a_part(loaded, X, WAVES), X) == answers(after_a_part(model, X, WAVES), X)
+
+
+# ------------------------------------------------------------------- files of skpmd
+@pytest.mark.parametrize("name", OF_SCIKIT_LEARN)
+def test_what_is_scikit_learns_is_not_written(name):
+    with pytest.raises(TypeError, match="[uU]se skops or joblib"):
+        by_file(fitted(name)[0], name)
+
+
+def test_what_has_no_form_in_a_file_is_named(tmp_path):
+    class Own(kernels.RBF):
+        """A kernel of a user's own."""
+
+    class OwnEstimator(GaussianMixturePMD):
+        """An estimator of a user's own."""
+
+    gp = process(Own(), optimizer=None, approximation="fitc").fit(X[:30], WAVES[:30])
+    with pytest.raises(TypeError, match=r"SparseGPRegressorPMD: a .*Own cannot be written"):
+        by_file(gp, "")
+    with pytest.raises(TypeError, match="got .*OwnEstimator"):
+        by_file(OwnEstimator(), "")
+    ring = [1]
+    ring.append(ring)
+    with pytest.raises(TypeError, match="holds itself"):
+        by_file(mixture(mean_prior=ring), "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_functions_are_given_again_by_their_names():
+    model, data = fitted("own model")
+    for others in ({"log_prior": None}, {"log_prior": None, "sample_prior": None}):
+        given = {k: v for k, v in NORMAL_MEAN.items() if k not in others}
+        with tempfile.TemporaryDirectory() as folder:
+            skpmd.save(model, Path(folder, "m"))
+            with pytest.raises(TypeError, match=r"call load\(path, log_likelihood=\.\.\., log_p"):
+                skpmd.load(Path(folder, "m"), **given)
+    with pytest.raises(TypeError, match="no function called predict_mean"):
+        by_file(model, "own model", predict_mean=len)
+    assert by_file(model, "own model").log_prior is NORMAL_MEAN["log_prior"]
+
+
+PRIOR_CASES = {
+    "distributions": lambda: ParticleMirrorDescent(
+        NORMAL_MEAN["log_likelihood"], prior={"mean": stats.norm(1.0, scale=2.0)},
+        n_particles=100, random_state=0,
+    ).fit(X[:, :1]),
+    "posterior of an own model": lambda: ParticleMirrorDescent(
+        NORMAL_MEAN["log_likelihood"], prior=fitted("own model")[0].posterior_, n_particles=100,
+        random_state=0,
+    ).fit(X[:, :1]),
+    "posterior": lambda: logistic(prior=fitted("two classes")[0].posterior_).fit(X, TWO),
+    "hyperprior": lambda: process(
+        n_particles=4, weighting="posterior", optimizer=None,
+        kernel=kernels.RBF() + kernels.WhiteKernel(0.1),
+        hyperprior=[stats.gamma(2.0), stats.halfnorm()],
+    ).fit(X[FEW], WAVES[FEW]),
+    "fitted": lambda: mixture(
+        strategy="conjugate", prior=fitted("mixture, conjugate, full")[0]
+    ).fit(X[:, :2]),
+    "frozen": lambda: mixture(
+        strategy="conjugate", prior=FrozenEstimator(fitted("mixture, conjugate, full")[0])
+    ).fit(X[:, :2]),
+    "topics": lambda: topics(learn_priors=True, prior=fitted("topics")[0]).fit(COUNTS),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PRIOR_CASES)
+def test_priors_come_back_from_files(name):
+    model = PRIOR_CASES[name]()
+    given = ["log_likelihood"] * isinstance(model, ParticleMirrorDescent)
+    data = {"topics": COUNTS, "hyperprior": X}.get(
+        name, X[:, : getattr(model, "n_features_in_", 1)]
+    )
+    loaded = by_file(model, "", **{one: NORMAL_MEAN[one] for one in given})
+    assert answers(loaded, data) == answers(model, data)
+    y = {"posterior": [TWO], "hyperprior": [WAVES]}.get(name, [])
+    ends = [answers(after_a_part(one, data, *y), data) for one in (copy.deepcopy(model), loaded)]
+    assert ends[0] == ends[1]
+
+
+VALUES = {
+    "numbers": [None, True, 1, -(2**70), 1.5, np.inf, -np.inf, np.float32(0.1), np.int8(3)],
+    "words": ["", "\u00e9\n", np.str_("a")],
+    "arrays": [np.arange(6.0).reshape(2, 3), np.asfortranarray(np.eye(3)), np.zeros((0, 2)),
+               np.array(7), np.array([None, "a", 1], dtype=object), np.array(["a", "bc"]),
+               np.array([True]), np.array("2020-01-01", dtype="M8[D]")],
+    "containers": [(), [], {}, {1: 2.0, (3, "a"): [4]}, {1, 2}, frozenset("a"), [[1], (2, [3])]],
+    "columns": [[1.0] * 20, list(range(20)), [True] * 20, [np.float64(0.1)] * 20, [(1, 2.0)] * 20,
+                [{"a": 1, "b": 0.5}] * 20, [{}] * 20, [()] * 20, [{"a": 1}, *[{"b": 1}] * 20],
+                [1, 2.0] * 20, [2**70] * 20, ["a"] * 20, [np.nan] * 20],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values_come_back_as_they_were(name):
+    for value in VALUES[name]:
+        node, arrays = encoded(value)
+        found = decoded(json.loads(json.dumps(node)), arrays.__getitem__)
+        assert type(found) is type(value)
+        assert pickle.dumps(found, 2) == pickle.dumps(value, 2) or repr(found) == repr(value)
+
+
+def test_what_stands_twice_is_one_thing():
+    rng, array = np.random.default_rng(0), np.arange(3)
+    node, arrays = encoded({"a": (rng, array), "b": [rng, array]})
+    found = decoded(node, arrays.__getitem__)
+    assert found["a"][0] is found["b"][0] and found["a"][1] is found["b"][1] and len(arrays) == 1
+
+
+def test_random_generators_go_on_and_spawn_alike():
+    rng = np.random.default_rng([1, 2])
+    rng.spawn(2)
+    rng.standard_normal()
+    node, arrays = encoded(rng)
+    found = decoded(node, arrays.__getitem__)
+    assert found.random() == rng.random() and found.spawn(1)[0].random() == rng.spawn(1)[0].random()
+
+
+@pytest.mark.parametrize("name", ["os.system", "builtins.eval", "numpy.load"])
+def test_a_file_cannot_name_other_types(name):
+    with pytest.raises(ValueError, match="a type"):
+        decoded({"object": [name, {}]}, None)
+    with pytest.raises(ValueError, match="a type"):
+        decoded({"columns": [1, name, None, []]}, None)
+
+
+def test_types_that_files_may_name_are_there():
+    for names in (known_types.ESTIMATORS, known_types.POSTERIORS, known_types.STATES,
+                  known_types.KERNELS, known_types.ON_THE_WAY, known_types.WRAPPERS):  # fmt: skip
+        assert len(names) == len(set(names))
+        for name in names:
+            module, _, attribute = name.rpartition(".")
+            assert isinstance(getattr(importlib.import_module(module), attribute), type)
+
+
+def test_a_failed_write_leaves_the_file_before(tmp_path, monkeypatch):
+    path = tmp_path / "model.skpmd"
+    skpmd.save(fitted("topics")[0], path)
+    before = path.read_bytes()
+
+    def full(*args, **how):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(np.lib.format, "write_array", full)
+    with pytest.raises(OSError, match="No space left"):
+        skpmd.save(fitted("two classes")[0], path)
+    assert path.read_bytes() == before and len(list(tmp_path.iterdir())) == 1
+
+
+def test_an_estimator_of_another_version_warns(tmp_path, monkeypatch):
+    monkeypatch.setattr(skpmd._base.estimator, "__version__", "0.0.9")
+    skpmd.save(fitted("topics")[0], tmp_path / "m")
+    monkeypatch.undo()
+    with pytest.warns(InconsistentVersionWarning, match=r"was saved by skpmd 0\.0\.9"):
+        skpmd.load(tmp_path / "m")
+
+
+def test_torn_and_foreign_files_name_the_remedy(tmp_path):
+    path = tmp_path / "m"
+    skpmd.save(fitted("two classes")[0], path)
+    whole = path.read_bytes()
+    for length in np.random.default_rng(0).integers(0, len(whole), 20):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ValueError, match="torn or damaged|is not a file of skpmd") as caught:
+            skpmd.load(path)
+        assert str(path) in str(caught.value)
+    with pytest.raises(FileNotFoundError):
+        skpmd.load(tmp_path / "none")
+    with pytest.raises(IsADirectoryError):
+        skpmd.load(tmp_path)

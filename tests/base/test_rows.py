@@ -177,3 +177,54 @@ def test_a_sample_of_rows_of_one_weight_is_that_of_any_weights():
         for weight in (np.broadcast_to(1.0, 1000), np.ones(1000))
     )
     np.testing.assert_array_equal(one, many)
+
+
+# ------------------------------------------------------------------ passes past one group of blocks
+@pytest.fixture
+def small_groups(monkeypatch):
+    monkeypatch.setattr(_base_rows, "_MAX_BLOCK", 5)
+    monkeypatch.setattr(_base_rows, "_GROUP", 4)
+
+
+@pytest.mark.parametrize("n, batch_size", [(20, 7), (21, 7), (103, 10), (400, 33), (41, 1)])
+def test_a_pass_over_groups_visits_each_row_once(small_groups, n, batch_size):
+    rows = numbered(n, batch_size=batch_size)
+    batches = list(rows.one_pass("epoch", np.random.default_rng(0)))
+    assert [len(batch.X) for batch in batches] == [len(batch.X) for batch in rows.whole()]
+    np.testing.assert_array_equal(np.sort(visited(batches)), np.arange(n))
+
+
+def test_a_group_is_of_blocks_from_all_over_the_rows(small_groups):
+    rows = numbered(400, batch_size=20)
+    passes = [rows.one_pass("epoch", np.random.default_rng(seed)) for seed in range(50)]
+    first = [next(one).X[:, 0] for one in passes]
+    # A batch of 20 rows is a quarter of each of four blocks of 80: blocks are all as probable.
+    counts = np.bincount(np.concatenate(first).astype(int) // 5, minlength=80)
+    assert (counts > 0).sum() > 60
+    assert np.mean([len(np.unique(one // 5)) for one in first]) == 4.0
+
+
+def test_one_group_is_a_plain_permutation():
+    rng, again = np.random.default_rng(3), np.random.default_rng(3)
+    found = visited(numbered(95).one_pass("epoch", rng))
+    order = np.arange(95)
+    again.shuffle(order)
+    edges = np.linspace(0, 95, 11).astype(int)
+    expected = [np.sort(order[a:b]) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    np.testing.assert_array_equal(found, np.concatenate(expected))
+
+
+def test_rows_drawn_with_replacement_are_of_all_groups(small_groups):
+    drawn = visited(numbered(400).one_pass("replacement", np.random.default_rng(0)))
+    counts = np.bincount(drawn.astype(int), minlength=400)
+    assert counts.sum() == 400
+    # Counts within groups are multinomial: a share exp(-1) of the rows is missing, to 4 sds.
+    assert abs((counts == 0).mean() - np.exp(-1.0)) < 4 * 0.5 / 20
+    np.testing.assert_array_equal(np.bincount(drawn.astype(int) // 5).sum(), 400)
+
+
+def test_the_rows_of_a_group_are_mixed(small_groups):
+    batches = list(numbered(400, batch_size=5).one_pass("epoch", np.random.default_rng(0)))
+    # Five rows of twenty at random are of three blocks of four on average, at most of four.
+    n_blocks = [len(np.unique(batch.X[:, 0] // 5)) for batch in batches]
+    assert np.mean(n_blocks) > 2.5

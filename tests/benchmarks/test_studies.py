@@ -230,9 +230,12 @@ def test_the_guide_says_what_halves_has_found():
         some = [row["gap"] for row in rows if row["model"] == model and row["set"] in names]
         return f"{max(some or gaps):.2f}".lstrip("0")
 
-    cancer, wine = largest("logistic", "breast_cancer"), largest("logistic", "wine")
-    assert f"{cancer} standard deviations of 31 coefficients and {wine} of 42" in text
-    assert f"up to eleven parameters were {largest('custom')} at most" in text
+    density = "logistic, density"
+    cancer, wine = largest(density, "breast_cancer"), largest(density, "wine")
+    assert f"{cancer} standard deviations off with 31 coefficients and {wine} with 42" in text
+    assert all(row["warned"] for row in rows if row["model"] == density and row["gap"] > 0.08)
+    assert f"the largest gap of up to eleven parameters is {largest('custom')}" in text
+    assert "the same to the last digits" in text and largest("logistic") == ".00"
 
 
 def test_the_guide_says_what_merge_has_found():

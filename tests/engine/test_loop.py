@@ -79,10 +79,10 @@ def test_ctrl_c_before_the_first_state_is_handed_on():
 def test_full_batch_iterations_converge_and_are_recorded():
     seen = []
 
-    def until(particles, t):
+    def until(particles, t, memory):
         level = particles.block[0, 0]
-        seen.append(t)
-        return particles, abs(level - 2.5) < 1e-3
+        seen.append((t, memory))
+        return particles, abs(level - 2.5) < 1e-3, t
 
     options = Options(max_iter=0, reweight=False, settings=NEVER)
     found = run(
@@ -90,7 +90,11 @@ def test_full_batch_iterations_converge_and_are_recorded():
         full_batch=FullBatch(50, until),
     )  # fmt: skip
     # Half of the distance is left after each: 2.5 / 2^12 < 1e-3.
-    assert found.converged and seen == list(range(1, 13)) and len(found.infos) == 12
+    assert (
+        found.converged
+        and seen == [(t, t - 1 or None) for t in range(1, 13)]
+        and len(found.infos) == 12
+    )
     levels = [info.extra["level"] for info in found.infos]
     np.testing.assert_allclose(levels, 2.5 * (1.0 - 0.5 ** np.arange(1, 13)))
     assert all((info.a, info.b) == (1.0, 1.0) for info in found.infos)
@@ -100,7 +104,7 @@ def test_iterations_of_a_stream_start_from_one_base():
     base = empty_particles(1)._replace(block=np.full((1, 1), 7.0))
     states = full_batch_iterations(
         base, Halves(), ROWS.whole(), 0.0, 1.0, NEVER, np.random.default_rng(0),
-        FullBatch(3, lambda particles, t: (particles, False)),
+        FullBatch(3, lambda particles, t, _: (particles, False, None)),
     )  # fmt: skip
     block, expected = 7.0, []
     for _ in range(3):
@@ -112,16 +116,16 @@ def test_iterations_of_a_stream_start_from_one_base():
 def test_passes_end_when_the_caller_says_so():
     calls = []
 
-    def after_pass(particles, iteration, rng):
-        calls.append(iteration)
-        return particles, iteration == 1
+    def after_pass(particles, iteration, rng, memory):
+        calls.append((iteration, memory))
+        return particles, iteration == 1, iteration
 
     options = Options(max_iter=9, reweight=False)
     rows = Rows(np.zeros((30, 1)), None, None, 10)
     model, rng = NormalMean(), np.random.default_rng(0)
     start = draw_prior(model, 50, rng)
     found = run(model, rows, start, options, rng, after_pass=after_pass)
-    assert calls == [0, 1] and len(found.infos) == 6
+    assert calls == [(0, None), (1, 0)] and len(found.infos) == 6
 
 
 def test_step_sizes_of_the_caller_are_taken():

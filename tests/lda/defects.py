@@ -41,8 +41,8 @@ DEFECTS = [
     Defect(
         "the ELBO of a topic model forgets the entropy of the assignments",
         "lda/_topics.py",
-        "entropy.sum(axis=1) + self.document_terms(mass)",
-        "self.document_terms(mass)",
+        "entropy.sum(axis=1) + self.document_terms(mass, weight)",
+        "self.document_terms(mass, weight)",
         "lda/test_kernels.py",
     ),
     Defect(
@@ -62,7 +62,7 @@ DEFECTS = [
     Defect(
         "a document that comes alone is taken for a batch",
         "lda/_fit.py",
-        "-np.expm1(n / full * np.log1p(-whole)) if whole < 1.0 else part",
+        "-np.expm1(taken / full * np.log1p(-whole)) if whole < 1.0 else part",
         "whole",
         "lda/test_streams.py",
     ),
@@ -90,7 +90,7 @@ DEFECTS = [
     Defect(
         "threads go on after Ctrl-C",
         "engine/threads.py",
-        "        wait(begun)\n",
+        "        while wait(begun, _PATIENCE).not_done:\n            show_work()\n",
         "        pass\n",
         "engine/test_threads.py",
     ),
@@ -153,7 +153,7 @@ DEFECTS = [
     Defect(
         "held-out documents are fitted",
         "lda/_early_stopping.py",
-        "return X[rest], weights[0], EarlyStopping(",
+        "return *chosen(X, weight, ~out), EarlyStopping(",
         "return X, weight, EarlyStopping(",
         "lda/test_early_stopping.py",
     ),

@@ -269,7 +269,7 @@ def test_top_words_go_by_the_names_of_columns(corpus):
 
 def test_top_words_without_pandas(lda, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match="pip install pandas"):
+    with pytest.raises(ImportError, match=r"top_words .* pip install skpmd\[arviz\]"):
         lda.top_words()
 
 

@@ -4,6 +4,34 @@ from tests.tools.seeded_defects import Defect
 
 DEFECTS = [
     Defect(
+        "earlier rows count by the temperature of the next fit",
+        "logistic/_earlier_rows.py",
+        "Batch(X, y, weight / power)",
+        "Batch(X, y, weight)",
+        "logistic/test_earlier_rows.py",
+    ),
+    Defect(
+        "earlier classes have the codes that they had",
+        "logistic/_earlier_rows.py",
+        "y = np.argsort(classes)[y.astype(np.int64)]",
+        "y = y.astype(np.int64)",
+        "logistic/test_earlier_rows.py",
+    ),
+    Defect(
+        "quadratics of earlier rows are added about centres of their own",
+        "logistic/_earlier_rows.py",
+        "rest.slope + _slope(before, rest.centre)",
+        "rest.slope + before.slope",
+        "logistic/test_earlier_rows.py",
+    ),
+    Defect(
+        "nothing is said of a density far from the earlier posterior",
+        "_base/prior.py",
+        "return misfit_reasons(density.misfit)",
+        "return ()",
+        "logistic/test_earlier_rows.py",
+    ),
+    Defect(
         "rows that come sorted by a column are dropped",
         "logistic/_retained.py",
         "changed = appeared or _differ(fitted, since) or _columns_differ(retained)",
@@ -13,8 +41,8 @@ DEFECTS = [
     Defect(
         "retained rows are not discounted",
         "logistic/_retained.py",
-        "[(1.0 - a) * weight, new.weight]",
-        "[weight, new.weight]",
+        "stacked(Batch(X, y, (1.0 - a) * weight), new)",
+        "stacked(Batch(X, y, weight), new)",
         "logistic/test_retained.py",
     ),
     Defect(
@@ -93,5 +121,26 @@ DEFECTS = [
         "centre = np.zeros((K, LANES)) if at_zero else points.mean @ tile.T\n",
         "centre = (16.0 * points.mean @ tile.T).astype(np.float16) / np.float32(16.0)\n",
         "logistic/test_predictions.py",
+    ),
+    Defect(
+        "covariances of two columns count once",
+        "logistic/_normal_logits.py",
+        "np.where(i == j, 0.0, blocks[:, j, i])",
+        "np.where(i == j, 0.0, 0.0)",
+        "logistic/test_predictions.py",
+    ),
+    Defect(
+        "logits of a row are taken as independent",
+        "logistic/_kernels_single.py",
+        "total[j] += one[j] * node",
+        "total[j] = one[j] * node",
+        "logistic/test_predictions.py",
+    ),
+    Defect(
+        "a shifted node is in the corner",
+        "logistic/_design.py",
+        "^ digits) / 2**32",
+        "^ 0 * digits) / 2**32",
+        "logistic/test_multinomial_model.py",
     ),
 ]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy.special import log_softmax, ndtri, softmax
-from scipy.stats import qmc
+from scipy.stats import chi2, qmc
 from sklearn.datasets import load_iris
 
 from skpmd.engine.diagnostics import log_evidence
@@ -293,11 +293,20 @@ def test_target_of_single_precision_features_is_double():
 
 # ----------------------------------------------------------------------------- expectations
 @pytest.mark.parametrize("d", [1, 2, 3, 10, 32, 33, 64, 150])
-def test_nodes_are_exact_to_degree_three(d):
-    nodes = normal_nodes(d)
+@pytest.mark.parametrize("shifted", [False, True])
+def test_nodes_are_exact_to_degree_three(d, shifted):
+    nodes = normal_nodes(d, shifted=shifted)
     np.testing.assert_allclose(nodes.mean(axis=1), 0.0, atol=1e-12)
     np.testing.assert_allclose(nodes @ nodes.T / nodes.shape[1], np.eye(d), atol=1e-12)
     np.testing.assert_array_equal(nodes[:, : nodes.shape[1] // 2], -nodes[:, nodes.shape[1] // 2 :])
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 10, 32])
+def test_no_shifted_node_is_in_a_corner(d):
+    # One of 256 normal points is beyond this radius with probability 0.1; the first is otherwise at
+    # 2.7 in every coordinate.
+    nodes = normal_nodes(d, 256, shifted=True)
+    assert np.linalg.norm(nodes, axis=0).max() <= np.sqrt(chi2(d).isf(0.1 / 256))
 
 
 def logit_problem(K, sd, n=60):

@@ -117,9 +117,9 @@ DEFECTS = [
     ),
     Defect(
         "without matplotlib the error names no extra",
-        "plot/_common.py",
-        'return import_module(f"matplotlib.{module}")\n    except ImportError as error:',
-        'return import_module(f"matplotlib.{module}")\n    except KeyError as error:',
+        "_export.py",
+        "pip install skpmd[{extra}]",
+        "pip install {name}",
         "plot/test_common.py",
     ),
 ]

@@ -139,7 +139,7 @@ DEFECTS = [
     Defect(
         "a search on some rows does not go on with all",
         "sparse_gp/_hyperparameters.py",
-        "elif len(subset.y) > n_rows:",
+        "elif len(subset.y) > n_rows and not out_of_time(SEARCH):",
         "elif False:",
         "sparse_gp/test_sparse_evidence.py",
     ),
@@ -335,7 +335,7 @@ DEFECTS = [
     Defect(
         "inducing inputs have the kernel of neighbours",
         "sparse_gp/_choice.py",
-        "_, (covariance, theta) = max(each(ended, candidates), key=itemgetter(0))",
+        "_, (covariance, theta) = max(each(*branched(ended, candidates)), key=itemgetter(0))",
         "_, (covariance, theta) = ended(candidates[0])",
         "sparse_gp/test_vecchia.py",
     ),

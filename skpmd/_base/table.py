@@ -1,0 +1,177 @@
+"""Rows of blocks that read as one array: all that the rest sees of where data come from."""
+
+import copy
+from threading import Lock
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import check_array
+from sklearn.utils.validation import _check_y, check_consistent_length
+
+
+class BlockTable:
+    """Rows of shape (n, p) that read as slices, masks or places; one block is in memory at a time.
+
+    Where all rows are as few as a pass in random order has in memory anyway they are in ``array``,
+    which is None of more. ``low`` and ``high`` are the smallest and the largest number, and
+    ``has_missing`` says whether some are none.
+    """
+
+    ndim, is_read_in_blocks = 2, True
+
+    def __init__(self, blocks, scan):
+        self._blocks, self._ends, self.names = blocks, np.array(scan.ends), scan.names
+        self.shape, self.dtype, self.is_sparse = (scan.n, scan.p), scan.dtype, scan.is_sparse
+        self.low, self.high, self.has_missing = scan.low, scan.high, scan.has_missing
+        self._lock, self._read = Lock(), (-1, None)
+        self.array = None if scan.rows is None else self._joined(scan.rows)
+        self._places = None  # Of the rows that there are; None of all.
+        self._function = _as_they_are
+
+    def __len__(self):
+        return self.shape[0]
+
+    def __getitem__(self, rows):
+        if isinstance(rows, slice) and self._places is None:
+            start, stop, step = rows.indices(len(self))
+            if step == 1:
+                return self._between(start, max(start, stop))
+            rows = np.arange(start, stop, step)
+        if self._places is not None:
+            rows = self._places[rows]
+        rows = np.asarray(rows)
+        rows = np.flatnonzero(rows) if rows.dtype == bool else rows
+        if (rows[1:] >= rows[:-1]).all():
+            return self._sorted(rows)
+        places, back = np.unique(rows, return_inverse=True)
+        return self._sorted(places)[back]
+
+    def __array__(self, dtype=None, copy=None):
+        """Refuse to read all rows at once."""
+        raise TypeError("Data in blocks are not read at once: take some of the rows.")
+
+    def then(self, function, is_sparse):
+        """The same table with a function of the rows of each block, row by row, in their place."""
+        some = copy.copy(self)
+        some._function, some.is_sparse, some._lock = function, is_sparse, Lock()
+        if some.array is not None:
+            some.array = function(some.array)
+        return some
+
+    def part(self, rows):
+        """Some rows, by a slice, as a table whose rows are in memory."""
+        some = copy.copy(self)
+        some.array = self[rows]
+        some.shape = some.array.shape
+        return some
+
+    def only(self, mask):
+        """The same table without the rows where the mask (n,) is False."""
+        some = copy.copy(self)
+        some._places = np.flatnonzero(mask) if self._places is None else self._places[mask]
+        some.shape = len(some._places), self.shape[1]
+        return some
+
+    def max(self, initial):
+        """Largest number, or ``initial``; nan where there is one."""
+        return np.nan if self.has_missing else max(self.high, initial)
+
+    def min(self, initial):
+        """Smallest number, or ``initial``; nan where there is one."""
+        return np.nan if self.has_missing else min(self.low, initial)
+
+    def _between(self, start, stop):
+        """Consecutive rows; a view where they are of one block."""
+        place, parts = np.searchsorted(self._ends, start, side="right"), []
+        while start < stop:
+            before, end = self._edges(place)
+            end = min(stop, end)
+            if end > start:
+                parts.append(self._block(place)[start - before : end - before])
+            start, place = end, place + 1
+        return self._joined(parts)
+
+    def _sorted(self, places):
+        """Rows at sorted places."""
+        which, parts = np.searchsorted(self._ends, places, side="right"), []
+        for place in np.unique(which):
+            parts.append(self._block(place)[places[which == place] - self._edges(place)[0]])
+        return self._joined(parts)
+
+    def _edges(self, place):
+        return self._ends[place - 1] if place else 0, self._ends[place]
+
+    def _joined(self, parts):
+        if len(parts) == 1:
+            return parts[0].astype(self.dtype, copy=False)
+        if self.is_sparse:
+            empty = sparse.csr_matrix((0, self.shape[1]), dtype=self.dtype)
+            return sparse.vstack([empty, *parts], format="csr", dtype=self.dtype)
+        return np.concatenate([np.empty((0, self.shape[1]), self.dtype), *parts], dtype=self.dtype)
+
+    def _block(self, place):
+        """The rows of one block, for any thread; that which was read last is still there."""
+        with self._lock:
+            known, rows = self._read
+            if known == place:
+                return rows
+            del rows
+            self._read = -1, None  # No two of them are in memory together.
+            rows = self._function(as_rows(self._blocks.read(int(place)).X, self.dtype))
+            before, end = self._edges(place)
+            if rows.shape != (end - before, self.shape[1]):
+                raise ValueError(
+                    f"Block {place} of X has the shape {rows.shape}, and had "
+                    f"{(int(end - before), self.shape[1])} when it was read first: blocks have to "
+                    "be the same each time."
+                )
+            self._read = place, rows
+            return rows
+
+    def __getstate__(self):
+        """What is pickled: no block, and no lock."""
+        return {**vars(self), "_lock": None, "_read": (-1, None)}
+
+    def __setstate__(self, state):
+        """Take over what was pickled."""
+        vars(self).update(state, _lock=Lock())
+
+
+def _as_they_are(rows):
+    return rows
+
+
+def as_rows(X, dtype=(np.float64, np.float32)):
+    """A block's rows as an array or a CSR matrix of floats, whatever their values."""
+    return check_array(
+        X, accept_sparse="csr", dtype=dtype, order="C", ensure_all_finite=False,
+        ensure_min_samples=0, input_name="X",
+    )  # fmt: skip
+
+
+def checked_table(X, y="no_validation", *, y_numeric=False, multi_output=False, **how):
+    """A `BlockTable`, or the array that it is, and y, checked as ``validate_data`` does it."""
+    if X.array is not None:
+        rows = check_array(X.array, input_name="X", **how)
+    else:
+        _check_values(X, how.get("ensure_all_finite", True))
+        if X.is_sparse and not how.get("accept_sparse"):
+            raise TypeError("Sparse data was passed for X, but dense data is required.")
+        rows = X
+    if isinstance(y, str) and y == "no_validation":
+        return rows
+    if y is None:
+        raise ValueError("The blocks have no y, and none is given: this estimator requires y.")
+    y = _check_y(y, multi_output=multi_output, y_numeric=y_numeric)
+    check_consistent_length(X, y)
+    return rows, y
+
+
+def _check_values(X, ensure_all_finite):
+    """ValueError where numbers are none or infinite, and have to be."""
+    if not ensure_all_finite:
+        return
+    if X.has_missing and ensure_all_finite is True:
+        raise ValueError("Input X contains NaN.")
+    if np.isinf([X.low, X.high]).any():
+        raise ValueError(f"Input X contains infinity or a value too large for dtype('{X.dtype}').")

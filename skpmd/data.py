@@ -1,0 +1,6 @@
+"""Data in blocks, for ``fit`` and ``partial_fit`` of every estimator: rows past memory."""
+
+from skpmd._base.arrow import ArrowBlocks
+from skpmd._base.blocks import Blocks
+
+__all__ = ["ArrowBlocks", "Blocks"]

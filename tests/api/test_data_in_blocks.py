@@ -1,0 +1,373 @@
+"""The same rows in an array and in blocks of any kind have the same posterior."""
+
+import contextlib
+import functools
+import itertools
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process.kernels import RBF, WhiteKernel
+
+from skpmd import (
+    BayesianLogisticRegressionPMD,
+    GaussianMixturePMD,
+    LDATopicModelPMD,
+    ParticleMirrorDescent,
+    SparseGPClassifierPMD,
+    SparseGPRegressorPMD,
+)
+from skpmd._base import rows as _base_rows
+from skpmd.data import ArrowBlocks, Blocks
+
+N = 900
+CUTS = (0, 10, 10, 250, 251, 600, N)  # Blocks of very different sizes, one of them empty.
+
+
+@pytest.fixture(autouse=True)
+def small_groups(monkeypatch):
+    """So that these rows are several groups of blocks, and not held in memory."""
+    monkeypatch.setattr(_base_rows, "_MAX_BLOCK", 16)
+    monkeypatch.setattr(_base_rows, "_SPARSE_BLOCK", 16)
+    monkeypatch.setattr(_base_rows, "_GROUP", 8)
+
+
+def numbers(seed=0, p=3):
+    return np.random.default_rng(seed).standard_normal((N, p))
+
+
+def log_likelihood(theta, X, y):
+    return -0.5 * ((X[:, 0] - theta[:, :1]) ** 2).sum(axis=1)
+
+
+def log_prior(theta):
+    return -0.5 * (theta[:, 0] / 10) ** 2 - np.log(10 * np.sqrt(2 * np.pi))
+
+
+def sample_prior(rng, m):
+    return 10.0 * rng.standard_normal((m, 1))
+
+
+def normal_mean(**params):
+    """The posterior of a mean of normal rows, under steps of the engine."""
+    params = {"n_particles": 200, "random_state": 0, **params}
+    return ParticleMirrorDescent(log_likelihood, log_prior, sample_prior, **params)
+
+
+def logistic(**params):
+    X = numbers()
+    y = np.where(X[:, 0] + np.random.default_rng(1).logistic(size=N) > 0, "yes", "no")
+    y[X[:, 1] > 1.5] = params.pop("third", "yes")
+    params = {"n_particles": 500, "random_state": 0, **params}
+    return BayesianLogisticRegressionPMD(**params), X, y
+
+
+def gp(**params):
+    X = np.random.default_rng(0).uniform(-2, 2, (N, 2))
+    y = np.sin(3 * X[:, 0]) + X[:, 1] + 0.2 * np.random.default_rng(1).standard_normal(N)
+    params = {
+        "kernel": RBF(1.0) + WhiteKernel(0.1), "optimizer": None, "n_inducing": 30,
+        "approximation": "fitc", "random_state": 0, **params,
+    }  # fmt: skip
+    return SparseGPRegressorPMD(**params), X, y
+
+
+def mixture(**params):
+    X = numbers() + 5.0 * np.random.default_rng(1).integers(3, size=(N, 1))
+    return GaussianMixturePMD(3, **{"n_particles": 4, "random_state": 0, **params}), X, None
+
+
+def topics(**params):
+    rng = np.random.default_rng(0)
+    words = rng.dirichlet(np.full(40, 0.1), size=3)
+    shares = rng.dirichlet(np.full(3, 0.3), size=N)
+    X = sparse.csr_matrix([rng.multinomial(20, one @ words) for one in shares], dtype=float)
+    params = {"n_particles": 2, "max_iter": 2, "random_state": 0, **params}
+    return LDATopicModelPMD(3, **params), X, None
+
+
+CASES = {
+    "custom": lambda: (normal_mean(), numbers(p=1), None),
+    "custom, steps": lambda: (normal_mean(proposal="prior", max_iter=2), numbers(p=1), None),
+    "logistic": logistic,
+    "logistic, three classes": lambda: logistic(third="perhaps"),
+    "logistic, steps": lambda: logistic(proposal="prior", max_iter=2),
+    "logistic, moves": lambda: logistic(moves="always", n_particles=100),
+    "logistic, mean field": lambda: logistic(covariance_type="diag"),
+    "logistic, heavy tails": lambda: logistic(prior="cauchy", scale=None),
+    "process": gp,
+    "process, posterior": lambda: gp(
+        weighting="posterior", n_particles=20, n_inducing=8, max_iter=1,
+        kernel=RBF(1.0) + WhiteKernel(0.1, "fixed"),
+    ),
+    "process, stacking": lambda: gp(n_particles=2, kernel=RBF(1.0) + WhiteKernel(0.1, "fixed")),
+    "mixture": mixture,
+    "mixture, full batch": lambda: mixture(max_iter=0, covariance_type="diag"),
+    "topics": topics,
+    "topics, in order": lambda: topics(shuffle=False, evaluate_every=1),
+    "topics, full batch": lambda: topics(max_full_iter=2, early_stopping=True),
+}  # fmt: skip
+
+
+def fitted(model, *data, **weights):
+    """All numbers of the posterior."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # They are few, for speed.
+        model.fit(*data, **weights)
+        if isinstance(model, LDATopicModelPMD):
+            return model.components_
+        if isinstance(model, SparseGPRegressorPMD):
+            warnings.simplefilter("ignore", UserWarning)  # Some forms know names of columns.
+            return model.predict(numbers(p=2)[:20])
+    posterior = model.posterior_
+    return np.append(np.ravel(getattr(posterior, "particles", 0)), posterior.mean())
+
+
+def blocks_of(X, y):
+    pairs = zip(CUTS[:-1], CUTS[1:], strict=True)
+    return [X[a:b] if y is None else (X[a:b], y[a:b]) for a, b in pairs]
+
+
+def as_arrow(X, y):
+    pyarrow = pytest.importorskip("pyarrow")
+    columns = {f"x{j}": X[:, j] for j in range(X.shape[1])}
+    table = pyarrow.table(columns if y is None else {**columns, "y": y})
+    return ArrowBlocks(table, target=None if y is None else "y")
+
+
+FORMS = {
+    "sequence": lambda X, y: Blocks(blocks_of(X, y)),
+    "iterable": lambda X, y: Blocks(lambda: iter(blocks_of(X, y))),
+    "arrow": as_arrow,
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_blocks_have_the_posterior_of_the_array(name):
+    model, X, y = CASES[name]()
+    expected = fitted(model, X, y)
+    forms = ["sequence", "iterable"] if sparse.issparse(X) else FORMS
+    for form in forms:
+        found = fitted(model, FORMS[form](X, y))
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10, err_msg=form)
+
+
+def elsewhere(batches, function, add):
+    """Sums over batches as another process makes them: of a few batches each, by what is sent."""
+    sent = pickle.dumps(function)
+    cuts = np.linspace(0, len(batches), min(4, len(batches)) + 1).astype(int)
+    parts = [[batches[i] for i in range(a, b)] for a, b in itertools.pairwise(cuts)]
+    return functools.reduce(add, (pickle.loads(sent)(part) for part in parts))
+
+
+OF_SUMS = [name for name in CASES if name.startswith(("custom", "logistic", "process"))]
+
+
+@pytest.mark.parametrize("name", OF_SUMS)
+def test_sums_are_additive_over_blocks_wherever_they_are_made(name, monkeypatch):
+    model, X, y = CASES[name]()
+    expected = fitted(model, X, y)
+    calls = []
+
+    def total(self, function, add):
+        calls.append(function)
+        return elsewhere(self, function, add)
+
+    monkeypatch.setattr(_base_rows.InOrder, "total", total, raising=False)
+    found = fitted(model, FORMS["sequence"](X, y))
+    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8)
+    assert calls or name == "logistic, mean field"  # Its sums are of pairs of batches.
+
+
+@pytest.mark.parametrize("name", ["custom", "logistic", "process", "mixture", "topics"])
+def test_weights_and_rows_of_weight_zero_are_those_of_the_array(name):
+    model, X, y = CASES[name]()
+    if name == "custom":
+        model.set_params(log_likelihood=weighted_likelihood)
+    weight = np.random.default_rng(5).integers(3, size=N).astype(float)
+    expected = fitted(model, X, y, sample_weight=weight)
+    pairs = zip(CUTS[:-1], CUTS[1:], strict=True)
+    items = [(X[a:b], None if y is None else y[a:b], weight[a:b]) for a, b in pairs]
+    for data, given in ((Blocks(items), None), (Blocks(blocks_of(X, y)), weight)):
+        found = fitted(model, data, sample_weight=given)
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
+
+
+def weighted_likelihood(theta, X, y, sample_weight):
+    return -0.5 * (X[:, 0] - theta[:, :1]) ** 2 @ sample_weight
+
+
+def test_rows_in_memory_are_few(monkeypatch):
+    """Neither a pass nor a step has more rows in memory than a group of blocks and a block."""
+    X = numbers()
+    most = []
+
+    class Rows:
+        def __len__(self):
+            return N // 10
+
+        def __getitem__(self, i):
+            return X[10 * i : 10 * i + 10]
+
+    table = Blocks(Rows())
+    inner = np.concatenate
+
+    def concatenate(arrays, *args, **kwargs):
+        out = inner(arrays, *args, **kwargs)
+        if out.ndim == 2 and out.shape[1] == 3:
+            most.append(len(out))
+        return out
+
+    monkeypatch.setattr(np, "concatenate", concatenate)
+    GaussianMixturePMD(3, n_particles=2, random_state=0, batch_size=20).fit(table)
+    # A group has 128 rows, and up to a batch is left of the one before. The reservoir and the
+    # starts hold a sample, which for so few rows is all of them.
+    assert sorted(set(most))[-1] <= N
+    assert np.median(most) <= 128 + 20
+
+
+@pytest.mark.parametrize("sorted_by", ["label", "feature"])
+def test_sorted_rows_do_no_harm(sorted_by):
+    """Stochastic steps alone, over a file sorted by its label, find what they find otherwise."""
+    model, X, y = mixture(max_full_iter=0, max_iter=10, batch_size=64)
+    order = np.argsort(X.sum(axis=1) if sorted_by == "feature" else (X[:, 0] > 2.5), kind="stable")
+    scores = [model.fit(rows).score(X) for rows in (X, Blocks(blocks_of(X[order], None)))]
+    assert abs(scores[0] - scores[1]) < 0.02  # Orders of these rows at random differ by .01.
+
+
+def test_streams_take_blocks_part_by_part():
+    model, X, y = logistic()
+    size = _base_rows.group_size(X)
+    model.partial_fit(Blocks(blocks_of(X, y)), classes=["no", "yes"])
+    other, *_ = logistic()
+    for start in range(0, N, size):
+        other.partial_fit(X[start : start + size], y[start : start + size], classes=["no", "yes"])
+    np.testing.assert_array_equal(model.posterior_.particles, other.posterior_.particles)
+
+
+def test_a_failed_part_of_a_stream_takes_nothing_in():
+    model, X, y = logistic()
+    model.partial_fit(X[:200], y[:200], classes=["no", "yes"])
+    before = model.posterior_.particles.copy()
+    y = y.astype(object)
+    y[-1] = "perhaps"
+    with pytest.raises(ValueError, match="not among the classes"):
+        model.partial_fit(Blocks(blocks_of(X, y)))
+    np.testing.assert_array_equal(model.posterior_.particles, before)
+    assert model._state.stream.seen == 200.0
+
+
+def interrupted(items, last):
+    """Blocks whose last one cannot be read after the first pass."""
+    passes = []
+
+    def again():
+        passes.append(1)
+        for i, item in enumerate(items):
+            if len(passes) > 1 and i == last:
+                raise KeyboardInterrupt
+            yield item
+
+    return Blocks(again)
+
+
+@pytest.mark.parametrize("name", ["custom", "logistic", "process", "mixture", "topics"])
+def test_an_interrupted_stream_of_blocks_takes_nothing_in(name):
+    """Counts of topics change in place: those of the parts before are taken back too."""
+    model, X, y = CASES[name]()
+    if name == "logistic":
+        model.partial_fit(X[:200], y[:200], classes=["no", "yes"])
+    else:
+        model.partial_fit(X[:200], None if y is None else y[:200])
+    state, file = model._state, pickle.dumps(model._state)
+    with pytest.raises(KeyboardInterrupt):
+        model.partial_fit(interrupted(blocks_of(X, y), last=5))
+    assert model._state is state
+    assert pickle.dumps(model._state) == file
+
+
+def test_names_of_columns_are_learnt_and_held_on_to():
+    model, X, y = logistic()
+    model.fit(as_arrow(X, y))
+    assert list(model.feature_names_in_) == ["x0", "x1", "x2"]
+    table = as_arrow(X, y)
+    table.columns = ["x1", "x0", "x2"]
+    with pytest.raises(ValueError, match="feature names of the blocks"):
+        model.partial_fit(table)
+
+
+@pytest.mark.parametrize("few", [False, True])
+@pytest.mark.parametrize("value, message", [(np.nan, "contains NaN"), (np.inf, "infinity")])
+def test_numbers_that_are_none_are_refused(few, value, message):
+    model, X, _ = mixture()
+    X[700, 1] = value
+    X = X[690:710] if few else X
+    with pytest.raises(ValueError, match=message):
+        model.fit(Blocks([X[:10], X[10:]]))
+
+
+def test_what_needs_all_rows_in_memory_says_so():
+    model, X, y = gp()
+    blocks = Blocks(blocks_of(X, y))
+    assert model.set_params(approximation="auto").fit(blocks).approximation_ == "fitc"
+    with pytest.raises(ValueError, match="approximation='vecchia' retains all rows"):
+        model.set_params(approximation="vecchia").fit(blocks)
+    with pytest.raises(ValueError, match="call partial_fit"):
+        SparseGPClassifierPMD().fit(Blocks(blocks_of(X, y > 0)))
+    mixed, X, _ = mixture(strategy="parameters")
+    with pytest.raises(ValueError, match="strategy='conjugate'"):
+        mixed.fit(Blocks(blocks_of(X, None)))
+    with pytest.raises(ValueError, match="requires y"):
+        model.set_params(approximation="fitc").fit(Blocks(blocks_of(X, None)))
+    with pytest.raises(ValueError, match="log_joint_gradient"):
+        normal_mean(log_joint_gradient=lambda theta, X, y: None).fit(Blocks(blocks_of(X, None)))
+    with pytest.raises(TypeError, match="rows of each block"):
+        model.predict(blocks)
+    _, X, _ = topics()
+    with pytest.raises(ValueError, match="Negative values"):
+        LDATopicModelPMD(2).fit(Blocks(blocks_of(-X, None)))
+
+
+def test_progress_counts_the_blocks(capsys):
+    model, X, _ = mixture(verbose=1)
+    model.fit(Blocks(blocks_of(X, None)))
+    out = "".join(capsys.readouterr())
+    assert "first pass over the blocks" in out
+
+
+@pytest.mark.parametrize("name", ["custom", "logistic", "process", "mixture"])
+def test_a_memory_mapped_file_is_an_array(name, tmp_path):
+    model, X, y = CASES[name]()
+    file = np.memmap(tmp_path / "rows", np.float64, "w+", shape=X.shape)
+    file[:] = X
+    np.testing.assert_array_equal(fitted(model, file, y), fitted(model, X, y))
+
+
+@pytest.mark.parametrize("name", ["logistic, steps", "process", "mixture", "topics"])
+def test_a_fit_of_blocks_goes_on_from_its_checkpoint(name, tmp_path):
+    model, X, y = CASES[name]()
+    items = blocks_of(X, y)
+    expected = fitted(model, Blocks(items))
+    model.set_params(checkpoint=tmp_path / "fit", checkpoint_every=0)
+    reads = []
+
+    class Stopped:
+        """Blocks that can be read so often: for the digest, the first pass, and some of the fit."""
+
+        def __len__(self):
+            return len(items)
+
+        def __getitem__(self, i):
+            reads.append(i)
+            if len(reads) > 50:
+                raise KeyboardInterrupt
+            return items[i]
+
+    with warnings.catch_warnings(), contextlib.suppress(KeyboardInterrupt):
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(Blocks(Stopped()))
+    np.testing.assert_array_equal(fitted(model, Blocks(items)), expected)
+    assert not list(tmp_path.iterdir())
