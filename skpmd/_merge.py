@@ -5,6 +5,8 @@ from collections.abc import Iterable
 
 from sklearn.exceptions import NotFittedError
 
+from skpmd._base.opening import opened
+
 
 def merge(estimators, X=None, y=None, sample_weight=None):
     """Merge estimators that were fitted on disjoint shards of rows under one prior.
@@ -17,7 +19,8 @@ def merge(estimators, X=None, y=None, sample_weight=None):
       `SparseGPClassifierPMD` likewise, its rows approximated as they were in their shard.
     * `BayesianLogisticRegressionPMD` and `ParticleMirrorDescent`: as the product of the densities
       that stand for the posteriors (`Posterior.fitted_density`), which is sampled. With all rows,
-      ``X`` and ``y``, these weigh the particles, and the result is as exact as that of `fit`.
+      ``X`` and ``y``, these weigh the particles, and the result is as exact as that of `fit`. Where
+      all posteriors hold their rows (``posterior_.rows``), these are fitted in place of a product.
     * `GaussianMixturePMD` (``strategy="conjugate"``): components are relabelled by those of the
       first shard, and their counts add up. Where shards retain all rows these are fitted instead,
       and where they do not, particles of a fit to the rows that they retain stand in for sums that
@@ -32,7 +35,8 @@ def merge(estimators, X=None, y=None, sample_weight=None):
         the model and its prior, columns and classes. The first is what the result is like: its
         parameters, and what its prior has taken from its rows (the units of ``scale="auto"``, say).
     X : array-like of shape (n_samples, n_features), optional
-        The rows of all shards, of logistic regression, custom models and topics.
+        The rows of all shards, of logistic regression, custom models and topics. Or data in blocks,
+        `skpmd.data.Blocks`, with y and weights in them or given.
     y : array-like of shape (n_samples,) or (n_samples, n_targets), optional
         Their targets.
     sample_weight : array-like of shape (n_samples,), optional
@@ -51,7 +55,8 @@ def merge(estimators, X=None, y=None, sample_weight=None):
         (``shard_beyond``); by how many sds, to first order, a mean is moved by what the densities
         leave of known values of the posteriors (``misfit``, None where none are known) and by what
         they are beyond mean and covariance (``nonnormality``); and k-hat of the draws of the
-        product, which says nothing of the densities (``product_pareto_k``). Those of mixtures and
+        product, which says nothing of the densities (``product_pareto_k``). Where rows that the
+        posteriors hold were fitted, they have the diagnostics of `fit`. Those of mixtures and
         topics have how well components match (``alignment``, 1 where they are the same).
 
     Raises
@@ -93,9 +98,10 @@ def merge(estimators, X=None, y=None, sample_weight=None):
     """
     estimators = _checked(estimators)
     first, rows = estimators[0], {"X": X, "y": y, "sample_weight": sample_weight}
-    rows = {name: value for name, value in rows.items() if value is not None}
-    if rows.keys() == {"sample_weight"}:
+    if sample_weight is not None and X is None and y is None:
         raise ValueError("sample_weight is that of the rows: give X and y with it, or none.")
+    rows = dict(zip(rows, opened(*rows.values()), strict=True))
+    rows = {name: value for name, value in rows.items() if value is not None}
     if len(estimators) == 1 and not rows:
         return copy.deepcopy(first)
     return type(first)(**first.get_params(deep=False))._merge(estimators, **rows)

@@ -11,6 +11,7 @@ Polynomials in place of rows are those of PASS-GLM (Huggins, Adams and Broderick
 place of all are a coreset (Campbell and Broderick 2019).
 """
 
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -154,6 +155,16 @@ def given_earlier(outcome, model, earlier):
     log_prior = particles.log_prior + model.log_likelihood(particles.theta, earlier.rows) - known
     return outcome._replace(
         particles=particles._replace(log_ratio=particles.log_ratio - known, log_prior=log_prior)
+    )
+
+
+def joined(held):
+    """All `EarlierRows` of posteriors under one prior as those of one, under that of the first."""
+    first, rests = held[0], [one.rest for one in held if one.rest is not None]
+    return first._replace(
+        rows=reduce(stacked, [one.rows for one in held]),
+        rest=reduce(_added, rests) if rests else None,
+        log_evidence=0.0,  # No rows were there before these.
     )
 
 

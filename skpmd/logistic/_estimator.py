@@ -22,6 +22,7 @@ from skpmd._base.merging import (
     density_names,
     inherited,
     n_shards,
+    refuse_equal_findings,
     refuse_forgetting,
 )
 from skpmd._base.opening import in_parts, opened
@@ -64,7 +65,13 @@ from skpmd.logistic._make_model import (
     missing_moments,
 )
 from skpmd.logistic._mean_field_fit import COVARIANCE_TYPES, NO_PARTS, fit_mean_field, is_mean_field
-from skpmd.logistic._merge import merge_mean_field, merge_particles, models_of_shards
+from skpmd.logistic._merge import (
+    merge_mean_field,
+    merge_particles,
+    method_of,
+    models_of_shards,
+    rows_held,
+)
 from skpmd.logistic._posterior import GaussianPosterior
 from skpmd.logistic._predict import ClassPredictions
 from skpmd.logistic._retained import Retained, advance_retaining
@@ -681,47 +688,74 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
                 )
             self.classes_ = estimators[0].classes_
             features, options = _check_feature_names_in(self), self._loop_options()
-            states, what = [one._state for one in estimators], n_shards(estimators)
-            parameters = self._parameters()._replace(
-                **{
-                    name: v
-                    for name, v in self._frozen.items()
-                    if name in LogisticParameters._fields
-                }
-            )
-            models = models_of_shards(parameters, features, self.classes_, states)
-            rng, rows = as_generator(self.random_state), None
+            states, n = [one._state for one in estimators], n_shards(estimators)
+            refuse_equal_findings([state.results.posterior.mean() for state in states])
+            parameters = self._parameters()
+            frozen = {name: v for name, v in self._frozen.items() if hasattr(parameters, name)}
+            parameters, rows = parameters._replace(**frozen), None
+            models, given = models_of_shards(parameters, features, self.classes_, states)
             if X is not None:
                 X, y = self._validated(X, y, reset=False)
                 codes = encode_known(y, self.classes_)
                 rows = self._rows(X, codes, self.classes_, sample_weight)
             axes = coordinate_variables(models[0], features, self.classes_)
-            names = coordinate_names(models[0], features, self.classes_)
+            axes["names"] = coordinate_names(models[0], features, self.classes_)
+            held = rows_held(states, parameters.prior) if rows is None else None
+            rng, outcome = as_generator(self.random_state), None
             if states[0].stream is None:
-                results = merge_mean_field(models, states, rows, names, what, axes)
-                stream = None
+                results = merge_mean_field(models, states, rows, n, axes)
+            elif held is not None:
+                X = held.rows.X if held.rest is None else None
+                outcome, results = self._of_rows_held(held, parameters, options, rng, n, axes)
             else:
-                outcome, found = merge_particles(
-                    models, states, rows, options.n_particles, options.power, rng, what
+                outcome, results = self._of_densities(models, states, rows, options, rng, n, axes)
+            if rows is not None:
+                first = PriorOfRows(given, states[0].prior_scale, states[0].column_scale)
+                results.posterior.rows = handed_on(
+                    models[0], rows.data, options.power, results.posterior, first, None
                 )
-                outcome = outcome._replace(reasons=inherited(estimators) + outcome.reasons)
-                outcome, prior_k = _of_prior(models[0], outcome)
-                results = results_of(
-                    outcome,
-                    temperature=self.temperature, names=names, stream=rows is None,
-                    merged=None if rows else density_names(what), prior_pareto_k=prior_k,
-                    **found, **axes,
-                )  # fmt: skip
-                stream = stream_after(outcome, sum(state.stream.seen for state in states), rng)
-            few = None if rows is None or stream is None else self._compressed(results, X)
+            if rows is None and (held is None or held.rest is not None):
+                results.diagnostics["warnings"][:0] = inherited(estimators)
+            known = outcome is not None and X is not None
+            seen = sum(state.stream.seen for state in states) if outcome else None
             self._set_state(
                 states[0]._replace(
-                    stream=stream, results=results, n_iter=results.records.n, retained=None,
-                    compressed=few,
+                    stream=stream_after(outcome, seen, rng) if outcome else None,
+                    results=results, n_iter=results.records.n, retained=None,
+                    compressed=self._compressed(results, X) if known else None,
                 )
             )  # fmt: skip
-        self._warn_or_interrupt(MERGED_BY_ROWS if rows else MERGED)
+        self._warn_or_interrupt(MERGED if rows is None and held is None else MERGED_BY_ROWS)
         return self
+
+    def _of_rows_held(self, held, parameters, options, rng, n_merged, axes):
+        """The posterior given the rows that those of so many shards hold, and its `Results`."""
+        model = model_of(held)
+        X, y, weight = held.rows
+        rows = Rows(X, y, weight / options.power, self.batch_size)
+        outcome, _, _ = find_posterior(model, rows, parameters, options, rng)
+        outcome, _ = _of_prior(model, outcome)
+        what = method_of(outcome.notes["method"], held, n_merged)
+        results = results_of(
+            outcome._replace(notes={**outcome.notes, "method": what, "n_shards": n_merged}),
+            temperature=self.temperature, prior_pareto_k=None, **axes,
+        )  # fmt: skip
+        results.posterior.rows = handed_on(
+            model, rows.data, options.power, results.posterior, held.prior, held
+        )
+        return outcome, results
+
+    def _of_densities(self, models, states, rows, options, rng, n_merged, axes):
+        """The product of the densities of shards, weighed by all rows if there are any."""
+        outcome, found = merge_particles(
+            models, states, rows, options.n_particles, options.power, rng, n_merged
+        )
+        outcome, prior_k = _of_prior(models[0], outcome)
+        results = results_of(
+            outcome, temperature=self.temperature, stream=rows is None, prior_pareto_k=prior_k,
+            merged=density_names(n_merged) if rows is None else None, **found, **axes,
+        )  # fmt: skip
+        return outcome, results
 
     @result
     def coef_(self):

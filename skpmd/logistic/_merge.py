@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from skpmd._base.merging import check_total, merge_densities, refuse_equal_findings
+from skpmd._base.merging import check_total, merge_densities
 from skpmd._base.records import Records
 from skpmd._base.results import Results
 from skpmd.engine.density_product import AllRows, Shard
+from skpmd.logistic._earlier_rows import joined
 from skpmd.logistic._hmc import move_from_proposals
 from skpmd.logistic._make_model import in_columns, linear_model
 from skpmd.logistic._posterior import GaussianPosterior
@@ -13,8 +14,9 @@ from skpmd.logistic._priors import NormalPrior, ShiftedPrior
 
 
 def models_of_shards(parameters, features, classes, states):
-    """The model of each shard: their priors may differ in scales that each has found by itself.
+    """The model of each shard, and the parameters in the shape of the coefficients.
 
+    Priors of shards may differ in scales that each has found by itself.
     ``states`` are the estimators' states, of ``features`` and ``classes`` that all have.
     """
     mean_field = {state.stream is None for state in states}
@@ -33,7 +35,24 @@ def models_of_shards(parameters, features, classes, states):
             "prior='horseshoe' has no density that stands for its posterior, whose scales are as "
             "uncertain as its coefficients: set another prior for the shards, or fit all rows."
         )
-    return models
+    return models, given
+
+
+def rows_held(states, prior):
+    """All rows that the posteriors of shards hold, as `EarlierRows`; None where one holds none.
+
+    Where the ``prior`` of all of them is an earlier posterior its rows are in each, and not used.
+    """
+    held = [getattr(state.results.posterior, "rows", None) for state in states]
+    return joined(held) if isinstance(prior, str) and None not in held else None
+
+
+def method_of(method, held, n_merged):
+    """What a method is called that has fitted the rows that shards hold, of so many of them."""
+    n = held.rows.X.shape[0]
+    if held.rest is None:
+        return f"{method}, of all {n} rows of {n_merged} shards"
+    return f"{method}, of {n} rows of {n_merged} shards and a normal likelihood of their others"
 
 
 def merge_particles(models, states, rows, n, power, rng, n_merged):
@@ -43,7 +62,6 @@ def merge_particles(models, states, rows, n, power, rng, n_merged):
     the likelihood. The merged prior is that of the first shard.
     """
     posteriors = [state.results.posterior for state in states]
-    refuse_equal_findings([posterior.particles for posterior in posteriors])
     shards = [
         Shard(posterior.fitted_density(), model.prior.log_density, model.prior.gradient)
         for posterior, model in zip(posteriors, models, strict=True)
@@ -63,7 +81,7 @@ def all_rows(model, batches, power):
     return AllRows(model, batches, power, moved)
 
 
-def merge_mean_field(models, states, rows, names, n_merged, axes):
+def merge_mean_field(models, states, rows, n_merged, axes):
     """`Results` of the product of Gaussians without correlations, over the surplus priors.
 
     Their natural parameters, a precision and a linear part for each coordinate, add up.
@@ -74,7 +92,6 @@ def merge_mean_field(models, states, rows, names, n_merged, axes):
             "correlations: leave X out, or fit all rows together."
         )
     posteriors = [state.results.posterior for state in states]
-    refuse_equal_findings([posterior.loc for posterior in posteriors])
     natural = [_natural(1.0 / one.scale**2, one.loc) for one in posteriors]
     of_priors = [_of_normal_prior(model.prior) for model in models]
     precision, linear = (
@@ -84,7 +101,7 @@ def merge_mean_field(models, states, rows, names, n_merged, axes):
         )
     )
     posterior = GaussianPosterior(
-        linear / precision, 1.0 / np.sqrt(precision), names, len(posteriors[0].nodes), **axes
+        linear / precision, 1.0 / np.sqrt(precision), n_logits=len(posteriors[0].nodes), **axes
     )
     diagnostics = {
         **states[0].results.diagnostics,
