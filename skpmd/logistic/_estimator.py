@@ -19,11 +19,13 @@ from skpmd._base.merging import (
     MERGED_BY_ROWS,
     SAME_CLASSES,
     check_equal,
+    check_total,
     density_names,
     inherited,
     n_shards,
     refuse_equal_findings,
     refuse_forgetting,
+    refuse_rows,
 )
 from skpmd._base.opening import in_parts, opened
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
@@ -48,6 +50,7 @@ from skpmd.logistic._earlier_rows import (
     earlier_rows,
     given_earlier,
     handed_on,
+    joined,
     model_of,
     why_no_evidence,
 )
@@ -66,11 +69,12 @@ from skpmd.logistic._make_model import (
 )
 from skpmd.logistic._mean_field_fit import COVARIANCE_TYPES, NO_PARTS, fit_mean_field, is_mean_field
 from skpmd.logistic._merge import (
+    NO_WEIGHTS,
+    hold_rows,
     merge_mean_field,
     merge_particles,
-    method_of,
     models_of_shards,
-    rows_held,
+    noted,
 )
 from skpmd.logistic._posterior import GaussianPosterior
 from skpmd.logistic._predict import ClassPredictions
@@ -106,6 +110,11 @@ class _Task(NamedTuple):
     earlier: EarlierRows | None
     by_steps: bool  # Whether stochastic steps are asked for.
     is_mean_field: bool = False
+
+    @property
+    def is_reduced(self):
+        """Whether a quadratic stands for some of the rows."""
+        return self.earlier is not None and self.earlier.rest is not None
 
     @property
     def scales(self):
@@ -678,84 +687,85 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     def _merge(self, estimators, X=None, y=None, sample_weight=None):
         """Become the posterior given the rows of all of these estimators; see `skpmd.merge`."""
         with self._all_or_nothing():
-            self._start_merge(estimators, (*self._frozen_parameters, "class_weight", "temperature"))
-            check_equal("classes_", [one.classes_ for one in estimators], SAME_CLASSES)
-            refuse_forgetting(estimators)
-            if self.class_weight == "balanced":
-                raise ValueError(
-                    "class_weight='balanced' gives rows of each shard weights of their own: fit "
-                    "all shards with a dict."
-                )
-            self.classes_ = estimators[0].classes_
-            features, options = _check_feature_names_in(self), self._loop_options()
+            features, parameters = self._start_merge_of_classes(estimators)
             states, n = [one._state for one in estimators], n_shards(estimators)
             refuse_equal_findings([state.results.posterior.mean() for state in states])
-            parameters = self._parameters()
-            frozen = {name: v for name, v in self._frozen.items() if hasattr(parameters, name)}
-            parameters, rows = parameters._replace(**frozen), None
             models, given = models_of_shards(parameters, features, self.classes_, states)
-            if X is not None:
-                X, y = self._validated(X, y, reset=False)
-                codes = encode_known(y, self.classes_)
-                rows = self._rows(X, codes, self.classes_, sample_weight)
             axes = coordinate_variables(models[0], features, self.classes_)
             axes["names"] = coordinate_names(models[0], features, self.classes_)
-            held = rows_held(states, parameters.prior) if rows is None else None
-            rng, outcome = as_generator(self.random_state), None
             if states[0].stream is None:
-                results = merge_mean_field(models, states, rows, n, axes)
-            elif held is not None:
-                X = held.rows.X if held.rest is None else None
-                outcome, results = self._of_rows_held(held, parameters, options, rng, n, axes)
+                refuse_rows(X, y, NO_WEIGHTS)
+                results, task = merge_mean_field(models, states, n, axes), None
+                state = states[0]._replace(results=results)
             else:
-                outcome, results = self._of_densities(models, states, rows, options, rng, n, axes)
-            if rows is not None:
                 first = PriorOfRows(given, states[0].prior_scale, states[0].column_scale)
-                results.posterior.rows = handed_on(
-                    models[0], rows.data, options.power, results.posterior, first, None
-                )
-            if rows is None and (held is None or held.rest is not None):
-                results.diagnostics["warnings"][:0] = inherited(estimators)
-            known = outcome is not None and X is not None
-            seen = sum(state.stream.seen for state in states) if outcome else None
-            self._set_state(
-                states[0]._replace(
-                    stream=stream_after(outcome, seen, rng) if outcome else None,
-                    results=results, n_iter=results.records.n, retained=None,
-                    compressed=self._compressed(results, X) if known else None,
-                )
-            )  # fmt: skip
-        self._warn_or_interrupt(MERGED if rows is None and held is None else MERGED_BY_ROWS)
+                rows = None if X is None else self._rows_of_shards(X, y, sample_weight, states)
+                task = self._task_of_shards(models[0], states, parameters, first, rows)
+                state = self._merged_state(models, states, task, n, axes)
+            if task is None or task.is_reduced:
+                state.results.diagnostics["warnings"][:0] = inherited(estimators)
+            self._set_state(state)
+        self._warn_or_interrupt(MERGED if task is None else MERGED_BY_ROWS)
         return self
 
-    def _of_rows_held(self, held, parameters, options, rng, n_merged, axes):
-        """The posterior given the rows that those of so many shards hold, and its `Results`."""
-        model = model_of(held)
-        X, y, weight = held.rows
-        rows = Rows(X, y, weight / options.power, self.batch_size)
-        outcome, _, _ = find_posterior(model, rows, parameters, options, rng)
-        outcome, _ = _of_prior(model, outcome)
-        what = method_of(outcome.notes["method"], held, n_merged)
-        results = results_of(
-            outcome._replace(notes={**outcome.notes, "method": what, "n_shards": n_merged}),
-            temperature=self.temperature, prior_pareto_k=None, **axes,
-        )  # fmt: skip
-        results.posterior.rows = handed_on(
-            model, rows.data, options.power, results.posterior, held.prior, held
-        )
-        return outcome, results
+    def _start_merge_of_classes(self, estimators):
+        """Take over what shards have in common: names of columns, and parameters of the fits."""
+        self._start_merge(estimators, (*self._frozen_parameters, "class_weight", "temperature"))
+        check_equal("classes_", [one.classes_ for one in estimators], SAME_CLASSES)
+        refuse_forgetting(estimators)
+        if self.class_weight == "balanced":
+            raise ValueError(
+                "class_weight='balanced' gives rows of each shard weights of their own: fit all "
+                "shards with a dict."
+            )
+        self.classes_ = estimators[0].classes_
+        frozen = {k: v for k, v in self._frozen.items() if k in LogisticParameters._fields}
+        return _check_feature_names_in(self), self._parameters()._replace(**frozen)
 
-    def _of_densities(self, models, states, rows, options, rng, n_merged, axes):
-        """The product of the densities of shards, weighed by all rows if there are any."""
-        outcome, found = merge_particles(
-            models, states, rows, options.n_particles, options.power, rng, n_merged
-        )
-        outcome, prior_k = _of_prior(models[0], outcome)
+    def _rows_of_shards(self, X, y, sample_weight, states):
+        """All rows that shards were fitted to."""
+        X, y = self._validated(X, y, reset=False)
+        rows = self._rows(X, encode_known(y, self.classes_), self.classes_, sample_weight)
+        check_total(rows.total, sum(state.stream.seen for state in states))
+        return rows
+
+    def _task_of_shards(self, model, states, parameters, prior, rows):
+        """The `_Task` of all rows, or of those that posteriors hold; None where there are none."""
+        if rows is not None:
+            return _Task(model, rows, parameters, prior, None, by_steps=False)
+        if not hold_rows(states, parameters.prior):
+            return None
+        held = joined([state.results.posterior.rows for state in states])
+        X, y, weight = held.rows
+        rows = Rows(X, y, weight * self.temperature, self.batch_size)
+        return _Task(model_of(held), rows, parameters, held.prior, held, by_steps=False)
+
+    def _merged_state(self, models, states, task, n_merged, axes):
+        """The state of all shards, whose posterior is that of a task or of their densities."""
+        rng, options = as_generator(self.random_state), self._loop_options()
+        if task is not None and hold_rows(states, task.parameters.prior):
+            outcome, _, _ = find_posterior(task.model, task.rows, task.parameters, options, rng)
+            outcome = noted(outcome, task.rows, task.earlier, n_merged)
+            found = {}
+        else:
+            rows = None if task is None else task.rows
+            outcome, found = merge_particles(models, states, rows, options, rng, n_merged)
+        outcome, prior_k = _of_prior(models[0] if task is None else task.model, outcome)
         results = results_of(
-            outcome, temperature=self.temperature, stream=rows is None, prior_pareto_k=prior_k,
-            merged=density_names(n_merged) if rows is None else None, **found, **axes,
+            outcome, temperature=self.temperature, stream=task is None, prior_pareto_k=prior_k,
+            merged=density_names(n_merged) if task is None else None, **found, **axes,
         )  # fmt: skip
-        return outcome, results
+        few, seen = None, sum(state.stream.seen for state in states)
+        if task is not None:
+            data, held = task.rows.data, task.earlier
+            results.posterior.rows = handed_on(
+                task.model, data, options.power, results.posterior, task.prior, held
+            )
+            few = None if task.is_reduced else self._compressed(results, data.X)
+        return states[0]._replace(
+            stream=stream_after(outcome, seen, rng), results=results, n_iter=results.records.n,
+            retained=None, compressed=few,
+        )  # fmt: skip
 
     @result
     def coef_(self):

@@ -2,15 +2,16 @@
 
 import numpy as np
 
-from skpmd._base.merging import check_total, merge_densities
+from skpmd._base.merging import merge_densities
 from skpmd._base.records import Records
 from skpmd._base.results import Results
 from skpmd.engine.density_product import AllRows, Shard
-from skpmd.logistic._earlier_rows import joined
 from skpmd.logistic._hmc import move_from_proposals
 from skpmd.logistic._make_model import in_columns, linear_model
 from skpmd.logistic._posterior import GaussianPosterior
 from skpmd.logistic._priors import NormalPrior, ShiftedPrior
+
+NO_WEIGHTS = "rows weigh particles, and these are Gaussians without correlations"
 
 
 def models_of_shards(parameters, features, classes, states):
@@ -38,28 +39,30 @@ def models_of_shards(parameters, features, classes, states):
     return models, given
 
 
-def rows_held(states, prior):
-    """All rows that the posteriors of shards hold, as `EarlierRows`; None where one holds none.
+def hold_rows(states, prior):
+    """Whether the posteriors of all shards hold their rows.
 
-    Where the ``prior`` of all of them is an earlier posterior its rows are in each, and not used.
+    Rows of an earlier posterior, where that is the ``prior``, are in all of them, and not used.
     """
     held = [getattr(state.results.posterior, "rows", None) for state in states]
-    return joined(held) if isinstance(prior, str) and None not in held else None
+    return isinstance(prior, str) and all(one is not None for one in held)
 
 
-def method_of(method, held, n_merged):
-    """What a method is called that has fitted the rows that shards hold, of so many of them."""
-    n = held.rows.X.shape[0]
-    if held.rest is None:
-        return f"{method}, of all {n} rows of {n_merged} shards"
-    return f"{method}, of {n} rows of {n_merged} shards and a normal likelihood of their others"
+def noted(outcome, rows, held, n_merged):
+    """The outcome of a fit to rows of so many shards, whose method says so.
+
+    ``held`` are the `EarlierRows` where rows are those that posteriors hold.
+    """
+    what = f"{outcome.notes['method']}, {len(rows.data.weight)} rows of {n_merged} shards"
+    if held is not None and held.rest is not None:
+        what += " and a normal likelihood of their others"
+    return outcome._replace(notes={**outcome.notes, "method": what, "n_shards": n_merged})
 
 
-def merge_particles(models, states, rows, n, power, rng, n_merged):
+def merge_particles(models, states, rows, options, rng, n_merged):
     """`skpmd._base.merging.merge_densities` of the shards' particles.
 
-    ``rows`` are all rows, or None; ``n`` particles are drawn in a round, and ``power`` is that of
-    the likelihood. The merged prior is that of the first shard.
+    ``rows`` are all rows, or None. The merged prior is that of the first shard.
     """
     posteriors = [state.results.posterior for state in states]
     shards = [
@@ -67,9 +70,8 @@ def merge_particles(models, states, rows, n, power, rng, n_merged):
         for posterior, model in zip(posteriors, models, strict=True)
     ]
     if rows is not None:
-        check_total(rows.total, sum(state.stream.seen for state in states))
-        rows = all_rows(models[0], rows.whole(), power)
-    return merge_densities(shards, posteriors, n_merged, n, rng, rows=rows)
+        rows = all_rows(models[0], rows.whole(), options.power)
+    return merge_densities(shards, posteriors, n_merged, options.n_particles, rng, rows=rows)
 
 
 def all_rows(model, batches, power):
@@ -81,16 +83,11 @@ def all_rows(model, batches, power):
     return AllRows(model, batches, power, moved)
 
 
-def merge_mean_field(models, states, rows, n_merged, axes):
+def merge_mean_field(models, states, n_merged, axes):
     """`Results` of the product of Gaussians without correlations, over the surplus priors.
 
     Their natural parameters, a precision and a linear part for each coordinate, add up.
     """
-    if rows is not None:
-        raise ValueError(
-            "X is for posteriors that are particles, which rows weigh; these are Gaussians without "
-            "correlations: leave X out, or fit all rows together."
-        )
     posteriors = [state.results.posterior for state in states]
     natural = [_natural(1.0 / one.scale**2, one.loc) for one in posteriors]
     of_priors = [_of_normal_prior(model.prior) for model in models]
