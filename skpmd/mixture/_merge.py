@@ -8,7 +8,8 @@ prefers particles that fit their own rows as well as those that match.
 
 Where shards have gone to optima whose components do not match, such sums are of rows that have
 little in common. So the rows that shards retain are fitted too, each for as many as it stands for,
-and the better particles of both kinds stay. Where shards retain all rows, that fit is the answer.
+anew and from the shards' own particles, and the best particles of all kinds stay. Where shards
+retain all rows, the fit to these is the answer.
 """
 
 import numpy as np
@@ -24,6 +25,7 @@ from skpmd.mixture._summaries import points_of
 
 # Components that match worse than this are warned of; 1 is a perfect match.
 _MIN_ALIGNMENT = 0.8
+_MAX_FULL_ITER = 10  # Iterations over retained rows from mixtures that have been fitted already.
 
 
 def check_conjugate(strategies):
@@ -55,13 +57,19 @@ def merge_conjugate(parameters, fits, n_shards, rng):
     for part in parts[1:]:
         counts, match = _added(model, counts, part)
         alignment.append(match)
-    of_sums = True
+    method = f"sum of the counts of relabelled components of {n_shards} shards"
     if model.K > 1:  # Counts of one component are exact.
-        counts, of_sums = _better(counts, retained, rows.scaled(retained.scaler), weight)
-    methods = (
-        f"fit to the {len(rows)} rows that {n_shards} shards retain",
-        f"sum of the counts of relabelled components of {n_shards} shards",
-    )
+        X = rows.scaled(retained.scaler)
+        held = f"{len(rows)} rows that {n_shards} shards retain"
+        kinds = {
+            method: counts,
+            f"fit to the {held}": retained.counts,
+            f"iterations over the {held}, from their mixtures": _iterated(
+                model, [counts, *parts], X, weight
+            ),
+        }
+        by_chance = retained.prior.n_coordinates * weight.mean()
+        counts, method = _best(model, kinds, by_chance, X, weight)
     return retained._replace(
         counts=counts,
         reservoir=_joined_reservoirs(fits),
@@ -69,7 +77,7 @@ def merge_conjugate(parameters, fits, n_shards, rng):
         records=Records(),
         converged=model.K == 1 and all(fit.converged for fit in fits),
         convergence_warnings=_warnings(alignment, retained.n_rows_fitted, seen),
-        merged={"method": methods[of_sums], **known, "alignment": alignment},
+        merged={"method": method, **known, "alignment": alignment},
     )
 
 
@@ -127,23 +135,41 @@ def _sum(counts, places, other, others, order):
     )
 
 
-def _better(counts, retained, X, weight):
-    """Counts of the best of both kinds of particles, as many as of one, and which kind is best.
+def _iterated(model, starts, X, weight):
+    """Counts of rows X after full-batch iterations from the best particles of several `Counts`."""
+    m, found, scores = len(starts[0].entropy), [], []
+    for counts in starts:
+        counts, score = model.e_step(model.posteriors(counts), X, weight)
+        found.append(counts)
+        scores.append(score)
+    counts, _ = _largest(found, np.concatenate(scores), m)
+    for _ in range(_MAX_FULL_ITER - 1):
+        counts, _ = model.e_step(model.posteriors(counts), X, weight)
+    return counts
+
+
+def _best(model, kinds, by_chance, X, weight):
+    """Counts of the best particles of all kinds, as many as of one, and which kind is best.
 
     What counts is how well they predict the retained rows X, each of which stands for
     ``weight`` rows: bounds of the evidence would hold it against sums that responsibilities are
-    those of their shards. Particles of these rows have been fitted to them: what they have gained
-    by that, about a nat for each coordinate as often as a row counts, is taken off.
+    those of their shards. Particles of all kinds but the first have been fitted to these rows: what
+    they have gained ``by_chance``, about a nat for each coordinate as often as a row counts, is
+    taken off.
     """
-    model, m = retained.model, len(retained.counts.entropy)
-    by_chance = retained.prior.n_coordinates * weight.mean()
-    scores = [
-        model.e_step(model.posteriors(one), X, weight)[1] for one in (retained.counts, counts)
-    ]
-    scores = np.concatenate([scores[0] - by_chance, scores[1]])
+    found = list(kinds.values())
+    scores = [model.e_step(model.posteriors(counts), X, weight)[1] for counts in found]
+    scores[1:] = [score - by_chance for score in scores[1:]]
+    m = len(scores[0])
+    counts, best = _largest(found, np.concatenate(scores), m)
+    return counts, list(kinds)[best // m]
+
+
+def _largest(found, scores, m):
+    """The m particles with the largest scores of several `Counts`, and the place of the largest."""
     chosen = np.sort(np.argsort(-scores, kind="stable")[:m])
-    pairs = zip(retained.counts, counts, strict=True)
-    return Counts(*(np.concatenate(pair)[chosen] for pair in pairs)), bool(scores.argmax() >= m)
+    parts = zip(*found, strict=True)
+    return Counts(*(np.concatenate(part)[chosen] for part in parts)), int(scores.argmax())
 
 
 def _warnings(alignment, n_rows, seen):
