@@ -104,7 +104,9 @@ def merge(estimators, X=None, y=None, sample_weight=None):
     rows = {name: value for name, value in rows.items() if value is not None}
     if len(estimators) == 1 and not rows:
         return copy.deepcopy(first)
-    return type(first)(**first.get_params(deep=False))._merge(estimators, **rows)
+    parameters = first.get_params(deep=False)
+    as_fitted = {k: v for k, v in getattr(first, "_frozen", {}).items() if k in parameters}
+    return type(first)(**{**parameters, **as_fitted})._merge(estimators, **rows)
 
 
 def _checked(estimators):

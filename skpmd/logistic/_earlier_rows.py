@@ -159,13 +159,16 @@ def given_earlier(outcome, model, earlier):
 
 
 def joined(held):
-    """All `EarlierRows` of posteriors under one prior as those of one, under that of the first."""
+    """The rows of posteriors under one prior, and `EarlierRows` of what stands for their others.
+
+    The latter has no rows, and is None where nothing stands for any.
+    """
     first, rests = held[0], [one.rest for one in held if one.rest is not None]
-    return first._replace(
-        rows=reduce(stacked, [one.rows for one in held]),
-        rest=reduce(_added, rests) if rests else None,
-        log_evidence=0.0,  # No rows were there before these.
-    )
+    rows = reduce(stacked, [one.rows for one in held])
+    if not rests:
+        return rows, None
+    none = Batch(*(part[:0] for part in first.rows))
+    return rows, first._replace(rows=none, rest=reduce(_added, rests), log_evidence=0.0)
 
 
 def why_no_evidence(earlier):

@@ -70,11 +70,12 @@ from skpmd.logistic._make_model import (
 from skpmd.logistic._mean_field_fit import COVARIANCE_TYPES, NO_PARTS, fit_mean_field, is_mean_field
 from skpmd.logistic._merge import (
     NO_WEIGHTS,
+    differing_priors,
+    found_by_rows,
     hold_rows,
     merge_mean_field,
     merge_particles,
     models_of_shards,
-    noted,
 )
 from skpmd.logistic._posterior import GaussianPosterior
 from skpmd.logistic._predict import ClassPredictions
@@ -687,29 +688,31 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     def _merge(self, estimators, X=None, y=None, sample_weight=None):
         """Become the posterior given the rows of all of these estimators; see `skpmd.merge`."""
         with self._all_or_nothing():
-            features, parameters = self._start_merge_of_classes(estimators)
+            self._start_merge_of_classes(estimators)
+            features, parameters = _check_feature_names_in(self), self._parameters()
             states, n = [one._state for one in estimators], n_shards(estimators)
             refuse_equal_findings([state.results.posterior.mean() for state in states])
-            models, given = models_of_shards(parameters, features, self.classes_, states)
+            models = models_of_shards(parameters, features, self.classes_, states)
             axes = coordinate_variables(models[0], features, self.classes_)
             axes["names"] = coordinate_names(models[0], features, self.classes_)
+            task, rng = None, as_generator(self.random_state)
             if states[0].stream is None:
                 refuse_rows(X, y, NO_WEIGHTS)
-                results, task = merge_mean_field(models, states, n, axes), None
+                results = merge_mean_field(models, states, n, axes)
                 state = states[0]._replace(results=results)
             else:
-                first = PriorOfRows(given, states[0].prior_scale, states[0].column_scale)
                 rows = None if X is None else self._rows_of_shards(X, y, sample_weight, states)
-                task = self._task_of_shards(models[0], states, parameters, first, rows)
-                state = self._merged_state(models, states, task, n, axes)
+                task = self._task_of_shards(states, parameters, rows, features, rng)
+                state = self._merged_state(models, states, task, rng, n, axes)
             if task is None or task.is_reduced:
-                state.results.diagnostics["warnings"][:0] = inherited(estimators)
+                reasons = inherited(estimators) + differing_priors(models)
+                state.results.diagnostics["warnings"][:0] = reasons
             self._set_state(state)
         self._warn_or_interrupt(MERGED if task is None else MERGED_BY_ROWS)
         return self
 
     def _start_merge_of_classes(self, estimators):
-        """Take over what shards have in common: names of columns, and parameters of the fits."""
+        """Take over what shards have in common, columns and classes."""
         self._start_merge(estimators, (*self._frozen_parameters, "class_weight", "temperature"))
         check_equal("classes_", [one.classes_ for one in estimators], SAME_CLASSES)
         refuse_forgetting(estimators)
@@ -719,8 +722,6 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
                 "shards with a dict."
             )
         self.classes_ = estimators[0].classes_
-        frozen = {k: v for k, v in self._frozen.items() if k in LogisticParameters._fields}
-        return _check_feature_names_in(self), self._parameters()._replace(**frozen)
 
     def _rows_of_shards(self, X, y, sample_weight, states):
         """All rows that shards were fitted to."""
@@ -729,40 +730,41 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         check_total(rows.total, sum(state.stream.seen for state in states))
         return rows
 
-    def _task_of_shards(self, model, states, parameters, prior, rows):
+    def _task_of_shards(self, states, parameters, rows, features, rng):
         """The `_Task` of all rows, or of those that posteriors hold; None where there are none."""
-        if rows is not None:
-            return _Task(model, rows, parameters, prior, None, by_steps=False)
-        if not hold_rows(states, parameters.prior):
-            return None
-        held = joined([state.results.posterior.rows for state in states])
-        X, y, weight = held.rows
-        rows = Rows(X, y, weight * self.temperature, self.batch_size)
-        return _Task(model_of(held), rows, parameters, held.prior, held, by_steps=False)
+        if rows is None:
+            if not hold_rows(states, parameters.prior):
+                return None
+            held = [state.results.posterior.rows for state in states]
+            (X, y, weight), rest = joined(held)
+            rows = Rows(X, y, weight * self.temperature, self.batch_size)
+            if rest is not None:
+                return _Task(model_of(rest), rows, parameters, rest.prior, rest, by_steps=False)
+        options = self._loop_options()
+        return self._task(parameters, options, rows, features, self.classes_, rng)
 
-    def _merged_state(self, models, states, task, n_merged, axes):
+    def _merged_state(self, models, states, task, rng, n_merged, axes):
         """The state of all shards, whose posterior is that of a task or of their densities."""
-        rng, options = as_generator(self.random_state), self._loop_options()
-        if task is not None and hold_rows(states, task.parameters.prior):
+        options, first, few = self._loop_options(), states[0], None
+        if hold_rows(states, self.prior):
             outcome, _, _ = find_posterior(task.model, task.rows, task.parameters, options, rng)
-            outcome = noted(outcome, task.rows, task.earlier, n_merged)
-            found = {}
+            found = found_by_rows(outcome, task.rows, task.is_reduced, n_merged)
         else:
-            rows = None if task is None else task.rows
-            outcome, found = merge_particles(models, states, rows, options, rng, n_merged)
-        outcome, prior_k = _of_prior(models[0] if task is None else task.model, outcome)
-        results = results_of(
-            outcome, temperature=self.temperature, stream=task is None, prior_pareto_k=prior_k,
-            merged=density_names(n_merged) if task is None else None, **found, **axes,
-        )  # fmt: skip
-        few, seen = None, sum(state.stream.seen for state in states)
-        if task is not None:
-            data, held = task.rows.data, task.earlier
-            results.posterior.rows = handed_on(
-                task.model, data, options.power, results.posterior, task.prior, held
-            )
-            few = None if task.is_reduced else self._compressed(results, data.X)
-        return states[0]._replace(
+            outcome, found = merge_particles(models, states, task, options, rng, n_merged)
+        if task is None:
+            outcome, prior_k = _of_prior(models[0], outcome)
+            results = results_of(
+                outcome, temperature=self.temperature, stream=True, prior_pareto_k=prior_k,
+                merged=density_names(n_merged), **found, **axes,
+            )  # fmt: skip
+        else:
+            outcome, results = self._results(task, outcome, options, {**found, **axes})
+            few = None if task.is_reduced else self._compressed(results, task.rows.data.X)
+            if isinstance(self.prior, str):  # All rows may have found other scales.
+                scale, column_scale = task.prior.scale, task.prior.column_scale
+                first = first._replace(prior_scale=scale, column_scale=column_scale)
+        seen = sum(state.stream.seen for state in states)
+        return first._replace(
             stream=stream_after(outcome, seen, rng), results=results, n_iter=results.records.n,
             retained=None, compressed=few,
         )  # fmt: skip

@@ -11,13 +11,15 @@ from skpmd.logistic._make_model import in_columns, linear_model
 from skpmd.logistic._posterior import GaussianPosterior
 from skpmd.logistic._priors import NormalPrior, ShiftedPrior
 
+# Scales that shards have found may be so many times apart. Those of columns of random shards are
+# nearly the same.
+_MAX_APART = 2.0
 NO_WEIGHTS = "rows weigh particles, and these are Gaussians without correlations"
 
 
 def models_of_shards(parameters, features, classes, states):
-    """The model of each shard, and the parameters in the shape of the coefficients.
+    """The model of each shard: their priors may differ in scales that each has found by itself.
 
-    Priors of shards may differ in scales that each has found by itself.
     ``states`` are the estimators' states, of ``features`` and ``classes`` that all have.
     """
     mean_field = {state.stream is None for state in states}
@@ -36,7 +38,7 @@ def models_of_shards(parameters, features, classes, states):
             "prior='horseshoe' has no density that stands for its posterior, whose scales are as "
             "uncertain as its coefficients: set another prior for the shards, or fit all rows."
         )
-    return models, given
+    return models
 
 
 def hold_rows(states, prior):
@@ -48,29 +50,38 @@ def hold_rows(states, prior):
     return isinstance(prior, str) and all(one is not None for one in held)
 
 
-def noted(outcome, rows, held, n_merged):
-    """The outcome of a fit to rows of so many shards, whose method says so.
-
-    ``held`` are the `EarlierRows` where rows are those that posteriors hold.
-    """
+def found_by_rows(outcome, rows, is_reduced, n_merged):
+    """What diagnostics say of a fit to rows of so many shards; a normal may stand for others."""
     what = f"{outcome.notes['method']}, {len(rows.data.weight)} rows of {n_merged} shards"
-    if held is not None and held.rest is not None:
-        what += " and a normal likelihood of their others"
-    return outcome._replace(notes={**outcome.notes, "method": what, "n_shards": n_merged})
+    what += " and a normal likelihood of their others" * is_reduced
+    return {"method": what, "n_shards": n_merged}
 
 
-def merge_particles(models, states, rows, options, rng, n_merged):
+def differing_priors(models):
+    """Reasons to warn of scales of a prior that each shard has found by itself."""
+    scales = np.array([model.prior.scale for model in models])
+    apart = float(np.max(scales.max(axis=0) / scales.min(axis=0)))
+    if not apart > _MAX_APART:
+        return ()
+    return (
+        f"the prior is that of estimators[0], and scales that other shards have found by themselves"
+        f" are up to {apart:.1f} times apart from it or each other: set prior_scale to a number and"
+        " scale=None, on columns of one scale",
+    )
+
+
+def merge_particles(models, states, task, options, rng, n_merged):
     """`skpmd._base.merging.merge_densities` of the shards' particles.
 
-    ``rows`` are all rows, or None. The merged prior is that of the first shard.
+    The ``task`` has all rows and their model. Where it is None the prior is that of the first
+    shard.
     """
     posteriors = [state.results.posterior for state in states]
     shards = [
         Shard(posterior.fitted_density(), model.prior.log_density, model.prior.gradient)
         for posterior, model in zip(posteriors, models, strict=True)
     ]
-    if rows is not None:
-        rows = all_rows(models[0], rows.whole(), options.power)
+    rows = None if task is None else all_rows(task.model, task.rows.whole(), options.power)
     return merge_densities(shards, posteriors, n_merged, options.n_particles, rng, rows=rows)
 
 
