@@ -580,18 +580,19 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             outcome, found = merge_particles(
                 [model for model, _ in models], states, all_rows, options, rng, n_merged
             )
-            reasons = inherited(estimators) + outcome.reasons
-            reasons += convergence_reasons(given.density, outcome.particles)
+            reasons = outcome.reasons + convergence_reasons(given.density, outcome.particles)
+            if all_rows is None:  # Else rows weigh, whatever the shards' particles are like.
+                reasons = inherited(estimators) + reasons
             results = results_of(
                 outcome._replace(reasons=reasons),
                 temperature=self.temperature,
                 names=given.names, support=states[0].prior.support, stream=all_rows is None,
-                merged=None if all_rows else density_names(n_merged),
+                merged=density_names(n_merged) if all_rows is None else None,
                 prior_pareto_k=given.pareto_k, **found,
             )  # fmt: skip
             stream = stream_after(outcome, sum(state.stream.seen for state in states), rng)
             self._set_state(CustomState(stream, results, results.records.n, states[0].prior))
-        self._warn_or_interrupt(MERGED_BY_ROWS if all_rows else MERGED)
+        self._warn_or_interrupt(MERGED if all_rows is None else MERGED_BY_ROWS)
         return self
 
     def _model(self):

@@ -72,10 +72,10 @@ from skpmd.logistic._merge import (
     NO_WEIGHTS,
     differing_priors,
     found_by_rows,
-    hold_rows,
     merge_mean_field,
     merge_particles,
     models_of_shards,
+    rows_held,
 )
 from skpmd.logistic._posterior import GaussianPosterior
 from skpmd.logistic._predict import ClassPredictions
@@ -702,8 +702,10 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
                 state = states[0]._replace(results=results)
             else:
                 rows = None if X is None else self._rows_of_shards(X, y, sample_weight, states)
-                task = self._task_of_shards(states, parameters, rows, features, rng)
-                state = self._merged_state(models, states, task, rng, n, axes)
+                power = 1.0 / self.temperature
+                held = rows_held(states, parameters, features, self.classes_, power)
+                task = self._task_of_shards(held, parameters, rows, features, rng)
+                state = self._merged_state(models, states, task, held is not None, rng, n, axes)
             if task is None or task.is_reduced:
                 reasons = inherited(estimators) + differing_priors(models)
                 state.results.diagnostics["warnings"][:0] = reasons
@@ -730,12 +732,11 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         check_total(rows.total, sum(state.stream.seen for state in states))
         return rows
 
-    def _task_of_shards(self, states, parameters, rows, features, rng):
-        """The `_Task` of all rows, or of those that posteriors hold; None where there are none."""
+    def _task_of_shards(self, held, parameters, rows, features, rng):
+        """The `_Task` of all rows, or of those that shards have held; None where there are none."""
         if rows is None:
-            if not hold_rows(states, parameters.prior):
+            if held is None:
                 return None
-            held = [state.results.posterior.rows for state in states]
             (X, y, weight), rest = joined(held)
             rows = Rows(X, y, weight * self.temperature, self.batch_size)
             if rest is not None:
@@ -743,10 +744,10 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         options = self._loop_options()
         return self._task(parameters, options, rows, features, self.classes_, rng)
 
-    def _merged_state(self, models, states, task, rng, n_merged, axes):
+    def _merged_state(self, models, states, task, is_held, rng, n_merged, axes):
         """The state of all shards, whose posterior is that of a task or of their densities."""
         options, first, few = self._loop_options(), states[0], None
-        if hold_rows(states, self.prior):
+        if is_held:
             outcome, _, _ = find_posterior(task.model, task.rows, task.parameters, options, rng)
             found = found_by_rows(outcome, task.rows, task.is_reduced, n_merged)
         else:

@@ -6,6 +6,8 @@ from skpmd._base.merging import merge_densities
 from skpmd._base.records import Records
 from skpmd._base.results import Results
 from skpmd.engine.density_product import AllRows, Shard
+from skpmd.engine.model import Batch
+from skpmd.logistic._earlier_rows import EarlierRows, PriorOfRows
 from skpmd.logistic._hmc import move_from_proposals
 from skpmd.logistic._make_model import in_columns, linear_model
 from skpmd.logistic._posterior import GaussianPosterior
@@ -41,13 +43,26 @@ def models_of_shards(parameters, features, classes, states):
     return models
 
 
-def hold_rows(states, prior):
-    """Whether the posteriors of all shards hold their rows.
+def rows_held(states, parameters, features, classes, power):
+    """`EarlierRows` of each shard; None where one has not retained what stands for all its rows.
 
-    Rows of an earlier posterior, where that is the ``prior``, are in all of them, and not used.
+    Where the prior of all is an earlier posterior its rows are in each of them, and not used.
+    ``power`` is that of the likelihood.
     """
-    held = [getattr(state.results.posterior, "rows", None) for state in states]
-    return isinstance(prior, str) and all(one is not None for one in held)
+    if states[0].stream is None or not isinstance(parameters.prior, str):
+        return None
+    given = in_columns(parameters, features, classes, mean_field=False)
+    held = [_rows_of(state, given, len(classes), power) for state in states]
+    return None if any(one is None for one in held) else held
+
+
+def _rows_of(state, given, n_classes, power):
+    """Rows that a posterior holds, or that a stream has retained so far; None without."""
+    if state.retained is None:
+        return getattr(state.results.posterior, "rows", None)
+    X, y, weight = state.retained.rows
+    prior = PriorOfRows(given, state.prior_scale, state.column_scale)
+    return EarlierRows(Batch(X, y, power * weight), prior, n_classes, None, 0.0)
 
 
 def found_by_rows(outcome, rows, is_reduced, n_merged):

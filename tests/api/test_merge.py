@@ -45,97 +45,6 @@ def gap(one, other):
     return np.abs((one.posterior_.mean() - other.posterior_.mean()) / other.posterior_.std()).max()
 
 
-# ------------------------------------------------------------------- logistic regression
-def test_the_product_of_densities_is_the_posterior_of_all_rows(logistic):
-    X, y, shards, whole = logistic
-    merged = skpmd.merge(shards)
-    # Sampling errors of 2400 effective antithetic draws are .02; means were .005 off.
-    assert gap(merged, whole) < 0.05
-    np.testing.assert_allclose(merged.posterior_.std(), whole.posterior_.std(), rtol=0.05)
-    assert merged.diagnostics_["n_shards"] == 3 and "3 shards" in merged.diagnostics_["method"]
-    assert merged.diagnostics_["pareto_k"] is None
-    assert merged.diagnostics_["product_pareto_k"] < 0.7
-    with pytest.raises(AttributeError, match="no row has weighed it"):
-        _ = merged.posterior_.pareto_k
-    np.testing.assert_allclose(merged.predict_proba(X), whole.predict_proba(X), atol=0.01)
-
-
-def test_all_rows_weigh_the_particles(logistic):
-    X, y, shards, whole = logistic
-    merged = skpmd.merge(shards, X, y)
-    assert gap(merged, whole) < 0.03
-    assert merged.posterior_.pareto_k < 0.5
-    # Both have standard errors of .01 or so.
-    assert merged.log_evidence_ == pytest.approx(whole.log_evidence_, abs=0.05)
-
-
-def test_a_merged_estimator_goes_on(logistic):
-    X, y, shards, whole = logistic
-    merged = skpmd.merge([skpmd.merge(shards[:2]), shards[2]])
-    assert merged.diagnostics_["n_shards"] == 3 and gap(merged, whole) < 0.05
-    again = pickle.loads(pickle.dumps(merged))
-    np.testing.assert_array_equal(again.predict_proba(X), merged.predict_proba(X))
-    more_X, more_y = logistic_rows(seed=1, n=100)
-    merged.partial_fit(more_X, more_y)
-    assert gap(merged, fitted(np.vstack([X, more_X]), np.append(y, more_y))) < 0.1
-    assert clone(merged).fit(X, y).posterior_.mean() == pytest.approx(whole.posterior_.mean())
-
-
-def test_shards_stay_as_they_were_and_one_alone_is_copied(logistic):
-    _, _, shards, _ = logistic
-    before = shards[0].posterior_.particles.copy()
-    merged = skpmd.merge(shards)
-    np.testing.assert_array_equal(shards[0].posterior_.particles, before)
-    np.testing.assert_array_equal(skpmd.merge(shards).coef_, merged.coef_)
-    one = skpmd.merge(shards[:1])
-    assert one is not shards[0] and (one.coef_ == shards[0].coef_).all()
-
-
-def test_units_of_each_shard_are_no_hindrance():
-    X, y = logistic_rows()
-    X = X * [10.0, 0.1]
-    shards = [fitted(X[k::3], y[k::3], k, scale="auto") for k in range(3)]
-    assert gap(skpmd.merge(shards), fitted(X, y, scale="auto")) < 0.05
-
-
-def test_gaussians_without_correlations_by_formula():
-    X, y = logistic_rows()
-    X = X[:, :1]
-    common = {"covariance_type": "diag", "fit_intercept": False}
-    shards = [fitted(X[k::3], y[k::3], k, **common) for k in range(3)]
-    merged, whole = skpmd.merge(shards), fitted(X, y, **common)
-    precision = sum(1.0 / one.posterior_.scale**2 for one in shards) - 2.0
-    np.testing.assert_allclose(merged.posterior_.scale**-2.0, precision)
-    # The means of normals that are fitted to 160 rows each.
-    assert gap(merged, whole) < 0.1
-
-
-def test_shards_that_contradict_each_other_are_warned_of_and_rows_help():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(1000, 2))
-    slope = np.where(np.arange(1000)[:, None] < 500, [2.0, 0.0], [-2.0, 1.0])
-    y = (rng.random(1000) < 1.0 / (1.0 + np.exp(-(X * slope).sum(axis=1)))).astype(int)
-    shards = [fitted(X[:500], y[:500]), fitted(X[500:], y[500:], 1)]
-    with pytest.warns(ConvergenceWarning, match="the shards disagree"):
-        skpmd.merge(shards)
-    merged = skpmd.merge(shards, X, y)
-    assert gap(merged, fitted(X, y)) < 0.05
-
-
-def test_shards_of_one_class_are_warned_of_and_rows_help():
-    X, y = logistic_rows()
-    order = np.argsort(y, kind="stable")
-    shards = [
-        BayesianLogisticRegressionPMD(n_particles=500, random_state=k).partial_fit(
-            X[some], y[some], classes=[0, 1]
-        )
-        for k, some in enumerate(np.array_split(order, 2))
-    ]
-    with pytest.warns(ConvergenceWarning, match="to first order|disagree|misses a tail"):
-        skpmd.merge(shards)
-    assert gap(skpmd.merge(shards, X, y), fitted(X, y)) < 0.1
-
-
 # ------------------------------------------------------------------- custom models
 def of_rows(theta, X, y):
     return stats.norm.logpdf(y, theta[:, :1], 2.0)
@@ -360,6 +269,49 @@ def test_a_single_topic_is_exact():
     merged = skpmd.merge([LDATopicModelPMD(1, random_state=k).fit(X[k::2]) for k in range(2)])
     np.testing.assert_allclose(merged.components_, whole.components_, rtol=1e-4)
     assert merged.log_evidence_ == pytest.approx(whole.log_evidence_, rel=1e-6)
+
+
+# ------------------------------------------------------------------- merged estimators in files
+def merged_estimators():
+    X, y = process_rows(n=120)
+    labels, rows, words = np.where(y > 1.0, "above", "below"), mixture_rows(6000), documents(80)
+    common = {"kernel": 4.0 * RBF([1.0, 2.0]), "optimizer": None}
+    common["inducing_init"] = GIVEN["inducing_init"]
+    return {
+        "logistic": ([fitted(*logistic_rows(k, 60), k) for k in range(2)], X),
+        "without correlations": (
+            [fitted(*logistic_rows(k, 60), k, covariance_type="diag") for k in range(2)],
+            X,
+        ),
+        "process": ([process(X[k::2], y[k::2]) for k in range(2)], X),
+        "classes": (
+            [SparseGPClassifierPMD(**common).fit(X[k::2], labels[k::2]) for k in range(2)],
+            X,
+        ),
+        "mixture": (
+            [GaussianMixturePMD(2, n_particles=4, random_state=k).fit(rows[k::2]) for k in (0, 1)],
+            X,
+        ),
+        "topics": (
+            [LDATopicModelPMD(2, max_iter=2, random_state=k).fit(words[k::2]) for k in (0, 1)],
+            words,
+        ),
+    }
+
+
+def test_merged_estimators_are_saved_and_cloned(tmp_path):
+    for name, (shards, new) in merged_estimators().items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            merged = skpmd.merge(shards)
+        method = "transform" if name == "topics" else "predict"
+        expected = getattr(merged, method)(new)
+        skpmd.save(merged, tmp_path / "merged.skpmd")
+        for other in (skpmd.load(tmp_path / "merged.skpmd"), pickle.loads(pickle.dumps(merged))):
+            np.testing.assert_array_equal(getattr(other, method)(new), expected)
+            assert other.diagnostics_["n_shards"] == 2
+        assert not clone(merged).__sklearn_is_fitted__()
+        assert clone(merged).get_params().keys() == shards[0].get_params().keys()
 
 
 # ------------------------------------------------------------------- what cannot be merged
