@@ -20,10 +20,11 @@ def merge(estimators, X=None, y=None, sample_weight=None):
     * `BayesianLogisticRegressionPMD` and `ParticleMirrorDescent`: as the product of the densities
       that stand for the posteriors (`Posterior.fitted_density`), which is sampled. With all rows,
       ``X`` and ``y``, these weigh the particles, and the result is as exact as that of `fit`. Where
-      all posteriors hold their rows (``posterior_.rows``), these are fitted in place of a product.
+      all shards hold their rows (``posterior_.rows``, or what a stream retains), these are fitted
+      in place of a product.
     * `GaussianMixturePMD` (``strategy="conjugate"``): components are relabelled by those of the
       first shard, and their counts add up. Where shards retain all rows these are fitted instead,
-      and where they do not, particles of a fit to the rows that they retain stand in for sums that
+      and where they do not, particles fitted to the rows that they retain stand in for sums that
       predict these worse.
     * `LDATopicModelPMD`: topics are relabelled by those of the first shard, and their counts add
       up. With all documents, ``X``, a few iterations assign the words anew.
@@ -73,9 +74,10 @@ def merge(estimators, X=None, y=None, sample_weight=None):
     Warns
     -----
     ConvergenceWarning
-        If shards have warnings of their own; if a density misses a tail of its shard's posterior,
-        or nothing tells how well it stands for it; if shards disagree, so that the product lies
-        where their densities are hardly known; and of mixtures and topics that do not match.
+        If shards have warnings of their own, where no rows weigh; if a density misses a tail of its
+        shard's posterior, or nothing tells how well it stands for it; if shards disagree, so that
+        the product lies where their densities are hardly known; if they have found scales of the
+        prior that differ; and of mixtures and topics that do not match.
 
     Examples
     --------

@@ -143,4 +143,25 @@ DEFECTS = [
         "^ 0 * digits) / 2**32",
         "logistic/test_multinomial_model.py",
     ),
+    Defect(
+        "rows that a stream has retained are merged at full power",
+        "logistic/_merge.py",
+        "return EarlierRows(Batch(X, y, power * weight), prior, n_classes, None, 0.0)",
+        "return EarlierRows(Batch(X, y, weight), prior, n_classes, None, 0.0)",
+        "logistic/test_merge.py",
+    ),
+    Defect(
+        "the likelihood of rows that one shard alone does not hold is merged",
+        "logistic/_earlier_rows.py",
+        "rest=reduce(_added, rests)",
+        "rest=rests[0]",
+        "logistic/test_merge.py",
+    ),
+    Defect(
+        "scales of a prior that differ between shards are not warned of",
+        "logistic/_merge.py",
+        "scales.max(axis=0) / scales.min(axis=0)",
+        "scales.max(axis=0) / scales.max(axis=0)",
+        "logistic/test_merge.py",
+    ),
 ]
