@@ -421,6 +421,6 @@ DEFECTS = [
         "engine/density_product.py",
         "return log_weights + share * towards",
         "return log_weights",
-        "logistic/test_merge.py",
+        "engine/test_density_product.py",
     ),
 ]

@@ -99,3 +99,20 @@ def test_a_slope_that_a_density_lacks_is_the_shift_of_the_mean(normal):
         shards, [*enumerate(particles)], found.theta, found.log_ratio
     )  # 200 of the particles are effective there, at the smallest.
     assert shift == pytest.approx(exact, rel=0.25)
+
+
+def test_a_misfit_is_looked_at_where_the_product_is(normal):
+    shards, particles, mean, precision = normal
+    found = drawn(shards)
+    centres = np.array([shard.density.mean for shard in shards])
+    k = int(np.abs(mean - centres)[:, 1].argmax())
+    # What the density leaves is flat where its shard is, and of slope 1 where the product is.
+    theta, log_weights, values = particles[k]
+    left = 0.5 * (theta[:, 1] - centres[k, 1]) ** 2 / (mean - centres[k])[1]
+    size = 0.7 * np.sqrt(precision[1, 1])
+    cov = np.linalg.inv(precision)
+    exact = np.abs(size * cov[1] / np.sqrt(np.diag(cov))).max()
+    given = [*enumerate(particles)]
+    given[k] = k, (theta, log_weights, values + size * left)
+    shift = density_product.misfit(shards, given, found.theta, found.log_ratio)
+    assert shift == pytest.approx(exact, rel=0.4)  # 200 particles are effective there.
