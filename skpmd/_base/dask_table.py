@@ -1,0 +1,134 @@
+"""Collections of Dask as data in blocks: what is done with a block is done where it is.
+
+Functions of blocks go to the workers, and so do y and weights of their rows, once; what they return
+is added up there, in pairs and in a fixed order. All goes by graphs that Dask can run again, so a
+worker that is lost takes nothing along.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from skpmd._base.blocks import Block, Blocks
+from skpmd._base.table import BlockTable, rows_of
+
+
+def is_of_dask(value):
+    """Whether a value is an array or a data frame of Dask, which need not be installed."""
+    return hasattr(value, "__dask_graph__") and hasattr(value, "to_delayed")
+
+
+class DaskBlocks(Blocks):
+    """The blocks of rows of a `dask.array.Array` or a `dask.dataframe.DataFrame`."""
+
+    def __init__(self, collection):
+        chunks = getattr(collection, "chunks", ())
+        if len(chunks) == 2 and len(chunks[1]) > 1:
+            collection = collection.rechunk({1: -1})
+        super().__init__(list(np.ravel(collection.to_delayed())))
+
+    def __iter__(self):
+        """Read all blocks in order, each a `Block`."""
+        return map(self.read, range(len(self.items)))
+
+    def read(self, i):
+        """Read the block at place i as a `Block`."""
+        return Block(self.items[i].compute())
+
+    def each(self, function, *columns, places=None):
+        """``function(X, ...)`` of blocks where they are, as a list.
+
+        ``places`` are those of the blocks, by default of all. A column has an argument for each.
+        """
+        return list(_dask().compute(*self._calls(function, columns, places)))
+
+    def total(self, function, add, *columns, places):
+        """The sum of the same, in pairs and in their order."""
+        plus, parts = _task(_called), self._calls(function, columns, places)
+        add = _value(_Sent(add))
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=False)
+            parts = [plus(add, *pair) for pair in pairs] + parts[len(parts) & ~1 :]
+        return parts[0].compute()
+
+    def held(self, values):
+        """Values that go to where the work is done once, for columns of arguments."""
+        return list(_dask().persist(*map(_value, values)))
+
+    def _calls(self, function, columns, places):
+        call, sent = _task(_called), _value(_Sent(function))
+        places = range(len(self.items)) if places is None else places
+        some = zip(places, *columns, strict=True)
+        return [call(sent, self.items[i], *arguments) for i, *arguments in some]
+
+
+class DaskTable(BlockTable):
+    """The same as a `BlockTable`: rows are selected, and sums over them made, where they are."""
+
+    def held(self, rest, rows=None):
+        """``rest(slice)`` for the rows of each block, which go to where these are.
+
+        ``rows`` are sorted places among the rows of the table; None is all of them.
+        """
+        return self._blocks.held([rest(own) for _, own, _ in self._cuts(rows)])
+
+    def total(self, function, add, held, rows=None):
+        """The sum of ``function(X, rest)`` over the blocks of these rows, with what is held."""
+        which, _, some = zip(*self._cuts(rows), strict=True)
+        how = [self._how(place) for place in which]
+        return self._blocks.total(partial(_with_rest, function), add, how, some, held, places=which)
+
+    def _read(self, parts):
+        which, some = zip(*parts, strict=True) if parts else ((), ())
+        how = [self._how(place) for place in which]
+        return self._joined(self._blocks.each(_taken, how, some, places=which))
+
+    def _cuts(self, rows):
+        """(block, slice among the rows, places in the block, or None of all), of these rows."""
+        places = self._places
+        if rows is not None:
+            places = rows if places is None else places[rows]
+        edges = [0, *self._ends]
+        ends = edges if places is None else np.searchsorted(places, edges)
+        cuts = []
+        for place in range(len(edges) - 1):
+            own = slice(int(ends[place]), int(ends[place + 1]))
+            if own.start < own.stop:
+                cuts.append((place, own, None if places is None else places[own] - edges[place]))
+        return cuts
+
+
+class _Sent:
+    """A function that goes to a worker as a value, once for all tasks that call it there."""
+
+    def __init__(self, function):
+        self.function = function
+
+
+def _called(sent, *arguments):
+    return sent.function(*arguments)
+
+
+def _taken(X, how, some):
+    """Some rows of a block, or all of them where that is None, as a table reads them."""
+    rows = rows_of(X, *how)
+    return rows if some is None else rows[some]
+
+
+def _with_rest(function, X, how, some, rest):
+    return function(_taken(X, how, some), rest)
+
+
+def _value(value):
+    return _dask().delayed(value, traverse=False)
+
+
+def _task(function):
+    return _dask().delayed(function, traverse=False, pure=False)
+
+
+def _dask():
+    """Dask, which is there where its collections are."""
+    import dask
+
+    return dask
