@@ -5,12 +5,14 @@ is added up there, in pairs and in a fixed order. All goes by graphs that Dask c
 worker that is lost takes nothing along.
 """
 
-from functools import partial
+from functools import partial, reduce
 
 import numpy as np
 
 from skpmd._base.blocks import Block, Blocks
 from skpmd._base.table import BlockTable, rows_of
+
+_FEW = 8  # Results of blocks that are added up at a time, and in memory together.
 
 
 def is_of_dask(value):
@@ -40,26 +42,26 @@ class DaskBlocks(Blocks):
 
         ``places`` are those of the blocks, by default of all. A column has an argument for each.
         """
-        return list(_dask().compute(*self._calls(function, columns, places)))
+        return list(_dask().compute(*self.later(function, *columns, places=places)))
 
     def total(self, function, add, *columns, places):
-        """The sum of the same, in pairs and in their order."""
-        plus, parts = _task(_called), self._calls(function, columns, places)
+        """The sum of the same, a few at a time and in their order."""
+        plus, parts = _task(_sum), self.later(function, *columns, places=places)
         add = _value(_Sent(add))
         while len(parts) > 1:
-            pairs = zip(parts[::2], parts[1::2], strict=False)
-            parts = [plus(add, *pair) for pair in pairs] + parts[len(parts) & ~1 :]
+            parts = [plus(add, *parts[i : i + _FEW]) for i in range(0, len(parts), _FEW)]
         return parts[0].compute()
 
-    def held(self, values):
-        """Values that go to where the work is done once, for columns of arguments."""
-        return list(_dask().persist(*map(_value, values)))
-
-    def _calls(self, function, columns, places):
+    def later(self, function, *columns, places=None):
+        """The same as `each` gives, as values that Dask has not computed yet."""
         call, sent = _task(_called), _value(_Sent(function))
         places = range(len(self.items)) if places is None else places
         some = zip(places, *columns, strict=True)
         return [call(sent, self.items[i], *arguments) for i, *arguments in some]
+
+    def held(self, values):
+        """Values that go to where the work is done once, for columns of arguments."""
+        return list(_dask().persist(*map(_value, values)))
 
 
 class DaskTable(BlockTable):
@@ -70,18 +72,18 @@ class DaskTable(BlockTable):
 
         ``rows`` are sorted places among the rows of the table; None is all of them.
         """
-        return self._blocks.held([rest(own) for _, own, _ in self._cuts(rows)])
+        return self.blocks.held([rest(own) for _, own, _ in self._cuts(rows)])
 
     def total(self, function, add, held, rows=None):
         """The sum of ``function(X, rest)`` over the blocks of these rows, with what is held."""
         which, _, some = zip(*self._cuts(rows), strict=True)
         how = [self._how(place) for place in which]
-        return self._blocks.total(partial(_with_rest, function), add, how, some, held, places=which)
+        return self.blocks.total(partial(_with_rest, function), add, how, some, held, places=which)
 
     def _read(self, parts):
         which, some = zip(*parts, strict=True) if parts else ((), ())
         how = [self._how(place) for place in which]
-        return self._joined(self._blocks.each(_taken, how, some, places=which))
+        return self._joined(self.blocks.each(_taken, how, some, places=which))
 
     def _cuts(self, rows):
         """(block, slice among the rows, places in the block, or None of all), of these rows."""
@@ -107,6 +109,10 @@ class _Sent:
 
 def _called(sent, *arguments):
     return sent.function(*arguments)
+
+
+def _sum(sent, *parts):
+    return reduce(sent.function, parts)
 
 
 def _taken(X, how, some):

@@ -80,6 +80,14 @@ def in_parts(partial_fit):
     return called
 
 
+def table_of_one(block):
+    """A block as a table whose rows are in memory, however many."""
+    scan, rows = _Scan(), as_rows(block.X)
+    scan.add(_found_in(rows, block))
+    scan.rows = [rows]
+    return BlockTable([block], scan)
+
+
 def _scanned(blocks):
     """What there is to know of all blocks; their rows too while they are few."""
     scan, name = _Scan(), "first pass over the blocks"

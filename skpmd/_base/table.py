@@ -20,7 +20,7 @@ class BlockTable:
     ndim, is_read_in_blocks = 2, True
 
     def __init__(self, blocks, scan):
-        self._blocks, self._ends, self.names = blocks, np.array(scan.ends), scan.names
+        self.blocks, self._ends, self.names = blocks, np.array(scan.ends), scan.names
         self.shape, self.dtype, self.is_sparse = (scan.n, scan.p), scan.dtype, scan.is_sparse
         self.low, self.high, self.has_missing = scan.low, scan.high, scan.has_missing
         self._lock, self._last = Lock(), (-1, None)
@@ -121,7 +121,7 @@ class BlockTable:
                 return rows
             del rows
             self._last = -1, None  # No two of them are in memory together.
-            rows = rows_of(self._blocks.read(int(place)).X, *self._how(place))
+            rows = rows_of(self.blocks.read(int(place)).X, *self._how(place))
             self._last = place, rows
             return rows
 
