@@ -5,6 +5,8 @@ is added up there, in pairs and in a fixed order. All goes by graphs that Dask c
 worker that is lost takes nothing along.
 """
 
+import pickle
+from contextvars import Context
 from functools import partial, reduce
 
 import numpy as np
@@ -13,6 +15,7 @@ from skpmd._base.blocks import Block, Blocks
 from skpmd._base.table import BlockTable, rows_of
 
 _FEW = 8  # Results of blocks that are added up at a time, and in memory together.
+_SMALL = 1 << 17  # Bytes that go with each task: a task of their own would be another message.
 
 
 def is_of_dask(value):
@@ -45,16 +48,16 @@ class DaskBlocks(Blocks):
         return list(_dask().compute(*self.later(function, *columns, places=places)))
 
     def total(self, function, add, *columns, places):
-        """The sum of the same, a few at a time and in their order."""
+        """The sum of the same, a few at a time and in their order, the last few here."""
         plus, parts = _task(_sum), self.later(function, *columns, places=places)
-        add = _value(_Sent(add))
-        while len(parts) > 1:
-            parts = [plus(add, *parts[i : i + _FEW]) for i in range(0, len(parts), _FEW)]
-        return parts[0].compute()
+        sent = _sent(add)
+        while len(parts) > _FEW:
+            parts = [plus(sent, *parts[i : i + _FEW]) for i in range(0, len(parts), _FEW)]
+        return reduce(add, _dask().compute(*parts))
 
     def later(self, function, *columns, places=None):
         """The same as `each` gives, as values that Dask has not computed yet."""
-        call, sent = _task(_called), _value(_Sent(function))
+        call, sent = _task(_called), _sent(function)
         places = range(len(self.items)) if places is None else places
         some = zip(places, *columns, strict=True)
         return [call(sent, self.items[i], *arguments) for i, *arguments in some]
@@ -100,19 +103,31 @@ class DaskTable(BlockTable):
         return cuts
 
 
-class _Sent:
-    """A function that goes to a worker as a value, once for all tasks that call it there."""
+def _sent(function):
+    """A function as it is sent: with each task, or a large one once for all tasks of a worker."""
+    import cloudpickle  # Dask needs it itself.
 
-    def __init__(self, function):
-        self.function = function
+    sent = cloudpickle.dumps((function, np.geterr()))
+    return sent if len(sent) <= _SMALL else _value(sent)
 
 
 def _called(sent, *arguments):
-    return sent.function(*arguments)
+    """The function of what it is given: whose checkpoint and threads there are is not its affair.
+
+    They are there where Dask has no worker of its own. What becomes of overflows is as here.
+    """
+    function, errors = pickle.loads(sent)
+    return Context().run(_under, errors, function, arguments)
+
+
+def _under(errors, function, arguments):
+    with np.errstate(**errors):
+        return function(*arguments)
 
 
 def _sum(sent, *parts):
-    return reduce(sent.function, parts)
+    add, _ = pickle.loads(sent)
+    return reduce(add, parts)
 
 
 def _taken(X, how, some):

@@ -83,7 +83,7 @@ def in_parts(partial_fit):
 def table_of_one(block):
     """A block as a table whose rows are in memory, however many."""
     scan, rows = _Scan(), as_rows(block.X)
-    scan.add(_found_in(rows, block))
+    scan.add(_summary(rows, block))
     scan.rows = [rows]
     return BlockTable([block], scan)
 
@@ -93,7 +93,7 @@ def _scanned(blocks):
     scan, name = _Scan(), "first pass over the blocks"
     if isinstance(blocks, DaskBlocks):
         with phase(name):
-            for found in blocks.each(_found_in_rows):
+            for found in blocks.each(_summary_of_rows):
                 scan.add(found)
             if 0 < scan.n <= group_size(scan):
                 scan.rows = blocks.each(as_rows)
@@ -101,13 +101,13 @@ def _scanned(blocks):
     scan.rows = []
     for block in counted(blocks, name):
         rows = as_rows(block.X)
-        scan.add(_found_in(rows, block))
+        scan.add(_summary(rows, block))
         if scan.rows is not None:
             scan.rows = [*scan.rows, rows] if scan.n <= group_size(scan) else None
     return scan
 
 
-class _Found(NamedTuple):
+class _Summary(NamedTuple):
     """What the first pass learns of a block."""
 
     shape: tuple
@@ -121,12 +121,12 @@ class _Found(NamedTuple):
     weight: np.ndarray | None
 
 
-def _found_in_rows(X):
-    return _found_in(as_rows(X), Block(X))
+def _summary_of_rows(X):
+    return _summary(as_rows(X), Block(X))
 
 
-def _found_in(rows, block):
-    """`_Found` in the rows of a block, which are floats."""
+def _summary(rows, block):
+    """`_Summary` in the rows of a block, which are floats."""
     is_sparse, low, high = sparse.issparse(rows), np.inf, -np.inf
     values = rows.data if is_sparse else rows
     with np.errstate(all="ignore"):
@@ -135,7 +135,7 @@ def _found_in(rows, block):
     has_missing = not is_number and bool(np.isnan(values).any())
     if is_sparse:
         low = high = 0.0
-    return _Found(
+    return _Summary(
         rows.shape, rows.dtype, is_sparse, _names_of(block),
         float(np.fmin.reduce(values, axis=None, initial=low)),
         float(np.fmax.reduce(values, axis=None, initial=high)),

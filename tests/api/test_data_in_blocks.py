@@ -325,7 +325,7 @@ def test_what_needs_all_rows_in_memory_says_so():
     with pytest.raises(ValueError, match="log_joint_gradient"):
         normal_mean(log_joint_gradient=lambda theta, X, y: None).fit(Blocks(blocks_of(X, None)))
     with pytest.raises(TypeError, match="rows of each block"):
-        model.predict(blocks)
+        model.sample_y(blocks)
     _, X, _ = topics()
     with pytest.raises(ValueError, match="Negative values"):
         LDATopicModelPMD(2).fit(Blocks(blocks_of(-X, None)))
