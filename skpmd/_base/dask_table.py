@@ -31,6 +31,7 @@ class DaskBlocks(Blocks):
         if len(chunks) == 2 and len(chunks[1]) > 1:
             collection = collection.rechunk({1: -1})
         super().__init__(list(np.ravel(collection.to_delayed())))
+        self._collection = collection  # What workers hold of it they hold as long as it is there.
 
     def __iter__(self):
         """Read all blocks in order, each a `Block`."""
