@@ -6,6 +6,7 @@ worker that is lost takes nothing along.
 """
 
 import pickle
+from contextlib import suppress
 from contextvars import Context
 from functools import partial, reduce
 
@@ -13,8 +14,10 @@ import numpy as np
 
 from skpmd._base.blocks import Block, Blocks
 from skpmd._base.table import BlockTable, rows_of
+from skpmd.engine.course import phase, tick
 
 _FEW = 8  # Results of blocks that are added up at a time, and in memory together.
+_PATIENCE = 1.0  # Seconds after which a wait for workers looks up.
 _SMALL = 1 << 17  # Bytes that go with each task: a task of their own would be another message.
 
 
@@ -46,7 +49,7 @@ class DaskBlocks(Blocks):
 
         ``places`` are those of the blocks, by default of all. A column has an argument for each.
         """
-        return list(_dask().compute(*self.later(function, *columns, places=places)))
+        return _computed(self.later(function, *columns, places=places))
 
     def total(self, function, add, *columns, places):
         """The sum of the same, a few at a time and in their order, the last few here."""
@@ -54,7 +57,7 @@ class DaskBlocks(Blocks):
         sent = _sent(add)
         while len(parts) > _FEW:
             parts = [plus(sent, *parts[i : i + _FEW]) for i in range(0, len(parts), _FEW)]
-        return reduce(add, _dask().compute(*parts))
+        return reduce(add, _computed(parts))
 
     def later(self, function, *columns, places=None):
         """The same as `each` gives, as values that Dask has not computed yet."""
@@ -139,6 +142,35 @@ def _taken(X, how, some):
 
 def _with_rest(function, X, how, some, rest):
     return function(_taken(X, how, some), rest)
+
+
+def _computed(parts):
+    """The results as a list; while workers compute them it shows, and time may end it."""
+    from dask.base import get_scheduler
+
+    client = getattr(get_scheduler(), "__self__", None)
+    if not hasattr(client, "gather"):  # Dask has no workers, and computes them here.
+        return list(_dask().compute(*parts))
+    futures = client.compute(parts)
+    n_done = _n_done(futures)
+    if n_done < len(futures):
+        with phase("pass over the blocks", len(futures)) as advance:
+            advance(n_done)
+            while n_done < len(futures):
+                now = _n_done(futures)
+                advance(now - n_done)
+                n_done = now
+                tick()
+    return client.gather(futures)
+
+
+def _n_done(futures):
+    """How many of them are, after a wait for all that is not long."""
+    from distributed import wait
+
+    with suppress(TimeoutError):
+        wait(futures, _PATIENCE)
+    return sum(future.done() for future in futures)
 
 
 def _value(value):

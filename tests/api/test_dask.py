@@ -288,3 +288,48 @@ def test_a_worker_that_is_killed_changes_nothing(cluster, monkeypatch):
     monkeypatch.setattr(DaskBlocks, "total", total)
     np.testing.assert_allclose(on(cluster, model, X, y), expected, rtol=1e-10, atol=1e-10)
     assert len(calls) > 3
+
+
+# ---------------------------------------------------------------------- what others make of them
+def three_blocks():
+    """600 rows of two classes, and the same as collections of three blocks."""
+    _, X, y = logistic()
+    X, y = X[:600], (y[:600] == "yes").astype(int)
+    return X, y, da.from_array(X, chunks=(200, 3)), da.from_array(y, chunks=200)
+
+
+def test_wrappers_of_dask_ml_run_unchanged():
+    wrappers = pytest.importorskip("dask_ml.wrappers")
+    X, y, rows, labels = three_blocks()
+    model = logistic()[0]
+    later = wrappers.ParallelPostFit(clone(model)).fit(X, y)
+    expected = clone(model).fit(X, y).predict_proba(X)
+    np.testing.assert_array_equal(later.predict_proba(rows).compute(), expected)
+    stream = wrappers.Incremental(clone(model), shuffle_blocks=False)
+    found = stream.fit(rows, labels, classes=[0, 1]).estimator_.coef_
+    for start in range(0, 600, 200):
+        model.partial_fit(X[start : start + 200], y[start : start + 200], classes=[0, 1])
+    np.testing.assert_array_equal(found, model.coef_)
+
+
+def test_searches_run_on_the_workers(cluster):
+    """And a task of a worker may itself fit a collection."""
+    from distributed import Client
+    from joblib import parallel_config
+    from sklearn.model_selection import GridSearchCV
+
+    X, y, rows, labels = three_blocks()
+    model = logistic()[0]
+    search = GridSearchCV(model, {"prior_scale": [0.1, 1.0]}, cv=2)
+    expected = search.fit(X, y).cv_results_["mean_test_score"]
+    with Client(cluster) as client, dask.config.set(scheduler=None):
+        with parallel_config("dask"):
+            found = search.fit(X, y).cv_results_["mean_test_score"]
+        inside = client.submit(_coefficients_of_collections, X, y).result(timeout=60)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_allclose(inside, model.fit(X, y).coef_, rtol=1e-10, atol=1e-10)
+
+
+def _coefficients_of_collections(X, y):
+    data = da.from_array(X, chunks=(200, 3)), da.from_array(y, chunks=200)
+    return logistic()[0].fit(*data).coef_
