@@ -333,3 +333,18 @@ def test_searches_run_on_the_workers(cluster):
 def _coefficients_of_collections(X, y):
     data = da.from_array(X, chunks=(200, 3)), da.from_array(y, chunks=200)
     return logistic()[0].fit(*data).coef_
+
+
+@pytest.mark.parametrize("n_blocks", [1, 7, 8, 9, 65, 100])
+def test_sums_are_of_all_blocks_in_their_order(n_blocks):
+    blocks = DaskBlocks(da.from_array(np.arange(2.0 * n_blocks).reshape(n_blocks, 2), (1, 2)))
+    found = blocks.total(_with_place, _joined, range(n_blocks), places=range(n_blocks))
+    assert found == [(2.0 * i, i) for i in range(n_blocks)]
+
+
+def _with_place(X, i):
+    return [(float(X[0, 0]), i)]
+
+
+def _joined(one, other):
+    return one + other
