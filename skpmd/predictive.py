@@ -71,6 +71,14 @@ class NormalMixture:
             raise ValueError(f"stds must be at least 0, got {self.stds.min()}.")
         self.weights = np.broadcast_to(_shares(weights, self.means.shape), self.means.shape)
 
+    @classmethod
+    def joined(cls, parts):
+        """One of all rows of several, which have as many components each."""
+        tables = ([getattr(one, name) for one in parts] for name in ("means", "stds", "weights"))
+        whole = copy(parts[0])  # Without normalising the weights again.
+        whole.means, whole.stds, whole.weights = (np.concatenate(one, axis=1) for one in tables)
+        return whole
+
     # ------------------------------------------------------------------ an array of rows
     @property
     def shape(self):

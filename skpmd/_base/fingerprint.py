@@ -6,8 +6,9 @@ import json
 import numpy as np
 import scipy.sparse as sp
 
+from skpmd._base.dask_table import DaskBlocks
 from skpmd._base.encoding import RefusedError, encoded, name_of
-from skpmd._base.sources import blocks_of
+from skpmd._base.sources import blocks_of, values_of
 from skpmd._base.table import as_rows
 
 # Parameters that change no digit of an answer, and may be others where a fit goes on.
@@ -84,6 +85,8 @@ def _of_data(sums, value):
         return
     if value is None:
         return
+    if getattr(value, "ndim", 2) == 1:
+        value = values_of(value)
     blocks = blocks_of(value)
     if blocks is not None:
         _of_blocks(sums, blocks)
@@ -108,10 +111,18 @@ def _of_data(sums, value):
 
 
 def _of_blocks(sums, blocks):
-    """Add data in blocks, which are read once: where they are cut counts too."""
+    """Add data in blocks, which are read once, where they are: where they are cut counts too."""
+    if isinstance(blocks, DaskBlocks):
+        for digest in blocks.each(_of_rows):
+            sums.update(digest)
+        return
     for block in blocks:
         for part in (as_rows(block.X), block.y, block.weight):
             _of_data(sums, part)
+
+
+def _of_rows(X):
+    return bytes.fromhex(_digest(_of_data, as_rows(X)))
 
 
 def _of_array(sums, array):

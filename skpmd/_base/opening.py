@@ -2,16 +2,19 @@
 
 import inspect
 from functools import wraps
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import _get_feature_names
 
+from skpmd._base.blocks import Block
+from skpmd._base.dask_table import DaskBlocks, DaskTable
 from skpmd._base.rows import group_size
-from skpmd._base.sources import blocks_of
+from skpmd._base.sources import blocks_of, values_of
 from skpmd._base.table import BlockTable, as_rows
-from skpmd.engine.course import counted
+from skpmd.engine.course import counted, phase
 
 _OF_ROWS = "y", "sample_weight", "noise_variance"  # Arguments that there may be for each row.
 
@@ -24,17 +27,15 @@ def opened(X, y=None, sample_weight=None):
     blocks = None if isinstance(X, BlockTable) else blocks_of(X)
     if blocks is None:
         return X, y, sample_weight
-    scan = _Scan()
-    for block in counted(blocks, "first pass over the blocks"):
-        scan.add(block)
+    scan = _scanned(blocks)
     if not scan.n:
         raise ValueError("The blocks of X have no rows: give one row or more.")
-    given = {"y": y, "sample_weight": sample_weight}
+    given = {"y": values_of(y), "sample_weight": values_of(sample_weight)}
     of_blocks = {"y": scan.joined("y"), "sample_weight": scan.joined("weight")}
     for name, values in given.items():
         if values is not None and of_blocks[name] is not None:
             raise ValueError(f"{name} is given, and in the blocks of X too: leave one of them out.")
-    table = BlockTable(blocks, scan)
+    table = (DaskTable if isinstance(blocks, DaskBlocks) else BlockTable)(blocks, scan)
     rest = [given[name] if values is None else values for name, values in of_blocks.items()]
     return (table, *rest)
 
@@ -79,48 +80,103 @@ def in_parts(partial_fit):
     return called
 
 
+def table_of_one(block):
+    """A block as a table whose rows are in memory, however many."""
+    scan, rows = _Scan(), as_rows(block.X)
+    scan.add(_summary(rows, block))
+    scan.rows = [rows]
+    return BlockTable([block], scan)
+
+
+def _scanned(blocks):
+    """What there is to know of all blocks; their rows too while they are few."""
+    scan, name = _Scan(), "first pass over the blocks"
+    if isinstance(blocks, DaskBlocks):
+        with phase(name):
+            for found in blocks.each(_summary_of_rows):
+                scan.add(found)
+            if 0 < scan.n <= group_size(scan):
+                scan.rows = blocks.each(as_rows)
+        return scan
+    scan.rows = []
+    for block in counted(blocks, name):
+        rows = as_rows(block.X)
+        scan.add(_summary(rows, block))
+        if scan.rows is not None:
+            scan.rows = [*scan.rows, rows] if scan.n <= group_size(scan) else None
+    return scan
+
+
+class _Summary(NamedTuple):
+    """What the first pass learns of a block."""
+
+    shape: tuple
+    dtype: np.dtype
+    is_sparse: bool
+    names: np.ndarray | None
+    low: float
+    high: float
+    has_missing: bool
+    y: np.ndarray | None
+    weight: np.ndarray | None
+
+
+def _summary_of_rows(X):
+    return _summary(as_rows(X), Block(X))
+
+
+def _summary(rows, block):
+    """`_Summary` in the rows of a block, which are floats."""
+    is_sparse, low, high = sparse.issparse(rows), np.inf, -np.inf
+    values = rows.data if is_sparse else rows
+    with np.errstate(all="ignore"):
+        is_number = not np.isnan(values.sum())
+    # Where it is none, there may be infinite numbers of both signs.
+    has_missing = not is_number and bool(np.isnan(values).any())
+    if is_sparse:
+        low = high = 0.0
+    return _Summary(
+        rows.shape, rows.dtype, is_sparse, _names_of(block),
+        float(np.fmin.reduce(values, axis=None, initial=low)),
+        float(np.fmax.reduce(values, axis=None, initial=high)),
+        has_missing, block.y, block.weight,
+    )  # fmt: skip
+
+
 class _Scan:
-    """What the first pass over blocks learns; the rows themselves while they are few."""
+    """What the first pass over blocks learns; the rows themselves where they are few."""
 
     def __init__(self):
         self.ends, self.n, self.p, self.dtype, self.names = [], 0, None, None, None
         self.low, self.high, self.has_missing, self.is_sparse = np.inf, -np.inf, False, False
-        self.rows, self._others = [], {"y": [], "weight": []}
+        self.rows, self._others = None, {"y": [], "weight": []}
 
-    def add(self, block):
-        """Learn of a further block."""
-        X, place = as_rows(block.X), len(self.ends)
+    @property
+    def shape(self):
+        """Numbers of rows and of columns."""
+        return self.n, self.p
+
+    def add(self, found):
+        """Take in what was found in a further block."""
+        place, (n, p) = len(self.ends), found.shape
         if self.p is None:
-            self.names, self.dtype = _names_of(block), X.dtype
-            self.p, self.is_sparse = X.shape[1], sparse.issparse(X)
-        if (X.shape[1], sparse.issparse(X)) != (self.p, self.is_sparse):
+            self.names, self.dtype = found.names, found.dtype
+            self.p, self.is_sparse = p, found.is_sparse
+        if (p, found.is_sparse) != (self.p, self.is_sparse):
             kinds = "dense", "sparse"
             raise ValueError(
-                f"Block {place} of X is {kinds[sparse.issparse(X)]} with {X.shape[1]} columns, and "
-                f"the first one is {kinds[self.is_sparse]} with {self.p}: make them alike."
+                f"Block {place} of X is {kinds[found.is_sparse]} with {p} columns, and the first "
+                f"one is {kinds[self.is_sparse]} with {self.p}: make them alike."
             )
-        if not np.array_equal(_names_of(block), self.names):
+        if not np.array_equal(found.names, self.names):
             raise ValueError(f"Block {place} of X has other names of columns than the first one.")
-        self.dtype = np.promote_types(self.dtype, X.dtype)
-        self.n += X.shape[0]
+        self.dtype = np.promote_types(self.dtype, found.dtype)
+        self.n += n
         self.ends.append(self.n)
-        self._note_values(X.data if self.is_sparse else X)
+        self.low, self.high = min(self.low, found.low), max(self.high, found.high)
+        self.has_missing = self.has_missing or found.has_missing
         for name, parts in self._others.items():
-            parts.append(_column(getattr(block, name), name, X.shape[0], place))
-        if self.rows is not None:
-            self.rows.append(X)
-            if self.n > group_size(X):
-                self.rows = None
-
-    def _note_values(self, values):
-        with np.errstate(all="ignore"):
-            is_number = not np.isnan(values.sum())
-        if not is_number:  # There may be none, or infinite numbers of both signs.
-            self.has_missing = self.has_missing or bool(np.isnan(values).any())
-        default = 0.0 if self.is_sparse else np.inf
-        self.low = min(self.low, float(np.fmin.reduce(values, axis=None, initial=default)))
-        default = 0.0 if self.is_sparse else -np.inf
-        self.high = max(self.high, float(np.fmax.reduce(values, axis=None, initial=default)))
+            parts.append(_column(getattr(found, name), name, n, place))
 
     def joined(self, name):
         """y or weights of all rows; None where no block has them."""

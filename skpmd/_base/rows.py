@@ -10,7 +10,9 @@ permutation.
 import numpy as np
 from scipy import sparse
 
+from skpmd._base.in_order import Elsewhere, InOrder
 from skpmd.engine.model import Batch
+from skpmd.engine.sums import are_elsewhere
 
 _AUTO_BATCH, _FEW_COLUMNS = 1000, 2
 # Rows of a block: so many numbers, no more than so many rows, or so many rows that are sparse. A
@@ -74,23 +76,45 @@ class Rows:
         batches = self._in_order()
         return batches if is_read_in_blocks(self.data.X) else list(batches)
 
-    def _in_order(self):
-        edges = self._edges()
-        return InOrder(self._take, list(zip(edges[:-1], edges[1:], strict=True)))
+    def _in_order(self, edges=None):
+        """All rows in order, as batches that are taken when it is their turn."""
+        edges = self._edges() if edges is None else edges
+        X, _, weight = self.data
+        pairs = list(zip(edges[:-1], edges[1:], strict=True))
+        if not are_elsewhere(X):
+            return InOrder(self._take, pairs, weight)
+        return Elsewhere(self._take, pairs, weight, X, self._rest, self._select)
+
+    def _elsewhere(self, places):
+        """The batch of rows at sorted places, whose X stays where it is."""
+
+        def take(some):
+            return self._take(places[some])
+
+        def rest(some):
+            return self._rest(places[some])
+
+        X, _, weight = self.data
+        edges = np.append(np.arange(0, len(places), block_size(X)), len(places))
+        pairs = list(zip(edges[:-1], edges[1:], strict=True))
+        return Elsewhere(take, pairs, weight[places], X, rest, self._select, places)
 
     def one_pass(self, sampling, rng):
         """Batches of one pass: ``"epoch"`` without replacement, ``"replacement"`` with it.
 
-        A single batch is all rows and spends no randomness.
+        A single batch is all rows and spends no randomness; of data in blocks it is several.
         """
+        X, n = self.data.X, len(self.data.weight)
+        size = block_size(X)
         if self.n_batches == 1 and sampling == "epoch":
-            yield self._all()
+            in_blocks = is_read_in_blocks(X)
+            yield self._in_order([*range(0, n, size), n]) if in_blocks else self._all()
             return
-        for some, batches in in_random_order(
-            block_size(self.data.X), np.diff(self._edges()), rng, sampling == "replacement"
-        ):
-            take = self._taking_from(some)
-            yield from map(take, batches)
+        # What is worth it goes to the rows, and the rows come here for the others.
+        sent = are_elsewhere(X) and n // self.n_batches >= size
+        replaces = sampling == "replacement"
+        for some, batches in in_random_order(size, np.diff(self._edges()), rng, replaces):
+            yield from map(self._elsewhere if sent else self._taking_from(some), batches)
 
     def _taking_from(self, rows):
         """What takes batches of some of these rows, which are read together if they have to be."""
@@ -105,7 +129,11 @@ class Rows:
         return np.linspace(0, len(self.data.weight), self.n_batches + 1).astype(int)
 
     def _all(self):
-        return self._take(slice(None)) if is_read_in_blocks(self.data.X) else self.data
+        return self.data
+
+    def _rest(self, rows):
+        """The batch of some rows without its X."""
+        return self._batch(None, rows)
 
     def _take(self, rows):
         return self._batch(self._select(self.data.X, rows), rows)
@@ -116,29 +144,6 @@ class Rows:
         if is_read_in_blocks(self.data.X):  # It may be one number broadcast.
             weight = np.ascontiguousarray(weight)
         return Batch(X, self._select(self.data.y, rows), weight)
-
-
-class InOrder:
-    """Batches of consecutive rows, taken when they are asked for.
-
-    ``take(rows)`` makes a batch of a slice, and ``edges`` are pairs of places.
-    """
-
-    is_read_in_blocks = True
-
-    def __init__(self, take, edges):
-        self._take, self._edges = take, edges
-
-    def __len__(self):
-        return len(self._edges)
-
-    @property
-    def n_rows(self):
-        """Number of all rows."""
-        return int(self._edges[-1][1] - self._edges[0][0])
-
-    def __getitem__(self, i):
-        return self._take(slice(*self._edges[i]))
 
 
 def in_random_order(size, sizes, rng, replace=False):

@@ -4,6 +4,7 @@ import numpy as np
 
 from skpmd._base.arrow import ArrowBlocks
 from skpmd._base.blocks import Block, Blocks
+from skpmd._base.dask_table import DaskBlocks, is_of_dask
 
 _NUMBERS_AT_ONCE = 1 << 20  # Of a file that is cut where nothing says where.
 
@@ -12,12 +13,19 @@ def blocks_of(X):
     """The `Blocks` that X is; None of what scikit-learn makes an array of."""
     if isinstance(X, Blocks):
         return X
+    if is_of_dask(X):
+        return DaskBlocks(X)
     library, kind = type(X).__module__.partition(".")[0], type(X).__name__
     if library == "pyarrow" and kind in ("Table", "RecordBatch") or hasattr(X, "get_fragments"):
         return ArrowBlocks(X)
     if isinstance(X, np.memmap) and X.ndim == 2 and not _is_read_as_it_is(X):
         return Blocks(_Converted(X))
     return None
+
+
+def values_of(values):
+    """y or weights of all rows: computed where they are a collection of Dask."""
+    return np.asarray(values.compute()) if is_of_dask(values) else values
 
 
 def _is_read_as_it_is(X):

@@ -20,10 +20,10 @@ class BlockTable:
     ndim, is_read_in_blocks = 2, True
 
     def __init__(self, blocks, scan):
-        self._blocks, self._ends, self.names = blocks, np.array(scan.ends), scan.names
+        self.blocks, self._ends, self.names = blocks, np.array(scan.ends), scan.names
         self.shape, self.dtype, self.is_sparse = (scan.n, scan.p), scan.dtype, scan.is_sparse
         self.low, self.high, self.has_missing = scan.low, scan.high, scan.has_missing
-        self._lock, self._read = Lock(), (-1, None)
+        self._lock, self._last = Lock(), (-1, None)
         self.array = None if scan.rows is None else self._joined(scan.rows)
         self._places = None  # Of the rows that there are; None of all.
         self._function = _as_they_are
@@ -87,16 +87,20 @@ class BlockTable:
             before, end = self._edges(place)
             end = min(stop, end)
             if end > start:
-                parts.append(self._block(place)[start - before : end - before])
+                parts.append((place, slice(start - before, end - before)))
             start, place = end, place + 1
-        return self._joined(parts)
+        return self._read(parts)
 
     def _sorted(self, places):
         """Rows at sorted places."""
         which, parts = np.searchsorted(self._ends, places, side="right"), []
         for place in np.unique(which):
-            parts.append(self._block(place)[places[which == place] - self._edges(place)[0]])
-        return self._joined(parts)
+            parts.append((place, places[which == place] - self._edges(place)[0]))
+        return self._read(parts)
+
+    def _read(self, parts):
+        """Rows of blocks, of pairs of a block and of what is taken of its rows, in one array."""
+        return self._joined([self._block(place)[some] for place, some in parts])
 
     def _edges(self, place):
         return self._ends[place - 1] if place else 0, self._ends[place]
@@ -112,25 +116,23 @@ class BlockTable:
     def _block(self, place):
         """The rows of one block, for any thread; that which was read last is still there."""
         with self._lock:
-            known, rows = self._read
+            known, rows = self._last
             if known == place:
                 return rows
             del rows
-            self._read = -1, None  # No two of them are in memory together.
-            rows = self._function(as_rows(self._blocks.read(int(place)).X, self.dtype))
-            before, end = self._edges(place)
-            if rows.shape != (end - before, self.shape[1]):
-                raise ValueError(
-                    f"Block {place} of X has the shape {rows.shape}, and had "
-                    f"{(int(end - before), self.shape[1])} when it was read first: blocks have to "
-                    "be the same each time."
-                )
-            self._read = place, rows
+            self._last = -1, None  # No two of them are in memory together.
+            rows = rows_of(self.blocks.read(int(place)).X, *self._how(place))
+            self._last = place, rows
             return rows
+
+    def _how(self, place):
+        """What `rows_of` takes beside a block."""
+        before, end = self._edges(place)
+        return self._function, self.dtype, place, (int(end - before), self.shape[1])
 
     def __getstate__(self):
         """What is pickled: no block, and no lock."""
-        return {**vars(self), "_lock": None, "_read": (-1, None)}
+        return {**vars(self), "_lock": None, "_last": (-1, None)}
 
     def __setstate__(self, state):
         """Take over what was pickled."""
@@ -138,6 +140,17 @@ class BlockTable:
 
 
 def _as_they_are(rows):
+    return rows
+
+
+def rows_of(X, function, dtype, place, shape):
+    """A function of the rows of a block, which has to be of this shape."""
+    rows = function(as_rows(X, dtype))
+    if rows.shape != shape:
+        raise ValueError(
+            f"Block {place} of X has the shape {rows.shape}, and had {shape} when it was read "
+            "first: blocks have to be the same each time."
+        )
     return rows
 
 

@@ -7,6 +7,7 @@ from scipy.special import logsumexp
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from skpmd._base.by_block import of_all_rows, row_by_row
 from skpmd._base.estimator import result
 from skpmd._base.utils import as_generator, check_level, check_n_draws, weighted_quantile
 from skpmd._base.validation import checked_weights
@@ -14,7 +15,7 @@ from skpmd.custom._model import parts_of
 from skpmd.custom._rows import rows_of
 from skpmd.custom._tables import check_sum, checked_table, count, in_parts, pointwise_table
 from skpmd.engine.resampling import resample
-from skpmd.engine.threads import each
+from skpmd.engine.threads import each, in_order
 
 # Of targets of a row there are so many draws, or one for each particle. The probability that an
 # interval of 90 % holds is then known to 0.5 %.
@@ -45,6 +46,7 @@ class CustomPredictions:
     """
 
     @available_if(_needs("predict_mean"))
+    @row_by_row
     def predict(self, X, return_std=False, return_interval=None):
         """Mean of the prediction, with its standard deviation or interval if asked for.
 
@@ -92,6 +94,7 @@ class CustomPredictions:
         return mean if spread is None else (mean, self._spread("auto", X, spread))
 
     @available_if(_needs("predict_mean", "sample_targets"))
+    @row_by_row
     def predict_interval(self, X, level=0.9, target="auto"):
         """Central predictive intervals, or credible intervals of the mean.
 
@@ -191,6 +194,7 @@ class CustomPredictions:
         table[is_alive] = found
         return table
 
+    @of_all_rows
     def score(self, X=None, y=None, sample_weight=None):
         """Log predictive density of a row, the average over the rows; more is better.
 
@@ -227,7 +231,7 @@ class CustomPredictions:
 
         parts = in_parts(rows.data.X, rows.data.y, len(theta))
         with self._threads():
-            density = np.concatenate(each(of, parts))
+            density = np.concatenate(list(in_order(of, parts)))
         if sample_weight is not None:
             sample_weight = checked_weights(sample_weight, density)
         return float(np.average(density, weights=sample_weight))

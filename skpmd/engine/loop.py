@@ -19,6 +19,7 @@ from skpmd.engine.particles import Particles, equally_weighted
 from skpmd.engine.rejuvenation import rejuvenate_by_kernels
 from skpmd.engine.rejuvenation_error import NO_ERROR, RejuvenationErrors
 from skpmd.engine.reweight import MAX_ROUNDS, reweighting
+from skpmd.engine.sums import batches_of
 
 
 class Options(NamedTuple):
@@ -281,7 +282,7 @@ def _one_pass(model, rows, at, options, rng, step_sizes, observer):
         a, b = step_sizes(t, size, seen, len(particles.theta), d)
         m = _n_particles(options, t, d)
         particles, info = mirror.step(
-            particles, model, (batch,), a, b, settings, rng, m, observer=observer
+            particles, model, batches_of(batch), a, b, settings, rng, m, observer=observer
         )
         at.infos.append(info._replace(rejuvenations=info.rejuvenations + fresh))
         fresh, average = 0, at.average

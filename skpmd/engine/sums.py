@@ -17,6 +17,11 @@ def are_elsewhere(batches):
     return getattr(batches, "total", None) is not None
 
 
+def batches_of(batch):
+    """The batches that one of a pass consists of: itself, or several where it is large."""
+    return (batch,) if isinstance(batch, tuple) else batch
+
+
 def total(function, batches, add=add):
     """Sum of ``function(batches)`` over all batches; ``add(one, other)`` makes one of two."""
     return batches.total(function, add) if are_elsewhere(batches) else function(batches)

@@ -5,6 +5,7 @@ from scipy.special import log_softmax, logsumexp
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from skpmd._base.by_block import of_all_rows, row_by_row
 from skpmd._base.utils import check_level
 from skpmd._base.validation import checked_weights
 from skpmd.engine.threads import each
@@ -27,6 +28,7 @@ _SPLIT = 512  # documents that are split in two at a time
 class LDAPredictions(TransformerMixin):
     """Predictions of an estimator whose ``_state`` is an `LDAState`, each document by itself."""
 
+    @row_by_row
     def transform(self, X, *, normalize=True, return_std=False, return_interval=None):
         """Topic proportions of documents, averaged over relabelled particles.
 
@@ -87,11 +89,13 @@ class LDAPredictions(TransformerMixin):
         fitted = self.fit(X, sample_weight=sample_weight)
         return fitted.transform(X, normalize=normalize)
 
+    @row_by_row
     def predict_proba(self, X):
         """Topic proportions of documents: `transform`, always an ndarray."""
         counts, dtype = self._checked_counts(X)
         return self._proportions(counts).astype(dtype)
 
+    @row_by_row
     def score_samples(self, X):
         """Lower bound of each document's log probability.
 
@@ -115,6 +119,7 @@ class LDAPredictions(TransformerMixin):
         with self._threads():
             return log_probabilities(self._parameters(), self._state.block, self._log_weights, X)
 
+    @of_all_rows
     def score(self, X, y=None, sample_weight=None):
         """Sum of `score_samples`, with weights (n_samples,) of the documents; a float in nats."""
         values = self.score_samples(X)

@@ -5,6 +5,7 @@ from scipy.special import entr, expit, log_expit, log_softmax, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import _get_feature_names, check_array, check_is_fitted
 
+from skpmd._base.by_block import of_all_rows, row_by_row
 from skpmd._base.estimator import result
 from skpmd._base.labels import encode_known, in_order
 from skpmd._base.utils import as_generator, check_level, check_n_draws, weighted_quantile
@@ -32,6 +33,9 @@ class ClassPredictions(ClassifierMixin):
     Each row of X is predicted by itself. Nothing is random but what takes a ``random_state``.
     """
 
+    score = of_all_rows(ClassifierMixin.score)
+
+    @row_by_row
     def predict_proba(self, X, return_interval=None):
         """Posterior predictive class probabilities: averages over particles.
 
@@ -57,12 +61,14 @@ class ClassPredictions(ClassifierMixin):
             return proba
         return proba, self.predict_proba_interval(X, return_interval)
 
+    @row_by_row
     def predict_log_proba(self, X):
         """Logarithm of `predict_proba`, shape (n_samples, n_classes)."""
         check_is_fitted(self)
         X = self._validated(X)
         return self._log_proba(X).astype(X.dtype, copy=False)  # Sums are in double precision.
 
+    @row_by_row
     def decision_function(self, X):
         """Log odds of the averaged probabilities.
 
@@ -79,6 +85,7 @@ class ClassPredictions(ClassifierMixin):
         log_proba = self.predict_log_proba(X)
         return log_proba[:, 1] - log_proba[:, 0] if log_proba.shape[1] == 2 else log_proba
 
+    @row_by_row
     def predict(self, X):
         """The class of highest averaged probability, shape (n_samples,)."""
         check_is_fitted(self)
@@ -91,6 +98,7 @@ class ClassPredictions(ClassifierMixin):
             codes[open_] = self._log_proba(X[open_]).argmax(axis=1)
         return self.classes_[codes]
 
+    @row_by_row
     def predict_proba_interval(self, X, level=0.9):
         """Central credible intervals of the class probabilities.
 
@@ -121,6 +129,7 @@ class ClassPredictions(ClassifierMixin):
 
         return self._by_rows(X, ends).transpose(2, 0, 1)
 
+    @row_by_row
     def predict_uncertainty(self, X):
         """Entropy of the predicted class, and its aleatoric and epistemic parts, in nats.
 

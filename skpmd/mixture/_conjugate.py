@@ -14,7 +14,7 @@ holds for any r: that is the step's own log ratio (with r fixed it is Bayes' rul
 having fixed r costs.
 """
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from skpmd.engine.particles import Particles
 from skpmd.engine.threads import in_order
 from skpmd.mixture._components import FAMILIES, Normals
 from skpmd.mixture._kernels import responsibilities
+from skpmd.mixture._rows import over_rows
 from skpmd.mixture._weights import weights_prior
 
 # A chunk of rows has about so many responsibilities, to stay in the cache, at most so many
@@ -56,6 +57,12 @@ class Counts(NamedTuple):
     def total(self):
         """Weighted rows that each particle counts."""
         return self.sizes[0].sum()
+
+
+def _counts_added(one, other):
+    """Counts and scores of two parts of the rows."""
+    (counts, score), (more, further) = one, other
+    return Counts(*map(np.add, counts, more)), score + further
 
 
 class Posteriors(NamedTuple):
@@ -207,6 +214,9 @@ class ConjugateMixture(Model):
         With them comes the weighted sum of the rows' log predictive densities, of shape (m,). The
         rows X (n, p), an array or a `RowView`, count ``weight`` (n,) times.
         """
+        return over_rows(partial(self._e_step, posteriors), X, weight, add=_counts_added)
+
+    def _e_step(self, posteriors, X, weight):
         family, m = self.family, len(posteriors.constant)
         counts, score = self.no_counts(m), np.zeros(m)
 

@@ -4,6 +4,7 @@ import numpy as np
 from scipy.special import logsumexp
 from sklearn.utils.validation import check_is_fitted
 
+from skpmd._base.by_block import row_by_row
 from skpmd._base.estimator import result
 from skpmd._base.utils import as_floats, check_level, weighted_quantile
 from skpmd._base.validation import refuse_overflows
@@ -105,6 +106,7 @@ class MixtureQueries:
         refuse_overflows("values", values)
         return self._density(known, wanted, values)
 
+    @row_by_row
     def predict_proba_interval(self, X, level=0.9):
         """Central credible intervals of the responsibilities of relabelled components.
 

@@ -4,9 +4,10 @@ import numpy as np
 from scipy.special import logsumexp
 from sklearn.utils.validation import check_is_fitted
 
+from skpmd._base.by_block import of_all_rows, row_by_row
 from skpmd._base.estimator import result
 from skpmd._base.utils import as_generator, check_n_draws
-from skpmd._base.validation import refuse_overflows
+from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd.mixture import _partition
 from skpmd.mixture._density_predict import MixtureQueries, students_of
 from skpmd.mixture._missing import by_pattern, log_densities, log_jacobians
@@ -23,6 +24,7 @@ class MixturePredictions(MixtureQueries):
     """Mixin of an estimator whose ``_state`` is a `skpmd.mixture._summaries.MixtureState`."""
 
     # ------------------------------------------------------------------ densities and labels
+    @row_by_row
     def score_samples(self, X):
         """Log posterior predictive density of each row.
 
@@ -44,10 +46,15 @@ class MixturePredictions(MixtureQueries):
             out[rows] += logsumexp(log_density + log_weights, axis=1)
         return out
 
-    def score(self, X, y=None):
-        """Mean log posterior predictive density of the rows, a float."""
-        return float(self.score_samples(X).mean())
+    @of_all_rows
+    def score(self, X, y=None, sample_weight=None):
+        """Mean log posterior predictive density of the rows, with their weights; a float."""
+        values = self.score_samples(X)
+        if sample_weight is not None:
+            sample_weight = checked_weights(sample_weight, values)
+        return float(np.average(values, weights=sample_weight))
 
+    @row_by_row
     def predict_proba(self, X, return_interval=None):
         """Responsibilities of the components, averaged over relabelled particles.
 
@@ -72,6 +79,7 @@ class MixturePredictions(MixtureQueries):
             return proba
         return proba, self.predict_proba_interval(X, return_interval)
 
+    @row_by_row
     def predict(self, X):
         """Most probable component of each row, shape (n_samples,)."""
         X, (log_weights, particles) = self._rows(X), self._labelling_particles()

@@ -1,12 +1,13 @@
 """What a mixture estimator's parameters mean for its rows: scaled columns and the prior of them."""
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from skpmd._base.utils import as_floats
 from skpmd.engine.loop import Options
-from skpmd.mixture._rows import pieces
+from skpmd.mixture._rows import each_added, over_rows, pieces
 
 # The prior scatter is this share of the rows' covariance, for components are tighter than all rows.
 _COVARIANCE_SHARE = 0.01
@@ -71,10 +72,9 @@ class Scaler(NamedTuple):
 
         A column without variation has scale 1. The rows (n, p) are an array or a `RowView`.
         """
-        shift, low, high = _mean_and_range(X, weight)
-        variance, total = np.zeros(X.shape[1]), weight.sum()
-        for some in pieces(X):
-            variance += (weight[some] / total) @ (X[some] - shift) ** 2
+        total = weight.sum()
+        shift, low, high = over_rows(partial(_mean_and_range, total), X, weight, add=_both)
+        variance = over_rows(partial(_variance, total, shift), X, weight, add=np.add)
         # Rounding leaves a constant column of 1e9 a standard deviation of 1e-7.
         rounding = 10.0 * np.finfo(float).eps * np.maximum(high, -low)
         constant = (low == high) | (np.sqrt(variance) <= rounding)
@@ -99,9 +99,9 @@ class Scaler(NamedTuple):
         return X * self.scale + self.shift
 
 
-def _mean_and_range(X, weight):
-    """Weighted means of the columns, their minima and their maxima."""
-    mean, total = np.zeros(X.shape[1]), weight.sum()
+def _mean_and_range(total, X, weight):
+    """Weighted means of the columns, of this total weight, their minima and their maxima."""
+    mean = np.zeros(X.shape[1])
     low, high = np.full(X.shape[1], np.inf), np.full(X.shape[1], -np.inf)
     for some in pieces(X):
         part = X[some]
@@ -109,6 +109,20 @@ def _mean_and_range(X, weight):
         np.minimum(low, part.min(axis=0), out=low)
         np.maximum(high, part.max(axis=0), out=high)
     return mean, low, high
+
+
+def _both(one, other):
+    """Means, minima and maxima of two parts of the rows."""
+    (mean, low, high), (more, lower, higher) = one, other
+    return mean + more, np.minimum(low, lower), np.maximum(high, higher)
+
+
+def _variance(total, mean, X, weight):
+    """Weighted variances of the columns around their means."""
+    variance = np.zeros(X.shape[1])
+    for some in pieces(X):
+        variance += (weight[some] / total) @ (X[some] - mean) ** 2
+    return variance
 
 
 class MixturePrior(NamedTuple):
@@ -250,13 +264,18 @@ def _covariance_share(parameters, total, strategy):
 
 def _covariance_of(X, weight):
     """Weighted covariance of scaled rows, whose means are next to zero, some rows at a time."""
-    mean, total = np.zeros(X.shape[1]), weight.sum()
-    second = np.zeros((X.shape[1], X.shape[1]))
+    mean, second = over_rows(partial(_moments, weight.sum()), X, weight, add=each_added)
+    return second - np.outer(mean, mean)
+
+
+def _moments(total, X, weight):
+    """Weighted means of the columns and of their products."""
+    mean, second = np.zeros(X.shape[1]), np.zeros((X.shape[1], X.shape[1]))
     for some in pieces(X):
         part, share = X[some], weight[some] / total
         mean += share @ part
         second += (part.T * share) @ part
-    return second - np.outer(mean, mean)
+    return mean, second
 
 
 def _covariance(parameters, X, weight, scaler, strategy, total):

@@ -13,6 +13,8 @@ _FAR_APART = 1e-6
 # by their affinities with at most so many others.
 _NEAR, _MAX_CANDIDATES, _MAX_OTHERS = np.log(2.0), 20, 50
 
+_ROUNDING = 1e-9  # Sums of affinities that differ by no more are equal.
+
 
 def relabelling(particles, before=None):
     """Order of each particle's components that brings them next to those of the best particle.
@@ -76,7 +78,8 @@ def _best(particles):
         weights[others] @ [_assigned(one)[1] for one in _affinities(particles, best, others)]
         for best in candidates
     ]
-    return int(candidates[np.argmax(totals)])
+    are_best = np.array(totals) >= (1.0 - _ROUNDING) * max(totals)
+    return int(candidates[np.argmax(are_best)])  # Of equal ones the first, whatever the digits.
 
 
 def _spaced(n, most):

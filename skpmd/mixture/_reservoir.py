@@ -4,12 +4,13 @@ The hash is of a row's bytes, so which rows are retained depends neither on thei
 parts that they come in, and copies of a row share its fate.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from skpmd._base.hashing import uniforms
-from skpmd.mixture._rows import distinct_rows, pieces
+from skpmd.mixture._rows import distinct_rows, over_rows, pieces
 
 # The reservoir holds at least so many rows, or so many for each component.
 _MIN_ROWS, _ROWS_EACH = 1000, 200
@@ -39,6 +40,24 @@ def discounted(reservoir, factor):
     return reservoir._replace(weight=weight, discount=discount)
 
 
+def _best(size, rows, places):
+    """At most so many of the places, as their rows and chance have it, and keys of theirs."""
+    found = np.empty(0, dtype=np.int64), np.empty(0)
+    for some in pieces(rows):
+        # An exponential variate over the discount, so the past is sampled as it counts.
+        key = -np.log(uniforms(rows[some])) / np.maximum(rows.discount(some), 1e-300)
+        found = _best_of_two(size, found, (places[some], key))
+    return found
+
+
+def _best_of_two(size, one, other):
+    chosen, key = map(np.concatenate, zip(one, other, strict=True))
+    if len(key) > size:
+        best = np.argpartition(key, size - 1)[:size]
+        chosen, key = chosen[best], key[best]
+    return chosen, key
+
+
 def retained_of(rows, weight, size, complete=True):
     """`Reservoir` of at most ``size`` of the rows.
 
@@ -47,15 +66,8 @@ def retained_of(rows, weight, size, complete=True):
     """
     if len(rows) <= size:
         return Reservoir(rows[:], np.array(weight), rows.discount(slice(None)), complete)
-    chosen, key = np.empty(0, dtype=np.int64), np.empty(0)
-    for some in pieces(rows):
-        # An exponential variate over the discount, so the past is sampled as it counts.
-        new = -np.log(uniforms(rows[some])) / np.maximum(rows.discount(some), 1e-300)
-        key = np.concatenate([key, new])
-        chosen = np.concatenate([chosen, np.arange(some.start, some.stop)])
-        if len(key) > size:
-            best = np.argpartition(key, size - 1)[:size]
-            chosen, key = chosen[best], key[best]
+    best = partial(_best, size)
+    chosen, _ = over_rows(best, rows, range(len(rows)), add=partial(_best_of_two, size))
     chosen = np.sort(chosen)
     X, weight, discount = rows[chosen], weight[chosen], rows.discount(chosen)
     if rows.earlier is None:  # Those of a large fit are neither sorted nor distinct.

@@ -4,10 +4,13 @@ Order and copies of rows do not change a fit, for it takes distinct rows in sort
 them all would need as much memory as the table itself, and their places need a small share of it.
 """
 
+from functools import partial
+
 import numpy as np
 from sklearn.utils import gen_batches
 
 from skpmd._base.rows import group_size, is_read_in_blocks
+from skpmd.engine.sums import are_elsewhere
 from skpmd.mixture._kernels import join_sorted, merge_copies, scaled_rows, sort_places
 
 _AT_ONCE, _MIN_AT_ONCE = (
@@ -29,6 +32,7 @@ class RowView:
         # What `scaled_rows` takes of it.
         self._earlier = np.empty((0, table.shape[1])) if earlier is None else earlier.X
         self._shift, self._scale = scaler or (np.zeros(table.shape[1]), np.ones(table.shape[1]))
+        self._held = None, None  # Columns that are where the rows are, and what holds them there.
 
     def __len__(self):
         return len(self.table if self.places is None else self.places)
@@ -50,6 +54,26 @@ class RowView:
         places = self.places[index]
         return scaled_rows(self.table, places, self._earlier, self._shift, self._scale)
 
+    @property
+    def total(self):
+        """``total(function, add, held, places=None)``, as of the table, where it has that."""
+        return self._total if are_elsewhere(self.table) else None
+
+    def _total(self, function, add, held, places=None):
+        return self.table.total(partial(_of_view, function, self.scaler), add, held, places)
+
+    def held(self, rest, places=None):
+        """As of the table: ``rest(slice)`` for the rows of each of its blocks."""
+        return self.table.held(rest, places)
+
+    def held_columns(self, columns):
+        """The same of columns of the rows, which are those of the last call most of the time."""
+        known, held = self._held
+        if known is None or any(a is not b for a, b in zip(known, columns, strict=True)):
+            held = self.held(lambda rows: tuple(np.array(one[rows]) for one in columns))
+            self._held = columns, held
+        return held
+
     def scaled(self, scaler):
         """The same rows in the columns of a scaler."""
         return RowView(self.table, self.places, self.earlier, scaler)
@@ -62,6 +86,26 @@ class RowView:
         if before.any():
             out[before] = self.earlier.discount[~places[before]]
         return out
+
+
+def _of_view(function, scaler, X, rest):
+    return function(RowView(X, scaler=scaler), rest)
+
+
+def _of_columns(function, X, columns):
+    return function(X, *columns)
+
+
+def over_rows(function, X, *columns, add):
+    """``function(X, ...)`` of rows and columns of them, or its sum by ``add`` where rows are."""
+    if are_elsewhere(X):
+        return X.total(partial(_of_columns, function), add, X.held_columns(columns))
+    return function(X, *columns)
+
+
+def each_added(one, other):
+    """The sums of the arrays of two tuples."""
+    return tuple(map(np.add, one, other))
 
 
 def pieces(X):

@@ -2,8 +2,10 @@
 
 import numpy as np
 from scipy.special import logit
+from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from skpmd._base.by_block import of_all_rows, row_by_row
 from skpmd._base.validation import refuse_overflows
 from skpmd.engine.threads import each
 from skpmd.sparse_gp._kernels_logistic import log_expectations
@@ -20,6 +22,9 @@ class ClassifierPredictions:
     Factors of q(u) are made when they are first needed, and kept in ``_cache``.
     """
 
+    score = of_all_rows(ClassifierMixin.score)
+
+    @row_by_row
     def predict(self, X):
         """Most probable class of each row.
 
@@ -36,6 +41,7 @@ class ClassifierPredictions:
         proba = self.predict_proba(X)
         return self.classes_[proba.argmax(axis=1)]
 
+    @row_by_row
     def predict_proba(self, X):
         """Probabilities of the classes, averaged over the process and over the particles.
 
@@ -66,6 +72,7 @@ class ClassifierPredictions:
         shares /= shares.sum(axis=1, keepdims=True)
         return average(weights, shares).T
 
+    @row_by_row
     def decision_function(self, X):
         """Log odds of the second class of two, or logs of all classes' probabilities.
 

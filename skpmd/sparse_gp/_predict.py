@@ -1,9 +1,11 @@
 """Predictions of a Gaussian process estimator: averages over particles, chunk by chunk of rows."""
 
 import numpy as np
+from sklearn.base import RegressorMixin
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.utils import check_array
 
+from skpmd._base.by_block import of_all_rows, row_by_row
 from skpmd._base.utils import (
     as_floats,
     as_generator,
@@ -30,6 +32,9 @@ class GaussianProcessPredictions(GaussianProcessScores):
     of the particles are factored when they are first needed, and kept in ``_cache``.
     """
 
+    score = of_all_rows(RegressorMixin.score)
+
+    @row_by_row
     def predict(self, X, return_std=False, return_cov=False, return_interval=None):
         """Mean of the prediction, with its standard deviation, covariance or interval if asked for.
 
@@ -85,6 +90,7 @@ class GaussianProcessPredictions(GaussianProcessScores):
             return _squeezed(self._by_rows(X, mean_of, ()))
         return tuple(map(_squeezed, self._by_rows(X, moments_of, (2,))))
 
+    @row_by_row
     def predict_proba(self, X, target="y"):
         """Predictive distribution of each row: a mixture over particles.
 
@@ -120,10 +126,12 @@ class GaussianProcessPredictions(GaussianProcessScores):
         means, sds = self._by_rows(X, components_of, (2, len(weights)))[..., 0]
         return NormalMixture(means, sds, weights)
 
+    @row_by_row
     def predict_interval(self, X, level=0.9, target="y"):
         """Central predictive intervals, shape (n_samples, 2); see `predict_proba`."""
         return self.predict_proba(X, target).interval(level)
 
+    @row_by_row
     def predict_uncertainty(self, X):
         """Variance of a new observation, and its aleatoric and epistemic parts.
 
@@ -143,6 +151,7 @@ class GaussianProcessPredictions(GaussianProcessScores):
         total, epistemic = (self.predict_proba(X, target).var() for target in ("y", "f"))
         return Uncertainty(total, total - epistemic, epistemic)
 
+    @row_by_row
     def predict_quantiles(self, X, alpha, target="y"):
         """Predictive quantiles at the probabilities ``alpha``, shape (n_samples, len(alpha))."""
         alpha = np.atleast_1d(check_probabilities("alpha", alpha))

@@ -185,4 +185,32 @@ DEFECTS = [
         "    if False:\n",
         "api/test_persistence.py",
     ),
+    Defect(
+        "the last blocks of more than a few are not added up",
+        "_base/dask_table.py",
+        "for i in range(0, len(parts), _FEW)",
+        "for i in range(0, len(parts) - 1, _FEW)",
+        "api/test_dask.py",
+    ),
+    Defect(
+        "what is done for Dask in this process writes in the fit's checkpoint",
+        "_base/dask_table.py",
+        "return Context().run(_under, errors, function, arguments)",
+        "return _under(errors, function, arguments)",
+        "api/test_dask.py",
+    ),
+    Defect(
+        "a large batch is of the first rows of the table",
+        "_base/in_order.py",
+        "return self._table.total(of_block, add, self._held, self._places)",
+        "return self._table.total(of_block, add, self._held)",
+        "api/test_dask.py",
+    ),
+    Defect(
+        "a block without rows is predicted as the one before",
+        "_base/by_block.py",
+        "return method(estimator, table, *args, **kwargs) if len(table) else None",
+        "return method(estimator, table, *args, **kwargs)",
+        "api/test_data_in_blocks.py",
+    ),
 ]

@@ -325,7 +325,7 @@ def test_what_needs_all_rows_in_memory_says_so():
     with pytest.raises(ValueError, match="log_joint_gradient"):
         normal_mean(log_joint_gradient=lambda theta, X, y: None).fit(Blocks(blocks_of(X, None)))
     with pytest.raises(TypeError, match="rows of each block"):
-        model.predict(blocks)
+        model.sample_y(blocks)
     _, X, _ = topics()
     with pytest.raises(ValueError, match="Negative values"):
         LDATopicModelPMD(2).fit(Blocks(blocks_of(-X, None)))
@@ -371,3 +371,27 @@ def test_a_fit_of_blocks_goes_on_from_its_checkpoint(name, tmp_path):
         model.fit(Blocks(Stopped()))
     np.testing.assert_array_equal(fitted(model, Blocks(items)), expected)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", ["logistic", "process", "mixture", "topics"])
+def test_predictions_of_blocks_are_those_of_all_rows(name):
+    """One block has no rows. Scores take y and weights of the blocks."""
+    model, X, y = CASES[name]()
+    model.fit(X[:200], None if y is None else y[:200])
+    blocks, weight = Blocks(blocks_of(X, None)), np.arange(N) % 3.0
+    methods = "predict", "predict_proba", "predict_interval", "transform", "score_samples"
+    for method in methods:
+        if not hasattr(model, method) or (name, method) == ("process", "predict_proba"):
+            continue
+        found, expected = (getattr(model, method)(data) for data in (blocks, X))
+        if found.dtype.kind == "f":
+            np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+        else:
+            np.testing.assert_array_equal(found, expected)
+    pairs = zip(CUTS[:-1], CUTS[1:], strict=True)
+    items = [(X[a:b], None if y is None else y[a:b], weight[a:b]) for a, b in pairs]
+    expected = model.score(X, y, sample_weight=weight)
+    assert model.score(Blocks(items)) == pytest.approx(expected, rel=1e-12)
+    with pytest.raises(ValueError, match="have no rows"):
+        model.predict_proba(Blocks([X[:0]]))

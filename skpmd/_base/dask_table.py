@@ -1,0 +1,188 @@
+"""Collections of Dask as data in blocks: what is done with a block is done where it is.
+
+Functions of blocks go to the workers, and so do y and weights of their rows, once; what they return
+is added up there, in pairs and in a fixed order. All goes by graphs that Dask can run again, so a
+worker that is lost takes nothing along.
+"""
+
+import pickle
+from contextlib import suppress
+from contextvars import Context
+from functools import partial, reduce
+
+import numpy as np
+
+from skpmd._base.blocks import Block, Blocks
+from skpmd._base.table import BlockTable, rows_of
+from skpmd.engine.course import phase, tick
+
+_FEW = 8  # Results of blocks that are added up at a time, and in memory together.
+_PATIENCE = 1.0  # Seconds after which a wait for workers looks up.
+_SMALL = 1 << 17  # Bytes that go with each task: a task of their own would be another message.
+
+
+def is_of_dask(value):
+    """Whether a value is an array or a data frame of Dask, which need not be installed."""
+    return hasattr(value, "__dask_graph__") and hasattr(value, "to_delayed")
+
+
+class DaskBlocks(Blocks):
+    """The blocks of rows of a `dask.array.Array` or a `dask.dataframe.DataFrame`."""
+
+    def __init__(self, collection):
+        chunks = getattr(collection, "chunks", ())
+        if len(chunks) == 2 and len(chunks[1]) > 1:
+            collection = collection.rechunk({1: -1})
+        super().__init__(list(np.ravel(collection.to_delayed())))
+        self._collection = collection  # What workers hold of it they hold as long as it is there.
+
+    def __iter__(self):
+        """Read all blocks in order, each a `Block`."""
+        return map(self.read, range(len(self.items)))
+
+    def read(self, i):
+        """Read the block at place i as a `Block`."""
+        return Block(self.items[i].compute())
+
+    def each(self, function, *columns, places=None):
+        """``function(X, ...)`` of blocks where they are, as a list.
+
+        ``places`` are those of the blocks, by default of all. A column has an argument for each.
+        """
+        return _computed(self.later(function, *columns, places=places))
+
+    def total(self, function, add, *columns, places):
+        """The sum of the same, a few at a time and in their order, the last few here."""
+        plus, parts = _task(_sum), self.later(function, *columns, places=places)
+        sent = _sent(add)
+        while len(parts) > _FEW:
+            parts = [plus(sent, *parts[i : i + _FEW]) for i in range(0, len(parts), _FEW)]
+        return reduce(add, _computed(parts))
+
+    def later(self, function, *columns, places=None):
+        """The same as `each` gives, as values that Dask has not computed yet."""
+        call, sent = _task(_called), _sent(function)
+        places = range(len(self.items)) if places is None else places
+        some = zip(places, *columns, strict=True)
+        return [call(sent, self.items[i], *arguments) for i, *arguments in some]
+
+    def held(self, values):
+        """Values that go to where the work is done once, for columns of arguments."""
+        return list(_dask().persist(*map(_value, values)))
+
+
+class DaskTable(BlockTable):
+    """The same as a `BlockTable`: rows are selected, and sums over them made, where they are."""
+
+    def held(self, rest, rows=None):
+        """``rest(slice)`` for the rows of each block, which go to where these are.
+
+        ``rows`` are sorted places among the rows of the table; None is all of them.
+        """
+        return self.blocks.held([rest(own) for _, own, _ in self._cuts(rows)])
+
+    def total(self, function, add, held, rows=None):
+        """The sum of ``function(X, rest)`` over the blocks of these rows, with what is held."""
+        which, _, some = zip(*self._cuts(rows), strict=True)
+        how = [self._how(place) for place in which]
+        return self.blocks.total(partial(_with_rest, function), add, how, some, held, places=which)
+
+    def _read(self, parts):
+        which, some = zip(*parts, strict=True) if parts else ((), ())
+        how = [self._how(place) for place in which]
+        return self._joined(self.blocks.each(_taken, how, some, places=which))
+
+    def _cuts(self, rows):
+        """(block, slice among the rows, places in the block, or None of all), of these rows."""
+        places = self._places
+        if rows is not None:
+            places = rows if places is None else places[rows]
+        edges = [0, *self._ends]
+        ends = edges if places is None else np.searchsorted(places, edges)
+        cuts = []
+        for place in range(len(edges) - 1):
+            own = slice(int(ends[place]), int(ends[place + 1]))
+            if own.start < own.stop:
+                cuts.append((place, own, None if places is None else places[own] - edges[place]))
+        return cuts
+
+
+def _sent(function):
+    """A function as it is sent: with each task, or a large one once for all tasks of a worker."""
+    import cloudpickle  # Dask needs it itself.
+
+    sent = cloudpickle.dumps((function, np.geterr()))
+    return sent if len(sent) <= _SMALL else _value(sent)
+
+
+def _called(sent, *arguments):
+    """The function of what it is given: whose checkpoint and threads there are is not its affair.
+
+    They are there where Dask has no worker of its own. What becomes of overflows is as here.
+    """
+    function, errors = pickle.loads(sent)
+    return Context().run(_under, errors, function, arguments)
+
+
+def _under(errors, function, arguments):
+    with np.errstate(**errors):
+        return function(*arguments)
+
+
+def _sum(sent, *parts):
+    add, _ = pickle.loads(sent)
+    return reduce(add, parts)
+
+
+def _taken(X, how, some):
+    """Some rows of a block, or all of them where that is None, as a table reads them."""
+    rows = rows_of(X, *how)
+    return rows if some is None else rows[some]
+
+
+def _with_rest(function, X, how, some, rest):
+    return function(_taken(X, how, some), rest)
+
+
+def _computed(parts):
+    """The results as a list; while workers compute them it shows, and time may end it."""
+    from dask.base import get_scheduler
+
+    client = getattr(get_scheduler(), "__self__", None)
+    if not hasattr(client, "gather"):  # Dask has no workers, and computes them here.
+        return list(_dask().compute(*parts))
+    futures = client.compute(parts)
+    n_done = _n_done(futures)
+    if n_done < len(futures):
+        with phase("pass over the blocks", len(futures)) as advance:
+            advance(n_done)
+            while n_done < len(futures):
+                now = _n_done(futures)
+                advance(now - n_done)
+                n_done = now
+                tick()
+    return client.gather(futures)
+
+
+def _n_done(futures):
+    """How many of them are, after a wait for all that is not long."""
+    from distributed import wait
+
+    with suppress(TimeoutError):
+        wait(futures, _PATIENCE)
+    return sum(future.done() for future in futures)
+
+
+def _value(value):
+    return _dask().delayed(value, traverse=False)
+
+
+def _task(function):
+    return _dask().delayed(function, traverse=False, pure=False)
+
+
+def _dask():
+    """Dask, which is there where its collections are."""
+    import dask
+
+    return dask
