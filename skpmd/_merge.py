@@ -37,7 +37,7 @@ def merge(estimators, X=None, y=None, sample_weight=None):
         parameters, and what its prior has taken from its rows (the units of ``scale="auto"``, say).
     X : array-like of shape (n_samples, n_features), optional
         The rows of all shards, of logistic regression, custom models and topics. Or data in blocks,
-        `skpmd.data.Blocks`, with y and weights in them or given.
+        `skpmd.data.Blocks`, with y and weights in them or given, or a collection of Dask.
     y : array-like of shape (n_samples,) or (n_samples, n_targets), optional
         Their targets.
     sample_weight : array-like of shape (n_samples,), optional

@@ -34,8 +34,8 @@ DEFECTS = [
     Defect(
         "which rows are retained depends on the parts they come in",
         "mixture/_reservoir.py",
-        "new = -np.log(uniforms(rows[some])) / np.maximum(rows.discount(some), 1e-300)",
-        "new = -np.log(uniforms(rows[some])) * np.arange(1.0, some.stop - some.start + 1.0)",
+        "key = -np.log(uniforms(rows[some])) / np.maximum(rows.discount(some), 1e-300)",
+        "key = -np.log(uniforms(rows[some])) * np.arange(1.0, some.stop - some.start + 1.0)",
         "mixture/test_estimator.py",
     ),
     Defect(
