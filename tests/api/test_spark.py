@@ -1,4 +1,4 @@
-"""The recipe for Spark: a stream on each partition, and a merge; on Arrow data where there is none."""
+"""The recipe for Spark: a stream on each partition, and a merge; else on Arrow data."""
 
 import pickle
 
