@@ -14,10 +14,10 @@ the rows would take in memory. Files are taken out of the page cache before the 
   fits that read and once after them, with the same parameters and so steps a row.
 
 ``rows_per_s`` are rows of the fit by seconds; of these ``core_wait_s``, in which the process was
-ready and had no core, are left out, for other processes may be there. y is in memory. The parameters
-that are not defaults keep the fits short: 200 particles of the logistic regression; for the process
-100 inducing inputs and a kernel that is given; for the mixture three components, one particle and
-one pass; for the topics 20 of them, one particle and one pass.
+ready and had no core, are left out, for other processes may be there. y is in memory. The
+parameters that are not defaults keep the fits short: 200 particles of the logistic regression; for
+the process 100 inducing inputs and a kernel that is given; for the mixture three components, one
+particle and one pass; for the topics 20 of them, one particle and one pass.
 
 ``--quick``: 40,000 rows in place of 20 million, which are in memory anyway.
 """

@@ -81,9 +81,7 @@ def drawn_documents(number, n):
     place = WORDS * rng.random((n, TOKENS)) ** 4 + topic * (WORDS // TOPICS)
     words = place.astype(np.int32) % WORDS
     ends = np.arange(0, n * TOKENS + 1, TOKENS, dtype=np.int32)
-    X = sparse.csr_matrix(
-        (np.ones(n * TOKENS, np.float32), words.ravel(), ends), shape=(n, WORDS)
-    )
+    X = sparse.csr_matrix((np.ones(n * TOKENS, np.float32), words.ravel(), ends), shape=(n, WORDS))
     X.sum_duplicates()
     return X
 

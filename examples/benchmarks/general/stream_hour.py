@@ -127,7 +127,8 @@ def reference():
 def summary(taken, now, calls):
     """A row of the study."""
     *times, memory = np.transpose(taken)
-    medians = {f"{name}_ms": float(np.median(one)) for name, one in zip(MODELS, times, strict=False)}
+    by_name = zip(MODELS, times, strict=False)
+    medians = {f"{name}_ms": float(np.median(one)) for name, one in by_name}
     return {
         "kind": "calls", "minute": now / 60.0, "rows": calls * ROWS, **medians,
         "reference_ms": float(np.median(times[-1])), "memory_mb": float(memory.max()),
