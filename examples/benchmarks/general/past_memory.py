@@ -1,6 +1,6 @@
 """Rows several times larger than the memory that the process may have, beside rows in memory.
 
-8 GB of rows of 50 columns in double precision, and a folder of Parquet files of documents. Each
+6 GB of rows of 50 columns in double precision, and a folder of Parquet files of documents. Each
 fit has a process of its own with one thread. One that reads has its memory limited by RLIMIT_DATA
 (``limit_mb``); ``peak_mb`` is the largest memory that is no page of a file, and ``size_mb`` what
 the rows would take in memory. Files are taken out of the page cache before the fit.
@@ -19,7 +19,7 @@ parameters that are not defaults keep the fits short: 200 particles of the logis
 the process 100 inducing inputs and a kernel that is given; for the mixture three components, one
 particle and one pass; for the topics 20 of them, one particle and one pass.
 
-``--quick``: 40,000 rows in place of 20 million, which are in memory anyway.
+``--quick``: 40,000 rows in place of 15 million, which are in memory anyway.
 """
 
 import tempfile
@@ -32,8 +32,8 @@ from ..harness.worker import alone
 from .past_memory_data import write_documents, write_rows
 from .past_memory_fits import fit
 
-ROWS, DOCUMENTS, QUICK = 20_000_000, 3_000_000, 40_000
-LIMIT, LIMIT_DOCUMENTS = 1024, 512  # MB
+ROWS, DOCUMENTS, QUICK = 15_000_000, 2_000_000, 40_000
+LIMIT, LIMIT_DOCUMENTS = 1024, 448  # MB
 CASES = (
     ("logistic", ("blocks",)),
     ("process", ("memmap", "blocks", "blocks, uncached")),
