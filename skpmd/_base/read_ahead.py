@@ -1,9 +1,10 @@
 """Blocks of rows, of which the next is read by a thread while one is computed on."""
 
 import time
-from threading import Lock, Thread
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 
-_WORTH_A_THREAD = 2e-3  # Seconds that a block takes to be read; starting a thread takes a tenth.
+_WORTH_A_THREAD = 2e-3  # Seconds that a block takes to be read; handing it over takes a twentieth.
 
 
 class ReadAhead:
@@ -15,7 +16,8 @@ class ReadAhead:
     """
 
     def __init__(self):
-        self._lock, self._last, self._ahead = Lock(), (-1, None), None
+        self._lock, self._last = Lock(), (-1, None)
+        self._thread, self._ahead = None, (-1, None)  # A place, and the future of its block.
         self._seconds = 0.0  # That the last block took.
 
     def block(self, place, read, following=None):
@@ -31,7 +33,8 @@ class ReadAhead:
                 rows, self._seconds = timed(read, place)
             self._last = place, rows
             if following is not None and self._seconds >= _WORTH_A_THREAD:
-                self._ahead = _Reading(read, following)
+                self._thread = self._thread or ThreadPoolExecutor(max_workers=1)
+                self._ahead = following, self._thread.submit(timed, read, following)
             return rows
 
     def follows(self, place):
@@ -40,35 +43,16 @@ class ReadAhead:
 
     def _taken(self, place):
         """The rows of a block that has been read ahead; None of another one, and of a failure."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is None:
+        (known, future), self._ahead = self._ahead, (-1, None)
+        # Another block is waited for too: what is read need not bear two readers.
+        if future is None or future.exception() is not None or known != place:
             return None
-        ahead.join()  # Of another block too: what is read need not bear two readers.
-        if ahead.place != place or ahead.found is None:
-            return None
-        rows, self._seconds = ahead.found
+        rows, self._seconds = future.result()
         return rows
 
     def __reduce__(self):
         """What is pickled: no block, no lock and no thread."""
         return ReadAhead, ()
-
-
-class _Reading(Thread):
-    """A block that is being read; ``found`` are its rows and the seconds, None if that failed."""
-
-    def __init__(self, read, place):
-        super().__init__(daemon=True)
-        self._read, self.place, self.found = read, place, None
-        self.start()
-
-    def run(self):
-        try:
-            self.found = timed(self._read, self.place)
-        except BaseException:  # Whoever asks for the block reads it again, and hears of it.
-            self.found = None
-        finally:
-            del self._read
 
 
 def timed(read, place):

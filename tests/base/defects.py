@@ -90,8 +90,8 @@ DEFECTS = [
     Defect(
         "a block that was read ahead is taken for any other",
         "_base/read_ahead.py",
-        "if ahead.place != place or ahead.found is None:",
-        "if ahead.found is None:",
+        "or future.exception() is not None or known != place:",
+        "or future.exception() is not None:",
         "base/test_blocks.py",
     ),
     Defect(
