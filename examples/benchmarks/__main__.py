@@ -1,6 +1,7 @@
 """Run one study.
 
-``python -m examples.benchmarks NAME [--data DIR] [--quick] [--out DIR] [--jobs N] [--draw]``.
+``python -m examples.benchmarks NAME [--data DIR] [--quick] [--out DIR] [--jobs N] [--minutes N]
+[--draw]``.
 """
 
 import argparse
@@ -28,6 +29,9 @@ def main(argv=None):
         "--jobs", type=int, default=1, help="cases side by side, where a study has any (default: 1)"
     )
     parser.add_argument(
+        "--minutes", type=float, default=60.0, help="length of a stream, where a study has one"
+    )
+    parser.add_argument(
         "--draw", action="store_true", help="draw the results that are there, measure nothing"
     )
     options = parser.parse_args(argv)
@@ -38,7 +42,7 @@ def main(argv=None):
         return 0
     if options.name not in known:
         parser.error(f"no study {options.name!r}; there are: {', '.join(known)}")
-    config = studies.Config(options.data, options.quick, options.out, options.jobs)
+    config = studies.Config(options.data, options.quick, options.out, options.jobs, options.minutes)
     return draw(options.name, config) if options.draw else run(options.name, config)
 
 

@@ -57,20 +57,20 @@ class Blocks:
                 f"items is a {kind}, which can be read only once, and fit reads it several times: "
                 f"{PROTOCOL}, or call partial_fit with each of them."
             )
-        self._by_place = hasattr(items, "__len__") and hasattr(items, "__getitem__")
-        if not (self._by_place or hasattr(items, "__iter__") or callable(items)):
+        self.reads_by_place = hasattr(items, "__len__") and hasattr(items, "__getitem__")
+        if not (self.reads_by_place or hasattr(items, "__iter__") or callable(items)):
             raise TypeError(f"items is a {kind}, which has no items: {PROTOCOL}.")
         self.items, self._iterator, self._place = items, None, 0
 
     def __iter__(self):
         """Read all blocks in order, each a `Block`."""
-        if self._by_place:
+        if self.reads_by_place:
             return (as_block(self.items[i]) for i in range(len(self.items)))
         return map(as_block, self.items() if callable(self.items) else self.items)
 
     def read(self, i):
         """Read the block at place i, of which there must be one, as a `Block`."""
-        if self._by_place:
+        if self.reads_by_place:
             return as_block(self.items[i])
         if self._iterator is None or self._place > i:
             self._iterator, self._place = iter(self), 0

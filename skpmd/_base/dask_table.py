@@ -87,7 +87,7 @@ class DaskTable(BlockTable):
         how = [self._how(place) for place in which]
         return self.blocks.total(partial(_with_rest, function), add, how, some, held, places=which)
 
-    def _read(self, parts):
+    def _read(self, parts, following=None):
         which, some = zip(*parts, strict=True) if parts else ((), ())
         how = [self._how(place) for place in which]
         return self._joined(self.blocks.each(_taken, how, some, places=which))

@@ -1,16 +1,17 @@
 """Rows of blocks that read as one array: all that the rest sees of where data come from."""
 
 import copy
-from threading import Lock
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array
 from sklearn.utils.validation import _check_y, check_consistent_length
 
+from skpmd._base.read_ahead import ReadAhead
+
 
 class BlockTable:
-    """Rows of shape (n, p) that read as slices, masks or places; one block is in memory at a time.
+    """Rows of shape (n, p) that read as slices, masks or places; two blocks are in memory at most.
 
     Where all rows are as few as a pass in random order has in memory anyway they are in ``array``,
     which is None of more. ``low`` and ``high`` are the smallest and the largest number, and
@@ -23,7 +24,7 @@ class BlockTable:
         self.blocks, self._ends, self.names = blocks, np.array(scan.ends), scan.names
         self.shape, self.dtype, self.is_sparse = (scan.n, scan.p), scan.dtype, scan.is_sparse
         self.low, self.high, self.has_missing = scan.low, scan.high, scan.has_missing
-        self._lock, self._last = Lock(), (-1, None)
+        self._reader = ReadAhead()
         self.array = None if scan.rows is None else self._joined(scan.rows)
         self._places = None  # Of the rows that there are; None of all.
         self._function = _as_they_are
@@ -53,7 +54,7 @@ class BlockTable:
     def then(self, function, is_sparse):
         """The same table with a function of the rows of each block, row by row, in their place."""
         some = copy.copy(self)
-        some._function, some.is_sparse, some._lock = function, is_sparse, Lock()
+        some._function, some.is_sparse, some._reader = function, is_sparse, ReadAhead()
         if some.array is not None:
             some.array = function(some.array)
         return some
@@ -83,13 +84,15 @@ class BlockTable:
     def _between(self, start, stop):
         """Consecutive rows; a view where they are of one block."""
         place, parts = np.searchsorted(self._ends, start, side="right"), []
+        in_order = self._reader.follows(place)
         while start < stop:
             before, end = self._edges(place)
             end = min(stop, end)
             if end > start:
                 parts.append((place, slice(start - before, end - before)))
             start, place = end, place + 1
-        return self._read(parts)
+        in_order = in_order or len(parts) > 1
+        return self._read(parts, place if in_order and place < len(self._ends) else None)
 
     def _sorted(self, places):
         """Rows at sorted places."""
@@ -98,9 +101,20 @@ class BlockTable:
             parts.append((place, places[which == place] - self._edges(place)[0]))
         return self._read(parts)
 
-    def _read(self, parts):
-        """Rows of blocks, of pairs of a block and of what is taken of its rows, in one array."""
-        return self._joined([self._block(place)[some] for place, some in parts])
+    def _read(self, parts, following=None):
+        """Rows of blocks, of pairs of a block and of what is taken of its rows, in one array.
+
+        ``following`` is the block that is likely to be read after them.
+        """
+        following = [*(place for place, _ in parts[1:]), following]
+        some = (self._some(*part, then) for part, then in zip(parts, following, strict=False))
+        if len(parts) < 2 or self.is_sparse:
+            return self._joined(list(some))
+        ends = np.cumsum([_size(one) for _, one in parts])
+        rows, start = np.empty((ends[-1], self.shape[1]), self.dtype), 0
+        for end, one in zip(ends, some, strict=True):
+            rows[start:end], start = one, end
+        return rows
 
     def _edges(self, place):
         return self._ends[place - 1] if place else 0, self._ends[place]
@@ -113,34 +127,26 @@ class BlockTable:
             return sparse.vstack([empty, *parts], format="csr", dtype=self.dtype)
         return np.concatenate([np.empty((0, self.shape[1]), self.dtype), *parts], dtype=self.dtype)
 
-    def _block(self, place):
-        """The rows of one block, for any thread; that which was read last is still there."""
-        with self._lock:
-            known, rows = self._last
-            if known == place:
-                return rows
-            del rows
-            self._last = -1, None  # No two of them are in memory together.
-            rows = rows_of(self.blocks.read(int(place)).X, *self._how(place))
-            self._last = place, rows
-            return rows
+    def _some(self, place, some, following):
+        """What is taken of the rows of one block, while ``following`` is read."""
+        following = following if self.blocks.reads_by_place else None
+        return self._reader.block(place, self._rows_of, following)[some]
+
+    def _rows_of(self, place):
+        return rows_of(self.blocks.read(int(place)).X, *self._how(place))
 
     def _how(self, place):
         """What `rows_of` takes beside a block."""
         before, end = self._edges(place)
         return self._function, self.dtype, place, (int(end - before), self.shape[1])
 
-    def __getstate__(self):
-        """What is pickled: no block, and no lock."""
-        return {**vars(self), "_lock": None, "_last": (-1, None)}
-
-    def __setstate__(self, state):
-        """Take over what was pickled."""
-        vars(self).update(state, _lock=Lock())
-
 
 def _as_they_are(rows):
     return rows
+
+
+def _size(some):
+    return some.stop - some.start if isinstance(some, slice) else len(some)
 
 
 def rows_of(X, function, dtype, place, shape):

@@ -194,7 +194,7 @@ def handed_on(model, rows, power, posterior, prior, earlier):
     X, y, weight = rows
     rows = Batch(X, y, power * weight)
     rest = None if earlier is None else earlier.rest
-    n_numbers = np.diff(X.indptr) if issparse(X) else np.full(X.shape[0], X.shape[1])
+    n_numbers = np.diff(X.indptr) if issparse(X) else np.broadcast_to(X.shape[1], X.shape[0])
     if n_numbers.sum() > _ROOM * m * d:
         rows, rest = _reduced(model, rows, n_numbers, posterior, rest)
     elif earlier is None:

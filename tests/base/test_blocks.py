@@ -1,6 +1,8 @@
 """Data in blocks: what they may be, what they read as, and what is refused."""
 
 import pickle
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -230,3 +232,74 @@ def test_arrow_names_its_extra(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"pip install skpmd\[arrow\]"):
         ArrowBlocks("folder")
+
+
+class Slow:
+    """Blocks that take their time, and who has read them."""
+
+    def __init__(self, items, fail=()):
+        self.items, self.fail, self.reads = items, set(fail), []
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, i):
+        time.sleep(0.004)
+        self.reads.append((i, threading.current_thread() is threading.main_thread()))
+        if i in self.fail:
+            raise OSError(f"no block {i}")
+        return self.items[i]
+
+
+def slow_table(X, **how):
+    items = Slow([X[i : i + 10] for i in range(0, 100, 10)], **how)
+    table = opened(Blocks(items))[0]
+    items.reads.clear()
+    return items, table
+
+
+def test_the_next_block_is_read_while_one_is_computed_on(few, X):
+    """Each once, in order; none of another pass, and none past the end."""
+    items, table = slow_table(X)
+    for _ in range(2):
+        rows = [table[i : i + 5] for i in range(0, 100, 5)]
+        np.testing.assert_array_equal(np.concatenate(rows), X)
+    assert [i for i, _ in items.reads] == 2 * list(range(10))
+    # Two that are read one after the other say that the next will be, too.
+    assert [here for _, here in items.reads] == 2 * ([True] * 2 + [False] * 8)
+    places = np.array([3, 15, 17, 42, 81, 99])
+    items.reads.clear()
+    np.testing.assert_array_equal(table[places], X[places])
+    assert items.reads == [(0, True), *((i, False) for i in (1, 4, 8, 9))]
+
+
+def test_another_block_than_the_next_is_the_one_that_is_read(few, X):
+    items, table = slow_table(X)
+    table[0:20], table[20:30]  # Block 3 is being read.
+    np.testing.assert_array_equal(table[75:80], X[75:80])
+    np.testing.assert_array_equal(table[30:40], X[30:40])
+    copies = pickle.loads(pickle.dumps(opened(Blocks([X[:50], X[50:]]))[0]))
+    np.testing.assert_array_equal(copies[40:60], X[40:60])
+
+
+def test_a_block_that_fails_ahead_fails_where_it_is_asked_for(few, X):
+    items, table = slow_table(X)
+    items.fail = {3}
+    table[0:20], table[20:30]
+    with pytest.raises(OSError, match="no block 3"):
+        table[30:40]
+    items.fail = set()
+    np.testing.assert_array_equal(table[30:40], X[30:40])
+
+
+def test_blocks_without_places_are_read_by_one_thread(few, X):
+    items = Slow([X[i : i + 10] for i in range(0, 100, 10)])
+    table = opened(Blocks(lambda: (items[i] for i in range(10))))[0]
+    np.testing.assert_array_equal(np.concatenate([table[i : i + 5] for i in range(0, 100, 5)]), X)
+    assert all(here for _, here in items.reads)
+
+
+def test_a_function_of_rows_is_not_given_those_read_before(few, X):
+    table = opened(Blocks([X[:50], X[50:]]))[0]
+    np.testing.assert_array_equal(table[:5], X[:5])
+    np.testing.assert_array_equal(table.then(np.negative, False)[:5], -X[:5])

@@ -47,12 +47,16 @@ PACKAGES = (
 
 @dataclass(frozen=True)
 class Config:
-    """Options of the command line: data folder (or None), quick variant, output folder, jobs."""
+    """Options of the command line: data folder (or None), quick variant, output folder, and more.
+
+    ``jobs`` and ``minutes`` are for the studies that have cases side by side, or a length.
+    """
 
     data: Path | None
     quick: bool
     out: Path
     jobs: int = 1
+    minutes: float = 60.0
 
     @property
     def cache(self):
