@@ -67,8 +67,11 @@ class DaskBlocks(Blocks):
         return [call(sent, self.items[i], *arguments) for i, *arguments in some]
 
     def held(self, values):
-        """Values that go to where the work is done once, for columns of arguments."""
-        return list(_dask().persist(*map(_value, values)))
+        """Values that go to where the work is done once, for columns of arguments.
+
+        One by one: Dask warns of messages that are large.
+        """
+        return [_value(one).persist() for one in values]
 
 
 class DaskTable(BlockTable):

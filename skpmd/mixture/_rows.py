@@ -80,7 +80,10 @@ class RowView:
 
     def discount(self, index):
         """What forgetting has left of one row's weight since it came last; 1 of new rows."""
-        places = np.arange(len(self))[index] if self.places is None else self.places[index]
+        if self.places is None:  # All are new. No array of all their places is made.
+            is_slice = isinstance(index, slice)
+            return np.ones(len(range(len(self))[index] if is_slice else index))
+        places = self.places[index]
         out = np.ones(len(places))
         before = places < 0
         if before.any():

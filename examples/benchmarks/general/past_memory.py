@@ -32,8 +32,8 @@ from ..harness.worker import alone
 from .past_memory_data import write_documents, write_rows
 from .past_memory_fits import fit
 
-ROWS, DOCUMENTS, QUICK = 15_000_000, 2_000_000, 40_000
-LIMIT, LIMIT_DOCUMENTS = 1024, 448  # MB
+ROWS, DOCUMENTS, QUICK = 15_000_000, 4_000_000, 40_000
+LIMIT, LIMIT_DOCUMENTS = 1024, 640  # MB
 CASES = (
     ("logistic", ("blocks",)),
     ("process", ("memmap", "blocks", "blocks, uncached")),
