@@ -29,9 +29,9 @@ MANY = 30  # Steps of next to no work.
 
 
 def run(config):
-    """Steps, fits and searches, one after the other."""
+    """Steps, searches and fits, one after the other."""
     share = 50 if config.quick else 1
-    return [*steps(share), *fits(share), *searches(share)]
+    return [*steps(share), *searches(share), *fits(share)]
 
 
 # ------------------------------------------------------------------ steps
@@ -190,7 +190,13 @@ def estimators():
     kernel = RBF(3.0) + WhiteKernel(0.5)
     return [
         ("logistic", partial(BayesianLogisticRegressionPMD, n_particles=200, random_state=0), True),
-        ("mixture", partial(GaussianMixturePMD, 3, n_particles=1, max_iter=1, max_full_iter=1, random_state=0), False),
+        (
+            "mixture",
+            partial(
+                GaussianMixturePMD, 3, n_particles=1, max_iter=1, max_full_iter=1, random_state=0
+            ),
+            False,
+        ),
         (
             "process",
             partial(
@@ -218,6 +224,7 @@ def searches(share):
                 {"prior_scale": [0.1, 0.3, 1.0, 3.0]}, cv=4, n_jobs=n_jobs,
             )  # fmt: skip
             seconds[n_jobs].append(timed(search.fit, X, y))
+    print(seconds, flush=True)
     return [  # The first of each starts processes and reads compiled code.
         {"case": "search", "workers": k, "rows": len(X), "seconds": float(np.median(v[1:]))}
         for k, v in seconds.items()
