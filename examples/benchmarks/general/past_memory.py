@@ -35,10 +35,10 @@ from .past_memory_fits import fit
 ROWS, DOCUMENTS, QUICK = 15_000_000, 4_000_000, 40_000
 LIMIT, LIMIT_DOCUMENTS = 1024, 640  # MB
 CASES = (
-    ("logistic", ("blocks",)),
-    ("process", ("memmap", "blocks", "blocks, uncached")),
     ("mixture", ("memmap", "blocks")),
     ("topics", ("parquet",)),
+    ("process", ("memmap", "blocks", "blocks, uncached")),
+    ("logistic", ("blocks",)),
 )
 SHARE = 0.7
 
