@@ -3,6 +3,7 @@
 import copy
 import pickle
 import sys
+from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 
@@ -96,10 +97,11 @@ def interrupted_at(place, call):
 
 
 def _traced(call, trace):
-    before = sys.gettrace()
+    """The call in a context of its own: Ctrl-C may come before it has taken back what it set."""
+    before, context = sys.gettrace(), copy_context()
     sys.settrace(trace)
     try:
-        call()
+        context.run(call)
     finally:
         sys.settrace(before)
 
