@@ -16,7 +16,7 @@ from skpmd._base.blocks import Block, Blocks
 from skpmd._base.table import BlockTable, rows_of
 from skpmd.engine.course import phase, tick
 
-_FEW = 8  # Results of blocks that are added up at a time, and in memory together.
+_FEW = 8  # Results of blocks that are added up, or come here, at a time.
 _PATIENCE = 1.0  # Seconds after which a wait for workers looks up.
 _SMALL = 1 << 17  # Bytes that go with each task: a task of their own would be another message.
 
@@ -90,10 +90,12 @@ class DaskTable(BlockTable):
         how = [self._how(place) for place in which]
         return self.blocks.total(partial(_with_rest, function), add, how, some, held, places=which)
 
-    def _read(self, parts, following=None):
-        which, some = zip(*parts, strict=True) if parts else ((), ())
-        how = [self._how(place) for place in which]
-        return self._joined(self.blocks.each(_taken, how, some, places=which))
+    def _each(self, parts, following):
+        """A few at a time, so that no more than these are here twice."""
+        for start in range(0, len(parts), _FEW):
+            which, some = zip(*parts[start : start + _FEW], strict=True)
+            how = [self._how(place) for place in which]
+            yield from self.blocks.each(_taken, how, some, places=which)
 
     def _cuts(self, rows):
         """(block, slice among the rows, places in the block, or None of all), of these rows."""

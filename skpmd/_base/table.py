@@ -106,8 +106,7 @@ class BlockTable:
 
         ``following`` is the block that is likely to be read after them.
         """
-        following = [*(place for place, _ in parts[1:]), following]
-        some = (self._some(*part, then) for part, then in zip(parts, following, strict=False))
+        some = self._each(parts, following)
         if len(parts) < 2 or self.is_sparse:
             return self._joined(list(some))
         ends = np.cumsum([_size(one) for _, one in parts])
@@ -115,6 +114,11 @@ class BlockTable:
         for end, one in zip(ends, some, strict=True):
             rows[start:end], start = one, end
         return rows
+
+    def _each(self, parts, following):
+        """What is taken of each block, in turn."""
+        following = [*(place for place, _ in parts[1:]), following]
+        return (self._some(*part, then) for part, then in zip(parts, following, strict=False))
 
     def _edges(self, place):
         return self._ends[place - 1] if place else 0, self._ends[place]

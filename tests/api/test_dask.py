@@ -273,6 +273,23 @@ def test_workers_have_the_posterior_of_the_array(cluster, name):
     np.testing.assert_allclose(on(cluster, model, X, y), expected, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("n_workers", [1, 2, 4])
+def test_every_route_has_the_same_posterior_on_any_number_of_workers(n_workers):
+    distributed = pytest.importorskip("distributed")
+    off = {}
+    with distributed.LocalCluster(
+        n_workers, threads_per_worker=1, dashboard_address=None
+    ) as workers:
+        for name in CASES:
+            model, X, y = CASES[name]()
+            expected, found = fitted(model, X, y), on(workers, model, X, y)
+            error = np.max(abs(found - expected) / (1.0 + abs(expected)))
+            if not error <= TOLERANCE.get(name, 1e-10):
+                off[name] = error
+    assert not off
+
+
 def test_a_worker_that_is_killed_changes_nothing(cluster, monkeypatch):
     """The third sum loses the process of a worker while it is made."""
     model, X, y = logistic()
