@@ -19,6 +19,20 @@ def found_by(name):
     return rows, " ".join(guide.read_text(encoding="utf-8").split())
 
 
+def test_fits_past_memory():
+    rows, text = found_by("past_memory")
+    shares = studies.load("past_memory").shares(rows)
+    for row in rows:
+        if row["form"] == "memory":
+            continue
+        said = (
+            f"* - {row['model']} - {row['form']} - {row['rows']:,} - {row['size_mb']:,.0f} "
+            f"- {row['limit_mb']:,} - {row['peak_mb']:,.0f} - {row['rows_per_s']:,.0f} "
+            f"- {100 * shares[row['model'], row['form']]:.0f} %"
+        )
+        assert said in text, said
+
+
 def test_large_fits_and_curves():
     rows, text = found_by("large")
     study = studies.load("large")
