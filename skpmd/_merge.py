@@ -1,8 +1,9 @@
 """Estimators that were fitted on disjoint shards of rows, as one."""
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from skpmd._base.opening import opened
@@ -16,7 +17,8 @@ def merge(estimators, X=None, y=None, sample_weight=None):
 
     * `SparseGPRegressorPMD` with one kernel and one set of inducing inputs: exactly, natural
       parameters add up (with Student noise each shard's rows stay weighed as they were there);
-      `SparseGPClassifierPMD` likewise, its rows approximated as they were in their shard.
+      `SparseGPClassifierPMD` likewise, its rows approximated as they were in their shard. Both warn
+      where shards disagree.
     * `BayesianLogisticRegressionPMD` and `ParticleMirrorDescent`: as the product of the densities
       that stand for the posteriors (`Posterior.fitted_density`), which is sampled. With all rows,
       ``X`` and ``y``, these weigh the particles, and the result is as exact as that of `fit`. Where
@@ -49,23 +51,25 @@ def merge(estimators, X=None, y=None, sample_weight=None):
         A new fitted estimator of the same class, which predicts, goes on with ``partial_fit``, and
         can be merged again; a clone of it is unfitted, with the parameters of the first.
         ``diagnostics_``, where there are any, name the ``method`` and the number of shards,
-        ``n_shards``. For the product of densities they have, for each shard, k-hat of its posterior
-        over its density (``shard_pareto_k``, None where that is not known), the distance of the
-        merged mean from its own in its own units (``shard_distance``, about 1 or less where shards
-        agree), and the share of the merged posterior where it has a hundredth of its mass
-        (``shard_beyond``); by how many sds, to first order, a mean is moved by what the densities
-        leave of known values of the posteriors (``misfit``, None where none are known) and by what
-        they are beyond mean and covariance (``nonnormality``); and k-hat of the draws of the
-        product, which says nothing of the densities (``product_pareto_k``). Where rows that the
-        posteriors hold were fitted, they have the diagnostics of `fit`. Those of mixtures and
-        topics have how well components match (``alignment``, 1 where they are the same).
+        ``n_shards``; a single estimator is copied as it is. For the product of densities they have,
+        for each shard, k-hat of its posterior over its density (``shard_pareto_k``, None where that
+        is not known), the distance of the merged mean from its own in its own units
+        (``shard_distance``, about 1 or less where shards agree), and the share of the merged
+        posterior where it has a hundredth of its mass (``shard_beyond``); by how many sds, to first
+        order, a mean is moved by what the densities leave of known values of the posteriors
+        (``misfit``, None where none are known, infinite where they tell nothing) and by what they
+        are beyond mean and covariance (``nonnormality``); and k-hat of the draws of the product,
+        which says nothing of the densities (``product_pareto_k``). Where rows that the posteriors
+        hold were fitted, they have the diagnostics of `fit`. Those of mixtures and topics have how
+        well components match (``alignment``, 1 where they are the same).
 
     Raises
     ------
     ValueError
-        If there is none, one comes twice, or they differ in parameters, columns, classes, kernels
-        or inducing inputs; if a stream has forgotten rows, or a posterior is of a kind that cannot
-        be merged. The message names what differs, and what to do.
+        If there is none, one comes twice (rows that come twice by other ways are not noticed: an
+        estimator beside one that it was merged into, say), or they differ in parameters, columns,
+        classes, kernels or inducing inputs; if a stream has forgotten rows, or a posterior is of a
+        kind that cannot be merged. The message names what differs, and what to do.
     TypeError
         If they are not of one class, or of one that cannot be merged.
     sklearn.exceptions.NotFittedError
@@ -77,7 +81,8 @@ def merge(estimators, X=None, y=None, sample_weight=None):
         If shards have warnings of their own, where no rows weigh; if a density misses a tail of its
         shard's posterior, or nothing tells how well it stands for it; if shards disagree, so that
         the product lies where their densities are hardly known; if they have found scales of the
-        prior that differ; and of mixtures and topics that do not match.
+        prior that differ, or by the evidence; of mixtures that do not match, and of topics without
+        documents.
 
     Examples
     --------
@@ -108,12 +113,15 @@ def merge(estimators, X=None, y=None, sample_weight=None):
         return copy.deepcopy(first)
     parameters = first.get_params(deep=False)
     as_fitted = {k: v for k, v in getattr(first, "_frozen", {}).items() if k in parameters}
-    return type(first)(**{**parameters, **as_fitted})._merge(estimators, **rows)
+    parameters = {**parameters, **as_fitted}
+    if isinstance(parameters.get("random_state"), np.random.RandomState):
+        parameters["random_state"] = copy.deepcopy(parameters["random_state"])
+    return type(first)(**parameters)._merge(estimators, **rows)
 
 
 def _checked(estimators):
     """The estimators as a list: fitted ones, of a class that can be merged."""
-    if not isinstance(estimators, Iterable):
+    if not isinstance(estimators, Iterable) or isinstance(estimators, (str, Mapping)):
         raise TypeError(
             f"estimators must be a list of fitted estimators, got {type(estimators).__name__}."
         )

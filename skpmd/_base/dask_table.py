@@ -6,7 +6,7 @@ worker that is lost takes nothing along.
 """
 
 import pickle
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from contextvars import Context
 from functools import partial, reduce
 
@@ -23,7 +23,8 @@ _SMALL = 1 << 17  # Bytes that go with each task: a task of their own would be a
 
 def is_of_dask(value):
     """Whether a value is an array or a data frame of Dask, which need not be installed."""
-    return hasattr(value, "__dask_graph__") and hasattr(value, "to_delayed")
+    # Any attribute of what is merely delayed is another delayed value.
+    return all(hasattr(type(value), name) for name in ("__dask_graph__", "to_delayed"))
 
 
 class DaskBlocks(Blocks):
@@ -157,25 +158,44 @@ def _computed(parts):
     if not hasattr(client, "gather"):  # Dask has no workers, and computes them here.
         return list(_dask().compute(*parts))
     futures = client.compute(parts)
-    n_done = _n_done(futures)
-    if n_done < len(futures):
-        with phase("pass over the blocks", len(futures)) as advance:
-            advance(n_done)
-            while n_done < len(futures):
-                now = _n_done(futures)
-                advance(now - n_done)
-                n_done = now
-                tick()
-    return client.gather(futures)
+    with client.as_current(), _no_task():
+        n_done = _n_done(futures)
+        if n_done < len(futures):
+            with phase("pass over the blocks", len(futures)) as advance:
+                advance(n_done)
+                while n_done < len(futures):
+                    now = _n_done(futures)
+                    advance(now - n_done)
+                    n_done = now
+                    tick()
+        return client.gather(futures)
 
 
 def _n_done(futures):
-    """How many of them are, after a wait for all that is not long."""
+    """How many of them are, after a wait for all that is not long; one that has failed ends it."""
     from distributed import wait
 
     with suppress(TimeoutError):
         wait(futures, _PATIENCE)
+    if any(future.status == "error" for future in futures):
+        return len(futures)
     return sum(future.done() for future in futures)
+
+
+@contextmanager
+def _no_task():
+    """Leave the place of a task, where this is one, to those that it waits for."""
+    from distributed import rejoin, secede
+
+    try:
+        secede()
+    except (ValueError, KeyError):  # There is no task here, or one that has left its place already.
+        yield
+        return
+    try:
+        yield
+    finally:
+        rejoin()
 
 
 def _value(value):

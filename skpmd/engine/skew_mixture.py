@@ -119,6 +119,8 @@ def _skewed(white, w, ess, mean, chol):
         return Proposal(mean, chol)
     inner = whitened(white, mean, chol)
     splits = [slice(0, None, 2), slice(1, None, 2)]
+    if any(not w[half].sum() > 0.0 for half in splits):  # One point may have all the weight.
+        return Proposal(mean, chol)
     first, second = ((inner[half], w[half] / w[half].sum()) for half in splits)
     rotation = most_skewed(first[0], first[1][:, None])
     skewness = second[1] @ (second[0] @ rotation) ** 3

@@ -22,9 +22,6 @@ from skpmd.lda._relabel import matches
 from skpmd.lda._stacking import Scores
 from skpmd.lda._topics import Counts
 
-# Topics that match worse than this are warned of; 1 is a perfect match. Of four collections in
-# eight shards, which lost 1 to 3 % of the log perplexity, the worst match was .64 to .78.
-_MIN_ALIGNMENT = 0.8
 # Iterations over all documents, where they are at hand.
 _MAX_FULL_ITER = 5
 
@@ -43,7 +40,8 @@ def merge_topics(states, n_shards):
     }
     first = states[0]
     rng = copy.deepcopy(first.rng)
-    return LDAState(block, first.update, rng, Records(), merged=merged), _reasons(alignment)
+    reasons = _reasons(alignment) if block.topics.K > 1 else []
+    return LDAState(block, first.update, rng, Records(), merged=merged), reasons
 
 
 def refined(parameters, state, X, weight):
@@ -100,12 +98,16 @@ def _added(block, other):
 
 
 def _reasons(alignment):
-    if min(alignment, default=1.0) >= _MIN_ALIGNMENT:
+    """Why sums of counts are not as good as a fit, however well topics match.
+
+    Generated collections lost 2 to 4.5 % of the log perplexity where alignments were .93 and more.
+    """
+    if not alignment:
         return []
     k = int(np.argmin(alignment)) + 1
     return [
-        f"topics of estimators[{k}] do not match those of the estimators before it (their "
-        f"alignment is {alignment[k - 1]:.2f}, and 1 where they are the same), so that sums of "
-        "their counts are less sharp than topics of all documents: give these as X to merge, give "
-        "all shards fewer topics or more documents, or fit all documents together"
+        "words stay where the topics of their shard have put them, which is less sharp than "
+        f"topics of all documents (those of estimators[{k}] match the topics before them worst, "
+        f"with an alignment of {alignment[k - 1]:.2f}, and 1 where they are the same): give all "
+        "documents as X to merge, or fit them together"
     ]

@@ -701,13 +701,15 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
                 results = merge_mean_field(models, states, n, axes)
                 state = states[0]._replace(results=results)
             else:
+                if X is None:
+                    refuse_rows(None, y, "rows weigh particles by X and y together")
                 rows = None if X is None else self._rows_of_shards(X, y, sample_weight, states)
                 power = 1.0 / self.temperature
                 held = rows_held(states, parameters, features, self.classes_, power)
                 task = self._task_of_shards(held, parameters, rows, features, rng)
                 state = self._merged_state(models, states, task, held is not None, rng, n, axes)
             if task is None or task.is_reduced:
-                reasons = inherited(estimators) + differing_priors(models)
+                reasons = inherited(estimators) + differing_priors(models, self.prior_scale)
                 state.results.diagnostics["warnings"][:0] = reasons
             self._set_state(state)
         self._warn_or_interrupt(MERGED if task is None else MERGED_BY_ROWS)

@@ -72,8 +72,17 @@ def found_by_rows(outcome, rows, is_reduced, n_merged):
     return {"method": what, "n_shards": n_merged}
 
 
-def differing_priors(models):
-    """Reasons to warn of scales of a prior that each shard has found by itself."""
+def differing_priors(models, prior_scale):
+    """Reasons to warn of scales of a prior that each shard has found by itself.
+
+    Evidence of few rows hardly knows a scale, and may be as far from that of all rows in all
+    shards: coefficients were 1.2 sds off where scales were .08 and .12, and that of all rows .17.
+    """
+    if isinstance(prior_scale, str) and prior_scale == "evidence":
+        return (
+            "the prior is that of estimators[0], whose scale is the most probable given its own "
+            "rows, and all rows may have another one: set prior_scale to a number for all shards",
+        )
     scales = np.array([model.prior.scale for model in models])
     apart = float(np.max(scales.max(axis=0) / scales.min(axis=0)))
     if not apart > _MAX_APART:

@@ -76,7 +76,9 @@ def merge_conjugate(parameters, fits, n_shards, rng):
         n_rows_fitted=sum(fit.n_rows_fitted for fit in fits),
         records=Records(),
         converged=model.K == 1 and all(fit.converged for fit in fits),
-        convergence_warnings=_warnings(alignment, retained.n_rows_fitted, seen),
+        convergence_warnings=(
+            _warnings(alignment, retained.n_rows_fitted, seen) if model.K > 1 else []
+        ),
         merged={"method": method, **known, "alignment": alignment},
     )
 

@@ -34,7 +34,7 @@ from skpmd.sparse_gp._classification_predict import ClassifierPredictions
 from skpmd.sparse_gp._data import Data
 from skpmd.sparse_gp._hyperparameters import warn_of_bounds
 from skpmd.sparse_gp._inducing import INITS
-from skpmd.sparse_gp._merge import described, merged
+from skpmd.sparse_gp._merge import described, disagreement, distances, merged
 from skpmd.sparse_gp._model import MAX_JITTER
 from skpmd.sparse_gp._score_predict import kind_of_rows
 
@@ -348,7 +348,8 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
             state = merged(states, earlier, _n_processes(self.classes_))
             state = state._replace(converged=all(one.converged for one in states))
             method = f"sum of the natural parameters of {n} shards, each row as it was in its shard"
-            self._set_state(described(with_results(self._parameters(), state), method, n))
+            state, away = with_results(self._parameters(), state), distances(states, state)
+            self._set_state(described(state, method, n, away, disagreement(away)))
         self._warn_or_interrupt("fit all rows together")
         return self
 

@@ -33,7 +33,14 @@ from skpmd.sparse_gp._fit import fit, update, with_results
 from skpmd.sparse_gp._full_scale_fit import fit_full_scale, update_full_scale
 from skpmd.sparse_gp._hyperparameters import warn_of_bounds
 from skpmd.sparse_gp._inducing import INITS
-from skpmd.sparse_gp._merge import described, merged, monitored, refuse_approximations
+from skpmd.sparse_gp._merge import (
+    described,
+    disagreement,
+    distances,
+    merged,
+    monitored,
+    refuse_approximations,
+)
 from skpmd.sparse_gp._model import APPROXIMATIONS, MAX_JITTER
 from skpmd.sparse_gp._open_variance import warn_of_open_variance
 from skpmd.sparse_gp._parameters import GPParameters
@@ -486,10 +493,14 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             state = merged(states, [one._earlier_state() for one in estimators])
             state = with_results(state._replace(monitored=monitored(states)))
             method = f"sum of the natural parameters of {n} shards"
+            away, reasons = distances(states, state), []
             if self.likelihood == "student_t":
                 method += ", each row weighed as it was in its shard"
-            self._set_state(described(state, method, n))
+                reasons = disagreement(away)
+            self._set_state(described(state, method, n, away, reasons))
         self._warn(fitted_kernel=False)
+        if self.weighting != "posterior":
+            self._warn_or_interrupt("fit all rows together")
         return self
 
     def _earlier_state(self):

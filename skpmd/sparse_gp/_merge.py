@@ -12,6 +12,10 @@ from skpmd._base.merging import check_equal, refuse_equal_findings
 from skpmd._base.records import Records
 from skpmd._base.streaming import Stream
 
+# Rows that are approximated as they were in their shard are merged well where shards agree: random
+# shards were .3 to 1.1 away, and those sorted by their label 1.8 and more, at probabilities that
+# were .13 to .25 off.
+_MAX_DISTANCE = 1.5
 _FIX = (
     "fit one estimator on some rows with normalize_y=False, n_particles=1 and an approximation by "
     "inducing inputs, and give its kernel_ as kernel, optimizer=None, and its inducing_ as "
@@ -119,7 +123,30 @@ def monitored(states):
     return first
 
 
-def described(state, method, n_shards):
-    """The state, whose diagnostics say that it was merged."""
-    diagnostics = {**state.results.diagnostics, "method": method, "n_shards": n_shards}
-    return state._replace(results=state.results._replace(diagnostics=diagnostics))
+def distances(states, state):
+    """How far the merged mean of the inducing values is from that of each shard, in its own units.
+
+    They are about 1 or less where shards agree; of several processes the largest counts.
+    """
+    theta, whole = state.particles.theta, state.particles.block
+    return [max(map(state.model.distance, theta, one.particles.block, whole)) for one in states]
+
+
+def disagreement(distances):
+    """Reasons to warn where rows are weighed as they were in shards that disagree."""
+    k = int(np.argmax(distances))
+    if distances[k] <= _MAX_DISTANCE:
+        return []
+    return [
+        f"the merged mean of the inducing values is {distances[k]:.1f} times as far from that of "
+        f"estimators[{k}] as draws of its posterior are: the shards disagree, and each row is "
+        "weighed as its own shard has seen it"
+    ]
+
+
+def described(state, method, n_shards, distances, reasons=()):
+    """The state, whose diagnostics say that it was merged, and what speaks against it."""
+    found = state.results.diagnostics
+    found = {**found, "method": method, "n_shards": n_shards, "shard_distance": distances}
+    found["warnings"] = [*found["warnings"], *reasons]
+    return state._replace(results=state.results._replace(diagnostics=found))

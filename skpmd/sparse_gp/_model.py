@@ -285,6 +285,15 @@ class SparseGP(Model):
         direct = solve_triangular(prior, mean, trans="T", lower=True, check_finite=False)
         return Conditional(self.inducing, prior, factor, mean, direct)
 
+    def distance(self, theta, block, other):
+        """How far the mean of v is from that of another block, in units of the first.
+
+        It is the length of the difference over what it is on average for draws of q(v).
+        """
+        one, its = self.conditional(theta, block), self.conditional(theta, other)
+        gap = one.factor.T @ (its.mean - one.mean)
+        return float(np.linalg.norm(gap) / np.sqrt(gap.size))
+
     def known(self, conditional, V):
         """Of whitened rows, (M, n): squares of the columns add up to variances under q(u)."""
         return dtrsm(1.0, conditional.factor, V)

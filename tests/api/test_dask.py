@@ -347,6 +347,27 @@ def test_searches_run_on_the_workers(cluster):
     np.testing.assert_allclose(inside, model.fit(X, y).coef_, rtol=1e-10, atol=1e-10)
 
 
+def test_fits_in_tasks_make_room_for_what_they_wait_for(cluster):
+    """As many fits as there are threads, which would else wait for each other."""
+    from distributed import Client
+
+    X, y, *_ = three_blocks()
+    expected = logistic()[0].fit(X, y).coef_
+    with Client(cluster) as client, dask.config.set(scheduler=None):
+        tasks = [client.submit(_coefficients_of_collections, X, y, key=key) for key in "abc"]
+        for task in tasks:
+            np.testing.assert_allclose(task.result(timeout=60), expected, rtol=1e-10)
+
+
+def test_the_client_that_is_set_is_the_one_that_is_waited_for(cluster):
+    from distributed import Client
+
+    X, y, *collections = three_blocks()
+    expected = logistic()[0].fit(X, y).coef_
+    with Client(cluster, set_as_default=False) as client, dask.config.set(scheduler=client):
+        np.testing.assert_allclose(logistic()[0].fit(*collections).coef_, expected, rtol=1e-10)
+
+
 def _coefficients_of_collections(X, y):
     data = da.from_array(X, chunks=(200, 3)), da.from_array(y, chunks=200)
     return logistic()[0].fit(*data).coef_

@@ -19,6 +19,8 @@ from skpmd import (
     SparseGPClassifierPMD,
     SparseGPRegressorPMD,
 )
+from skpmd.engine import fitted_density
+from skpmd.engine.density_product import Shard, misfit
 
 N = 480
 
@@ -251,7 +253,9 @@ def test_topics_are_relabelled_and_documents_make_them_sharp():
     X = documents()
     whole = LDATopicModelPMD(3, random_state=0, max_iter=20).fit(X[:320])
     shards = [LDATopicModelPMD(3, random_state=k, max_iter=20).fit(X[k:320:4]) for k in range(4)]
-    merged, with_rows = skpmd.merge(shards), skpmd.merge(shards, X[:320])
+    with pytest.warns(ConvergenceWarning, match="give all documents as X"):
+        merged = skpmd.merge(shards)
+    with_rows = skpmd.merge(shards, X[:320])
     score = np.log(whole.perplexity(X[320:]))
     assert np.log(merged.perplexity(X[320:])) < 1.02 * score  # A shard by itself loses 1 to 3 %.
     assert np.log(with_rows.perplexity(X[320:])) < 1.005 * score
@@ -269,6 +273,121 @@ def test_a_single_topic_is_exact():
     merged = skpmd.merge([LDATopicModelPMD(1, random_state=k).fit(X[k::2]) for k in range(2)])
     np.testing.assert_allclose(merged.components_, whole.components_, rtol=1e-4)
     assert merged.log_evidence_ == pytest.approx(whole.log_evidence_, rel=1e-6)
+
+
+# ------------------------------------------------------------------- where merges are not good
+def sorted_by_label(n=150, n_shards=3):
+    """Rows and shards of them, of which most hold one class; the middle one holds both."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(n, 1))
+    y = (rng.random(n) < 1.0 / (1.0 + np.exp(-0.5 * X[:, 0]))).astype(int)
+    return X, y, np.array_split(np.argsort(y, kind="stable"), n_shards)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("prior", ["normal", "student_t", "cauchy"])
+def test_shards_of_one_class_are_warned_of(prior):
+    """Tails of such priors let what densities leave there outgrow any number of particles."""
+    X, y, parts = sorted_by_label()
+    shards = []
+    for k, some in enumerate(parts):
+        shard = BayesianLogisticRegressionPMD(prior=prior, random_state=k)
+        if np.ptp(y[some]):  # Streams have retained their rows, and this one holds none.
+            shards.append(shard.fit(X[some], y[some]))
+        else:
+            shards.append(shard.partial_fit(X[some], y[some], classes=[0, 1]))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        merged = skpmd.merge(shards)
+    off = gap(merged, fitted(X, y, prior=prior))
+    assert {one.category for one in caught} <= {ConvergenceWarning}
+    assert caught or off < 0.1
+    assert not np.isnan(merged.diagnostics_["misfit"])
+
+
+def test_misfit_that_cannot_be_told_is_infinite():
+    """Where the product is a particle by itself has all the weight."""
+    points = np.linspace(0.0, 1e3, 500)[:, None]
+    density = fitted_density.fit(np.random.default_rng(0).normal(size=(500, 1)), np.zeros(500))
+
+    def log_prior(theta):
+        return stats.norm.logpdf(theta[:, 0])
+
+    shards = [Shard(density, log_prior), Shard(density, log_prior)]
+    theta = np.random.default_rng(1).normal(size=(50, 1))
+    known = [(0, (points, np.zeros(500), np.zeros(500)))]
+    assert misfit(shards, known, theta, np.zeros(50)) == np.inf
+
+
+def test_a_scale_of_the_evidence_is_that_of_a_shard():
+    X, y = logistic_rows(1, 240)
+    shards = [fitted(X[k::2], y[k::2], k, prior_scale="evidence") for k in range(2)]
+    with pytest.warns(ConvergenceWarning, match="all rows may have another one"):
+        skpmd.merge(shards)
+
+
+def test_random_shards_do_not_disagree():
+    """One of them is often far from the others, which alone says nothing."""
+    rng = np.random.default_rng(11)
+    X = rng.normal(size=(160, 1))
+    y = (rng.random(160) < 1.0 / (1.0 + np.exp(-X[:, 0]))).astype(int)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        merged = skpmd.merge([fitted(X[k::4], y[k::4], k) for k in range(4)])
+    assert max(merged.diagnostics_["shard_beyond"]) > 0.1
+    assert gap(merged, fitted(X, y)) < 0.1
+    assert not any("disagree" in str(one.message) for one in caught)
+
+
+def test_bounded_parameters_at_their_edge():
+    def of_successes(theta, X, y):
+        return y * np.log(theta[:, :1]) + (1.0 - y) * np.log1p(-theta[:, :1])
+
+    shards = [
+        ParticleMirrorDescent(
+            log_likelihood_pointwise=of_successes, prior={"p": stats.beta(1, 1)}, random_state=k
+        ).fit(y=np.zeros(15))
+        for k in range(4)
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        merged = skpmd.merge(shards)
+    assert merged.posterior_.mean()[0] == pytest.approx(1.0 / 62.0, rel=0.25)
+
+
+@pytest.mark.parametrize("is_sorted", [False, True])
+def test_sites_of_shards_that_disagree_are_warned_of(is_sorted):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3.0, 3.0, size=(400, 1))
+    y = (rng.random(400) < 1.0 / (1.0 + np.exp(-3.0 * np.sin(2.0 * X[:, 0])))).astype(int)
+    order = np.argsort(y, kind="stable")
+    parts = np.array_split(np.arange(400), 4)
+    if is_sorted:
+        parts = [np.r_[order[:195], order[-5:]], order[195:-5]]
+    common = {"kernel": 4.0 * RBF(1.0), "optimizer": None}
+    common["inducing_init"] = np.linspace(-3.0, 3.0, 20)[:, None]
+    shards = [SparseGPClassifierPMD(**common).fit(X[some], y[some]) for some in parts]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        merged = skpmd.merge(shards)
+    whole = SparseGPClassifierPMD(**common).fit(X, y)
+    off = np.abs(merged.predict_proba(X) - whole.predict_proba(X)).max()
+    assert (off > 0.1) == is_sorted == bool(caught)
+
+
+def test_a_mixture_of_one_component_is_exact_in_any_shards():
+    X = np.sort(np.random.default_rng(0).normal(size=(6000, 2)), axis=0)
+    shards = [GaussianMixturePMD(1, random_state=k).fit(X[k * 2000 :][:2000]) for k in range(3)]
+    whole = GaussianMixturePMD(1, random_state=0).fit(X)
+    np.testing.assert_allclose(skpmd.merge(shards).means_, whole.means_, rtol=0.0, atol=1e-6)
+
+
+def test_generators_of_shards_stay_where_they_are(logistic):
+    X, y = logistic_rows(2, 60)
+    shards = [fitted(X[k::2], y[k::2], np.random.RandomState(k)) for k in range(2)]
+    before = [pickle.dumps(one) for one in shards]
+    skpmd.merge(shards)
+    assert [pickle.dumps(one) for one in shards] == before
 
 
 # ------------------------------------------------------------------- merged estimators in files
@@ -370,6 +489,11 @@ def test_what_is_no_list_of_fitted_estimators_is_refused(logistic):
     _, _, shards, _ = logistic
     with pytest.raises(ValueError, match="estimators is empty"):
         skpmd.merge([])
+    for wrong in ("a name", dict(enumerate(logistic[2]))):
+        with pytest.raises(TypeError, match="must be a list of fitted estimators, got"):
+            skpmd.merge(wrong)
+    with pytest.raises(ValueError, match="y is of no use"):
+        skpmd.merge(logistic[2], y=np.ones(7))
     with pytest.raises(TypeError, match="must be a list of fitted estimators, got int"):
         skpmd.merge(3)
     with pytest.raises(TypeError, match="and estimators.1. a GaussianMixturePMD"):
