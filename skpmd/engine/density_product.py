@@ -250,7 +250,7 @@ def misfit(shards, particles, theta, log_weights):
     Returns
     -------
     float
-        Infinite where it cannot be told.
+        Infinite where nothing is known of it.
     """
     free, target = shards[0].density.free, log_joint(DensityProduct(shards))
     outward = (lambda points: points) if free is None else free.outward

@@ -200,6 +200,13 @@ DEFECTS = [
         "api/test_dask.py",
     ),
     Defect(
+        "what is waited for is that of the client that is there by default",
+        "_base/dask_table.py",
+        "with client.as_current(), _no_task():",
+        "with _no_task():",
+        "api/test_dask.py",
+    ),
+    Defect(
         "a large batch is of the first rows of the table",
         "_base/in_order.py",
         "return self._table.total(of_block, add, self._held, self._places)",
