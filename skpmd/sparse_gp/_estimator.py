@@ -498,9 +498,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
                 method += ", each row weighed as it was in its shard"
                 reasons = disagreement(away)
             self._set_state(described(state, method, n, away, reasons))
-        self._warn(fitted_kernel=False)
-        if self.weighting != "posterior":
-            self._warn_or_interrupt("fit all rows together")
+        warn_of_open_variance(self._state)  # No shard is one by neighbours.
+        self._warn_or_interrupt("fit all rows together")
         return self
 
     def _earlier_state(self):
