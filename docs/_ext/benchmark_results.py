@@ -12,6 +12,7 @@ A source distribution comes without results. There the directive leaves a note i
 import json
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 
 from docutils import nodes
@@ -80,7 +81,6 @@ def drawn(path, folder):
 def study_lines(path, picture):
     """One study as lines of reStructuredText; `picture` is relative to the page."""
     study = json.loads(path.read_text(encoding="utf-8"))
-    used = [f"{name} {version}" for name, version in study["versions"].items() if version]
     text = studies.description(path.stem).splitlines()
     lines = [path.stem, "~" * len(path.stem), "", *text, ""]
     lines += [".. code-block:: console", "", f"   $ {study['command']}", ""]
@@ -88,7 +88,39 @@ def study_lines(path, picture):
     lines += [f".. image:: {picture}", f"   :alt: Benchmark {path.stem}", ""]
     if study["gates"]:
         lines += ["The targets that the study is held against:", "", *table_lines(study["gates"])]
-    return [*lines, f"Made with {', '.join(used)}.", ""]
+    return [*lines, *age_lines(study), *origin_lines(study)]
+
+
+def age_lines(study):
+    """A note where the code that a study measures has changed since, as lines."""
+    changed = studies.changed_since(study)
+    if changed == []:
+        return []
+    if changed is None:
+        return [".. note::", "", "   These figures do not say which code they are of.", ""]
+    parts = Counter(name.split(".")[1] for name in changed)
+    counts = ", ".join(f"{count} in ``{part}``" for part, count in parts.items())
+    said = f"These figures are older than the code that they measure: of its {len(study['code'])} "
+    said += f"modules so many have changed since, been added or removed: {counts}."
+    return [".. note::", "", f"   {said}", ""]
+
+
+def origin_lines(study):
+    """Commit, day, machine and versions of a study, as lines."""
+    used = ", ".join(f"{name} {version}" for name, version in study["versions"].items() if version)
+    place, machine = "", study.get("machine")
+    if study.get("commit"):
+        head = study["commit"].lstrip("<=")
+        when = "at or before" if study["commit"].startswith("<=") else "at"
+        place = f" {when} commit ``{head[:10]}``"
+        place += ", with changes that were not committed" if head.endswith("+") else ""
+        place += f", {study['date']}" if study.get("date") else ""
+    if machine:
+        place += (
+            f", on {machine['cores']} cores of {machine['processor']} with "
+            f"{machine['memory_gb']:g} GB, {machine['system']}"
+        )
+    return [f"Made{place}, with {used}.", ""]
 
 
 class BenchmarkResults(Directive):

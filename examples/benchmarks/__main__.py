@@ -59,6 +59,7 @@ def draw(name, config):
 def run(name, config):
     """Measure, print, write the JSON and draw the picture from it."""
     config.cache.mkdir(parents=True, exist_ok=True)
+    made = studies.origin(name)
     try:
         study = studies.load(name)
         studies.pyplot()
@@ -69,7 +70,7 @@ def run(name, config):
     print(studies.table(rows), end="\n\n")
     for gate in gates:
         print(gate)
-    path = studies.write(name, config, rows, gates)
+    path = studies.write(name, config, rows, gates, made)
     studies.draw(path, path.with_suffix(".png"))
     print(f"\nWrote {path.name} and {path.stem}.png")
     return 0 if all(gate.met for gate in gates) else 1

@@ -15,34 +15,19 @@ Adding a study is adding its file.
 """
 
 import ast
+import datetime
 import functools
 import importlib
-import importlib.metadata
 import json
 import math
-import platform
 from dataclasses import dataclass
 from pathlib import Path
+
+from . import provenance
 
 FOLDER = Path(__file__).parents[1]
 RESULTS = FOLDER / "results"
 _PACKAGE = __package__.rpartition(".")[0]
-PACKAGES = (
-    "numpy",
-    "scipy",
-    "scikit-learn",
-    "numba",
-    "jax",
-    "numpyro",
-    "blackjax",
-    "particles",
-    "emcee",
-    "torch",
-    "gpytorch",
-    "gensim",
-    "tomotopy",
-    "gpboost",
-)
 
 
 @dataclass(frozen=True)
@@ -129,19 +114,6 @@ def pyplot():
     return matplotlib.pyplot
 
 
-def versions():
-    """Return the versions of Python, skpmd and the packages that the studies use."""
-    import skpmd
-
-    found = {"python": platform.python_version(), "skpmd": skpmd.__version__}
-    for package in PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            found[package] = None
-    return found
-
-
 def table(rows):
     """Format rows of several kinds as tables in columns, one for each set of columns."""
     kinds = {}
@@ -172,14 +144,41 @@ def _plain(value):
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def write(name, config, rows, gates):
-    """Write ``NAME.json``; the command in it names no folder of this machine."""
-    command = f"python -m examples.benchmarks {name}"
-    command += " --quick" if config.quick else " --data DIR" if config.data else ""
+def command(name, config):
+    """Return the command line of a study; it names no folder of this machine."""
+    words = f"python -m examples.benchmarks {name}"
+    words += " --quick" if config.quick else " --data DIR" if config.data else ""
+    words += f" --jobs {config.jobs}" if config.jobs != Config.jobs else ""
+    return words + (f" --minutes {config.minutes:g}" if config.minutes != Config.minutes else "")
+
+
+def origin(name):
+    """Return what a study's figures depend on, as it is now: to be taken before the study runs."""
+    return {
+        "commit": provenance.commit(),
+        "date": datetime.date.today().isoformat(),
+        "machine": provenance.machine(),
+        "versions": provenance.versions(),
+        "code": provenance.code_digests(_studies()[name][0]),
+    }
+
+
+def changed_since(content):
+    """Return the modules of skpmd that have changed since a study's results were made.
+
+    None where the results do not say which code they are of.
+    """
+    if "code" not in content:
+        return None
+    return provenance.changed(_studies()[content["study"]][0], content["code"])
+
+
+def write(name, config, rows, gates, made):
+    """Write ``NAME.json``; ``made`` is the study's `origin`."""
     content = {
         "study": name,
-        "command": command,
-        "versions": versions(),
+        "command": command(name, config),
+        **made,
         "rows": [{key: _plain(value) for key, value in row.items()} for row in rows],
         "gates": [
             {
