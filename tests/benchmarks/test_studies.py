@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_rel
 
 studies = pytest.importorskip(
     "examples.benchmarks.harness.study", reason="examples are not installed"
@@ -50,24 +51,40 @@ def judged(*curves):
 
 
 def test_an_answer_after_our_time_counts_only_in_the_long_run():
-    row = judged([(0.5, 5.0), (2.0, 1.0)], [(0.5, 5.0), (3.0, 1.0)])
+    row = judged([(0.5, 5.0), (2.0, 1.0)], [(0.5, 5.1), (3.0, 1.1)])
     assert row["verdict"] == "ahead" and row["loss"] == 0.0
-    assert row["theirs"] == 5.0 and row["theirs_long"] == 1.0
+    assert row["theirs"] == pytest.approx(5.05) and row["theirs_long"] == pytest.approx(1.05)
+    assert row["verdict_long"] == "behind"
 
 
-def test_a_method_without_an_answer_in_time_is_behind_ours():
-    row = judged([(1.5, 1.0)], [(1.5, 1.0)])
-    assert row["verdict"] == "ahead" and row["answered"] == 0
+def test_no_answer_in_time_is_a_verdict_of_its_own_and_no_win():
+    row = judged([(1.5, 1.0)], [(1.5, 1.1)])
+    assert row["verdict"] == verdicts.NO_ANSWER and row["answered"] == 0
+    assert row["ours"] == pytest.approx(2.1) and row["theirs"] is None
+    assert row["answered_long"] == 2 and row["verdict_long"] == "behind"
+    assert judged([(99.0, 1.0)], [(99.0, 1.0)])["verdict_long"] == verdicts.NO_ANSWER
 
 
-def test_a_gap_within_the_spread_of_differences_is_a_tie_and_a_larger_one_a_loss():
+def test_a_gap_within_its_interval_is_a_tie_and_a_larger_one_a_loss():
     assert judged([(0.5, 1.8)], [(0.5, 2.5)])["verdict"] == "tied"
-    row = judged([(0.5, 1.0)], [(0.5, 1.0)])
-    assert row["verdict"] == "behind" and row["loss"] == pytest.approx(1.1)
+    row = judged([(0.5, 1.0)], [(0.5, 1.1)])
+    assert row["verdict"] == "behind" and row["loss"] == pytest.approx(1.0)
     # What all methods find hard on one split is no excuse: here theirs is better on each.
     hard = {0: verdicts.Answer(1.0, 2.0), 1: verdicts.Answer(1.0, 4.0)}
-    (row,) = verdicts.verdicts(hard, {"other": {0: [(0.5, 1.7)], 1: [(0.5, 3.7)]}})
+    (row,) = verdicts.verdicts(hard, {"other": {0: [(0.5, 1.7)], 1: [(0.5, 3.71)]}})
     assert row["verdict"] == "behind"
+
+
+def test_the_interval_is_that_of_a_paired_t_test():
+    own, theirs = np.random.default_rng(0).normal(size=(2, 6))
+    gap, half_width = verdicts.interval(own - theirs)
+    found = ttest_rel(own, theirs).confidence_interval(verdicts.LEVEL)
+    assert (gap - half_width, gap + half_width) == pytest.approx((found.low, found.high))
+
+
+def test_a_single_seed_decides_nothing():
+    (row,) = verdicts.verdicts(OURS, {"other": {0: [(0.5, 9.0)], 1: [(5.0, 9.0)]}})
+    assert row["verdict"] == "tied" and row["half_width"] is None and row["answered"] == 1
 
 
 def test_a_number_of_ours_that_is_none_is_a_loss():
@@ -80,10 +97,12 @@ def test_a_number_of_ours_that_is_none_is_a_loss():
 def test_seeds_without_an_answer_in_time_are_left_out_on_both_sides():
     row = judged([(0.5, 1.0)], [(9.0, 1.0)])
     assert row["ours"] == OURS[0].value and row["answered"] == 1
+    assert row["answered_long"] == 2
 
 
-def test_gates_count_methods():
+def test_gates_count_methods_that_answer():
     rows = [judged([(0.5, value)], [(0.5, value)]) for value in (5.0, 5.0, 5.0, 5.0, 2.0)]
+    rows += [judged([(9.0, 1.0)], [(9.0, 1.0)])] * 5  # no answer: they make no share larger
     share, loss = verdicts.verdict_gates(rows)
     assert share.met and loss.met
     assert share.measured == pytest.approx(1.0)
