@@ -120,5 +120,7 @@ def verdict_gates(rows, label=""):
             SHARE,
             ">=",
         ),
-        Gate(f"{label}largest loss", max((row["loss"] for row in found), default=0.0), LARGEST_LOSS),
+        Gate(
+            f"{label}largest loss", max((row["loss"] for row in found), default=0.0), LARGEST_LOSS
+        ),
     ]
