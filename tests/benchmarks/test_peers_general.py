@@ -1,5 +1,7 @@
 """Baselines for any posterior, and the Gibbs sampler of the tied mixture, on exact cases."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy.special import logsumexp
@@ -158,6 +160,117 @@ def test_sgld_weighs_draws_by_their_steps():
     )  # fmt: skip
     np.testing.assert_allclose(np.exp(-found.log_weights[::2]), 1.0 + np.arange(10, 500))
     assert found.rows == 500 * 2 * 10
+
+
+def test_momentum_on_a_gaussian():
+    # Without the noise of batches the momentum forgets in 1 / friction = 10 steps and theta in some
+    # friction / (eps 25) = 16: an error of sqrt(2 * 16 / 20,000) = 0.04 sd. Of order eps off.
+    sgld = pytest.importorskip("examples.benchmarks.peers.sgld", exc_type=ImportError).sgld
+    _, mean, cov = last(
+        sgld(
+            GAUSSIAN, ALIKE, None, n_particles=20_000, seed=0, batch_size=10, passes=2500,
+            step_size=2.5e-4, decay=0.0, burn_in=200, n_chains=2, friction=0.1,
+        )
+    )  # fmt: skip
+    np.testing.assert_allclose((mean - MEAN) / SD, 0.0, atol=0.13)
+    np.testing.assert_allclose(cov, COV, atol=0.13 * np.diag(COV).max())
+
+
+def test_fisher_scoring_on_a_gaussian():
+    # A step goes 2 / (gamma (1 + 4 / eps)) = .07 of the way, gamma = 1 + 2000 / 100: 7500 steps are
+    # some 260 draws, .06 sd.
+    method = pytest.importorskip(
+        "examples.benchmarks.peers.fisher_scoring", exc_type=ImportError
+    ).fisher_scoring
+    rows = np.random.default_rng(1).multivariate_normal(MEAN, np.linalg.inv(A), 2000)
+    exact = np.linalg.inv(np.eye(2) + 2000 * A)
+    _, mean, cov = last(
+        method(
+            GAUSSIAN, rows, None, n_particles=4000, seed=0, batch_size=100, passes=400,
+            step_size=10.0,
+        )
+    )  # fmt: skip
+    centre = exact @ (2000 * A @ rows.mean(axis=0))
+    np.testing.assert_allclose((mean - centre) / np.sqrt(np.diag(exact)), 0.0, atol=0.2)
+    np.testing.assert_allclose(cov / exact[0, 0], exact / exact[0, 0], atol=0.25)
+
+
+@pytest.mark.parametrize("df", [np.inf, 5.0])
+def test_smoothed_importance_sampling_on_a_gaussian(df):
+    # From a wrong centre and scale; 4000 draws, of which some third count: 0.03 sd.
+    method = pytest.importorskip("examples.benchmarks.peers.importance", exc_type=ImportError)
+    factor = 1.3 * np.linalg.cholesky(COV)
+    found, mean, cov = last(
+        itertools.islice(
+            method.laplace_psis(
+                GAUSSIAN, X, None, mode=MEAN + 0.5 * SD, factor=factor, seed=0, df=df
+            ), 2,
+        )
+    )  # fmt: skip
+    assert len(found.particles) == 4000
+    assert_near(mean, cov, 0.08)
+
+
+def test_adaptive_importance_sampling_on_a_gaussian():
+    # From two sds off and a third of the scale it finds the Gaussian: 20,000 draws, 0.01 sd.
+    method = pytest.importorskip("examples.benchmarks.peers.importance", exc_type=ImportError)
+    factor = 0.5 * np.linalg.cholesky(COV)
+    found, mean, cov = last(
+        method.amis(GAUSSIAN, X, None, mode=MEAN + SD, factor=factor, seed=0, rounds=20)
+    )
+    assert len(found.particles) == 20_000
+    assert_near(mean, cov, 0.04)
+    log_evidence = logsumexp(found.log_weights) - np.log(20_000)
+    assert log_evidence == pytest.approx(log_evidence_of_all(), abs=0.02)
+
+
+def log_evidence_of_all():
+    """The log of the integral of likelihood times prior, which is a Gaussian one."""
+    at_mean = log_likelihood(MEAN[None], X, None)[0] + log_prior(MEAN[None])[0]
+    return at_mean + np.log(2.0 * np.pi) + 0.5 * np.linalg.slogdet(COV)[1]
+
+
+def test_annealed_importance_sampling_on_a_gaussian():
+    # 2000 particles, of which most count: 0.03 sd, and 0.03 in the log evidence.
+    method = pytest.importorskip("examples.benchmarks.peers.annealed", exc_type=ImportError)
+    curvature = np.linalg.eigvalsh(len(X) * A).max()
+    found, mean, cov = last(
+        method.annealed(
+            GAUSSIAN, X, None, n_particles=2000, seed=0, n_temperatures=60, step_size=0.7,
+            curvature=curvature, block=500,
+        )
+    )  # fmt: skip
+    assert len(found.particles) == 2000
+    assert_near(mean, cov, 0.1)
+    # The one in JAX lacks the constant of the prior, which the weights never see.
+    log_evidence = logsumexp(found.log_weights) - np.log(2000)
+    assert log_evidence == pytest.approx(log_evidence_of_all(), abs=0.1)
+
+
+def test_pathfinder_on_a_gaussian():
+    # Weights correct what the paths leave: 4000 draws, 0.03 sd.
+    method = pytest.importorskip("examples.benchmarks.peers.pathfinder", exc_type=ImportError)
+    found, mean, cov = last(
+        itertools.islice(method.pathfinder(GAUSSIAN, X, None, n_particles=4000, seed=0), 1)
+    )
+    assert len(found.particles) == 4000
+    assert_near(mean, cov, 0.1)
+
+
+def test_microcanonical_langevin_on_a_gaussian():
+    # 20,000 steps with some ten of them a draw: 0.03 sd; the step size leaves a bias of this size.
+    method = pytest.importorskip("examples.benchmarks.peers.mclmc", exc_type=ImportError)
+    _, mean, cov = last(method.mclmc(GAUSSIAN, X, None, n_particles=20_000, seed=0, n_steps=20_000))
+    assert_near(mean, cov, 0.15)
+
+
+def test_nutpie_on_a_gaussian():
+    # 3200 draws, hardly correlated: 0.02 sd.
+    method = pytest.importorskip("examples.benchmarks.peers.nutpie_nuts", exc_type=ImportError)
+    snapshots = method.nutpie_nuts(GAUSSIAN, X, None, n_particles=4000, seed=0)
+    found, mean, cov = last(itertools.islice(snapshots, 6))
+    assert len(found.particles) == 3200 and found.rows > 3200 * len(X)
+    assert_near(mean, cov, 0.1)
 
 
 def test_npv_with_one_component():

@@ -11,10 +11,16 @@ from skpmd.engine.model import Batch
 from skpmd.logistic._binary import LogisticModel
 from skpmd.logistic._priors import NormalPrior
 
+from ..peers.annealed import annealed
+from ..peers.fisher_scoring import fisher_scoring
+from ..peers.importance import amis, laplace_psis
 from ..peers.jaakkola_jordan import jaakkola_jordan
 from ..peers.jax_setup import jax, jnp
+from ..peers.mclmc import mclmc
 from ..peers.npv import npv
+from ..peers.nutpie_nuts import nutpie_nuts
 from ..peers.one_pass_smc import one_pass_smc
+from ..peers.pathfinder import pathfinder
 from ..peers.prior_nuts import prior_nuts
 from ..peers.problem import Problem
 from ..peers.sgld import sgld
@@ -46,6 +52,27 @@ def others(data):
             for name, own in settings.items()
         }
 
+    def whitened(method, settings, **fixed):
+        """Settings of such a peer in the coordinates of a Laplace approximation."""
+        options = {"n_particles": MEMORY, **fixed}
+        return {
+            name: partial(white.of, method, {**options, **own}) for name, own in settings.items()
+        }
+
+    def weighed(method, settings):
+        """Settings of an importance sampler around a Laplace approximation."""
+        return {
+            name: partial(runs.from_laplace, method, whole, data, own)
+            for name, own in settings.items()
+        }
+
+    def plain(method, settings):
+        """Settings of a peer of all rows, which takes no batches."""
+        return {
+            name: partial(_started, method, whole, data, {"n_particles": MEMORY, **own})
+            for name, own in settings.items()
+        }
+
     def of_particles():
         """Settings of the two of the package ``particles``, which may be missing."""
         try:
@@ -55,10 +82,7 @@ def others(data):
             return {}
         chains = {f"chains of {length}": {"len_chain": length} for length in (10, 50)}
         separate = {f"{MEMORY} chains of 5": {"len_chain": 5, "waste_free": False}}
-        from_laplace = {
-            name: partial(white.of, tempered, {"n_particles": MEMORY, **own})
-            for name, own in {**chains, **separate}.items()
-        }
+        from_laplace = whitened(tempered, {**chains, **separate})
         return {
             # A batch of 100 leaves so few particles that their covariance is singular.
             "IBIS": general(ibis, chains, batch_size=10, n_snapshots=20),
@@ -66,7 +90,10 @@ def others(data):
             "tempered SMC, from Laplace": from_laplace,
         }
 
-    kept = {"n_particles": MEMORY, "batch_size": BATCH}
+    energies = {f"energy variance {size:g}": {"energy_var": size} for size in (5e-4, 5e-5)}
+    long = {"n_steps": 10**6}
+    chains = {f"chains: {count}": {"n_chains": count} for count in (1, 4)}
+    largest = _largest_curvature(data)
     widths = {f"width {h:g}": {"bandwidth": h, "n_snapshots": 20} for h in (0.1, 0.23)}
     return {
         "Laplace": {"scikit-learn": partial(runs.laplace_of_sklearn, data, MEMORY)},
@@ -74,12 +101,28 @@ def others(data):
         "SVI, full": general(svi, _svi_rates()),
         "SVI, diagonal": general(svi, _svi_rates(), family="diagonal"),
         "SGLD": general(sgld, _sgld_steps(len(data.y))),
-        "SGLD, whitened": {
-            f"step {size:g}, decay {decay:g}": partial(
-                white.of, sgld, {**kept, "burn_in": 500, **_constant(size, decay)}
-            )
-            for size, decay in ((0.01, 0.33), (0.01, 0.0), (0.003, 0.0))
-        },
+        "SGLD, whitened": whitened(
+            sgld,
+            {
+                f"step {size:g}, decay {decay:g}": _constant(size, decay)
+                for size, decay in ((0.01, 0.33), (0.01, 0.0), (0.003, 0.0))
+            },
+            batch_size=BATCH,
+            burn_in=500,
+        ),
+        "SGHMC": general(sgld, _momentum(len(data.y))),
+        "SGHMC, whitened": whitened(
+            sgld,
+            {"step 0.001": _constant(0.001), "step 0.0003": _constant(0.0003)},
+            batch_size=BATCH,
+            burn_in=500,
+            friction=0.1,
+        ),
+        "Fisher scoring": general(
+            fisher_scoring,
+            {f"step {size:g}": {"step_size": size} for size in (10.0, 1.0)},
+            **PLENTY,
+        ),
         "SGD NPV": {
             f"components: {count}": general(npv, {"": _rate(0.03, 0.5)}, n_particles=count)[""]
             for count in (5, 20)
@@ -89,6 +132,35 @@ def others(data):
         "Gibbs": {"Polya-Gamma": partial(runs.gibbs, data)},
         "NUTS": {f"chains: {count}": partial(_from_prior, whole, data, count) for count in (1, 4)},
         "NUTS, whitened": {f"chains: {count}": partial(white.nuts, count) for count in (1, 4)},
+        "nutpie": plain(nutpie_nuts, chains),
+        "nutpie, whitened": whitened(nutpie_nuts, chains, n_tune=50),
+        "MCLMC": plain(mclmc, {name: {**long, **own} for name, own in energies.items()}),
+        "MCLMC, whitened": whitened(mclmc, energies, n_tune=400, **long),
+        "Pathfinder + PSIS": plain(
+            pathfinder,
+            {
+                f"paths: {count}, {length}": {"n_paths": count, "max_iter": length}
+                for count, length in ((1, 60), (4, 60), (1, 30))
+            },
+        ),
+        "Laplace + PSIS": weighed(
+            laplace_psis, {"normal": {}, "Student t, 20": {"df": 20.0}, "Student t, 8": {"df": 8.0}}
+        ),
+        "AMIS": weighed(amis, {f"df: {df:g}": {"df": df} for df in (10.0, 40.0)}),
+        "AIS": plain(
+            annealed,
+            {
+                f"temperatures: {count}": {"n_temperatures": count, "curvature": largest}
+                for count in (100, 400)
+            },
+        ),
+        "AIS, from Laplace": whitened(
+            annealed,
+            {
+                f"temperatures: {count}": {"n_temperatures": count, "step_size": 0.5}
+                for count in (5, 20)
+            },
+        ),
     }
 
 
@@ -128,6 +200,18 @@ def _rate(learning_rate, decay):
 
 def _constant(step_size, decay=0.0):
     return {"step_size": step_size, "decay": decay, **PLENTY}
+
+
+def _momentum(n):
+    """Even steps of the momentum with a tenth of it lost in each."""
+    sizes = {f"step {size:g} / n": _constant(size / n) for size in (0.1, 0.03, 0.3)}
+    return {name: {**own, "friction": 0.1} for name, own in sizes.items()}
+
+
+def _largest_curvature(data):
+    """The largest that the negative log likelihood has: that at zero."""
+    design = np.column_stack([data.X, np.ones(len(data.y))])
+    return float(np.linalg.eigvalsh(0.25 * design.T @ design)[-1])
 
 
 def _sgld_steps(n):

@@ -11,7 +11,9 @@ from unittest import mock
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
+from skpmd._base.progress import ReportedBatches
 from skpmd.engine.model import Batch
+from skpmd.engine.sums import n_rows
 from skpmd.logistic._binary import LogisticModel
 
 from ..harness.comparison import estimator
@@ -72,9 +74,9 @@ def _counted_rows():
 
     def counting(method):
         def counted(self, *args, **kwargs):
-            batches = next(part for part in args if isinstance(part, list | tuple))
+            (batches,) = (part for part in args if isinstance(part, list | tuple | ReportedBatches))
             batches = [batches] if isinstance(batches, Batch) else batches
-            lengths.append(sum(len(batch.weight) for batch in batches))
+            lengths.append(n_rows(batches))
             return method(self, *args, **kwargs)
 
         return counted
@@ -87,6 +89,21 @@ def _counted_rows():
 
 def laplace_of_sklearn(data, n_particles, seed, max_cpu):
     """Yield scikit-learn's mode with the inverse Hessian there."""
+    mode, factor, cpu, rows = _laplace_of_sklearn(data)
+    particles = gaussian_particles(mode, factor, n_particles, np.random.default_rng(seed))
+    yield Snapshot(cpu, rows, particles, np.zeros(n_particles))
+
+
+def from_laplace(method, problem, data, options, seed, max_cpu):
+    """Yield the snapshots of a method that begins with scikit-learn's mode and Hessian there."""
+    mode, factor, cpu, rows = _laplace_of_sklearn(data)
+    options = {**options, "mode": mode, "factor": factor, "seed": seed, "max_cpu": max_cpu}
+    for found in method(problem, data.X, data.y, **options):
+        yield found._replace(cpu=found.cpu + cpu, rows=found.rows + rows)
+
+
+def _laplace_of_sklearn(data):
+    """Mode, root of the inverse Hessian, CPU seconds and rows read."""
     clock = Clock()
     with clock:
         design = np.column_stack([data.X, np.ones(len(data.y))])
@@ -96,9 +113,7 @@ def laplace_of_sklearn(data, n_particles, seed, max_cpu):
         curvature = probability * (1.0 - probability)
         hessian = np.eye(len(mode)) + (design.T * curvature) @ design
         factor = np.linalg.cholesky(np.linalg.inv(hessian))
-    particles = gaussian_particles(mode, factor, n_particles, np.random.default_rng(seed))
-    rows = (int(found.n_iter_[0]) + 1) * len(data.y)
-    yield Snapshot(clock.cpu, rows, particles, np.zeros(n_particles))
+    return mode, factor, clock.cpu, (int(found.n_iter_[0]) + 1) * len(data.y)
 
 
 def gibbs(data, seed, max_cpu):
@@ -140,7 +155,8 @@ class Whitened:
 
     def of(self, method, options, seed, max_cpu):
         """Yield the snapshots of a peer that takes any problem, in coordinates theta."""
-        problem = self.corrected if method.__name__ == "tempered" else self.problem
+        is_bridge = method.__name__ in ("tempered", "annealed")  # from the approximation onwards
+        problem = self.corrected if is_bridge else self.problem
         for found in method(
             problem, self.data.X, self.data.y, seed=seed, max_cpu=max_cpu, **options
         ):

@@ -66,6 +66,17 @@ def corrected(problem, target):
         theta = target.centre + z @ target.scale.T
         return problem.log_likelihood(theta, X, y) + problem.log_prior(theta) - normal(z)
 
-    return Problem(
-        problem.d, likelihood, normal, lambda rng, m: rng.standard_normal((m, problem.d))
-    )
+    centre, scale = jnp.asarray(target.centre), jnp.asarray(target.scale)
+
+    def jax_normal(z):
+        return -0.5 * (z @ z) - 0.5 * problem.d * jnp.log(2.0 * jnp.pi)
+
+    def jax_likelihood(z, X, y):
+        theta = centre + scale @ z
+        joint = problem.jax_log_likelihood(theta, X, y) + problem.jax_log_prior(theta)
+        return joint - jax_normal(z)
+
+    def draws(rng, m):
+        return rng.standard_normal((m, problem.d))
+
+    return Problem(problem.d, likelihood, normal, draws, jax_likelihood, jax_normal)
