@@ -4,13 +4,14 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy.special import logsumexp
+from scipy.special import logsumexp, ndtri
 from scipy.stats import multivariate_normal, norm
 
 pytest.importorskip("examples.benchmarks.peers", reason="examples are not installed")
 
 from examples.benchmarks.peers import one_pass_smc as smc
 from examples.benchmarks.peers import problem as parts
+from examples.benchmarks.peers.quadrature import quadrature
 from examples.benchmarks.peers.tied_gibbs import tied_gibbs
 
 # Rows x ~ N(theta, A^-1), theta ~ N(0, I): the posterior is N(MEAN, COV).
@@ -271,6 +272,27 @@ def test_nutpie_on_a_gaussian():
     found, mean, cov = last(itertools.islice(snapshots, 6))
     assert len(found.particles) == 3200 and found.rows > 3200 * len(X)
     assert_near(mean, cov, 0.1)
+
+
+def test_nested_sampling_on_a_gaussian():
+    # 500 live points: the log evidence within sqrt(information / 500), some .07; some 2000
+    # effective draws, of which a sample is taken: .03 sd.
+    method = pytest.importorskip("examples.benchmarks.peers.nested", exc_type=ImportError)
+    found, mean, cov = last(
+        method.nested(GAUSSIAN, X, None, n_particles=4000, seed=0, prior_transform=ndtri)
+    )
+    assert len(found.particles) <= 4000
+    assert_near(mean, cov, 0.15)
+    assert found.log_evidence == pytest.approx(log_evidence_of_all(), abs=0.25)
+
+
+def test_a_grid_of_a_gaussian_is_exact():
+    found, mean, cov = last(quadrature(GAUSSIAN, X, None, n_particles=0, seed=0, sides=(11, 161)))
+    assert_near(mean, cov, 1e-5)
+    assert found.log_evidence == pytest.approx(log_evidence_of_all(), abs=1e-5)
+    exact = multivariate_normal(MEAN, COV)
+    points = exact.rvs(100, random_state=0)
+    np.testing.assert_allclose(found.log_density(points), exact.logpdf(points), atol=0.01)
 
 
 def test_npv_with_one_component():

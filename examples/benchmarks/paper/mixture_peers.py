@@ -7,10 +7,13 @@ all is taken. Whatever has no end of its own within ten times our CPU seconds is
 
 from functools import cache
 
+from scipy.special import ndtri
+
 from ..mixture import mixture
 
 BATCH = 10
 SNAPSHOTS = 120  # of the open ones, a tenth apart: none misses the end of a budget by more
+GRID = "grid"
 ONCE = {"batch_size": BATCH, "n_snapshots": 30}
 OPEN = {"batch_size": BATCH, "n_snapshots": SNAPSHOTS, "passes": 20_000}  # ended by the clock
 WASTE_FREE = {"waste_free": True}
@@ -19,7 +22,7 @@ STANDARD = {f"standard, {n - 1} moves": {"waste_free": False, "len_chain": n} fo
 
 def peers(quick):
     """Return {method: {setting: (peer, options)}}; one setting each in the quick variant."""
-    found = {**_particles(), **_chains(), **_variational()}
+    found = {**_particles(), **_chains(), **_variational(), **_exact()}
     if quick:
         return {method: dict([*kinds.items()][:1]) for method, kinds in found.items()}
     return found
@@ -74,6 +77,20 @@ def _variational():
             f"{size}, {rate}": (npv, {**OPEN, "learning_rate": rate, "n_particles": size})
             for size, rate in ((1500, 0.3), (150, 0.1), (150, 0.03), (50, 0.1), (20, 0.03))
         },
+    }
+
+
+def _exact():
+    """What is made for few parameters: nested sampling, and a grid."""
+    from ..peers.nested import nested
+    from ..peers.quadrature import quadrature
+
+    return {
+        "nested sampling": {
+            f"{n_live} live points": (nested, {"n_live": n_live, "prior_transform": ndtri})
+            for n_live in (100, 50, 500)
+        },
+        GRID: {"finer and finer": (quadrature, {})},
     }
 
 

@@ -15,6 +15,9 @@ batches of 10 rows for those that take batches:
   (NumPyro), four chains.
 * ``SVI`` (NumPyro), a Gaussian of full or diagonal covariance and a learning rate; ``SGD NPV`` with
   1500 components (the paper's memory) or fewer (more steps in the same time), and a learning rate.
+* ``nested sampling`` (dynesty), by its live points, which answers when it ends; ``grid``: the
+  posterior on grids of 21 to 321 points a side. It is exact here, as it would be for up to three
+  parameters: whoever has so few needs none of the others. The targets leave it out.
 * ``exact draws`` (a row of kind ``floor``): 1500 independent draws from the grid, made a density as
   those of the peers are. What comes near it is limited by memory and the density estimate alone.
 
@@ -52,7 +55,7 @@ from ..harness.timing import cpu_clock
 from ..harness.verdicts import Answer, verdict_gates, verdicts
 from ..mixture import mixture
 from ..peers.problem import Snapshot
-from .mixture_peers import BATCH, peers, problem
+from .mixture_peers import BATCH, GRID, peers, problem
 
 SEEDS, PASSES = 10, 5
 BUDGETS = (0.1, 0.3, 1.0, 3.0, 10.0)  # of our CPU seconds, at which peers are judged
@@ -238,8 +241,8 @@ def compared(points):
 
 
 def gates(rows):
-    """Level with most methods, far behind none."""
-    return verdict_gates(rows)
+    """Level with most methods, far behind none but the grid."""
+    return verdict_gates([row for row in rows if row["method"] != GRID])
 
 
 def shown(results):
