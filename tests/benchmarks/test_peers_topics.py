@@ -9,7 +9,7 @@ from scipy.special import gammaln, softmax
 from scipy.stats import chisquare
 
 pytest.importorskip("examples.benchmarks", reason="the benchmarks are not here")
-from examples.benchmarks.peers import canini_smc, sgrld
+from examples.benchmarks.peers import canini_smc, scvb0, sgrld
 from examples.benchmarks.peers.tokens import drawn, listed
 
 ALPHA, ETA, K = 0.4, 0.3, 2
@@ -104,6 +104,63 @@ def test_sgrld_answers_where_it_is_asked():
     for topics in points:
         np.testing.assert_allclose(topics.words.sum(axis=1), 1.0)
     assert points[0].cpu < points[-1].cpu
+
+
+# ---------------------------------------------------------------------- SCVB0
+SCVB0 = {"alpha": ALPHA, "eta": ETA, "scale": 10.0, "offset": 1000.0}
+
+
+def test_scvb0_of_one_topic_has_the_counts_of_the_words():
+    """Batches give in turn what they have; the last steps average over some hundred of them."""
+    X = csr_array(np.random.default_rng(0).multinomial(3, [0.6, 0.3, 0.1], 20).astype(float))
+    setting = {**SCVB0, "batch_size": 5, "burn_in": 1}
+    *_, found = scvb0.scvb0(X, 1, setting, 0, (20_000,))
+    exact = X.sum(axis=0) + ETA
+    np.testing.assert_allclose(found.words[0], exact / exact.sum(), atol=0.01)
+    assert found.step == 20_000
+
+
+def test_scvb0_finds_the_fixed_point_of_a_document():
+    """Given N, the counts of a document are those that its words have by these very counts."""
+    rng = np.random.default_rng(0)
+    table = rng.gamma(1.0, 5.0, (6, K)).astype(np.float32)
+    topics = table.sum(axis=0, dtype=float)
+    X = csr_array(np.array([[4.0, 0.0, 3.0, 2.0, 0.0, 6.0]]))
+    gained, seen = np.zeros_like(table), np.zeros(K)
+    words = scvb0.visit(
+        table, np.float32(1.0), topics, np.float32(ALPHA), np.float32(ETA), 20_000, 1.0, 10.0,
+        X.indptr, X.indices, X.data.astype(np.float32), np.arange(1), gained, seen,
+    )  # fmt: skip
+    np.testing.assert_array_equal(words, [0, 2, 3, 5])
+    np.testing.assert_allclose(gained.sum(axis=1), X.toarray()[0], rtol=1e-5)
+    given = (table + ETA) / (topics + 6 * ETA) * (seen + ALPHA)
+    expected = X.toarray()[0] @ (given / given.sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(seen, expected, rtol=0.01)
+
+
+def test_scvb0_takes_several_tokens_of_a_word_at_once():
+    """As often as they stand there, but for the weights, which move little on the way."""
+    table = np.random.default_rng(1).gamma(1.0, 5.0, (2, K)).astype(np.float32)
+    found = []
+    for X in ([[3.0, 5.0]], [[1.0, 1.0]]):
+        X, gained, seen = csr_array(np.array(X)), np.zeros_like(table), np.zeros(K)
+        scvb0.visit(
+            table, np.float32(1.0), table.sum(axis=0, dtype=float), np.float32(1e4),
+            np.float32(ETA), 1, 1.0, 10.0, X.indptr, X.indices, X.data.astype(np.float32),
+            np.arange(1), gained, seen,
+        )  # fmt: skip
+        found.append(gained / X.toarray()[0][:, None])
+    np.testing.assert_allclose(*found, rtol=1e-3)
+
+
+def test_scvb0_separates_documents_of_words_apart():
+    rng = np.random.default_rng(0)
+    halves = np.kron(np.eye(2), np.ones((1, 5))) / 5
+    X = csr_array(rng.multinomial(20, halves[rng.integers(2, size=200)]).astype(float))
+    setting = {**SCVB0, "batch_size": 20, "burn_in": 2, "offset": 50.0, "scale": 5.0}
+    *_, found = scvb0.scvb0(X, 2, setting, 0, (4000,))
+    share = found.words[:, :5].sum(axis=1)
+    np.testing.assert_allclose(sorted(share), [0.0, 1.0], atol=0.01)
 
 
 # ---------------------------------------------------------------------- one-particle SMC

@@ -7,12 +7,14 @@ from ..harness.timing import cpu_clock
 from ..lda.topic_cases import PRIORS, fitted, known, ours, particles, warm_up
 from ..lda.topic_completion import BURN_IN, KEPT, Completion, perplexity
 from ..peers.canini_smc import one_particle_smc
+from ..peers.scvb0 import scvb0
 from ..peers.sgrld import sgrld
 from ..peers.topic_libraries import gensim_passes, sklearn_passes, tomotopy_sweeps
 
-SEEDS, PASSES = (20, 21, 22), 5  # splits that nothing was developed on
+SEEDS, PASSES = (20, 21, 22, 23, 24), 5  # splits that nothing was developed on
 N_TOPICS, QUICK_TOPICS = 100, 10
 OURS = {"pmd": {}, "pmd one particle": {"n_particles": 1, "batch_size": 100}}
+MORE_PASSES = (10, 20, 50)  # of SCVB0
 SAMPLED = ("tomotopy", "sgrld")  # whose samples are averaged, too
 SWEEPS = (10, *range(25, 2001, 25))
 GRIDS = {
@@ -21,13 +23,26 @@ GRIDS = {
         {"batch_size": 100, "learning_offset": 100.0, "learning_decay": 0.9},
         {"batch_size": 1000, "learning_offset": 10.0, "learning_decay": 0.7},
         {"batch_size": 1000, "learning_offset": 1.0, "learning_decay": 0.5},
+        {"batch_size": 100, "learning_offset": 10.0, "learning_decay": 0.7,
+         "max_doc_update_iter": 20},
+        {"batch_size": 100, "learning_offset": 10.0, "learning_decay": 0.7,
+         "max_doc_update_iter": 500, "mean_change_tol": 1e-4},
     ),
     "gensim": (
         {"chunksize": 100, "offset": 10.0, "decay": 0.7},
         {"chunksize": 1000, "offset": 10.0, "decay": 0.7},
         {"chunksize": 2000, "offset": 1.0, "decay": 0.5},
+        {"chunksize": 100, "offset": 10.0, "decay": 0.7, "iterations": 15},
+        {"chunksize": 100, "offset": 10.0, "decay": 0.7, "iterations": 500},
     ),
     "tomotopy": ({"optim_interval": 0},),
+    "scvb0": (
+        {"batch_size": 100, "scale": 10.0, "offset": 1000.0, "burn_in": 1},
+        {"batch_size": 100, "scale": 10.0, "offset": 100.0, "burn_in": 1},
+        {"batch_size": 100, "scale": 10.0, "offset": 100.0, "burn_in": 5},
+        {"batch_size": 100, "scale": 10.0, "offset": 100.0, "burn_in": 20},
+        {"batch_size": 100, "scale": 1.0, "offset": 10.0, "burn_in": 5},
+    ),
     "sgrld": tuple(
         {"batch_size": 100, "step": step, "offset": offset, "decay": decay}
         for step, offset, decay in (
@@ -40,7 +55,11 @@ GRIDS = {
         {"first": 0.1, "sweeps": 100, "past": 64},
     ),
 }  # fmt: skip
-FEWER = {"newsgroups20": {"sklearn": (0, 2), "gensim": (0, 1), "sgrld": (1, 2, 3), "smc": (1, 2)}}
+FEWER = {
+    "newsgroups20": {
+        "sklearn": (0, 2, 4, 5), "gensim": (0, 1, 3, 4), "sgrld": (1, 2, 3), "smc": (1, 2),
+    }
+}  # fmt: skip
 BUDGETS = {"wiki_vital": 30.0, "newsgroups20": 60.0, "generated": 1.0}  # of tomotopy, CPU seconds
 
 
@@ -146,7 +165,7 @@ def _points(config, name, seed, method, setting):
     learn, test = known(config, name, seed)
     judge, n, tables, rows = Completion(test, seed), learn.shape[0], [], []
     points = list(_run(config, name, seed, method, setting, learn))
-    per_step = 1 if method in ("sgrld", "smc") else n
+    per_step = 1 if method in ("sgrld", "scvb0", "smc") else n
     for topics in points:
         tables.append(judge.probabilities(topics))
         place = seed, topics.step * per_step, topics.cpu
@@ -172,6 +191,8 @@ def _run(config, name, seed, method, setting, learn):
     if method == "sgrld":
         later = [n * part // 2 for part in range(3, 2 * PASSES + 1)]
         return sgrld(*case, [stop for stop in stops(n, 100) if stop <= n] + later)
+    if method == "scvb0":  # a tenth of the others' time, so that it may take more passes
+        return scvb0(*case, stops(n, 100) + [n * passes for passes in MORE_PASSES])
     return one_particle_smc(*case, [stop for stop in stops(n, 1) if stop <= n])
 
 
