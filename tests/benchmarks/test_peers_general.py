@@ -1,6 +1,7 @@
 """Baselines for any posterior, and the Gibbs sampler of the tied mixture, on exact cases."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -293,6 +294,27 @@ def test_a_grid_of_a_gaussian_is_exact():
     exact = multivariate_normal(MEAN, COV)
     points = exact.rvs(100, random_state=0)
     np.testing.assert_allclose(found.log_density(points), exact.logpdf(points), atol=0.01)
+
+
+def test_a_spline_flow_has_the_density_of_its_rows():
+    # 4000 rows: the entropy is known within 1 / sqrt(2000) = .02 nats, some .05 for the fit.
+    flow = pytest.importorskip("examples.benchmarks.peers.flow", exc_type=ImportError)
+    law = multivariate_normal([1.0, -1.0], [[1.0, 0.7], [0.7, 1.0]])
+    learn, valid, test = np.split(law.rvs(8000, random_state=0), [4000, 6000])
+    log_density, cpu = flow.spline_flow(learn, valid, seed=0, max_cpu=20.0, hidden=(32, 32))
+    assert log_density(test).mean() == pytest.approx(law.logpdf(test).mean(), abs=0.05)
+    assert 0.0 < cpu < 25.0
+
+
+def test_stacked_mixtures_take_the_weights_of_the_most_probable():
+    densities = pytest.importorskip("examples.benchmarks.mixture.densities")
+    near, far = (SimpleNamespace(score_samples=norm(m).logpdf) for m in (0.0, 3.0))
+    valid, test = np.split(
+        norm.rvs(size=4000, random_state=0) + 3.0 * (np.arange(4000) % 4 == 0), 2
+    )
+    score, _ = densities.stacked([near, far], valid, test, 0.0)
+    exact = np.log(0.75 * norm(0.0).pdf(test) + 0.25 * norm(3.0).pdf(test)).mean()
+    assert score == pytest.approx(exact, abs=0.005)
 
 
 def test_npv_with_one_component():

@@ -30,6 +30,10 @@ PACKAGES = (
     "gensim",
     "tomotopy",
     "gpboost",
+    "nutpie",
+    "dynesty",
+    "zuko",
+    "arviz-stats",
 )
 # What every study reaches by `import skpmd` alone: names that make up the package, no algorithm.
 _FACADE = "skpmd"

@@ -2,13 +2,15 @@
 
 All rows, standardised, integer columns made continuous by uniform noise, and as many components as
 there are classes, or two or five more. Thirty-six settings on each side: the form of covariances,
-the number of components, and three kinds.
+the number of components, and three kinds; and five of `HDBSCAN`, which has neither.
 
 * ``pmd``: the conjugate strategy by default; ``pmd one``: one particle from k-means; ``pmd wide``:
   particles from k-means that count alike, with thirty times the rows' covariance as prior scatter,
   which is for groups more than for densities.
 * ``gm`` and ``bgm``: `GaussianMixture` and `BayesianGaussianMixture` by default; ``bgm wide``: with
   the prior scatter of ``pmd wide``.
+* ``hdbscan``: groups by density, of a smallest size that stands in the place of K; the rows that it
+  leaves as noise are a group of their own.
 
 The labels are held against the classes; the mean over five seeds counts, of the setting that is
 best on the table (on either side more than a user could know).
@@ -20,16 +22,19 @@ import itertools
 
 import numpy as np
 from joblib import Parallel, delayed
+from sklearn.cluster import HDBSCAN
 from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 
 from ..harness.study import Gate, pyplot
+from ..harness.timing import cpu_clock
 from .densities import fitted, table, warm_up
 
 NAMES = ("keel_penbased", "keel_texture")
 SEEDS = 5
 COVARIANCES = ("full", "tied", "diag", "spherical")
 WIDE = 30.0  # prior scatter, in covariances of the rows
+SMALLEST = (5, 15, 50, 100, 200)  # group of HDBSCAN
 EXTRA = (0, 2, 5)  # components beyond the number of classes
 
 
@@ -49,21 +54,21 @@ def labels(config, name, seed):
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     extra = EXTRA[:1] if config.quick else EXTRA
     rows = []
+
+    def add(who, kind, K, found, cpu):
+        case = {"data": name, "seed": seed, "who": who, "covariance": kind, "K": K}
+        rows.append({**case, "ari": float(adjusted_rand_score(y, found)), "cpu": cpu})
+
+    for size in SMALLEST[:1] if config.quick else SMALLEST:
+        model = HDBSCAN(min_cluster_size=size, copy=True)
+        with cpu_clock() as clock:
+            model.fit(X)
+        add("hdbscan", "none", size, model.labels_, clock.cpu)
     for more, kind in itertools.product(extra, COVARIANCES):
         K = len(np.unique(y)) + more
         for who, model in _labellers(X, K, kind, seed):
             found, cpu = fitted(model, X)
-            rows.append(
-                {
-                    "data": name,
-                    "seed": seed,
-                    "who": who,
-                    "covariance": kind,
-                    "K": K,
-                    "ari": float(adjusted_rand_score(y, found.predict(X))),
-                    "cpu": cpu,
-                }
-            )
+            add(who, kind, K, found.predict(X), cpu)
     print(f"{name}, seed {seed} done", flush=True)
     return rows
 
@@ -116,9 +121,13 @@ def plot(rows):
         1, len(aris), figsize=(5 * len(aris), 3.2), layout="constrained", squeeze=False
     )
     for axis, (name, settings) in zip(axes[0], aris.items(), strict=True):
-        least = min(K for _, _, K in settings)
-        whos = list(dict.fromkeys(who for who, *_ in settings))
+        least = min(K for who, _, K in settings if who != "hdbscan")
+        whos = [who for who in dict.fromkeys(who for who, *_ in settings) if who != "hdbscan"]
         for (who, kind, K), value in settings.items():
+            if who == "hdbscan":
+                axis.axhline(value, color="grey", linewidth=0.7, linestyle=":",
+                             label=who if SMALLEST[0] == K else None)  # fmt: skip
+                continue
             place = COVARIANCES.index(kind) + 0.13 * (whos.index(who) - 2.5)
             label = who if kind == COVARIANCES[0] and least == K else None
             axis.plot(place, value, "o", color=f"C{whos.index(who)}", markersize=4 + K - least,
