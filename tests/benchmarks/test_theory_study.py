@@ -1,5 +1,7 @@
 """What the studies `theory` and `ablation` measure with, against grids and closed forms."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
@@ -8,6 +10,9 @@ pytest.importorskip("examples.benchmarks.peers", reason="examples are not instal
 
 from examples.benchmarks.paper import ablation, ablation_problems
 from examples.benchmarks.paper import theory_densities as densities
+from examples.benchmarks.paper import theory_integrals as integrals
+from examples.benchmarks.paper import theory_mirror as mirror
+from examples.benchmarks.paper import theory_switch as switch
 from examples.benchmarks.paper.theory import gates, slopes
 from examples.benchmarks.paper.theory_slopes import fitted
 from skpmd.engine import kde
@@ -55,12 +60,83 @@ def test_exponents_of_slower_growths():
 
 def test_slopes_of_exact_powers():
     sizes = [10, 100, 1000]
-    rows = [{"part": "theorem 5", "m": m, "rmse_steps": m**-0.7} for m in sizes]
+    rows = []
     for task in ("weights", "rejuvenation"):
         costs = {"part": "table 1", "task": task}
         rows += [{**costs, "m": m, "cpu_s": m**1.5, "peak_mb": 3.0 * m} for m in sizes]
     found = [row["slope"] for row in slopes(rows)]
-    assert found == pytest.approx([-0.7, 1.5, 1.0, 1.5, 1.0])
+    assert found == pytest.approx([1.5, 1.0, 1.5, 1.0])
+
+
+def test_how_far_a_slope_is_from_wrong_exponents():
+    rng = np.random.default_rng(0)
+    samples = [size**-0.6 * (1.0 + 0.1 * rng.standard_normal(50)) for size in (10, 100)]
+    row = fitted("", [10, 100], samples, -0.5, "equal")
+    gap = np.array([row["from_half"], row["from_double"]]) * row["standard_error"]
+    assert gap == pytest.approx([-row["slope"] - 0.25, 1.0 + row["slope"]])
+    assert fitted("", [10, 100], samples, 0.0, "equal")["from_half"] is None
+
+
+def test_standard_error_of_a_slope_from_other_numbers_of_repetitions():
+    # Against the spread of 2000 slopes, as below.
+    rng, sizes, counts, found = (
+        np.random.default_rng(0),
+        np.array([10.0, 30.0, 100.0]),
+        (40, 20, 10),
+        [],
+    )
+    for _ in range(2000):
+        samples = [
+            size**-0.5 * (1.0 + 0.3 * rng.standard_normal(count))
+            for size, count in zip(sizes, counts, strict=True)
+        ]
+        found.append(fitted("", sizes, samples, 0, ""))
+    spread = np.std([row["slope"] for row in found])
+    assert np.mean([row["standard_error"] for row in found]) == pytest.approx(spread, rel=0.1)
+
+
+def test_standard_error_of_a_slope_through_single_values():
+    # Student's estimate of the residuals' spread; the mean of its square is exact.
+    rng, sizes = np.random.default_rng(0), np.geomspace(10, 1000, 5)
+    found = [
+        fitted("", sizes, sizes**-0.5 * np.exp(0.1 * rng.standard_normal(5)), 0, "")
+        for _ in range(2000)
+    ]
+    spread = np.std([row["slope"] for row in found])
+    error = np.sqrt(np.mean([row["standard_error"] ** 2 for row in found]))
+    assert error == pytest.approx(spread, rel=0.1)
+
+
+def test_exact_prox_mappings_end_at_the_posterior_and_keep_the_recurrence():
+    points = mirror.Points()
+    by_bayes = np.exp(-0.5 * ((points.rows[:, None] - points.theta) ** 2).sum(axis=0))
+    by_bayes /= by_bayes.sum()
+    np.testing.assert_allclose(np.exp(points.log_posterior), by_bayes, rtol=1e-10)
+    assert points.divergence(points.start) == pytest.approx(
+        by_bayes @ np.log(by_bayes * mirror.N_POINTS)
+    )
+    # A step of gamma = 1 is Bayes' rule for a row that counts for all.
+    moved, expected = points.moved(points.start, 1.0, 0), mirror.N_ROWS * points.by_row[0]
+    np.testing.assert_allclose(moved.log_ratio - moved.log_ratio[0], expected - expected[0])
+    found, shares = mirror.last_iterates(points, (10, 1000), 0, True)
+    assert found[1] < 0.05 and max(shares) < 1.0
+
+
+def test_one_step_integral_is_right_for_many_particles():
+    errors = [integrals.one_step_error(d, 200_000, 0) for d in (1, 5)]
+    assert max(errors) < 0.003  # an sd of 1 over sqrt(2e5 / 3)
+    wrong = [integrals.one_step_error(1, 200, seed) for seed in range(20)]
+    assert np.mean(wrong) > 0.01
+
+
+def test_the_outcome_of_the_switch_is_held_against_the_exact_one():
+    # Weights of draws of the exact normal itself have nothing but their own noise.
+    draws = 0.3 + 0.1 * np.random.default_rng(0).standard_normal((200_000, 3))
+    particles = SimpleNamespace(theta=draws, log_ratio=np.zeros(len(draws)))
+    assert switch.error_of(particles, np.full(3, 0.3), 0.1) < 0.004
+    assert switch.error_of(particles, np.full(3, 0.35), 0.1) > 0.1
+    *_, (steps, cpu, error) = switch.run("switch", 20_000, 0)
+    assert steps == 50 and cpu > 0.0 and error < 0.05
 
 
 def test_standard_error_of_a_slope():

@@ -1,31 +1,45 @@
 """The paper's theorems and costs, measured: fitted exponents beside those of the bounds.
 
+* Theorem 2: where the prior is a hundred points every prox-mapping is exact. (a) With
+  gamma_t = 2 / (t + 1) KL(q*, q_T) falls like 1 / T, and the recurrence holds at each state that is
+  looked at: ``largest_share`` is the largest of its left side over its right. (b) With
+  gamma = 1 / sqrt(T) the average of all iterates has an excess KL(average, q*) of at most the order
+  of T^(-1/2). Ten rows N(theta, 1), one a step.
+* Theorem 3: the error of an integral after one step of m particles falls like m^(-1/2), in 1 to 64
+  dimensions alike where the constant is the same.
 * Theorem 5: with fixed particles and gamma_t = 1/t the error of integrals falls like m^(-1/2). A
-  normal mean, 25 rows, one a step, m prior particles: root mean square errors of E[tanh(theta)]
+  normal mean, 25 rows, one a step, m prior particles: mean absolute errors of E[tanh(theta)]
   after T = m steps; the same m particles reweighted once by all data show the part of the error
   that the particles alone make.
+* Section 3.3: few particles by kernels first, then many by weights (`theory_switch`).
 * Theorem 4: the expected L1 error of one step's kernel density estimate, h = 2 m^(-1/(d + 2 beta)),
   Gaussian kernel, falls at least like m^(-beta / (d + 2 beta)), beta = 1.
 * Theorem 6: KL(exact, estimate) after T steps of Algorithm 1 with the compact kernel, the same h,
   gamma_t = min{2 / (t + 1), Delta / M m_t^(-beta / (d + 2 beta))} (``step_schedule="theorem6"``,
   its constant estimated as by default) and m_t = m_1 t^p. With s = p beta / (d + 2 beta) the bound
   falls like T^-min(1, 2 s - 1, s): 1 for the theorem's own p = 2 + d / beta, less for a slower
-  growth. In two dimensions its p = 4 and in four its p = 6 are affordable for too few T to fit an
-  exponent; there p = 3 and 4. Stochastic gradients: 20 rows N(theta, 40 I) drawn with replacement
-  for each step, prior N(0, I). The theorem needs a bounded support Omega on which densities are
-  bounded away from 0, and a compact kernel is 0 somewhere: Omega is the ball that holds half of
-  the posterior, both densities are those given Omega (its Lemma 18), and where an estimate is 0 at
-  one of 2000 exact draws there, the divergence is infinite and the target is missed.
+  growth. Stochastic gradients: 20 rows N(theta, 40 I) drawn with replacement for each step, prior
+  N(0, I). The theorem needs a bounded support Omega on which densities are bounded away from 0, and
+  a compact kernel is 0 somewhere: Omega is the ball that holds half of the posterior, both densities
+  are those given Omega (its Lemma 18), and where an estimate is 0 at one of 2000 exact draws there,
+  the divergence is infinite and the target is missed.
 * Table 1: CPU seconds and peak memory of one iteration against m in 20 dimensions: weights
-  linear, a rejuvenation quadratic in time, memory at most linear in both.
+  linear, a rejuvenation quadratic in time, memory at most linear in both. Of the other methods
+  (`theory_peers`): one-pass SMC linear, NPV quadratic, Langevin dynamics no cost for being longer,
+  variational inference linear in the dimension; and the m^(-1/3) of Langevin dynamics.
 
-``slope`` is the exponent of the fitted power, ``bound`` that of the theory. Theorem 5 and the times
-of Table 1 name exponents: the slope must agree to 0.1. That of memory must not be above by more (a
-buffer of fixed size makes it smaller). Theorems 4 and 6 bound errors from above: the slope may
-be steeper, and must not be less steep by more than two of its standard errors. In one dimension it
-cannot be much steeper, for there the bound is attained: by the noise of the kernel estimate in
-Theorem 4, by that of the gradients in Theorem 6 at its own growth (after steps of 2 / (t + 1) it
-falls like (2 T + 1) / (T (T + 1)), an exponent of 0.91 from T = 2 to 8).
+``slope`` is the exponent of the fitted power, ``bound`` that of the theory, and ``from_half`` and
+``from_double`` say how many standard errors the slope is from half and from twice that exponent, on
+its side of them: below two a wrong exponent is not excluded. Theorems 2(a), 3 and 5, the rate of
+Langevin dynamics and the times of Table 1 name exponents: the slope must agree to 0.1 or to two
+standard errors. That of memory must not be above by more (a buffer of fixed size makes it smaller).
+Theorems 2(b), 4 and 6 bound errors from above: the slope may be steeper, and must not be less steep
+by more than two of its standard errors. In one dimension it cannot be much steeper, for there the
+bound is attained: by the noise of the kernel estimate in Theorem 4, by that of the gradients in
+Theorem 6 at its own growth (after steps of 2 / (t + 1) it falls like (2 T + 1) / (T (T + 1)), an
+exponent of 0.91 from T = 2 to 8).
+
+``--jobs N``: runs of Theorem 6 side by side.
 """
 
 import numpy as np
@@ -35,9 +49,13 @@ from ..harness.study import Gate, pyplot
 from . import theory_costs as costs
 from . import theory_densities as densities
 from . import theory_integrals as integrals
+from . import theory_mirror as mirror
+from . import theory_peers as peers
+from . import theory_switch as switch
 from .theory_slopes import fitted
 
 TOLERANCE, STANDARD_ERRORS = 0.1, 2.0
+LARGEST_SHARE = 1.0  # of the two sides of Theorem 2(a)
 COSTS = {  # exponents of Table 1
     ("weights", "cpu_s"): 1.0,
     ("weights", "peak_mb"): 1.0,
@@ -47,20 +65,27 @@ COSTS = {  # exponents of Table 1
 
 
 def run(config):
-    """Measure all four parts, and fit their slopes."""
+    """Measure all parts, and fit their slopes."""
+    rows = []
     with threadpool_limits(1):
-        rows = [
-            *integrals.measured(config.quick),
-            *densities.one_step_errors(config.quick),
-            *densities.divergences(config.quick),
-            *costs.measured(config.quick),
-        ]
+        for part in (
+            mirror.measured,
+            integrals.one_step_integrals,
+            integrals.measured,
+            densities.one_step_errors,
+            switch.measured,
+            costs.measured,
+            peers.measured,
+        ):
+            rows += part(config.quick)
+            print(f"{rows[-1].get('of', rows[-1]['part'])} done", flush=True)
+        rows += densities.divergences(config.quick, config.jobs)
     return rows + slopes(rows)
 
 
 def slopes(rows):
-    """Fitted powers of Theorem 5 and of Table 1."""
-    found = [fitted("theorem 5", *_curve(rows, "theorem 5", "m", "rmse_steps"), -0.5, "equal")]
+    """Fitted powers of Table 1."""
+    found = []
     for (task, key), bound in COSTS.items():
         what, relation = ("time", "equal") if key == "cpu_s" else ("memory", "at most")
         curve = _curve(rows, "table 1", "m", key, task=task)
@@ -86,12 +111,16 @@ def gates(rows):
     """Exponents against the theory's."""
     found = []
     for row in rows:
+        if row["part"] == "recurrence":
+            name = "theorem 2(a): largest share of the recurrence's sides"
+            found.append(Gate(name, row["largest_share"], LARGEST_SHARE))
         if row["part"] != "slope":
             continue
         gap = row["slope"] - row["bound"]
         if row["relation"] == "equal":
-            found.append(Gate(f"{row['of']}: |slope - bound|", abs(gap), TOLERANCE))
-        elif row["standard_error"] is None:
+            allowed = max(TOLERANCE, STANDARD_ERRORS * (row["standard_error"] or 0.0))
+            found.append(Gate(f"{row['of']}: |slope - bound|", abs(gap), allowed))
+        elif row["standard_error"] is None or "memory" in row["of"]:
             found.append(Gate(f"{row['of']}: slope - bound", gap, TOLERANCE))
         else:
             gap = gap / row["standard_error"]
@@ -101,21 +130,63 @@ def gates(rows):
 
 
 def plot(rows):
-    """The four parts, each with its fitted slopes."""
+    """The parts, each with its fitted slopes."""
     plt = pyplot()
-    figure, axes = plt.subplots(2, 2, figsize=(10, 7.4), layout="constrained")
-    _plot_integrals(axes[0, 0], rows)
-    _plot_one_step(axes[0, 1], rows)
-    _plot_divergences(axes[1, 0], rows)
-    _plot_costs(axes[1, 1], rows)
+    figure, axes = plt.subplots(4, 2, figsize=(10, 14.4), layout="constrained")
+    parts = (
+        _plot_mirror, _plot_one_integral, _plot_integrals, _plot_one_step, _plot_divergences,
+        _plot_switch, _plot_costs, _plot_peers,
+    )  # fmt: skip
+    for part, axis in zip(parts, axes.flat, strict=True):
+        part(axis, rows)
     return figure
 
 
+def _plot_mirror(axis, rows):
+    names = {"kl_last": ("(a) last iterate", -1.0), "kl_average": ("(b) average", -0.5)}
+    for key, (label, bound) in names.items():
+        _line(axis, _curve(rows, "theorem 2", "T", key), label, bound)
+    axis.set(title="Theorem 2, exact prox-mappings", xlabel="steps T", ylabel="KL / nats")
+    axis.legend(fontsize=8)
+
+
+def _plot_one_integral(axis, rows):
+    for d in _distinct(rows, "theorem 3", "d"):
+        _line(axis, _curve(rows, "theorem 3", "m", "error", d=d), f"d = {d}", -0.5)
+    axis.set(title="Theorem 3, one step", xlabel="particles m", ylabel="error of E[tanh]")
+    axis.legend(fontsize=8)
+
+
+def _plot_switch(axis, rows):
+    own = [row for row in rows if row["part"] == "section 3.3"]
+    colors = dict(zip(_distinct(rows, "section 3.3", "way"), ("C0", "grey", "C3"), strict=True))
+    for way, m in _distinct(rows, "section 3.3", "way", "m"):
+        line = [row for row in own if (row["way"], row["m"]) == (way, m)]
+        axis.loglog(
+            [row["cpu_s"] for row in line], [row["error"] for row in line], ".-",
+            color=colors[way], label=f"{way}, m = {m:,}",
+            lw=0.7 + 0.3 * np.log10(m / 100),
+        )  # fmt: skip
+    axis.set(title="Section 3.3", xlabel="CPU seconds", ylabel="error of integrals")
+    axis.legend(fontsize=6)
+
+
+def _plot_peers(axis, rows):
+    for method in _distinct(rows, "table 1, peers", "method"):
+        curve = _curve(rows, "table 1, peers", "size", "cpu_s", method=method)
+        _line(axis, curve, method, peers.BOUNDS[method])
+    curve = _curve(rows, "rate of SGLD", "m", "error")
+    _line(axis, curve, "error of SGLD", -1.0 / 3.0)
+    xlabel = "particles, components, steps m; dimensions of SVI"
+    axis.set(title="Table 1, other methods", xlabel=xlabel, ylabel="CPU s an iteration; error")
+    axis.legend(fontsize=8)
+
+
 def _plot_integrals(axis, rows):
-    names = {"rmse_steps": "T = m steps", "rmse_reweighted": "reweighted once by all data"}
+    names = {"error_steps": "T = m steps", "error_reweighted": "reweighted once by all data"}
     for key, label in names.items():
         _line(axis, _curve(rows, "theorem 5", "m", key), label, -0.5)
-    axis.set(title="Theorem 5", xlabel="particles m", ylabel="rms error of E[tanh]")
+    axis.set(title="Theorem 5", xlabel="particles m", ylabel="error of E[tanh]")
     axis.legend()
 
 
