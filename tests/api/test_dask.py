@@ -14,6 +14,7 @@ from skpmd._base import rows as _base_rows
 from skpmd._base.dask_table import DaskBlocks, DaskTable
 from tests.api.test_data_in_blocks import (
     CASES,
+    TOLERANCE,
     N,
     fitted,
     gp,
@@ -54,10 +55,6 @@ def as_collection(X):
         for n, end in zip(CHUNKS, ends, strict=True)
     ]
     return da.concatenate(parts)
-
-
-# A posterior over hyperparameters follows gradients for hundreds of steps, and rounding with them.
-TOLERANCE = {"process, posterior": 1e-8}
 
 
 @pytest.mark.parametrize("name", CASES)

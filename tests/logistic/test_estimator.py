@@ -161,7 +161,8 @@ def test_predictions_are_averages_over_particles(cancer, fitted):
 def test_prediction_is_row_wise_and_without_randomness(cancer, fitted):
     X = cancer[0]
     whole = fitted.predict_proba(X)
-    np.testing.assert_allclose(fitted.predict_proba(X[100:103]), whole[100:103], rtol=1e-12)
+    # Logits are in single precision, and processors add up few rows in another order than many.
+    np.testing.assert_allclose(fitted.predict_proba(X[100:103]), whole[100:103], rtol=1e-6)
     np.testing.assert_array_equal(fitted.predict_proba(X), whole)
 
 

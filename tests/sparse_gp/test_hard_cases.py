@@ -285,7 +285,9 @@ def test_a_stream_is_warned_of_what_it_has_left_behind():
     X = np.linspace(0.0, 40.0, 400)[:, None]
     y = np.sin(X[:, 0])
     kernel = RBF(1.0, "fixed") + WhiteKernel(0.01, "fixed")
-    stream = SparseGPRegressorPMD(kernel, n_inducing=15, n_subset=100, normalize_y=False)
+    stream = SparseGPRegressorPMD(
+        kernel, n_inducing=15, n_subset=100, normalize_y=False, random_state=0
+    )
     stream.partial_fit(X[:100], y[:100])
     for part in (slice(100, 200), slice(200, 300), slice(300, 400)):
         with pytest.warns(ConvergenceWarning, match="Raise n_inducing"):
