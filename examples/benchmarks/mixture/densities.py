@@ -331,7 +331,9 @@ def plot(rows):
     plt = pyplot()
     figure, axes = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained", sharey=True)
     own, cpu = _means(rows, "pmd"), _means(rows, "pmd", "cpu")
+    known = {row["kind"] for row in rows}
     shown = ("gm average", "gm stacked", "flow", "bgm", "gm bic", "pmd single")
+    shown = [kind for kind in shown if kind in known]
     for place, kind in enumerate(shown):
         height = np.arange(len(own)) + 0.14 * (2.5 - place)
         means, times = _means(rows, kind), _means(rows, kind, "cpu")
