@@ -11,11 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
-from skpmd.engine import kernel_sums
-from skpmd.engine.bandwidth import kernel_covariance, shrink_matrix, squared_distances
+from skpmd.engine import compact_sums, kernel_sums
+from skpmd.engine.bandwidth import kernel_covariance, shrink_matrix
 from skpmd.engine.particles import log_weights, moments, weights, whitened
 from skpmd.engine.resampling import resample
-from skpmd.engine.threads import each
 
 KERNELS = ("gaussian", "epanechnikov")
 _CHUNK = 1 << 18  # So many pairwise values are held at once.
@@ -101,22 +100,9 @@ def log_density(kde, theta):
         tiles = kernel_sums.tiled(kde.centres, kde.log_weights)
         log_constant = 0.5 * len(kde.mean) * np.log(2.0 * np.pi)
         return kernel_sums.log_sums(tiles, points) - log_constant - log_det
-    out = np.empty(len(points))
-    step = max(1, _CHUNK // len(kde.centres))
-
-    def fill(start):
-        rows = slice(start, start + step)
-        table = _log_kernel(squared_distances(points[rows], kde.centres), kde)
-        table += kde.log_weights
-        top = table.max(axis=1)
-        top[top == -np.inf] = 0.0
-        table -= top[:, None]
-        np.exp(table, out=table)
-        with np.errstate(divide="ignore"):
-            out[rows] = np.log(table.sum(axis=1)) + top
-
-    each(fill, range(0, len(points), step))
-    return out - log_det
+    reach = np.sqrt(len(kde.mean) + 4.0)
+    sums = compact_sums.log_sums(kde.centres, kde.log_weights, points, reach)
+    return sums + _log_kernel(np.zeros(1), kde) - log_det
 
 
 def gradient(kde, theta):

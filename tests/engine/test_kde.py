@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from scipy.special import gammaln
+from scipy.special import gammaln, logsumexp
 from scipy.stats import kstest, multivariate_normal
 
-from skpmd.engine import kde
+from skpmd.engine import compact_sums, kde
 from skpmd.engine.bandwidth import BANDWIDTH_RULES
 from skpmd.engine.kde import KERNELS
 from skpmd.engine.particles import moments
@@ -344,3 +344,17 @@ def test_a_single_particle_with_all_weight(bandwidth, gap):
     assert len(np.unique(ancestors)) == 1
     np.testing.assert_allclose(draws, np.tile(theta[2], (10, 1)), atol=1e-4)
     assert np.isfinite(kde.log_density(estimate, draws)).all()
+
+
+@pytest.mark.parametrize(("n", "m", "d"), [(1, 1, 1), (200, 127, 1), (65, 129, 3), (300, 1000, 6)])
+def test_compact_sums_are_those_of_all_pairs(n, m, d):
+    rng = np.random.default_rng(0)
+    points, centres = rng.standard_normal((n, d)), rng.standard_normal((m, d))
+    log_weights, reach = rng.normal(-300.0, 30.0, m), 1.5
+    squared = ((points[:, None] - centres) ** 2).sum(axis=2)
+    with np.errstate(divide="ignore"):
+        inside = np.log(np.maximum(1.0 - squared / reach**2, 0.0))
+    expected = logsumexp(log_weights + inside, axis=1)
+    found = compact_sums.log_sums(centres, log_weights, points, reach)
+    np.testing.assert_array_equal(np.isinf(found), np.isinf(expected))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)

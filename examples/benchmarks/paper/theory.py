@@ -20,9 +20,10 @@
   falls like T^-min(1, 2 s - 1, s): 1 for the theorem's own p = 2 + d / beta, less for a slower
   growth. Stochastic gradients: 20 rows N(theta, 40 I) drawn with replacement for each step, prior
   N(0, I). The theorem needs a bounded support Omega on which densities are bounded away from 0, and
-  a compact kernel is 0 somewhere: Omega is the ball that holds half of the posterior, both
-  densities are those given Omega (its Lemma 18), and where an estimate is 0 at one of 2000 exact
-  draws there, the divergence is infinite and the target is missed.
+  a compact kernel is 0 somewhere: Omega is the ball that holds half of the posterior, in
+  three and four dimensions a tenth, both densities are those given Omega (its Lemma 18), and where
+  an estimate is 0 at one of the exact draws there, the divergence is infinite and the target is
+  missed.
 * Table 1: CPU seconds and peak memory of one iteration against m in 20 dimensions: weights
   linear, a rejuvenation quadratic in time, memory at most linear in both. Of the other methods
   (`theory_peers`): one-pass SMC linear, NPV quadratic, Langevin dynamics no cost for being longer,
