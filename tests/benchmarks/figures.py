@@ -283,8 +283,8 @@ def posteriors(rows):
     own, nuts = ([both[k]["cpu"] for both in pairs.values()] for k in (0, 1))
     yield (
         f"On {len(ours)} reference posteriors, {len(pairs)} of them posteriordb's, no posterior "
-        f"mean is off by more than {np.ceil(1000 * mean) / 1000:g} posterior sds nor a posterior sd by "
-        f"more than {np.ceil(1000 * sd) / 10:g} %"
+        f"mean is off by more than {np.ceil(1000 * mean) / 1000:g} posterior sds nor a posterior "
+        f"sd by more than {np.ceil(1000 * sd) / 10:g} %"
     )
     yield (
         f"takes {significant(min(own))} to {significant(max(own))} s on posteriordb's, NUTS "
