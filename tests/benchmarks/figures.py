@@ -322,7 +322,7 @@ def paper_logistic(rows):
 
 def paper_flights(rows):
     """The same."""
-    what = "`paper_flights`, RMSE, 16 particles with inducing inputs"
+    what = "`paper_flights`, RMSE; ours here is 16 particles on 65,536 rows, not the defaults"
     yield compared(rows, what, digits=3, names={"smc": "one-pass SMC"})
 
 
