@@ -131,15 +131,29 @@ def gates(rows):
 
 
 def plot(rows):
-    """The parts, each with its fitted slopes."""
+    """The parts that there are, each with its fitted slopes."""
     plt = pyplot()
-    figure, axes = plt.subplots(4, 2, figsize=(10, 14.4), layout="constrained")
-    parts = (
-        _plot_mirror, _plot_one_integral, _plot_integrals, _plot_one_step, _plot_divergences,
-        _plot_switch, _plot_costs, _plot_peers,
-    )  # fmt: skip
-    for part, axis in zip(parts, axes.flat, strict=True):
+    found = {(row["part"], key) for row in rows for key in row}
+    parts = [
+        part
+        for part, needed in {
+            _plot_mirror: ("theorem 2", "kl_last"),
+            _plot_one_integral: ("theorem 3", "error"),
+            _plot_integrals: ("theorem 5", "error_steps"),
+            _plot_one_step: ("theorem 4", "l1_error"),
+            _plot_divergences: ("theorem 6", "kl"),
+            _plot_switch: ("section 3.3", "error"),
+            _plot_costs: ("table 1", "cpu_s"),
+            _plot_peers: ("table 1, peers", "cpu_s"),
+        }.items()
+        if needed in found
+    ]
+    n_lines = -(-len(parts) // 2)
+    figure, axes = plt.subplots(n_lines, 2, figsize=(10, 3.6 * n_lines), layout="constrained")
+    for part, axis in zip(parts, axes.flat, strict=False):
         part(axis, rows)
+    for axis in axes.flat[len(parts) :]:
+        axis.set_axis_off()
     return figure
 
 
