@@ -24,7 +24,7 @@ from skpmd.engine.particles import draw_prior, weights
 from .theory_slopes import fitted
 
 N_ROWS = 25
-PLAN = {100: 600, 316: 400, 1000: 200, 3162: 100, 10000: 50}  # particles: repetitions
+PLAN = {100: 600, 316: 400, 1000: 200, 3162: 60, 10000: 20}  # particles: repetitions
 QUICK = {32: 150, 100: 100, 316: 40, 1000: 20}
 DIMENSIONS, SIZES, REPETITIONS = (1, 4, 16, 64), (100, 316, 1000, 3162), 400
 QUICK_STEP = (1, 16), (100, 316, 1000), 100
