@@ -91,7 +91,7 @@ def _of_collection(call, X, blocks):
     """Lazy arrays of a collection's blocks, or what is no array of them at once."""
     import dask.array as da
 
-    example = call(_example(X))  # It says what there is to expect, and what is wrong with X.
+    example = _expected(call, X, blocks)
     if not (isinstance(example, (np.ndarray, tuple))):
         return _of_blocks(call, blocks, "predictions")
     n_rows = X.chunks[0] if hasattr(X, "chunks") else [np.nan] * len(blocks.items)
@@ -109,6 +109,27 @@ def _of_collection(call, X, blocks):
         return array(example)
     arrays = [array(one, place) for place, one in enumerate(example)]
     return type(example)(*arrays) if hasattr(example, "_fields") else tuple(arrays)
+
+
+def _expected(call, X, blocks):
+    """The result of a row, which says what there is to expect, and what is wrong with X.
+
+    It is a made-up row, which costs nothing; where that fails it may be for its values, and a row
+    of X says.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            return call(_example(X))
+    except Exception:
+        for place in range(len(blocks.items)):
+            (row,) = blocks.each(_first, places=[place])
+            if row.shape[0] if hasattr(row, "shape") else len(row):
+                return call(row)
+        raise
+
+
+def _first(X):
+    return X[:1]
 
 
 def _example(X):

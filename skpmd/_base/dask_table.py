@@ -6,14 +6,16 @@ worker that is lost takes nothing along.
 """
 
 import pickle
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import Context
 from functools import partial, reduce
+from time import monotonic as clock
 
 import numpy as np
 
 from skpmd._base.blocks import Block, Blocks
 from skpmd._base.table import BlockTable, rows_of
+from skpmd._base.warn import warn
 from skpmd.engine.course import phase, tick
 
 _FEW = 8  # Results of blocks that are added up, or come here, at a time.
@@ -25,6 +27,15 @@ def is_of_dask(value):
     """Whether a value is an array or a data frame of Dask, which need not be installed."""
     # Any attribute of what is merely delayed is another delayed value.
     return all(hasattr(type(value), name) for name in ("__dask_graph__", "to_delayed"))
+
+
+def refuse_delayed(name, value):
+    """TypeError of a value that Dask has not computed and of which no shape is known."""
+    if hasattr(type(value), "__dask_graph__") and not is_of_dask(value):
+        raise TypeError(
+            f"{name} is {type(value).__name__} of Dask, and its shape is not known: give a "
+            "dask.array.from_delayed(...) of it with its shape, or what its compute() returns."
+        )
 
 
 class DaskBlocks(Blocks):
@@ -160,6 +171,10 @@ def _computed(parts):
     futures = client.compute(parts)
     with client.as_current(), _no_task():
         n_done = _n_done(futures)
+        if not (n_done or client.nthreads()):
+            warn(
+                "The cluster of Dask has no workers: nothing is done until some come.", UserWarning
+            )
         if n_done < len(futures):
             with phase("pass over the blocks", len(futures)) as advance:
                 advance(n_done)
@@ -175,8 +190,12 @@ def _n_done(futures):
     """How many of them are, after a wait for all that is not long; one that has failed ends it."""
     from distributed import wait
 
-    with suppress(TimeoutError):
+    start = clock()
+    try:
         wait(futures, _PATIENCE)
+    except TimeoutError:
+        if clock() - start < _PATIENCE:  # Somebody else's, from a handler of signals.
+            raise
     if any(future.status == "error" for future in futures):
         return len(futures)
     return sum(future.done() for future in futures)
@@ -192,6 +211,12 @@ def _no_task():
     except (ValueError, KeyError):  # There is no task here, or one that has left its place already.
         yield
         return
+    except AttributeError as error:
+        raise RuntimeError(
+            "A fit of a collection of Dask in a task of its own workers, as joblib's Dask backend "
+            "makes them, waits for blocks in threads that cannot leave their place: set n_jobs=1 "
+            "of the estimator."
+        ) from error
     try:
         yield
     finally:

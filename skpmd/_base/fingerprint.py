@@ -86,7 +86,7 @@ def _of_data(sums, value):
     if value is None:
         return
     if getattr(value, "ndim", 2) == 1:
-        value = values_of(value)
+        value = values_of("y", value)
     blocks = blocks_of(value)
     if blocks is not None:
         _of_blocks(sums, blocks)

@@ -30,7 +30,7 @@ def opened(X, y=None, sample_weight=None):
     scan = _scanned(blocks)
     if not scan.n:
         raise ValueError("The blocks of X have no rows: give one row or more.")
-    given = {"y": values_of(y), "sample_weight": values_of(sample_weight)}
+    given = {"y": values_of("y", y), "sample_weight": values_of("sample_weight", sample_weight)}
     of_blocks = {"y": scan.joined("y"), "sample_weight": scan.joined("weight")}
     for name, values in given.items():
         if values is not None and of_blocks[name] is not None:
@@ -71,13 +71,33 @@ def in_parts(partial_fit):
             known = {name: one for name, one in rest.items() if one is not None}
             if X.array is not None:
                 return partial_fit(self, **known)
+            of_rows = _for_each_row(known, len(X))
             self._protect_state()
             for rows in counted(gen_batches(len(X), group_size(X)), "parts of the rows"):
-                part = {name: one[rows] for name, one in known.items() if name in _OF_ROWS}
-                partial_fit(self, **{**known, **part, "X": X.part(rows)})
+                part = {name: one[rows] for name, one in of_rows.items()}
+                if not _counts_for_nothing(part, of_rows):
+                    partial_fit(self, **{**known, **part, "X": X.part(rows)})
         return self
 
     return called
+
+
+def _for_each_row(known, n):
+    """The arguments that have a value for each of n rows; a number that stands for all is none."""
+    found = {name: values_of(name, known[name]) for name in _OF_ROWS if name in known}
+    found = {name: values for name, values in found.items() if np.ndim(values)}
+    for name, values in found.items():
+        if len(values) != n:
+            raise ValueError(
+                f"{name} has {len(values)} values, and X has {n} rows: give one for each row."
+            )
+    return found
+
+
+def _counts_for_nothing(part, of_rows):
+    """Whether all weights of a part are zero, where not all of them are."""
+    weight = part.get("sample_weight")
+    return weight is not None and not np.any(weight) and np.any(of_rows["sample_weight"])
 
 
 def table_of_one(block):

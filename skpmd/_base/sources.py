@@ -4,7 +4,7 @@ import numpy as np
 
 from skpmd._base.arrow import ArrowBlocks
 from skpmd._base.blocks import Block, Blocks
-from skpmd._base.dask_table import DaskBlocks, is_of_dask
+from skpmd._base.dask_table import DaskBlocks, is_of_dask, refuse_delayed
 
 _NUMBERS_AT_ONCE = 1 << 20  # Of a file that is cut where nothing says where.
 
@@ -15,6 +15,7 @@ def blocks_of(X):
         return X
     if is_of_dask(X):
         return DaskBlocks(X)
+    refuse_delayed("X", X)
     library, kind = type(X).__module__.partition(".")[0], type(X).__name__
     if library == "pyarrow" and kind in ("Table", "RecordBatch") or hasattr(X, "get_fragments"):
         return ArrowBlocks(X)
@@ -23,8 +24,9 @@ def blocks_of(X):
     return None
 
 
-def values_of(values):
+def values_of(name, values):
     """y or weights of all rows: computed where they are a collection of Dask."""
+    refuse_delayed(name, values)
     return np.asarray(values.compute()) if is_of_dask(values) else values
 
 

@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from skpmd import SparseGPClassifierPMD
+from skpmd._base import dask_table
 from skpmd._base import rows as _base_rows
 from skpmd._base.dask_table import DaskBlocks, DaskTable
 from tests.api.test_data_in_blocks import (
@@ -383,3 +384,48 @@ def _with_place(X, i):
 
 def _joined(one, other):
     return one + other
+
+
+def test_what_is_delayed_is_refused_by_name():
+    model, X, y = logistic()
+    for name, given in {
+        "X": (dask.delayed(X), y),
+        "y": (da.from_array(X), dask.delayed(y)),
+    }.items():
+        with pytest.raises(TypeError, match=f"{name} is Delayed.* its shape is not known"):
+            model.fit(*given)
+
+
+def test_a_row_of_the_data_says_what_a_made_up_one_cannot():
+    """Columns of numbers as words are read where they are read in memory."""
+    pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    model, X, y = logistic()
+    X = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
+    model.fit(X, y)
+    words = X.astype(str).astype(object)
+    found = model.predict_proba(dd.from_pandas(words, npartitions=3)).compute()
+    np.testing.assert_allclose(found, model.predict_proba(words), rtol=1e-10)
+
+
+def test_a_wait_for_workers_hands_on_the_errors_of_others(monkeypatch):
+    distributed = pytest.importorskip("distributed")
+
+    def at_once(futures, timeout):
+        raise TimeoutError("of a handler")
+
+    monkeypatch.setattr(distributed, "wait", at_once)
+    with pytest.raises(TimeoutError, match="of a handler"):
+        dask_table._n_done([])
+    monkeypatch.setattr(dask_table, "_PATIENCE", 0.0)
+    assert dask_table._n_done([]) == 0
+
+
+def test_a_thread_that_cannot_leave_a_task_says_what_to_do(monkeypatch):
+    distributed = pytest.importorskip("distributed")
+
+    def secede():
+        raise AttributeError("executor")
+
+    monkeypatch.setattr(distributed, "secede", secede)
+    with pytest.raises(RuntimeError, match="set n_jobs=1"), dask_table._no_task():
+        pass

@@ -265,6 +265,36 @@ def test_a_failed_part_of_a_stream_takes_nothing_in():
     assert model._state.stream.seen == 200.0
 
 
+@pytest.mark.parametrize("name", ["y", "sample_weight", "noise_variance"])
+def test_a_stream_refuses_values_of_more_rows_than_there_are(name):
+    model, X, y = gp() if name == "noise_variance" else logistic()
+    given = {"y": y, **({} if name == "noise_variance" else {"classes": ["no", "yes"]})}
+    given[name] = np.append(y, y[:50]) if name == "y" else np.ones(len(X) + 50)
+    message = f"{name} has {len(X) + 50} values, and X has {len(X)} rows"
+    with pytest.raises(ValueError, match=message):
+        model.partial_fit(Blocks(blocks_of(X, None)), **given)
+    assert not model.__sklearn_is_fitted__()
+
+
+def test_a_number_weighs_all_parts_of_a_stream():
+    found = []
+    for weight in (2.0, np.full(N, 2.0)):
+        model, X, _ = mixture()
+        model.partial_fit(Blocks(blocks_of(X, None)), sample_weight=weight)
+        found.append(model.means_)
+    np.testing.assert_array_equal(*found)
+
+
+def test_a_part_of_a_stream_whose_rows_have_no_weight_is_passed_over():
+    model, X, _ = mixture()
+    weight = np.where(np.arange(N) < N // 4, 1.0, 0.0)
+    model.partial_fit(Blocks(blocks_of(X, None)), sample_weight=weight)
+    other = mixture()[0].partial_fit(Blocks(blocks_of(X[: N // 4], None)))
+    np.testing.assert_allclose(model.means_, other.means_, rtol=1e-10)
+    with pytest.raises(ValueError, match="zero"):
+        mixture()[0].partial_fit(Blocks(blocks_of(X, None)), sample_weight=0.0 * weight)
+
+
 def interrupted(items, last):
     """Blocks whose last one cannot be read after the first pass."""
     passes = []
