@@ -251,7 +251,7 @@ def cluster():
     distributed = pytest.importorskip("distributed")
     with (
         warnings.catch_warnings(),
-        distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=None) as workers,
+        distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=":0") as workers,
     ):
         yield workers
 
@@ -277,7 +277,7 @@ def test_every_route_has_the_same_posterior_on_any_number_of_workers(n_workers):
     distributed = pytest.importorskip("distributed")
     off = {}
     with distributed.LocalCluster(
-        n_workers, threads_per_worker=1, dashboard_address=None
+        n_workers, threads_per_worker=1, dashboard_address=":0"
     ) as workers:
         for name in CASES:
             model, X, y = CASES[name]()
