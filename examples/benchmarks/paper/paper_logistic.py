@@ -45,7 +45,7 @@ from ..harness.study import pyplot, stem
 from ..harness.verdicts import Answer, best, verdict_gates, verdicts
 from ..peers.references import cached_reference, log_loss
 
-SEEDS, OWN_SEEDS = 3, 10  # of the others, of our defaults
+SEEDS, OWN_SEEDS = 5, 10  # of the others, of our defaults
 PASSES, LONG, MAX_CPU = 5, 10.0, 60.0
 POINTS = 7  # of a curve in the table
 JUDGED = 1000  # particles that predict for the test images
