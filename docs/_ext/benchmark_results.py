@@ -97,11 +97,17 @@ def age_lines(study):
     if changed == []:
         return []
     if changed is None:
-        return [".. note::", "", "   These figures do not say which code they are of.", ""]
+        return [
+            ".. note::",
+            "",
+            "   These figures do not say which code they are of; the words are of the code as it is.",
+            "",
+        ]
     parts = Counter(name.split(".")[1] for name in changed)
     counts = ", ".join(f"{count} in ``{part}``" for part, count in parts.items())
     said = f"These figures are older than the code that they measure: of its {len(study['code'])} "
-    said += f"modules so many have changed since, been added or removed: {counts}."
+    said += f"modules so many have changed since, been added or removed: {counts}. The words are "
+    said += "of the study as it is now."
     return [".. note::", "", f"   {said}", ""]
 
 

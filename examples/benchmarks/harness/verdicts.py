@@ -116,7 +116,7 @@ def verdict_gates(rows, label=""):
     return [
         Gate(
             f"{label}share of methods with an answer in time not ahead of ours",
-            np.mean(level),
+            np.mean(level or [False]),
             SHARE,
             ">=",
         ),

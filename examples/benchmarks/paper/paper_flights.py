@@ -22,7 +22,7 @@ main figure) and negative log predictive density are those of all test rows.
   rows would take longer than all else), where memory ends.
 * ``smc``: one-pass SMC of 16 particles from the solution on 2000 rows on, as in the paper; q(u) in
   closed form; two widths of its kernels on split 0, on the others the one that ends better there.
-  It ends after 40,960 rows, when it has taken about as much CPU as the longest fit of ``pmd``.
+  It ends after 40,960 rows, when it has taken about as much CPU as the longest fit of 16 particles.
 * ``paper``: the steps eta / (n0 + sqrt(t)) of the paper, two passes, with its fixed kernel: squared
   exponential, length scale the median distance of two rows. Its noise variance .01 is that of
   years mapped to [0, 1], two thirds of their variance; both numbers are tried, in units of the
