@@ -100,7 +100,7 @@ def age_lines(study):
         return [
             ".. note::",
             "",
-            "   These figures do not say which code they are of; the words are of the code as it is.",
+            "   These figures do not say which code they are of; the words are of that as it is.",
             "",
         ]
     parts = Counter(name.split(".")[1] for name in changed)
