@@ -104,9 +104,11 @@ def test_polya_gamma_moments(c):
     assert draws.var() == pytest.approx(variance, rel=0.1)  # excess kurtosis up to 3: 3.5 sd
 
 
-def test_gibbs_sampler_has_the_posterior_as_its_stationary_law():
+@pytest.mark.parametrize("start", [None, np.array([3.0, -2.0])])
+def test_gibbs_sampler_has_the_posterior_as_its_stationary_law(start):
     X, y = table()
-    draws, _ = next(polya_gamma.normal_chains(SimpleNamespace(X=X, y=y), 3000, seed=3, n_chains=4))
+    case = SimpleNamespace(X=X, y=y)
+    draws, _ = next(polya_gamma.normal_chains(case, 3000, seed=3, n_chains=4, start=start))
     draws = draws[:, 50:].reshape(-1, 2)
     _, mean, sd = exact(X, y)
     # Some 4,000 effective draws: 0.016 sd, four of these; of an sd 0.011.

@@ -13,8 +13,8 @@ thread, without compilation and evaluation. Rows count once for all particles th
 Memory: our defaults have 4000 particles, and so have the other particle methods; SGLD and NUTS from
 the prior keep 4000 draws, Gibbs and whitened NUTS 20,000. The paper's 1000 are a row of ours.
 Starts: our defaults climb to the mode themselves, in their own seconds, and so do Laplace and
-whatever is whitened or "from Laplace", in theirs; the others start from the prior, as all do in the
-paper.
+whatever is whitened, "from Laplace" or "from the mode", in theirs; the others start from the prior,
+as all do in the paper.
 
 * ``curve``: means over the seeds. Of ours (``pmd``, `BayesianLogisticRegressionPMD`): the defaults;
   other numbers of particles; a stream by ``partial_fit`` with 1000 particles and five passes; the

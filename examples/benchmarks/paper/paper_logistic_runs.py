@@ -116,14 +116,19 @@ def _laplace_of_sklearn(data):
     return mode, factor, clock.cpu, (int(found.n_iter_[0]) + 1) * len(data.y)
 
 
-def gibbs(data, seed, max_cpu):
-    """Yield the later half of a chain's draws, whenever the chain has grown by a third."""
-    kept, cpu, shown = [], 0.0, 1
-    for drawn, seconds in normal_chains(data, BLOCK, seed):
+def gibbs(data, from_mode, seed, max_cpu):
+    """Yield the later half of a chain's draws, whenever the chain has grown by a third.
+
+    It starts from a draw of the prior, or from scikit-learn's mode, whose seconds count.
+    """
+    kept, cpu, read, shown, start = [], 0.0, 0, 1, None
+    if from_mode:
+        start, _, cpu, read = _laplace_of_sklearn(data)
+    for drawn, seconds in normal_chains(data, BLOCK, seed, start=start):
         kept.append(drawn[0])
         cpu += seconds
         if len(kept) == shown:
-            yield _later(cpu, len(kept) * BLOCK * len(data.y), kept, 0.5)
+            yield _later(cpu, read + len(kept) * BLOCK * len(data.y), kept, 0.5)
             shown = max(shown + 1, shown * 4 // 3)
         if cpu > max_cpu:
             return

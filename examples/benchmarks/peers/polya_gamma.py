@@ -59,16 +59,21 @@ def chains(data, n_steps, seed, n_chains=N_CHAINS):
         yield chunk, time.process_time() - start
 
 
-def normal_chains(data, n_steps, seed, n_chains=1):
-    """Yield the same under N(0, 1) on all coordinates; the chains start from draws of it."""
+def normal_chains(data, n_steps, seed, n_chains=1, start=None):
+    """Yield the same under N(0, 1) on all coordinates.
+
+    The chains start from draws of it, or all of them from ``start``.
+    """
     rng = np.random.default_rng(seed)
     rows = _signed_rows(data)
     z = rng.standard_normal((n_chains, rows.shape[1]))
+    if start is not None:
+        z[:] = start
     _advance_normal(z.copy(), rows, 1, rng)  # compiles
     while True:
-        start = time.process_time()
+        began = time.process_time()
         chunk = _advance_normal(z, rows, n_steps, rng)
-        yield chunk, time.process_time() - start
+        yield chunk, time.process_time() - began
 
 
 def _signed_rows(data):
