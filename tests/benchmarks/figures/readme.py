@@ -1,15 +1,10 @@
-"""What the README says of studies, written from their committed results.
-
-Each function has the name of a study, takes its rows and yields the sentences, or parts of them,
-that the README must have word for word. `ALLOWED` are the figures there that are no measurements.
-"""
-
-import json
+"""The README's figures."""
 
 import numpy as np
 
-from examples.benchmarks.harness import study as studies
+from ._rows import rows_of, short, significant
 
+PAGE = "README.md"
 # Parts of the README with figures that nothing has measured: settings, sizes, versions, protocols.
 ALLOWED = (
     "Python 3.11",
@@ -25,7 +20,6 @@ ALLOWED = (
     "on newsgroups with 100 topics",
     "300 sweeps of tomotopy",
     "20 Newsgroups",
-    "above 0.7 on unequal weights",
     "scikit-learn 1.9",
     "`max_time=60.0`",
     "BSD 3-clause",
@@ -37,24 +31,6 @@ ALLOWED = (
     "the first split",
     "ten data sets",
 )
-
-
-def rows_of(name):
-    """Rows of a study's committed results; None where a source distribution comes without."""
-    path = studies.RESULTS / f"{name}.json"
-    if not path.exists():
-        return None
-    return json.loads(path.read_text(encoding="utf-8"))["rows"]
-
-
-def short(number, digits=2):
-    """A number without the zero before its point."""
-    return f"{number:.{digits}f}".replace("0.", ".", 1)
-
-
-def significant(number, digits=2):
-    """A number with so many significant digits."""
-    return f"{float(f'{number:.{digits}g}'):g}"
 
 
 # ---------------------------------------------------------------------- logistic regression
