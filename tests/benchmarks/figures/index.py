@@ -1,0 +1,5 @@
+"""The documentation's first page, which has no measurement."""
+
+PAGE = "docs/index.rst"
+STUDIES = ()
+ALLOWED = ("Python 3.11 or newer",)
