@@ -102,8 +102,8 @@ class TopicPosterior:
 
         Their expected word probabilities are those of `mean`, to a few thousandths. Each draw sums
         to one, so that uncertain words move the others, which `interval` leaves out: sds are up to
-        a tenth larger than those behind it. A 90 % interval holds 90 % of the draws on the mean
-        over words, and 79 to 91 % of those of a single frequent word.
+        a tenth larger than those behind it. An interval holds as many of the draws as it says on
+        the mean over words, and up to a tenth fewer of those of a single frequent word.
 
         Parameters
         ----------

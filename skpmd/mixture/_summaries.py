@@ -26,7 +26,7 @@ _STACKING = {"max_iter": 100, "tol": 1e-5, "prior_rows": 1.0}
 _NEGLIGIBLE = -30.0
 
 # What a posterior of conjugate particles leaves out. Where components of few rows overlap, sds of
-# the density at a point have been 25 to 73 % too small.
+# the density at a point may be several times too small.
 _WEIGHTS = {
     ("parameters", False): "posterior",
     ("conjugate", False): "lower bounds of the evidence of each particle",

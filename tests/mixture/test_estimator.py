@@ -469,7 +469,7 @@ def test_no_call_copies_all_rows():
 
 
 def test_the_posterior_of_conjugate_particles_says_what_it_takes_as_known():
-    """Its sds of a density have been up to 73 % too small; one component is exact."""
+    """Its sds of a density may be several times too small; one component is exact."""
     X = blobs(60)[0]
     assert "too narrow where components overlap" in repr(mixture(2).fit(X).posterior_)
     assert "narrow" not in repr(mixture(1).fit(X).posterior_)

@@ -3,11 +3,12 @@
 `ParticleMirrorDescent` with 1000 particles on three posteriors with exact answers, five seeds, each
 with data of its own: the paper's tied mixture (two modes, 1000 rows, section 6), a banana in the
 plane (100 rows N(theta1 + theta2^2, 2^2)), and linear regression on ten correlated columns from a
-wide prior (200 rows). ``defaults`` are the estimator's; every other setting differs from them by
-what its name says. ``ESS control off`` is ``ess_threshold=0``: steps are taken whole, and particles
-are not rejuvenated before the importance reweighting. The default batch holds all rows here, so
-sampling with replacement is measured on ten batches a pass, with and without the reweighting that
-hides what batches do.
+wide prior (200 rows). All start from draws of the prior (``proposal="prior"``), so that no proposal
+that fits hides what steps do; beyond that ``defaults`` are the estimator's, and every other setting
+differs from them by what its name says. ``ESS control off`` is ``ess_threshold=0``: steps are taken
+whole, and particles are not rejuvenated before the importance reweighting. The default batch holds
+all rows here, so sampling with replacement is measured on ten batches a pass, with and without the
+reweighting that hides what batches do.
 ``Algorithm 1`` is the paper's second strategy to the letter, as in the study ``mixture``.
 
 ``error``, the median over seeds, and ``worst``: total variation of ``posterior_.log_density`` on a

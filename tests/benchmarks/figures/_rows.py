@@ -1,6 +1,7 @@
 """Rows of committed results, and numbers as pages write them."""
 
 import json
+import re
 
 from examples.benchmarks.harness import study as studies
 
@@ -15,7 +16,7 @@ def rows_of(name):
 
 def short(number, digits=2):
     """A number without the zero before its point."""
-    return f"{number:.{digits}f}".replace("0.", ".", 1)
+    return re.sub(r"^(-?)0\.", r"\1.", f"{number:.{digits}f}")
 
 
 def significant(number, digits=2):

@@ -1,0 +1,36 @@
+"""The figures of the guide to models of one's own."""
+
+PAGE = "docs/user_guide/custom.rst"
+# An example in JAX.
+ALLOWED = ("return -0.5 * theta[0] ** 2 - 0.5 * jnp.log(2 * jnp.pi)",)
+
+
+def honesty(rows):
+    """Two modes, the narrow one of two widths."""
+
+    def by_default(shape):
+        (row,) = (row for row in rows if (row["setting"], row["shape"]) == ("auto", shape))
+        return row
+
+    wide, needle = by_default("widths 1 and .05"), by_default("needle")
+    assert wide["right"] == wide["fits"]
+    assert needle["wrong"] and wide["warned"] == needle["warned"] == 0
+    yield (
+        "In the plane the narrow one of two modes with widths 1 and 0.05 under a prior of width 5 "
+        f"is found in {wide['right']} of {wide['fits']} fits, one of width 0.005 in "
+        f"{needle['right']} of {needle['fits']}, and none of them warned (study ``honesty``"
+    )
+
+
+def ablation(rows):
+    """A thousand particles from the prior."""
+    worst = {row["problem"]: row["worst"] for row in rows if row["setting"] == "defaults"}
+    assert worst["mixture, TV"] < 0.1 and worst["regression, sds"] < 0.1
+    yield (
+        "at least 1000 particles even if fewer are asked for, since the diagnostics of a few "
+        "hundred see too little. That number is enough for two modes in the plane and for a linear "
+        "regression in ten dimensions, also from the prior (study ``ablation``"
+    )
+
+
+STUDIES = (honesty, ablation)

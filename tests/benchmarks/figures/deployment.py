@@ -1,0 +1,8 @@
+"""Figures of the guide to deployment: versions, settings, and what a test holds."""
+
+PAGE = "docs/user_guide/deployment.rst"
+STUDIES = ()
+ALLOWED = (
+    "MLflow (3.17; earlier versions pickled)",
+    "``prediction_tol`` of them (0.001 by default)",
+)

@@ -1,0 +1,78 @@
+"""The figures of the guide to merging."""
+
+from ._rows import short
+
+PAGE = "docs/user_guide/merging.rst"
+ALLOWED = (  # Thresholds of warnings.
+    "posterior is. Above 0.1 there is a warning, and it is infinite",
+    "ever been. Above 0.1 there is a warning, and where ``misfit`` is below 0.01 above 0.5",
+    "from that of a shard in its own units, is above 1.5",
+    "is how well they match, and below 0.8 there is a warning of mixtures",
+)
+
+
+def merge(rows):
+    """All families."""
+    warned = {(row["model"], row["set"]) for row in rows if row["warned"]}
+    assert {("mixture", "flights"), ("mixture", "flights, spikes")} <= warned
+    assert not any(model == "logistic" for model, _ in warned)
+    yield from logistic(rows)
+    (gap,) = gaps(rows, "process", False)
+    yield f"to rounding, {gap:.0e} standard deviations in the study".replace("e-0", "e-")
+    yield from mixtures(rows)
+    yield from topics(rows)
+
+
+def gaps(rows, model, with_rows, *names):
+    """Gaps of a family, of these sets in their order or of all."""
+    own = {
+        row["set"]: row["gap"]
+        for row in rows
+        if (row["model"], row["with_rows"]) == (model, with_rows)
+    }
+    return [own[name] for name in names or own]
+
+
+def logistic(rows):
+    """Without rows and with them."""
+    names = "keel_pima", "keel_magic", "adult"
+    shards = {row["set"]: row["shards"] for row in rows if row["model"] == "logistic"}
+    assert shards == dict(zip(names, (4, 4, 8), strict=True))
+    pima, magic, adult = gaps(rows, "logistic", False, *names)
+    yield (
+        f"the largest gap of a mean was {short(pima)} standard deviations of the fit to all rows "
+        f"for pima and {short(magic, 3)} for magic in four shards each, and {short(adult)} for "
+        "adult in eight, which hold most of their rows, without a warning"
+    )
+    pima, magic, adult = gaps(rows, "logistic", True, *names)
+    yield f"With all rows given it was {short(pima, 3)}, {short(magic, 3)} and {short(adult)}."
+
+
+def mixtures(rows):
+    """Flights with more noise and with less."""
+    own = {row["set"]: row for row in rows if row["model"] == "mixture"}
+    flights, spikes = own["flights"], own["flights, spikes"]
+    assert flights["shards"] == spikes["shards"] == 8
+    yield (
+        f"Flights in eight shards of {round(flights['n'] / 8, -3):,.0f} rows gave a held-out log "
+        f"density {short(-100 * flights['gap'], 1)} % better than the fit to all rows, with a "
+        "warning. With columns that are narrow spikes it was "
+        f"{short(100 * spikes['gap'], 1)} % worse, with one; another seed of the fit to all rows "
+        f"was {short(100 * spikes['again'], 1)} % worse"
+    )
+
+
+def topics(rows):
+    """Without documents and with them."""
+    own = [row for row in rows if row["model"] == "topics"]
+    assert all(row["shards"] == 8 for row in own)
+    assert all(row["warned"] for row in own if not row["with_rows"])
+    lost = [100 * gap for gap in gaps(rows, "topics", False)]
+    yield (
+        f"sums of eight shards lost {short(min(lost), 1)} to {short(max(lost), 1)} % of the log "
+        "perplexity of a held-out word, and there is always a warning"
+    )
+    yield f"after which the loss was {short(100 * max(gaps(rows, 'topics', True)), 1)} % at most"
+
+
+STUDIES = (merge,)
