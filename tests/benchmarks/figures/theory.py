@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._rows import significant
+from ._rows import significant, table_line
 
 PAGE = "docs/theory.rst"
 ALLOWED = (
@@ -124,4 +124,25 @@ def _rest(found):
     )
 
 
-STUDIES = (stream, logistic, ablation)
+# ---------------------------------------------------------------------- exponents
+def theory(rows):
+    """A line of the table for each exponent."""
+    for row in rows:
+        if row["part"] == "slope":
+            error = row["standard_error"]
+            slope = f"{row['slope']:.2f}" + (f" ± {error:.2f}" if error is not None else "")
+            yield table_line(
+                row["of"].replace(", m_t ~ t^", ", p = "),
+                slope.replace("-", "−"),
+                f"{row['bound']:.2f}".replace("-", "−"),
+                row["relation"],
+                *(_distance(row.get(key)) for key in ("from_half", "from_double")),
+            )
+
+
+def _distance(value):
+    """How many standard errors an exponent is away from a wrong one."""
+    return "–" if value is None else f"{value:.1f}".replace("-", "−")
+
+
+STUDIES = (stream, logistic, ablation, theory)
