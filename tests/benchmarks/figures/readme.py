@@ -43,8 +43,15 @@ TABLE = {
 }
 
 
+RATIOS = ("ratio", "ratio_sd", "ratio_ess")  # NUTS's CPU over ours
+
+
 def logistic(rows):
-    """A line of the table for each set."""
+    """A line of the table for each set, and geometric means of its ratios."""
+    costs = [row for row in rows if row["kind"] == "cost"]
+    assert len(costs) == len(TABLE)
+    means = [np.exp(np.mean([np.log(row[key]) for row in costs])) for key in RATIOS]
+    yield "(geometric means {}, {} and {})".format(*map(significant, means))
     for name, text in TABLE.items():
         own = [row for row in rows if (row["kind"], row["data"]) == ("pmd", name)]
         (cost,) = (row for row in rows if (row["kind"], row["data"]) == ("cost", name))
@@ -52,7 +59,8 @@ def logistic(rows):
         cpu = f"{cost['pmd_cpu']:.{2 if cost['pmd_cpu'] < 0.2 else 1}f}"
         yield (
             f"| {text} | {own[0]['d']} | {mean:.3f} | {100 * sd:.1f} % | {cpu} | "
-            f"× {cost['ratio']:.0f} |"
+            + " | ".join(f"× {significant(cost[key])}" for key in RATIOS)
+            + " |"
         )
 
 
