@@ -33,6 +33,7 @@ numpydoc_show_class_members = False
 html_theme = "pydata_sphinx_theme"
 html_title = f"skpmd {release}"
 html_static_path = ["_static"]
+html_css_files = ["tables.css"]
 html_show_sourcelink = False
 html_theme_options = {
     "show_prev_next": False,

@@ -1,30 +1,31 @@
-"""The directive ``benchmark-results``: committed benchmark results as tables and pictures.
+"""Directives for committed benchmark results, and a page of its own for each study.
 
-Each ``NAME.json`` of ``examples/benchmarks/results`` becomes a section with the docstring of the
-study's module, the command that made it, its rows and targets as tables, and its picture, which is
-drawn from the JSON into the folder of doctrees. The directive's content names studies, one on a
-line; without any it shows what no directive before it has shown. Nothing is measured here, and no
-package that skpmd is compared with is imported.
+``benchmark-summary`` is a table of all studies. ``benchmark-results`` shows the studies that it
+names, one on a line, shortly: the first paragraph of a study's docstring, its picture, which is
+drawn from the JSON into the folder of doctrees, its targets and verdicts. ``benchmark-study`` shows
+all of one on the pages that are written before each build, as many as its rows need. Nothing is
+measured here, and no package that skpmd is compared with is imported.
 
-A source distribution comes without results. There the directive leaves a note in place of them.
+A source distribution comes without results. There the directives leave a note in place of them.
 """
 
-import json
 import os
 import sys
-from collections import Counter
 from pathlib import Path
 
 from docutils import nodes
-from docutils.parsers.rst import Directive
+from docutils.parsers.rst import Directive, directives
 from docutils.statemachine import StringList
 from sphinx.util.nodes import nested_parse_with_titles
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
+import benchmark_tables as tables  # noqa: E402
+
 from examples.benchmarks.harness import study as studies  # noqa: E402
 
-RESULTS = studies.RESULTS
+PAGES = "benchmarks"  # folder of the pages of single studies
+NO_SIDEBAR = ":html_theme.sidebar_secondary.remove:"  # tables have its room
 NO_RESULTS = [
     ".. note::",
     "",
@@ -33,44 +34,10 @@ NO_RESULTS = [
 ]
 
 
-def format_cell(value):
-    """One value as a table shows it: four significant digits, and no empty cell."""
-    if value is None or value == "":
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, (list, tuple)):
-        return ", ".join(format_cell(item) for item in value)
-    return str(value)
-
-
-def table_lines(rows):
-    """Rows, one mapping each, as CSV tables: one table for each set of columns."""
-    kinds = {}
-    for row in rows:
-        kinds.setdefault(tuple(row), []).append([format_cell(value) for value in row.values()])
-    lines = []
-    for columns, cells in kinds.items():
-        lines += [".. csv-table::", "   :header-rows: 1", "   :class: benchmark", ""]
-        for line in [columns, *cells]:
-            lines.append("   " + ", ".join(quote(cell) for cell in line))
-        lines.append("")
-    return lines
-
-
-def quote(cell):
-    """One cell of a CSV table, with the characters that mean something in it made plain."""
-    for character in "\\*`|_":
-        cell = cell.replace(character, "\\" + character)
-    return '"' + cell.replace('"', '""') + '"'
-
-
-def drawn(path, folder):
-    """The picture of a JSON file, drawn where it is missing or older than what it is made of."""
-    picture = folder / f"{path.stem}.png"
-    sources = [path, *(path.parent / "cache").glob(f"{path.stem}-*"), *studies.FOLDER.rglob("*.py")]
+def drawn(name, folder):
+    """The picture of a study, drawn where it is missing or older than what it is made of."""
+    path, picture = studies.RESULTS / f"{name}.json", folder / f"{name}.png"
+    sources = [path, *(path.parent / "cache").glob(f"{name}-*"), *studies.FOLDER.rglob("*.py")]
     newest = max(source.stat().st_mtime for source in sources)
     if not picture.exists() or picture.stat().st_mtime < newest:
         folder.mkdir(parents=True, exist_ok=True)
@@ -78,59 +45,8 @@ def drawn(path, folder):
     return picture
 
 
-def study_lines(path, picture):
-    """One study as lines of reStructuredText; `picture` is relative to the page."""
-    study = json.loads(path.read_text(encoding="utf-8"))
-    text = studies.description(path.stem).splitlines()
-    lines = [path.stem, "~" * len(path.stem), "", *text, ""]
-    lines += [".. code-block:: console", "", f"   $ {study['command']}", ""]
-    lines += table_lines(study["rows"])
-    lines += [f".. image:: {picture}", f"   :alt: Benchmark {path.stem}", ""]
-    if study["gates"]:
-        lines += ["The targets that the study is held against:", "", *table_lines(study["gates"])]
-    return [*lines, *age_lines(study), *origin_lines(study)]
-
-
-def age_lines(study):
-    """A note where the code that a study measures has changed since, as lines."""
-    changed = studies.changed_since(study)
-    if changed == []:
-        return []
-    if changed is None:
-        return [
-            ".. note::",
-            "",
-            "   These figures do not say which code they are of; the words are of that as it is.",
-            "",
-        ]
-    parts = Counter(name.split(".")[1] for name in changed)
-    counts = ", ".join(f"{count} in ``{part}``" for part, count in parts.items())
-    said = f"These figures are older than the code that they measure: of its {len(study['code'])} "
-    said += f"modules so many have changed since, been added or removed: {counts}. The words are "
-    said += "of the study as it is now."
-    return [".. note::", "", f"   {said}", ""]
-
-
-def origin_lines(study):
-    """Commit, day, machine and versions of a study, as lines."""
-    used = ", ".join(f"{name} {version}" for name, version in study["versions"].items() if version)
-    place, machine = "", study.get("machine")
-    if study.get("commit"):
-        head = study["commit"].lstrip("<=")
-        when = "at or before" if study["commit"].startswith("<=") else "at"
-        place = f" {when} commit ``{head[:10]}``"
-        place += ", with changes that were not committed" if head.endswith("+") else ""
-        place += f", {study['date']}" if study.get("date") else ""
-    if machine:
-        place += (
-            f", on {machine['cores']} cores of {machine['processor']} with "
-            f"{machine['memory_gb']:g} GB, {machine['system']}"
-        )
-    return [f"Made{place}, with {used}.", ""]
-
-
-class BenchmarkResults(Directive):
-    """Insert the committed results of some studies, in alphabetical order if none is named."""
+class Results(Directive):
+    """What the directives share."""
 
     has_content = True
 
@@ -138,24 +54,17 @@ class BenchmarkResults(Directive):
         """Return the sections, or a note where there are no results."""
         environment = self.state.document.settings.env
         environment.note_reread()  # results come and go beside it
+        if tables.known():
+            return self.parsed(self.lines(environment))
+        first = not environment.temp_data.setdefault("benchmark-note", False)
+        environment.temp_data["benchmark-note"] = True
+        return self.parsed(NO_RESULTS) if first else []
+
+    def picture(self, name, environment):
+        """Place of a study's picture beside the page."""
         page = Path(environment.doc2path(environment.docname)).parent
         pictures = Path(environment.doctreedir) / "benchmark_pictures"
-        shown = environment.temp_data.setdefault("benchmark-results", set())
-        known = sorted(p.stem for p in RESULTS.glob("*.json") if not p.stem.endswith("-quick"))
-        if not known:
-            first = not environment.temp_data.setdefault("benchmark-note", False)
-            environment.temp_data["benchmark-note"] = True
-            return self.parsed(NO_RESULTS) if first else []
-        names = list(self.content) or [name for name in known if name not in shown]
-        shown.update(names)
-        lines = []
-        for name in names:
-            if name not in known:
-                raise self.error(f"There is no result of a study {name!r}.")
-            path = RESULTS / f"{name}.json"
-            picture = os.path.relpath(drawn(path, pictures), page)
-            lines += study_lines(path, Path(picture).as_posix())
-        return self.parsed(lines)
+        return Path(os.path.relpath(drawn(name, pictures), page)).as_posix()
 
     def parsed(self, lines):
         """Nodes of lines of reStructuredText, which may have titles."""
@@ -167,7 +76,69 @@ class BenchmarkResults(Directive):
         return container.children
 
 
+class Short(Results):
+    """Studies, each with its picture, targets and verdicts."""
+
+    def lines(self, environment):
+        """Of all that are named."""
+        lines = []
+        for name in self.content:
+            if name not in tables.known():
+                raise self.error(f"There is no result of a study {name!r}.")
+            lines += tables.short_lines(name, self.picture(name, environment))
+        return lines
+
+
+class Whole(Results):
+    """A page of a study."""
+
+    required_arguments = 1
+    option_spec = {"part": directives.nonnegative_int}
+
+    def lines(self, environment):
+        """Of one page."""
+        (name,) = self.arguments
+        picture = self.picture(name, environment)
+        return tables.whole_lines(name, self.options.get("part", 0), picture)
+
+
+class Summary(Results):
+    """One table of all studies, and the list of their pages for the site's navigation."""
+
+    def lines(self, environment):
+        """Of all that have results."""
+        names = tables.known()
+        lines = [*tables.summary_lines(names), ".. toctree::", "   :hidden:", ""]
+        for name in names:
+            count = len(tables.pages(tables.load(name)["rows"]))
+            lines += [f"   {PAGES}/{tables.page_name(name, part)}" for part in range(count)]
+        return [*lines, ""]
+
+
+def write_pages(app):
+    """Write the pages of single studies, and remove those of others."""
+    folder = Path(app.srcdir) / PAGES
+    folder.mkdir(exist_ok=True)
+    wanted = {}
+    for name in tables.known():
+        count = len(tables.pages(tables.load(name)["rows"]))
+        for part in range(count):
+            heading = name if count == 1 else f"{name}, page {part + 1} of {count}"
+            lines = [NO_SIDEBAR, "", *tables.title(heading, "="), f".. benchmark-study:: {name}"]
+            wanted[f"{tables.page_name(name, part)}.rst"] = [*lines, f"   :part: {part}", ""]
+    for path in folder.glob("*.rst"):
+        if path.name not in wanted:
+            path.unlink()
+    for file, lines in wanted.items():
+        path, text = folder / file, "\n".join(lines)
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
 def setup(app):
-    """Register the directive."""
-    app.add_directive("benchmark-results", BenchmarkResults)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
+    """Register the directives, and the pages before each build."""
+    app.add_directive("benchmark-results", Short)
+    app.add_directive("benchmark-study", Whole)
+    app.add_directive("benchmark-summary", Summary)
+    app.connect("builder-inited", write_pages)
+    return {"version": "2", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -26,7 +26,7 @@ MEASURED = re.compile(
     r"(?<![\w./])(?:\d[\d,]*)?\.\d+"
     r"|(?<![\w.])\d[\d,]*(?= (?:%|times|s|ms|[MG]B|CPU|seconds?|minutes?|hours?)\b|\s%)|× \d+"
 )
-GENERATED = ("auto_examples", "generated")
+GENERATED = ("auto_examples", "benchmarks", "generated")
 
 
 def guides():

@@ -1,4 +1,4 @@
-"""Logistic regression, eights against sixes (Fig. 2(1) of the paper), beside ten families.
+"""Logistic regression, eights against sixes (Fig. 2(1) of the paper), beside seventeen families.
 
 The 11,769 original images on 50 principal axes, prior N(0, I) on the coefficients and the
 intercept, batches of 100 rows for the stochastic methods (10 for IBIS, whose particles do not
