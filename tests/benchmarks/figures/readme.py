@@ -2,12 +2,14 @@
 
 import numpy as np
 
+from ._beside import BESIDE
 from ._rows import rows_of, short, significant
 
 PAGE = "README.md"
 # Parts of the README with figures that nothing has measured: settings, sizes, versions, protocols.
 ALLOWED = (
     "Python 3.11",
+    "the 90 % interval of paired differences",
     "with 90 % intervals",
     "at least 30,000 effective draws",
     "Above 2,000 coefficients",
@@ -288,72 +290,7 @@ def posteriors(rows):
     )
 
 
-# ---------------------------------------------------------------------- the paper's experiments
-NAMES = {
-    "sklearn": "scikit-learn",
-    "sgrld": "SGRLD",
-    "smc": "one-particle SMC",
-    "scvb0": "SCVB0",
-    "svgp": "SVGP",
-    "subset": "subset of data",
-    "SGD NPV": "NPV",
-    "JJ SVI": "Jaakkola-Jordan SVI",
-}
-
-
-def paper_mixture(rows):
-    """A line of the table of comparisons."""
-    yield compared(rows, "`paper_mixture`, total variation, two modes")
-
-
-def paper_logistic(rows):
-    """The same."""
-    yield compared(rows, "`paper_logistic`, error of means in sd, 51 coefficients")
-
-
-def paper_flights(rows):
-    """The same."""
-    what = "`paper_flights`, RMSE; ours here is 16 particles on 65,536 rows, not the defaults"
-    yield compared(rows, what, digits=3, names={"smc": "one-pass SMC"})
-
-
-def paper_lda(rows):
-    """The same, by corpus."""
-    for name, text in {"wiki_vital": "Wikipedia", "newsgroups20": "20 Newsgroups"}.items():
-        own = [row for row in rows if row.get("data") == name]
-        yield compared(own, f"`paper_lda`, perplexity, {text}", digits=4)
-
-
-def compared(rows, what, digits=2, names=()):
-    """Our answer and CPU, and the others' best within it, the best first.
-
-    ``names`` are those that methods have in this study. Of a method with and without the average
-    of its samples the better counts. One that answers on some seeds only is held against ours on
-    these.
-    """
-    verdicts = [row for row in rows if row["kind"] == "verdict"]
-    whole = max(verdicts, key=lambda row: row["answered"])
-    best, late = {}, []
-    for row in verdicts:
-        method = row["method"].removesuffix(" samples")
-        method = {**NAMES, **dict(names)}.get(method, method)
-        if row["theirs"] is None:
-            late.append(method)
-        elif method not in best or row["theirs"] < best[method]["theirs"]:
-            best[method] = row
-    said = []
-    for method, row in sorted(best.items(), key=lambda pair: pair[1]["theirs"]):
-        some = f" (ours {significant(row['ours'], digits)} on its {row['answered']} seeds)"
-        said.append(
-            f"{method} {significant(row['theirs'], digits)}"
-            + (some if row["answered"] < row["seeds"] else "")
-        )
-    said += [f"no answer: {', '.join(late)}"] if late else []
-    ours = f"{significant(whole['ours'], digits)} in {significant(whole['cpu'])} s"
-    return f"| {what} | {ours} | {', '.join(said)} |"
-
-
 STUDIES = (
-    paper_mixture, paper_logistic, paper_flights, paper_lda, logistic, moves, classification,
-    neighbours, flights_seeds, regression, flights, topics, densities, mixture, honesty, posteriors,
+    *BESIDE, logistic, moves, classification, neighbours, flights_seeds, regression, flights,
+    topics, densities, mixture, honesty, posteriors,
 )  # fmt: skip
