@@ -64,6 +64,10 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
     actions_ : ndarray of shape (n_actions,)
         Labels that are predicted, that of abstaining last.
 
+    References
+    ----------
+    Robert, C. P. (2007). The Bayesian Choice, chapter 2. Springer.
+
     Examples
     --------
     A malignant tumour (class 0) that is missed costs ten times a false alarm.
@@ -140,7 +144,13 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         return self._labels(self._actions)
 
     def get_metadata_routing(self):
-        """What ``fit`` hands on to the classifier, and what this class asks for itself."""
+        """What ``fit`` hands on to the classifier, and what this class asks for itself.
+
+        Returns
+        -------
+        MetadataRouter
+            Of scikit-learn.
+        """
         router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
         to_fit = MethodMapping().add(caller="fit", callee="fit")
         return router.add(estimator=self.estimator, method_mapping=to_fit)
@@ -158,7 +168,7 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         Returns
         -------
         ndarray of shape (n_samples, n_actions)
-            In the order of ``actions_``.
+            In the order of ``actions_``, in the units of ``utility``.
         """
         check_is_fitted(self)
         proba = self.estimator_.predict_proba(X)
@@ -184,7 +194,18 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
     def predict_proba(self, X):
-        """Probabilities of the classes by the classifier, shape (n_samples, n_classes)."""
+        """Probabilities of the classes by the classifier, shape (n_samples, n_classes).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            In the order of ``classes_``.
+        """
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
 
@@ -205,7 +226,12 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         Returns
         -------
         float
-            Weighted mean; more is better.
+            Weighted mean, in the units of ``utility``; more is better.
+
+        Raises
+        ------
+        ValueError
+            If y holds a class that the fit has not seen, or lengths differ.
         """
         y = column_or_1d(y)
         check_consistent_length(X, y, sample_weight)
@@ -269,6 +295,18 @@ def bayes_action(dist, loss="squared", alpha=0.5):
     -------
     ndarray of shape (n,)
         Actions, in the units of y.
+
+    Raises
+    ------
+    TypeError
+        If dist is no `NormalMixture`.
+    ValueError
+        If there is no such loss, alpha is no number in [0, 1], or a callable returns something else
+        than finite losses, or ones that are smaller and smaller further out.
+
+    References
+    ----------
+    Robert, C. P. (2007). The Bayesian Choice, chapter 2. Springer.
 
     Examples
     --------

@@ -50,7 +50,7 @@ def negative_log_predictive_density(y_true, dist, sample_weight=None):
     Parameters
     ----------
     y_true : array-like of shape (n,)
-        Targets.
+        Targets, in the units of dist.
     dist : NormalMixture of n rows
         Predictive distributions.
     sample_weight : array-like of shape (n,), default=None
@@ -59,7 +59,14 @@ def negative_log_predictive_density(y_true, dist, sample_weight=None):
     Returns
     -------
     float
-        Weighted mean.
+        Weighted mean, in nats.
+
+    Raises
+    ------
+    TypeError
+        If dist is no `NormalMixture`.
+    ValueError
+        If targets or weights do not go with its rows, or are not finite.
 
     Examples
     --------
@@ -68,6 +75,17 @@ def negative_log_predictive_density(y_true, dist, sample_weight=None):
     >>> dist = NormalMixture(means=[0.0, 1.0], stds=[1.0, 2.0])
     >>> round(negative_log_predictive_density([0.5, 0.0], dist), 3)
     1.391
+
+    The scorer has the opposite sign, and takes an estimator:
+
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skpmd import SparseGPRegressorPMD
+    >>> from skpmd.metrics import log_predictive_density_scorer
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> gp = SparseGPRegressorPMD(n_particles=1, random_state=0).fit(X[:100], y[:100])
+    >>> found = -negative_log_predictive_density(y[100:], gp.predict_proba(X[100:]))
+    >>> bool(log_predictive_density_scorer(gp, X[100:], y[100:]) == found)
+    True
     """
     y_true = _targets(y_true, dist)
     return _average(-dist.log_pdf(y_true), sample_weight)
@@ -81,7 +99,7 @@ def crps(y_true, dist, sample_weight=None):
     Parameters
     ----------
     y_true : array-like of shape (n,)
-        Targets.
+        Targets, in the units of dist.
     dist : NormalMixture of n rows
         Predictive distributions.
     sample_weight : array-like of shape (n,), default=None
@@ -90,7 +108,19 @@ def crps(y_true, dist, sample_weight=None):
     Returns
     -------
     float
-        Weighted mean.
+        Weighted mean, in the units of y.
+
+    Raises
+    ------
+    TypeError
+        If dist is no `NormalMixture`.
+    ValueError
+        If targets or weights do not go with its rows, or are not finite.
+
+    References
+    ----------
+    Gneiting, T. and Raftery, A. E. (2007). Strictly proper scoring rules, prediction, and
+    estimation. Journal of the American Statistical Association 102.
 
     Examples
     --------
@@ -98,6 +128,12 @@ def crps(y_true, dist, sample_weight=None):
     >>> from skpmd.predictive import NormalMixture
     >>> round(crps([0.5, 0.0], NormalMixture(means=[0.0, 1.0], stds=[1.0, 2.0])), 3)
     0.497
+
+    The scorer, of minus this score, for searches and cross-validation:
+
+    >>> from skpmd.metrics import neg_crps_scorer
+    >>> neg_crps_scorer
+    make_distribution_scorer(crps, greater_is_better=False)
     """
     y_true = _targets(y_true, dist)
     return _average(dist.crps(y_true), sample_weight)
@@ -112,7 +148,7 @@ def pinball_loss(y_true, dist, alpha=0.5, sample_weight=None):
     Parameters
     ----------
     y_true : array-like of shape (n,)
-        Targets.
+        Targets, in the units of dist.
     dist : NormalMixture of n rows
         Predictive distributions.
     alpha : float, default=0.5
@@ -123,7 +159,25 @@ def pinball_loss(y_true, dist, alpha=0.5, sample_weight=None):
     Returns
     -------
     float
-        Weighted mean.
+        Weighted mean, in the units of y.
+
+    Raises
+    ------
+    TypeError
+        If dist is no `NormalMixture`.
+    ValueError
+        If targets or weights do not go with its rows, or are not finite, or alpha does not lie
+        strictly between 0 and 1.
+
+    Examples
+    --------
+    >>> from skpmd.metrics import neg_pinball_loss_scorer, pinball_loss
+    >>> from skpmd.predictive import NormalMixture
+    >>> dist = NormalMixture(means=[0.0, 1.0], stds=[1.0, 2.0])
+    >>> round(pinball_loss([0.5, 0.0], dist, alpha=0.9), 3)
+    0.217
+    >>> neg_pinball_loss_scorer
+    make_distribution_scorer(pinball_loss, greater_is_better=False)
     """
     y_true = _targets(y_true, dist)
     if not (isinstance(alpha, Real) and 0.0 < alpha < 1.0):
@@ -138,7 +192,7 @@ def interval_coverage(y_true, dist, level=0.9, sample_weight=None):
     Parameters
     ----------
     y_true : array-like of shape (n,)
-        Targets.
+        Targets, in the units of dist.
     dist : NormalMixture of n rows
         Predictive distributions.
     level : float, default=0.9
@@ -151,6 +205,14 @@ def interval_coverage(y_true, dist, level=0.9, sample_weight=None):
     float
         Between 0 and 1.
 
+    Raises
+    ------
+    TypeError
+        If dist is no `NormalMixture`.
+    ValueError
+        If targets or weights do not go with its rows, or are not finite, or the level does not
+        lie strictly between 0 and 1.
+
     Examples
     --------
     >>> from skpmd.metrics import interval_coverage, interval_width
@@ -160,6 +222,9 @@ def interval_coverage(y_true, dist, level=0.9, sample_weight=None):
     0.5
     >>> round(interval_width([0.5, 9.0], dist, level=0.9), 2)
     4.93
+    >>> from skpmd.metrics import interval_coverage_scorer
+    >>> interval_coverage_scorer
+    make_distribution_scorer(interval_coverage, greater_is_better=True)
     """
     y_true = _targets(y_true, dist)
     lower, upper = dist.interval(level).T
@@ -183,7 +248,23 @@ def interval_width(y_true, dist, level=0.9, sample_weight=None):
     Returns
     -------
     float
-        Weighted mean.
+        Weighted mean, in the units of y.
+
+    Raises
+    ------
+    TypeError
+        If dist is no `NormalMixture`.
+    ValueError
+        If targets or weights do not go with its rows, or are not finite, or the level does not
+        lie strictly between 0 and 1.
+
+    Examples
+    --------
+    >>> from skpmd.metrics import interval_width
+    >>> from skpmd.predictive import NormalMixture
+    >>> dist = NormalMixture(means=[0.0, 1.0], stds=[1.0, 2.0])
+    >>> round(interval_width([0.5, 9.0], dist, level=0.5), 2)
+    2.02
     """
     _targets(y_true, dist)
     lower, upper = dist.interval(level).T
@@ -278,7 +359,7 @@ def make_distribution_scorer(score_func, *, greater_is_better, **kwargs):
     -------
     callable
         ``scorer(estimator, X, y, sample_weight=None)``, for any estimator whose ``predict_proba``
-        returns what score_func takes. Greater is better.
+        returns what score_func takes. Greater is better. It raises what score_func raises.
 
     Examples
     --------

@@ -48,6 +48,16 @@ class ExpectedLogDensity:
     n_bad : int
         Rows whose part is not to be trusted: k-hat above 0.7 among weights that differ visibly, or
         for WAIC a variance of the log likelihood above 0.4.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from skpmd import BayesianLogisticRegressionPMD
+    >>> from skpmd.model_comparison import loo
+    >>> X, y = load_iris(return_X_y=True)
+    >>> found = loo(BayesianLogisticRegressionPMD(random_state=0).fit(X, y), X, y)
+    >>> found.method, found.pointwise.shape, found.n_bad
+    ('loo', (150,), 0)
     """
 
     method: str
@@ -149,19 +159,38 @@ def waic(estimator, X, y=None, *, sample_weight=None):
 
     Parameters
     ----------
-    estimator, X, y, sample_weight
-        As `loo` takes them.
+    estimator : estimator
+        A fitted estimator with ``pointwise_log_likelihood``, or a `Pipeline` or a search around
+        one.
+    X : array-like of shape (n, n_features)
+        The rows of the fit.
+    y : array-like of shape (n,) or (n, n_targets), default=None
+        Their targets.
+    sample_weight : array-like of shape (n,), default=None
+        Row weights of the fit, as `loo` takes them.
 
     Returns
     -------
     ExpectedLogDensity
-        The estimate.
+        The estimate, in nats.
+
+    Raises
+    ------
+    TypeError
+        If the estimator has no ``pointwise_log_likelihood``, or its posterior no particles.
+    ValueError
+        If there is not a weight for each row.
 
     Warns
     -----
     ConvergenceWarning
         If the log likelihood of some rows has a variance above 0.4, or the particles' weights are
         none of a posterior.
+
+    References
+    ----------
+    Watanabe, S. (2010). Asymptotic equivalence of Bayes cross validation and widely applicable
+    information criterion in singular learning theory. Journal of Machine Learning Research 11.
 
     Examples
     --------
@@ -210,7 +239,7 @@ def compare(models, X=None, y=None, by="loo"):
 
     Returns
     -------
-    dict of str to list or ndarray
+    dict of str to list or ndarray of shape (n_models,)
         Columns ready for `pandas.DataFrame`, the best model first: ``name``; ``elpd`` (or
         ``log_evidence``), in nats; ``p``; ``difference`` from the best and ``difference_se``, its
         standard error (of `loo`, over pairs of rows); ``weight``, by stacking (Yao et al. 2018) or
@@ -220,6 +249,11 @@ def compare(models, X=None, y=None, by="loo"):
     ------
     ValueError
         If there are fewer than two models, or they are of different numbers of rows.
+
+    References
+    ----------
+    Yao, Y., Vehtari, A., Simpson, D. and Gelman, A. (2018). Using stacking to average Bayesian
+    predictive distributions. Bayesian Analysis 13.
 
     Examples
     --------

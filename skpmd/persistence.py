@@ -123,7 +123,7 @@ def load(path, **callables):
     ----------
     path : str or path-like
         A file that `save` has written.
-    **callables
+    **callables : callable
         Functions that the estimator had as parameters, by the names of these.
 
     Returns

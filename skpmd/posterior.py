@@ -78,7 +78,21 @@ class Posterior:
         Rank-normalised split R-hat, where the particles come from Hamiltonian moves; trust them
         below 1.05.
     log_evidence, log_evidence_se : float
-        Log marginal likelihood and its standard error.
+        Log marginal likelihood and its standard error, in nats.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not go together, or no log weight is finite.
+
+    References
+    ----------
+    Liu, J. and West, M. (2001). Combined parameter and state estimation in simulation-based
+    filtering. In Sequential Monte Carlo Methods in Practice, Springer.
+
+    Vehtari, A., Gelman, A., Simpson, D., Carpenter, B. and Bürkner, P.-C. (2021).
+    Rank-normalization, folding, and localization: an improved R-hat for assessing convergence of
+    MCMC. Bayesian Analysis 16.
 
     Examples
     --------
@@ -159,16 +173,34 @@ class Posterior:
         return self._available("log_evidence_se", self._log_evidence_se)
 
     def mean(self):
-        """Posterior mean, shape (d,)."""
+        """Posterior mean, shape (d,).
+
+        Returns
+        -------
+        ndarray of shape (d,), float64
+            Weighted average of the particles.
+        """
         return self.weights @ self.particles
 
     def cov(self):
-        """Posterior covariance, shape (d, d)."""
+        """Posterior covariance, shape (d, d).
+
+        Returns
+        -------
+        ndarray of shape (d, d), float64
+            Weighted covariance of the particles.
+        """
         centred = self.particles - self.mean()
         return (centred.T * self.weights) @ centred
 
     def std(self):
-        """Posterior standard deviations, shape (d,)."""
+        """Posterior standard deviations, shape (d,).
+
+        Returns
+        -------
+        ndarray of shape (d,), float64
+            Roots of the diagonal of `cov`.
+        """
         return np.sqrt(self.weights @ (self.particles - self.mean()) ** 2)
 
     def quantile(self, q):
@@ -183,11 +215,32 @@ class Posterior:
         -------
         ndarray of shape (d,) or (k, d)
             Quantiles, linear between particles placed at the middle of their weight.
+
+        Raises
+        ------
+        ValueError
+            If a probability does not lie in [0, 1].
         """
         return weighted_quantile(self.particles, self.weights, q)
 
     def interval(self, level=0.9):
-        """Central credible intervals, shape (d, 2): lower and upper end of each coordinate."""
+        """Central credible intervals, shape (d, 2): lower and upper end of each coordinate.
+
+        Parameters
+        ----------
+        level : float in (0, 1), default=0.9
+            Posterior probability of each interval.
+
+        Returns
+        -------
+        ndarray of shape (d, 2)
+            `quantile` of (1 - level) / 2 and of (1 + level) / 2.
+
+        Raises
+        ------
+        ValueError
+            If the level does not lie strictly between 0 and 1.
+        """
         return self.quantile(check_level(level)).T
 
     def expectation(self, f):
@@ -202,6 +255,11 @@ class Posterior:
         -------
         ndarray or float
             Average over particles, of the shape of one value of f.
+
+        Raises
+        ------
+        ValueError
+            If f does not return one value for each particle.
         """
         values = np.asarray(f(self.particles)) if callable(f) else np.empty(0)
         if values.shape[:1] != self.weights.shape:
@@ -216,15 +274,20 @@ class Posterior:
 
         Parameters
         ----------
-        n : int
+        n : int, default=1
             Number of draws.
-        random_state : int, RandomState, Generator or None
+        random_state : int, RandomState, Generator or None, default=None
             Source of randomness.
 
         Returns
         -------
         ndarray of shape (n, d)
             Draws of the density that `log_density` evaluates, in random order.
+
+        Raises
+        ------
+        ValueError
+            If n is not an integer of at least 0.
         """
         n = check_n_draws("n", n, least=0)
         rng = as_generator(random_state)
@@ -232,7 +295,23 @@ class Posterior:
         return rng.permutation(draws)
 
     def log_density(self, theta):
-        """Log posterior density of each row of theta, shape (n,), on the particles' scale."""
+        """Log posterior density of each row of theta, shape (n,), on the particles' scale.
+
+        Parameters
+        ----------
+        theta : array-like of shape (n, d), or (d,) for one point
+            Points.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Log of the density that `sample` draws from, normalised, in nats.
+
+        Raises
+        ------
+        ValueError
+            If points have another number of coordinates, or are not finite.
+        """
         theta = check_points(theta, self.particles.shape[1])
         return kde.log_density(self._density(), theta)
 
@@ -277,11 +356,16 @@ class Posterior:
 
         Returns
         -------
-        dict of str to list or ndarray
+        dict of str to list or ndarray of shape (d,)
             Columns ready for `pandas.DataFrame`: ``name``, ``mean``, ``std``, ``lower`` and
             ``upper``, ends of the central credible interval; ``p_positive``, the probability of a
             value above zero; and, of particles, ``mcse``, the Monte Carlo standard error of the
             mean, std / sqrt(ess).
+
+        Raises
+        ------
+        ValueError
+            If the level does not lie strictly between 0 and 1.
         """
         lower, upper = self.interval(level).T
         columns = {"name": list(self.names), "mean": self.mean(), "std": self.std()}
@@ -313,6 +397,18 @@ class Posterior:
 
         The first column is ``particle_weight``, the others are the coordinates by their names.
         Needs the extra: ``pip install skpmd[arviz]``.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Of m rows and 1 + d columns.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        ValueError
+            If two coordinates have one name, or one has that of the weights.
         """
         return to_frame(self)
 
@@ -322,6 +418,18 @@ class Posterior:
         The first axis of each variable is ``particle``, along which ``particle_weight`` is a
         coordinate. Attributes have the diagnostics, and what the weights are. Needs the extra:
         ``pip install skpmd[arviz]``.
+
+        Returns
+        -------
+        xarray.Dataset
+            A variable for each array of coordinates, of shape (m, ...).
+
+        Raises
+        ------
+        ImportError
+            If xarray is not installed.
+        ValueError
+            If two coordinates have one name, or one has that of an axis.
         """
         return to_xarray(self)
 

@@ -21,7 +21,28 @@ _NODES = 64  # Of a rule for expectations.
 
 
 class Uncertainty(NamedTuple):
-    """What is uncertain in a prediction of each row, and why; each an array of shape (n,)."""
+    """What is uncertain in a prediction of each row, and why; each an array of shape (n,).
+
+    Entropies of classes are in nats, variances of a regression in squared units of y.
+
+    Attributes
+    ----------
+    total : ndarray of shape (n,)
+        The sum of the other two.
+    aleatoric : ndarray of shape (n,)
+        What would be left if all parameters were known.
+    epistemic : ndarray of shape (n,)
+        What more rows can take away.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from skpmd import BayesianLogisticRegressionPMD
+    >>> X, y = load_iris(return_X_y=True)
+    >>> found = BayesianLogisticRegressionPMD(random_state=0).fit(X, y).predict_uncertainty(X)
+    >>> found.total.shape, bool((found.epistemic < found.total).all())
+    ((150,), True)
+    """
 
     total: np.ndarray  # The sum of the other two.
     aleatoric: np.ndarray  # What would be left if all parameters were known.
@@ -48,6 +69,12 @@ class NormalMixture:
     means, stds, weights : ndarray of shape (k, n)
         As given; weights of each row, divided by their sum.
 
+    Raises
+    ------
+    ValueError
+        If the shapes do not go together, a number is nan or infinite, a standard deviation is
+        negative, or weights do not add up to 1.
+
     Examples
     --------
     >>> from skpmd.predictive import NormalMixture
@@ -73,7 +100,18 @@ class NormalMixture:
 
     @classmethod
     def joined(cls, parts):
-        """One of all rows of several, which have as many components each."""
+        """One of all rows of several, which have as many components each.
+
+        Parameters
+        ----------
+        parts : sequence of NormalMixture
+            At least one, with the same number of components each.
+
+        Returns
+        -------
+        NormalMixture
+            Their rows, in this order.
+        """
         tables = ([getattr(one, name) for one in parts] for name in ("means", "stds", "weights"))
         whole = copy(parts[0])  # Without normalising the weights again.
         whole.means, whole.stds, whole.weights = (np.concatenate(one, axis=1) for one in tables)
@@ -109,15 +147,33 @@ class NormalMixture:
 
     # ------------------------------------------------------------------ moments
     def mean(self):
-        """Means, shape (n,)."""
+        """Means, shape (n,).
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            In the units of y.
+        """
         return _weighted(self.weights, self.means)
 
     def var(self):
-        """Variances, shape (n,): within components and between them."""
+        """Variances, shape (n,): within components and between them.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            In squared units of y.
+        """
         return _weighted(self.weights, self.stds**2 + (self.means - self.mean()) ** 2)
 
     def std(self):
-        """Standard deviations, shape (n,)."""
+        """Standard deviations, shape (n,).
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            In the units of y.
+        """
         return np.sqrt(self.var())
 
     def expectation(self, f):
@@ -133,6 +189,11 @@ class NormalMixture:
         -------
         ndarray of shape (n,)
             Means.
+
+        Raises
+        ------
+        ValueError
+            If f returns values of another shape than it takes.
 
         Examples
         --------
@@ -159,29 +220,125 @@ class NormalMixture:
 
     # ------------------------------------------------------------------ density and probabilities
     def log_pdf(self, y):
-        """Log density of row i at y_i; infinite at a constant."""
+        """Log density of row i at y_i; infinite at a constant.
+
+        Parameters
+        ----------
+        y : float or array-like of shape (n,) or (..., n)
+            Targets, in the units of the means; a number is one for all rows.
+
+        Returns
+        -------
+        ndarray of shape (n,) or that of y
+            Log densities, in nats, per unit of y.
+
+        Raises
+        ------
+        ValueError
+            If y has another number of rows, or holds nan.
+        """
         return self._at(y, self._log_density)
 
     def pdf(self, y):
-        """Density of row i at y_i."""
+        """Density of row i at y_i.
+
+        Parameters
+        ----------
+        y : float or array-like of shape (n,) or (..., n)
+            Targets, in the units of the means; a number is one for all rows.
+
+        Returns
+        -------
+        ndarray of shape (n,) or that of y
+            Densities, per unit of y.
+
+        Raises
+        ------
+        ValueError
+            If y has another number of rows, or holds nan.
+        """
         return np.exp(self.log_pdf(y))
 
     def cdf(self, y):
-        """Probability of values up to y_i in row i."""
+        """Probability of values up to y_i in row i.
+
+        Parameters
+        ----------
+        y : float or array-like of shape (n,) or (..., n)
+            Targets, in the units of the means; a number is one for all rows.
+
+        Returns
+        -------
+        ndarray of shape (n,) or that of y
+            Probabilities.
+
+        Raises
+        ------
+        ValueError
+            If y has another number of rows, or holds nan.
+        """
         return self._at(y, lambda y: self._below(self._scaled(y)))
 
     def sf(self, y):
-        """Probability of values above y_i in row i, with its digits in the upper tail."""
+        """Probability of values above y_i in row i, with its digits in the upper tail.
+
+        Parameters
+        ----------
+        y : float or array-like of shape (n,) or (..., n)
+            Targets, in the units of the means; a number is one for all rows.
+
+        Returns
+        -------
+        ndarray of shape (n,) or that of y
+            Probabilities.
+
+        Raises
+        ------
+        ValueError
+            If y has another number of rows, or holds nan.
+        """
         return self._at(y, lambda y: self._below(-self._scaled(y)))
 
     surv = sf  # its name in skpro
 
     def log_cdf(self, y):
-        """Logarithm of `cdf`, with its digits in both tails."""
+        """Logarithm of `cdf`, with its digits in both tails.
+
+        Parameters
+        ----------
+        y : float or array-like of shape (n,) or (..., n)
+            Targets, in the units of the means; a number is one for all rows.
+
+        Returns
+        -------
+        ndarray of shape (n,) or that of y
+            Log probabilities, in nats.
+
+        Raises
+        ------
+        ValueError
+            If y has another number of rows, or holds nan.
+        """
         return self._at(y, lambda y: self._log_below(self._scaled(y)))
 
     def log_sf(self, y):
-        """Logarithm of `sf`, with its digits in both tails."""
+        """Logarithm of `sf`, with its digits in both tails.
+
+        Parameters
+        ----------
+        y : float or array-like of shape (n,) or (..., n)
+            Targets, in the units of the means; a number is one for all rows.
+
+        Returns
+        -------
+        ndarray of shape (n,) or that of y
+            Log probabilities, in nats.
+
+        Raises
+        ------
+        ValueError
+            If y has another number of rows, or holds nan.
+        """
         return self._at(y, lambda y: self._log_below(-self._scaled(y)))
 
     # ------------------------------------------------------------------ quantiles
@@ -198,6 +355,11 @@ class NormalMixture:
         ndarray of shape (n,) or (n, j)
             To about 14 digits of the width of the distribution there. A probability above 0.5 is
             used as 1 - q, so that the upper tail is as exact as q is.
+
+        Raises
+        ------
+        ValueError
+            If q has more than one axis, or a number outside of [0, 1].
         """
         q = as_floats("q", q)
         if q.ndim > 1 or not ((q >= 0.0) & (q <= 1.0)).all():
@@ -213,7 +375,23 @@ class NormalMixture:
     quantile = ppf
 
     def interval(self, level=0.9):
-        """Central intervals, shape (n, 2): lower and upper end, with equal tails outside."""
+        """Central intervals, shape (n, 2): lower and upper end, with equal tails outside.
+
+        Parameters
+        ----------
+        level : float in (0, 1), default=0.9
+            Probability of each interval.
+
+        Returns
+        -------
+        ndarray of shape (n, 2)
+            Lower and upper ends, in the units of y.
+
+        Raises
+        ------
+        ValueError
+            If the level does not lie strictly between 0 and 1.
+        """
         tail = check_level(level)[0]
         return np.stack([self._quantile(tail, False), self._quantile(tail, True)], axis=1)
 
@@ -223,10 +401,20 @@ class NormalMixture:
 
         Parameters
         ----------
-        n_samples : int
+        n_samples : int, default=1
             Draws of each row, independent of those of other rows.
-        random_state : int, RandomState, Generator or None
+        random_state : int, RandomState, Generator or None, default=None
             Source of randomness.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n)
+            Draws, in the units of y.
+
+        Raises
+        ------
+        ValueError
+            If ``n_samples`` is not an integer of at least 0.
         """
         n_samples = check_n_draws("n_samples", n_samples, least=0)
         rng = as_generator(random_state)
@@ -240,7 +428,23 @@ class NormalMixture:
 
     # ------------------------------------------------------------------ scores
     def energy(self, y=None):
-        """E|Y - y_i| in row i; without y E|Y - Y'| of two independent draws, shape (n,)."""
+        """E|Y - y_i| in row i; without y E|Y - Y'| of two independent draws, shape (n,).
+
+        Parameters
+        ----------
+        y : float or array-like of shape (n,) or (..., n), default=None
+            Targets, in the units of the means; a number is one for all rows.
+
+        Returns
+        -------
+        ndarray of shape (n,) or that of y
+            Mean distances, in the units of y.
+
+        Raises
+        ------
+        ValueError
+            If y has another number of rows, or holds nan.
+        """
         if y is not None:
             return self._at(
                 y, lambda y: _weighted(self.weights, _mean_abs(self.means - y, self.stds))
@@ -260,6 +464,21 @@ class NormalMixture:
 
         E|Y - y| - E|Y - Y'| / 2 (Gneiting and Raftery 2007, equation 21), in closed form (Grimit
         et al. 2006). Takes time proportional to k^2 n.
+
+        Parameters
+        ----------
+        y : float or array-like of shape (n,) or (..., n)
+            Targets, in the units of the means; a number is one for all rows.
+
+        Returns
+        -------
+        ndarray of shape (n,) or that of y
+            Scores.
+
+        Raises
+        ------
+        ValueError
+            If y has another number of rows, or holds nan.
         """
         return self.energy(as_floats("y", y)) - 0.5 * self.energy()
 
@@ -277,6 +496,13 @@ class NormalMixture:
         -------
         skpro.distributions.Normal or skpro.distributions.NormalMixture
             The former for one component. Of the latter it is a subclass, with the right energy.
+
+        Raises
+        ------
+        ImportError
+            If skpro is not installed (``pip install skpmd[skpro]``).
+        ValueError
+            If a standard deviation is 0.
         """
         if not (self.stds > 0.0).all():
             raise ValueError(

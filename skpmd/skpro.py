@@ -67,7 +67,18 @@ class SkproRegressor(BaseProbaRegressor):
 
     @classmethod
     def get_test_params(cls, parameter_set="default"):
-        """Parameters for skpro's own checks."""
+        """Parameters for skpro's own checks.
+
+        Parameters
+        ----------
+        parameter_set : str, default="default"
+            Ignored: there is one set.
+
+        Returns
+        -------
+        list of dict
+            Parameters of two estimators.
+        """
         few = SparseGPRegressorPMD(n_subset=50, n_inducing=20, random_state=0)
         return [
             {"estimator": few},

@@ -37,15 +37,25 @@ class StreamingPipeline(Pipeline):
         Rows after which transformers learn no more. As long as they learn they change what features
         mean to the last step, which does not look at earlier rows again: a number is better where
         the first rows tell the scales. None goes on.
-    transform_input, memory, verbose
+    transform_input : list of str or None, default=None
+        As of `Pipeline`.
+    memory : str, object with the interface of joblib.Memory, or None, default=None
+        As of `Pipeline`.
+    verbose : bool, default=False
         As of `Pipeline`.
 
     Attributes
     ----------
     n_samples_seen_ : int
         Rows of `fit` and of all calls of `partial_fit` since, or of these alone.
-    named_steps, classes_, n_features_in_, feature_names_in_
-        As of `Pipeline`.
+    named_steps : Bunch
+        Steps by their names, as of `Pipeline`.
+    classes_ : ndarray of shape (n_classes,)
+        Those of the last step, where it has any.
+    n_features_in_ : int
+        Number of features, as of `Pipeline`.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features, where X has them.
 
     Examples
     --------
@@ -72,7 +82,27 @@ class StreamingPipeline(Pipeline):
         self.freeze_after = freeze_after
 
     def fit(self, X, y=None, **params):
-        """Fit all steps to all rows; see `Pipeline`. Parts that follow go on from there."""
+        """Fit all steps to all rows; see `Pipeline`. Parts that follow go on from there.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features, or whatever the first step takes.
+        y : array-like of shape (n_samples,), default=None
+            Targets.
+        **params : dict
+            For the steps, as of `Pipeline`.
+
+        Returns
+        -------
+        StreamingPipeline
+            The fitted pipeline.
+
+        Raises
+        ------
+        TypeError
+            If a step that is no last one cannot transform.
+        """
         super().fit(X, y, **params)
         self.n_samples_seen_ = _num_samples(X)
         return self
@@ -100,6 +130,8 @@ class StreamingPipeline(Pipeline):
         ------
         TypeError
             If a transformer can only be fitted to all rows at once.
+        ValueError
+            If ``freeze_after`` is neither None nor a positive integer.
         """
         freeze_after = self.freeze_after
         if freeze_after is not None and not (
@@ -127,7 +159,28 @@ class StreamingPipeline(Pipeline):
 
 
 class PrequentialScores(NamedTuple):
-    """Scores of the parts of a stream, each before it was learnt."""
+    """Scores of the parts of a stream, each before it was learnt.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (n_parts - 1,)
+        Scores of all parts but the first, in the units of ``scoring``.
+    n_samples : ndarray of shape (n_parts - 1,)
+        Numbers of their rows.
+    rolling : ndarray of shape (n_parts - 1,)
+        Means over the rows of the last ``window`` parts.
+    estimator : estimator
+        It has learnt all parts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skpmd.streams import PrequentialScores
+    >>> scores, n_samples = np.array([0.5, 0.8]), np.array([10, 20])
+    >>> found = PrequentialScores(scores, n_samples, rolling=np.array([0.5, 0.7]), estimator=None)
+    >>> round(found.mean, 3)
+    0.7
+    """
 
     scores: np.ndarray  # (n_parts - 1,): Of all parts but the first.
     n_samples: np.ndarray  # (n_parts - 1,): Their rows.
@@ -167,7 +220,12 @@ def prequential_score(estimator, stream, scoring=None, *, window=10, params=None
     TypeError
         If the estimator has no ``partial_fit``.
     ValueError
-        If the stream has fewer than two parts.
+        If the stream has fewer than two parts, or ``window`` is no positive integer.
+
+    References
+    ----------
+    Dawid, A. P. (1984). Statistical theory: the prequential approach. Journal of the Royal
+    Statistical Society A 147.
 
     Examples
     --------

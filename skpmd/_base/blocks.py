@@ -11,7 +11,26 @@ PROTOCOL = (
 
 
 class Block(NamedTuple):
-    """Rows that are stored together."""
+    """Rows that are stored together, as `Blocks` hand them out.
+
+    Attributes
+    ----------
+    X : {array-like, sparse matrix} of shape (n_rows, n_features)
+        Features.
+    y : ndarray of shape (n_rows,) or (n_rows, n_targets), or None
+        Targets.
+    weight : ndarray of shape (n_rows,) or None
+        Row weights.
+    names : ndarray of shape (n_features,) or None
+        Names of the columns, where X itself does not know them.
+
+    Examples
+    --------
+    >>> from skpmd.data import Blocks
+    >>> block = Blocks([([[1.0], [2.0]], [0, 1])]).read(0)
+    >>> block.y, block.weight is None
+    ([0, 1], True)
+    """
 
     X: object  # An array, CSR matrix or table.
     y: np.ndarray | None = None
@@ -69,7 +88,25 @@ class Blocks:
         return map(as_block, self.items() if callable(self.items) else self.items)
 
     def read(self, i):
-        """Read the block at place i, of which there must be one, as a `Block`."""
+        """Read the block at place i, of which there must be one, as a `Block`.
+
+        Parameters
+        ----------
+        i : int
+            Place, from 0.
+
+        Returns
+        -------
+        Block
+            Rows, and targets and weights where the item has them.
+
+        Raises
+        ------
+        ValueError
+            If an iterable ends before place i, or the item has more than three parts.
+        IndexError
+            If a sequence has no place i.
+        """
         if self.reads_by_place:
             return as_block(self.items[i])
         if self._iterator is None or self._place > i:

@@ -250,7 +250,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
     log_evidence_ : float
         Log marginal likelihood, after ``reweight=True`` at ``temperature=1`` (not set otherwise,
         nor where a step could not be taken whole).
-    history_ : dict of ndarray
+    history_ : dict of str to ndarray of shape (n_entries,)
         One entry per step: ``step``, ``step_size`` (a), ``likelihood_power`` (b), ``fraction`` of
         it before the first substep, ``substeps``, ``substep_bound_hit``, ``rejuvenations``,
         ``bandwidth``, ``ess``, ``n_particles``, ``rejuvenation_error``. Rounds of reweighting come
@@ -460,6 +460,16 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         -------
         ParticleMirrorDescent
             The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If the prior is missing or given twice, a function cannot be called with what it is to
+            take or returns another shape, or weights are given and no function takes them.
+        TypeError
+            If ``prior`` is of another kind, or a function returns no real numbers.
+        FloatingPointError
+            If a function returns nan.
         """
         data = {"X": X, "y": y, "sample_weight": sample_weight}
         with self._all_or_nothing(fit_of=data):
@@ -538,6 +548,11 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         -------
         ParticleMirrorDescent
             The estimator.
+
+        Raises
+        ------
+        ValueError, TypeError, FloatingPointError
+            As `fit`.
         """
         with self._all_or_nothing():
             if y is None:

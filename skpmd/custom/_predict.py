@@ -149,6 +149,11 @@ class CustomPredictions:
         -------
         ndarray of shape (n, n_samples) or (n, t, n_samples)
             Targets, of whatever type ``sample_targets`` has them.
+
+        Raises
+        ------
+        ValueError
+            If ``n_samples`` is not a positive integer.
         """
         check_is_fitted(self)
         n_samples, rng = check_n_draws("n_samples", n_samples), as_generator(random_state)

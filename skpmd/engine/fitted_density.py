@@ -45,7 +45,51 @@ _DEFENSIVE_SHARE, _DEFENSIVE_SHARE_BY_VALUES, _DEFENSIVE_FACTOR = 1e-3, 1e-6, 1.
 
 
 class FittedDensity(NamedTuple):
-    """A normalised density of d coordinates."""
+    """A normalised density of d coordinates.
+
+    `fit` makes it, and `log_density`, `gradient` and `sample` of this module take it.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (d,)
+        Mean of the particles.
+    chol : ndarray of shape (d, d)
+        Cholesky factor of their covariance.
+    kernels : KDE or None
+        The kernel density estimate; None where there are components.
+    components : tuple of Proposal
+        Components in place of kernels if there are none, and a wide one in any case.
+    lus : tuple
+        LU decompositions of their factors, as `scipy.linalg.lu_factor` has them.
+    shares : ndarray of shape (k,)
+        Of all kernels, if there are any, and of the components; they add up to 1.
+    pareto_k : float or None
+        k-hat of the posterior's weights over this density; None where its values are not known.
+    misfit : float
+        Spread of what it lacks of the log density, in nats; where values are not known, that of
+        what a covariance of so few particles errs by.
+    misses_a_tail : bool
+        Whether the weights have a tail that averages would show.
+    free : Unbounded or None
+        What takes coordinates with edges to those that all of this is of; None where there are
+        none.
+    radius : float
+        Within it, in whitened coordinates, is 0.99 of the weight.
+    correction : Polynomial or None
+        Correction of the log density, by values; None where there is none.
+    log_normaliser : float
+        What the correction adds to the log of the integral, in nats.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skpmd.engine import fitted_density
+    >>> rng = np.random.default_rng(0)
+    >>> density = fitted_density.fit(rng.normal(size=(500, 2)), np.zeros(500))
+    >>> theta = fitted_density.sample(density, 3, rng)
+    >>> theta.shape, fitted_density.log_density(density, theta).shape
+    ((3, 2), (3,))
+    """
 
     mean: np.ndarray  # (d,): Mean of the particles.
     chol: np.ndarray  # (d, d): Cholesky factor of their covariance.

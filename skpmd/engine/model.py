@@ -47,6 +47,13 @@ class Batch(NamedTuple):
         Targets.
     weight : ndarray of shape (n,), float64
         How often each row counts: weight w is the same as w copies of the row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skpmd.engine.model import Batch
+    >>> Batch(np.ones((3, 2)), None, np.array([1.0, 2.0, 1.0])).weight.sum()
+    np.float64(4.0)
     """
 
     X: np.ndarray
@@ -69,23 +76,80 @@ class Model:
         alone.
     updates_in_place : bool
         Whether a step changes the block that it starts from, or its rows.
+
+    References
+    ----------
+    Dai, B., He, N., Dai, H. and Song, L. (2016). Provable Bayesian inference via particle mirror
+    descent. AISTATS. arXiv:1506.03101, section 3.1 and appendix F.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skpmd.engine.model import Batch, Model
+    >>> class Normal(Model):
+    ...     def sample_prior(self, rng, m):
+    ...         return rng.standard_normal((m, 1))
+    ...     def log_prior(self, theta):
+    ...         return -0.5 * theta[:, 0] ** 2 - 0.5 * np.log(2 * np.pi)
+    ...     def log_likelihood(self, theta, batch):
+    ...         per_row = -0.5 * (batch.y - theta) ** 2 - 0.5 * np.log(2 * np.pi)
+    ...         return per_row @ batch.weight
+    >>> batch = Batch(np.empty((2, 0)), np.array([0.0, 1.0]), np.ones(2))
+    >>> Normal().log_likelihood(np.array([[0.0], [2.0]]), batch).round(2)
+    array([-2.34, -4.34])
     """
 
     tail_df, n_coordinates, block_weighs, updates_in_place = np.inf, None, True, False
 
     def sample_prior(self, rng, m):
-        """Draw m particles from the prior with a `numpy.random.Generator`; shape (m, d)."""
+        """Draw m particles from the prior.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            Source of randomness.
+        m : int
+            Number of particles.
+
+        Returns
+        -------
+        ndarray of shape (m, d), float64
+            Positions.
+        """
         raise NotImplementedError
 
     def log_prior(self, theta):
-        """Log prior density of each particle, normalised, ``-inf`` off the support; shape (m,)."""
+        """Log prior density of each particle, normalised, ``-inf`` off the support.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (m, d), float64
+            Positions.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+            In nats.
+        """
         raise NotImplementedError
 
     def log_likelihood(self, theta, batch):
-        """Weighted sum over the batch's rows of log p(x_n | theta); shape (m,).
+        """Weighted sum over the batch's rows of log p(x_n | theta).
 
         Additive over batches. With a conjugate block this is the part that zeta does not
         touch: sum of log h(x_n; theta) in p(x | zeta, theta) = h exp(zeta . t(x; theta)).
+
+        Parameters
+        ----------
+        theta : ndarray of shape (m, d), float64
+            Positions.
+        batch : Batch
+            Rows, with their weights.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+            In nats.
         """
         raise NotImplementedError
 
@@ -94,6 +158,16 @@ class Model:
 
         Default: theta itself. Others where the data speak of a few combinations of coordinates
         only, and errors of those would pass unnoticed in coordinates that are wide for the rest.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (m, d), float64
+            Positions.
+
+        Returns
+        -------
+        ndarray of shape (m, k)
+            Values of the k functions.
         """
         return theta
 
@@ -104,31 +178,94 @@ class Model:
         return type(self).statistics is not Model.statistics
 
     def prior_block(self, theta):
-        """Natural parameters of p(zeta | theta), shape (m, k); k = 0 means no block."""
+        """Natural parameters of p(zeta | theta).
+
+        Parameters
+        ----------
+        theta : ndarray of shape (m, d), float64
+            Positions.
+
+        Returns
+        -------
+        ndarray of shape (m, k)
+            A row for each particle; k = 0 means no block.
+        """
         return np.empty((len(theta), 0))
 
     def statistics(self, theta, block, batch):
-        """Weighted sum of the rows' sufficient statistics T(batch; theta), shape (m, k).
+        """Weighted sum of the rows' sufficient statistics T(batch; theta).
 
         Where rows have local variables of their own (assignments, scales of noise) these are
         taken under ``block``, the particles' natural parameters before the step.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (m, d), float64
+            Positions.
+        block : ndarray of shape (m, k)
+            Natural parameters before the step.
+        batch : Batch
+            Rows, with their weights.
+
+        Returns
+        -------
+        ndarray of shape (m, k)
+            Sums over the rows.
         """
         raise NotImplementedError
 
     def add_statistics(self, one, other):
-        """Statistics of two batches together; nobody else asks for either again."""
+        """Statistics of two batches together; nobody else asks for either again.
+
+        Parameters
+        ----------
+        one, other : ndarray of shape (m, k)
+            What `statistics` has returned; the first may be written on.
+
+        Returns
+        -------
+        ndarray of shape (m, k)
+            Their sum.
+        """
         return one + other
 
     def update_block(self, theta, block, a, b, statistics):
         """Natural parameters after a step: (1 - a) block + a prior + b statistics.
 
         A model whose block is no array, or too large to be copied, says here what that means.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (m, d), float64
+            Positions.
+        block : ndarray of shape (m, k)
+            Natural parameters before the step.
+        a, b : float
+            Coefficients of the step, as of `linear_form`.
+        statistics : ndarray of shape (m, k)
+            Of the step's rows.
+
+        Returns
+        -------
+        ndarray of shape (m, k)
+            Natural parameters after the step.
         """
         prior = self.prior_block(theta) if a else 0.0
         return linear_form(block, prior, statistics, a, b)
 
     def log_partition(self, block):
-        """Log-partition function A of the conjugate family, shape (m,)."""
+        """Log-partition function A of the conjugate family.
+
+        Parameters
+        ----------
+        block : ndarray of shape (m, k)
+            Natural parameters.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+            In nats.
+        """
         raise NotImplementedError
 
     def move_block(self, theta, block, moved):
@@ -136,15 +273,42 @@ class Model:
 
         The natural parameters hold data statistics that were taken at the old position; say
         here what becomes of them: carry them over, rescale them, or count them anew.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (m, d), float64
+            Positions before.
+        block : ndarray of shape (m, k)
+            Natural parameters there.
+        moved : ndarray of shape (m, d), float64
+            Positions after.
+
+        Returns
+        -------
+        ndarray of shape (m, k)
+            Natural parameters of the moved particles.
         """
         return np.empty((len(moved), 0))
 
     def select_block(self, block, ancestors):
-        """Block of some of the particles."""
+        """Block of some of the particles.
+
+        Parameters
+        ----------
+        block : ndarray of shape (m, k)
+            Natural parameters.
+        ancestors : ndarray of shape (n,), int
+            Places of these particles, which may repeat.
+
+        Returns
+        -------
+        ndarray of shape (n, k)
+            Their natural parameters.
+        """
         return block[ancestors]
 
     def record(self, block, statistics):
-        """What the history keeps of a step beside the engine's own record: dict of str to float.
+        """What the history keeps of a step beside the engine's own record.
 
         Parameters
         ----------
@@ -152,6 +316,11 @@ class Model:
             After the step.
         statistics : ndarray of shape (m, k)
             Of the step's rows.
+
+        Returns
+        -------
+        dict of str to float
+            Columns of ``history_`` by their names.
         """
         return {}
 

@@ -195,8 +195,10 @@ None, default=None
         Expected probabilities of words in topics; a row sums to 1.
     posterior_ : TopicPosterior
         The particles' Dirichlet distributions of topics.
-    doc_topic_prior_, topic_word_prior_ : float or ndarray
-        The priors.
+    doc_topic_prior_ : ndarray of shape (n_components,)
+        Dirichlet parameters of the documents' topic proportions.
+    topic_word_prior_ : float or ndarray of shape (n_components, n_features)
+        Dirichlet parameters of the topics' words; a number where all are equal.
     log_evidence_ : float
         Log marginal likelihood, where it is known: one topic that counts each document once, under
         priors that are not learnt.
@@ -220,15 +222,16 @@ None, default=None
     diagnostics_ : dict
         After `skpmd.merge` only: the ``method``, the number of shards, ``n_shards``, and how well
         those match, ``alignment``.
-    history_ : dict of str to ndarray
+    history_ : dict of str to ndarray of shape (n_steps,)
         Record of the steps, the last 10,000 or so of a stream: ``step``, ``step_size``,
         ``n_documents``, and ``log_density``, the mean log density of a word before the particles
         were fitted to it (with stacking weights of several particles; else nan).
     out_of_time_ : bool
         Whether ``max_time`` ended the last call.
-    n_features_in_, feature_names_in_
-        Number and names of the words: those of the first call, or, of a growing vocabulary, of the
-        last.
+    n_features_in_ : int
+        Number of words: that of the first call, or, of a growing vocabulary, of the last.
+    feature_names_in_ : ndarray of shape (n_features,)
+        The words, where X has names.
 
     Notes
     -----
@@ -406,6 +409,12 @@ None, default=None
         -------
         LDATopicModelPMD
             The estimator.
+
+        Raises
+        ------
+        ValueError
+            If counts are negative or above 1e15, all weights are zero, or a prior does not go with
+            the words or topics.
         """
         data = {"X": X, "sample_weight": sample_weight}
         with self._all_or_nothing(fit_of=data):
@@ -442,6 +451,12 @@ None, default=None
         -------
         LDATopicModelPMD
             The estimator.
+
+        Raises
+        ------
+        ValueError
+            As `fit`; if columns do not go with those before, a parameter of the stream has changed,
+            or ``early_stopping`` is set.
         """
         with self._all_or_nothing() as on_error:
             state = self._state_or_prior()

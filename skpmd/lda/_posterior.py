@@ -80,11 +80,23 @@ class TopicPosterior:
         return self.concentration * (1.0 / self._totals[..., None]).astype(np.float32)
 
     def mean(self):
-        """Posterior mean of the topics' word probabilities, shape (K, V), float64."""
+        """Posterior mean of the topics' word probabilities.
+
+        Returns
+        -------
+        ndarray of shape (K, V), float64
+            A row sums to 1.
+        """
         return self._average(self.weights[:, None] / self._totals)
 
     def std(self):
-        """Standard deviations of the mixture that `interval` is of, shape (K, V), float64."""
+        """Standard deviations of the mixture that `interval` is of.
+
+        Returns
+        -------
+        ndarray of shape (K, V), float64
+            Of the topics' word probabilities.
+        """
         square = np.zeros(self.concentration.shape[1:])
         for i, weight in enumerate(self.weights):
             for k, total in enumerate(self._totals[i]):
@@ -94,7 +106,13 @@ class TopicPosterior:
         return np.sqrt(np.maximum(square - self.mean() ** 2, 0.0))
 
     def pseudo_counts(self):
-        """Average of the Dirichlet parameters, shape (K, V), float64."""
+        """Average of the Dirichlet parameters.
+
+        Returns
+        -------
+        ndarray of shape (K, V), float64
+            Prior and expected numbers of words, with the particles' weights.
+        """
         return self._average(np.repeat(self.weights[:, None], self._totals.shape[1], axis=1))
 
     def sample(self, n=1, random_state=None):
@@ -107,9 +125,9 @@ class TopicPosterior:
 
         Parameters
         ----------
-        n : int
+        n : int, default=1
             Number of draws.
-        random_state : int, RandomState, Generator or None
+        random_state : int, RandomState, Generator or None, default=None
             Source of randomness.
 
         Returns
@@ -148,7 +166,7 @@ class TopicPosterior:
         ----------
         level : float, default=0.9
             Probability that each holds.
-        topics : array-like of int, optional
+        topics : array-like of int, of shape (k,), optional
             Which topics; default all.
 
         Returns
@@ -172,12 +190,24 @@ class TopicPosterior:
     def top_words(self, n, level):
         """The n most probable words of each topic, with intervals of some level.
 
+        Parameters
+        ----------
+        n : int
+            Words of each topic; all of them where there are no more.
+        level : float in (0, 1)
+            Posterior probability of the intervals.
+
         Returns
         -------
         ndarray of shape (K, n), int
             The words, the most probable first.
         ndarray of shape (K, n, 3), float64
             For each word the posterior mean, and the lower and upper end of the interval.
+
+        Raises
+        ------
+        ValueError
+            If the level does not lie strictly between 0 and 1.
         """
         tails = check_level(level)
         mean = self.mean()
@@ -200,7 +230,7 @@ class TopicPosterior:
 
         Returns
         -------
-        dict of str to list or ndarray
+        dict of str to list or ndarray of shape (K * V,)
             Columns ready for `pandas.DataFrame`, with a row for each word of the first topic, and
             then of the others: ``topic``, ``word``, ``mean``, ``std``, ``lower`` and ``upper``.
         """
@@ -211,7 +241,24 @@ class TopicPosterior:
 
         Its index has ``particle`` and ``topic``. The first column is ``particle_weight``, the
         others are the words, with their expected probabilities under the particle. Needs the
-        extra: ``pip install skpmd[arviz]``. For ``feature_names`` see `summary`.
+        extra: ``pip install skpmd[arviz]``.
+
+        Parameters
+        ----------
+        feature_names : array-like of shape (V,), optional
+            The words; default those of the fit, or numbers.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Of m K rows and 1 + V columns.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        ValueError
+            If there are not as many names as words, or two are the same.
         """
         return export.to_frame(self, feature_names)
 
@@ -220,8 +267,24 @@ class TopicPosterior:
 
         ``topic_word`` (particle, topic, word) has expected probabilities, and ``doc_topic_prior``
         (particle, topic) parameters. Along ``particle`` there is the coordinate
-        ``particle_weight``. Needs the extra: ``pip install skpmd[arviz]``. For ``feature_names``
-        see `summary`.
+        ``particle_weight``. Needs the extra: ``pip install skpmd[arviz]``.
+
+        Parameters
+        ----------
+        feature_names : array-like of shape (V,), optional
+            The words; default those of the fit, or numbers.
+
+        Returns
+        -------
+        xarray.Dataset
+            ``topic_word`` of shape (m, K, V) and ``doc_topic_prior`` of shape (m, K).
+
+        Raises
+        ------
+        ImportError
+            If xarray is not installed.
+        ValueError
+            If there are not as many names as words, or two are the same.
         """
         return export.to_xarray(self, feature_names)
 

@@ -85,13 +85,41 @@ class LDAPredictions(TransformerMixin):
         return mean if is_alone else (mean, self._uncertainty(counts, tails).astype(dtype))
 
     def fit_transform(self, X, y=None, *, normalize=True, sample_weight=None):
-        """``fit(X).transform(X)``: see `fit` and `transform`."""
+        """``fit(X).transform(X)``: see `fit` and `transform`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Counts of words.
+        y : None
+            Ignored.
+        normalize : bool, default=True
+            Whether a row sums to 1, as of `transform`.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of documents, as of `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            Topic proportions, or with ``normalize=False`` pseudo-counts of topics.
+        """
         fitted = self.fit(X, sample_weight=sample_weight)
         return fitted.transform(X, normalize=normalize)
 
     @row_by_row
     def predict_proba(self, X):
-        """Topic proportions of documents: `transform`, always an ndarray."""
+        """Topic proportions of documents: `transform`, always an ndarray.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Counts of words.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            float32 where X is, else float64; a row sums to 1.
+        """
         counts, dtype = self._checked_counts(X)
         return self._proportions(counts).astype(dtype)
 
@@ -121,7 +149,22 @@ class LDAPredictions(TransformerMixin):
 
     @of_all_rows
     def score(self, X, y=None, sample_weight=None):
-        """Sum of `score_samples`, with weights (n_samples,) of the documents; a float in nats."""
+        """Sum of `score_samples`, with weights of the documents.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Counts of words.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the documents, not negative.
+
+        Returns
+        -------
+        float
+            In nats.
+        """
         values = self.score_samples(X)
         if sample_weight is None:
             return float(values.sum())

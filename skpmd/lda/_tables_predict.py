@@ -19,13 +19,20 @@ class LDATables:
         ----------
         level : float, default=0.9
             Probability that each holds, strictly between 0 and 1.
-        topics : array-like of int, optional
+        topics : array-like of int, of shape (k,), optional
             Which topics; default all. A hundred topics of 8000 words take seconds.
 
         Returns
         -------
         ndarray of shape (n_components or len(topics), n_features, 2), float64
             Lower and upper ends.
+
+        Raises
+        ------
+        ValueError
+            If the level does not lie strictly between 0 and 1.
+        IndexError
+            If there is no such topic.
         """
         return self.posterior_.interval(level, topics)
 

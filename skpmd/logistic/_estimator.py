@@ -171,8 +171,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         prior then change nothing. A fitted estimator means its posterior (in searches, which
         clone it, give ``posterior_``).
     prior_mean : float, array-like or dict, default=0.0
-        Centre of the prior on coefficients, in the same forms as ``prior_scale``; not for the
-        horseshoe, nor of the intercept.
+        Centre of the prior on coefficients, in the same forms and shapes as ``prior_scale``; not
+        for the horseshoe, nor of the intercept.
     prior_scale : float, "evidence", array-like or dict, default=1.0
         Scale of the prior (the standard deviation of a normal one); of tau, the half-Cauchy global
         scale, under the horseshoe. ``"evidence"`` takes the scale under which the data are most
@@ -221,7 +221,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         reweighting forgets them (gamma = 1), so that otherwise none are taken.
     batch_size : int or "auto", default="auto"
         Rows in a batch; ``"auto"`` is min(n, 1000).
-    step_size, step_offset, step_decay : default=1.0, "auto", 1.0
+    step_size, step_offset, step_decay : float, default=1.0, "auto", 1.0
         gamma_t = step_size / (step_offset + t**step_decay), capped at 1; offset ``"auto"`` is the
         number of batches in a pass.
     rejuvenation : {"ess", "always", "never"}, default="ess"
@@ -290,7 +290,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         stands for them where they would take more room than the particles, for a fit whose
         ``prior`` this posterior is. Pickles have them, too: set ``posterior_.rows = None`` where
         rows must not go along.
-    prior_scale_ : float or ndarray
+    prior_scale_ : float or ndarray of the shape of ``coef_``
         Scale of the prior, as given or chosen by the evidence.
     log_evidence_ : float
         Log marginal likelihood, with ``reweight=True`` and ``temperature=1`` (not set otherwise,
@@ -298,7 +298,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     n_iter_ : int
         Rounds of reweighting and checks of chains, or passes of stochastic steps; after
         `partial_fit`, steps.
-    history_ : dict of ndarray
+    history_ : dict of str to ndarray of shape (n_entries,)
         One entry per step, round, check of chains or call: step size, effective sample size,
         rejuvenations, bandwidth, ``r_hat`` of moves, and where nothing is reweighted the error of
         the means by rejuvenations so far (``rejuvenation_error``); of a Gaussian without

@@ -90,24 +90,74 @@ class GaussianPosterior:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def mean(self):
-        """Posterior mean, shape (d,)."""
+        """Posterior mean, shape (d,).
+
+        Returns
+        -------
+        ndarray of shape (d,)
+            ``loc``.
+        """
         return self.loc
 
     def std(self):
-        """Standard deviation of each coordinate given all others, shape (d,)."""
+        """Standard deviation of each coordinate given all others, shape (d,).
+
+        Returns
+        -------
+        ndarray of shape (d,)
+            ``scale``.
+        """
         return self.scale
 
     def cov(self):
-        """Covariance: a diagonal matrix, of shape (d, d) nevertheless."""
+        """Covariance: a diagonal matrix, of shape (d, d) nevertheless.
+
+        Returns
+        -------
+        ndarray of shape (d, d)
+            It takes 8 d^2 bytes.
+        """
         return np.diag(self.scale**2)
 
     def quantile(self, q):
-        """Quantiles of each coordinate, shape (d,) or (k, d) for q of shape (k,)."""
+        """Quantiles of each coordinate, shape (d,) or (k, d) for q of shape (k,).
+
+        Parameters
+        ----------
+        q : float or array-like of shape (k,)
+            Probabilities in [0, 1].
+
+        Returns
+        -------
+        ndarray of shape (d,) or (k, d)
+            Of the normals; infinite at 0 and 1.
+
+        Raises
+        ------
+        ValueError
+            If a probability does not lie in [0, 1].
+        """
         q = check_probabilities("q", q)
         return self.loc + self.scale * ndtri(q)[..., None]
 
     def interval(self, level=0.9):
-        """Central credible intervals, shape (d, 2): lower and upper end of each coordinate."""
+        """Central credible intervals, shape (d, 2): lower and upper end of each coordinate.
+
+        Parameters
+        ----------
+        level : float in (0, 1), default=0.9
+            Probability of each interval.
+
+        Returns
+        -------
+        ndarray of shape (d, 2)
+            `quantile` of (1 - level) / 2 and of (1 + level) / 2.
+
+        Raises
+        ------
+        ValueError
+            If the level does not lie strictly between 0 and 1.
+        """
         return self.quantile(check_level(level)).T
 
     def expectation(self, f, n=1000):
@@ -118,7 +168,7 @@ class GaussianPosterior:
         f : callable
             Takes draws of shape (k, d), returns an array with leading axis k. It is called several
             times, so that not all draws are in memory at once.
-        n : int
+        n : int, default=1000
             Number of draws.
 
         Returns
@@ -133,12 +183,46 @@ class GaussianPosterior:
         return total / n
 
     def sample(self, n=1, random_state=None):
-        """Draw n points, shape (n, d)."""
+        """Draw n points, shape (n, d).
+
+        Parameters
+        ----------
+        n : int, default=1
+            Number of draws.
+        random_state : int, RandomState, Generator or None, default=None
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray of shape (n, d)
+            Independent draws.
+
+        Raises
+        ------
+        ValueError
+            If n is not an integer of at least 0.
+        """
         n, rng = check_n_draws("n", n, least=0), as_generator(random_state)
         return self.loc + self.scale * rng.standard_normal((n, len(self.loc)))
 
     def log_density(self, theta):
-        """Log density at each row of theta, shape (n,)."""
+        """Log density at each row of theta, shape (n,).
+
+        Parameters
+        ----------
+        theta : array-like of shape (n, d), or (d,) for one point
+            Points.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Log of the normalised density, in nats.
+
+        Raises
+        ------
+        ValueError
+            If points have another number of coordinates, or are not finite.
+        """
         scaled = (check_points(theta, len(self.loc)) - self.loc) / self.scale
         log_normaliser = np.log(self.scale).sum() + 0.5 * len(self.loc) * np.log(2 * np.pi)
         return -0.5 * (scaled**2).sum(axis=1) - log_normaliser
@@ -148,12 +232,39 @@ class GaussianPosterior:
 
         They are right for each row by itself. Dependence between rows is lost, for rows share the
         nodes and not their coefficients. Use `sample` for functions of several rows.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n, n_features)
+            Rows, checked.
+        fit_intercept : bool
+            Whether the last coordinate of each logit is its intercept.
+
+        Returns
+        -------
+        ndarray of shape (K, m, n)
+            Logits.
         """
         centre, scale = self.moments(X, fit_intercept)
         return centre.T[:, None] + scale.T[:, None] * self.nodes[:, :, None]
 
     def moments(self, X, fit_intercept):
-        """Means and standard deviations of the logits of rows, each of shape (n, K)."""
+        """Means and standard deviations of the logits of rows, each of shape (n, K).
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n, n_features)
+            Rows, checked.
+        fit_intercept : bool
+            Whether the last coordinate of each logit is its intercept.
+
+        Returns
+        -------
+        mean : ndarray of shape (n, K)
+            Means of the logits.
+        std : ndarray of shape (n, K)
+            Their standard deviations.
+        """
         centre, spread = logit_moments(self.loc, self.scale**2, X, fit_intercept)
         return centre, np.sqrt(spread)
 
@@ -178,6 +289,8 @@ class GaussianPosterior:
         ------
         ImportError
             If ArviZ is not installed.
+        ValueError
+            If ``n_draws`` is not a positive integer.
         """
         n_draws, rng = check_n_draws("n_draws", n_draws), as_generator(random_state)
         draws = Posterior(
@@ -190,7 +303,13 @@ class GaussianPosterior:
     summary, _repr_html_, _is_drawn = Posterior.summary, Posterior._repr_html_, False
 
     def check(self):
-        """What a careful statistician would say of it, as `Posterior.check` has it."""
+        """What a careful statistician would say of it, as `Posterior.check` has it.
+
+        Returns
+        -------
+        list of str
+            One sentence or two: that correlations are missing, and what to do.
+        """
         return [
             "The posterior is held without correlations: intervals of single coordinates are too "
             "narrow where columns are correlated. Give covariance_type='full' where memory allows."

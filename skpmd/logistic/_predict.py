@@ -63,7 +63,18 @@ class ClassPredictions(ClassifierMixin):
 
     @row_by_row
     def predict_log_proba(self, X):
-        """Logarithm of `predict_proba`, shape (n_samples, n_classes)."""
+        """Logarithm of `predict_proba`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Log probabilities in nats, of the dtype of X, in the order of ``classes_``.
+        """
         check_is_fitted(self)
         X = self._validated(X)
         return self._log_proba(X).astype(X.dtype, copy=False)  # Sums are in double precision.
@@ -87,7 +98,18 @@ class ClassPredictions(ClassifierMixin):
 
     @row_by_row
     def predict(self, X):
-        """The class of highest averaged probability, shape (n_samples,)."""
+        """The class of highest averaged probability.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels, among ``classes_``.
+        """
         check_is_fitted(self)
         X, points = self._validated(X), self._points
         if points is None or len(self.classes_) > 2:
@@ -115,6 +137,11 @@ class ClassPredictions(ClassifierMixin):
         -------
         ndarray of shape (n_samples, n_classes, 2)
             Lower and upper end (last axis) for each class (second axis).
+
+        Raises
+        ------
+        ValueError
+            If the level does not lie strictly between 0 and 1.
         """
         tails = check_level(level)
         check_is_fitted(self)
@@ -146,6 +173,11 @@ class ClassPredictions(ClassifierMixin):
         -------
         Uncertainty
             ``total``, ``aleatoric`` and ``epistemic``, each of shape (n_samples,).
+
+        References
+        ----------
+        Houlsby, N., Huszár, F., Ghahramani, Z. and Lengyel, M. (2011). Bayesian active learning for
+        classification and preference learning. arXiv:1112.5745.
         """
         check_is_fitted(self)
         weights = self.posterior_.weights
@@ -259,7 +291,7 @@ class ClassPredictions(ClassifierMixin):
         Returns
         -------
         ndarray of shape (n_draws, n_rows) or (m, n_rows)
-            log p(y_n | x_n, theta_i), without row weights and at temperature 1.
+            log p(y_n | x_n, theta_i) in nats, without row weights and at temperature 1.
 
         Raises
         ------

@@ -18,10 +18,21 @@ class MixtureDensity:
     `skpmd.NormalMixture`, with the columns as a last axis. A distribution of one row stands for
     any number of rows where values are given.
 
-    Attributes
+    Parameters
     ----------
     columns : ndarray of shape (q,), int
         Places of the columns among those of the fit.
+    components : skpmd.mixture._conditional.Components
+        Components of all particles, in scaled columns.
+    values : ndarray of shape (n, k)
+        Scaled values of the k columns that are known; k is 0 for a marginal density.
+    scaler : skpmd.mixture._prior.Scaler
+        Shifts and scales of the columns of the fit.
+
+    Attributes
+    ----------
+    columns
+        As given.
 
     References
     ----------
@@ -64,12 +75,24 @@ class MixtureDensity:
 
     # ------------------------------------------------------------------ moments
     def mean(self):
-        """Means, shape (n, q); a component without a mean (of df up to 1) has its centre for it."""
+        """Means; a component without a mean (of df up to 1) has its centre for it.
+
+        Returns
+        -------
+        ndarray of shape (n, q)
+            In the units of the columns.
+        """
         parts = [np.einsum("nc,ncq->nq", one.weights, one.location) for _, one in self._given()]
         return np.concatenate(parts) * self._scale + self._shift
 
     def cov(self):
-        """Covariances, shape (n, q, q); infinite where a component has 2 degrees or fewer."""
+        """Covariances; infinite where a component has 2 degrees of freedom or fewer.
+
+        Returns
+        -------
+        ndarray of shape (n, q, q)
+            In products of the columns' units.
+        """
         root, ratio = self._components.root, self._variance_ratio()
         within, out = root @ root.swapaxes(1, 2), np.empty((*self.shape, len(self.columns)))
         for rows, (weights, location, factor) in self._given():
@@ -84,11 +107,23 @@ class MixtureDensity:
         return out * np.outer(self._scale, self._scale)
 
     def var(self):
-        """Variances, shape (n, q)."""
+        """Variances, the diagonals of `cov`.
+
+        Returns
+        -------
+        ndarray of shape (n, q)
+            In squared units of the columns.
+        """
         return np.einsum("nqq->nq", self.cov()).copy()
 
     def std(self):
-        """Standard deviations, shape (n, q)."""
+        """Standard deviations.
+
+        Returns
+        -------
+        ndarray of shape (n, q)
+            In the units of the columns.
+        """
         return np.sqrt(self.var())
 
     # ------------------------------------------------------------------ density and probabilities
@@ -103,7 +138,12 @@ class MixtureDensity:
         Returns
         -------
         ndarray of shape (n,)
-            Log densities, in the units of the columns.
+            Log densities in nats, for columns in their own units.
+
+        Raises
+        ------
+        ValueError
+            If y is of another shape, or holds nan.
         """
         y = self._scaled(y)
         out = np.empty(len(y))
@@ -115,11 +155,43 @@ class MixtureDensity:
         return out - np.log(self._scale).sum()
 
     def pdf(self, y):
-        """Density of row i at y_i, shape (n,)."""
+        """Density of row i at y_i, of all columns together.
+
+        Parameters
+        ----------
+        y : array-like of shape (n, q)
+            Values; any number of rows where the distribution has one.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Densities, for columns in their own units.
+
+        Raises
+        ------
+        ValueError
+            If y is of another shape, or holds nan.
+        """
         return np.exp(self.log_pdf(y))
 
     def cdf(self, y):
-        """Probability of values up to y in each column by itself, shape (n, q)."""
+        """Probability of values up to y in each column by itself.
+
+        Parameters
+        ----------
+        y : array-like of shape (n, q)
+            Values; any number of rows where the distribution has one.
+
+        Returns
+        -------
+        ndarray of shape (n, q)
+            Probabilities.
+
+        Raises
+        ------
+        ValueError
+            If y is of another shape, or holds nan.
+        """
         y = self._scaled(y)
         out, sds = np.empty(y.shape), self._sds()
         for rows, (weights, location, factor), some in self._given_at(y):
@@ -140,7 +212,12 @@ class MixtureDensity:
         Returns
         -------
         ndarray of shape (n, q)
-            Values whose `cdf` is q.
+            Values whose `cdf` is q, in the units of the columns.
+
+        Raises
+        ------
+        ValueError
+            If q is not a number strictly between 0 and 1.
         """
         level = as_floats("q", q)
         if level.ndim or not 0.0 < level < 1.0:
@@ -150,7 +227,23 @@ class MixtureDensity:
     quantile = ppf
 
     def interval(self, level=0.9):
-        """Central intervals of each column by itself, shape (n, q, 2): lower and upper end."""
+        """Central intervals of each column by itself.
+
+        Parameters
+        ----------
+        level : float in (0, 1), default=0.9
+            Probability of each interval.
+
+        Returns
+        -------
+        ndarray of shape (n, q, 2)
+            Lower and upper ends, in the units of the columns.
+
+        Raises
+        ------
+        ValueError
+            If the level does not lie strictly between 0 and 1.
+        """
         return np.stack([self._quantile(tail) for tail in check_level(level)], axis=-1)
 
     # ------------------------------------------------------------------ draws
@@ -163,6 +256,16 @@ class MixtureDensity:
             Draws of each row.
         random_state : int, RandomState, Generator or None, default=None
             Source of randomness.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n, q)
+            Draws, in the units of the columns.
+
+        Raises
+        ------
+        ValueError
+            If ``n_samples`` is not an integer of at least 0.
         """
         n_samples = check_n_draws("n_samples", n_samples, least=0)
         rng, (n, q), components = as_generator(random_state), self.shape, self._components

@@ -126,6 +126,11 @@ class MixtureQueries:
         -------
         ndarray of shape (n_samples, n_components, 2)
             Lower and upper ends (last axis) for each component (second axis).
+
+        Raises
+        ------
+        ValueError
+            If the level does not lie strictly between 0 and 1.
         """
         tails, rows = check_level(level), self._rows(X)
         draws = self._draws

@@ -108,7 +108,7 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         Steps end when the lower bound gains no more than this for each row.
     step_size, step_offset, step_decay : float, default=1.0, 1.0, 0.5
         Step t has size ``step_size / (step_offset + t**step_decay)``.
-    rejuvenation, ess_threshold, bandwidth
+    rejuvenation, ess_threshold, bandwidth : str, float, str or float, default="ess", 0.5, "loo"
         As in `BayesianLogisticRegressionPMD`; for ``strategy="parameters"``. ``rejuvenation`` and
         ``bandwidth`` act in a stream whose rows have become too many to be retained (5000).
     total_samples : float or None, default=None
@@ -180,12 +180,15 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
     diagnostics_ : dict
         After `skpmd.merge` only: the ``method``, the number of shards, ``n_shards``, and how well
         those match, ``alignment``.
-    history_ : dict of str to ndarray
+    history_ : dict of str to ndarray of shape (n_steps,)
         A record of the steps. Of the conjugate strategy: ``step_size``, and for each row the best
         particle's ``elbo`` (full-batch iterations only) and ``log_density`` before the step.
-    weight_concentration_prior_, mean_prior_, mean_precision_prior_, degrees_of_freedom_prior_, \
-covariance_prior_, mean_scale_prior_
+    weight_concentration_prior_, mean_precision_prior_, degrees_of_freedom_prior_ : float
         The prior, as far as ``component_prior`` has it.
+    mean_prior_, mean_scale_prior_ : ndarray of shape (n_features,)
+        Likewise.
+    covariance_prior_ : float or ndarray
+        Likewise, of the shape that `sklearn.mixture.BayesianGaussianMixture` has it in.
     out_of_time_ : bool
         Whether ``max_time`` ended the last call.
 
@@ -425,6 +428,12 @@ covariance_prior_, mean_scale_prior_
         -------
         GaussianMixturePMD
             The estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter of the particles or the prior has changed since the first call, rows do
+            not go with those before, or all weights are zero.
         """
         with self._all_or_nothing():
             before = self._state_or_prior()

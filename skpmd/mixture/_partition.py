@@ -27,7 +27,37 @@ _BLOCK = 1 << 22
 
 
 class Partition(NamedTuple):
-    """A Bayes clustering and its credible ball (Wade and Ghahramani 2018)."""
+    """A Bayes clustering and its credible ball (Wade and Ghahramani 2018).
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n,), int
+        Clusters of the rows, numbered as they come.
+    expected_loss : float
+        Its expected loss: the share of pairs of rows that are wrongly together or apart
+        (``"binder"``), or the variation of information in nats (``"vi"``).
+    radius : float
+        Of the smallest ball around it, in the units of the loss, that holds ``level`` of the
+        posterior.
+    level : float
+        Probability of the ball.
+    horizontal : ndarray of shape (n,), int
+        The partition drawn from the posterior that lies in the ball and furthest out.
+    upper : ndarray of shape (n,), int
+        That of the fewest clusters in the ball, the furthest out of them.
+    lower : ndarray of shape (n,), int
+        That of the most clusters in the ball, the furthest out of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skpmd import GaussianMixturePMD
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(-5, 1, size=(20, 1)), rng.normal(5, 1, size=(20, 1))])
+    >>> found = GaussianMixturePMD(2, random_state=0).fit(X).optimal_partition(X, random_state=0)
+    >>> np.bincount(found.labels)
+    array([20, 20])
+    """
 
     labels: np.ndarray  # (n,) int: Clusters of the rows, numbered as they come.
     # Its expected loss: the share of pairs of rows that are wrongly together or apart

@@ -36,8 +36,8 @@ class MixturePredictions(MixtureQueries):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Log of the average over particles of their Student (or normal) mixtures. Of a row with
-            missing values it is the density of the others, and 0 where all are missing.
+            Log of the average over particles of their Student (or normal) mixtures, in nats. Of a
+            row with missing values it is the density of the others, and 0 where all are missing.
         """
         X, particles = self._rows(X), self._predictive
         log_weights = particles.log_predictive.ravel()
@@ -48,7 +48,22 @@ class MixturePredictions(MixtureQueries):
 
     @of_all_rows
     def score(self, X, y=None, sample_weight=None):
-        """Mean log posterior predictive density of the rows, with their weights; a float."""
+        """Mean log posterior predictive density of the rows, with their weights.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows; with ``handle_missing="marginal"`` nan is a missing value.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, not negative.
+
+        Returns
+        -------
+        float
+            Weighted mean of `score_samples`, in nats.
+        """
         values = self.score_samples(X)
         if sample_weight is not None:
             sample_weight = checked_weights(sample_weight, values)
@@ -81,7 +96,18 @@ class MixturePredictions(MixtureQueries):
 
     @row_by_row
     def predict(self, X):
-        """Most probable component of each row, shape (n_samples,)."""
+        """Most probable component of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows; with ``handle_missing="marginal"`` nan is a missing value.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), int
+            Components, from 0.
+        """
         X, (log_weights, particles) = self._rows(X), self._labelling_particles()
         places = few_of(np.exp(log_weights))
         if places is None:
@@ -94,7 +120,22 @@ class MixturePredictions(MixtureQueries):
         return labels
 
     def fit_predict(self, X, y=None, sample_weight=None):
-        """Fit, and the most probable component of each row, shape (n_samples,)."""
+        """Fit, and the most probable component of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), optional
+            Row weights; w is the same as w copies of the row.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), int
+            Components, from 0.
+        """
         return self.fit(X, sample_weight=sample_weight).predict(X)
 
     def sample(self, n_samples=1, random_state=None):
@@ -113,6 +154,11 @@ class MixturePredictions(MixtureQueries):
             Rows, in the order of their components.
         y : ndarray of shape (n_samples,)
             Their components.
+
+        Raises
+        ------
+        ValueError
+            If ``n_samples`` is not a positive integer.
         """
         check_is_fitted(self)
         n_samples = check_n_draws("n_samples", n_samples)
@@ -126,19 +172,39 @@ class MixturePredictions(MixtureQueries):
 
     # ------------------------------------------------------------------ criteria and parameters
     def bic(self, X):
-        """Bayesian information criterion of the best particle's mixture, a float; low is good.
+        """Bayesian information criterion of the best particle's mixture; low is good.
 
         The best particle is the one of the largest likelihood of these rows
         (``strategy="parameters"``), or of the largest bound of the evidence (``"conjugate"``, its
         mixture being that of Students), whatever ``weighting`` is.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows; with ``handle_missing="marginal"`` nan is a missing value.
+
+        Returns
+        -------
+        float
+            Minus twice the log-likelihood, and the free parameters times log(n_samples), in nats.
         """
         log_likelihood = self._best_score(X)  # This checks X.
         return -2.0 * log_likelihood + self._n_parameters() * np.log(np.shape(X)[0])
 
     def aic(self, X):
-        """Akaike information criterion of the best particle's mixture, a float; low is good.
+        """Akaike information criterion of the best particle's mixture; low is good.
 
         For the best particle see `bic`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows; with ``handle_missing="marginal"`` nan is a missing value.
+
+        Returns
+        -------
+        float
+            Minus twice the log-likelihood, and twice the number of free parameters, in nats.
         """
         return -2.0 * self._best_score(X) + 2.0 * self._n_parameters()
 
@@ -157,7 +223,12 @@ class MixturePredictions(MixtureQueries):
         -------
         dict of str to ndarray
             ``"weights"`` of shape (n_components, 2), ``"means"`` and ``"stds"`` of shape
-            (n_components, n_features, 2): lower and upper ends.
+            (n_components, n_features, 2): lower and upper ends, in the units of the columns.
+
+        Raises
+        ------
+        ValueError
+            If the level does not lie strictly between 0 and 1.
         """
         ends = self.posterior_.interval(level)
         K, p = self._state.prior.n_components, self.n_features_in_
@@ -178,6 +249,11 @@ class MixturePredictions(MixtureQueries):
         -------
         ndarray of shape (n_samples, n_samples)
             Probabilities, 1 on the diagonal.
+
+        Raises
+        ------
+        ValueError
+            If there are more than 2000 rows.
         """
         return _partition.co_clustering(*self._all_responsibilities(X))
 
@@ -199,6 +275,20 @@ class MixturePredictions(MixtureQueries):
         -------
         Partition
             Labels, expected loss and credible ball; see `skpmd.mixture._partition`.
+
+        Raises
+        ------
+        ValueError
+            If there are more than 2000 rows, there is no such loss, or the level does not lie
+            strictly between 0 and 1.
+
+        References
+        ----------
+        Wade, S. and Ghahramani, Z. (2018). Bayesian cluster analysis: point estimation and credible
+        balls. Bayesian Analysis 13.
+
+        Dahl, D. B., Johnson, D. J. and Mueller, P. (2022). Search algorithms and loss functions for
+        Bayesian clustering. Journal of Computational and Graphical Statistics 31.
         """
         rng = as_generator(self.random_state if random_state is None else random_state)
         return _partition.optimal_partition(

@@ -93,13 +93,22 @@ class PosteriorIntervalDisplay:
         estimator : estimator
             With a `Posterior` or `GaussianPosterior`, or a pipeline, a search and the like around
             one. Coordinates are as the innermost estimator has them, of scaled columns, say.
-        **options
+        **options : dict
             Those of `from_posterior`.
 
         Returns
         -------
         PosteriorIntervalDisplay
             With its artists.
+
+        Raises
+        ------
+        ValueError
+            If an option is none of these.
+        TypeError
+            If no estimator inside has such a posterior.
+        ImportError
+            If matplotlib is not installed.
         """
         matplotlib()
         return cls.from_posterior(attribute_of(estimator, "posterior_"), **options)
@@ -128,7 +137,7 @@ class PosteriorIntervalDisplay:
             Posterior probabilities of the thick and of the thin interval.
         ax : matplotlib Axes, default=None
             Where; default those of a new figure, which grows with the rows.
-        **plot_options
+        **plot_options : dict
             Further ones of `plot`.
 
         Returns

@@ -57,7 +57,7 @@ class MixtureDensityDisplay:
         Their weights, for the histogram.
     names : sequence of str, default=("x", "y")
         Of the columns.
-    bins : int, str or array-like, default="auto"
+    bins : int, str or array-like of shape (n_bins + 1,), default="auto"
         Of the histogram, as `numpy.histogram_bin_edges` takes them; by number or edges with
         weights.
 
@@ -121,11 +121,11 @@ class MixtureDensityDisplay:
             Number of places in each column; default 400 for one and 120 for two.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows in the histogram.
-        bins : int, str or array-like, default="auto"
+        bins : int, str or array-like of shape (n_bins + 1,), default="auto"
             Of the histogram.
         ax : matplotlib Axes, default=None
             Where; default those of a new figure.
-        **plot_options
+        **plot_options : dict
             Further ones of `plot`.
 
         Returns

@@ -104,13 +104,22 @@ class PairDisplay:
         ----------
         estimator : estimator
             With a `Posterior`, or a pipeline, a search and the like around one.
-        **options
+        **options : dict
             Those of `from_posterior`.
 
         Returns
         -------
         PairDisplay
             With its artists.
+
+        Raises
+        ------
+        ValueError
+            If an option is none of these.
+        TypeError
+            If no estimator inside has such a posterior.
+        ImportError
+            If matplotlib is not installed.
         """
         matplotlib()
         return cls.from_posterior(attribute_of(estimator, "posterior_"), **options)
@@ -133,7 +142,7 @@ class PairDisplay:
             Probabilities that the dark and the light region hold.
         ax : matplotlib Axes or array of k * k of them, default=None
             Where: one is divided. Default those of a new figure, which grows with k.
-        **plot_options
+        **plot_options : dict
             Further ones of `plot`.
 
         Returns

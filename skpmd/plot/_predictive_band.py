@@ -118,7 +118,7 @@ class PredictiveBandDisplay:
             Number of places.
         ax : matplotlib Axes, default=None
             Where; default those of a new figure.
-        **plot_options
+        **plot_options : dict
             Further ones of `plot`.
 
         Returns
@@ -180,13 +180,22 @@ class PredictiveBandDisplay:
             What x is.
         ax : matplotlib Axes, default=None
             Where; default those of a new figure.
-        **plot_options
+        **plot_options : dict
             Further ones of `plot`.
 
         Returns
         -------
         PredictiveBandDisplay
             With its artists.
+
+        Raises
+        ------
+        ValueError
+            If an option is none of these, or there is not a place for each distribution.
+        TypeError
+            If ``distribution`` is no `NormalMixture`.
+        ImportError
+            If matplotlib is not installed.
         """
         matplotlib()
         if not isinstance(distribution, NormalMixture):

@@ -114,7 +114,7 @@ class PosteriorPredictiveCheckDisplay:
             Source of randomness.
         ax : matplotlib Axes, default=None
             Where; default those of a new figure.
-        **options
+        **options : dict
             Those of `from_predictions`.
 
         Returns
@@ -161,7 +161,7 @@ class PosteriorPredictiveCheckDisplay:
             Of the target or statistic, for the axis.
         ax : matplotlib Axes, default=None
             Where; default those of a new figure.
-        **plot_options
+        **plot_options : dict
             Further ones of `plot`.
 
         Returns

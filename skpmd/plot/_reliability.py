@@ -118,15 +118,21 @@ class ReliabilityDisplay:
             Rows that were not fitted.
         y : array-like of shape (n_samples,)
             Their classes.
-        sample_weight, n_bins, strategy, level
-            As in `from_predictions`.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows; this and the next three are as in `from_predictions`.
+        n_bins : int, default=10
+            Number of bins.
+        strategy : {"uniform", "quantile"}, default="uniform"
+            Bins of equal width, or of about equally many rows.
+        level : float, default=0.9
+            Probability that an interval holds.
         pos_label : int, float, bool or str, default=None
             The class; default the second of two. With more classes it has to be given.
         name : str, default=None
             For the legend; default that of the class of the innermost estimator.
         ax : matplotlib Axes or two of them, default=None
             Where: one is divided. Default those of a new figure.
-        **plot_options
+        **plot_options : dict
             Further ones of `plot`.
 
         Returns
@@ -188,7 +194,7 @@ class ReliabilityDisplay:
             For the legend.
         ax : matplotlib Axes or two of them, default=None
             Where: one is divided. Default those of a new figure.
-        **plot_options
+        **plot_options : dict
             Further ones of `plot`.
 
         Returns

@@ -90,13 +90,22 @@ class TopicDisplay:
             The topic model, or a pipeline or the like around it.
         feature_names : sequence of str, default=None
             The words; default those of the fitted data frame, or of the steps before in a pipeline.
-        **options
+        **options : dict
             Those of `from_posterior`.
 
         Returns
         -------
         TopicDisplay
             With its artists.
+
+        Raises
+        ------
+        ValueError
+            If an option is none of these.
+        TypeError
+            If no estimator inside has such a posterior.
+        ImportError
+            If matplotlib is not installed.
         """
         matplotlib()
         posterior = attribute_of(estimator, "posterior_")
@@ -127,7 +136,7 @@ class TopicDisplay:
             Posterior probability of an interval.
         ax : matplotlib Axes or array of k of them, default=None
             Where: one is divided. Default those of a new figure, which grows with topics and words.
-        **plot_options
+        **plot_options : dict
             Further ones of `plot`.
 
         Returns

@@ -90,6 +90,11 @@ class TraceDisplay:
     lines_ : dict of str to matplotlib Line2D
         The line of each column; of a count it is a stair.
 
+    Raises
+    ------
+    ValueError
+        If there is no such column, or ``max_panels`` is no positive integer.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -125,11 +130,13 @@ class TraceDisplay:
         ----------
         estimator : estimator
             With ``history_``, or a pipeline, a search and the like around one.
-        columns, max_panels
-            As for the class.
+        columns : sequence of str, default=None
+            What is drawn, as for the class.
+        max_panels : int, default=6
+            Most panels by default, as for the class.
         ax : matplotlib Axes or array of n_panels of them, default=None
             Where: one is divided. Default those of a new figure, which grows with the panels.
-        **plot_options
+        **plot_options : dict
             Further ones of `plot`.
 
         Returns

@@ -131,7 +131,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
     log_marginal_likelihood_value_ : float
         Log evidence of all rows so far, in nats, of the best particle: the estimate of expectation
         propagation, no bound. With three classes or more it is the sum over the processes.
-    history_ : dict of ndarray
+    history_ : dict of str to ndarray of shape (n_entries,)
         One entry per iteration; see `ParticleMirrorDescent`.
     diagnostics_ : dict
         ``ess``, ``pareto_k`` (with 20 particles or more), ``interrupted``, ``out_of_time`` and
@@ -314,6 +314,12 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         -------
         SparseGPClassifierPMD
             The estimator.
+
+        Raises
+        ------
+        ValueError
+            If y holds other labels than ``classes``, a parameter of the stream has changed, rows do
+            not go with those before, or all weights are zero.
 
         Warns
         -----

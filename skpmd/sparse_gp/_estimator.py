@@ -165,7 +165,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     step_size, step_offset, step_decay : float, default=1.0, "auto", 1.0
         Mirror steps of ``weighting="posterior"`` with inducing inputs:
         gamma_t = step_size / (step_offset + t^step_decay).
-    rejuvenation, ess_threshold, bandwidth : default="ess", 0.5, "loo"
+    rejuvenation, ess_threshold, bandwidth : str, float, str or float, default="ess", 0.5, "loo"
         Rejuvenation between mirror steps; see `ParticleMirrorDescent`.
     total_samples : float or None, default=None
         For `partial_fit`: rows of a data set that may be passed over many times; None is a stream,
@@ -217,7 +217,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         exact process from below; with Student noise it is a lower bound too.
     log_evidence_ : float
         With ``weighting="posterior"``: the same, averaged over the prior of the hyperparameters.
-    history_ : dict of ndarray
+    history_ : dict of str to ndarray of shape (n_entries,)
         One entry per step or pass; see `ParticleMirrorDescent`.
     diagnostics_ : dict
         ``ess``, ``interrupted``, ``out_of_time`` and ``warnings``; with ``weighting="posterior"``
@@ -455,6 +455,12 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         SparseGPRegressorPMD
             The estimator.
 
+        Raises
+        ------
+        ValueError
+            If a parameter of the stream has changed, rows do not go with those before, or all
+            weights are zero.
+
         Warns
         -----
         ConvergenceWarning
@@ -511,6 +517,29 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
 
         With inducing inputs alone the kernel was fitted to them, unless "auto" has chosen these.
         They are all rows where there were no more than ``n_subset``, and than 1000.
+
+        Parameters
+        ----------
+        theta : array-like of shape (n_hyperparameters,), default=None
+            Logs of the free hyperparameters, as of ``kernel_.theta``; None are the fitted ones.
+        eval_gradient : bool, default=False
+            Whether to return the gradient in theta too.
+        clone_kernel : bool, default=True
+            Without it ``kernel_`` has this theta afterwards.
+
+        Returns
+        -------
+        log_likelihood : float
+            In nats, for y as it is fitted (Rasmussen and Williams 2006, equation 5.8).
+        gradient : ndarray of shape (n_hyperparameters,)
+            Its gradient, with ``eval_gradient``.
+
+        Raises
+        ------
+        ValueError
+            If theta has another shape or is not finite, or a gradient is wanted without it.
+        AttributeError
+            Before a fit.
         """
         check_is_fitted(self)
         if theta is None:

@@ -63,6 +63,14 @@ class GaussianProcessPredictions(GaussianProcessScores):
             Covariance, with ``return_cov``.
         y_interval : ndarray of shape (n_samples, 2)
             Lower and upper ends, with ``return_interval``.
+
+        Raises
+        ------
+        RuntimeError
+            If more than one of the three is requested.
+        ValueError
+            If the level does not lie strictly between 0 and 1, or there are several targets, of
+            which there is no interval.
         """
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
@@ -104,7 +112,12 @@ class GaussianProcessPredictions(GaussianProcessScores):
         Returns
         -------
         NormalMixture
-            Of n_samples rows.
+            Of n_samples rows, in the units of y.
+
+        Raises
+        ------
+        ValueError
+            If ``target`` is another one, or y had several columns.
         """
         if not (isinstance(target, str) and target in ("y", "f")):
             raise ValueError(f"target must be 'y' or 'f', got {target!r}.")
@@ -128,7 +141,28 @@ class GaussianProcessPredictions(GaussianProcessScores):
 
     @row_by_row
     def predict_interval(self, X, level=0.9, target="y"):
-        """Central predictive intervals, shape (n_samples, 2); see `predict_proba`."""
+        """Central predictive intervals; see `predict_proba`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        level : float in (0, 1), default=0.9
+            Predictive probability of each interval.
+        target : {"y", "f"}, default="y"
+            Of a new observation, with noise and ``alpha``, or of the function without noise.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2)
+            Lower and upper ends, in the units of y.
+
+        Raises
+        ------
+        ValueError
+            If the level does not lie strictly between 0 and 1, ``target`` is another one, or y had
+            several columns.
+        """
         return self.predict_proba(X, target).interval(level)
 
     @row_by_row
@@ -153,7 +187,28 @@ class GaussianProcessPredictions(GaussianProcessScores):
 
     @row_by_row
     def predict_quantiles(self, X, alpha, target="y"):
-        """Predictive quantiles at the probabilities ``alpha``, shape (n_samples, len(alpha))."""
+        """Predictive quantiles at the probabilities ``alpha``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        alpha : float or array-like of shape (k,)
+            Probabilities in [0, 1].
+        target : {"y", "f"}, default="y"
+            Of a new observation, with noise and ``alpha``, or of the function without noise.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, k)
+            A column for each probability, in the units of y.
+
+        Raises
+        ------
+        ValueError
+            If a probability does not lie in [0, 1], ``alpha`` has more than one axis, ``target`` is
+            another one, or y had several columns.
+        """
         alpha = np.atleast_1d(check_probabilities("alpha", alpha))
         if alpha.ndim > 1:
             raise ValueError(f"alpha must be a number or have one axis, got shape {alpha.shape}.")
@@ -177,6 +232,11 @@ class GaussianProcessPredictions(GaussianProcessScores):
         -------
         ndarray of shape (n_rows, n_samples)
             A function in each column; (n_rows, t, n_samples) with t targets.
+
+        Raises
+        ------
+        ValueError
+            If ``n_samples`` is not a positive integer.
         """
         n_samples = check_n_draws("n_samples", n_samples)
         X, rng = self._checked(X), as_generator(random_state)

@@ -93,5 +93,7 @@ def test_no_figure_is_without_a_study(page):
         assert not unused, unused
     for part in sorted(said, key=len, reverse=True):
         text = text.replace(part, " … ")
+    if page != "README.md":
+        text = re.sub(r"``[^`]*``", "", text)  # what a reader types is no measurement
     left = [text[max(0, m.start() - 60) : m.end() + 30] for m in pattern.finditer(text)]
     assert not left, "\n".join(left)

@@ -303,7 +303,7 @@ def test_a_spline_flow_has_the_density_of_its_rows():
     learn, valid, test = np.split(law.rvs(8000, random_state=0), [4000, 6000])
     log_density, cpu = flow.spline_flow(learn, valid, seed=0, max_cpu=20.0, hidden=(32, 32))
     assert log_density(test).mean() == pytest.approx(law.logpdf(test).mean(), abs=0.05)
-    assert 0.0 < cpu < 25.0
+    assert 0.0 < cpu < 60.0
 
 
 def test_stacked_mixtures_take_the_weights_of_the_most_probable():
@@ -312,7 +312,8 @@ def test_stacked_mixtures_take_the_weights_of_the_most_probable():
     valid, test = np.split(
         norm.rvs(size=4000, random_state=0) + 3.0 * (np.arange(4000) % 4 == 0), 2
     )
-    score, _ = densities.stacked([near, far], valid, test, 0.0)
+    log_weights, _ = densities.stacking([near, far], valid)
+    score = densities.averaged([near, far], test, log_weights)
     exact = np.log(0.75 * norm(0.0).pdf(test) + 0.25 * norm(3.0).pdf(test)).mean()
     assert score == pytest.approx(exact, abs=0.005)
 
@@ -384,12 +385,11 @@ def test_tied_gibbs_on_a_grid():
     weights = np.exp(log_joint - logsumexp(log_joint))
     exact = weights @ points
     exact_cov = ((points - exact).T * weights) @ (points - exact)
-    _, mean, cov = last(
-        tied_gibbs(
-            GAUSSIAN, x[:, None], None, n_particles=80_000, seed=0, passes=40_000, sigma=1.0,
-            n_chains=2,
-        )
-    )  # fmt: skip
+    options = {"seed": 0, "passes": 40_000, "sigma": 1.0, "n_chains": 2}
+    _, mean, cov = last(tied_gibbs(GAUSSIAN, x[:, None], None, n_particles=80_000, **options))
+    *_, few = tied_gibbs(GAUSSIAN, x[:, None], None, n_particles=2000, **options)
+    # 2000 of the draws' Gaussians: their average is off by some .01.
+    assert 0.5 * np.abs(np.exp(few.log_density(points)) * 0.04**2 - weights).sum() < 0.04
     sd = np.sqrt(np.diag(exact_cov))
     np.testing.assert_allclose((mean - exact) / sd, 0.0, atol=0.08)
     np.testing.assert_allclose((cov - exact_cov) / np.outer(sd, sd), 0.0, atol=0.08)

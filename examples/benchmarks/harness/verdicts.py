@@ -29,7 +29,7 @@ def best(curve, budget):
     return min(values, default=np.nan)
 
 
-def verdicts(ours, others, long=10.0):
+def verdicts(ours, others, long=10.0, test_share=0.0):
     """Compare ours with every other method; return one row for each of them.
 
     Parameters
@@ -40,6 +40,10 @@ def verdicts(ours, others, long=10.0):
         By method and seed: its curve.
     long : float
         Times our CPU seconds that the columns ``…_long`` allow to the other.
+    test_share : float
+        Where seeds are random splits of one table: test rows per row to learn from. Their answers
+        are not independent, since the splits share rows, and intervals are wider for it (Nadeau and
+        Bengio 2003).
 
     Returns
     -------
@@ -64,7 +68,7 @@ def verdicts(ours, others, long=10.0):
             for times in (1.0, long)
         )
         known, known_long = np.isfinite(equal), np.isfinite(more)
-        late = _judged(own[known_long], more[known_long])
+        late = _judged(own[known_long], more[known_long], test_share)
         rows.append(
             {
                 "kind": "verdict",
@@ -73,7 +77,7 @@ def verdicts(ours, others, long=10.0):
                 "answered": int(known.sum()),
                 "cpu": _mean(cpu),
                 "ours": _mean(own[known]) if known.any() else _mean(own),
-                **_judged(own[known], equal[known]),
+                **_judged(own[known], equal[known], test_share),
                 "answered_long": int(known_long.sum()),
                 "theirs_long": late["theirs"],
                 "verdict_long": late["verdict"],
@@ -82,26 +86,29 @@ def verdicts(ours, others, long=10.0):
     return rows
 
 
-def _judged(own, theirs):
+def _judged(own, theirs, test_share):
     """The columns that compare answers of the same seeds; a number of ours that is none loses."""
     none = {"theirs": _mean(theirs), "gap": None, "half_width": None}
     if not len(theirs):
         return {**none, "verdict": NO_ANSWER, "loss": 0.0}
     if not np.isfinite(own).all():
         return {**none, "verdict": "behind", "loss": float("inf")}
-    gap, half_width = interval(own - theirs)
+    gap, half_width = interval(own - theirs, test_share)
     is_tie = half_width is None or abs(gap) <= half_width
     verdict = "tied" if is_tie else "behind" if gap > 0.0 else "ahead"
     loss = max(0.0, float(gap / theirs.mean()))
     return {**none, "gap": gap, "half_width": half_width, "verdict": verdict, "loss": loss}
 
 
-def interval(differences):
-    """Mean of paired differences and half the width of its interval; None for a single one."""
+def interval(differences, test_share=0.0):
+    """Mean of paired differences and half the width of its interval; None for a single one.
+
+    ``test_share`` as for `verdicts`.
+    """
     n, mean = len(differences), float(np.mean(differences))
     if n < 2:
         return mean, None
-    error = np.std(differences, ddof=1) / np.sqrt(n)
+    error = np.std(differences, ddof=1) * np.sqrt(1.0 / n + test_share)
     return mean, float(stdtrit(n - 1, 0.5 + LEVEL / 2.0) * error)
 
 

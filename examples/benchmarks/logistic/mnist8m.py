@@ -4,8 +4,8 @@ The features are those of `deformed_digits`. Each method fits in a process of it
 thread, with X in memory as float32; the row tells its CPU seconds, the peak of its resident memory
 over what it held before the fit (X included), and its log loss on the 1,932 test images. The
 Laplace approximation (Newton's method in float64 to convergence, prior N(0, 1) on every coordinate)
-is exact at this number of rows and stands for the posterior. Errors of means are in its sds, errors
-of sds are relative.
+stands for the posterior: with so many rows it is off by far less than the errors below. Errors of
+means are in its sds, errors of sds are relative.
 
 With thirty thousand rows for each coefficient there is nothing left for a posterior to say of a
 prediction: the log loss of scikit-learn's point estimate is that of the posterior. Whoever wants
@@ -13,8 +13,9 @@ predictions needs no more, and whoever wants standard deviations has them from t
 
 * `METHODS`, a row each: means over ten seeds, or one where there is no randomness.
 * ``curve``: the paper's peers and what came later, on batches of 100 rows from the prior
-  (`mnist8m_peers`), root mean square errors over coordinates at some CPU seconds, up to twice ours;
-  means over ten seeds. ``verdict``: see `verdicts`.
+  (`mnist8m_peers`), root mean square errors over coordinates at shares of our CPU seconds; means
+  over ten seeds. Of three settings each the one that is best on the first seed runs on the others.
+  ``verdict``: see `verdicts`.
 
 ``--quick``: 30,000 generated rows of 50 features, two seeds, with the same comparisons.
 """
@@ -33,7 +34,7 @@ from ..harness.deformed_digits import DeformedDigits, deformed_digits
 from ..harness.memory import resident
 from ..harness.study import Gate, pyplot
 from ..harness.timing import cpu_clock
-from ..harness.verdicts import Answer, verdicts
+from ..harness.verdicts import Answer, best, verdicts
 from ..harness.worker import alone
 from ..peers.laplace import laplace
 from ..peers.references import log_loss
@@ -42,7 +43,8 @@ from .mnist8m_peers import PEERS, curve
 RANDOM = ("skpmd", "SGDClassifier")
 METHODS = ("laplace", "skpmd", "LogisticRegression", "SGDClassifier")
 N_ROWS = 1_600_000
-SEEDS, LONG = 10, 2.0  # seeds; times our CPU that the others have
+SEEDS = 10
+SHARES = (0.03, 0.1, 0.2, 0.5, 1.0)  # of our CPU seconds, at which curves are shown
 
 
 def run(config):
@@ -58,24 +60,50 @@ def run(config):
             {"features": str(data.path), "arrays": str(arrays)},
             2 if config.quick else SEEDS,
         )
-        answers = {}
-        for method in METHODS:
-            print(f"{method} ...", flush=True)
-            answers[method] = [
-                alone(fit_from_file, {**job, "method": method, "seed": seed})
-                for seed in range(seeds if method in RANDOM else 1)
-            ]
-        (exact,) = answers["laplace"]
-        job |= {"mean": exact["mean"], "sd": exact["sd"]}
-        job["max_cpu"] = LONG * float(np.mean([one["cpu"] for one in answers["skpmd"]]))
-        workers = Parallel(n_jobs=config.jobs, backend="threading")
-        points = workers(
-            delayed(alone)(curve, {**job, "method": method, "seed": seed})
-            for method in PEERS
-            for seed in range(seeds)
+        workers = Parallel(n_jobs=config.jobs, backend="threading")  # ours beside others, too
+        cases = [(m, seed) for m in METHODS for seed in range(seeds if m in RANDOM else 1)]
+        found = workers(
+            delayed(alone)(fit_from_file, {**job, "method": method, "seed": seed})
+            for method, seed in cases
         )
+        answers = {}
+        for (method, _), answer in zip(cases, found, strict=True):
+            answers.setdefault(method, []).append(answer)
+        (exact,) = answers["laplace"]
+        own = [one["cpu"] for one in answers["skpmd"]]
+        job |= {"mean": exact["mean"], "sd": exact["sd"], "max_cpu": max(own)}
+        points = _runs(workers, job, seeds, float(np.mean(own)))
         rows = [_row(method, answers, len(data.y)) for method in METHODS]
-        return rows + _beside(answers["skpmd"], exact, [one for some in points for one in some])
+        return rows + _beside(answers["skpmd"], exact, points)
+
+
+def _runs(workers, job, seeds, budget):
+    """All settings on the first seed; on the others each method's best there."""
+
+    def measured(cases):
+        found = workers(
+            delayed(alone)(curve, {**job, "method": method, "setting": setting, "seed": seed})
+            for method, setting, seed in cases
+        )
+        print(f"{len(found)} runs of peers done", flush=True)
+        return dict(zip(cases, found, strict=True))
+
+    first = measured([(m, setting, 0) for m, several in PEERS.items() for setting in several])
+    chosen = {
+        method: min(several, key=lambda setting: _error(first[method, setting, 0], budget))
+        for method, several in PEERS.items()
+    }
+    later = measured([(m, s, seed) for m, s in chosen.items() for seed in range(1, seeds)])
+    return {case: points for case, points in (first | later).items() if chosen[case[0]] == case[1]}
+
+
+def _error(points, budget):
+    """The smallest error of means up to a budget."""
+    return np.nan_to_num(best([_answer(point) for point in points], budget), nan=np.inf)
+
+
+def _answer(point):
+    return Answer(point["cpu"], point["mean_error"])
 
 
 def _beside(ours, exact, points):
@@ -87,18 +115,21 @@ def _beside(ours, exact, points):
         )
         for seed, one in enumerate(ours)
     }
+    budget = float(np.mean([one.cpu for one in own.values()]))
     places, curves = {}, {}
-    for point in points:
-        places.setdefault((point["method"], point["place"]), []).append(point)
-        found = curves.setdefault(point["method"], {}).setdefault(point["seed"], [])
-        found.append(Answer(point["cpu"], point["mean_error"]))
+    for (method, setting, seed), some in points.items():
+        curves.setdefault(method, {})[seed] = [_answer(point) for point in some]
+        for share in SHARES:
+            within = [point for point in some if point["cpu"] <= share * budget]
+            if within:
+                places.setdefault((method, setting, share), []).append(within[-1])
     rows = []
-    for (method, _), some in places.items():
-        row = {"kind": "curve", "method": method, "seeds": len(some)}
+    for (method, setting, _), some in places.items():
+        row = {"kind": "curve", "method": method, "setting": setting, "seeds": len(some)}
         for key in ("rows", "cpu", "mean_error", "sd_error", "log_loss"):
             row[key] = float(np.mean([point[key] for point in some]))
         rows.append(row)
-    return rows + verdicts(own, curves, long=LONG)
+    return rows + verdicts(own, curves, long=1.0)
 
 
 def _generated(folder):

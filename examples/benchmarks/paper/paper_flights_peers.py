@@ -3,18 +3,21 @@
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from threadpoolctl import threadpool_limits
 
 from ..harness import datasets
 from ..harness.cache import CachedRuns
+from ..harness.timing import cpu_clock
 from ..peers import gp_one_pass_smc, mirror_gp, subset_gp
 from ..sparse_gp import flights
 from ..sparse_gp.regression import estimator, joined, split, waves
 from ..sparse_gp.regression_scores import scored, scores
 
 KERNEL, BATCH = flights.KERNEL, 512
-RIVALS = ("svgp", "subset", "smc")
+RIVALS = ("svgp", "subset", "smc", "trees")
+WITHOUT_DENSITY = ("trees",)
 STEPS = ((1.0, 1.0), (1.0, 16.0), (0.1, 1.0))  # eta, n0
 NOISES = (0.01, 2.0 / 3.0)
 WITH_VARIANCES = 4000  # rows of a subset whose variances at all test rows are affordable
@@ -32,6 +35,7 @@ class Sizes(NamedTuple):
     smc_rows: tuple  # after which SMC is judged, at the last of which it ends
     widths: tuple  # of SMC's kernels
     paper_rows: tuple  # after which the paper's steps are judged
+    trees: tuple  # (leaves, rate, iterations) of boosting
     svgp: dict  # for data of which the study ``flights`` has no runs
 
 
@@ -70,11 +74,11 @@ def peer(config, case, method):
     """Points of a peer, from the file of the split where there is one of this protocol."""
     if method == "svgp" and case.data == "flights":
         return _flights_svgp(config, case)
-    make = {"svgp": _svgp, "subset": _subset, "smc": _smc, "paper": _paper}[method]
+    make = {"svgp": _svgp, "subset": _subset, "smc": _smc, "trees": _trees, "paper": _paper}
     kept = _kept(config, case, method)
     if not kept.content["rows"]:
         with threadpool_limits(limits=1):
-            kept.content["rows"] = list(make(config, case))
+            kept.content["rows"] = list(make[method](config, case))
         kept.save()
     return kept.content["rows"]
 
@@ -90,6 +94,7 @@ def _kept(config, case, method):
             **many, "n_particles": sizes.n_particles, "n_start": sizes.n_start,
             "rows": sizes.smc_rows, "widths": sizes.widths,
         },
+        "trees": {"settings": sizes.trees},
         "paper": {**many, "rows": sizes.paper_rows, "steps": STEPS, "noises": NOISES},
     }  # fmt: skip
     protocol = {"kernel": KERNEL, **protocols[method]}
@@ -160,6 +165,21 @@ def _widths(config, case):
     first = _kept(config, case._replace(seed=0), "smc").content["rows"]
     ends = {point["setting"]: point["rmse"] for point in first}  # the last of each
     return [w for w in case.sizes.widths if f"width {w:g}" == min(ends, key=ends.get)]
+
+
+def _trees(config, case):
+    """Fits of every setting."""
+    X, y = case.known
+    for leaves, rate, count in case.sizes.trees:
+        model = HistGradientBoostingRegressor(
+            max_leaf_nodes=leaves, learning_rate=rate, max_iter=count, early_stopping=False,
+            random_state=case.seed,
+        )  # fmt: skip
+        with cpu_clock() as clock:
+            model.fit(X, y)
+        rmse = float(np.sqrt(np.mean((model.predict(case.test[0]) - case.test[1]) ** 2)))
+        setting = f"{leaves} leaves, rate {rate:g}, {count} trees"
+        yield point_of(setting, len(y), clock.cpu, {"rmse": rmse, "nlpd": None})
 
 
 def _paper(config, case):

@@ -55,11 +55,7 @@ GRIDS = {
         {"first": 0.1, "sweeps": 100, "past": 64},
     ),
 }  # fmt: skip
-FEWER = {
-    "newsgroups20": {
-        "sklearn": (0, 2, 4, 5), "gensim": (0, 1, 3, 4), "sgrld": (1, 2, 3), "smc": (1, 2),
-    }
-}  # fmt: skip
+AVERAGED, N_AVERAGED = ("sklearn", "scvb0"), 4  # runs of single models, as many as our particles
 BUDGETS = {"wiki_vital": 30.0, "newsgroups20": 60.0, "generated": 1.0}  # of tomotopy, CPU seconds
 
 
@@ -71,15 +67,6 @@ def n_topics(config):
 def seeds(config):
     """Of the splits."""
     return SEEDS[: 1 if config.quick else None]
-
-
-def grid(name):
-    """Settings of the other methods; on the larger corpus not those far behind on the smaller."""
-    kept = FEWER.get(name, {})
-    return {
-        method: [ways[i] for i in kept.get(method, range(len(ways)))]
-        for method, ways in GRIDS.items()
-    }
 
 
 def stops(n, batch):
@@ -139,23 +126,31 @@ def peers(config, name, budget):
     On the first split each method runs with all of its settings, on the others with those that were
     best there within ``budget`` CPU seconds, ours, and within ten times as many.
     """
-    ways = grid(name)
     protocol = {
-        "settings": ways, "priors": PRIORS[0], "passes": PASSES, "topics": n_topics(config),
+        "settings": GRIDS, "averaged": N_AVERAGED, "priors": PRIORS[0], "passes": PASSES,
+        "topics": n_topics(config),
         "judge": [BURN_IN, KEPT], "budget": BUDGETS[name], "splits": SEEDS,
     }  # fmt: skip
     kept = CachedRuns(config, f"paper_lda-{name}", protocol)
     rows, choices = kept.content["rows"], kept.content["choices"]
     for seed in seeds(config):
-        for method in ways:
+        for method, ways in GRIDS.items():
             done = {
                 one["setting"] for one in rows if (one["method"], one["seed"]) == (method, seed)
             }
-            for setting in choices.get(method, ways[method]):
+            for setting in choices.get(method, ways):
                 if label(setting) not in done:
                     rows += _points(config, name, seed, method, setting)
             if method not in choices:
-                choices[method] = _best(rows, method, ways[method], budget)
+                choices[method] = _best(rows, method, ways, budget)
+            averages = {
+                one["setting"]
+                for one in rows
+                if (one["method"], one["seed"]) == (f"{method} average", seed)
+            }
+            for setting in choices[method] if method in AVERAGED else ():
+                if label(setting) not in averages:
+                    rows += _averages(config, name, seed, method, setting)
             kept.save()
     return rows
 
@@ -179,8 +174,27 @@ def _points(config, name, seed, method, setting):
     return rows
 
 
-def _run(config, name, seed, method, setting, learn):
-    case = learn, n_topics(config), {**PRIORS[0], **setting}, seed
+def _averages(config, name, seed, method, setting):
+    """Points of the average of several runs, each at the end of as many documents."""
+    learn, test = known(config, name, seed)
+    judge = Completion(test, seed)
+    runs = [
+        list(_run(config, name, seed, method, setting, learn, seed + 1000 * k))
+        for k in range(N_AVERAGED)
+    ]
+    rows = []
+    for several in zip(*runs, strict=True):
+        tables = [judge.probabilities(topics) for topics in several]
+        documents = several[0].step * (1 if method == "scvb0" else learn.shape[0])
+        cpu = sum(topics.cpu for topics in several)
+        place = seed, N_AVERAGED * documents, cpu
+        rows.append(row(f"{method} average", setting, *place, perplexity(tables)))
+    return rows
+
+
+def _run(config, name, seed, method, setting, learn, own_seed=None):
+    """Topics of one run; its seed is the split's unless it has one of its own."""
+    case = learn, n_topics(config), {**PRIORS[0], **setting}, seed if own_seed is None else own_seed
     n = learn.shape[0]
     if method == "sklearn":
         return sklearn_passes(*case, PASSES)
@@ -198,7 +212,7 @@ def _run(config, name, seed, method, setting, learn):
 
 def _best(rows, method, ways, budget):
     """The settings that were best within our CPU seconds, and within ten times as many."""
-    own = [one for one in rows if one["method"].startswith(method)]
+    own = [one for one in rows if one["method"] in (method, f"{method} samples")]
     leaders = set()
     for limit in (budget, 10.0 * budget):
         within = [one for one in own if one["cpu"] <= limit] or own

@@ -28,8 +28,9 @@ from ..peers.svi import svi
 from . import paper_logistic_runs as runs
 
 BATCH = 100
-MEMORY = 4000  # particles, or draws kept: those of our defaults
-PLENTY = {"passes": 4000, "n_snapshots": 32}  # time runs out before
+MEMORY = 4000  # particles: those of our defaults
+DRAWS = 20_000  # kept of a chain, whose mean errs by .007 sd at best
+PLENTY = {"passes": 4000, "n_snapshots": 120}  # time runs out before; an answer each tenth of it
 JJ_STEPS = {  # of the natural gradient, t = 1, 2, ...; the first is the paper's
     "1 / (100 + sqrt t)": lambda t: 1.0 / (100.0 + np.sqrt(t)),
     "(10 + t)^-0.51": lambda t: (10.0 + t) ** -0.51,
@@ -66,10 +67,10 @@ def others(data):
             for name, own in settings.items()
         }
 
-    def plain(method, settings):
+    def plain(method, settings, n_particles=MEMORY):
         """Settings of a peer of all rows, which takes no batches."""
         return {
-            name: partial(_started, method, whole, data, {"n_particles": MEMORY, **own})
+            name: partial(_started, method, whole, data, {"n_particles": n_particles, **own})
             for name, own in settings.items()
         }
 
@@ -82,11 +83,14 @@ def others(data):
             return {}
         chains = {f"chains of {length}": {"len_chain": length} for length in (10, 50)}
         separate = {f"{MEMORY} chains of 5": {"len_chain": 5, "waste_free": False}}
-        from_laplace = whitened(tempered, {**chains, **separate})
+        fewer = {
+            f"{count} particles": {"len_chain": 10, "n_particles": count} for count in (1000, 2000)
+        }
+        from_laplace = whitened(tempered, {**chains, **separate, **fewer})
         return {
             # A batch of 100 leaves so few particles that their covariance is singular.
             "IBIS": general(ibis, chains, batch_size=10, n_snapshots=20),
-            "tempered SMC": general(tempered, chains),
+            "tempered SMC": general(tempered, {**chains, **fewer}),
             "tempered SMC, from Laplace": from_laplace,
         }
 
@@ -100,7 +104,8 @@ def others(data):
         "JJ SVI": _jj_settings(data),
         "SVI, full": general(svi, _svi_rates()),
         "SVI, diagonal": general(svi, _svi_rates(), family="diagonal"),
-        "SGLD": general(sgld, _sgld_steps(len(data.y))),
+        "SVI, whitened": whitened(svi, _svi_rates(), batch_size=BATCH),
+        "SGLD": general(sgld, _sgld_steps(len(data.y)), n_particles=DRAWS),
         "SGLD, whitened": whitened(
             sgld,
             {
@@ -109,22 +114,31 @@ def others(data):
             },
             batch_size=BATCH,
             burn_in=500,
+            n_particles=DRAWS,
         ),
-        "SGHMC": general(sgld, _momentum(len(data.y))),
+        "SGHMC": general(sgld, _momentum(len(data.y)), n_particles=DRAWS),
         "SGHMC, whitened": whitened(
             sgld,
             {"step 0.001": _constant(0.001), "step 0.0003": _constant(0.0003)},
             batch_size=BATCH,
             burn_in=500,
             friction=0.1,
+            n_particles=DRAWS,
         ),
         "Fisher scoring": general(
             fisher_scoring,
             {f"step {size:g}": {"step_size": size} for size in (10.0, 1.0)},
+            n_particles=DRAWS,
             **PLENTY,
         ),
         "SGD NPV": {
             f"components: {count}": general(npv, {"": _rate(0.03, 0.5)}, n_particles=count)[""]
+            for count in (5, 20)
+        },
+        "SGD NPV, whitened": {
+            f"components: {count}": whitened(
+                npv, {"": _rate(0.03, 0.5)}, batch_size=BATCH, n_particles=count
+            )[""]
             for count in (5, 20)
         },
         "one-pass SMC": general(one_pass_smc, widths),
@@ -133,10 +147,10 @@ def others(data):
         "Gibbs, from the mode": {"Polya-Gamma": partial(runs.gibbs, data, True)},
         "NUTS": {f"chains: {count}": partial(_from_prior, whole, data, count) for count in (1, 4)},
         "NUTS, whitened": {f"chains: {count}": partial(white.nuts, count) for count in (1, 4)},
-        "nutpie": plain(nutpie_nuts, chains),
-        "nutpie, whitened": whitened(nutpie_nuts, chains, n_tune=50),
-        "MCLMC": plain(mclmc, {name: {**long, **own} for name, own in energies.items()}),
-        "MCLMC, whitened": whitened(mclmc, energies, n_tune=400, **long),
+        "nutpie": plain(nutpie_nuts, chains, DRAWS),
+        "nutpie, whitened": whitened(nutpie_nuts, chains, n_tune=50, n_particles=DRAWS),
+        "MCLMC": plain(mclmc, {name: {**long, **own} for name, own in energies.items()}, DRAWS),
+        "MCLMC, whitened": whitened(mclmc, energies, n_tune=400, n_particles=DRAWS, **long),
         "Pathfinder + PSIS": plain(
             pathfinder,
             {
@@ -246,5 +260,5 @@ def _started(method, target_problem, data, options, seed, max_cpu):
 
 
 def _from_prior(target_problem, data, n_chains, seed, max_cpu):
-    options = {"n_steps": 20_000, "n_snapshots": 40, "n_chains": n_chains, "n_particles": MEMORY}
+    options = {"n_steps": 20_000, "n_snapshots": 120, "n_chains": n_chains, "n_particles": DRAWS}
     return prior_nuts(target_problem, data.X, data.y, seed=seed, max_cpu=max_cpu, **options)

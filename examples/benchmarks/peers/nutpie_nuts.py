@@ -22,7 +22,10 @@ except ImportError as error:
 def nutpie_nuts(
     problem, X, y, *, n_particles, seed, max_cpu=np.inf, n_chains=1, n_tune=150, n_draws=100
 ):
-    """Yield snapshots of ``n_draws`` draws of each chain, of twice as many, and so on."""
+    """Yield snapshots of ``n_draws`` draws of each chain, of half as many again, and so on.
+
+    Each is a run of its own, from its start.
+    """
     data, calls = jax.tree.map(jnp.asarray, (X, y)), [0]
     density = _compiled(problem)
     starts = problem.sample_prior(np.random.default_rng(seed), 100)
@@ -48,9 +51,9 @@ def nutpie_nuts(
         draws = np.asarray(trace.posterior["theta"]).reshape(-1, problem.d)
         draws = draws[:: -(-len(draws) // n_particles)]
         yield Snapshot(cpu, calls[0] * len(X), draws, np.zeros(len(draws)))
-        if 2.0 * cpu > max_cpu:
+        if 1.5 * cpu > max_cpu:
             return
-        n_draws *= 2
+        n_draws += n_draws // 2
 
 
 @lru_cache(maxsize=4)

@@ -2,13 +2,16 @@
 
 x ~ N(theta1, sigma^2) / 2 + N(theta1 + theta2, sigma^2) / 2, theta ~ N(0, I). Given theta, each
 row's component is a Bernoulli draw; given the components, x = theta1 + z theta2 + noise is a linear
-model, and theta is Gaussian (Diebolt and Robert 1994). One scan reads every row.
+model, and theta is Gaussian (Diebolt and Robert 1994). One scan reads every row. The density of the
+posterior is the average of these Gaussians (Rao-Blackwell; Gelfand and Smith 1990).
 """
 
 import math
+from functools import partial
 
 import numba
 import numpy as np
+from scipy.special import logsumexp
 
 from .problem import Clock, Snapshot, Thinned, marks
 
@@ -31,20 +34,26 @@ def tied_gibbs(
     kept = Thinned(n_particles, n_chains)
     for number in range(1, passes + 1):
         with clock:
-            scan(x, theta, sigma, rng.random(shapes[0]), rng.standard_normal(shapes[1]))
+            given = scan(x, theta, sigma, rng.random(shapes[0]), rng.standard_normal(shapes[1]))
             if number > burn_in:
-                kept.extend(theta[None].copy())
+                kept.extend(np.concatenate([theta, given], axis=1)[None])
         if number in shown:
-            particles, _ = kept.take()
-            yield Snapshot(clock.cpu, number * len(x), particles, np.zeros(len(particles)))
+            taken, _ = kept.take()
+            density = partial(log_density, given=taken[:, 2:])
+            yield Snapshot(clock.cpu, number * len(x), taken[:, :2], np.zeros(len(taken)), density)
             if clock.cpu > max_cpu:
                 return
 
 
 @numba.njit
 def scan(x, theta, sigma, uniform, normal):
-    """Move every chain one scan on, in place; noise is (n_chains, n) and (n_chains, 2)."""
+    """Move every chain one scan on, in place; noise is (n_chains, n) and (n_chains, 2).
+
+    Returns the Gaussian that each drew from, (n_chains, 5): its mean, and the factor L of its
+    precision as l11, l21, l22.
+    """
     variance, total = sigma * sigma, x.sum()
+    given = np.empty((len(theta), 5))
     for chain in range(len(theta)):
         first, shift = theta[chain, 0], theta[chain, 1]
         n_second, second_sum = 0, 0.0
@@ -62,3 +71,18 @@ def scan(x, theta, sigma, uniform, normal):
         v = (second_sum / variance - l21 * u) / l22
         theta[chain, 1] = (v + normal[chain, 1]) / l22
         theta[chain, 0] = (u + normal[chain, 0] - l21 * theta[chain, 1]) / l11
+        second = v / l22
+        given[chain] = (u - l21 * second) / l11, second, l11, l21, l22
+    return given
+
+
+def log_density(theta, given, block=2000):
+    """Log density of the average of Gaussians at theta (k, 2)."""
+    mean, (l11, l21, l22) = given[:, :2], given[:, 2:].T
+    constant = np.log(l11) + np.log(l22) - np.log(2.0 * np.pi) - np.log(len(given))
+    found = []
+    for start in range(0, len(theta), block):
+        first, second = (theta[start : start + block, None] - mean).transpose(2, 0, 1)
+        squared = (l11 * first + l21 * second) ** 2 + (l22 * second) ** 2
+        found.append(logsumexp(constant - 0.5 * squared, axis=1))
+    return np.concatenate(found)

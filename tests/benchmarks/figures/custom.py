@@ -1,8 +1,7 @@
-"""The figures of the guide to models of one's own."""
+"""The figures of the page on the inside of models of one's own."""
 
-PAGE = "docs/user_guide/custom.rst"
-# An example in JAX.
-ALLOWED = ("return -0.5 * theta[0] ** 2 - 0.5 * jnp.log(2 * jnp.pi)",)
+PAGE = "docs/inside/custom.rst"
+ALLOWED = ()
 
 
 def honesty(rows):

@@ -2,4 +2,4 @@
 
 PAGE = "docs/index.rst"
 STUDIES = ()
-ALLOWED = ("Python 3.11 or newer",)
+ALLOWED = ()

@@ -1,13 +1,12 @@
-"""Figures of the guide to topic models."""
+"""Figures of the page on the inside of topic models."""
 
 import numpy as np
 
 from ._rows import short, table_line
 
-PAGE = "docs/user_guide/lda.rst"
+PAGE = "docs/inside/lda.rst"
 ALLOWED = (
     "``transform(X, return_interval=0.9)`` returns credible intervals",
-    "transform(texts), return_interval=0.9)`` is the call",
     # What tests hold, and their settings: `tests.lda.test_proportions`, `test_calibration`,
     # `test_results`.
     "It holds intervals of 90 % to at least this much of that posterior",

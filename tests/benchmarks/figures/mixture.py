@@ -1,8 +1,8 @@
-"""Figures of the guide to mixtures."""
+"""Figures of the page on the inside of mixtures."""
 
 import numpy as np
 
-PAGE = "docs/user_guide/mixture.rst"
+PAGE = "docs/inside/mixture.rst"
 # Settings, and a section of a book.
 ALLOWED = (
     "(a concentration of 0.001, say)",
