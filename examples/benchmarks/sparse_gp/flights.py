@@ -159,7 +159,7 @@ def share_ahead(rows, seed):
     Budgets begin where both have an answer.
     """
     cpu = {
-        kind: [row["cpu"] for row in rows if (row["kind"], row["seed"]) == (kind, seed)]
+        kind: [row["cpu"] for row in rows if row["kind"] == kind and row["seed"] == seed]
         for kind in ("pmd", "svgp")
     }
     last = max(max(own) for own in cpu.values())

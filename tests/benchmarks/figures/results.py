@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from examples.benchmarks.harness import study as studies
+
 from ._rows import rows_of, short, significant, table_line
 
 PAGE = "docs/results.rst"
@@ -68,7 +70,7 @@ def classification(rows):
     ]
     shares = [exact[name]["cpu"] / ours[name]["cpu"] for name in ours]
     yield f"On {ahead[0]} of {len(ours)} data sets of scikit-learn, three splits each"
-    yield f"takes {short(min(shares), 1)} to {short(max(shares), 1)} of its CPU"
+    yield f"takes {short(min(shares), 1)} to {short(max(shares), 2)} of its CPU"
     yield f"on {ahead[1]} of {len(ours)} better than that of GPyTorch's SVGP"
 
 
@@ -78,7 +80,7 @@ def neighbours(rows):
     ours = [row for row in flights if row["kind"] == "pmd"]
     rmse, loss = (sum(row[key] for row in ours) / len(ours) for key in ("rmse", "nlpd"))
     cpu = max(row["cpu"] + row["predict_cpu"] for row in ours)
-    (trees,) = (row["rmse"] for row in flights if row["kind"] == "trees")
+    (trees,) = (row for row in flights if row["kind"] == "trees")
     first = {
         kind: {row["data"]: row["nlpd"] for row in rows if (row["kind"], row["seed"]) == (kind, 0)}
         for kind in ("pmd", "inducing")
@@ -90,7 +92,10 @@ def neighbours(rows):
     yield f"better than by inducing inputs alone on {better}."
     yield f"On three splits of {n_flights()} flights its RMSE is {rmse:.3f}"
     yield f"its log loss {loss:.3f}, after at most {cpu:.0f} CPU seconds"
-    yield f"has an RMSE of {trees:.3f} and ours is {ours[0]['rmse']:.3f}"
+    yield (
+        f"has an RMSE of {trees['rmse']:.3f} after {trees['cpu']:.1f} CPU seconds and ours is "
+        f"{ours[0]['rmse']:.3f}"
+    )
     yield "ten minutes of SVGP or of SGPR end behind it on each"
 
 
@@ -111,59 +116,70 @@ def flights_seeds(rows):
     yield "three rows of 32,734 make most"
 
 
+# Their noise is below what other libraries bound theirs by: log losses are on no level there.
+WITHOUT_NOISE = ("uci_naval", "uci_parkinsons")
+
+
 def regression(rows):
     """Ten sets beside SVGP, SGPR, GPBoost, the exact process and trees."""
-
-    def pairs(kind, key, splits=(0, 1, 2)):
-        """Means over splits of ours and another's, {data set: (ours, theirs)}."""
-        found = {}
-        for row in rows:
-            if row["kind"] in ("pmd", kind) and row["seed"] in splits:
-                found.setdefault(row["data"], {}).setdefault(row["kind"], []).append(row[key])
-        return {
-            name: (np.mean(both["pmd"]), np.mean(both[kind]))
-            for name, both in found.items()
-            if kind in both
-        }
-
-    def ahead(kind, key="nlpd", splits=(0, 1, 2)):
-        found = pairs(kind, key, splits).values()
-        return sum(own < other for own, other in found), len(found)
-
-    def multiples(*kinds, splits=(0, 1, 2)):
-        """From the smallest to the largest share of our CPU that others had on a set."""
-        found = [pairs(kind, "cpu", splits).values() for kind in kinds]
-        ratios = [other / own for pair in found for own, other in pair]
-        return f"{significant(min(ratios))} to {significant(max(ratios))}"
-
-    (svgp, n), (sgpr, _) = ahead("svgp"), ahead("sgpr")
-    long_svgp, long_sgpr = (ahead(kind, splits=(0,))[0] for kind in ("svgp x10", "sgpr x10"))
-    gpboost, n_gpboost = ahead("gpboost")
-    exact, n_exact = ahead("exact", splits=(0,))
-    chosen, losses = "trees chosen", pairs("exact", "nlpd", (0,)).values()
-    shares = [own / other for own, other in pairs("exact", "cpu", (0,)).values()]
-    naval = pairs("exact", "rmse", (0,))["uci_naval"]
-    behind = [name for name, (own, other) in pairs(chosen, "rmse").items() if other < own]
-    assert n == 10 and sorted(behind) == ["diamonds", "uci_bike"]
-    assert sorted(shares)[-2] <= 1 / 3 and min(shares) <= 1 / 30
+    noisy = [row for row in rows if row["data"] not in WITHOUT_NOISE]
+    (svgp, n), (sgpr, _) = (_ahead(noisy, kind) for kind in ("svgp", "sgpr"))
+    long_svgp, long_sgpr = (_ahead(noisy, kind)[0] for kind in ("svgp x10", "sgpr x10"))
+    gpboost, n_gpboost = _ahead(noisy, "gpboost")
+    exact, n_exact = _ahead(noisy, "exact")
+    chosen, losses = "trees chosen", _pairs(noisy, "exact", "nlpd").values()
+    shares = [1.0 / ratio for ratio in _ratios(noisy, "exact")]
+    behind = [name for name, (own, other) in _pairs(rows, chosen, "rmse").items() if other < own]
+    trees = [row["cpu"] for row in rows if row["kind"] == chosen]
+    naval, other = (_pairs(rows, "exact", "rmse")[name] for name in WITHOUT_NOISE)
+    assert n == 8 and sorted(behind) == ["diamonds", "uci_bike"] and other[0] < other[1]
+    assert 1 / 45 < min(shares) < 1 / 35 and 1 / 7 < max(shares) <= 1 / 5.5
     yield (
-        "On ten data sets, three splits each, its log loss is better than that of GPyTorch's SVGP "
-        f"and of SGPR on {svgp} and {sgpr} with {multiples('svgp', 'sgpr')} times its CPU"
+        "its log loss is better than that of GPyTorch's SVGP and of SGPR on "
+        f"{svgp} and {sgpr} with {_multiples(noisy, 'svgp', 'sgpr')} times its CPU"
     )
-    long = multiples("svgp x10", "sgpr x10", splits=(0,))
+    long = _multiples(noisy, "svgp x10", "sgpr x10")
     yield f"on the first split, on {long_svgp} and {long_sgpr} with {long} times its CPU"
     yield f"than that of GPBoost's process by neighbours on {gpboost} of {n_gpboost}"
-    yield f"than that of the exact process on {exact} of {n_exact}"
-    yield f"but for one set where it takes {max(shares):.2f}"
+    yield f"than that of the exact process on {exact} of {n_exact}, at a fortieth to a sixth"
     yield short(max(own - other for own, other in losses), 3) + " nats behind at most"
-    yield (
-        "(naval) the RMSE of the exact process and of inducing inputs is smaller, "
-        f"{naval[1]:.4f} where ours is {naval[0]:.4f}"
-    )
+    yield f"on naval it is smaller, {naval[1]:.4f} where ours is {naval[0]:.4f}, on parkinsons larger"
     yield (
         f"the smaller RMSE on {len(behind)} and the smaller CRPS on "
-        f"{n - ahead(chosen, 'crps')[0]}, bike and diamonds"
+        f"{10 - _ahead(rows, chosen, 'crps')[0]}, bike and diamonds, after {min(trees):.1f} to "
+        f"{max(trees):.1f} CPU seconds"
     )
+
+
+def _pairs(rows, kind, key):
+    """Means of ours and another's over the splits that both have, {data set: (ours, theirs)}."""
+    found = {}
+    for row in rows:
+        if row["kind"] in ("pmd", kind):
+            place = found.setdefault(row["data"], {}).setdefault(row["seed"], {})
+            place[row["kind"]] = row[key]
+    return {
+        name: tuple(np.mean([[one["pmd"], one[kind]] for one in both], axis=0))
+        for name, splits in found.items()
+        if (both := [one for one in splits.values() if len(one) == 2])
+    }
+
+
+def _ahead(rows, kind, key="nlpd"):
+    found = _pairs(rows, kind, key).values()
+    return sum(own < other for own, other in found), len(found)
+
+
+def _ratios(rows, kind):
+    """Another's CPU over ours, split by split."""
+    own = {(row["data"], row["seed"]): row["cpu"] for row in rows if row["kind"] == "pmd"}
+    return [row["cpu"] / own[row["data"], row["seed"]] for row in rows if row["kind"] == kind]
+
+
+def _multiples(rows, *kinds):
+    """From the smallest to the largest of these."""
+    ratios = [ratio for kind in kinds for ratio in _ratios(rows, kind)]
+    return f"{significant(min(ratios))} to {significant(max(ratios))}"
 
 
 def flights(rows):
@@ -173,9 +189,11 @@ def flights(rows):
         max(pick(r["cpu"] for r in own if r["seed"] == seed) for seed in range(3))
         for pick in (min, max)
     )
+    ahead = min(studies.load("flights").share_ahead(rows, seed) for seed in range(3))
     yield (
         f"have a first answer after {first:.0f} CPU seconds, have learnt all rows after {last:.0f}"
     )
+    yield f"are ahead of SVGP by log loss at {100 * ahead:.0f} % of all budgets"
 
 
 # ---------------------------------------------------------------------- topics, mixtures, others
@@ -191,6 +209,10 @@ def topics(rows):
         f"{mean('sklearn'):.0f} in the time of those sweeps)"
     )
     yield f"four particles reach {mean('pmd'):.0f} in a quarter of it"
+    yield (
+        f"averages of tomotopy's topics reach {mean('tomotopy samples'):.0f} along one chain, and "
+        f"{mean('tomotopy average long'):.0f} over four"
+    )
 
 
 def densities(rows):
@@ -201,7 +223,7 @@ def densities(rows):
 
     names = list(dict.fromkeys(row["data"] for row in rows))
     gaps = [mean("pmd", name) - mean("gm average", name) for name in names]
-    yield f"and {-min(gaps):.2f} nats behind at most"
+    yield f"and {-min(gaps):.2f} nats a row behind at most"
     assert len(names) == 4 and sum(gap > 0 for gap in gaps) == 3
 
 
@@ -266,11 +288,14 @@ def posteriors(rows):
         f"takes {significant(min(own))} to {significant(max(own))} s on posteriordb's, NUTS "
         f"{min(nuts):.2f} to {max(nuts):.1f} s"
     )
-    assert max(ratios) < 1.0
+    shares = [one / other for one, other in zip(own, nuts, strict=True)]
+    errors = [[both[k]["rms_mean_error"] for k in (0, 1)] for both in pairs.values()]
+    assert all(one < other for one, other in errors)
     yield (
-        f"at NUTS's error it takes less CPU than NUTS on all {len(pairs)}, {np.median(ratios):.2f} "
-        "of it in the median"
+        f"{np.median(shares):.2f} of NUTS's in the median, and more on "
+        f"{sum(share > 1.0 for share in shares)}, with smaller errors of means on all"
     )
+    yield f"NUTS's error would take {np.median(ratios):.2f} of it"
 
 
 STUDIES = (
