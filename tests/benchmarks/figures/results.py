@@ -143,7 +143,7 @@ def regression(rows):
     yield f"than that of GPBoost's process by neighbours on {gpboost} of {n_gpboost}"
     yield f"than that of the exact process on {exact} of {n_exact}, at a fortieth to a sixth"
     yield short(max(own - other for own, other in losses), 3) + " nats behind at most"
-    yield f"on naval it is smaller, {naval[1]:.4f} where ours is {naval[0]:.4f}, on parkinsons larger"
+    yield f"on naval it is smaller, {naval[1]:.4f} where ours is {naval[0]:.4f}, on parkinsons"
     yield (
         f"the smaller RMSE on {len(behind)} and the smaller CRPS on "
         f"{10 - _ahead(rows, chosen, 'crps')[0]}, bike and diamonds, after {min(trees):.1f} to "
