@@ -45,6 +45,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"/plot_",
+    "within_subsection_order": "gallery_order.by_order",
     # Benchmarks are packages of their own, shown on the page "Benchmarks".
     "ignore_pattern": r"__init__\.py|__main__\.py|benchmarks",
     "abort_on_example_error": True,

@@ -1,9 +1,11 @@
 """
-Topics of documents that everyone has, with intervals and a stream
-==================================================================
+Topics of the docstrings of NumPy, SciPy and scikit-learn
+=========================================================
 
-The docstrings of the installed NumPy, SciPy and scikit-learn are a corpus: some thousand documents,
-whose topics one can judge. Half of them are fitted in one piece, the other half comes in parts.
+The docstrings of the installed packages are some thousand documents, whose topics a reader of this
+page can judge. Half of them are fitted at once, and the others are taken in parts by
+``partial_fit``. You get the words of each topic with intervals of their probabilities, the topics
+of a new document, and the perplexity of held-out words, which falls as more documents are read.
 
 The picture is saved as ``topics.png`` in the working directory. The table of words needs pandas.
 """
@@ -26,14 +28,14 @@ from sklearn.feature_extraction.text import CountVectorizer
 from skpmd import LDATopicModelPMD
 
 
-def docstrings(package, least=200):
+def docstrings(package, min_length=200):
     for path in sorted(Path(package.__file__).parent.rglob("*.py")):
         if "tests" in path.parts or "_vendored" in path.parts:
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 text = ast.get_docstring(node) or ""
-                if len(text) > least:
+                if len(text) > min_length:
                     yield text
 
 
@@ -49,9 +51,9 @@ print(f"{X.shape[0]} documents, {X.shape[1]} words, {X.sum() / X.shape[0]:.0f} i
 # %%
 # Half of it
 # ----------
-# Four particles, each with its own way of sharing the words out among twenty topics. Perplexity is
-# of words that are predicted from other words of the same document: to guess at random among that
-# many words would be as hard. One particle alone would do worse than the average.
+# Four particles are averaged, each of which has its own twenty topics. Perplexity is of words that
+# are predicted from other words of the same document: to guess at random among that many words
+# would be as hard. One particle alone does worse than the average.
 
 half = X.shape[0] // 2
 lda = LDATopicModelPMD(20, doc_topic_prior=0.1, topic_word_prior=0.05, random_state=0)
@@ -65,7 +67,7 @@ print(
 # %%
 # The other half as a stream
 # --------------------------
-# Parts of 200 documents are taken in and then no longer needed. Topics keep their places.
+# Parts of 200 documents are learnt and then no longer needed. Most topics remain what they were.
 
 before = lda.topic_word_
 for start in range(half, X.shape[0], 200):
@@ -76,11 +78,16 @@ for start in range(half, X.shape[0], 200):
 same = (np.sqrt(before) @ np.sqrt(lda.topic_word_).T).argmax(axis=1) == np.arange(20)
 print(f"after the stream: {perplexity[-1]:.0f}; topics in their places: {same.sum()} of 20")
 
+plt.rcParams.update({"font.size": 13, "axes.spines.top": False, "axes.spines.right": False})
+figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+axes.plot(n_read, perplexity, "o-")
+axes.set(xlabel="documents", ylabel="perplexity of held-out words")
+
 # %%
 # Topics with intervals
 # ---------------------
-# The eight topics of most words. A table of all of them is one call away, and a document has
-# proportions of topics.
+# ``top_words`` has the most probable words of all topics in a table, and ``transform`` the
+# proportions of the topics in a document.
 
 table = lda.top_words(6, vectorizer.get_feature_names_out(), level=0.9)
 print(table.head(6).to_string(index=False))
@@ -90,25 +97,19 @@ words = table[table["topic"] == proportions.argmax()]["word"]
 print(f"{text}\n  {proportions.max():.0%} {', '.join(words)}")
 
 # %%
-# The picture
-# -----------
-# Points are posterior means of words' probabilities, bars hold 90 % of the posterior: some of it is
-# within particles, some between them. Right: perplexity falls as more documents are read.
+# Points are posterior means of words' probabilities and bars hold 90 % of the posterior: some of it
+# is within particles, some between them. These are the four topics that have most words.
 
-largest = np.argsort(-lda.components_.sum(axis=1))[:8]
-figure = plt.figure(figsize=(13, 5), layout="constrained")
-left, right = figure.subfigures(1, 2, width_ratios=(3, 1))
-for axes, topic in zip(left.subplots(2, 4).ravel(), largest, strict=True):
+# sphinx_gallery_thumbnail_number = 2
+largest = np.argsort(-lda.components_.sum(axis=1))[:4]
+figure, panels = plt.subplots(2, 2, figsize=(7, 5), layout="constrained")
+for axes, topic in zip(panels.ravel(), largest, strict=True):
     own = table[table["topic"] == topic][::-1]
     ends = np.abs(own[["lower", "upper"]].to_numpy().T - own["probability"].to_numpy())
-    axes.errorbar(own["probability"], own["word"], xerr=ends, fmt="o", markersize=4)
+    axes.errorbar(own["probability"], own["word"], xerr=ends, fmt="o", linewidth=2)
     axes.set_xlim(left=0.0)
-    axes.spines[["top", "right"]].set_visible(False)
-left.suptitle("Words of topics, 90 % intervals")
-axes = right.subplots()
-axes.plot(n_read, perplexity, ".-")
-axes.set(xlabel="documents", ylabel="perplexity of held-out words")
-axes.spines[["top", "right"]].set_visible(False)
+    axes.locator_params(axis="x", nbins=3)
+figure.suptitle("Words of four topics, 90 % intervals")
 
 path = Path("topics.png").resolve()
 figure.savefig(path, dpi=110)

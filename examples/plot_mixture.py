@@ -1,11 +1,13 @@
 """
-Mixtures: all modes, bands of a density, and a drift
-====================================================
+Mixtures: two modes, a density with its band, clusters that move
+================================================================
 
-Three mixtures: the tied one of Dai et al. (2016), whose posterior has two modes; a density in one
-dimension, with what is not known of it; and a stream whose clusters move.
+A posterior of a mixture has more to say than one set of parameters. The first example is the tied
+mixture of Dai et al. (2016): it has two modes, and both are found. The second is a density in one
+dimension, with a band that shows how well it is known, and a number of components chosen by the
+evidence. In the third a cluster moves while rows arrive in parts, and ``forgetting`` follows it.
 
-The picture is saved as ``mixture.png`` in the working directory.
+The picture of the density is saved as ``mixture.png`` in the working directory.
 """
 
 # %%
@@ -13,8 +15,9 @@ The picture is saved as ``mixture.png`` in the working directory.
 # ---------
 # Half of the rows are N(a, 2.5^2), half N(a + b, 2.5^2), drawn at a = 1, b = -2; the values a = -1,
 # b = 2 explain them as well. A model of one's own, with a prior N(0, 1) on either, is a job for
-# ``ParticleMirrorDescent``: the likelihood is all it needs. An optimiser would return one of the
-# two modes.
+# ``ParticleMirrorDescent``, which needs values of the likelihood and of the prior. An optimiser
+# would return one of the two modes. In the picture particles are darker where they weigh more, and
+# crosses are the two pairs of values.
 
 from pathlib import Path
 
@@ -47,13 +50,21 @@ pmd = ParticleMirrorDescent(
 theta, weights = pmd.posterior_.particles, pmd.posterior_.weights
 print(f"posterior mass of the mode with a > 0: {weights @ (theta[:, 0] > 0):.2f}")
 
+plt.rcParams.update({"font.size": 14})
+figure, axes = plt.subplots(figsize=(6, 4.2), layout="constrained")
+shade = np.clip(weights / np.quantile(weights, 0.95), 0.0, 1.0)
+axes.scatter(*theta.T, s=6, alpha=0.4 * shade)
+axes.plot([1, -1], [-2, 2], "k+", markersize=12)
+axes.set(title="Tied mixture: two modes", xlabel="a", ylabel="b", xlim=(-3, 3), ylim=(-4, 4))
+
 # %%
 # What a density leaves open
 # --------------------------
 # Eighty-two values in one dimension, in the manner of the speeds of galaxies: a large group that
 # may be two, and a small one on either side. Under ``strategy="parameters"`` every particle is a
 # draw of all weights, means and standard deviations, and has a density of its own: a band holds
-# 90 % of them at each point. The evidence compares numbers of components.
+# 90 % of them at each point, and the line is their average. The evidence compares numbers of
+# components.
 
 groups = ((9.7, 0.4, 7), (19.9, 0.7, 38), (22.9, 1.2, 34), (33.0, 0.9, 3))
 speeds = np.concatenate([rng.normal(*group) for group in groups])[:, None]
@@ -71,12 +82,24 @@ densities = (mixing * norm.pdf(grid, means, stds)).sum(axis=1)
 low, high = np.quantile(densities, [0.05, 0.95], axis=0)
 predictive = np.exp(mixtures[best].score_samples(grid[:, None]))
 
+# sphinx_gallery_thumbnail_number = 2
+figure, axes = plt.subplots(figsize=(6, 4.2), layout="constrained")
+axes.fill_between(grid, low, high, alpha=0.3, label="90 % band")
+axes.plot(grid, predictive, label="average")
+axes.plot(speeds[:, 0], np.full(len(speeds), -0.008), "k|", alpha=0.4)
+axes.set(title=f"A density, {best} components", xlabel="speed")
+axes.legend(frameon=False)
+path = Path("mixture.png").resolve()
+figure.savefig(path, dpi=110)
+print(f"picture saved to {path}")
+
 # %%
 # Clusters that move
 # ------------------
 # Two clusters in the plane; one of them moves to the right while rows arrive in parts. A stream
 # that counts every row alike ends with a smear along the way. With ``forgetting`` a row counts less
-# and less.
+# and less. The picture has the last rows, and what the two streams take for the clusters (two
+# standard deviations).
 
 
 def part(number, n=200):
@@ -99,35 +122,14 @@ fresh = part(20)
 for forgetting, stream in streams.items():
     print(f"forgetting {forgetting}: log density of new rows {stream.score(fresh):.2f}")
 
-# %%
-# The picture
-# -----------
-# Left: particles, darker where they weigh more, and the two pairs of values. Middle: predictive
-# density and band. Right: the last rows, and what the two streams take for the clusters (two
-# standard deviations).
-
-figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
-
-shade = np.clip(weights / np.quantile(weights, 0.95), 0.0, 1.0)
-left.scatter(*theta.T, s=6, alpha=0.4 * shade)
-left.plot([1, -1], [-2, 2], "k+", markersize=12)
-left.set(title="Tied mixture: two modes", xlabel="a", ylabel="b", xlim=(-3, 3), ylim=(-4, 4))
-
-middle.fill_between(grid, low, high, alpha=0.3)
-middle.plot(grid, predictive)
-middle.plot(speeds[:, 0], np.full(len(speeds), -0.005), "k|", alpha=0.4)
-middle.set(title=f"{best} components: predictive density, 90 % band", xlabel="speed")
-
-circle = np.stack([np.cos(np.linspace(0, 2 * np.pi, 80)), np.sin(np.linspace(0, 2 * np.pi, 80))])
-right.plot(*fresh.T, ".", color="0.6", markersize=3)
+figure, axes = plt.subplots(figsize=(6, 4.2), layout="constrained")
+angles = np.linspace(0, 2 * np.pi, 80)
+circle = np.stack([np.cos(angles), np.sin(angles)])
+axes.plot(*fresh.T, ".", color="0.6", markersize=3)
 for colour, (forgetting, stream) in zip(("C1", "C0"), streams.items(), strict=True):
     for k, (mean, covariance) in enumerate(zip(stream.means_, stream.covariances_, strict=True)):
         ellipse = mean[:, None] + 2 * np.linalg.cholesky(covariance) @ circle
         label = f"forgetting={forgetting}" if k == 0 else None
-        right.plot(*ellipse, color=colour, label=label)
-right.set(title="A cluster that moves to the right")
-right.legend(frameon=False)
-
-path = Path("mixture.png").resolve()
-figure.savefig(path, dpi=110)
-print(f"picture saved to {path}")
+        axes.plot(*ellipse, color=colour, label=label)
+axes.set(title="A cluster that moves to the right", aspect="equal")
+axes.legend(frameon=False, loc="center left", fontsize="small")

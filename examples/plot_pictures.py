@@ -2,9 +2,10 @@
 Pictures of a posterior
 =======================
 
-Every picture of ``skpmd.plot``, on data that come with scikit-learn: what is known of coefficients,
-how a fit proceeded, how far predictions can be trusted, topics and a density. The displays are used
-as those of scikit-learn are.
+Every display of ``skpmd.plot``, on data that come with scikit-learn. They show what is known of
+coefficients, how a fit proceeded, how far predictions can be trusted, topics and a density. They
+are used as the displays of scikit-learn are: ``from_estimator`` draws, with ``ax`` in axes of your
+own, and the result has the data and the artists as attributes.
 
 One of the pictures is saved as ``pictures.png`` in the working directory.
 """
@@ -45,14 +46,16 @@ X, y = load_breast_cancer(return_X_y=True, as_frame=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.5, random_state=0)
 scaler = StandardScaler().set_output(transform="pandas")
 model = make_pipeline(scaler, BayesianLogisticRegressionPMD(random_state=0)).fit(X_train, y_train)
-forest = PosteriorIntervalDisplay.from_estimator(model, sort="distance", max_rows=15)
+with plt.rc_context({"font.size": 14}):
+    figure, axes = plt.subplots(figsize=(7, 4.9), layout="constrained")
+    PosteriorIntervalDisplay.from_estimator(model, sort="distance", max_rows=10, ax=axes)
 
 # %%
 # Pairs of them: the smallest regions that hold as much. Where columns say nearly the same, one
-# coefficient may stand for the other: if one is larger the other is smaller, which single intervals
-# do not show.
+# coefficient may stand for the other: if one is larger the other tends to be smaller, which single
+# intervals do not show.
 
-PairDisplay.from_estimator(model, names=["worst radius", "worst perimeter", "worst area"])
+PairDisplay.from_estimator(model, names=["mean texture", "worst texture", "texture error"])
 
 # %%
 # How a fit proceeded
@@ -91,8 +94,8 @@ figure.savefig(path, dpi=110)
 print(f"picture saved to {path}")
 
 # %%
-# One statistic in place of the density, the least target: that of nearly all replicated data sets
-# is smaller.
+# One statistic in place of the density, the smallest target: that of nearly all replicated data
+# sets is smaller still.
 
 PosteriorPredictiveCheckDisplay.from_estimator(gp, X, y, statistic="min")
 

@@ -1,18 +1,22 @@
 """
-Streams, sparse signals and many classes
-========================================
+Logistic regression: streams, sparse signals, ten classes
+=========================================================
 
-Three things that one estimator does: it learns from data that come in parts, it finds the few
-columns that matter among many that do not, and it gives probabilities for ten classes.
+Three things that one estimator does. It learns from data that come in parts, and ends where one fit
+on all rows ends. Under a horseshoe prior it finds the few columns that matter among many that do
+not. And it gives probabilities for ten classes, averaged over the posterior, which are compared
+with those of ``LogisticRegression``.
 
-The picture is saved as ``streams_and_priors.png`` in the working directory.
+The picture of the sparse signal is saved as ``streams_and_priors.png`` in the working directory.
 """
 
 # %%
 # Data in parts
 # -------------
 # Two thousand generated rows come in ten parts. Each call of ``partial_fit`` takes one part into
-# the posterior and keeps no rows. At the end it should say what one fit on all rows says.
+# the posterior and retains no rows. At the end it should say what one fit on all rows says. In the
+# picture lines are means, with a standard deviation to either side, dots at the end are the fit on
+# all rows, and grey lines are the coefficients that made the data.
 
 from pathlib import Path
 
@@ -47,6 +51,17 @@ whole = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
 gap = np.abs(stream.coef_ - whole.coef_).max() / whole.coef_std_.min()
 print(f"largest gap of a mean to the fit on all rows: at most {gap:.3f} posterior sds")
 print(f"what the stream itself says of its error: {stream.diagnostics_['mean_error']:.3f}")
+
+plt.rcParams.update({"font.size": 14})
+figure, axes = plt.subplots(figsize=(6.4, 4.6), layout="constrained")
+for j in range(4):
+    axes.fill_between(
+        rows_seen, means[:, j] - stds[:, j], means[:, j] + stds[:, j], alpha=0.3, linewidth=0
+    )
+    axes.plot(rows_seen, means[:, j])
+    axes.errorbar(2080, whole.coef_[0, j], yerr=whole.coef_std_[0, j], fmt="o", color=f"C{j}")
+    axes.axhline(slopes[j], color="0.7", linewidth=1, zorder=0)
+axes.set(title="partial_fit in ten parts, and fit", xlabel="rows seen", ylabel="coefficient")
 
 # %%
 # A sparse signal
@@ -83,6 +98,21 @@ for prior in ("normal", "horseshoe"):
 # reweighted by 1 / p(y_n | x_n, theta). Where a few draws carry such weights, ArviZ's ``loo``
 # smooths them; it takes the same table.
 #
+# The picture has the 90 % intervals under the two priors, with the coefficients that made the data.
+
+# sphinx_gallery_thumbnail_number = 2
+figure, axes = plt.subplots(figsize=(6.4, 4.6), layout="constrained")
+place = np.arange(30)
+for shift, (prior, ends) in zip((-0.2, 0.2), intervals.items(), strict=True):
+    axes.vlines(place + shift, *ends.T, color=f"C{int(shift > 0)}", linewidth=2.5, label=prior)
+axes.plot(place, truth, "k_", markersize=9, label="truth")
+axes.set(title="4 of 30 columns matter", xlabel="column", ylabel="90 % interval")
+axes.legend(frameon=False)
+path = Path("streams_and_priors.png").resolve()
+figure.savefig(path, dpi=110)
+print(f"picture saved to {path}")
+
+# %%
 # Ten classes
 # -----------
 # Handwritten digits, ten principal components, 400 rows to learn from: 110 coefficients. Importance
@@ -111,45 +141,18 @@ for prior_scale in (1.0, 3.0):
 # %%
 # At scale 1 the prior holds both back, and averaging adds to it: the point estimate has the lower
 # loss. At scale 3 they are level. What averaging gives beside that is an interval for each
-# probability (``predict_proba_interval``).
-#
-# The picture
-# -----------
-# Left: means of the stream, a standard deviation to either side, as rows arrive; dots at the end
-# are the fit on all rows. Middle: 90 % intervals under the two priors, with the coefficients that
-# made the data. Right: how often the most probable class is right, at scale 3; bars are two
-# standard errors to either side.
+# probability (``predict_proba_interval``). The picture shows how often the most probable class is
+# right, at scale 3; bars are two standard errors to either side.
 
-figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.6), layout="constrained")
-
-for j in range(4):
-    left.fill_between(
-        rows_seen, means[:, j] - stds[:, j], means[:, j] + stds[:, j], alpha=0.3, linewidth=0
-    )
-    left.plot(rows_seen, means[:, j])
-    left.errorbar(2080, whole.coef_[0, j], yerr=whole.coef_std_[0, j], fmt="o", color=f"C{j}")
-    left.axhline(slopes[j], color="0.7", linewidth=1, zorder=0)
-left.set(title="partial_fit in ten parts, and fit", xlabel="rows seen", ylabel="coefficient")
-
-place = np.arange(30)
-for shift, (prior, ends) in zip((-0.2, 0.2), intervals.items(), strict=True):
-    middle.vlines(place + shift, *ends.T, color=f"C{int(shift > 0)}", linewidth=2, label=prior)
-middle.plot(place, truth, "k_", markersize=9, label="truth")
-middle.set(title="Sparse signal, 90 % intervals", xlabel="column", ylabel="coefficient")
-middle.legend(frameon=False)
-
-right.plot([0.3, 1], [0.3, 1], color="0.7", linewidth=1)
+figure, axes = plt.subplots(figsize=(6.4, 4.6), layout="constrained")
+axes.plot([0.3, 1], [0.3, 1], color="0.7", linewidth=1)
 for shift, (name, proba) in zip((-0.004, 0.004), probabilities.items(), strict=True):
     confidence, correct = proba.max(axis=1), proba.argmax(axis=1) == y_test
     bins = np.digitize(confidence, [0.5, 0.65, 0.8, 0.95])
     count = np.bincount(bins)
     x, share = (np.bincount(bins, values) / count for values in (confidence, correct))
     error = 2 * np.sqrt(share * (1 - share) / count)
-    right.errorbar(x + shift, share, yerr=error, fmt="o", label=name)
-right.set(title="Digits: reliability", xlabel="probability of the predicted class")
-right.set_ylabel("share of correct predictions")
-right.legend(frameon=False)
-
-path = Path("streams_and_priors.png").resolve()
-figure.savefig(path, dpi=110)
-print(f"picture saved to {path}")
+    axes.errorbar(x + shift, share, yerr=error, fmt="o", label=name)
+axes.set(title="Digits: reliability", xlabel="probability of the predicted class")
+axes.set_ylabel("share of correct predictions")
+axes.legend(frameon=False)

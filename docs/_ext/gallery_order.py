@@ -1,0 +1,34 @@
+"""The order of the gallery: what a new reader needs comes first.
+
+``conf.py`` names the function by its full name, not as an object, so that Sphinx can save the
+configuration and leave examples that have not changed as they are.
+"""
+
+from pathlib import Path
+
+ORDER = (
+    "quickstart",
+    "custom_model",
+    "sparse_gp",
+    "gp_many_rows",
+    "gp_approximations",
+    "mixture",
+    "partition",
+    "lda",
+    "text",
+    "streams_and_priors",
+    "drift",
+    "posterior_as_prior",
+    "decisions",
+    "comparing_models",
+    "tempered",
+    "last_layer",
+    "step_sizes",
+    "pictures",
+)
+
+
+def by_order(path):
+    """Place of an example in the gallery: as in ``ORDER``, all others after these by name."""
+    name = Path(path).stem.removeprefix("plot_")
+    return (ORDER.index(name) if name in ORDER else len(ORDER), name)

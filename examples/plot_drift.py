@@ -1,0 +1,125 @@
+"""
+A stream with drift: forgetting
+===============================
+
+A posterior that counts every row alike grows certain of an average over the past. Where the world
+changes, that average is wrong, and more rows make it worse. With ``forgetting`` a stream of
+``partial_fit`` discounts the past with each row, and follows. This example scores both on rows that
+they have not learnt yet, and shows what forgetting costs while nothing changes.
+"""
+
+# %%
+# A stream that turns
+# -------------------
+# Two columns, in units of their own, decide the class. For some time their coefficients stay as
+# they are; then they turn slowly: the first column loses its effect, and the second one gains it.
+# The rows come in parts of fifty.
+
+import warnings
+
+import matplotlib.pyplot as plt
+import numpy as np
+from scipy.special import expit
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import log_loss
+from sklearn.preprocessing import StandardScaler
+
+from skpmd import BayesianLogisticRegressionPMD
+from skpmd.streams import StreamingPipeline, prequential_score
+
+n_rows, size, start = 6000, 50, 2000
+rng = np.random.default_rng(0)
+Z = rng.standard_normal((n_rows, 2))
+turn = np.linspace(0.0, 1.0, n_rows - start)
+angle = np.pi / 2 * np.concatenate([np.zeros(start), turn])
+slopes = 2.0 * np.column_stack([np.cos(angle), np.sin(angle)])
+truth = expit((Z * slopes).sum(axis=1))
+y = (rng.random(n_rows) < truth).astype(int)
+X = [50.0, 8.0] + Z * [20.0, 0.5]
+parts = [(X[k : k + size], y[k : k + size]) for k in range(0, n_rows, size)]
+
+# %%
+# Test, then learn
+# ----------------
+# ``prequential_score`` scores each part by what was learnt before it, and then learns it, so that
+# every row but those of the first part is a test row once. ``StreamingPipeline`` is a pipeline
+# that takes parts: the scaler learns from the first rows and then stays as it is, so that columns
+# mean the same to the classifier from there on. Warnings are collected, to be read below.
+
+found, caught = {}, {}
+for forgetting in (0.0, 0.002):
+    classifier = BayesianLogisticRegressionPMD(
+        forgetting=forgetting, n_particles=1000, random_state=0
+    )
+    steps = [("scale", StandardScaler()), ("classify", classifier)]
+    model = StreamingPipeline(steps, freeze_after=500)
+    with warnings.catch_warnings(record=True) as caught[forgetting]:
+        warnings.simplefilter("always", ConvergenceWarning)
+        found[forgetting] = prequential_score(
+            model, parts, "neg_log_loss", window=16, params={"classes": [0, 1]}
+        )
+
+ends = size * np.arange(2, len(parts) + 1)  # Rows seen after each part that was scored.
+best = np.array([log_loss(y[k - size : k], truth[k - size : k]) for k in ends])
+steady = ends <= start
+print("mean log loss                   before the drift   during it")
+rows = {f"forgetting={key}": -one.scores for key, one in found.items()}
+for name, scores in (rows | {"true probabilities": best}).items():
+    print(f"{name:<32}{scores[steady].mean():16.3f}   {scores[~steady].mean():9.3f}")
+
+# %%
+# While nothing changes the two are level. Then the stream that counts all rows alike falls behind
+# the true probabilities by more and more; the one that forgets stays near them.
+#
+# The stream notices
+# ------------------
+# New rows that contradict a narrow posterior lead to where it has hardly any mass, and
+# ``partial_fit`` warns that its means are no longer exact. Without drift there is no such
+# contradiction, and with forgetting the posterior stays wide enough to move.
+
+for forgetting, messages in caught.items():
+    print(f"forgetting={forgetting}: {len(messages)} of {len(parts)} parts raised a warning")
+for last in caught[0.0][-1:]:
+    print(last.message)
+
+# %%
+# How much to forget
+# ------------------
+# With ``forgetting`` f a row counts (1 - f)**a when a rows have come in later parts, so that the
+# stream remembers about 1 / f rows. That is its price: its intervals are those of so many rows, not
+# of all. An ordinary fit of all rows with these numbers as ``sample_weight`` has the posterior that
+# the stream approximates. Choose f by the prequential score, from numbers of rows over which you
+# expect no change.
+
+f = 0.002
+stream = found[f].estimator
+age = n_rows - size - np.arange(n_rows) // size * size
+weighted = BayesianLogisticRegressionPMD(random_state=0)
+weighted.fit(stream[0].transform(X), y, sample_weight=(1.0 - f) ** age)
+gap = np.abs(stream[-1].coef_ - weighted.coef_).max() / weighted.coef_std_.min()
+print(f"rows that count in the end: {((1.0 - f) ** age).sum():.0f}")
+print(f"largest gap to the weighted fit: at most {gap:.2f} posterior standard deviations")
+for key, one in found.items():
+    std = ", ".join(f"{value:.2f}" for value in one.estimator[-1].coef_std_[0])
+    print(f"forgetting={key}: posterior standard deviations {std}")
+
+# %%
+# The picture
+# -----------
+# Log loss over the last sixteen parts, each part before it was learnt. The black line has the true
+# probabilities, which no model can beat in the long run.
+
+plt.rcParams.update({"font.size": 14})
+figure, axes = plt.subplots(figsize=(7.5, 4.8), layout="constrained")
+axes.axvspan(start, n_rows, color="0.93", zorder=0)
+axes.text(0.97, 0.04, "coefficients turn", color="0.4", ha="right", transform=axes.transAxes)
+colours = ("C1", "C0")
+for colour, (key, one) in zip(colours, found.items(), strict=True):
+    label = "forgetting=0" if key == 0 else f"forgetting={key}"
+    axes.plot(ends, -one.rolling, color=colour, linewidth=3, label=label)
+window = [best[max(0, k - 15) : k + 1].mean() for k in range(len(best))]
+axes.plot(ends, window, "k", linewidth=1.5, label="true probabilities")
+axes.set(xlabel="rows seen", ylabel="log loss", xlim=(0, n_rows), ylim=(0.39, None))
+axes.set_title("New rows of a stream with drift")
+axes.legend(frameon=False, loc="upper left")
+plt.show()

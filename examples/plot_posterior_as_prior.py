@@ -1,0 +1,166 @@
+"""
+Yesterday's posterior as today's prior
+======================================
+
+Rows that come later need not wait for a fit of everything. Give the posterior of the first fit as
+the ``prior`` of the second, and the second ends where one fit of all rows would have ended, without
+the rows of the first. This example does it in three parts, and compares means, intervals and the
+evidence with the fit of all rows. It also shows where this works less well, and what is different
+with many coefficients.
+"""
+
+# %%
+# Three parts of one table
+# ------------------------
+# The rows of the breast cancer data come in three parts, in a random order. Columns must mean the
+# same in all of them: one ``StandardScaler`` learns the units from the first part and is frozen. A
+# scaler that is fitted to each part anew would change the units of the coefficients, and a prior in
+# other units is wrong.
+
+import warnings
+
+import matplotlib.pyplot as plt
+import numpy as np
+from scipy.stats import gaussian_kde, norm
+from sklearn.datasets import load_breast_cancer
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.frozen import FrozenEstimator
+from sklearn.preprocessing import StandardScaler
+
+from skpmd import BayesianLogisticRegressionPMD
+
+table, y = load_breast_cancer(return_X_y=True, as_frame=True)
+order = np.random.default_rng(0).permutation(len(y))
+table, y = table.iloc[order], y.iloc[order]
+parts = np.split(np.arange(len(y)), [100, 250])
+scaler = StandardScaler().set_output(transform="pandas").fit(table.iloc[parts[0]])
+everything = FrozenEstimator(scaler).transform(table)
+columns = ["mean radius", "mean texture", "mean smoothness"]
+X = everything[columns]
+
+# %%
+# A chain of fits
+# ---------------
+# The first fit starts from the default prior, a normal distribution for each coefficient. Each fit
+# after it has its own rows and the posterior before it, and no others.
+
+chain, prior = [], "normal"
+for rows in parts:
+    model = BayesianLogisticRegressionPMD(prior=prior, random_state=0)
+    chain.append(model.fit(X.iloc[rows], y.iloc[rows]))
+    prior = model.posterior_
+whole = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
+
+# %%
+# Means agree within a small part of a posterior standard deviation. So do the widths of intervals.
+# By the chain rule the log evidence of the three parts adds up to that of all rows.
+
+last = chain[-1]
+gap = np.abs(last.posterior_.mean() - whole.posterior_.mean()) / whole.posterior_.std()
+print(f"largest gap of a mean:               {gap.max():.3f} posterior standard deviations")
+ratio = last.posterior_.std() / whole.posterior_.std()
+print(f"standard deviations, ratio:          {ratio.min():.3f} to {ratio.max():.3f}")
+print(f"log evidence, sum of the parts:      {sum(one.log_evidence_ for one in chain):.2f}")
+print(f"log evidence, all rows:              {whole.log_evidence_:.2f}")
+shift = np.abs(last.predict_proba(X) - whole.predict_proba(X)).max()
+print(f"largest gap of a probability:        {shift:.4f}")
+
+# %%
+# A density took the place of the earlier posterior here. ``prior_pareto_k`` says how well it did:
+# below 0.7 its tails are as wide as those of the posterior.
+
+k_hats = [one.diagnostics_["prior_pareto_k"] for one in chain[1:]]
+print("Pareto k-hat of the earlier posterior:", ", ".join(f"{k:.2f}" for k in k_hats))
+
+# %%
+# Earlier rows of another kind
+# ----------------------------
+# The table itself has its rows in an order: the first ones are mostly of malignant tumours. Their
+# posterior is far from where the others lead, and there the density of its particles is hardly
+# known. A large gap follows, and a warning. Fit all rows together then. Several such steps, each of
+# them small, may end off without one: give parts that are alike, and a large one first.
+
+own = np.argsort(order)
+early, late = own[:60], own[60:]
+print(f"share of benign tumours: {y.iloc[early].mean():.2f} early, {y.iloc[late].mean():.2f} late")
+
+
+def second_fit(first, X, y):
+    """Fit with the posterior of another as the prior, and the warnings as text."""
+    second = BayesianLogisticRegressionPMD(prior=first.posterior_, random_state=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        second.fit(X, y)
+    return second, [str(one.message) for one in caught]
+
+
+def largest_gap(one, other):
+    return (np.abs(one.coef_ - other.coef_) / other.coef_std_).max()
+
+
+first = BayesianLogisticRegressionPMD(random_state=0).fit(X.iloc[early], y.iloc[early])
+second, messages = second_fit(first, X.iloc[late], y.iloc[late])
+print(f"largest gap: {largest_gap(second, whole):.3f} standard deviations")
+for message in messages:
+    print(message)
+
+# %%
+# Many coefficients
+# -----------------
+# With all thirty columns a density of the posterior would be rough. So with more than a dozen
+# coefficients the posterior holds its rows, or a summary of them where they are many, and hands
+# them on. Two fits are then the same as one, in any order of the rows. Rows that others must not
+# see can be left out by ``posterior_.rows = None``. A density takes their place, and a warning says
+# so where it is too rough.
+
+early, late = slice(0, 200), slice(200, None)
+first = BayesianLogisticRegressionPMD(random_state=0).fit(everything[early], y[early])
+joint = BayesianLogisticRegressionPMD(random_state=0).fit(everything, y)
+for held in (True, False):
+    if not held:
+        first.posterior_.rows = None
+    second, messages = second_fit(first, everything[late], y[late])
+    gap, name = largest_gap(second, joint), "handed on" if held else "left out"
+    print(f"rows {name}: largest gap {gap:.3f} standard deviations")
+    for message in messages:
+        print(message)
+
+# %%
+# The picture
+# -----------
+# Left: the coefficient of texture under the prior and after each part, and under the fit of all
+# rows, which lies on the last link of the chain. Right: 90 % intervals of all coefficients.
+
+plt.rcParams.update({"font.size": 13})
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.6), layout="constrained")
+
+grid = np.linspace(-3.0, 1.5, 400)
+left.plot(grid, norm.pdf(grid), color="0.7", linewidth=2, label="prior")
+seen = 0
+for rows, one, colour in zip(parts, chain, ("#9ecae1", "#4292c6", "#08519c"), strict=True):
+    texture, seen = one.posterior_.names.index("mean texture"), seen + len(rows)
+    density = gaussian_kde(one.posterior_.particles[:, texture], weights=one.posterior_.weights)
+    left.fill_between(grid, density(grid), color=colour, alpha=0.3, linewidth=0)
+    left.plot(grid, density(grid), color=colour, linewidth=2, label=f"after {seen} rows")
+density = gaussian_kde(whole.posterior_.particles[:, texture], weights=whole.posterior_.weights)
+left.plot(grid, density(grid), "k--", linewidth=2, label="one fit of all")
+left.set(title="Posterior becomes prior", xlabel="coefficient of texture", yticks=[])
+left.set(xlim=(-3, 1.5), ylim=(0, None))
+left.legend(frameon=False, fontsize=11, loc="upper right")
+
+names = [name.removeprefix("mean ") for name in whole.posterior_.names]
+place = np.arange(len(names))
+fits = (
+    (chain[0], "#9ecae1", "first part"),
+    (last, "#08519c", "chain of three"),
+    (whole, "k", "one fit of all"),
+)
+for shift, (one, colour, label) in zip((0.25, 0.0, -0.25), fits, strict=True):
+    low, high = one.posterior_.interval(0.9).T
+    right.hlines(place + shift, low, high, color=colour, linewidth=4, label=label)
+    right.plot(one.posterior_.mean(), place + shift, "o", color=colour, markersize=8)
+right.axvline(0.0, color="0.8", zorder=0)
+right.set(yticks=place, yticklabels=names, title="90 % intervals", xlabel="coefficient")
+right.set_ylim(-0.5, len(names) + 0.4)
+right.legend(frameon=False, fontsize=11, loc="upper left")
+plt.show()
