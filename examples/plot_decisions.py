@@ -1,6 +1,6 @@
 """
 Decisions with costs: no threshold to tune
-=========================================
+==========================================
 
 A malignant tumour that is sent home costs far more than a benign one that is operated on. The most
 probable class takes no notice of that: its threshold is 0.5 whatever is at stake. You learn here to
