@@ -28,7 +28,7 @@ def spline_flow(learn, valid, *, seed, max_cpu, transforms=3, hidden=(64, 64), b
     """
     sizes = {"transforms": transforms, "hidden_features": hidden, "bins": bins}
     clock, best, passes = Clock(), -np.inf, 1
-    for number, (flow, _) in enumerate(_trained(learn, sizes, seed, clock), start=1):
+    for number, flow in enumerate(_trained(learn, sizes, seed, clock), start=1):
         with clock:
             score = float(_log_density(flow, valid).mean())
         if score > best:
@@ -36,12 +36,12 @@ def spline_flow(learn, valid, *, seed, max_cpu, transforms=3, hidden=(64, 64), b
         if number - passes >= PATIENCE or clock.cpu > max_cpu:
             break
     again = _trained(np.concatenate([learn, valid]), sizes, seed, clock)
-    *_, (flow, _) = islice(again, passes)
+    *_, flow = islice(again, passes)
     return lambda X: _log_density(flow, X).numpy(), clock.cpu
 
 
 def _trained(X, sizes, seed, clock):
-    """Yield the flow after each pass, with its loss; the rate falls like a cosine to zero."""
+    """Yield the flow after each pass; the rate falls like a cosine to zero."""
     torch.manual_seed(seed)
     rng, X = np.random.default_rng(seed), torch.as_tensor(X, dtype=torch.float32)
     flow = zuko.flows.NSF(X.shape[1], **sizes)
@@ -56,7 +56,7 @@ def _trained(X, sizes, seed, clock):
                 torch.nn.utils.clip_grad_norm_(flow.parameters(), 5.0)
                 optimizer.step()
             schedule.step()
-        yield flow, float(loss)
+        yield flow
 
 
 def _log_density(flow, X):
