@@ -151,7 +151,7 @@ def measured(config, name, seed, choices):
 
     model, cpu = fitted(ours(choices["pmd"], known, seed, "auto", K), known)
     add("pmd", model.score(test), cpu, choices["pmd"])
-    n_averaged = len(model.posterior_.weights)
+    n_averaged = int(model.history_["n_particles"][-1])
     init = choices["bgm"]["init_params"]
     add("bgm", *_scored(bayesian(model, init, known, cpu, seed), test), choices["bgm"])
     model, cpu = fitted(ours(choices["pmd single"], known, seed, 1, K), known)
