@@ -18,12 +18,16 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",
     "numpydoc",
     "sphinx_gallery.gen_gallery",
     "benchmark_results",
 ]
 exclude_patterns = ["_build", "auto_examples/GALLERY_HEADER.rst"]
 templates_path = ["_templates"]
+
+# Formulas are shown without a network: the files lie beside the pages.
+mathjax_path = "mathjax/tex-chtml.js"
 
 autosummary_generate = True
 autodoc_typehints = "none"
