@@ -286,10 +286,10 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     posterior_ : Posterior or GaussianPosterior
         Weighted particles, or a Gaussian without correlations; coordinates are the coefficients
         of a row and its intercept, row by row, and last the logarithms of the horseshoe's scales.
-        After `fit` with more than a dozen coefficients, ``posterior_.rows`` are the rows, or what
-        stands for them where they would take more room than the particles, for a fit whose
-        ``prior`` this posterior is. Pickles have them, too: set ``posterior_.rows = None`` where
-        rows must not go along.
+        After `fit`, ``posterior_.rows`` are the rows, or what stands for them where they would take
+        more room than the particles, for a fit whose ``prior`` this posterior is; None where a
+        density of the particles is enough. Pickles have them, too: set ``posterior_.rows = None``
+        where rows must not go along.
     prior_scale_ : float or ndarray of the shape of ``coef_``
         Scale of the prior, as given or chosen by the evidence.
     log_evidence_ : float

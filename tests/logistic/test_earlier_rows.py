@@ -108,6 +108,24 @@ def test_weights_and_temperatures():
         _ = third.log_evidence_
 
 
+def test_a_chain_of_small_parts_of_few_coefficients():
+    """The densities of the parts lose .8 standard deviations in all; rows lose nothing.
+
+    The rows of this table are not in random order: the first thirty are nearly all malignant.
+    """
+    X, y = load_breast_cancer(return_X_y=True)
+    X = StandardScaler().fit_transform(X[:, [0, 1, 4]])
+    whole = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
+    parts = np.split(np.arange(len(y)), [30, 60, 100, 200, 400])
+    chain = BayesianLogisticRegressionPMD(random_state=0).fit(X[parts[0]], y[parts[0]])
+    total = chain.log_evidence_
+    for part in parts[1:]:
+        chain = after(chain, X[part], y[part])
+        total += chain.log_evidence_
+    assert gap(chain, whole) < 1e-6
+    assert total == pytest.approx(whole.log_evidence_, abs=1e-6)
+
+
 def test_sparse_rows_and_rows_of_the_user():
     X, y = rows_of()
     h, given = 300, X[:300].copy()
@@ -187,10 +205,12 @@ def test_without_rows_a_density_stands_for_them_and_that_is_said():
     assert second.diagnostics_["prior_pareto_k"] < 0.7 and second.posterior_.rows is None
 
 
-def test_what_few_coefficients_or_a_gaussian_need_no_rows_for():
+def test_many_rows_of_few_coefficients_or_a_gaussian_need_not_be_held(monkeypatch):
     X, y = rows_of()
-    few = BayesianLogisticRegressionPMD(random_state=0).fit(X[:, :5], y)
-    assert few.posterior_.rows is None
+    few = BayesianLogisticRegressionPMD(random_state=0)
+    assert len(few.fit(X[:, :5], y).posterior_.rows.rows.y) == len(y)
+    monkeypatch.setattr(_earlier_rows, "_ROOM", 0.05)
+    assert few.fit(X[:, :5], y).posterior_.rows is None
     by_steps = BayesianLogisticRegressionPMD(n_particles=200, reweight=False, random_state=0)
     assert by_steps.fit(X, y).posterior_.rows is None
 

@@ -27,14 +27,20 @@ def halves(load=load_breast_cancer, columns=slice(None)):
 
 
 @pytest.mark.parametrize(
-    "load, columns",
-    [(load_breast_cancer, slice(None)), (load_breast_cancer, slice(4)), (load_iris, slice(None))],
+    "load, columns, with_rows",
+    [
+        (load_breast_cancer, slice(None), True),
+        (load_breast_cancer, slice(4), False),
+        (load_iris, slice(None), True),
+    ],
 )
-def test_two_halves_are_the_whole(load, columns):
+def test_two_halves_are_the_whole(load, columns, with_rows):
     """Within a tenth of a standard deviation; kernels (five coordinates) and rows (31, 15)."""
     X, y, h = halves(load, columns)
     whole = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
     first = BayesianLogisticRegressionPMD(random_state=0).fit(X[:h], y[:h])
+    if not with_rows:
+        first.posterior_.rows = None
     second = BayesianLogisticRegressionPMD(prior=first.posterior_, random_state=0)
     second.fit(X[h:], y[h:])
     z = (second.coef_ - whole.coef_) / whole.coef_std_
@@ -60,6 +66,7 @@ def test_halves_that_contradict_each_other():
     X = StandardScaler().fit_transform(X[:, [0, 1, 4]])
     whole = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
     first = BayesianLogisticRegressionPMD(random_state=0).fit(X[:300], y[:300]).posterior_
+    first.rows = None
     model = BayesianLogisticRegressionPMD(prior=first, random_state=0)
     z = (model.fit(X[300:], y[300:]).coef_ - whole.coef_) / whole.coef_std_
     assert np.abs(z).max() < 0.1
