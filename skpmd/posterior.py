@@ -269,27 +269,27 @@ class Posterior:
             )
         return np.tensordot(self.weights, values, axes=1)[()]
 
-    def sample(self, n=1, random_state=None):
+    def sample(self, n_samples=1, random_state=None):
         """Draw from the posterior density.
 
         Parameters
         ----------
-        n : int, default=1
+        n_samples : int, default=1
             Number of draws.
         random_state : int, RandomState, Generator or None, default=None
             Source of randomness.
 
         Returns
         -------
-        ndarray of shape (n, d)
+        ndarray of shape (n_samples, d)
             Draws of the density that `log_density` evaluates, in random order.
 
         Raises
         ------
         ValueError
-            If n is not an integer of at least 0.
+            If n_samples is not an integer of at least 0.
         """
-        n = check_n_draws("n", n, least=0)
+        n = check_n_draws("n_samples", n_samples, least=0)
         rng = as_generator(random_state)
         draws, _ = kde.sample(self._density(), n, "systematic", rng)
         return rng.permutation(draws)

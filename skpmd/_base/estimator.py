@@ -291,8 +291,8 @@ class ParticleEstimator(CallbackSupportMixin, BaseEstimator):
     def _conclude(self, reasons=(), remedy="", interrupted=False):
         """Hand on the user's Ctrl-C, or warn of an early end and of what speaks against the result.
 
-        ``reasons`` are what speaks against it, ``remedy`` is what to do about it, and
-        ``interrupted`` says whether Ctrl-C ended the fit.
+        ``reasons`` are what speaks against it, each with what to do about it, ``remedy`` is what
+        to do in any case, and ``interrupted`` says whether Ctrl-C ended the fit.
         """
         if interrupted:
             raise KeyboardInterrupt
@@ -304,5 +304,7 @@ class ParticleEstimator(CallbackSupportMixin, BaseEstimator):
                 "max_time, or set it to None."
             )
         if reasons:
-            advice = f" Do not trust this posterior; {remedy}." if remedy else ""
-            warn(f"{type(self).__name__}: {'; '.join(reasons)}.{advice}")
+            advice = f"; {remedy}" if remedy else ""
+            warn(
+                f"{type(self).__name__}: {'; '.join(reasons)}. Do not trust this posterior{advice}."
+            )

@@ -6,6 +6,7 @@ import numpy as np
 
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.records import Records
+from skpmd.engine.chain_draws import TARGET_ESS
 from skpmd.engine.diagnostics import MAX_K, heavy_tail, log_evidence, pareto_k
 from skpmd.engine.mirror import StepInfo
 from skpmd.engine.particles import effective_sample_size
@@ -26,6 +27,17 @@ _NO_ROW = (
 )
 
 
+class Remedies(NamedTuple):
+    """What to do, in words, where there are too few draws; it depends on how they are made."""
+
+    few: str = "raise n_particles"  # Weighted particles.
+    chains: str = "raise n_particles"  # Chains that move hardly at all.
+
+
+OF_STREAMS = Remedies(few="raise n_particles, or give the rows in larger parts")
+OF_STEPS = Remedies(few="raise n_particles or max_iter, or lower step_size")
+
+
 class Results(NamedTuple):
     """What an estimator shows of a fit."""
 
@@ -38,7 +50,8 @@ class Results(NamedTuple):
 
 def results_of(
     outcome, records=None, *, temperature=1.0, names=None, coordinates=None, variables=None,
-    coords=None, support=None, stream=False, no_evidence="", merged=None, **diagnostics,
+    coords=None, support=None, stream=False, no_evidence="", merged=None, remedies=None,
+    **diagnostics,
 ):  # fmt: skip
     """Posterior, evidence, records and diagnostics of an outcome of any inference method.
 
@@ -49,13 +62,15 @@ def results_of(
     there is no evidence then, and the error that rejuvenations have left in the means is a reason
     to warn. ``no_evidence`` says why, where there is none for another reason. ``merged`` says what
     densities a posterior is a product of where no row has weighed it: its k-hat, which speaks of
-    the product alone, is called ``product_pareto_k`` then. ``records`` are those of the steps of
-    all calls, by default those of the outcome. Further keywords become entries of ``diagnostics``.
+    the product alone, is called ``product_pareto_k`` then. ``remedies`` are `Remedies`, by default
+    to raise ``n_particles``, and in a stream also larger parts. ``records`` are those of the steps
+    of all calls, by default those of the outcome. Further keywords become entries of
+    ``diagnostics``.
     """
     particles, chains = outcome.particles, outcome.chains
     missing = _why_no_evidence(outcome, temperature, stream) or no_evidence
     if merged is not None:
-        missing = _NO_ROW
+        missing, remedies = _NO_ROW, Remedies()
     evidence, error = (None, None) if missing else log_evidence(particles.log_ratio, outcome.pair)
     k, of_product = _pareto_k(particles), {}
     if merged is not None:
@@ -91,7 +106,7 @@ def results_of(
         **of_product,
         **outcome.notes,
         **diagnostics,
-        "warnings": convergence_warnings(outcome, stream),
+        "warnings": convergence_warnings(outcome, stream, remedies),
     }
     records = Records().extended(outcome.infos) if records is None else records
     return Results(posterior, records, diagnostics, evidence)
@@ -127,8 +142,11 @@ class ParticleResults(ParticleEstimator):
         super()._set_state(state)
         state.results.diagnostics["out_of_time"] = bool(self._ended)
 
-    def _warn_or_interrupt(self, remedy):
-        """Warn the user of what ``diagnostics_`` holds against the result, or hand on Ctrl-C."""
+    def _warn_or_interrupt(self, remedy=""):
+        """Warn the user of what ``diagnostics_`` holds against the result, or hand on Ctrl-C.
+
+        ``remedy`` is what to do in any case; each reason may say what to do about it.
+        """
         found = self.diagnostics_
         self._conclude(found["warnings"], remedy, found["interrupted"])
 
@@ -180,66 +198,87 @@ def history_of(records):
     return {"step": records.numbers(), **columns}
 
 
-def convergence_warnings(outcome, stream=False):
-    """Reasons not to trust an outcome, a list of str; empty where there is none."""
-    reasons = _of_weights(outcome) if outcome.chains is None else _of_chains(outcome.chains)
+def convergence_warnings(outcome, stream=False, remedies=None):
+    """Reasons not to trust an outcome, a list of str with what to do; empty where there is none."""
+    remedies = remedies or (OF_STREAMS if stream else Remedies())
+    if outcome.chains is None:
+        reasons = _of_weights(outcome, remedies.few)
+    else:
+        reasons = _of_chains(outcome, remedies.chains)
     reasons += outcome.reasons
     if stream:
         if outcome.error_terms is not None and np.isnan(outcome.error_terms).any():
             reasons.append(
                 "what rejuvenations of the particles have lost is not known, for the fit before "
-                "was interrupted"
+                "was interrupted: call fit"
             )
         error = outcome.mean_error
         if error is not None and error > _MAX_ERROR:
             reasons.append(
                 f"posterior means may be off by {error:.2f} standard deviations, or more if the "
-                "rows come sorted, by rejuvenations of the particles or because few are effective"
+                "rows come sorted, by rejuvenations of the particles or because few are effective: "
+                + remedies.few
             )
     if outcome.interrupted:
         reasons.append(f"the fit was interrupted after {len(outcome.infos)} steps")
     return reasons
 
 
-def _of_weights(outcome):
+def _of_weights(outcome, remedy):
     log_ratio, disagreement = outcome.particles.log_ratio, outcome.disagreement
     reasons, m = [], len(log_ratio)
     ess, k = effective_sample_size(log_ratio), _pareto_k(outcome.particles)
     least = max(_MIN_ESS, _MIN_SHARE * m, min(_ENOUGH, 0.5 * m))
     distinct = len(np.unique(outcome.particles.theta[:, 0]))  # the weights do not know of copies
     if not ess >= least:
-        reasons.append(f"the effective sample size is {ess:.0f} of {m} particles")
+        reasons.append(f"the effective sample size is {ess:.0f} of {m} particles: {remedy}")
     elif distinct < least:
-        reasons.append(f"only {distinct} of {m} particles are distinct: they have collapsed")
+        reasons.append(
+            f"only {distinct} of {m} particles are distinct, so that they have collapsed: {remedy}"
+        )
     if k is not None and heavy_tail(log_ratio, k):
         reasons.append(
-            f"Pareto k-hat is {k:.2f} (above {MAX_K}): the particles miss a tail of the posterior"
+            f"Pareto k-hat is {k:.2f} (above {MAX_K}), so that the particles miss a tail of the "
+            f"posterior: {remedy}"
         )
     if _bound_hit(outcome):
         reasons.append(
-            "the bound on substeps was reached and the rest of a step was taken "
-            "in one go: the particles may not have arrived where the posterior is"
+            "the bound on substeps was reached and the rest of a step was taken in one go, so that "
+            "the particles may not have arrived where the posterior is: raise max_substeps or "
+            "max_iter, or lower step_size"
         )
     if outcome.n_left_out:
         reasons.append(
-            f"the particles have left out {outcome.n_left_out} of the modes that a search has found"
+            f"the particles have left out {outcome.n_left_out} of the modes that a search has "
+            "found: raise n_particles"
         )
     if disagreement is not None and disagreement > _MAX_DISAGREEMENT:
         reasons.append(
-            f"the proposals disagree on the posterior mean by {disagreement:.1f} standard errors"
+            f"the proposals disagree on the posterior mean by {disagreement:.1f} standard errors: "
+            "raise n_particles"
         )
     return reasons
 
 
-def _of_chains(chains):
-    reasons = []
+def _of_chains(outcome, remedy):
+    chains, m, reasons = outcome.chains, len(outcome.particles.theta), []
     if not chains.r_hat <= _MAX_R_HAT:
         reasons.append(
-            f"R-hat is {chains.r_hat:.4g} (above {_MAX_R_HAT}): the chains of the "
-            "Hamiltonian moves do not agree"
+            f"R-hat is {chains.r_hat:.4g} (above {_MAX_R_HAT}), so that the chains of the "
+            f"Hamiltonian moves do not agree: {remedy}"
         )
     if not chains.ess >= _MIN_DRAWS:
-        reasons.append(f"the worst coordinate has {chains.ess:.0f} effective draws")
-    if chains.warming_up:
-        reasons.append("the Hamiltonian moves ended in their warm-up: they need very short steps")
+        # Chains that have all the draws they were to make are too few, others move too little.
+        few = TARGET_ESS * m < _MIN_DRAWS
+        reasons.append(
+            f"the worst coordinate has {chains.ess:.0f} effective draws: "
+            + ("raise n_particles" if few else remedy)
+        )
+    if chains.warming_up and outcome.ended_early:
+        reasons.append("the Hamiltonian moves ended in their warm-up")
+    elif chains.warming_up:
+        reasons.append(
+            "the Hamiltonian moves ended in their warm-up, for they need very short steps: "
+            + remedy
+        )
     return reasons

@@ -19,6 +19,10 @@ _CONVERSIONS = (
     "The DType", "Cannot convert", "Cannot cast", "can't convert", "invalid literal",
     "must be real number",
 )  # fmt: skip
+_WORDS = (
+    ". Encode columns of words, for example by sklearn.preprocessing.OneHotEncoder in a "
+    "sklearn.compose.ColumnTransformer"
+)
 _NOTHING = 1e-30  # A weight of so small a share of the largest counts for nothing.
 
 
@@ -55,7 +59,8 @@ def naming_conversions(name):
         if not str(error).startswith(_CONVERSIONS):
             raise
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"{name} cannot be read as an array of numbers: {error}") from error
+        advice = _WORDS if str(error).startswith("could not convert string") else ""
+        raise kind(f"{name} cannot be read as an array of numbers: {error}{advice}") from error
 
 
 @contextmanager

@@ -21,7 +21,14 @@ from skpmd._base.opening import in_parts, opened
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.prior import convergence_reasons
 from skpmd._base.progress import bar_of_rounds, bar_of_steps
-from skpmd._base.results import ParticleResults, Results, convergence_warnings, results_of
+from skpmd._base.results import (
+    OF_STEPS,
+    ParticleResults,
+    Remedies,
+    Results,
+    convergence_warnings,
+    results_of,
+)
 from skpmd._base.rows import is_read_in_blocks
 from skpmd._base.stream_from_values import step_from_values
 from skpmd._base.streaming import Stream, advance, first_stream, kernel_step, stream_after
@@ -48,6 +55,11 @@ from skpmd.engine.prior_check import PriorCheck, check_prior
 from skpmd.engine.second_opinion import compared
 from skpmd.posterior import Posterior
 
+_CHAINS = "give the model parameters of like scales that depend less on each other"
+_WITH_GRADIENT = Remedies(chains=_CHAINS)
+_WITHOUT_GRADIENT = Remedies(
+    "raise n_particles, or give log_joint_gradient, with which chains follow", _CHAINS
+)
 # Functions that may be missing, and how they are called.
 _OPTIONAL = {
     "log_likelihood_pointwise": "theta, X, y",
@@ -490,6 +502,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
                 support=prior.support,
                 log_prior_integral=prior.log_integral,
                 prior_pareto_k=given.pareto_k,
+                remedies=self._remedies(),
             )
             self._set_state(CustomState(stream, results, n_iter, prior))
         if prior.log_integral and results.log_evidence is not None:
@@ -499,9 +512,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
                 "nats. The posterior is not affected.",
                 UserWarning,
             )
-        self._warn_or_interrupt(
-            "raise n_particles, max_iter or max_substeps, lower step_size, or widen the prior"
-        )
+        self._warn_or_interrupt()
         return self
 
     def _find_posterior(self, model, rows, sample_weight, options, rng):
@@ -577,7 +588,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
                 prior_pareto_k=given.pareto_k,
             )  # fmt: skip
             self._set_state(CustomState(stream, results, stream.records.n, prior))
-            self._warn_or_interrupt("raise n_particles, or give the rows in larger parts")
+            self._warn_or_interrupt()
             return self
 
     def _merge(self, estimators, X=None, y=None, sample_weight=None):
@@ -624,6 +635,12 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
     def n_iter_(self):
         """Rounds and steps, or passes of stochastic steps; after `partial_fit`, steps."""
         return self._state.n_iter
+
+    def _remedies(self):
+        """What to do where a fit has found too little."""
+        if not self._starts_from_proposals():
+            return OF_STEPS
+        return _WITHOUT_GRADIENT if self.log_joint_gradient is None else _WITH_GRADIENT
 
     def _starts_from_proposals(self):
         """Whether a fit starts from proposals: what asks for steps from the prior gets them."""

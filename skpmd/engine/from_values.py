@@ -34,7 +34,9 @@ _MAX_DISAGREEMENT = 6.0  # Proposals that disagree more on a mean, in standard e
 _MAX_R_HAT, _MIN_DRAWS = 1.02, 100.0  # Chains are trusted up to here, and from so many draws on.
 
 
-_UNSEEN = "draws of the prior see a part of the posterior where there are no particles"
+_UNSEEN = (
+    "draws of the prior see a part of the posterior where there are no particles: raise n_particles"
+)
 
 
 class Attempt(NamedTuple):

@@ -31,13 +31,17 @@ def compared(outcome, model, batches, options, rng):
     _, _, _, of_log_sd = _moments(outcome.particles)
     j = int(of_log_sd.argmax())
     if of_log_sd[j] > _MAX_LOG_SD_ERROR:
-        unknown = f"the sd of theta[:, {j}] rests on few draws (standard error {of_log_sd[j]:.0%})"
+        unknown = (
+            f"the sd of theta[:, {j}] rests on few draws (standard error {of_log_sd[j]:.0%}): "
+            "raise n_particles or max_iter"
+        )
         yield outcome._replace(infos=[], reasons=(*outcome.reasons, unknown))
         return
     fits = from_values(model, batches, options, rng.spawn(1)[0])
     *_, other = counted(fits, "comparison with another fit")
     if not (other.n_left_out or other.reasons or is_thin(other.particles)):
-        reasons = outcome.reasons + tuple(_differences(outcome, other))
+        found = tuple(f"{text}: set proposal='auto'" for text in _differences(outcome, other))
+        reasons = outcome.reasons + found
         yield outcome._replace(infos=[], reasons=reasons)
 
 

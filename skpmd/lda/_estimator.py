@@ -220,7 +220,8 @@ None, default=None
     n_documents_seen_ : int or float
         Documents so far, with their weights; in an endless stream those with words.
     diagnostics_ : dict
-        After `skpmd.merge` only: the ``method``, the number of shards, ``n_shards``, and how well
+        ``warnings``, a list of what speaks against a merge, ``interrupted`` and ``out_of_time``.
+        After `skpmd.merge` also the ``method``, the number of shards, ``n_shards``, and how well
         those match, ``alignment``.
     history_ : dict of str to ndarray of shape (n_steps,)
         Record of the steps, the last 10,000 or so of a stream: ``step``, ``step_size``,
@@ -491,22 +492,21 @@ None, default=None
                     "learn_priors=True finds other priors in each shard, and a merge needs one: "
                     "set learn_priors=False, and doc_topic_prior and topic_word_prior to numbers."
                 )
-            state, reasons = merge_topics([one._state for one in estimators], n_shards(estimators))
+            state = merge_topics([one._state for one in estimators], n_shards(estimators))
             if X is not None:
                 X, _ = self._counts(X, reset=False)
                 X, weight = _weighted(X, sample_weight)
-                state, reasons = refined(self._parameters(), state, X, weight), []
+                state = refined(self._parameters(), state, X, weight)
             self._set_state(state)
-        self._conclude(reasons)
+        self._conclude(state.merged["warnings"])
         return self
 
     # ------------------------------------------------------------------ results
     @result
     def diagnostics_(self):
-        """What there is to say of a merge, a dict; AttributeError where there was none."""
-        if self._state.merged is None:
-            raise AttributeError("diagnostics_ is there after skpmd.merge.")
-        return self._state.merged
+        """How the last call has ended, and what there is to say of a merge, a dict."""
+        found = {"interrupted": self._state.interrupted, "out_of_time": self.out_of_time_}
+        return {"warnings": [], **found, **(self._state.merged or {})}
 
     @result
     def posterior_(self):

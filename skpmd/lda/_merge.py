@@ -27,7 +27,7 @@ _MAX_FULL_ITER = 5
 
 
 def merge_topics(states, n_shards):
-    """The `LDAState` of all documents, and reasons to warn of it where these are not at hand."""
+    """The `LDAState` of all documents; its ``merged`` has reasons to warn where none is at hand."""
     refuse_equal_findings([state.block.counts.totals for state in states])
     block, alignment = _unscaled(states[0].block), []
     for state in states[1:]:
@@ -37,11 +37,11 @@ def merge_topics(states, n_shards):
         "method": f"sum of the counts of relabelled topics of {n_shards} shards",
         "n_shards": n_shards,
         "alignment": alignment,
+        "warnings": _reasons(alignment) if block.topics.K > 1 else [],
     }
     first = states[0]
     rng = copy.deepcopy(first.rng)
-    reasons = _reasons(alignment) if block.topics.K > 1 else []
-    return LDAState(block, first.update, rng, Records(), merged=merged), reasons
+    return LDAState(block, first.update, rng, Records(), merged=merged)
 
 
 def refined(parameters, state, X, weight):
@@ -56,7 +56,7 @@ def refined(parameters, state, X, weight):
     method = f"{_MAX_FULL_ITER} iterations over all documents from the {state.merged['method']}"
     return after._replace(
         block=after.block._replace(n_documents_seen=total),
-        merged={**state.merged, "method": method},
+        merged={**state.merged, "method": method, "warnings": []},
     )
 
 

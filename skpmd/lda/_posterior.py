@@ -115,7 +115,7 @@ class TopicPosterior:
         """
         return self._average(np.repeat(self.weights[:, None], self._totals.shape[1], axis=1))
 
-    def sample(self, n=1, random_state=None):
+    def sample(self, n_samples=1, random_state=None):
         """Draw topics.
 
         Their expected word probabilities are those of `mean`, to a few thousandths. Each draw sums
@@ -125,22 +125,22 @@ class TopicPosterior:
 
         Parameters
         ----------
-        n : int, default=1
+        n_samples : int, default=1
             Number of draws.
         random_state : int, RandomState, Generator or None, default=None
             Source of randomness.
 
         Returns
         -------
-        ndarray of shape (n, K, V), float64
+        ndarray of shape (n_samples, K, V), float64
             Word probabilities of all topics, a particle being drawn by its weight each time.
 
         Raises
         ------
         ValueError
-            If n is not an integer of at least 0.
+            If n_samples is not an integer of at least 0.
         """
-        n = check_n_draws("n", n, least=0)
+        n = check_n_draws("n_samples", n_samples, least=0)
         rng = as_generator(random_state)
         chosen = rng.choice(self.n_particles, size=n, p=self.weights / self.weights.sum())
         draws = np.empty((n, *self.concentration.shape[1:]))

@@ -492,8 +492,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         """
         data = {"X": X, "y": y, "sample_weight": sample_weight}
         with self._all_or_nothing(fit_of=data):
-            rows, remedy, no_moments = self._fit(*opened(X, y, sample_weight))
-        self._warn_or_interrupt(remedy)
+            rows, no_moments = self._fit(*opened(X, y, sample_weight))
+        self._warn_or_interrupt()
         self._warn_of_column_scale(rows)
         n_retained = len(self.posterior_.particles) if self.diagnostics_.get("r_hat") else 0
         if self.n_particles < N_CHAINS <= n_retained:
@@ -513,7 +513,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         return self
 
     def _fit(self, X, y, sample_weight):
-        """The rows, what to do if the posterior is not to be trusted, and what is undefined."""
+        """The rows, and what is undefined."""
         options, parameters = self._loop_options(), self._parameters()
         last = getattr(self, "_state", None) if self.warm_start else None
         if not takes_steps(parameters, options):
@@ -532,15 +532,15 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         axes["names"] = coordinate_names(task.model, features, classes)
         if task.is_mean_field:
             results = fit_mean_field(task.model, rows, 1.0 / self.temperature, **axes)
-            stream, n_iter, remedy, no_moments = None, results.records.n, "lower prior_scale", None
+            stream, n_iter, no_moments = None, results.records.n, None
         else:
             with naming_singular_columns(X):
-                outcome, n_iter, remedy = find_posterior(
+                outcome, n_iter, remedies = find_posterior(
                     task.model, task.rows, task.parameters, options, rng,
                     None if last is None else last.stream,
                 )  # fmt: skip
             theta, data = outcome.particles.theta, task.rows.data
-            outcome, results = self._results(task, outcome, options, axes)
+            outcome, results = self._results(task, outcome, options, axes, remedies)
             stream = stream_after(outcome, rows.total, rng)
             no_moments = missing_moments(task.model, data, theta, len(classes))
         self.classes_ = classes
@@ -553,7 +553,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
                 compressed=None if task.is_mean_field else self._compressed(results, X),
             )
         )  # fmt: skip
-        return rows, remedy, no_moments
+        return rows, no_moments
 
     def _task(self, parameters, options, rows, features, classes, rng):
         """The `_Task` of a fit: under a prior, or with the rows of an earlier posterior."""
@@ -574,7 +574,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         prior = PriorOfRows(parameters, scale, column_scale)
         return _Task(model, rows, parameters, prior, None, by_steps, is_diagonal)
 
-    def _results(self, task, outcome, options, axes):
+    def _results(self, task, outcome, options, axes, remedies=None):
         """The outcome as one of the rows of this fit alone, and its `Results`."""
         model, earlier = task.model, task.earlier
         seen = model.prior.reported(outcome.particles.theta)
@@ -583,7 +583,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             outcome = given_earlier(outcome, model, earlier)
         results = results_of(
             outcome, temperature=self.temperature, coordinates=seen, prior_pareto_k=prior_k,
-            no_evidence=why_no_evidence(earlier), **axes,
+            no_evidence=why_no_evidence(earlier), remedies=remedies, **axes,
         )  # fmt: skip
         if not task.by_steps:
             results.posterior.rows = handed_on(
@@ -680,7 +680,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
                     retained, column_scale, self._compressed(results, X),
                 )
             )  # fmt: skip
-            self._warn_or_interrupt("raise n_particles, or give the rows in larger parts")
+            self._warn_or_interrupt()
             if first:
                 self._warn_of_column_scale(rows)
             return self

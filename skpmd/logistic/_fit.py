@@ -3,7 +3,7 @@
 import numpy as np
 
 from skpmd._base.progress import ReportedBatches, bar_of_rounds, bar_of_steps
-from skpmd._base.results import convergence_warnings
+from skpmd._base.results import OF_STEPS, Remedies, convergence_warnings
 from skpmd.engine.diagnostics import pareto_k
 from skpmd.engine.importance_rounds import importance_rounds
 from skpmd.engine.loop import drive, run
@@ -20,9 +20,10 @@ _MIN_SHARE = 0.3
 # Without moves a smaller share is warned of: the means were wrong in four of four such fits whose
 # weights had nothing else against them.
 _MIN_UNMOVED = 0.1
-_FOR_STEPS = "raise n_particles or max_iter, lower step_size, or widen the prior"
-_FOR_WEIGHTS = "set moves='auto', raise n_particles, or lower prior_scale"
-_FOR_MOVES = "raise n_particles, lower prior_scale, or leave out features that few rows have"
+# Weights are the last word with moves="never" alone.
+_UNMOVED = "set moves='auto', or raise n_particles"
+_TOO_FREE = "lower prior_scale, or leave out features that few rows have"
+_TOO_FREE_GIVEN_EARLIER = "leave out features that few rows have, or fit all rows together"
 
 
 def find_posterior(model, rows, parameters, options, rng, last=None):
@@ -33,7 +34,7 @@ def find_posterior(model, rows, parameters, options, rng, last=None):
     start there instead of from the prior or the proposals.
 
     Returns the `Outcome`, whose notes name the method; the number of passes of stochastic steps, or
-    of rounds of reweighting and checks of chains; and what to do if it is not to be trusted.
+    of rounds of reweighting and checks of chains; and `Remedies` if it is not to be trusted.
     """
     if last is not None and last.particles.theta.shape[1] != model.n_coordinates:
         raise ValueError(
@@ -51,14 +52,14 @@ def find_posterior(model, rows, parameters, options, rng, last=None):
     if by_steps or (hierarchical and parameters.moves == "never"):
         source = "prior" if hierarchical else proposal
         outcome = _by_steps(model, rows, source, options, rng, last)
-        return outcome, options.max_iter, _FOR_STEPS
+        return outcome, options.max_iter, OF_STEPS
     states = (_by_moves if hierarchical else _by_weights_or_moves)(
         model, ReportedBatches(rows.whole()), parameters, options, rng
     )
     with bar_of_rounds() as report:
         outcome = drive(states, report)
-    remedy = _FOR_WEIGHTS if outcome.chains is None else _FOR_MOVES
-    return outcome, len(outcome.infos), remedy
+    chains = _TOO_FREE if isinstance(parameters.prior, str) else _TOO_FREE_GIVEN_EARLIER
+    return outcome, len(outcome.infos), Remedies(_UNMOVED, chains)
 
 
 def takes_steps(parameters, options):
@@ -107,7 +108,7 @@ def _by_weights_or_moves(model, batches, parameters, options, rng):
             first = first or outcome
             share = first.infos[0].ess / n
             few = parameters.moves == "never" and share < _MIN_UNMOVED
-            reasons = (f"only {share:.1%} of the draws are effective",) if few else ()
+            reasons = (f"only {share:.1%} of the draws are effective: {_UNMOVED}",) if few else ()
             notes = {"method": f"importance reweighting of {source}"}
             yield outcome._replace(notes=notes, reasons=reasons)
         failed = first.infos[0].ess < min_share * n or convergence_warnings(outcome)

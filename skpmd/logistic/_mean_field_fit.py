@@ -15,6 +15,10 @@ NO_PARTS = (
     "A Gaussian without correlations takes no data in parts: call fit, or set "
     "covariance_type='full'."
 )
+_NOT_CONVERGED = (
+    "the mean-field mirror descent did not converge: bring the columns to one scale, or lower "
+    "prior_scale"
+)
 # With more coordinates than this no full covariance is held: each matrix would take 32 MB.
 _MAX_COORDINATES = 2000
 
@@ -68,6 +72,6 @@ def fit_mean_field(model, rows, power, names, **axes):
         **dict.fromkeys(("ess", "pareto_k", "r_hat", "disagreement", "mean_error")),
         "method": "mean-field mirror descent",
         "interrupted": last.interrupted,
-        "warnings": [] if last.converged else ["the mean-field mirror descent did not converge"],
+        "warnings": [] if last.converged else [_NOT_CONVERGED],
     }
     return Results(posterior, Records().extended(last.infos), diagnostics)

@@ -182,27 +182,28 @@ class GaussianPosterior:
             total = total + np.sum(f(self.sample(min(block, n - start), rng)), axis=0)
         return total / n
 
-    def sample(self, n=1, random_state=None):
-        """Draw n points, shape (n, d).
+    def sample(self, n_samples=1, random_state=None):
+        """Draw points, shape (n_samples, d).
 
         Parameters
         ----------
-        n : int, default=1
+        n_samples : int, default=1
             Number of draws.
         random_state : int, RandomState, Generator or None, default=None
             Source of randomness.
 
         Returns
         -------
-        ndarray of shape (n, d)
+        ndarray of shape (n_samples, d)
             Independent draws.
 
         Raises
         ------
         ValueError
-            If n is not an integer of at least 0.
+            If n_samples is not an integer of at least 0.
         """
-        n, rng = check_n_draws("n", n, least=0), as_generator(random_state)
+        n = check_n_draws("n_samples", n_samples, least=0)
+        rng = as_generator(random_state)
         return self.loc + self.scale * rng.standard_normal((n, len(self.loc)))
 
     def log_density(self, theta):

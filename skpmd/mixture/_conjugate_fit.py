@@ -195,7 +195,10 @@ def _convergence_warnings(parameters, converged):
     """Reasons not to trust it, a list of str; none where the user has not asked for steps."""
     if converged or parameters.max_full_iter in ("auto", 0):
         return []
-    return [f"the bound still grew after {parameters.max_full_iter} steps on all data"]
+    return [
+        f"the bound still grew after {parameters.max_full_iter} steps on all data: raise "
+        "max_full_iter"
+    ]
 
 
 def history_of_conjugate(records):

@@ -178,7 +178,8 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         the rows as known: standard deviations and intervals are too small where components
         overlap, and there is no evidence.
     diagnostics_ : dict
-        After `skpmd.merge` only: the ``method``, the number of shards, ``n_shards``, and how well
+        ``warnings``, a list of what speaks against the result, ``interrupted`` and ``out_of_time``.
+        After `skpmd.merge` also the ``method``, the number of shards, ``n_shards``, and how well
         those match, ``alignment``.
     history_ : dict of str to ndarray of shape (n_steps,)
         A record of the steps. Of the conjugate strategy: ``step_size``, and for each row the best
@@ -516,11 +517,14 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
 
     @result
     def diagnostics_(self):
-        """What there is to say of a merge, a dict; AttributeError where there was none."""
-        merged = getattr(self._state.fit, "merged", None)
-        if merged is None:
-            raise AttributeError("diagnostics_ is there after skpmd.merge.")
-        return merged
+        """How far to trust the result, and what there is to say of a merge, a dict."""
+        fit = self._state.fit
+        return {
+            "warnings": list(fit.convergence_warnings),
+            "interrupted": fit.interrupted,
+            "out_of_time": self.out_of_time_,
+            **(getattr(fit, "merged", None) or {}),
+        }
 
     @result
     def converged_(self):

@@ -254,19 +254,23 @@ def _convergence_warnings(smc):
     reasons, m = [], len(smc.particles.theta)
     last, distinct = smc.infos[-1].extra, len(np.unique(smc.particles.theta[:, -1]))
     if distinct < _MIN_DISTINCT * m:
-        reasons.append(f"only {distinct} of {m} particles are distinct: they have collapsed")
+        reasons.append(
+            f"only {distinct} of {m} particles are distinct, so that they have collapsed: raise "
+            "n_particles"
+        )
     if not last["acceptance"] >= _MIN_ACCEPTANCE:
         reasons.append(
-            f"moves of the particles are accepted with probability {last['acceptance']:.2f}"
+            f"moves of the particles are accepted with probability {last['acceptance']:.2f}: take "
+            "fewer components, or set strategy='conjugate'"
         )
     if not last["correlation"] <= _MAX_CORRELATION:
         reasons.append(
             f"moves hardly change the particles (correlation {last['correlation']:.2f} with where "
-            "they were)"
+            "they were): take fewer components, or set strategy='conjugate'"
         )
     if smc.out_of_time:
         power = smc.infos[-1].extra["power"]
-        reasons.append(f"the likelihood counts to the power of {power:.2g} only")
+        reasons.append(f"the likelihood counts to the power of {power:.2g} only: raise max_time")
     if smc.interrupted:
         reasons.append(f"the fit was interrupted after {len(smc.infos)} steps")
     return reasons

@@ -35,6 +35,7 @@ from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import Data, Sample
 from skpmd.sparse_gp._descent import SHARE
 from skpmd.sparse_gp._fit import complete, move_inducing, next_fit, retained_with
+from skpmd.sparse_gp._hyperparameters import FEW_PARTICLES
 from skpmd.sparse_gp._hyperprior import HyperPrior, proposal_around
 from skpmd.sparse_gp._inducing import choose
 from skpmd.sparse_gp._logit import LogitSparseGP
@@ -246,11 +247,15 @@ def with_results(parameters, state):
         ess = effective_sample_size(log_ratio)
         k = pareto_k(log_ratio) if m >= _MIN_FOR_K else None
         if k is not None and ess < _MIN_SHARE * m:
-            reasons.append(f"the effective sample size is {ess:.1f} of {m} particles")
+            reasons.append(
+                f"the effective sample size is {ess:.1f} of {m} particles: {FEW_PARTICLES}"
+            )
         if k is not None and heavy_tail(log_ratio, k):
-            reasons.append(f"Pareto k-hat is {k:.2f} (above {MAX_K})")
+            reasons.append(f"Pareto k-hat is {k:.2f} (above {MAX_K}): {FEW_PARTICLES}")
     if not state.converged:
-        reasons.append(f"q(u) has not converged within max_iter={parameters.max_iter} iterations")
+        reasons.append(
+            f"q(u) has not converged within max_iter={parameters.max_iter} iterations: raise it"
+        )
     posterior = Posterior(
         np.exp(positions), log_ratio, names=parameter_names(model.covariance.kernel),
         pareto_k=k, unavailable="it is there for 20 particles or more, with weighting='posterior'",

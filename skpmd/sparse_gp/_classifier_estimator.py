@@ -403,7 +403,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
                 f"The {len(self.inducing_)} inducing inputs leave {share:.0%} of the variance of "
                 "the process open: predictions may be far from those of all rows. Raise n_inducing."
             )
-        self._warn_or_interrupt("raise max_iter or n_particles, or narrow hyperprior")
+        self._warn_or_interrupt()
 
 
 def _data(X, codes, weight):

@@ -672,7 +672,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         else:
             warn_of_open_variance(self._state)
         if self.weighting == "posterior":
-            self._warn_or_interrupt("raise n_particles or max_iter, or narrow hyperprior")
+            self._warn_or_interrupt()
             return
         self._conclude()
         if fitted_kernel and self.optimizer is not None:

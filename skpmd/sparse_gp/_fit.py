@@ -6,7 +6,7 @@ import numpy as np
 
 from skpmd._base.progress import bar_of_rounds, bar_of_steps
 from skpmd._base.records import Records
-from skpmd._base.results import Results, results_of
+from skpmd._base.results import Remedies, Results, results_of
 from skpmd._base.stacking import hold_out, n_held_out
 from skpmd._base.streaming import Stream, advance, coefficients, stream_after
 from skpmd._base.utils import as_generator
@@ -22,6 +22,7 @@ from skpmd.sparse_gp._data import Data, Population, Sample, ScaledRows, Scaler, 
 from skpmd.sparse_gp._descent import SHARE
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
 from skpmd.sparse_gp._hyperparameters import (
+    FEW_PARTICLES,
     check_kernel,
     fit_hyperparameters,
     n_inducing,
@@ -191,8 +192,9 @@ def with_results(state, outcome=None):
         return state._replace(results=Results(posterior, state.stream.records, diagnostics))
     stream, coordinates = not outcome.reweighted, np.exp(outcome.particles.theta)
     results = results_of(
-        outcome, state.stream.records, names=names, coordinates=coordinates, stream=stream
-    )
+        outcome, state.stream.records, names=names, coordinates=coordinates, stream=stream,
+        remedies=Remedies(FEW_PARTICLES),
+    )  # fmt: skip
     return state._replace(results=results)
 
 

@@ -187,6 +187,10 @@ def warn_of_bounds(kernel):
             )
 
 
+# What to do where the posterior of the hyperparameters has too few effective particles.
+FEW_PARTICLES = "raise n_particles, or narrow hyperprior"
+
+
 def n_particles(parameters, kernel, n_rows, n_held):
     """How many sets of the kernel's hyperparameters, for so many distinct rows.
 
