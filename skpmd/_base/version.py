@@ -2,7 +2,7 @@
 
 from sklearn.exceptions import InconsistentVersionWarning
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 
 class OtherVersionWarning(InconsistentVersionWarning):

@@ -37,6 +37,7 @@ PACKAGES = (
 )
 # What every study reaches by `import skpmd` alone: names that make up the package, no algorithm.
 _FACADE = "skpmd"
+_RELEASE = "skpmd._base.version"  # It changes with each release, and no figure with it.
 
 
 def versions():
@@ -102,14 +103,20 @@ def _git(*arguments):
 
 def code_digests(module):
     """Return the digest of each module of skpmd that a study's module reaches by its imports."""
-    return {name: _digest(name) for name in sorted(_reached(module)) if name.startswith("skpmd.")}
+    return {
+        name: _digest(name)
+        for name in sorted(_reached(module))
+        if name.startswith("skpmd.") and name != _RELEASE
+    }
 
 
 def changed(module, digests):
     """Return the modules of skpmd whose code is not what it was when a study was run."""
     now = code_digests(module)
     return sorted(
-        name for name in now.keys() | digests.keys() if now.get(name) != digests.get(name)
+        name
+        for name in (now.keys() | digests.keys()) - {_RELEASE}
+        if now.get(name) != digests.get(name)
     )
 
 
