@@ -3,10 +3,9 @@ Yesterday's posterior as today's prior
 ======================================
 
 Rows that come later need not wait for a fit of everything. Give the posterior of the first fit as
-the ``prior`` of the second, and the second ends where one fit of all rows would have ended, without
-the rows of the first. This example does it in three parts, and compares means, intervals and the
-evidence with the fit of all rows. It also shows where this works less well, and what is different
-with many coefficients.
+the ``prior`` of the second, and the second ends where one fit of all rows would have ended. This
+example does it in three parts, with and without the rows of the parts before, and compares means,
+intervals and the evidence with the fit of all rows. It also shows where this works less well.
 """
 
 # %%
@@ -42,51 +41,70 @@ X = everything[columns]
 # A chain of fits
 # ---------------
 # The first fit starts from the default prior, a normal distribution for each coefficient. Each fit
-# after it has its own rows and the posterior before it, and no others.
+# after it is given its own rows and the posterior before it. A posterior holds its rows as long as
+# they take no more room than its particles, and hands them on. With ``posterior_.rows = None`` they
+# are left out, because others must not see them, say, and a density that is fitted to the particles
+# takes their place.
 
-chain, prior = [], "normal"
-for rows in parts:
-    model = BayesianLogisticRegressionPMD(prior=prior, random_state=0)
-    chain.append(model.fit(X.iloc[rows], y.iloc[rows]))
-    prior = model.posterior_
+
+def chained(parts, with_rows):
+    """Fits of one part after the other, each with the posterior before it as its prior."""
+    fits, prior = [], "normal"
+    for rows in parts:
+        model = BayesianLogisticRegressionPMD(prior=prior, random_state=0)
+        fits.append(model.fit(X.iloc[rows], y.iloc[rows]))
+        prior = model.posterior_
+        if not with_rows:
+            prior.rows = None
+    return fits
+
+
+def largest_gap(one, other):
+    """Largest difference of a coefficient's mean, in posterior standard deviations."""
+    return (np.abs(one.coef_ - other.coef_) / other.coef_std_).max()
+
+
 whole = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
+chain = chained(parts, with_rows=False)
+for name, fits in (("with rows", chained(parts, with_rows=True)), ("without rows", chain)):
+    print(f"{name}: largest gap {largest_gap(fits[-1], whole):.3f} standard deviations")
+    print(f"  log evidence, sum of the parts: {sum(one.log_evidence_ for one in fits):.2f}")
+print(f"log evidence, all rows: {whole.log_evidence_:.2f}")
 
 # %%
-# Means agree within a small part of a posterior standard deviation. So do the widths of intervals.
-# By the chain rule the log evidence of the three parts adds up to that of all rows.
+# With the rows the chain is the fit of all rows, to rounding. Without them means agree within a
+# small part of a posterior standard deviation, and so do the widths of intervals. By the chain rule
+# the log evidence of the three parts adds up to that of all rows.
 
 last = chain[-1]
-gap = np.abs(last.posterior_.mean() - whole.posterior_.mean()) / whole.posterior_.std()
-print(f"largest gap of a mean:               {gap.max():.3f} posterior standard deviations")
 ratio = last.posterior_.std() / whole.posterior_.std()
 print(f"standard deviations, ratio:          {ratio.min():.3f} to {ratio.max():.3f}")
-print(f"log evidence, sum of the parts:      {sum(one.log_evidence_ for one in chain):.2f}")
-print(f"log evidence, all rows:              {whole.log_evidence_:.2f}")
 shift = np.abs(last.predict_proba(X) - whole.predict_proba(X)).max()
 print(f"largest gap of a probability:        {shift:.4f}")
 
 # %%
-# A density took the place of the earlier posterior here. ``prior_pareto_k`` says how well it did:
-# below 0.7 its tails are as wide as those of the posterior.
+# ``prior_pareto_k`` says how well the density stands for the earlier posterior: below 0.7 its tails
+# are as wide as those of the posterior.
 
 k_hats = [one.diagnostics_["prior_pareto_k"] for one in chain[1:]]
 print("Pareto k-hat of the earlier posterior:", ", ".join(f"{k:.2f}" for k in k_hats))
 
 # %%
-# Earlier rows of another kind
-# ----------------------------
+# Without rows, and earlier ones of another kind
+# ----------------------------------------------
 # The table itself has its rows in an order: the first ones are mostly of malignant tumours. Their
 # posterior is far from where the others lead, and there the density of its particles is hardly
-# known. A large gap follows, and a warning. Fit all rows together then. Several such steps, each of
-# them small, may end off without one: give parts that are alike, and a large one first.
+# known. A large gap follows, and a warning. Several such steps, each of them small, may end off
+# without one: hand the rows on, or give parts that are alike, and a large one first.
 
 own = np.argsort(order)
 early, late = own[:60], own[60:]
 print(f"share of benign tumours: {y.iloc[early].mean():.2f} early, {y.iloc[late].mean():.2f} late")
 
 
-def second_fit(first, X, y):
-    """Fit with the posterior of another as the prior, and the warnings as text."""
+def second_without_rows(first, X, y):
+    """Fit with the density of a posterior as the prior, and the warnings as text."""
+    first.posterior_.rows = None
     second = BayesianLogisticRegressionPMD(prior=first.posterior_, random_state=0)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
@@ -94,36 +112,25 @@ def second_fit(first, X, y):
     return second, [str(one.message) for one in caught]
 
 
-def largest_gap(one, other):
-    return (np.abs(one.coef_ - other.coef_) / other.coef_std_).max()
-
-
 first = BayesianLogisticRegressionPMD(random_state=0).fit(X.iloc[early], y.iloc[early])
-second, messages = second_fit(first, X.iloc[late], y.iloc[late])
+second, messages = second_without_rows(first, X.iloc[late], y.iloc[late])
 print(f"largest gap: {largest_gap(second, whole):.3f} standard deviations")
 for message in messages:
     print(message)
 
 # %%
-# Many coefficients
-# -----------------
-# With all thirty columns a density of the posterior would be rough. So with more than a dozen
-# coefficients the posterior holds its rows, or a summary of them where they are many, and hands
-# them on. Two fits are then the same as one, in any order of the rows. Rows that others must not
-# see can be left out by ``posterior_.rows = None``. A density takes their place, and a warning says
-# so where it is too rough.
+# Without rows, and with many coefficients
+# ----------------------------------------
+# With all thirty columns a density of the posterior is rough, and a warning says so where it is too
+# rough. Where rows are many, and coefficients more than a dozen, posteriors hold a summary of them.
 
 early, late = slice(0, 200), slice(200, None)
 first = BayesianLogisticRegressionPMD(random_state=0).fit(everything[early], y[early])
 joint = BayesianLogisticRegressionPMD(random_state=0).fit(everything, y)
-for held in (True, False):
-    if not held:
-        first.posterior_.rows = None
-    second, messages = second_fit(first, everything[late], y[late])
-    gap, name = largest_gap(second, joint), "handed on" if held else "left out"
-    print(f"rows {name}: largest gap {gap:.3f} standard deviations")
-    for message in messages:
-        print(message)
+second, messages = second_without_rows(first, everything[late], y[late])
+print(f"largest gap: {largest_gap(second, joint):.3f} standard deviations")
+for message in messages:
+    print(message)
 
 # %%
 # The picture
