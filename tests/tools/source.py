@@ -7,8 +7,8 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# Tests of an installed package have no sources beside them, nor documentation.
-needs_source = pytest.mark.skipif(not (ROOT / "skpmd").exists(), reason="needs the source tree")
+# Tests of an installed package have no sources beside them, and those of an sdist no documentation.
+needs_source = pytest.mark.skipif(not (ROOT / "docs").exists(), reason="needs the repository")
 
 
 class Module(NamedTuple):

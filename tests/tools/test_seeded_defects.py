@@ -3,15 +3,16 @@
 import pytest
 
 from tests.tools import seeded_defects
+from tests.tools.source import needs_source
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not (seeded_defects.ROOT / "skpmd").exists(), reason="needs the source tree")
+@needs_source
 def test_every_seeded_defect_is_noticed():
     assert seeded_defects.main() == 0
 
 
-@pytest.mark.skipif(not (seeded_defects.ROOT / "skpmd").exists(), reason="needs the source tree")
+@needs_source
 @pytest.mark.parametrize("defect", seeded_defects.all_defects(), ids=lambda one: one.name)
 def test_each_defect_quotes_one_place(defect):
     text = (seeded_defects.ROOT / "skpmd" / defect.file).read_text(encoding="utf-8")
