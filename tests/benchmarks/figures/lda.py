@@ -9,11 +9,11 @@ ALLOWED = (
     "``transform(X, return_interval=0.9)`` returns credible intervals",
     # What tests hold, and their settings: `tests.lda.test_proportions`, `test_calibration`,
     # `test_results`.
-    "It holds intervals of 90 % to at least this much of that posterior",
+    "It requires intervals of 90 % to contain at least the following share",
     "* - 5 - share some words (0.5) - 0.895 - 0.88",
     "* - 1 - have words of their own (0.05) - 0.87 - 0.8",
     "* - 0.5 - share some words (0.5) - 0.86 - 0.7",
-    "a test holds it above 80 %",
+    "a test requires a coverage above 80 %",
     "between 5 and 15 % of a word's draws on either side of an interval of 80 %",
     # Constants and settings.
     "how often intervals of 90 % contain the truth",
@@ -100,9 +100,9 @@ def of_averages(found):
     yield (
         "the long average of four chains is ahead on newsgroups for "
         f"{over(news, chains, 'pmd', 'cpu'):.0f} times the CPU, level on AP with 100 topics for "
-        f"{over(ap, chains, 'pmd', 'cpu'):.0f} times, and behind with 20; that of one chain's "
-        f"topics is level on newsgroups for {over(news, chain, 'pmd', 'cpu'):.0f} times the CPU, "
-        "and behind on AP."
+        f"{over(ap, chains, 'pmd', 'cpu'):.0f} times, and behind with 20; the average of "
+        "one chain's topics is level on newsgroups for "
+        f"{over(news, chain, 'pmd', 'cpu'):.0f} times the CPU, and behind on AP."
     )
 
 

@@ -6,14 +6,14 @@ PAGE = "docs/inside/logistic.rst"
 # Settings, sizes, constants, and what a test holds.
 ALLOWED = (
     "Standard errors below 0.005 posterior standard deviations",
-    "a test holds its means on iris to 0.05 standard deviations",
+    "its means on iris to be within 0.05 standard deviations",
     "less than 0.3 of the first round's draws",
     "at most 2 % of the rows, or 32",
     "adapted to an acceptance of 0.8",
     "the inner step to an acceptance of 0.9",
     "by less than 0.01 nats from one position to another",
     ":math:`\\hat R < 1.02` and a quarter of ``n_particles`` draws",
-    "there is a warning above 1.05",
+    "there is a warning if :math:`\\hat R` is above 1.05",
     "where less than 0.3 of the draws are effective under it",
     "for the rows, 16 MB at most",
     "a covariance of them would take 205 GB",
@@ -34,8 +34,8 @@ def moves(rows):
     assert all(row["warned"] for row in rows if row["kind"] == "never")
     assert not any(row["warned"] for row in rows if row["kind"] == "auto")
     yield (
-        "no mixture of Gaussians holds enough of the posterior for weights, in "
-        f"{width['adult']} dimensions no more than in {width['keel_optdigits']}"
+        "no mixture of Gaussians covers enough of the posterior for weights, neither in "
+        f"{width['adult']} dimensions nor in {width['keel_optdigits']}"
     )
 
 
@@ -83,7 +83,7 @@ def text(rows):
         yield f'"{label}", {row["C"]:g}, {temperature}, {numbers}'
     coldest = {found["diag, any T"]["temperature"] for found in (two, all_groups)}
     (least,) = coldest
-    yield f"The least temperature on offer, {least:g}, is the best in this study"
+    yield f"The lowest temperature on offer, {least:g}, is the best in this study"
     yield f"its log loss ends within {behind(all_groups):g} of ours"
     yield from repairs({name: row["log_loss_cv"] for name, row in two.items()})
 

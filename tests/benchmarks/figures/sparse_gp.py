@@ -10,10 +10,10 @@ ALLOWED = (
     "the range of the middle 80 % take the place of mean and standard deviation",
     "normal around their mean with a standard deviation of .5",
     "it is raised tenfold, up to 0.01, above which there is an error",
-    "inducing input is, 268 MB at most by default",
+    "inducing input, 268 MB at most by default",
     # What tests hold.
-    "to within 10 % of those of long elliptical slice sampling, and means to within .1 standard",
-    "a test holds probabilities to within .05 of those of one fit",
+    "be within 10 % of those of long elliptical slice sampling, and means to be within .1 standard",
+    "a test requires probabilities to be within .05 of those of one fit",
     # A section of a book.
     "([RW06]_, section 5.4.2; [SK01]_)",
 )

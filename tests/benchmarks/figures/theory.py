@@ -104,7 +104,7 @@ def _kernels(found):
     yield (
         f"save {100 - 100 * max(cpu):.0f} to {100 - 100 * min(cpu):.0f} % of the CPU in the plane "
         f"with an error that is {100 * error - 100:.0f} % larger at most; in ten dimensions they "
-        f"take {theorem:.1f} and {median:.1f} times that of the leave-one-out search"
+        f"take {theorem:.1f} and {median:.1f} times the CPU of the leave-one-out search"
     )
     yield f"Scott's and Silverman's rules are {scott} % worse on the banana"
 
@@ -119,8 +119,8 @@ def _rest(found):
     yield "The resampling scheme changes no error by more than the spread"
     yield (
         f"{100 * _ratio(found, '1 pass', MIXTURE) - 100:.0f} % larger with "
-        f"{100 * _ratio(found, '1 pass', MIXTURE, 'cpu_s'):.0f} % of the CPU; twenty take "
-        f"{100 - 100 * least:.0f} % off an error at most"
+        f"{100 * _ratio(found, '1 pass', MIXTURE, 'cpu_s'):.0f} % of the CPU; twenty "
+        f"passes reduce an error by {100 - 100 * least:.0f} % at most"
     )
 
 
