@@ -3,7 +3,7 @@
 from ._rows import short
 
 PAGE = "docs/user_guide/priors.rst"
-ALLOWED = ("is more than .6 nats (root mean square)",)
+ALLOWED = ("by more than .6 nats (root mean square)",)
 
 
 def halves(rows):
@@ -20,8 +20,8 @@ def halves(rows):
     yield "the same to the last digits"
     yield f"{cancer} standard deviations off with 31 coefficients and {wine} with 42"
     yield (
-        "with five orders of the rows of each set, the largest gap of up to eleven parameters is "
-        f"{short(largest('custom'))}"
+        "with five orders of the rows of each set, the largest gap of a mean with up to eleven "
+        f"parameters is {short(largest('custom'))} standard deviations"
     )
 
 

@@ -16,8 +16,8 @@ def ablation(rows):
     assert letter["warned"] == 0.0
     yield (
         f"its total variation to the exact posterior is {letter['error']:.2f} on the paper's "
-        f"mixture, with {100 * letter['ess']:.0f} % of the particles effective, where the other "
-        f"defaults from the prior have {own['error']:.2f}"
+        f"mixture, with {100 * letter['ess']:.0f} % of the particles effective, and that of the "
+        f'defaults with ``proposal="prior"`` is {own["error"]:.2f}'
     )
 
 
