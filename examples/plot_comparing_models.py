@@ -2,10 +2,10 @@
 Comparing models: evidence, leave-one-out, cross-validation
 ===========================================================
 
-Which columns belong in the model? Three measures answer, and you learn here when they agree and
-when they do not. Leave-one-out and cross-validation say how well a model predicts rows that it has
-not seen; the evidence says how probable the data were before any was seen. A prior that is too wide
-costs evidence and leaves the predictions as they are.
+Which columns belong in the model? Three measures answer this question, and you learn here when they
+agree and when they do not. Leave-one-out and cross-validation say how well a model predicts rows
+that it has not seen; the evidence says how probable the data were under the model before any row
+was seen. A prior that is too wide lowers the evidence and leaves the predictions as they are.
 
 The picture is saved as ``comparing_models.png`` in the working directory.
 """
@@ -15,10 +15,10 @@ The picture is saved as ``comparing_models.png`` in the working directory.
 # %%
 # Three models of one table
 # -------------------------
-# Of 16 columns the first two have a large effect, two more a small one, and the other twelve none.
-# Three logistic regressions take two, four and all columns. One fit of each has the evidence
-# (``log_evidence_``) and, with ``loo``, the leave-one-out log predictive density. Cross-validation
-# takes five more fits. All three are in nats, and more is better.
+# Of 16 columns the first two have a large effect, two more have a small one, and the other twelve
+# have none. Three logistic regressions take two, four and all columns. One fit of each model gives
+# the evidence (``log_evidence_``) and, with ``loo``, the leave-one-out log predictive density.
+# Cross-validation takes five more fits. All three measures are in nats, and higher is better.
 
 from pathlib import Path
 
@@ -53,10 +53,10 @@ for columns, name in names.items():
     print(f"{name:<12}{values[name][0]:15.1f}{values[name][1]:15.1f}{values[name][2]:18.1f}")
 
 # %%
-# All three put the four columns first. ``compare`` takes what ``loo`` has returned, because each
-# model has columns of its own, and returns the differences from the best model with their standard
-# errors, over the rows. A difference of less than two of them decides nothing. ``n_bad`` counts
-# rows for which the estimate is not to be trusted.
+# All three measures put the model with four columns first. ``compare`` takes the results of
+# ``loo``, because each model has columns of its own, and returns the differences from the best
+# model with their standard errors over the rows. A difference of less than two standard errors
+# decides nothing. ``n_bad`` counts the rows for which the estimate cannot be trusted.
 
 table = compare(left_out)
 for name, gap, error, bad in zip(
@@ -69,8 +69,9 @@ for name, weight in zip(table["name"], table["weight"], strict=True):
 
 # %%
 # Leave-one-out and cross-validation estimate the same quantity, and their numbers are close. The
-# evidence is another sum of log predictive densities: of each row given the rows before it, so that
-# the prior alone predicts the first ones. Twelve columns without an effect cost more there.
+# evidence is a different sum of log predictive densities: each row is predicted from the rows
+# before it, so that the first rows are predicted by the prior alone. Twelve columns without an
+# effect therefore cost more in the evidence than in the other measures.
 
 plt.rcParams["font.size"] = 12
 labels = ["evidence", "leave-one-out", "cross-validation"]
@@ -90,9 +91,9 @@ axes.legend(frameon=False, loc="upper center")
 # %%
 # The width of a prior
 # --------------------
-# Now the prior of the two small effects gets wider, from 0.1 to 1000, while that of the other
-# columns stays; ``prior_scale`` takes a number for each column. How much do four columns gain over
-# two?
+# Now the prior of the two small effects gets wider, from 0.1 to 1000, while the prior of the other
+# columns stays the same; ``prior_scale`` takes a number for each column. How much better are four
+# columns than two?
 
 scales = np.array([0.1, 0.3, 1.0, 10.0, 100.0, 1000.0])
 gains = []
@@ -107,20 +108,22 @@ error = np.sqrt(n) * per_row.std()
 print(f"standard error of the gain by leave-one-out, at the widest prior: {error:.1f}")
 
 # %%
-# From 1 on the width moves nothing that the model predicts: the data determine the coefficients,
-# and leave-one-out and cross-validation stay level. The evidence goes down by about log 10 for each
-# of the two coefficients whenever the prior is ten times as wide, for such a prior has ever less of
-# its probability at coefficients of this size. At the end it prefers the model without the two
-# columns, although they do matter. This is the paradox of Jeffreys and Lindley.
+# From a scale of 1 on, the width of the prior does not change the predictions: the data determine
+# the coefficients, and leave-one-out and cross-validation stay level. The evidence goes down by
+# about log 10 for each of the two coefficients whenever the prior is made ten times as wide,
+# because a wider prior has less of its probability at coefficients of this size. At the end the
+# evidence prefers the model without the two columns, although they do matter. This is the paradox
+# of Jeffreys and Lindley.
 #
-# For predictions, compare by leave-one-out. The evidence is right where the prior is meant: as one
-# that says how large effects are, and not as one that is wide to be safe. Its maximum is what
-# ``prior_scale="evidence"`` looks for.
+# To compare predictions, use leave-one-out. The evidence is right where the prior states how large
+# you believe the effects to be, and not where the prior was made wide to be safe.
+# ``prior_scale="evidence"`` searches for the scale with the largest evidence.
 #
 # The picture
 # -----------
-# Gain of four columns over two, against the width of the prior of the two more. The bar at the
-# right is a standard error of leave-one-out to either side.
+# The picture shows the gain of four columns over two, against the width of the prior of the two
+# additional columns. The bar at the right is one standard error of the leave-one-out gain to either
+# side.
 
 figure, axes = plt.subplots(figsize=(7, 4.9), layout="constrained")
 styles = (("o-", "C0"), ("s-", "C1"), ("^--", "C2"))

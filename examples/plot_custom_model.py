@@ -2,11 +2,11 @@
 A model of your own, and a check of it
 ======================================
 
-Twenty men of a fitness club: how many sit-ups does a man do, given his waist? Three functions and
-a prior make a model of counts, which ``ParticleMirrorDescent`` fits from values of the likelihood
-alone. A posterior predictive check shows that the first model is wrong, and where. Two functions
-are changed, and we read from the second model intervals, predictions and the probability of an
-event.
+How many sit-ups does a man do, given his waist? The data are twenty men of a fitness club. Three
+functions and a prior make a model of counts, which ``ParticleMirrorDescent`` fits from values of
+the likelihood alone. A posterior predictive check shows that the first model is wrong, and where.
+We then change two functions, and the second model gives intervals, predictions and the probability
+of an event.
 """
 
 # %%
@@ -30,9 +30,9 @@ print(f"{len(situps)} men, {situps.min():.0f} to {situps.max():.0f} sit-ups")
 # %%
 # A first model
 # -------------
-# Counts have a Poisson distribution, the textbook says, whose mean :math:`\mu` depends on the waist
-# by :math:`\log \mu = a + b\,(\text{waist} - 35)`. A function gets many values of the parameters at
-# once: ``theta`` has a row for each particle and a column for each parameter. What it returns has a
+# The textbook model of counts is a Poisson distribution. Its mean :math:`\mu` depends on the waist
+# by :math:`\log \mu = a + b\,(\text{waist} - 35)`. Each function gets many values of the parameters
+# at once: ``theta`` has a row for each particle and a column for each parameter. The result has a
 # row for each particle and a column for each man.
 
 
@@ -49,8 +49,8 @@ def draw(theta, X, rng):
 
 
 # %%
-# The prior is a dict of distributions of SciPy. We believe in some hundred sit-ups at 35 inches,
-# give or take a factor of three, and in changes of up to a factor of two or so by an inch.
+# The prior is a dict of SciPy distributions. We expect about a hundred sit-ups at 35 inches, give
+# or take a factor of three, and a change by up to a factor of two or so for each inch.
 
 prior = {"a": stats.norm(np.log(100.0), 1.0), "b": stats.norm(0.0, 0.5)}
 poisson = ParticleMirrorDescent(
@@ -65,7 +65,7 @@ poisson = ParticleMirrorDescent(
 # A second model
 # --------------
 # The negative binomial distribution has a further parameter :math:`r`, and the variance
-# :math:`\mu + \mu^2 / r`. Two of the three functions change, and the prior gets an entry.
+# :math:`\mu + \mu^2 / r`. Two of the three functions change, and the prior gets one more entry.
 
 
 def overdispersed_log_likelihood(theta, X, y):
@@ -88,10 +88,10 @@ negative_binomial = ParticleMirrorDescent(
 models = {"Poisson": poisson, "negative binomial": negative_binomial}
 
 # %%
-# Which of them explains the data?
-# --------------------------------
+# Which model explains the data?
+# ------------------------------
 # A posterior predictive check draws data sets of twenty men from a fitted model. If the model is
-# right, the observed counts look like one of them. We compare standard deviations.
+# right, the observed data set looks like the drawn ones. We compare their standard deviations.
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
 for ax, (name, model) in zip(axes, models.items(), strict=True):
@@ -112,19 +112,19 @@ for ax, (name, model) in zip(axes, models.items(), strict=True):
     print(f"    log evidence: {model.log_evidence_:.1f}")
 
 # %%
-# Men of the same waist differ by far more than Poisson counts do. None of the drawn data sets
-# varies as much as the observed one, and most men are outside their intervals. Nothing of this
-# speaks against the second model. The log evidence, which compares the two without drawing
-# anything, agrees.
+# Men of the same waist differ by far more than Poisson counts do. None of the data sets drawn from
+# the Poisson model varies as much as the observed one, and most men are outside their intervals.
+# These checks do not speak against the second model. The log evidence, which compares the two
+# models without drawing anything, agrees.
 #
 # No ``ConvergenceWarning`` came with the wrong model, and none should: the fit found its posterior.
 # Diagnostics judge the computation, and checks judge the model.
 #
 # What the wrong model costs
 # --------------------------
-# Its posterior is too sure of everything. ``predict_interval`` has intervals of a new count, and
-# with ``target="mean"`` those of the mean. From draws we get the probability of any event. Below,
-# ``b`` is shown as the factor by which the mean changes with an inch.
+# The posterior of the wrong model is too sure of everything. ``predict_interval`` returns intervals
+# of a new count, and with ``target="mean"`` intervals of the mean. Draws give the probability of
+# any event. Below, ``b`` is shown as the factor by which the mean changes with each inch.
 
 new = np.array([[38.0]])
 for name, model in models.items():
@@ -141,7 +141,7 @@ for name, model in models.items():
 # %%
 # The picture
 # -----------
-# 90 % intervals of a new man's sit-ups under either model, and the twenty men.
+# The picture shows 90 % intervals of a new man's sit-ups under either model, and the twenty men.
 
 grid = np.linspace(30.0, 47.0, 69)[:, None]
 with plt.rc_context({"font.size": 15}):

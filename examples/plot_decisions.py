@@ -2,11 +2,11 @@
 Decisions with costs: no threshold to tune
 ==========================================
 
-A malignant tumour that is sent home costs far more than a benign one that is operated on. The most
-probable class takes no notice of that: its threshold is 0.5 whatever is at stake. You learn here to
-predict the action of the smallest expected cost with ``BayesDecisionClassifier``, to let it abstain
-where another examination costs less than either action is expected to, and what this gains on
-tumours that the fit has not seen.
+Sending a patient with a malignant tumour home costs far more than operating on a benign one.
+Predicting the most probable class ignores this: the threshold is 0.5 whatever is at stake. You
+learn here to predict the action with the smallest expected cost with ``BayesDecisionClassifier``,
+and to let the classifier abstain where another examination costs less than the expected cost of
+either action. You also see how much this gains on tumours that the fit has not seen.
 
 The picture is saved as ``decisions.png`` in the working directory.
 """
@@ -16,10 +16,10 @@ The picture is saved as ``decisions.png`` in the working directory.
 # %%
 # Utilities in place of a threshold
 # ---------------------------------
-# A utility is a cost with a minus. The table has a row for each action and a column for each true
-# class, both in the order of ``classes_``: here 0 is malignant and 1 is benign. An operation on a
-# benign tumour costs 1, a malignant one that is sent home costs 10, and with ``abstain`` another
-# examination costs 0.3 in either case. There are 150 tumours to learn from.
+# A utility is a cost with a minus sign. The table has a row for each action and a column for each
+# true class, both in the order of ``classes_``: here 0 is malignant and 1 is benign. Operating on a
+# benign tumour costs 1, sending a malignant one home costs 10, and another examination costs 0.3 in
+# either case (``abstain``). There are 150 tumours to learn from.
 
 from pathlib import Path
 
@@ -59,10 +59,11 @@ for action, name in names.items():
     print(f"{name:<14}{counts[0]:11d}{counts[1]:9d}")
 
 # %%
-# The utilities are all that it needs. The expected cost of sending a tumour home is 10 p, where p
-# is the probability that it is malignant, and that of an operation is 1 - p, so that the two are
-# equal at p = 1 / 11. Each tumour is shown at its p. Those between the dashed lines are examined
-# again, because 0.3 is less than either expected cost.
+# The classifier needs only the utilities, and no threshold. Let p be the probability that a tumour
+# is malignant. The expected cost of sending it home is 10 p, and the expected cost of an operation
+# is 1 - p, so that the two are equal at p = 1 / 11. The picture shows each test tumour at its p.
+# The tumours between the dashed lines are examined again, because 0.3 is less than either expected
+# cost.
 
 proba = decision.predict_proba(X_test)[:, 0]
 place = np.argsort(np.argsort(proba))
@@ -83,7 +84,7 @@ axes.legend(frameon=False, loc="upper left")
 # What the costs gain
 # -------------------
 # Now the cost of a missed tumour goes from 1 to 100, in ten splits into 150 tumours for the fit and
-# 419 for the test. A change of ``utility`` or ``abstain`` needs no other fit: ``set_params`` is
+# 419 for the test. A change of ``utility`` or ``abstain`` needs no new fit: ``set_params`` is
 # enough. ``score`` is the mean utility, so that minus the score is the mean cost. With
 # ``utility=None`` the most probable class is predicted.
 
@@ -112,15 +113,15 @@ for name, row in means.items():
 print(f"examined again, at a cost of 10 for a missed one: {np.mean(again):.0%} of the tumours")
 
 # %%
-# Where both errors cost the same the threshold by costs is 0.5, and there is nothing to gain. The
-# more the costs differ, the more is gained.
+# Where both errors cost the same, the threshold by costs is 0.5, and there is nothing to gain. The
+# more the costs differ, the larger the gain is.
 #
 # A threshold that is tuned
 # -------------------------
-# ``TunedThresholdClassifierCV`` finds a threshold by cross-validation on the rows of the fit: one
-# for each table of utilities, with other fits each time. Around ``LogisticRegression``, the mode of
-# the same posterior, it stands here beside decisions by costs. Differences are from the last line,
-# with their standard errors over the splits.
+# ``TunedThresholdClassifierCV`` finds a threshold by cross-validation on the rows of the fit. Each
+# table of utilities needs a threshold of its own, and new fits. Here we put it around
+# ``LogisticRegression``, which is the mode of the same posterior, and compare it with decisions by
+# costs. Differences are from the last line, with their standard errors over the splits.
 
 point = make_pipeline(StandardScaler(), LogisticRegression())
 
@@ -149,15 +150,15 @@ for cost in (10.0, 100.0):
         print(f"  {name:<36}{np.mean(row):.3f}   difference {gap.mean():+.3f} ± {error:.3f}")
 
 # %%
-# At 10 a tuned threshold is hardly behind; at 100 it is, because few of the 150 rows say where so
-# small a threshold should be. What gains is the expected cost: by the probabilities of
-# ``LogisticRegression`` it is as good here, to within the errors, and ``BayesDecisionClassifier``
-# takes any classifier with ``predict_proba``.
+# At a cost of 10 a tuned threshold is hardly worse. At 100 it is worse, because few of the 150 rows
+# say where such a small threshold should be. The gain comes from minimising the expected cost: with
+# the probabilities of ``LogisticRegression`` this is as good here, to within the errors, and
+# ``BayesDecisionClassifier`` takes any classifier with ``predict_proba``.
 #
 # The picture
 # -----------
-# Mean cost of a test tumour, on a logarithmic scale, against the cost of a malignant one that is
-# sent home. Bands are two standard errors of the mean over the ten splits.
+# The picture shows the mean cost of a test tumour, on a logarithmic scale, against the cost of
+# sending a malignant one home. Bands are two standard errors of the mean over the ten splits.
 
 plt.rcParams["font.size"] = 13
 figure, axes = plt.subplots(figsize=(7, 4.9), layout="constrained")

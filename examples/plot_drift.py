@@ -3,16 +3,17 @@ A stream with drift: forgetting
 ===============================
 
 A posterior that counts every row alike grows certain of an average over the past. Where the world
-changes, that average is wrong, and more rows make it worse. With ``forgetting`` a stream of
-``partial_fit`` discounts the past with each row, and follows. This example scores both on rows that
-they have not learnt yet, and shows what forgetting costs while nothing changes.
+changes, this average is wrong, and more rows make it worse. With ``forgetting``, a stream of calls
+of ``partial_fit`` discounts the past with each new row, and so follows the change. This example
+scores both kinds of stream on rows that they have not learnt yet, and shows what forgetting costs
+while nothing changes.
 """
 
 # %%
-# A stream that turns
-# -------------------
-# Two columns, in units of their own, decide the class. For some time their coefficients stay as
-# they are; then they turn slowly: the first column loses its effect, and the second one gains it.
+# A stream that changes
+# ---------------------
+# Two columns, in different units, determine the class. For some time their coefficients stay as
+# they are; then they change slowly: the first column loses its effect, and the second one gains it.
 # The rows come in parts of fifty.
 
 import warnings
@@ -41,10 +42,11 @@ parts = [(X[k : k + size], y[k : k + size]) for k in range(0, n_rows, size)]
 # %%
 # Test, then learn
 # ----------------
-# ``prequential_score`` scores each part by what was learnt before it, and then learns it, so that
-# every row but those of the first part is a test row once. ``StreamingPipeline`` is a pipeline
-# that takes parts: the scaler learns from the first rows and then stays as it is, so that columns
-# mean the same to the classifier from there on. Warnings are collected, to be read below.
+# ``prequential_score`` predicts each part from the parts before it, scores this prediction, and
+# then learns the part, so that every row but those of the first part is a test row once.
+# ``StreamingPipeline`` is a pipeline that takes parts: the scaler learns from the first rows and
+# then stays as it is, so that columns mean the same to the classifier from there on. Warnings are
+# collected, to be read below.
 
 found, caught = {}, {}
 for forgetting in (0.0, 0.002):
@@ -68,12 +70,12 @@ for name, scores in (rows | {"true probabilities": best}).items():
     print(f"{name:<32}{scores[steady].mean():16.3f}   {scores[~steady].mean():9.3f}")
 
 # %%
-# While nothing changes the two are level. Then the stream that counts all rows alike falls behind
-# the true probabilities by more and more; the one that forgets stays near them.
+# While nothing changes, the two streams are level. Then the stream that counts all rows alike falls
+# behind the true probabilities by more and more; the stream with ``forgetting`` stays near them.
 #
 # The stream notices
 # ------------------
-# New rows that contradict a narrow posterior lead to where it has hardly any mass, and
+# New rows that contradict a narrow posterior move it to places where it has hardly any mass, and
 # ``partial_fit`` warns that its means are no longer exact. Without drift there is no such
 # contradiction, and with forgetting the posterior stays wide enough to move.
 
@@ -83,13 +85,13 @@ for last in caught[0.0][-1:]:
     print(last.message)
 
 # %%
-# How much to forget
-# ------------------
-# With ``forgetting`` f a row counts (1 - f)**a when a rows have come in later parts, so that the
-# stream remembers about 1 / f rows. That is its price: its intervals are those of so many rows, not
-# of all. An ordinary fit of all rows with these numbers as ``sample_weight`` has the posterior that
-# the stream approximates. Choose f by the prequential score, from numbers of rows over which you
-# expect no change.
+# How to choose ``forgetting``
+# ----------------------------
+# With ``forgetting=f`` a row has the weight ``(1 - f)**a`` when ``a`` rows have come in later
+# parts, so that the stream remembers about ``1 / f`` rows. This has a price: its intervals are as
+# wide as with only so many rows. An ordinary fit of all rows with these weights as
+# ``sample_weight`` has the posterior that the stream approximates. Choose ``f`` by the prequential
+# score, among values for which you expect no change over ``1 / f`` rows.
 
 f = 0.002
 stream = found[f].estimator
@@ -106,13 +108,13 @@ for key, one in found.items():
 # %%
 # The picture
 # -----------
-# Log loss over the last sixteen parts, each part before it was learnt. The black line has the true
-# probabilities, which no model can beat in the long run.
+# The picture shows the mean log loss over the last sixteen parts, each scored before it was learnt.
+# The black line is the log loss of the true probabilities, which no model can beat in the long run.
 
 plt.rcParams.update({"font.size": 14})
 figure, axes = plt.subplots(figsize=(7.5, 4.8), layout="constrained")
 axes.axvspan(start, n_rows, color="0.93", zorder=0)
-axes.text(0.97, 0.04, "coefficients turn", color="0.4", ha="right", transform=axes.transAxes)
+axes.text(0.97, 0.04, "coefficients change", color="0.4", ha="right", transform=axes.transAxes)
 colours = ("C1", "C0")
 for colour, (key, one) in zip(colours, found.items(), strict=True):
     label = "forgetting=0" if key == 0 else f"forgetting={key}"

@@ -3,9 +3,10 @@ Approximations of a Gaussian process: inducing inputs, neighbours, both
 =======================================================================
 
 Beyond a thousand rows a Gaussian process is approximated, and each approximation has its own kind
-of error. Here a function of three columns is learnt from 4000 noisy values of it, its kernel being
-given. The pictures show how far the predicted function is off on a slice, by inducing inputs, by
-nearest neighbours and by both. By default ``fit`` compares the three and takes what predicts best.
+of error. Here a function of three columns is learnt from 4000 of its values with noise, and the
+kernel is known. The pictures show the error of the predicted function on a slice, with inducing
+inputs, with nearest neighbours and with both. By default ``fit`` compares the three approximations
+and takes the one that predicts best.
 
 The picture is saved as ``gp_approximations.png`` in the working directory.
 """
@@ -13,8 +14,8 @@ The picture is saved as ``gp_approximations.png`` in the working directory.
 # %%
 # A draw of a process
 # -------------------
-# A sum of random waves has an RBF covariance, near enough (Rahimi and Recht 2007), and can be taken
-# anywhere.
+# A sum of random waves has an RBF covariance, to a good approximation (Rahimi and Recht 2007), and
+# can be evaluated at any point.
 
 import warnings
 from pathlib import Path
@@ -49,12 +50,12 @@ axes.set(title="the function on a slice", xticks=[], yticks=[])
 figure.colorbar(image, ax=axes)
 
 # %%
-# The same rows under each
-# ------------------------
-# Few inducing inputs blur what is finer than their distance. Few neighbours see no further than
-# the nearest rows, and the prediction jumps where the set of them changes. Neighbours for what the
-# inducing inputs leave have less of either fault. The warning that ``fit`` gives where inducing
-# inputs are too few is shown as text.
+# The same rows under each approximation
+# --------------------------------------
+# A few inducing inputs blur detail that is finer than the distance between them. With a few
+# neighbours the prediction uses only the nearest rows, and jumps where the set of neighbours
+# changes. If neighbours predict the residuals of the inducing inputs, both errors are smaller. The
+# warning that ``fit`` gives where there are too few inducing inputs is shown as text.
 
 kernel = RBF(0.25) + WhiteKernel(0.05**2)
 how = {

@@ -3,9 +3,10 @@ A Gaussian process on 100,000 rows
 ==================================
 
 A landscape with much detail is learnt from 100,000 noisy measurements of its height. A Gaussian
-process with ``approximation="vecchia"`` predicts each place from its nearest rows, and does not
-blur detail as a limited number of inducing inputs would. You see the true landscape beside the
-predicted one, where the prediction is uncertain, and how much of the truth its intervals hold.
+process with ``approximation="vecchia"`` predicts the height at each place from the nearest rows,
+and does not blur detail as a limited number of inducing inputs would. You see the true landscape
+beside the predicted one, where the prediction is uncertain, and how much of the truth is in the
+intervals.
 
 The picture is saved as ``gp_many_rows.png`` in the working directory.
 """
@@ -13,9 +14,9 @@ The picture is saved as ``gp_many_rows.png`` in the working directory.
 # %%
 # A landscape, and where it was measured
 # --------------------------------------
-# Heights are a sum of random waves, whose lengths vary as those of a Matérn process do: there are
-# hills, and ripples on the hills. Each measurement is off by half of the standard deviation of the
-# heights. Nothing was measured in a circle, say a lake.
+# Heights are a sum of random waves, whose lengths vary as in a Matérn process: there are hills, and
+# ripples on the hills. The standard deviation of the noise of a measurement is half of the standard
+# deviation of the heights. Nothing was measured inside a circle, which we call a lake.
 
 from pathlib import Path
 
@@ -49,8 +50,9 @@ print(f"The covariance matrix of the exact process would fill {8e-9 * len(X) ** 
 # %%
 # The fit
 # -------
-# The shape of the kernel, its length scales and the noise are found from the rows. The data were
-# made with a noise of variance 0.25; ``kernel_`` has it in units of the variance of ``y``.
+# The fit finds the shape of the kernel, its length scales and the noise from the rows. The data
+# were made with a noise variance of 0.25; ``kernel_`` has the noise in units of the variance of
+# ``y``.
 
 gp = SparseGPRegressorPMD(approximation="vecchia", random_state=0).fit(X, y)
 print(gp.kernel_)
@@ -59,9 +61,9 @@ print(f"variance of the noise: {gp.kernel_.k2.noise_level * y.var():.3f}")
 # %%
 # The landscape and its prediction
 # --------------------------------
-# ``target="f"`` is the distribution of the function itself, without the noise of a measurement. Its
-# standard deviation is about the same everywhere but at the edges and in the lake: rows on the
-# shore say little about the middle.
+# ``target="f"`` returns the distribution of the function itself, without the noise of a
+# measurement. Its standard deviation is about the same everywhere except at the edges and in the
+# lake: rows on the shore say little about the middle.
 
 side = np.linspace(0.0, 1.0, 150)
 places = np.column_stack([axis.ravel() for axis in np.meshgrid(side, side)])
@@ -98,10 +100,11 @@ print(f"picture saved to {path}")
 # %%
 # Do the intervals hold what they promise?
 # ----------------------------------------
-# Two questions: how many of the new measurements lie in their intervals, which contain the noise,
-# and how much of the true landscape lies in those of the function. The second is the harder one,
-# because it rests on the kernel. On the left is a cut through the lake. Where the set of nearest
-# rows changes the prediction has small jumps, which are seen in the lake.
+# There are two questions. How many of the new measurements lie in their intervals, which contain
+# the noise? And how much of the true landscape lies in the intervals of the function? The second
+# test is the harder one, because it depends on the kernel. The left picture is a cut through the
+# lake. Where the set of nearest rows changes, the prediction has small jumps, which are visible in
+# the lake.
 
 levels = np.linspace(0.1, 0.9, 9)
 new = gp.predict_proba(X_new)
@@ -124,5 +127,5 @@ left.legend(frameon=False, fontsize="small", loc="upper left")
 right.plot([0, 1], [0, 1], color="0.7", linewidth=1)
 for marker, (name, shares) in zip("os", coverage.items(), strict=True):
     right.plot(levels, shares, marker, label=name)
-right.set(xlabel="level of the interval", ylabel="share that it holds")
+right.set(xlabel="level of the interval", ylabel="share inside the interval")
 right.legend(frameon=False, fontsize="small")

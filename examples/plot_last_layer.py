@@ -2,18 +2,18 @@
 Last-layer Bayes: digits that were never seen
 =============================================
 
-A neural network gives a probability to one of its classes even where none of them is right. Its
-last layer is a logistic regression on the features of the hidden layer, and that part can be
-Bayesian: fix the features, and put ``BayesianLogisticRegressionPMD`` on them. Averages over the
-posterior are less certain of images of digits that were not in training. They help, but do not make
-the network know everything that it has never seen, and this example shows both.
+A neural network divides all probability among its classes, even where none of them is right. Its
+last layer is a logistic regression on the features of the hidden layer, and can be Bayesian: fix
+the features, and fit ``BayesianLogisticRegressionPMD`` to them. Averages over the posterior are
+less certain about images of digits that were not in training. They help, but the network still does
+not recognise every image of an unseen digit as new. This example shows both.
 """
 
 # %%
 # A network for seven of ten digits
 # ---------------------------------
-# Training images are of the digits 0 to 6. Those of 7, 8 and 9 are held back: they are out of
-# distribution, and no class is right for them.
+# The training images show the digits 0 to 6. The images of 7, 8 and 9 are held back: they are out
+# of distribution, and no class is right for them.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -40,8 +40,8 @@ network = MLPClassifier((16,), max_iter=2000, random_state=0).fit(X_train, y_tra
 # The posterior of the last layer
 # -------------------------------
 # The hidden layer becomes a transformer. Everything after it is a pipeline as for any table.
-# ``LogisticRegression`` on the same features is the mode of the same posterior: between it and the
-# Bayesian one nothing differs but the average over the posterior.
+# ``LogisticRegression`` on the same features is the mode of the same posterior: the Bayesian model
+# differs from it only in that it averages over the posterior.
 
 
 def hidden_layer(X):
@@ -61,9 +61,10 @@ for name, model in models.items():
 print("inference method:", bayes[-1].diagnostics_["method"])
 
 # %%
-# On digits that were in training the three are right about as often, and the average is a little
-# less sure of them. The last two columns are the share of images of either kind to which a model
-# gives a class with a probability above 0.9. For unseen digits any such answer is wrong.
+# On digits that were in training the three models are right about equally often, and the posterior
+# average is a little less sure of them. The last two columns are the shares of seen and of unseen
+# digits for which a model gives some class a probability above 0.9. For unseen digits any such
+# answer is wrong.
 
 
 def share(proba):
@@ -83,8 +84,9 @@ for name in models:
 # Does uncertainty find the unseen digits?
 # ----------------------------------------
 # The area under the ROC curve is the probability that an unseen digit looks more uncertain than a
-# seen one. ``predict_uncertainty`` divides the entropy of a prediction: the epistemic part is what
-# the posterior leaves open, and what more rows would remove; the aleatoric part would stay.
+# seen one. ``predict_uncertainty`` splits the entropy of a prediction into two parts: the epistemic
+# part comes from the width of the posterior, and more rows would remove it; the aleatoric part
+# would stay.
 
 is_unseen = np.repeat([0, 1], [len(X_test), len(unseen)])
 for name in models:
@@ -102,10 +104,10 @@ for kind in ("total", "epistemic"):
 # %%
 # The limits
 # ----------
-# These are the unseen digits of which the average is most certain, with the class it gives them
-# and its probability, and below those about which it is most in doubt. The features were learnt to
-# tell 0 to 6 apart: an image that the hidden layer turns into the features of a 1 is a 1 to all
-# that follows, whatever the last layer does.
+# The upper row shows the unseen digits of which the posterior average is most certain, each with
+# its most probable class and the probability of this class. The lower row shows the unseen digits
+# of which it is least certain. The features were learnt to distinguish 0 to 6: if the hidden layer
+# turns an image into the features of a 1, any last layer takes it for a 1.
 
 order = np.argsort(-unseen_proba["posterior average"].max(axis=1))
 figure, axes = plt.subplots(2, 6, figsize=(9, 3.8), layout="constrained")
@@ -118,8 +120,9 @@ for axis, k in zip(axes.flat, np.concatenate([order[:6], order[-6:]]), strict=Tr
 # %%
 # The picture
 # -----------
-# The share of images whose largest probability is above a threshold. On digits of the training the
-# two curves should stay high to the right end, on unseen ones they should fall early.
+# The picture shows the share of images whose largest probability is above a threshold. For the
+# digits 0 to 6 the two curves should stay high up to the right end; for unseen digits they should
+# fall early.
 
 # sphinx_gallery_thumbnail_number = 2
 plt.rcParams.update({"font.size": 14})
@@ -132,7 +135,7 @@ for name, colour in (("network", "C1"), ("posterior average", "C0")):
         axes.plot(thresholds, above, style, color=colour, linewidth=3, label=label)
 axes.text(0.82, 0.99, "digits 0 to 6", ha="right", va="bottom")
 axes.text(0.37, 0.62, "never seen:\n7, 8, 9", ha="right", va="center")
-axes.set(xlabel="largest probability above", ylabel="share of images")
-axes.set(xlim=(0.2, 1.0), ylim=(0.0, 1.07), title="How sure of a class")
+axes.set(xlabel="threshold", ylabel="share of images above it")
+axes.set(xlim=(0.2, 1.0), ylim=(0.0, 1.07), title="Largest probability of a class")
 axes.legend(frameon=False, loc="lower left")
 plt.show()

@@ -2,10 +2,10 @@
 Topics of the docstrings of NumPy, SciPy and scikit-learn
 =========================================================
 
-The docstrings of the installed packages are some thousand documents, whose topics a reader of this
-page can judge. Half of them are fitted at once, and the others are taken in parts by
-``partial_fit``. You get the words of each topic with intervals of their probabilities, the topics
-of a new document, and the perplexity of held-out words, which falls as more documents are read.
+The docstrings of the installed packages are some thousand documents, and a reader of this page can
+judge their topics. Half of them are fitted at once, and ``partial_fit`` takes the others in parts.
+You get the words of each topic with intervals of their probabilities, the topics of a new document,
+and the perplexity of held-out words, which falls as more documents are read.
 
 The picture is saved as ``topics.png`` in the working directory. The table of words needs pandas.
 """
@@ -13,8 +13,8 @@ The picture is saved as ``topics.png`` in the working directory. The table of wo
 # %%
 # A corpus
 # --------
-# A docstring is a document; what is too short to have a topic is left out. Sources are read and not
-# imported, so that nothing is run.
+# Each docstring is a document; docstrings that are too short to have a topic are left out. The
+# source files are read and not imported, so that none of their code is run.
 
 import ast
 from pathlib import Path
@@ -49,11 +49,11 @@ test, X = X[:500], X[500:]
 print(f"{X.shape[0]} documents, {X.shape[1]} words, {X.sum() / X.shape[0]:.0f} in a document")
 
 # %%
-# Half of it
-# ----------
-# Four particles are averaged, each of which has its own twenty topics. Perplexity is of words that
-# are predicted from other words of the same document: to guess at random among that many words
-# would be as hard. One particle alone does worse than the average.
+# The first half
+# --------------
+# Four particles are averaged, each of which has its own twenty topics. Perplexity measures how well
+# some words of a document are predicted from its other words: it is the number of words among which
+# a random guess would be equally hard. One particle alone does worse than the average.
 
 half = X.shape[0] // 2
 lda = LDATopicModelPMD(20, doc_topic_prior=0.1, topic_word_prior=0.05, random_state=0)
@@ -67,7 +67,8 @@ print(
 # %%
 # The other half as a stream
 # --------------------------
-# Parts of 200 documents are learnt and then no longer needed. Most topics remain what they were.
+# Parts of 200 documents are learnt, and are not needed afterwards. Most topics remain what they
+# were.
 
 before = lda.topic_word_
 for start in range(half, X.shape[0], 200):
@@ -86,8 +87,8 @@ axes.set(xlabel="documents", ylabel="perplexity of held-out words")
 # %%
 # Topics with intervals
 # ---------------------
-# ``top_words`` has the most probable words of all topics in a table, and ``transform`` the
-# proportions of the topics in a document.
+# ``top_words`` returns a table of the most probable words of each topic, and ``transform`` returns
+# the proportions of the topics in a document.
 
 table = lda.top_words(6, vectorizer.get_feature_names_out(), level=0.9)
 print(table.head(6).to_string(index=False))
@@ -97,8 +98,9 @@ words = table[table["topic"] == proportions.argmax()]["word"]
 print(f"{text}\n  {proportions.max():.0%} {', '.join(words)}")
 
 # %%
-# Points are posterior means of words' probabilities and bars hold 90 % of the posterior: some of it
-# is within particles, some between them. These are the four topics that have most words.
+# Points are posterior means of the probabilities of words, and bars hold 90 % of the posterior.
+# Their width comes from the uncertainty within particles and from differences between particles.
+# The picture shows the four topics with the most words.
 
 # sphinx_gallery_thumbnail_number = 2
 largest = np.argsort(-lda.components_.sum(axis=1))[:4]

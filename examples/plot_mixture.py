@@ -2,10 +2,11 @@
 Mixtures: two modes, a density with its band, clusters that move
 ================================================================
 
-A posterior of a mixture has more to say than one set of parameters. The first example is the tied
-mixture of Dai et al. (2016): it has two modes, and both are found. The second is a density in one
-dimension, with a band that shows how well it is known, and a number of components chosen by the
-evidence. In the third a cluster moves while rows arrive in parts, and ``forgetting`` follows it.
+The posterior of a mixture says more than one set of parameters does. The first example is the tied
+mixture of Dai et al. (2016): its posterior has two modes, and both are found. The second is a
+density in one dimension, with a band that shows how well the density is known, and with the number
+of components chosen by the evidence. In the third a cluster moves while rows arrive in parts, and
+``forgetting`` lets the mixture follow it.
 
 The picture of the density is saved as ``mixture.png`` in the working directory.
 """
@@ -13,11 +14,11 @@ The picture of the density is saved as ``mixture.png`` in the working directory.
 # %%
 # Two modes
 # ---------
-# Half of the rows are N(a, 2.5^2), half N(a + b, 2.5^2), drawn at a = 1, b = -2; the values a = -1,
-# b = 2 explain them as well. A model of one's own, with a prior N(0, 1) on either, is a job for
-# ``ParticleMirrorDescent``, which needs values of the likelihood and of the prior. An optimiser
-# would return one of the two modes. In the picture particles are darker where they weigh more, and
-# crosses are the two pairs of values.
+# Half of the rows are drawn from N(a, 2.5^2) and half from N(a + b, 2.5^2), with a = 1 and b = -2;
+# the values a = -1 and b = 2 explain the rows equally well. The prior of a and of b is N(0, 1).
+# Such a model of your own is fitted by ``ParticleMirrorDescent``, which needs values of the
+# likelihood and of the prior. An optimiser would return one of the two modes. In the picture
+# particles with larger weights are darker, and crosses are the two pairs of values.
 
 from pathlib import Path
 
@@ -58,13 +59,13 @@ axes.plot([1, -1], [-2, 2], "k+", markersize=12)
 axes.set(title="Tied mixture: two modes", xlabel="a", ylabel="b", xlim=(-3, 3), ylim=(-4, 4))
 
 # %%
-# What a density leaves open
-# --------------------------
-# Eighty-two values in one dimension, in the manner of the speeds of galaxies: a large group that
-# may be two, and a small one on either side. Under ``strategy="parameters"`` every particle is a
-# draw of all weights, means and standard deviations, and has a density of its own: a band holds
-# 90 % of them at each point, and the line is their average. The evidence compares numbers of
-# components.
+# A density and its uncertainty
+# -----------------------------
+# The data are eighty-two values in one dimension that resemble the speeds of galaxies: a large
+# group that may be two groups, and a small group on either side. With ``strategy="parameters"``
+# every particle is a draw of all weights, means and standard deviations, and has a density of its
+# own. The band holds 90 % of these densities at each point, and the line is their average. The
+# evidence compares numbers of components.
 
 groups = ((9.7, 0.4, 7), (19.9, 0.7, 38), (22.9, 1.2, 34), (33.0, 0.9, 3))
 speeds = np.concatenate([rng.normal(*group) for group in groups])[:, None]
@@ -96,10 +97,10 @@ print(f"picture saved to {path}")
 # %%
 # Clusters that move
 # ------------------
-# Two clusters in the plane; one of them moves to the right while rows arrive in parts. A stream
-# that counts every row alike ends with a smear along the way. With ``forgetting`` a row counts less
-# and less. The picture has the last rows, and what the two streams take for the clusters (two
-# standard deviations).
+# There are two clusters in the plane, and one of them moves to the right while rows arrive in
+# parts. A stream that counts every row alike ends with a cluster that is spread along the whole
+# path. With ``forgetting`` a row counts less and less. The picture shows the newest rows, and the
+# clusters of the two streams as ellipses of two standard deviations.
 
 
 def part(number, n=200):

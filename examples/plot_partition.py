@@ -2,10 +2,11 @@
 Which rows belong together: a partition with its credible ball
 ==============================================================
 
-A posterior of mixtures is also one of partitions of the rows into clusters. This example finds the
-partition of smallest expected loss, the credible ball around it, and the probability of each pair
-of rows to be together. It also shows why clusters should not be counted: their number follows the
-number of components that the mixture may have, while the partition remains nearly the same.
+A posterior over mixtures is also a posterior over partitions of the rows into clusters. This
+example finds the partition with the smallest expected loss, the credible ball around it, and for
+each pair of rows the probability that they are in the same cluster. It also shows why clusters
+should not be counted: their number follows the number of components that the mixture may have,
+while the partition remains nearly the same.
 
 The last picture is saved as ``partition.png`` in the working directory.
 """
@@ -14,8 +15,8 @@ The last picture is saved as ``partition.png`` in the working directory.
 # One measurement of 178 wines
 # ----------------------------
 # The wines are of three cultivars, which the mixture does not see. We look at one column only, so
-# that groups overlap and the grouping is in doubt. ``strategy="parameters"`` draws from the
-# posterior of the mixture, with this doubt in it.
+# that groups overlap and the grouping is uncertain. ``strategy="parameters"`` draws from the
+# posterior of the mixture, which contains this uncertainty.
 
 from pathlib import Path
 
@@ -48,11 +49,11 @@ mixture = fitted(4)
 # %%
 # The partition of smallest expected loss
 # ---------------------------------------
-# The loss is the variation of information between a partition and the true one, in nats: 0 where
-# they are equal, and log n at most. The partitions within ``radius`` of the best one hold 90 % of
-# the posterior. ``upper`` is the one in this ball with the fewest clusters, ``lower`` the one with
-# the most: they show what else the grouping may be. This column does not separate all of the
-# cultivars: the best partition has fewer clusters than there are cultivars.
+# The loss is the variation of information between a partition and the true one, in nats. It is 0
+# where the two are equal, and at most log n. The partitions within ``radius`` of the best one form
+# the credible ball, which holds 90 % of the posterior. In this ball ``upper`` has the fewest
+# clusters and ``lower`` has the most: they show what else the grouping may be. This column does not
+# separate all of the cultivars: the best partition has fewer clusters than there are cultivars.
 
 partition = mixture.optimal_partition(X, loss="vi", level=0.9)
 print(
@@ -90,23 +91,23 @@ axes.set_title("Partitions in the 90 % ball")
 # %%
 # Pairs of rows
 # -------------
-# ``co_clustering`` is the probability of each pair to be in one cluster. It needs no labels. The
-# wines are sorted, so that clusters are blocks along the diagonal, and the rows between blocks are
-# those in doubt.
+# ``co_clustering`` returns the probability that two rows are in the same cluster, for each pair. It
+# needs no labels. The wines are sorted, so that clusters are blocks along the diagonal, and the
+# rows between blocks are the uncertain ones.
 
 figure, axes = plt.subplots(figsize=(5, 4.2), layout="constrained")
 image = axes.imshow(mixture.co_clustering(X), vmin=0.0, vmax=1.0, cmap="Blues")
-figure.colorbar(image, ax=axes, label="probability to be together")
+figure.colorbar(image, ax=axes, label="probability of the same cluster")
 axes.set(xlabel="wine, by flavanoids", ylabel="wine, by flavanoids")
 
 # %%
 # Why not to count clusters
 # -------------------------
-# Three mixtures, of two, four and six components. In each draw from the posterior the
-# rows are assigned to components, and the components that have a row are counted. Most draws have
+# We compare mixtures of two, four and six components. In each draw from the posterior the rows are
+# assigned to components, and the components with at least one row are counted. Most draws have
 # about as many clusters as they may have: a group can be cut once more, or lose a few rows to a
-# small cluster, at little loss of probability. Where it is cut differs from draw to draw, and so
-# the cut is not in the partition that is best on average.
+# small cluster, at little loss of probability. The place of the cut differs from draw to draw, and
+# so the cut is not in the partition that is best on average.
 
 
 def cluster_counts(mixture):
@@ -129,8 +130,8 @@ for K in mixtures:
     )
 
 # %%
-# The evidence does not decide between the three either: their log evidences are within a nat or so.
-# What can be said of the number of groups is in :doc:`../inside/mixture`.
+# The evidence does not decide between the three mixtures either: their log evidences differ by a
+# nat or so. What can be said about the number of groups is in :doc:`../inside/mixture`.
 
 for K, one in mixtures.items():
     print(f"{K} components: log evidence {one.log_evidence_:.1f}")

@@ -2,10 +2,11 @@
 Pictures of a posterior
 =======================
 
-Every display of ``skpmd.plot``, on data that come with scikit-learn. They show what is known of
-coefficients, how a fit proceeded, how far predictions can be trusted, topics and a density. They
-are used as the displays of scikit-learn are: ``from_estimator`` draws, with ``ax`` in axes of your
-own, and the result has the data and the artists as attributes.
+This page has every display of ``skpmd.plot``, on data that come with scikit-learn. Displays show
+what is known about coefficients, how a fit proceeded, how far predictions can be trusted, topics
+and a density. They are used like the displays of scikit-learn: ``from_estimator`` draws the
+picture, in Axes of your own if you give ``ax``, and the result has the data and the artists as
+attributes.
 
 One of the pictures is saved as ``pictures.png`` in the working directory.
 """
@@ -13,8 +14,9 @@ One of the pictures is saved as ``pictures.png`` in the working directory.
 # %%
 # Coefficients
 # ------------
-# Half of the breast-cancer data: points are posterior means, thick lines hold 50 % of the posterior
-# and thin ones 90 %. Rows are sorted by their distance from 0 in posterior standard deviations.
+# The model is fitted to half of the breast-cancer data. Points are posterior means, thick lines
+# hold 50 % of the posterior and thin ones 90 %. The coefficients are sorted by their distance from
+# 0 in posterior standard deviations.
 
 from pathlib import Path
 
@@ -51,17 +53,17 @@ with plt.rc_context({"font.size": 14}):
     PosteriorIntervalDisplay.from_estimator(model, sort="distance", max_rows=10, ax=axes)
 
 # %%
-# Pairs of them: the smallest regions that hold as much. Where columns say nearly the same, one
-# coefficient may stand for the other: if one is larger the other tends to be smaller, which single
-# intervals do not show.
+# For pairs of coefficients, a display shows the smallest regions that hold 50 % and 90 % of the
+# posterior. Where two columns say nearly the same, one coefficient may stand in for the other: if
+# one is larger, the other tends to be smaller. Intervals of single coefficients do not show this.
 
 PairDisplay.from_estimator(model, names=["mean texture", "worst texture", "texture error"])
 
 # %%
 # How a fit proceeded
 # -------------------
-# The algorithm as published: stochastic steps from the prior. Particles are rejuvenated where few
-# of them are effective. The last step is importance reweighting on all rows.
+# This fit takes stochastic steps from the prior, as in the published algorithm. Particles are
+# rejuvenated when few of them are effective. The last step is importance reweighting on all rows.
 
 stochastic = BayesianLogisticRegressionPMD(
     proposal="prior", batch_size=20, n_particles=1000, random_state=0
@@ -72,16 +74,17 @@ TraceDisplay.from_estimator(stochastic)
 # %%
 # Are the probabilities right?
 # ----------------------------
-# On the other half of the rows, with intervals that say how much a bin's few rows can tell.
+# We check on the other half of the rows. Intervals show how much the few rows of a bin can say.
 
 ReliabilityDisplay.from_estimator(model, X_test, y_test, n_bins=8)
 
 # %%
 # A regression
 # ------------
-# The progression of diabetes along the body mass index, other columns at their medians. Right: the
-# density of the targets among those of data sets drawn under the posterior; where they differ the
-# model does not explain the data. Targets are not below 25, which the model does not know.
+# Left: the progression of diabetes against the body mass index, with the other columns at their
+# medians. Right: the density of the targets, and the densities of data sets drawn under the
+# posterior; where they differ, the model does not explain the data. The model does not know that no
+# target is below 25.
 
 X, y = load_diabetes(return_X_y=True, as_frame=True)
 gp = SparseGPRegressorPMD(n_particles=1, n_restarts_optimizer=0, random_state=0).fit(X, y)
@@ -94,23 +97,24 @@ figure.savefig(path, dpi=110)
 print(f"picture saved to {path}")
 
 # %%
-# One statistic in place of the density, the smallest target: that of nearly all replicated data
-# sets is smaller still.
+# The check can also use one statistic, here the smallest target. In nearly all replicated data sets
+# it is even smaller.
 
 PosteriorPredictiveCheckDisplay.from_estimator(gp, X, y, statistic="min")
 
 # %%
 # Topics and densities
 # --------------------
-# Scans of digits as documents, whose words are pixels. Each topic has its most probable pixels,
-# with intervals of their probabilities.
+# Here scans of digits are documents, and pixels are their words. For each topic the display shows
+# the most probable pixels, with intervals of their probabilities.
 
 digits = load_digits()
 lda = LDATopicModelPMD(6, n_particles=4, random_state=0).fit(digits.data)
 TopicDisplay.from_estimator(lda, feature_names=digits.feature_names, n_words=6)
 
 # %%
-# The density of a mixture, in one column and in two. Each particle is a mixture of its own.
+# The last display shows the density of a mixture, in one column and in two. Each particle is a
+# mixture of its own.
 
 rng = np.random.default_rng(0)
 groups = rng.normal([9.7, 21.3, 33.0], [0.6, 2.2, 1.0], size=(30, 3)).ravel()[:, None]

@@ -2,9 +2,9 @@
 Yesterday's posterior as today's prior
 ======================================
 
-Rows that come later need not wait for a fit of everything. Give the posterior of the first fit as
+Rows that come later do not require a new fit of all rows. Give the posterior of the first fit as
 the ``prior`` of the second, and the second ends where one fit of all rows would have ended. This
-example does it in three parts, with and without the rows of the parts before, and compares means,
+example does so in three parts, with and without the rows of the earlier parts, and compares means,
 intervals and the evidence with the fit of all rows. It also shows where this works less well.
 """
 
@@ -12,9 +12,9 @@ intervals and the evidence with the fit of all rows. It also shows where this wo
 # Three parts of one table
 # ------------------------
 # The rows of the breast cancer data come in three parts, in a random order. Columns must mean the
-# same in all of them: one ``StandardScaler`` learns the units from the first part and is frozen. A
-# scaler that is fitted to each part anew would change the units of the coefficients, and a prior in
-# other units is wrong.
+# same in all parts, so one ``StandardScaler`` is fitted to the first part and then frozen. A scaler
+# that is fitted to each part anew would change the units of the coefficients, and a prior in other
+# units is wrong.
 
 import warnings
 
@@ -40,11 +40,11 @@ X = everything[columns]
 # %%
 # A chain of fits
 # ---------------
-# The first fit starts from the default prior, a normal distribution for each coefficient. Each fit
-# after it is given its own rows and the posterior before it. A posterior holds its rows as long as
-# they take no more room than its particles, and hands them on. With ``posterior_.rows = None`` they
-# are left out, because others must not see them, say, and a density that is fitted to the particles
-# takes their place.
+# The first fit starts from the default prior, a normal distribution for each coefficient. Each
+# later fit gets its own rows and the posterior of the fit before it. A posterior holds the rows of
+# its fit and passes them on, as long as they take no more memory than its particles.
+# ``posterior_.rows = None`` leaves the rows out, for example because others must not see them. A
+# density that is fitted to the particles then takes their place.
 
 
 def chained(parts, with_rows):
@@ -72,9 +72,10 @@ for name, fits in (("with rows", chained(parts, with_rows=True)), ("without rows
 print(f"log evidence, all rows: {whole.log_evidence_:.2f}")
 
 # %%
-# With the rows the chain is the fit of all rows, to rounding. Without them means agree within a
-# small part of a posterior standard deviation, and so do the widths of intervals. By the chain rule
-# the log evidence of the three parts adds up to that of all rows.
+# With the rows, the last fit of the chain is the same as the fit of all rows, up to rounding.
+# Without the rows, means agree within a small part of a posterior standard deviation, and so do the
+# widths of intervals. By the chain rule the log evidences of the three parts add up to the log
+# evidence of all rows.
 
 last = chain[-1]
 ratio = last.posterior_.std() / whole.posterior_.std()
@@ -90,12 +91,13 @@ k_hats = [one.diagnostics_["prior_pareto_k"] for one in chain[1:]]
 print("Pareto k-hat of the earlier posterior:", ", ".join(f"{k:.2f}" for k in k_hats))
 
 # %%
-# Without rows, and earlier ones of another kind
-# ----------------------------------------------
-# The table itself has its rows in an order: the first ones are mostly of malignant tumours. Their
-# posterior is far from where the others lead, and there the density of its particles is hardly
-# known. A large gap follows, and a warning. Several such steps, each of them small, may end off
-# without one: hand the rows on, or give parts that are alike, and a large one first.
+# Without rows, where the early rows are of another kind
+# ------------------------------------------------------
+# The rows of the original table are not in a random order: the first ones are mostly of malignant
+# tumours. Their posterior is far from the posterior of all rows, and there the density of its
+# particles is hardly known. The result is a large gap, and a warning. After several small steps of
+# this kind the means may be wrong without a warning: pass the rows on, or give parts that are
+# alike, and a large part first.
 
 own = np.argsort(order)
 early, late = own[:60], own[60:]
@@ -121,8 +123,9 @@ for message in messages:
 # %%
 # Without rows, and with many coefficients
 # ----------------------------------------
-# With all thirty columns a density of the posterior is rough, and a warning says so where it is too
-# rough. Where rows are many, and coefficients more than a dozen, posteriors hold a summary of them.
+# With all thirty columns the density is a rough approximation of the posterior, and a warning says
+# so where it is too rough. Where there are many rows, and more than a dozen coefficients,
+# posteriors hold a summary of the rows.
 
 early, late = slice(0, 200), slice(200, None)
 first = BayesianLogisticRegressionPMD(random_state=0).fit(everything[early], y[early])
@@ -135,8 +138,9 @@ for message in messages:
 # %%
 # The picture
 # -----------
-# Left: the coefficient of texture under the prior and after each part, and under the fit of all
-# rows, which lies on the last link of the chain. Right: 90 % intervals of all coefficients.
+# Left: densities of the coefficient of texture, for the prior, after each part, and for the fit of
+# all rows, whose curve lies on the curve of the last fit of the chain. Right: 90 % intervals of all
+# coefficients.
 
 plt.rcParams.update({"font.size": 13})
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.6), layout="constrained")

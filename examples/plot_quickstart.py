@@ -2,10 +2,11 @@
 Quickstart: a posterior instead of a point
 ==========================================
 
-Breast-cancer data of scikit-learn: 569 tumours, 30 measurements, malignant or benign. We fit the
-default estimator at the end of a usual pipeline and read what a point estimate does not have: an
-interval for each predicted probability and for each coefficient. Then we see whether the
-probabilities are right as often as they say, and what the diagnostics say of the fit.
+The breast-cancer data of scikit-learn have 30 measurements of each of 569 tumours, which are
+malignant or benign. We fit the default estimator at the end of a usual pipeline and get what a
+point estimate does not have: an interval for each predicted probability and for each coefficient.
+Then we see whether the probabilities are right as often as they say, and what the diagnostics say
+about the fit.
 
 The last picture is saved as ``quickstart.png`` in the working directory.
 """
@@ -13,8 +14,8 @@ The last picture is saved as ``quickstart.png`` in the working directory.
 # %%
 # Data with gaps
 # --------------
-# The measurements are complete. We remove one in a hundred at random, as tables outside of
-# textbooks have gaps, and hold half of the rows out.
+# The measurements are complete. We remove one in a hundred at random, because real tables have
+# gaps, and hold half of the rows out.
 
 from pathlib import Path
 
@@ -53,10 +54,10 @@ print(f"accuracy on the test rows: {model.score(X_test, y_test):.3f}")
 # %%
 # Probabilities with intervals
 # ----------------------------
-# ``predict_proba`` averages over the posterior. Its intervals say what the rows of the fit leave
-# open about each probability. Most are narrow. Those of the picture belong to the test tumours
-# about which the model is in most doubt, and hold much of the range from 0 to 1. (That a gap was
-# filled by a median, the intervals do not know.)
+# ``predict_proba`` averages over the posterior. Its intervals say how uncertain each probability
+# remains, given the rows of the fit. Most intervals are narrow. The picture shows the intervals of
+# the ten test tumours with probabilities nearest to 0.5: these intervals cover much of the range
+# from 0 to 1. (The intervals do not take into account that gaps were filled by medians.)
 
 probability, interval = model.predict_proba(X_test, return_interval=0.9)
 benign, ends = probability[:, 1], interval[:, 1]
@@ -82,10 +83,10 @@ with plt.rc_context({"font.size": 15}):
 # %%
 # Coefficients with intervals
 # ---------------------------
-# ``posterior_`` holds weighted draws of the coefficients, called particles. ``summary()`` has a row
-# for each coefficient, as a table for pandas. Here are those that are most standard deviations away
-# from 0. They are changes of the log odds of "benign" by one standard deviation of the column. The
-# intercept, which comes last, is left out.
+# ``posterior_`` holds weighted draws of the coefficients, called particles. ``summary()`` returns a
+# table for pandas, with a row for each coefficient. Here are the twelve coefficients that are
+# farthest from 0, in posterior standard deviations. A coefficient is the change of the log odds of
+# "benign" for one standard deviation of its column. The intercept, which comes last, is left out.
 
 posterior = model[-1].posterior_
 table = posterior.summary(level=0.9)
@@ -100,14 +101,14 @@ for j in order[:12]:
 print(f"intervals without 0: {np.sum(low * high > 0)} of {len(mean)}")
 
 # %%
-# Many columns are strongly correlated, and one measurement of size stands for another. The data
-# therefore say little about single coefficients, and much about most probabilities, which depend on
-# sums of all of them.
+# Many columns are strongly correlated, and one measurement of size can stand in for another. The
+# data therefore say little about single coefficients, and much about most probabilities, which
+# depend on sums over all coefficients.
 #
 # Reliability
 # -----------
-# Of tumours with a probability of 0.8 four in five should be benign. We see it on probabilities
-# from five-fold cross-validation, in which each of the 569 tumours has been left out once.
+# Of the tumours with a probability of 0.8, four in five should be benign. We check this with
+# probabilities from five-fold cross-validation, in which each of the 569 tumours is left out once.
 
 folds = StratifiedKFold(5, shuffle=True, random_state=0)
 held_out = cross_val_predict(model, X, y, cv=folds, method="predict_proba")[:, 1]
@@ -122,14 +123,14 @@ for numbers in zip(predicted, observed, n_rows, strict=True):
 
 # %%
 # In each of the four bins in the middle the observed share is farther from one half than the
-# predicted one: these probabilities are somewhat too cautious. A prior with a larger
-# ``prior_scale`` holds them back less.
+# predicted one: these probabilities are somewhat too cautious. With a larger ``prior_scale`` they
+# would be less cautious.
 #
 # Diagnostics
 # -----------
 # How far can these numbers be trusted? The effective sample size (ESS) is the number of draws of
 # equal weight that would be as good; Pareto k-hat should be below 0.7. Where such a number is bad,
-# ``fit`` warns, and ``check()`` has a sentence for it. Here it has none.
+# ``fit`` warns, and ``check()`` returns a sentence about it. Here it returns none.
 
 print(f"method: {model[-1].diagnostics_['method']}")
 print(f"ESS {posterior.ess:.0f} of {len(posterior.particles)} particles")
@@ -140,8 +141,8 @@ print(f"findings: {posterior.check()}")
 # %%
 # The picture
 # -----------
-# Left: the coefficients of the table. Middle: reliability; the bars hold 90 % of what the rows of
-# the bin leave open about its share. Right: each test tumour's probability with its own interval.
+# Left: the coefficients of the table. Middle: reliability; the bars are 90 % intervals of the
+# share, given the rows of the bin. Right: each test tumour's probability with its own interval.
 
 figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.6), layout="constrained")
 

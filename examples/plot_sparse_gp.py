@@ -4,7 +4,7 @@ A Gaussian process that learns from a stream
 
 A function is learnt from 2048 noisy points, which ``partial_fit`` takes in three parts. The band of
 the function tightens from part to part, without a learning rate and without a second pass over the
-data. On real data the last picture compares the level of intervals with the share of new targets
+data. The last picture compares, on real data, the level of intervals with the share of new targets
 that they hold.
 
 The first picture is saved as ``sparse_gp.png`` in the working directory.
@@ -13,10 +13,11 @@ The first picture is saved as ``sparse_gp.png`` in the working directory.
 # %%
 # A band that tightens
 # --------------------
-# The function is that of Dai et al. (2016, appendix H.3.1). ``partial_fit`` learns the kernel from
-# the first part and adds up what the rows say about the values at the inducing inputs. At each
-# place a band holds the function with a probability of 95 %, given the points so far. The dashed
-# line is the true function, in the middle of its range. The ticks below are the inducing inputs.
+# The function is taken from Dai et al. (2016, appendix H.3.1). ``partial_fit`` learns the kernel
+# from the first part and adds up what the rows say about the values at the inducing inputs. At each
+# x a band holds the function with a probability of 95 %, given the points so far. The dashed line
+# is the true function, the ticks below are the inducing inputs, and the picture shows the middle of
+# the range of x.
 
 from pathlib import Path
 
@@ -66,8 +67,8 @@ figure.savefig(Path("sparse_gp.png"), dpi=120)
 # %%
 # Intervals that hold what they promise
 # -------------------------------------
-# On the diabetes data bundled with scikit-learn, a quarter of the rows is held out. Intervals on
-# the dashed line hold just as much as they promise.
+# A quarter of the rows of the diabetes data, which come with scikit-learn, is held out. For points
+# on the dashed line, the intervals hold exactly the promised share of the targets.
 
 X, target = load_diabetes(return_X_y=True)
 train, test = train_test_split(np.arange(len(target)), random_state=0)

@@ -3,17 +3,17 @@ Step sizes of the published algorithm
 =====================================
 
 Particle mirror descent as published starts from the prior and takes stochastic steps on batches of
-rows. How long should these steps be? We choose a step size by ``GridSearchCV``, as one chooses any
-parameter, and see what the choice does to probabilities and to posterior means. Importance
-reweighting on all rows, which the estimators do by default, then makes it immaterial, and the
-effective sample size says for which step sizes that holds.
+rows. How long should these steps be? We choose a step size by ``GridSearchCV``, like any other
+parameter, and see how the choice changes probabilities and posterior means. Importance reweighting
+on all rows, which the estimators do by default, then makes the choice immaterial, and the effective
+sample size says for which step sizes this holds.
 """
 
 # %%
 # Data
 # ----
-# Ten of the thirty columns of the breast-cancer data, so that draws from the prior have a chance to
-# come near the posterior.
+# We take ten of the thirty columns of the breast-cancer data, so that draws from the prior have a
+# chance of being near the posterior.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -32,11 +32,11 @@ X, _, y, _ = train_test_split(
 # %%
 # Step sizes, chosen by cross-validation
 # --------------------------------------
-# With ``proposal="prior"`` the particles start from the prior. One pass takes them over all rows,
-# twenty at a time; ``step_size`` is the factor of the decreasing weight of each batch. With
-# ``reweight=False`` the last iterate is the answer. With ``reweight=True``, the default, particles
-# are drawn from its kernel density estimate and weighted by Bayes' rule on all rows. The search
-# tries both.
+# With ``proposal="prior"`` the particles start from the prior. The fit passes once over all rows,
+# twenty at a time; ``step_size`` is a factor in the weight of each batch, which decreases from
+# batch to batch. With ``reweight=False`` the result is the last iterate. With ``reweight=True``,
+# the default, particles are drawn from the kernel density estimate of the last iterate and weighted
+# by Bayes' rule on all rows. The search tries both.
 
 STEP_SIZES = [0.03, 0.3, 1.0, 3.0, 10.0]
 
@@ -65,15 +65,15 @@ for size, before, after in zip(STEP_SIZES, *log_loss, strict=True):
     print(f"{size:9g}   {before:19.4f}   {after:16.4f}")
 
 # %%
-# Without reweighting the step size decides how well the particles predict. With it the losses
-# differ by Monte Carlo error only, and none is far above the lowest loss of the table.
+# Without reweighting, the step size determines how well the particles predict. With reweighting,
+# the losses differ by Monte Carlo error only, and none is far above the lowest loss of the table.
 #
-# What the posterior says
-# -----------------------
-# A classifier may predict well from particles that are not the posterior's. So we compare posterior
-# means of the ten coefficients, on all rows, with those of the default estimator, which takes no
-# stochastic steps at all. The effective sample size (ESS) says how many draws of equal weight the
-# weighted particles are worth.
+# Posterior means
+# ---------------
+# A classifier may predict well from particles that do not represent the posterior. So we fit all
+# rows and compare the posterior means of the ten coefficients with those of the default estimator,
+# which takes no stochastic steps at all. The effective sample size (ESS) says how many draws of
+# equal weight the weighted particles are worth.
 
 default = make_pipeline(StandardScaler(), BayesianLogisticRegressionPMD(random_state=0))
 default = default.fit(X, y)[-1]
@@ -95,26 +95,26 @@ for i, size in enumerate(STEP_SIZES):
     )
 
 # %%
-# Without reweighting no step size is right. The one with the lowest log loss leaves a mean off by a
-# good part of a standard deviation, and at the ends of the range it is more than one. Reweighted
-# means agree with the default fit for all step sizes.
+# Without reweighting no step size is right. With the step size of the lowest log loss, a mean is
+# off by a good part of a standard deviation, and at the ends of the range by more than one.
+# Reweighted means agree with the default fit for all step sizes.
 #
 # Why reweighting makes the choice immaterial
 # -------------------------------------------
-# A particle :math:`\theta` was drawn from a known density :math:`\pi`, that of the last
-# rejuvenation, and its weight is set to
+# The last rejuvenation draws each particle :math:`\theta` from a density :math:`\pi` that is known,
+# and the weight of the particle is set to
 #
 # .. math:: w \propto \frac{p(\theta) \prod_n p(y_n \mid x_n, \theta)}{\pi(\theta)} .
 #
-# The step sizes have moved :math:`\pi`, but the weighted average estimates the same posterior mean
-# whatever :math:`\pi` was, and only its Monte Carlo error differs. The stochastic phase merely
-# brings particles near. This fails where they do not come near: then few of them carry all of the
-# weight, which is what ESS and Pareto k-hat measure, and ``fit`` warns.
+# The step size changes :math:`\pi`, but the weighted average estimates the same posterior mean for
+# any :math:`\pi`, and only its Monte Carlo error differs. The stochastic steps merely bring
+# particles near the posterior. Reweighting fails where they do not come near it: then few particles
+# carry all of the weight, which ESS and Pareto k-hat measure, and ``fit`` warns.
 #
 # The picture
 # -----------
-# One of the coefficients: its mean, and a standard deviation to either side. The line and the grey
-# band are those of the default fit.
+# The picture shows the mean of one coefficient, and a standard deviation to either side. The line
+# and the grey band are the mean and the standard deviation of the default fit.
 
 column = 1
 mean, std = default.coef_[0, column], default.coef_std_[0, column]

@@ -2,10 +2,10 @@
 Logistic regression: streams, sparse signals, ten classes
 =========================================================
 
-Three things that one estimator does. It learns from data that come in parts, and ends where one fit
-on all rows ends. Under a horseshoe prior it finds the few columns that matter among many that do
-not. And it gives probabilities for ten classes, averaged over the posterior, which are compared
-with those of ``LogisticRegression``.
+This example shows three things that one estimator can do. It learns from data that come in parts,
+and ends where one fit on all rows ends. Under a horseshoe prior it finds the few columns that
+matter among many that do not. And it predicts probabilities of ten classes, averaged over the
+posterior, which we compare with the probabilities of ``LogisticRegression``.
 
 The picture of the sparse signal is saved as ``streams_and_priors.png`` in the working directory.
 """
@@ -13,10 +13,10 @@ The picture of the sparse signal is saved as ``streams_and_priors.png`` in the w
 # %%
 # Data in parts
 # -------------
-# Two thousand generated rows come in ten parts. Each call of ``partial_fit`` takes one part into
-# the posterior and retains no rows. At the end it should say what one fit on all rows says. In the
-# picture lines are means, with a standard deviation to either side, dots at the end are the fit on
-# all rows, and grey lines are the coefficients that made the data.
+# Two thousand generated rows come in ten parts. Each call of ``partial_fit`` updates the posterior
+# with one part and retains no rows. At the end the posterior should agree with one fit on all rows.
+# In the picture, lines are means, with a standard deviation to either side; dots at the end are the
+# fit on all rows, and grey lines are the true coefficients.
 
 from pathlib import Path
 
@@ -67,8 +67,8 @@ axes.set(title="partial_fit in ten parts, and fit", xlabel="rows seen", ylabel="
 # A sparse signal
 # ---------------
 # Of thirty columns four matter, and there are 200 rows. A normal prior treats all columns alike.
-# The horseshoe learns from the data how much to shrink, for each column and in all: intervals of
-# the columns that do not matter close around zero, the others stay.
+# The horseshoe learns from the data how much to shrink all coefficients together and each one by
+# itself: intervals of columns that do not matter shrink towards zero, and the other intervals stay.
 
 X_sparse = rng.standard_normal((200, 30))
 truth = np.zeros(30)
@@ -95,10 +95,10 @@ for prior in ("normal", "horseshoe"):
 
 # %%
 # The leave-one-out score needs no second fit: the draws of the posterior given all rows are
-# reweighted by 1 / p(y_n | x_n, theta). Where a few draws carry such weights, ArviZ's ``loo``
-# smooths them; it takes the same table.
+# reweighted by 1 / p(y_n | x_n, theta). Where a few draws carry most of the weight, ArviZ's ``loo``
+# smooths the weights; it takes the same table.
 #
-# The picture has the 90 % intervals under the two priors, with the coefficients that made the data.
+# The picture shows the 90 % intervals under the two priors, and the true coefficients.
 
 # sphinx_gallery_thumbnail_number = 2
 figure, axes = plt.subplots(figsize=(6.4, 4.6), layout="constrained")
@@ -115,10 +115,10 @@ print(f"picture saved to {path}")
 # %%
 # Ten classes
 # -----------
-# Handwritten digits, ten principal components, 400 rows to learn from: 110 coefficients. Importance
-# sampling does not reach this posterior, so the particles move along its gradient (HMC); nothing
-# has to be set for that. ``LogisticRegression`` with C equal to the squared scale is the mode of
-# the same posterior.
+# The data are handwritten digits with ten principal components, and 400 rows to learn from. The
+# model has 110 coefficients. Importance sampling fails for this posterior, so the particles move
+# along its gradient (HMC); no parameter has to be set for this. ``LogisticRegression`` with C equal
+# to the squared prior scale is the mode of the same posterior.
 
 images, digits = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(
@@ -139,10 +139,10 @@ for prior_scale in (1.0, 3.0):
     print(f"{prior_scale:11g}   {losses[0]:18.3f}   {losses[1]:28.3f}   {path}")
 
 # %%
-# At scale 1 the prior holds both back, and averaging adds to it: the point estimate has the lower
-# loss. At scale 3 they are level. What averaging gives beside that is an interval for each
-# probability (``predict_proba_interval``). The picture shows how often the most probable class is
-# right, at scale 3; bars are two standard errors to either side.
+# At scale 1 the prior makes the probabilities of both models too cautious, and averaging adds to
+# this: the point estimate has the lower loss. At scale 3 the two losses are level. Averaging also
+# gives an interval for each probability (``predict_proba_interval``). The picture shows how often
+# the most probable class is right, at scale 3; bars are two standard errors to either side.
 
 figure, axes = plt.subplots(figsize=(6.4, 4.6), layout="constrained")
 axes.plot([0.3, 1], [0.3, 1], color="0.7", linewidth=1)

@@ -3,20 +3,20 @@ Tempered posteriors: what a temperature does
 ============================================
 
 ``temperature`` replaces the likelihood by a power of it: above one the data count for less and the
-posterior is wider, below one it is narrower. It is a popular repair of models that are wrong. This
-example takes repeated measurements for independent rows, which is such a model, and shows by
-simulation what temperatures do to intervals, to predictions and to calibration. A temperature can
-make predictions better. But a 90 % interval has its meaning at temperature one only, and there only
-if the model is right.
+posterior is wider, below one it is narrower. It is a popular repair of models that are wrong. The
+model of this example is wrong because it treats repeated measurements as independent rows. A
+simulation shows what temperatures do to intervals, to predictions and to calibration. A temperature
+can make predictions better. But a 90 % interval has its meaning at temperature one only, and there
+only if the model is right.
 """
 
 # %%
 # Rows that are not independent
 # -----------------------------
 # Thirty patients are measured ten times each. Traits are the same in all rows of a patient, the
-# dose differs from row to row, and each patient has a level that no column tells. Logistic
-# regression takes the three hundred rows for independent ones, and believes to have ten times as
-# many patients as there are.
+# dose differs from row to row, and each patient has a level that no column records. Logistic
+# regression treats the three hundred rows as independent, as if there were ten times as many
+# patients.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -40,8 +40,9 @@ def measurements(n_patients, n_each):
 
 
 # %%
-# What intervals should contain are the coefficients that the model has for endless data: those of
-# a new patient, averaged over levels. A fit to very many patients has them.
+# Intervals should contain the coefficients that the model has in the limit of endless data. These
+# coefficients describe a new patient, averaged over levels. We get them from a fit to very many
+# patients.
 
 target = LogisticRegression(C=np.inf).fit(*measurements(50_000, 4)).coef_[0]
 print("coefficients for endless data:", ", ".join(f"{value:.2f}" for value in target))
@@ -49,8 +50,8 @@ print("coefficients for endless data:", ", ".join(f"{value:.2f}" for value in ta
 # %%
 # The same study many times
 # -------------------------
-# For each simulated study and each temperature: which 90 % intervals contain their coefficient, and
-# probabilities for new patients.
+# For each simulated study and each temperature we record which 90 % intervals contain their
+# coefficient, and the probabilities for new patients.
 
 temperatures = np.array([0.25, 1.0, 4.0, 16.0])
 n_studies = 40
@@ -82,18 +83,18 @@ for k, temperature in enumerate(temperatures):
     )
 
 # %%
-# The last column is the mean probability of the predicted class less the share of predictions that
-# are right: above zero the model promises more than it holds.
+# The last column is the mean probability of the predicted class minus the share of predictions that
+# are right: above zero the model is over-confident.
 #
-# At temperature one the intervals of the traits are far too narrow, those of the dose about
-# right: the level of a patient is the same at all doses, but adds to what traits do. Below one
-# both are too narrow, and predictions are a little worse. Above one predictions get better: the
-# average over a wide posterior is more cautious, and the prior, whose power stays one, pulls
-# coefficients towards zero. But intervals only get wider, those of the dose as well. A
-# temperature at which those of the traits hold what they say is wrong for the dose, and the model
-# does not know which column is which. Choose a temperature by predictions of held-out patients,
-# if at all, and do not read intervals then. The better repair is a model that has the levels of
-# patients.
+# At temperature one the intervals of the traits are far too narrow, and the intervals of the dose
+# are about right: the level of a patient is the same at all doses, but adds to the effect of the
+# traits. Below one both are too narrow, and predictions are a little worse. Above one predictions
+# get better: the average over a wide posterior is more cautious, and the prior, whose power stays
+# one, pulls coefficients towards zero. But all intervals get wider, including those of the dose. A
+# temperature that gives the intervals of the traits the right coverage is wrong for the dose, and
+# the model does not know which column is which. If you choose a temperature at all, choose it by
+# predictions for held-out patients, and do not use its intervals. The better repair is a model that
+# contains the levels of patients.
 #
 # The picture
 # -----------

@@ -4,8 +4,8 @@ Text: which library is this docstring from?
 
 Docstrings of numpy, scipy and scikit-learn are texts that every reader of this page has installed.
 From their prose alone, without the names of the libraries, ``BayesianLogisticRegressionPMD`` learns
-which one a docstring belongs to. You see here how it takes thousands of sparse columns from
-``TfidfVectorizer``, which words tell the libraries apart and how certain that is, and how to get
+which library a docstring belongs to. You see here how it takes thousands of sparse columns from
+``TfidfVectorizer``, which words distinguish the libraries, how certain this is, and how to get
 calibrated probabilities.
 
 The picture is saved as ``text.png`` in the working directory.
@@ -16,8 +16,8 @@ The picture is saved as ``text.png`` in the working directory.
 # %%
 # The texts
 # ---------
-# A text is what a docstring says before its tables of parameters, returns and examples. References
-# to the user guide are taken out, for they would give scikit-learn away.
+# A text is the part of a docstring before its sections on parameters, returns and examples.
+# References to the user guide are removed, because they would give scikit-learn away.
 
 import inspect
 import re
@@ -68,7 +68,7 @@ def documented(module):
             yield f"{module.__name__}.{name}", inspect.getdoc(one) or ""
 
 
-texts = {}  # Of equal texts the first.
+texts = {}  # Only the first of several equal texts.
 for library, modules in MODULES.items():
     for module in modules:
         for name, docstring in documented(import_module(library + module)):
@@ -86,11 +86,12 @@ print(", ".join(f"{n} of {library}" for library, n in Counter(labels.tolist()).i
 # %%
 # The model
 # ---------
-# Each word is a column. With so many of them and three classes ``covariance_type="auto"`` takes a
-# Gaussian without correlations for the posterior, whose probabilities are under-confident on text:
-# its priors of rare words are too wide. Calibration by a temperature mends that. The scale of the
-# prior is searched for with the calibration inside, by the log loss in cross-validation.
-# (``method="temperature"`` needs scikit-learn 1.8; take ``"sigmoid"`` before.)
+# Each word is a column. With so many columns and three classes, ``covariance_type="auto"``
+# approximates the posterior by a Gaussian without correlations. Its probabilities are
+# under-confident on text, because the prior is too wide for the coefficients of rare words.
+# Calibration by a temperature corrects this. A search finds the scale of the prior by the log loss
+# in cross-validation, with the calibration inside. (``method="temperature"`` needs scikit-learn
+# 1.8; take ``"sigmoid"`` with earlier versions.)
 
 stop_words = [*sorted(ENGLISH_STOP_WORDS), "numpy", "np", "scipy", "sklearn", "scikit"]
 words = TfidfVectorizer(
@@ -132,10 +133,10 @@ for name, fitted in (
 #
 # Are the probabilities right?
 # ----------------------------
-# Test texts in bins by the probability of the predicted library, and how often that is the right
-# one. Bars are two standard errors to either side. Above the line a model is right more often than
-# it says, as the averages are before calibration. Calibrated ones are on the line, to within the
-# errors.
+# The picture puts the test texts into bins by the probability of the predicted library, and shows
+# how often this library is the right one. Bars are two standard errors to either side. Above the
+# line a model is right more often than it says, as the averages are before calibration. Calibrated
+# averages are on the line, to within the errors.
 
 figure, axes = plt.subplots(figsize=(6, 4.6), layout="constrained")
 axes.plot([0.3, 1.0], [0.3, 1.0], color="0.7", linewidth=1)
@@ -153,10 +154,10 @@ axes.legend(frameon=False, loc="lower right")
 # %%
 # Texts in between
 # ----------------
-# Some texts could be from more than one library. First come the test texts with the smallest
-# probability of the predicted library, after calibration, then the errors with the largest. Both
-# numpy and scipy have Fourier transforms, and describe them in nearly the same words: there the
-# model is right less often.
+# Some texts could be from more than one library. The table begins with the test texts whose
+# predicted library has the smallest probability, after calibration. Then come the wrong predictions
+# with the largest probability. Both numpy and scipy have Fourier transforms, and describe them in
+# nearly the same words: the model is right less often for them.
 
 
 def show(rows):
@@ -179,13 +180,13 @@ print(f"right: {correct.mean():.0%} of all, {correct[fourier].mean():.0%} of Fou
 # %%
 # Words that tell libraries apart
 # -------------------------------
-# Each class has a coefficient of each word, and a number added to all three changes nothing. So the
-# coefficient of one class is compared with the average of the other two. Coefficients are
-# independent in this posterior, so that variances add up. Shown are the words with the largest
-# lower ends of their 90 % intervals.
+# Each class has a coefficient for each word, and a number added to all three coefficients of a word
+# changes nothing. So the coefficient of one class is compared with the average of the other two.
+# Coefficients are independent in this approximation of the posterior, so that variances add up. We
+# choose the words with the largest lower ends of their 90 % intervals.
 #
-# Mind what these intervals are: the uncertainty of a coefficient given all others. For words that
-# occur together, such as "element" and "wise", those of the posterior are wider.
+# Note that these intervals show the uncertainty of a coefficient given all others. For words that
+# occur together, such as "element" and "wise", the intervals of the exact posterior are wider.
 #
 # The picture shows five words of each library. Most words are rare, and their intervals include
 # zero.
