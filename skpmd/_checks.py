@@ -1,4 +1,4 @@
-"""What a careful statistician would say of a posterior, and what to change."""
+"""Reasons not to trust a posterior, and what to change."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ _FEW_DRAWS, _MAX_R_HAT, _LARGE_SE = 100, 1.05, 0.5
 
 
 def findings(posterior):
-    """Sentences (list of str), the gravest first; none where there is nothing to say."""
+    """Findings as sentences (list of str), the most serious first; empty if there are none."""
     m = len(posterior.weights)
     if m == 1:
         return ["There is one particle: a point estimate, whose intervals have no width."]

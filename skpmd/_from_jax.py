@@ -8,25 +8,27 @@ _MIN_ROWS = 8  # Calls with fewer particles are filled up to so many.
 
 
 def from_jax(log_likelihood, log_prior):
-    """Turn two JAX functions of one parameter vector into callables of many.
+    """Turn two JAX functions of one parameter vector into callables for many vectors.
 
     They are vectorised over particles, differentiated and compiled, in double precision whatever
-    JAX's own settings are; these stay as they are. Needs the extra: ``pip install skpmd[jax]``.
+    JAX's own settings are; these settings are not changed. Needs the extra: ``pip install
+    skpmd[jax]``.
 
     Parameters
     ----------
     log_likelihood : callable
         ``log_likelihood(theta, X, y)`` of one parameter vector, shape (d,), returns a scalar: the
-        log-likelihood summed over the rows given. ``y`` is None where `fit` got none. A keyword
-        ``sample_weight`` of shape (n,) makes the model accept weights.
+        log-likelihood summed over the rows given. ``y`` is None if `fit` got no y. If the function
+        has a keyword ``sample_weight`` of shape (n,), the model accepts weights.
     log_prior : callable
-        ``log_prior(theta)`` of one parameter vector returns a scalar, ``-inf`` off the support.
+        ``log_prior(theta)`` of one parameter vector returns a scalar, which is ``-inf`` outside the
+        support.
 
     Returns
     -------
     dict of str to callable
         ``log_likelihood``, ``log_prior`` and ``log_joint_gradient``, as `ParticleMirrorDescent`
-        takes them. They can be pickled if the functions can.
+        takes them. They can be pickled if the given functions can.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Estimators that were fitted on disjoint shards of rows, as one."""
+"""Merge estimators that were fitted on disjoint shards of rows into one."""
 
 import copy
 from collections.abc import Iterable, Mapping
@@ -12,77 +12,82 @@ from skpmd._base.opening import opened
 def merge(estimators, X=None, y=None, sample_weight=None):
     """Merge estimators that were fitted on disjoint shards of rows under one prior.
 
-    The posterior given all rows is the product of the posteriors of the shards over the priors that
-    are in it too often, and needs no rows. How it is found depends on the estimator:
+    The posterior given all rows is the product of the posteriors of the shards, divided by the
+    priors that this product contains too often. No rows are needed. The method depends on the
+    estimator:
 
-    * `SparseGPRegressorPMD` with one kernel and one set of inducing inputs: exactly, natural
-      parameters add up (with Student noise each shard's rows stay weighed as they were there);
-      `SparseGPClassifierPMD` likewise, its rows approximated as they were in their shard. Both warn
-      where shards disagree.
-    * `BayesianLogisticRegressionPMD` and `ParticleMirrorDescent`: as the product of the densities
-      that stand for the posteriors (`Posterior.fitted_density`), which is sampled. With all rows,
-      ``X`` and ``y``, these weigh the particles, and the result is as exact as that of `fit`. Where
-      all shards hold their rows (``posterior_.rows``, or what a stream retains), these are fitted
-      in place of a product.
-    * `GaussianMixturePMD` (``strategy="conjugate"``): components are relabelled by those of the
-      first shard, and their counts add up. Where shards retain all rows these are fitted instead,
-      and where they do not, particles fitted to the rows that they retain stand in for sums that
-      predict these worse.
-    * `LDATopicModelPMD`: topics are relabelled by those of the first shard, and their counts add
-      up. With all documents, ``X``, a few iterations assign the words anew.
+    * `SparseGPRegressorPMD`, all with the same kernel and the same inducing inputs: natural
+      parameters add up, which is exact (with Student noise each row retains its weight from its
+      shard). `SparseGPClassifierPMD`: likewise, with each row approximated as in its shard. Both
+      warn if shards disagree.
+    * `BayesianLogisticRegressionPMD` and `ParticleMirrorDescent`: each posterior is represented by
+      a fitted density (`Posterior.fitted_density`), and the product of these densities is sampled.
+      If all rows are given, ``X`` and ``y``, they weight the particles, and the result is as exact
+      as a `fit`. If all shards hold their rows (``posterior_.rows``, or the retained rows of a
+      stream), these rows are fitted instead.
+    * `GaussianMixturePMD` (``strategy="conjugate"``): components are matched with those of the
+      first shard, and their counts add up. If shards retain all rows, these rows are fitted
+      instead. Otherwise particles fitted to the retained rows replace the sums that predict these
+      rows worse.
+    * `LDATopicModelPMD`: topics are matched with those of the first shard, and their counts add up.
+      If all documents are given, ``X``, a few iterations assign the words anew.
 
     Parameters
     ----------
     estimators : iterable of estimators
-        One fitted estimator for each shard, all of one class, with the same parameters that make
-        the model and its prior, columns and classes. The first is what the result is like: its
-        parameters, and what its prior has taken from its rows (the units of ``scale="auto"``, say).
+        One fitted estimator for each shard, all of the same class, with the same columns, the same
+        classes, and the same parameters of model and prior. The result has the parameters of the
+        first one, and the parts of its prior that were taken from its rows (for example the scales
+        with ``scale="auto"``).
     X : array-like of shape (n_samples, n_features), optional
-        The rows of all shards, of logistic regression, custom models and topics. Or data in blocks,
-        `skpmd.data.Blocks`, with y and weights in them or given, or a collection of Dask.
+        The rows of all shards, for logistic regression, custom models and topics. X may also be
+        data in blocks (`skpmd.data.Blocks`), with y and weights in the blocks or as arguments, or a
+        Dask collection.
     y : array-like of shape (n_samples,) or (n_samples, n_targets), optional
-        Their targets.
+        Targets of the rows.
     sample_weight : array-like of shape (n_samples,), optional
-        Their weights.
+        Weights of the rows.
 
     Returns
     -------
     estimator
-        A new fitted estimator of the same class, which predicts, goes on with ``partial_fit``, and
-        can be merged again; a clone of it is unfitted, with the parameters of the first.
-        ``diagnostics_``, where there are any, name the ``method`` and the number of shards,
-        ``n_shards``; a single estimator is copied as it is. For the product of densities they have,
-        for each shard, k-hat of its posterior over its density (``shard_pareto_k``, None where that
-        is not known), the distance of the merged mean from its own in its own units
-        (``shard_distance``, about 1 or less where shards agree), and the share of the merged
-        posterior where it has a hundredth of its mass (``shard_beyond``); by how many sds, to first
-        order, a mean is moved by what the densities leave of known values of the posteriors
-        (``misfit``, None where none are known, infinite where they tell nothing) and by what they
-        are beyond mean and covariance (``nonnormality``); and k-hat of the draws of the product,
-        which says nothing of the densities (``product_pareto_k``). Where rows that the posteriors
-        hold were fitted, they have the diagnostics of `fit`. Those of mixtures and topics have how
-        well components match (``alignment``, 1 where they are the same).
+        A new fitted estimator of the same class, which predicts, continues with ``partial_fit``,
+        and can be merged again. A clone of it is unfitted, with the parameters of the first
+        estimator. A single estimator is copied unchanged. ``diagnostics_``, if the class has them,
+        name the ``method`` and the number of shards, ``n_shards``. For the product of densities
+        they contain, for each shard, the k-hat of its posterior relative to its density
+        (``shard_pareto_k``, None if not known), the distance of the merged mean from the mean of
+        the shard, in standard deviations of the shard (``shard_distance``, about 1 or less if
+        shards agree), and the share of the merged posterior that lies where the shard's posterior
+        has a hundredth of its mass (``shard_beyond``). They also contain by how many standard
+        deviations, to first order, a mean moves because the densities differ from known values of
+        the posteriors (``misfit``, None if no values are known, infinite if these are not
+        informative) and because the densities are not normal (``nonnormality``), and the k-hat of
+        the draws of the product, which says nothing about the densities (``product_pareto_k``). If
+        rows that the posteriors hold were fitted, the diagnostics are those of `fit`. For mixtures
+        and topics they contain how well components match (``alignment``, 1 if they are the same).
 
     Raises
     ------
     ValueError
-        If there is none, one comes twice (rows that come twice by other ways are not noticed: an
-        estimator beside one that it was merged into, say), or they differ in parameters, columns,
-        classes, kernels or inducing inputs; if a stream has forgotten rows, or a posterior is of a
-        kind that cannot be merged. The message names what differs, and what to do.
+        If there is no estimator, one comes twice (other ways to count rows twice are not noticed,
+        for example an estimator together with the result of its merge), or they differ in
+        parameters, columns, classes, kernels or inducing inputs; if a stream has discounted rows,
+        or a posterior is of a kind that cannot be merged. The message names the difference, and
+        what to do.
     TypeError
-        If they are not of one class, or of one that cannot be merged.
+        If they are not of the same class, or of a class that cannot be merged.
     sklearn.exceptions.NotFittedError
-        If one is not fitted.
+        If an estimator is not fitted.
 
     Warns
     -----
     ConvergenceWarning
-        If shards have warnings of their own, where no rows weigh; if a density misses a tail of its
-        shard's posterior, or nothing tells how well it stands for it; if shards disagree, so that
-        the product lies where their densities are hardly known; if they have found scales of the
-        prior that differ, or by the evidence; of mixtures that do not match, and of topics without
-        documents.
+        If shards have warnings of their own and no rows are used; if a density misses a tail of its
+        shard's posterior, or it is not known how well it represents this posterior; if shards
+        disagree, so that the product lies where their densities are hardly known; if shards chose
+        different scales of the prior, or chose them by the evidence; for mixtures that do not
+        match, and for topics without documents.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Data in blocks, for ``fit`` and ``partial_fit`` of every estimator: rows past memory."""
+"""Data in blocks, for ``fit`` and ``partial_fit`` of all estimators: rows that exceed memory."""
 
 from skpmd._base.arrow import ArrowBlocks
 from skpmd._base.blocks import Blocks

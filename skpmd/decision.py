@@ -1,7 +1,7 @@
-"""Decisions: the action of the largest expected utility under what is known.
+"""Decisions: the action with the largest expected utility under the predictive distribution.
 
-Robert (2007, The Bayesian Choice, chapter 2): whoever prefers consistently acts as if to maximise
-the utility that the predictive distribution leads to expect.
+Anyone whose preferences are consistent acts as if to maximise the expected utility under the
+predictive distribution (Robert 2007, The Bayesian Choice, chapter 2).
 """
 
 from numbers import Real
@@ -31,38 +31,39 @@ _GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)
 
 
 class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
-    """A classifier that predicts the action of the largest expected utility.
+    """A classifier that predicts the action with the largest expected utility.
 
-    The expectation is over the class, by the probabilities of the estimator; those of an estimator
-    of skpmd are averages over its posterior. No threshold is tuned, and ``utility`` and ``abstain``
-    may change after the fit.
+    The expectation is over the class, with the probabilities that the estimator predicts; for an
+    estimator of skpmd these are averages over its posterior. No threshold is tuned, and ``utility``
+    and ``abstain`` may change after the fit.
 
     Parameters
     ----------
     estimator : estimator
-        A classifier with ``predict_proba``. It is cloned and fitted; a fitted one stays as it is in
-        a `FrozenEstimator`.
+        A classifier with ``predict_proba``. It is cloned and fitted. Wrap a classifier that is
+        already fitted in a `FrozenEstimator`.
     utility : array-like of shape (n_actions, n_classes), callable or None, default=None
-        Utility of each action where each class is the true one, in the order of ``classes_``. A
-        callable takes ``costs``, what is known of the rows of a call, and returns an array of shape
-        (n_samples, n_actions, n_classes), or (n_actions, n_classes). None is 1 for the true class
-        and 0 for others, hence the most probable class.
+        Utility of each action for each true class, in the order of ``classes_``. A callable takes
+        ``costs``, data about the rows of a call, and returns an array of shape (n_samples,
+        n_actions, n_classes), or (n_actions, n_classes). None means a utility of 1 for the true
+        class and 0 for the others, which predicts the most probable class.
     actions : array-like of shape (n_actions,), default=None
-        Labels of the actions, those of the fit; None are the classes.
+        Labels of the actions, used by `fit`; None means the classes.
     abstain : float or None, default=None
-        Utility of no action at all, whatever the class; None is no such choice.
+        Utility of abstaining, whatever the true class is; None means that abstaining is not
+        possible.
     abstain_label : label, default=-1
-        What is predicted then. Metrics of scikit-learn want one of the kind of the classes: text
-        where these are.
+        Label that is predicted for abstaining. Metrics of scikit-learn need it to be of the same
+        kind as the classes: a string if these are strings.
 
     Attributes
     ----------
     estimator_ : estimator
         The fitted classifier.
     classes_ : ndarray of shape (n_classes,)
-        Its classes.
+        Classes of the fitted classifier.
     actions_ : ndarray of shape (n_actions,)
-        Labels that are predicted, that of abstaining last.
+        Labels that can be predicted, the label for abstaining last.
 
     References
     ----------
@@ -111,7 +112,8 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         y : array-like of shape (n_samples,)
             Classes.
         **fit_params : dict
-            Handed on to its ``fit``; with metadata routing what that asks for.
+            Arguments that are passed on to its ``fit``; with metadata routing, those that it
+            requests.
 
         Returns
         -------
@@ -121,7 +123,8 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         Raises
         ------
         ValueError
-            If ``utility`` has no column for each class, or ``actions`` no label for each row of it.
+            If ``utility`` does not have one column for each class, or ``actions`` one label for
+            each row of ``utility``.
         """
         if get_config()["enable_metadata_routing"]:
             fit_params = process_routing(self, "fit", **fit_params).estimator.fit
@@ -140,16 +143,16 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
 
     @property
     def actions_(self):
-        """Labels that are predicted, that of abstaining last."""
+        """Labels that can be predicted, the label for abstaining last."""
         return self._labels(self._actions)
 
     def get_metadata_routing(self):
-        """What ``fit`` hands on to the classifier, and what this class asks for itself.
+        """Metadata that ``fit`` passes on to the classifier, and metadata that this class requests.
 
         Returns
         -------
         MetadataRouter
-            Of scikit-learn.
+            Router of scikit-learn.
         """
         router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
         to_fit = MethodMapping().add(caller="fit", callee="fit")
@@ -163,12 +166,12 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         X : array-like of shape (n_samples, n_features)
             Features.
         costs : array-like of shape (n_samples, ...), default=None
-            What a callable ``utility`` takes.
+            Argument of a callable ``utility``.
 
         Returns
         -------
         ndarray of shape (n_samples, n_actions)
-            In the order of ``actions_``, in the units of ``utility``.
+            Expected utilities, in the order of ``actions_`` and in the units of ``utility``.
         """
         check_is_fitted(self)
         proba = self.estimator_.predict_proba(X)
@@ -176,25 +179,25 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         return (utility * proba[:, None]).sum(axis=2)
 
     def predict(self, X, costs=None):
-        """The action of the largest expected utility of each row, shape (n_samples,).
+        """The action with the largest expected utility for each row, shape (n_samples,).
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Features.
         costs : array-like of shape (n_samples, ...), default=None
-            What a callable ``utility`` takes.
+            Argument of a callable ``utility``.
 
         Returns
         -------
         ndarray of shape (n_samples,)
-            Among ``actions_``; of equal ones the first.
+            Labels among ``actions_``; the first of several equally good ones.
         """
         return self.actions_[self.expected_utility(X, costs).argmax(axis=1)]
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
     def predict_proba(self, X):
-        """Probabilities of the classes by the classifier, shape (n_samples, n_classes).
+        """Class probabilities that the classifier predicts, shape (n_samples, n_classes).
 
         Parameters
         ----------
@@ -210,7 +213,7 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         return self.estimator_.predict_proba(X)
 
     def score(self, X, y, sample_weight=None, costs=None):
-        """Mean utility of what is predicted.
+        """Mean utility of the predicted actions.
 
         Parameters
         ----------
@@ -221,7 +224,7 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows.
         costs : array-like of shape (n_samples, ...), default=None
-            What a callable ``utility`` takes.
+            Argument of a callable ``utility``.
 
         Returns
         -------
@@ -275,21 +278,21 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
 
 
 def bayes_action(dist, loss="squared", alpha=0.5):
-    """The action of the least expected loss under each predictive distribution.
+    """The action with the smallest expected loss under each predictive distribution.
 
     Parameters
     ----------
     dist : NormalMixture of n rows
-        Predictive distributions, as ``predict_proba`` of a regressor has them.
+        Predictive distributions, as ``predict_proba`` of a regressor returns them.
     loss : {"squared", "absolute", "pinball"} or callable, default="squared"
-        The mean, the median or the quantile at ``alpha`` are the answers to the first three. A
+        For the first three the action is the mean, the median or the quantile at ``alpha``. A
         callable ``loss(action, y)`` takes two arrays that broadcast, and returns losses. It is
         integrated over each component, to eight standard deviations, and the best of a hundred
-        actions is refined by golden sections. Of several optima of the expected loss a narrow one
-        may be missed.
+        actions is refined by golden section search. If the expected loss has several optima, a
+        narrow one may be missed.
     alpha : float in (0, 1), default=0.5
-        For the pinball loss: what an underestimate costs, as a share of what that and an
-        overestimate cost together.
+        For the pinball loss: the cost of an underestimate, divided by the sum of the costs of an
+        underestimate and an overestimate.
 
     Returns
     -------
@@ -299,10 +302,10 @@ def bayes_action(dist, loss="squared", alpha=0.5):
     Raises
     ------
     TypeError
-        If dist is no `NormalMixture`.
+        If dist is not a `NormalMixture`.
     ValueError
-        If there is no such loss, alpha is no number in [0, 1], or a callable returns something else
-        than finite losses, or ones that are smaller and smaller further out.
+        If there is no such loss, alpha is not a number in [0, 1], or a callable returns losses that
+        are not finite, or that fall ever further towards one end of the actions.
 
     References
     ----------
@@ -310,7 +313,7 @@ def bayes_action(dist, loss="squared", alpha=0.5):
 
     Examples
     --------
-    An order that is too small by one costs three times one that is too large.
+    An order that is one too small costs three times as much as one that is one too large.
 
     >>> import numpy as np
     >>> from skpmd import NormalMixture

@@ -1,19 +1,20 @@
-"""Scores of predictive distributions: how probable, how near, how well calibrated.
+"""Scores of predictive distributions: log density, distance to the target, and calibration.
 
 They take targets and a `NormalMixture`, the distribution that ``predict_proba`` of a regressor
-returns, and average over rows. (Of a classifier ``predict_proba`` is an array of probabilities:
-`sklearn.metrics.log_loss` and `sklearn.metrics.brier_score_loss` score it.)
+returns, and average over rows. (For a classifier ``predict_proba`` is an array of probabilities,
+which `sklearn.metrics.log_loss` and `sklearn.metrics.brier_score_loss` score.)
 
-The negative log predictive density, the CRPS and the pinball loss are proper: no other distribution
-does better on average than the one that the targets come from. Coverage and width are to be read
-together, and neither is a thing to tune by.
+The negative log predictive density, the CRPS and the pinball loss are proper: no distribution has a
+better score on average than the one that the targets come from. Read coverage and width together,
+and do not tune a model by either of them.
 
-`topic_coherence` is another thing: how well the leading words of topics go together.
+`topic_coherence` is a different kind of score: how often the leading words of topics occur
+together.
 
-``log_predictive_density_scorer``, ``neg_crps_scorer``, ``neg_pinball_loss_scorer`` (of the median)
-and ``interval_coverage_scorer`` (of 90 %; to look at and not to choose by, for wide intervals cover
-the most) are scorers, for the ``scoring`` of `sklearn.model_selection.GridSearchCV` and the like;
-`make_distribution_scorer` makes others.
+``log_predictive_density_scorer``, ``neg_crps_scorer``, ``neg_pinball_loss_scorer`` (for the median)
+and ``interval_coverage_scorer`` (for intervals of 90 %; do not choose models by it, because wide
+intervals cover most) are scorers for ``scoring`` of `sklearn.model_selection.GridSearchCV` and the
+like; `make_distribution_scorer` makes others.
 """
 
 from numbers import Real
@@ -43,9 +44,9 @@ __all__ = [
 
 
 def negative_log_predictive_density(y_true, dist, sample_weight=None):
-    """Mean of minus the log density at the targets, in nats; less is better.
+    """Mean negative log density at the targets, in nats; less is better.
 
-    It changes with the units of y: by log(c) where y is multiplied by c.
+    It depends on the units of y: it changes by log(c) if y is multiplied by c.
 
     Parameters
     ----------
@@ -64,9 +65,9 @@ def negative_log_predictive_density(y_true, dist, sample_weight=None):
     Raises
     ------
     TypeError
-        If dist is no `NormalMixture`.
+        If dist is not a `NormalMixture`.
     ValueError
-        If targets or weights do not go with its rows, or are not finite.
+        If targets or weights do not match its rows, or are not finite.
 
     Examples
     --------
@@ -94,7 +95,7 @@ def negative_log_predictive_density(y_true, dist, sample_weight=None):
 def crps(y_true, dist, sample_weight=None):
     """Mean continuous ranked probability score, in the units of y; less is better.
 
-    For a distribution that is certain it is the mean absolute error (Gneiting and Raftery 2007).
+    For distributions without spread it is the mean absolute error (Gneiting and Raftery 2007).
 
     Parameters
     ----------
@@ -113,9 +114,9 @@ def crps(y_true, dist, sample_weight=None):
     Raises
     ------
     TypeError
-        If dist is no `NormalMixture`.
+        If dist is not a `NormalMixture`.
     ValueError
-        If targets or weights do not go with its rows, or are not finite.
+        If targets or weights do not match its rows, or are not finite.
 
     References
     ----------
@@ -129,7 +130,7 @@ def crps(y_true, dist, sample_weight=None):
     >>> round(crps([0.5, 0.0], NormalMixture(means=[0.0, 1.0], stds=[1.0, 2.0])), 3)
     0.497
 
-    The scorer, of minus this score, for searches and cross-validation:
+    The scorer returns minus this score, for searches and cross-validation:
 
     >>> from skpmd.metrics import neg_crps_scorer
     >>> neg_crps_scorer
@@ -142,8 +143,8 @@ def crps(y_true, dist, sample_weight=None):
 def pinball_loss(y_true, dist, alpha=0.5, sample_weight=None):
     """Mean pinball loss of the alpha-quantile, in the units of y; less is better.
 
-    `sklearn.metrics.mean_pinball_loss` of the quantiles. At 0.5 it is half the mean absolute error
-    of the medians.
+    It is `sklearn.metrics.mean_pinball_loss` of the quantiles. At 0.5 it is half the mean absolute
+    error of the medians.
 
     Parameters
     ----------
@@ -164,9 +165,9 @@ def pinball_loss(y_true, dist, alpha=0.5, sample_weight=None):
     Raises
     ------
     TypeError
-        If dist is no `NormalMixture`.
+        If dist is not a `NormalMixture`.
     ValueError
-        If targets or weights do not go with its rows, or are not finite, or alpha does not lie
+        If targets or weights do not match its rows, or are not finite, or alpha does not lie
         strictly between 0 and 1.
 
     Examples
@@ -187,7 +188,7 @@ def pinball_loss(y_true, dist, alpha=0.5, sample_weight=None):
 
 
 def interval_coverage(y_true, dist, level=0.9, sample_weight=None):
-    """Share of targets inside of their central interval, ends included; `level` is the best value.
+    """Share of targets in their central interval, ends included; the best value is `level`.
 
     Parameters
     ----------
@@ -203,15 +204,15 @@ def interval_coverage(y_true, dist, level=0.9, sample_weight=None):
     Returns
     -------
     float
-        Between 0 and 1.
+        Weighted share, between 0 and 1.
 
     Raises
     ------
     TypeError
-        If dist is no `NormalMixture`.
+        If dist is not a `NormalMixture`.
     ValueError
-        If targets or weights do not go with its rows, or are not finite, or the level does not
-        lie strictly between 0 and 1.
+        If targets or weights do not match its rows, or are not finite, or the level does not lie
+        strictly between 0 and 1.
 
     Examples
     --------
@@ -232,12 +233,12 @@ def interval_coverage(y_true, dist, level=0.9, sample_weight=None):
 
 
 def interval_width(y_true, dist, level=0.9, sample_weight=None):
-    """Mean width of the central intervals, in the units of y; of two that cover, less is better.
+    """Mean width of the central intervals, in the units of y; less is better at equal coverage.
 
     Parameters
     ----------
     y_true : array-like of shape (n,)
-        Targets; a width does not depend on them.
+        Targets; the width does not depend on them.
     dist : NormalMixture of n rows
         Predictive distributions.
     level : float, default=0.9
@@ -253,10 +254,10 @@ def interval_width(y_true, dist, level=0.9, sample_weight=None):
     Raises
     ------
     TypeError
-        If dist is no `NormalMixture`.
+        If dist is not a `NormalMixture`.
     ValueError
-        If targets or weights do not go with its rows, or are not finite, or the level does not
-        lie strictly between 0 and 1.
+        If targets or weights do not match its rows, or are not finite, or the level does not lie
+        strictly between 0 and 1.
 
     Examples
     --------
@@ -272,43 +273,44 @@ def interval_width(y_true, dist, level=0.9, sample_weight=None):
 
 
 def topic_coherence(components, X, *, top_n=10, measure="npmi", average="macro"):
-    """How often the leading words of topics are in the same documents; more is better.
+    """How often the leading words of a topic occur in the same documents; more is better.
 
     Parameters
     ----------
     components : array-like of shape (n_components, n_features)
-        Weights of words in topics, such as ``components_`` or ``topic_word_`` of a topic model; the
-        words of the largest weights lead.
+        Weights of words in topics, such as ``components_`` or ``topic_word_`` of a topic model. The
+        leading words are those with the largest weights.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         Counts of words in reference documents: those of the fit or others, in the same columns.
     top_n : int, default=10
-        Leading words of each topic, at least 2; all of them where there are no more.
+        Number of leading words of each topic, at least 2; all words if there are no more.
     measure : {"npmi", "umass"}, default="npmi"
         ``"npmi"``: normalised pointwise mutual information of two words, log(p(v, w) / (p(v) p(w)))
-        / -log p(v, w), where p are shares of the documents with these words. It is -1 for words
-        that are never together, 0 for independent ones and 1 for words that are always together.
-        ``"umass"``: log((D(v, w) + 1) / D(v)), where D are numbers of documents and v is the word
-        with the larger weight.
+        / -log p(v, w), where p is the share of documents with these words. It is -1 for words that
+        are never together, 0 for independent ones and 1 for words that are always together.
+        ``"umass"``: log((D(v, w) + 1) / D(v)), where D is the number of documents with these words,
+        and v is the word with the larger weight.
     average : {"macro", None}, default="macro"
-        The mean over topics, or with None the coherence of each.
+        ``"macro"`` returns the mean over topics, None the coherence of each topic.
 
     Returns
     -------
     float or ndarray of shape (n_components,)
         Mean over the pairs of a topic's leading words. Pairs with a word that is not in any
-        document are left out; where no pair remains it is nan, and so is the mean.
+        document are left out. If no pair remains, the coherence of the topic is nan, and so is the
+        mean over topics.
 
     Raises
     ------
     ValueError
-        If there are negative counts, other columns than words, or no pairs.
+        If counts are negative, X does not have one column for each word, or there are no pairs.
 
     Notes
     -----
-    Two words in every document have an NPMI of 0. ``"umass"`` is the mean over pairs, as of Röder
-    et al.; Mimno et al. sum, which is top_n (top_n - 1) / 2 times as much. gensim's ``c_npmi`` with
-    a window longer than all documents adds 1e-12 to p(v, w), which differs where words are never
-    together, and its ``u_mass`` adds 1e-12 n where Mimno et al. add 1.
+    Two words in every document have an NPMI of 0. ``"umass"`` is the mean over pairs, as in Röder
+    et al.; Mimno et al. take the sum, which is top_n (top_n - 1) / 2 times as large. gensim's
+    ``c_npmi`` with a window longer than all documents adds 1e-12 to p(v, w), which differs where
+    words are never together, and its ``u_mass`` adds 1e-12 n where Mimno et al. add 1.
 
     References
     ----------
@@ -342,16 +344,16 @@ def topic_coherence(components, X, *, top_n=10, measure="npmi", average="macro")
 def make_distribution_scorer(score_func, *, greater_is_better, **kwargs):
     """Make a scorer out of a score of predictive distributions.
 
-    What `sklearn.metrics.make_scorer` does, which in scikit-learn 1.6 refuses ``predict_proba`` of
-    regressors.
+    It does what `sklearn.metrics.make_scorer` does, which in scikit-learn 1.6 rejects
+    ``predict_proba`` of regressors.
 
     Parameters
     ----------
     score_func : callable
-        Has the signature ``score_func(y_true, dist, **kwargs)``, and ``sample_weight`` if it takes
-        weights.
+        Function ``score_func(y_true, dist, **kwargs)``, with a parameter ``sample_weight`` if it
+        takes weights.
     greater_is_better : bool
-        Whether scores are to be high. The scorer returns those of a loss with the opposite sign.
+        Whether greater scores are better. If not, the scorer returns them with the opposite sign.
     **kwargs : object
         Further parameters of score_func.
 
@@ -359,7 +361,7 @@ def make_distribution_scorer(score_func, *, greater_is_better, **kwargs):
     -------
     callable
         ``scorer(estimator, X, y, sample_weight=None)``, for any estimator whose ``predict_proba``
-        returns what score_func takes. Greater is better. It raises what score_func raises.
+        returns what score_func takes. Greater is better. It raises the errors of score_func.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""How well models predict rows that they have not seen, from one fit: leave-one-out and WAIC.
+"""How well models predict unseen rows, estimated from a single fit: leave-one-out and WAIC.
 
-Both are estimates of the expected log predictive density (Vehtari, Gelman and Gabry 2017). The
-weights of the particles are part of them: nothing is resampled.
+Both are estimates of the expected log predictive density (Vehtari, Gelman and Gabry 2017). They use
+the weights of the particles directly: nothing is resampled.
 """
 
 import warnings
@@ -28,7 +28,7 @@ _LARGE_VARIANCE = 0.4  # Of a row's log likelihood: WAIC is not to be trusted (V
 
 @dataclass(frozen=True, repr=False)
 class ExpectedLogDensity:
-    """An estimate of the expected log predictive density of new rows, all n of them together.
+    """An estimate of the expected log predictive density of n new rows together.
 
     Attributes
     ----------
@@ -37,17 +37,17 @@ class ExpectedLogDensity:
     elpd : float
         Sum over the rows, in nats.
     se : float
-        Its standard error, of the rows at hand as a sample of all.
+        Its standard error, taking the given rows as a sample of all rows.
     p : float
-        Effective number of parameters: the log density of the rows that the fit has seen less
-        ``elpd``.
+        Effective number of parameters: the log density of the rows under the fit that includes
+        them, minus ``elpd``.
     pointwise : ndarray of shape (n,)
-        What each row adds.
+        Contribution of each row to ``elpd``.
     pareto_k : ndarray of shape (n,) or None
         k-hat of each row's importance weights; None for WAIC.
     n_bad : int
-        Rows whose part is not to be trusted: k-hat above 0.7 among weights that differ visibly, or
-        for WAIC a variance of the log likelihood above 0.4.
+        Number of rows whose contribution is not to be trusted: those with k-hat above 0.7 and
+        weights that differ visibly, or, for WAIC, with a variance of the log likelihood above 0.4.
 
     Examples
     --------
@@ -77,17 +77,18 @@ class ExpectedLogDensity:
 
 
 def loo(estimator, X, y=None, *, sample_weight=None):
-    """Leave-one-out log predictive density of the rows of a fit, without other fits.
+    """Leave-one-out log predictive density of the rows of a fit, without refitting.
 
-    Where rows are independent given a particle importance weights take each of them out of the
-    posterior in turn, and their largest are smoothed (PSIS; Vehtari, Gelman and Gabry 2017; Vehtari
-    et al. 2024).
+    If rows are independent given a particle, importance weights remove each row from the posterior
+    in turn. The largest of these weights are smoothed (PSIS; Vehtari, Gelman and Gabry 2017;
+    Vehtari et al. 2024).
 
-    Others have a closed form. `SparseGPRegressorPMD` predicts each row from all others, under each
-    set of hyperparameters (Sundararajan and Keerthi 2001; by neighbours, from the nearest others),
-    and `GaussianMixturePMD` with ``strategy="conjugate"`` takes the row out of its components,
-    other rows' responsibilities being as they were. Hyperparameters of a kernel that were chosen
-    stay as they are, and so do weights of particles that are none of a posterior.
+    Other estimators have a closed form. `SparseGPRegressorPMD` predicts each row from all others,
+    under each set of hyperparameters (Sundararajan and Keerthi 2001; with neighbours, from the
+    nearest other rows). `GaussianMixturePMD` with ``strategy="conjugate"`` removes the row from its
+    components and does not change the responsibilities of other rows. Leaving a row out does not
+    change the chosen hyperparameters of a kernel, nor weights of particles that are not posterior
+    weights.
 
     Parameters
     ----------
@@ -96,30 +97,32 @@ def loo(estimator, X, y=None, *, sample_weight=None):
         `SparseGPRegressorPMD`, any estimator with ``pointwise_log_likelihood``, or a `Pipeline` or
         a search around one.
     X : array-like of shape (n, n_features)
-        The rows of the fit: of others it would be wrong.
+        The rows of the fit; with other rows the result would be wrong.
     y : array-like of shape (n,) or (n, n_targets), default=None
-        Their targets.
+        Targets of the rows.
     sample_weight : array-like of shape (n,), default=None
-        Row weights of the fit, with those of ``class_weight``, if it had any: a row is left out
-        with all its copies, and is counted once.
+        Row weights of the fit, if it had any, including those of ``class_weight``. A row is left
+        out with all its copies, and is counted once.
 
     Returns
     -------
     ExpectedLogDensity
-        The estimate; ``pareto_k`` is nan where particles are few, or their weights stay.
+        The estimate; ``pareto_k`` is nan if there are few particles, or if their weights do not
+        change.
 
     Raises
     ------
     TypeError
         If the estimator has no way to leave rows out.
     ValueError
-        If the rows are not those of the fit, or what was fitted has no closed form (Student noise,
-        inducing inputs with neighbours, noise of each row beside inducing inputs).
+        If the rows are not those of the fit, or the fitted model has no closed form (Student noise,
+        inducing inputs with neighbours, or inducing inputs with separate noise for each row).
 
     Warns
     -----
     ConvergenceWarning
-        If some rows' weights have a heavy tail, or the particles' weights are none of a posterior.
+        If some rows' weights have a heavy tail, or the particles' weights are not posterior
+        weights.
 
     References
     ----------
@@ -155,7 +158,7 @@ def loo(estimator, X, y=None, *, sample_weight=None):
 def waic(estimator, X, y=None, *, sample_weight=None):
     """Widely applicable information criterion, on the scale of log densities (Watanabe 2010).
 
-    `loo` is the better one: it says where it fails.
+    Prefer `loo`, which reports the rows for which it fails.
 
     Parameters
     ----------
@@ -165,9 +168,9 @@ def waic(estimator, X, y=None, *, sample_weight=None):
     X : array-like of shape (n, n_features)
         The rows of the fit.
     y : array-like of shape (n,) or (n, n_targets), default=None
-        Their targets.
+        Targets of the rows.
     sample_weight : array-like of shape (n,), default=None
-        Row weights of the fit, as `loo` takes them.
+        Row weights of the fit, as for `loo`.
 
     Returns
     -------
@@ -177,15 +180,15 @@ def waic(estimator, X, y=None, *, sample_weight=None):
     Raises
     ------
     TypeError
-        If the estimator has no ``pointwise_log_likelihood``, or its posterior no particles.
+        If the estimator has no ``pointwise_log_likelihood``, or its posterior has no particles.
     ValueError
-        If there is not a weight for each row.
+        If there is not one weight for each row.
 
     Warns
     -----
     ConvergenceWarning
         If the log likelihood of some rows has a variance above 0.4, or the particles' weights are
-        none of a posterior.
+        not posterior weights.
 
     References
     ----------
@@ -222,33 +225,35 @@ def waic(estimator, X, y=None, *, sample_weight=None):
 
 
 def compare(models, X=None, y=None, by="loo"):
-    """Models by how well they predict rows, or by their evidence.
+    """Compare models by how well they predict rows, or by their evidence.
 
     Parameters
     ----------
     models : dict of str to estimator or ExpectedLogDensity
-        Fitted to the same rows and targets, without row weights: what `loo` takes, or its results.
-        By evidence, fitted estimators.
+        Estimators fitted to the same rows and targets, without row weights, which `loo` takes, or
+        results of `loo` or `waic`. With ``by="evidence"`` only fitted estimators.
     X : array-like of shape (n, n_features), default=None
         The rows of the fits, unless results are given. A pipeline transforms them.
     y : array-like of shape (n,), default=None
-        Their targets.
+        Targets of the rows.
     by : {"loo", "waic", "evidence"}, default="loo"
-        By the evidence the weights are posterior probabilities of the models, which are equally
-        probable before; it depends on the priors however many rows there are.
+        Criterion. With ``"evidence"`` the weights are posterior probabilities of the models, which
+        have equal prior probabilities. The evidence depends on the priors, however many rows there
+        are.
 
     Returns
     -------
     dict of str to list or ndarray of shape (n_models,)
         Columns ready for `pandas.DataFrame`, the best model first: ``name``; ``elpd`` (or
         ``log_evidence``), in nats; ``p``; ``difference`` from the best and ``difference_se``, its
-        standard error (of `loo`, over pairs of rows); ``weight``, by stacking (Yao et al. 2018) or
-        of the evidence; ``se``; ``n_bad``. By evidence without ``p`` and ``n_bad``.
+        standard error (for `loo` and `waic`, from the differences row by row); ``weight``, by
+        stacking (Yao et al. 2018) or from the evidence; ``se``; ``n_bad``. With ``by="evidence"``
+        there is no ``p`` and no ``n_bad``.
 
     Raises
     ------
     ValueError
-        If there are fewer than two models, or they are of different numbers of rows.
+        If there are fewer than two models, or their numbers of rows differ.
 
     References
     ----------

@@ -1,6 +1,6 @@
-"""Estimators as ONNX graphs, for point predictions where there is no Python.
+"""Export of estimators as ONNX graphs, for point predictions without Python.
 
-It needs the extra: ``pip install skpmd[onnx]``.
+This module needs the extra: ``pip install skpmd[onnx]``.
 """
 
 from functools import partial
@@ -19,21 +19,21 @@ __all__ = ["register_converters"]
 
 
 def register_converters():
-    """Tell skl2onnx how estimators of skpmd are converted, once in a process.
+    """Register the converters for estimators of skpmd with skl2onnx, once per process.
 
-    After it ``skl2onnx.to_onnx`` takes them, alone and in pipelines:
+    After this call ``skl2onnx.to_onnx`` converts the following estimators, alone and in pipelines:
 
-    * `BayesianLogisticRegressionPMD`: labels and probabilities, averages over all particles, where
-      those of `predict_proba` may be off by ``prediction_tol``. They are in the precision of the
-      rows; in single precision they are right to 2e-6, and may be 0 below 1e-38. Labels are
-      integers, False and True as 0 and 1, or strings. Options are those of classifiers of
-      scikit-learn: ``zipmap`` (False for rows of float64), ``nocl``, ``output_class_labels`` and
-      ``raw_scores``.
-    * `SparseGPRegressorPMD` with inducing inputs (``approximation`` of "fitc", "vfe" or "dtc", or
-      where "auto" has come to that) and a kernel of constants times one RBF or Matern kernel, plus
-      noise: means and, with the option ``return_std``, standard deviations, as of ``predict``.
+    * `BayesianLogisticRegressionPMD`: labels and probabilities. The probabilities are averages over
+      all particles, from which `predict_proba` may differ by ``prediction_tol``. They are in the
+      precision of the rows; in single precision they are accurate to 2e-6, and may be 0 below
+      1e-38. Labels are integers (0 and 1 for False and True) or strings. Options are the same as
+      for scikit-learn's classifiers: ``zipmap`` (False for rows of float64), ``nocl``,
+      ``output_class_labels`` and ``raw_scores``.
+    * `SparseGPRegressorPMD` with inducing inputs (``approximation`` of "fitc", "vfe" or "dtc",
+      given or chosen by "auto") and a kernel of constants times one RBF or Matern kernel, plus
+      noise: means and, with the option ``return_std``, standard deviations, as from ``predict``.
 
-    For all others skl2onnx raises a NotImplementedError that says why.
+    For all other estimators skl2onnx raises a NotImplementedError that gives the reason.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def register_converters():
 
     See Also
     --------
-    skpmd.persistence.skops_trusted_types : Whole estimators in files.
+    skpmd.persistence.skops_trusted_types : Types for saving complete estimators.
 
     Examples
     --------
@@ -110,9 +110,9 @@ def _convert_nothing(scope, operator, container):
 
 
 class Nodes:
-    """Operators of ONNX at one version; attributes are their names, as ``nodes.MatMul(A, B)``.
+    """Operators of ONNX at one version, as attributes: ``nodes.MatMul(A, B)``.
 
-    ``dtype`` is that of results, float64 where rows are, else float32.
+    ``dtype`` is the dtype of results: float64 if the rows are float64, else float32.
     """
 
     def __init__(self, operator, container):

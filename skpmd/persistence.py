@@ -1,4 +1,4 @@
-"""Fitted estimators in files of skpmd's own, and the types that files of skops are to trust."""
+"""Fitted estimators in skpmd's own file format, and the types that skops has to trust."""
 
 from skpmd._base import files
 from skpmd._base.encoding import RefusedError, decoded, encoded, name_of
@@ -31,15 +31,15 @@ _OTHERS = (
 def skops_trusted_types():
     """Names of the types that skops must trust to load any estimator or posterior of skpmd.
 
-    Loading with them runs no code that a file brings along. What a user has given to an estimator
-    is not among them and is named beside them: own functions and kernels, and distributions of a
-    ``hyperprior``. Nor are scikit-learn's scorers and splitters, which a search holds; see the
-    examples.
+    Loading with these types runs no code that is stored in the file. Objects that a user passed to
+    an estimator are not among them and have to be added: the user's own functions and kernels, and
+    distributions of a ``hyperprior``. Nor are scikit-learn's scorers and splitters, which a search
+    holds; see the examples.
 
     Returns
     -------
     list of str
-        For ``trusted`` of `skops.io.load` and ``skops_trusted_types`` of MLflow.
+        Names for ``trusted`` of `skops.io.load` and for ``skops_trusted_types`` of MLflow.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def skops_trusted_types():
     >>> model.predict(X[:2])
     array([0, 0])
 
-    Names of what else a file holds:
+    Names of all other types that a file holds:
 
     >>> set(skops.io.get_untrusted_types(data=data)) - set(skops_trusted_types())
     set()
@@ -62,25 +62,25 @@ def skops_trusted_types():
 
 
 def save(estimator, path):
-    """Write a fitted estimator to a file that no code is run from when it is read.
+    """Write a fitted estimator to a file that runs no code when it is read.
 
-    The file is a zip archive of arrays and a JSON document. It takes its place at once: a process
-    that is killed in mid-write leaves what was there before.
+    The file is a zip archive of arrays and a JSON document. It replaces an earlier file in a single
+    step: if the process is killed while writing, the earlier file remains.
 
     Parameters
     ----------
     estimator : estimator or posterior of skpmd
-        What to write. Functions of a user's own, such as those of a `skpmd.ParticleMirrorDescent`,
-        are not written: `load` is given them again.
+        Object to write. The user's own functions, such as those of a `skpmd.ParticleMirrorDescent`,
+        are not written: pass them to `load` again.
     path : str or path-like
-        Where to; a file that is there is replaced.
+        Path of the file; an existing file is replaced.
 
     Raises
     ------
     TypeError
-        If the estimator holds something that has no form in such a file; the error names it.
+        If the estimator holds an object that such a file cannot represent; the error names it.
     OSError
-        If the file cannot be written. What was there before is as it was.
+        If the file cannot be written. An earlier file remains unchanged.
 
     See Also
     --------
@@ -117,28 +117,29 @@ def save(estimator, path):
 
 
 def load(path, **callables):
-    """Read what `save` has written: it predicts, and goes on, to the same bits.
+    """Read a file that `save` has written; predictions and later fits are the same to the bit.
 
     Parameters
     ----------
     path : str or path-like
         A file that `save` has written.
     **callables : callable
-        Functions that the estimator had as parameters, by the names of these.
+        Functions that the estimator had as parameters, by the names of these parameters.
 
     Returns
     -------
     estimator or posterior
-        As it was saved. After a load by another version of skpmd than has saved it there is a
-        warning (``InconsistentVersionWarning``).
+        The object as it was saved. If another version of skpmd saved it, there is a warning
+        (``InconsistentVersionWarning``).
 
     Raises
     ------
     ValueError
-        If the file is torn, foreign, or of a newer version than this skpmd reads; the error names
-        the file and what to do.
+        If the file is damaged, in another format, or of a newer version than this skpmd can read;
+        the error names the file and what to do.
     TypeError
-        If a function that the estimator had is not given, or one that it did not have is.
+        If a function that the estimator had is not given, or a function is given that it did not
+        have.
 
     See Also
     --------

@@ -1,4 +1,4 @@
-"""The posterior a user holds: weighted particles, what they say, and how far to trust them."""
+"""The posterior as weighted particles: summaries, draws, diagnostics and exports."""
 
 import numpy as np
 
@@ -22,9 +22,9 @@ _UNAVAILABLE = "{} is not available: {}."
 class Posterior:
     """A posterior distribution held as weighted particles.
 
-    Estimators build it; it is the same object for all of them. Averages are over particles with
-    their weights. `sample` and `log_density` speak of one and the same density, the kernel density
-    estimate of the particles with shrinkage (Liu and West 2001).
+    Estimators build it, and it is the same class for all of them. Averages are weighted averages
+    over the particles. `sample` and `log_density` use the same density, the kernel density estimate
+    of the particles with shrinkage (Liu and West 2001).
 
     Parameters
     ----------
@@ -35,55 +35,58 @@ class Posterior:
     names : sequence of str, optional
         A name for each coordinate; default ``theta0, theta1, ...``
     ess : float, optional
-        Effective number of draws where they are not independent; default: Kish's, of the weights.
+        Effective number of draws, if the draws are not independent. By default it is Kish's
+        effective sample size of the weights.
     pareto_k : float, optional
         k-hat of the importance weights.
     r_hat : float, optional
-        Largest R-hat of any coordinate, of Hamiltonian moves (rank-normalised and split).
+        Largest R-hat (rank-normalised and split) of any coordinate, after Hamiltonian moves.
     log_evidence, log_evidence_se : float, optional
         Log marginal likelihood in nats and its standard error.
     unavailable : str, optional
-        Why k-hat or the evidence cannot be had, for the error that asking for them raises.
+        Why k-hat or the evidence is not available, for the error that access to them raises.
     caveat : str, optional
-        What the draws leave out, for the repr.
+        What the draws do not account for, shown in the repr.
     variables : dict of str to Variable, optional
-        Coordinates that are one array, with names of its axes, for exports; default: each is one.
+        For exports: coordinates that together form one array, with the names of its axes. By
+        default each coordinate is a variable of its own.
     coords : dict of str to sequence, optional
-        Labels along these axes.
+        Labels along the axes of these variables.
     weighting : str, optional
-        What the weights are; default ``"posterior"``.
+        Kind of the weights; default ``"posterior"``.
     log_joint : ndarray of shape (m,), optional
         Log of prior times likelihood at each particle, up to a constant, where it is known.
     support : tuple of two ndarray of shape (d,), optional
-        Lower and upper edges of the coordinates, where they are known; infinite where there are
-        none.
+        Lower and upper bounds of the coordinates, if known; infinite for a coordinate without
+        bounds.
     rows : EarlierRows, optional
-        What a further fit needs of the rows, where a density of particles is not enough for it; see
-        the user guide on priors. Set it to None before the posterior goes where rows must not.
+        The rows, or what represents them, for a further fit for which a density of the particles is
+        not enough; see the user guide on priors. Set it to None before passing the posterior to
+        anyone who must not see the rows.
 
     Attributes
     ----------
     particles, log_weights, names, log_joint, support, rows
-        As given, weights normalised.
+        As given, with normalised weights.
     weights : ndarray of shape (m,)
         Normalised weights.
     ess : float
-        Effective sample size, between 1 and m; after Hamiltonian moves the effective number of
-        draws of the worst coordinate's mean or variance, m at most where chains have made more
-        draws than were retained.
+        Effective sample size, between 1 and m. After Hamiltonian moves it is the smallest effective
+        number of draws for the mean or variance of any coordinate, and at most m if the chains made
+        more draws than were retained.
     pareto_k : float
-        Pareto k-hat; above 0.7 averages over the particles are not to be trusted, unless the
-        weights are nearly equal (k-hat has no scale).
+        Pareto k-hat. If it is above 0.7, do not trust averages over the particles, unless the
+        weights are nearly equal (k-hat does not depend on the scale of their differences).
     r_hat : float
-        Rank-normalised split R-hat, where the particles come from Hamiltonian moves; trust them
-        below 1.05.
+        Rank-normalised split R-hat, if the particles come from Hamiltonian moves. Trust the
+        particles if it is below 1.05.
     log_evidence, log_evidence_se : float
         Log marginal likelihood and its standard error, in nats.
 
     Raises
     ------
     ValueError
-        If the shapes do not go together, or no log weight is finite.
+        If the shapes do not match, or no log weight is finite.
 
     References
     ----------
@@ -158,7 +161,7 @@ class Posterior:
 
     @property
     def r_hat(self):
-        """R-hat of Hamiltonian moves; raises AttributeError where there were none."""
+        """R-hat of Hamiltonian moves; raises AttributeError if there were none."""
         missing = "the particles are weighted draws, see pareto_k"
         return self._available("r_hat", self._r_hat, missing)
 
@@ -214,7 +217,7 @@ class Posterior:
         Returns
         -------
         ndarray of shape (d,) or (k, d)
-            Quantiles, linear between particles placed at the middle of their weight.
+            Quantiles, interpolated linearly between particles at the middle of their weight.
 
         Raises
         ------
@@ -249,7 +252,7 @@ class Posterior:
         Parameters
         ----------
         f : callable
-            Takes particles of shape (m, d), returns an array with leading axis m.
+            Takes particles of shape (m, d) and returns an array with leading axis m.
 
         Returns
         -------
@@ -282,7 +285,7 @@ class Posterior:
         Returns
         -------
         ndarray of shape (n_samples, d)
-            Draws of the density that `log_density` evaluates, in random order.
+            Draws from the density that `log_density` evaluates, in random order.
 
         Raises
         ------
@@ -305,7 +308,7 @@ class Posterior:
         Returns
         -------
         ndarray of shape (n,)
-            Log of the density that `sample` draws from, normalised, in nats.
+            Log of the normalised density that `sample` draws from, in nats.
 
         Raises
         ------
@@ -316,23 +319,24 @@ class Posterior:
         return kde.log_density(self._density(), theta)
 
     def fitted_density(self, coordinates=None):
-        """The density that stands for this posterior where it is the ``prior`` of a further fit.
+        """Density that represents this posterior as the ``prior`` of a further fit.
 
-        It is a mixture of normals, skew where the particles are, or up to five coordinates their
-        kernel density estimate, if that is nearer; where values of the posterior density are known,
-        a polynomial corrects it. Posteriors of logistic regressions with ``rows`` do without it.
-        See `skpmd.engine.fitted_density`.
+        It is a mixture of normals with the skewness of the particles. In up to five coordinates it
+        is the kernel density estimate of the particles instead, if that is closer. Where values of
+        the posterior density are known, a polynomial corrects it. Posteriors of logistic
+        regressions with ``rows`` do not need it. See `skpmd.engine.fitted_density`.
 
         Parameters
         ----------
         coordinates : sequence of int, optional
-            Places of some coordinates, for their marginal density; default: all, in their order.
+            Indices of the coordinates whose marginal density to fit; by default all, in their
+            order.
 
         Returns
         -------
         skpmd.engine.fitted_density.FittedDensity
-            Its ``pareto_k`` is k-hat of the posterior over it, None where values of the posterior
-            density are not known.
+            Its ``pareto_k`` is the k-hat of the posterior relative to it, None if values of the
+            posterior density are not known.
         """
         d = self.particles.shape[1]
         places = list(range(d) if coordinates is None else coordinates)
@@ -347,7 +351,7 @@ class Posterior:
         return self._fitted[tuple(places)]
 
     def summary(self, level=0.9):
-        """What a reader wants to know of each coordinate.
+        """Summary statistics of each coordinate.
 
         Parameters
         ----------
@@ -358,8 +362,8 @@ class Posterior:
         -------
         dict of str to list or ndarray of shape (d,)
             Columns ready for `pandas.DataFrame`: ``name``, ``mean``, ``std``, ``lower`` and
-            ``upper``, ends of the central credible interval; ``p_positive``, the probability of a
-            value above zero; and, of particles, ``mcse``, the Monte Carlo standard error of the
+            ``upper``, the ends of the central credible interval; ``p_positive``, the probability of
+            a value above zero; and, for particles, ``mcse``, the Monte Carlo standard error of the
             mean, std / sqrt(ess).
 
         Raises
@@ -381,19 +385,19 @@ class Posterior:
         return self.weights @ (0.5 * np.sign(self.particles) + 0.5)
 
     def check(self):
-        """What a careful statistician would say of it, and what to change.
+        """List reasons not to trust this posterior, and what to change.
 
         Returns
         -------
         list of str
-            A sentence or two for each finding, the gravest first: R-hat, the tail of the weights,
-            weights that are none of a posterior, few effective draws, an uncertain evidence. Empty
-            where there is nothing to say.
+            One or two sentences for each finding, the most serious first: a large R-hat, weights
+            with a heavy tail, weights that are not posterior weights, few effective draws, an
+            uncertain evidence. Empty if there are no findings.
         """
         return findings(self)
 
     def to_frame(self):
-        """A pandas.DataFrame with a row for each particle.
+        """Particles as a pandas.DataFrame, with a row for each.
 
         The first column is ``particle_weight``, the others are the coordinates by their names.
         Needs the extra: ``pip install skpmd[arviz]``.
@@ -401,23 +405,23 @@ class Posterior:
         Returns
         -------
         pandas.DataFrame
-            Of m rows and 1 + d columns.
+            Data frame of m rows and 1 + d columns.
 
         Raises
         ------
         ImportError
             If pandas is not installed.
         ValueError
-            If two coordinates have one name, or one has that of the weights.
+            If two coordinates have the same name, or one is named ``particle_weight``.
         """
         return to_frame(self)
 
     def to_xarray(self):
-        """An xarray.Dataset of the particles, with named axes.
+        """Particles as an xarray.Dataset with named axes.
 
         The first axis of each variable is ``particle``, along which ``particle_weight`` is a
-        coordinate. Attributes have the diagnostics, and what the weights are. Needs the extra:
-        ``pip install skpmd[arviz]``.
+        coordinate. The attributes hold the diagnostics and the kind of the weights. Needs the
+        extra: ``pip install skpmd[arviz]``.
 
         Returns
         -------
@@ -429,7 +433,7 @@ class Posterior:
         ImportError
             If xarray is not installed.
         ValueError
-            If two coordinates have one name, or one has that of an axis.
+            If two coordinates have the same name, or one has the name of an axis.
         """
         return to_xarray(self)
 
@@ -445,24 +449,24 @@ class Posterior:
         Parameters
         ----------
         n_draws : int, default=1000
-            How many.
+            Number of draws.
         random_state : int, RandomState, Generator or None, default=0
             Source of randomness.
         log_likelihood : array-like of shape (m, n_rows), default=None
-            Of each row under each of the m particles, as ``pointwise_log_likelihood(X, y)`` of an
-            estimator has it; for `arviz.loo`.
+            Log-likelihood of each row under each of the m particles, as
+            ``pointwise_log_likelihood(X, y)`` of an estimator returns it; for `arviz.loo`.
         posterior_predictive : array-like of shape (m, n_rows), default=None
             Targets drawn under each particle.
         prior : array-like of shape (n, d), default=None
-            Draws of the prior, coordinates as those of the particles.
+            Draws from the prior, with the same coordinates as the particles.
         observed_data : array-like of shape (n_rows,), default=None
-            Targets.
+            Observed targets.
 
         Returns
         -------
         arviz.InferenceData or xarray.DataTree
-            With the groups ``posterior`` and those that are given. Attributes of the posterior have
-            its diagnostics, and what the weights are.
+            Object with the group ``posterior`` and the groups that are given. The attributes of the
+            posterior hold its diagnostics and the kind of the weights.
 
         Raises
         ------

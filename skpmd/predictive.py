@@ -21,18 +21,18 @@ _NODES = 64  # Of a rule for expectations.
 
 
 class Uncertainty(NamedTuple):
-    """What is uncertain in a prediction of each row, and why; each an array of shape (n,).
+    """Uncertainty of the prediction of each row, and its parts; each an array of shape (n,).
 
-    Entropies of classes are in nats, variances of a regression in squared units of y.
+    For classes these are entropies in nats, for a regression variances in squared units of y.
 
     Attributes
     ----------
     total : ndarray of shape (n,)
         The sum of the other two.
     aleatoric : ndarray of shape (n,)
-        What would be left if all parameters were known.
+        Part that would remain if all parameters were known.
     epistemic : ndarray of shape (n,)
-        What more rows can take away.
+        Part that more rows can remove.
 
     Examples
     --------
@@ -50,30 +50,31 @@ class Uncertainty(NamedTuple):
 
 
 class NormalMixture:
-    """Distributions of n rows, each a mixture of k normals with weights of its own or shared.
+    """Distributions of n rows, each a mixture of k normals with its own or shared weights.
 
-    Methods have the names of skpro's distributions, return arrays, and treat each row by itself.
-    As an array it is its means and standard deviations, shape (n, 2). An index picks rows. Methods
-    of ``y`` take a number for all rows, an array of shape (n,), or one of shape (..., n), and their
-    result has that shape; a number gives shape (n,).
+    Methods have the same names as in skpro's distributions, return arrays, and treat each row by
+    itself. Conversion to an array gives means and standard deviations, shape (n, 2). Indexing
+    selects rows. Methods of ``y`` take one number for all rows, an array of shape (n,), or an array
+    of shape (..., n). Their result has the shape of y, or (n,) if y is a number.
 
     Parameters
     ----------
     means, stds : array-like of shape (k, n), or (n,) for one component
-        Of the components. A component of standard deviation 0 is a constant.
+        Means and standard deviations of the components. A component of standard deviation 0 is a
+        constant.
     weights : array-like of shape (k,) or (k, n), default=None
         Probabilities of the components, which add up to 1; equal by default.
 
     Attributes
     ----------
     means, stds, weights : ndarray of shape (k, n)
-        As given; weights of each row, divided by their sum.
+        As given, with weights for each row, divided by their sum.
 
     Raises
     ------
     ValueError
-        If the shapes do not go together, a number is nan or infinite, a standard deviation is
-        negative, or weights do not add up to 1.
+        If the shapes do not match, a number is nan or infinite, a standard deviation is negative,
+        or weights do not add up to 1.
 
     Examples
     --------
@@ -100,17 +101,17 @@ class NormalMixture:
 
     @classmethod
     def joined(cls, parts):
-        """One of all rows of several, which have as many components each.
+        """Join the rows of several distributions into one.
 
         Parameters
         ----------
         parts : sequence of NormalMixture
-            At least one, with the same number of components each.
+            At least one distribution; all must have the same number of components.
 
         Returns
         -------
         NormalMixture
-            Their rows, in this order.
+            Rows of all parts, in this order.
         """
         tables = ([getattr(one, name) for one in parts] for name in ("means", "stds", "weights"))
         whole = copy(parts[0])  # Without normalising the weights again.
@@ -120,7 +121,7 @@ class NormalMixture:
     # ------------------------------------------------------------------ an array of rows
     @property
     def shape(self):
-        """(n, 2): rows, and the columns of the distribution as an array."""
+        """(n, 2), the shape of the array of means and standard deviations."""
         return len(self), 2
 
     def __len__(self):
@@ -152,7 +153,7 @@ class NormalMixture:
         Returns
         -------
         ndarray of shape (n,)
-            In the units of y.
+            Values in the units of y.
         """
         return _weighted(self.weights, self.means)
 
@@ -162,7 +163,7 @@ class NormalMixture:
         Returns
         -------
         ndarray of shape (n,)
-            In squared units of y.
+            Variances in squared units of y.
         """
         return _weighted(self.weights, self.stds**2 + (self.means - self.mean()) ** 2)
 
@@ -172,7 +173,7 @@ class NormalMixture:
         Returns
         -------
         ndarray of shape (n,)
-            In the units of y.
+            Values in the units of y.
         """
         return np.sqrt(self.var())
 
@@ -182,8 +183,8 @@ class NormalMixture:
         Parameters
         ----------
         f : callable
-            Takes an array of targets of any shape, returns values of that shape. It should be
-            smooth: Gauss-Hermite rules of 64 points integrate it over each component.
+            Takes an array of targets of any shape and returns values of the same shape. It should
+            be smooth: Gauss-Hermite rules of 64 points integrate it over each component.
 
         Returns
         -------
@@ -220,12 +221,12 @@ class NormalMixture:
 
     # ------------------------------------------------------------------ density and probabilities
     def log_pdf(self, y):
-        """Log density of row i at y_i; infinite at a constant.
+        """Log density of row i at y_i; infinite at the value of a constant.
 
         Parameters
         ----------
         y : float or array-like of shape (n,) or (..., n)
-            Targets, in the units of the means; a number is one for all rows.
+            Targets, in the units of the means; a single number is used for all rows.
 
         Returns
         -------
@@ -245,7 +246,7 @@ class NormalMixture:
         Parameters
         ----------
         y : float or array-like of shape (n,) or (..., n)
-            Targets, in the units of the means; a number is one for all rows.
+            Targets, in the units of the means; a single number is used for all rows.
 
         Returns
         -------
@@ -265,7 +266,7 @@ class NormalMixture:
         Parameters
         ----------
         y : float or array-like of shape (n,) or (..., n)
-            Targets, in the units of the means; a number is one for all rows.
+            Targets, in the units of the means; a single number is used for all rows.
 
         Returns
         -------
@@ -280,12 +281,12 @@ class NormalMixture:
         return self._at(y, lambda y: self._below(self._scaled(y)))
 
     def sf(self, y):
-        """Probability of values above y_i in row i, with its digits in the upper tail.
+        """Probability of values above y_i in row i, accurate also in the upper tail.
 
         Parameters
         ----------
         y : float or array-like of shape (n,) or (..., n)
-            Targets, in the units of the means; a number is one for all rows.
+            Targets, in the units of the means; a single number is used for all rows.
 
         Returns
         -------
@@ -302,12 +303,12 @@ class NormalMixture:
     surv = sf  # its name in skpro
 
     def log_cdf(self, y):
-        """Logarithm of `cdf`, with its digits in both tails.
+        """Logarithm of `cdf`, accurate in both tails.
 
         Parameters
         ----------
         y : float or array-like of shape (n,) or (..., n)
-            Targets, in the units of the means; a number is one for all rows.
+            Targets, in the units of the means; a single number is used for all rows.
 
         Returns
         -------
@@ -322,12 +323,12 @@ class NormalMixture:
         return self._at(y, lambda y: self._log_below(self._scaled(y)))
 
     def log_sf(self, y):
-        """Logarithm of `sf`, with its digits in both tails.
+        """Logarithm of `sf`, accurate in both tails.
 
         Parameters
         ----------
         y : float or array-like of shape (n,) or (..., n)
-            Targets, in the units of the means; a number is one for all rows.
+            Targets, in the units of the means; a single number is used for all rows.
 
         Returns
         -------
@@ -343,7 +344,7 @@ class NormalMixture:
 
     # ------------------------------------------------------------------ quantiles
     def ppf(self, q):
-        """Quantiles, the least values whose `cdf` is q.
+        """Quantiles, the smallest values whose `cdf` is q.
 
         Parameters
         ----------
@@ -353,8 +354,8 @@ class NormalMixture:
         Returns
         -------
         ndarray of shape (n,) or (n, j)
-            To about 14 digits of the width of the distribution there. A probability above 0.5 is
-            used as 1 - q, so that the upper tail is as exact as q is.
+            Quantiles, accurate to about 14 digits relative to the width of the distribution there.
+            A probability above 0.5 is used as 1 - q, so that the upper tail is as exact as q is.
 
         Raises
         ------
@@ -428,12 +429,12 @@ class NormalMixture:
 
     # ------------------------------------------------------------------ scores
     def energy(self, y=None):
-        """E|Y - y_i| in row i; without y E|Y - Y'| of two independent draws, shape (n,).
+        """E|Y - y_i| in row i, or without y, E|Y - Y'| of two independent draws; shape (n,).
 
         Parameters
         ----------
         y : float or array-like of shape (n,) or (..., n), default=None
-            Targets, in the units of the means; a number is one for all rows.
+            Targets, in the units of the means; a single number is used for all rows.
 
         Returns
         -------
@@ -462,13 +463,13 @@ class NormalMixture:
     def crps(self, y):
         """Continuous ranked probability score of row i at y_i, in the units of y; less is better.
 
-        E|Y - y| - E|Y - Y'| / 2 (Gneiting and Raftery 2007, equation 21), in closed form (Grimit
-        et al. 2006). Takes time proportional to k^2 n.
+        The score is E|Y - y| - E|Y - Y'| / 2 (Gneiting and Raftery 2007, equation 21), in closed
+        form (Grimit et al. 2006). It takes time proportional to k^2 n.
 
         Parameters
         ----------
         y : float or array-like of shape (n,) or (..., n)
-            Targets, in the units of the means; a number is one for all rows.
+            Targets, in the units of the means; a single number is used for all rows.
 
         Returns
         -------
@@ -484,7 +485,7 @@ class NormalMixture:
 
     # ------------------------------------------------------------------ skpro
     def to_skpro(self, index=None, columns=None):
-        """The same distribution as an object of skpro, of shape (n, 1).
+        """Convert to a distribution object of skpro, of shape (n, 1).
 
         Parameters
         ----------
@@ -495,7 +496,8 @@ class NormalMixture:
         Returns
         -------
         skpro.distributions.Normal or skpro.distributions.NormalMixture
-            The former for one component. Of the latter it is a subclass, with the right energy.
+            A Normal for one component, otherwise a subclass of skpro's NormalMixture that computes
+            the energy correctly.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""skpmd's regressors in the interface of skpro, for its pipelines, metrics and searches.
+"""skpmd's regressors with the interface of skpro, for its pipelines, metrics and searches.
 
 Importing this needs the extra: ``pip install skpmd[skpro]``.
 """
@@ -20,7 +20,8 @@ class SkproRegressor(BaseProbaRegressor):
     Parameters
     ----------
     estimator : estimator
-        Any whose ``predict_proba`` returns a `skpmd.predictive.NormalMixture`. It is cloned.
+        Any estimator whose ``predict_proba`` returns a `skpmd.predictive.NormalMixture`. It is
+        cloned.
 
     Attributes
     ----------
@@ -72,12 +73,12 @@ class SkproRegressor(BaseProbaRegressor):
         Parameters
         ----------
         parameter_set : str, default="default"
-            Ignored: there is one set.
+            Ignored, because there is only one set.
 
         Returns
         -------
         list of dict
-            Parameters of two estimators.
+            Parameters for two estimators.
         """
         few = SparseGPRegressorPMD(n_subset=50, n_inducing=20, random_state=0)
         return [

@@ -1,4 +1,4 @@
-"""Pipelines that learn from parts of a stream, and scores of parts before they are learnt."""
+"""Pipelines that learn from parts of a stream, and scores of each part before it is learnt."""
 
 import copy
 from collections import deque
@@ -25,35 +25,35 @@ class StreamingPipeline(Pipeline):
     """A `Pipeline` with ``partial_fit``: transformers and the last step learn from each part.
 
     Transformers with ``partial_fit`` (`StandardScaler`, `IncrementalPCA`) learn each part before
-    they transform it. Those that have nothing to learn (`HashingVectorizer`) and frozen ones
-    (`FrozenEstimator`) transform it as they are. Any other is an error, for it would have to see
-    all rows.
+    they transform it. Transformers that have nothing to learn (`HashingVectorizer`) and frozen ones
+    (`FrozenEstimator`) transform it unchanged. Any other transformer is an error, because it would
+    have to see all rows.
 
     Parameters
     ----------
     steps : list of (str, estimator)
-        As of `Pipeline`.
+        As in `Pipeline`.
     freeze_after : int or None, default=None
-        Rows after which transformers learn no more. As long as they learn they change what features
-        mean to the last step, which does not look at earlier rows again: a number is better where
-        the first rows tell the scales. None goes on.
+        Number of rows after which transformers stop learning. While they learn, they change what
+        features mean to the last step, which does not see earlier rows again. A number is therefore
+        better if the first rows show the scales. None means that they never stop.
     transform_input : list of str or None, default=None
-        As of `Pipeline`.
+        As in `Pipeline`.
     memory : str, object with the interface of joblib.Memory, or None, default=None
-        As of `Pipeline`.
+        As in `Pipeline`.
     verbose : bool, default=False
-        As of `Pipeline`.
+        As in `Pipeline`.
 
     Attributes
     ----------
     n_samples_seen_ : int
-        Rows of `fit` and of all calls of `partial_fit` since, or of these alone.
+        Number of rows in the last `fit`, if any, and in all later calls of `partial_fit`.
     named_steps : Bunch
-        Steps by their names, as of `Pipeline`.
+        Steps by their names, as in `Pipeline`.
     classes_ : ndarray of shape (n_classes,)
-        Those of the last step, where it has any.
+        Classes of the last step, if it has any.
     n_features_in_ : int
-        Number of features, as of `Pipeline`.
+        Number of features, as in `Pipeline`.
     feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, where X has them.
 
@@ -82,7 +82,7 @@ class StreamingPipeline(Pipeline):
         self.freeze_after = freeze_after
 
     def fit(self, X, y=None, **params):
-        """Fit all steps to all rows; see `Pipeline`. Parts that follow go on from there.
+        """Fit all steps to all rows; see `Pipeline`. Later parts continue from there.
 
         Parameters
         ----------
@@ -91,7 +91,7 @@ class StreamingPipeline(Pipeline):
         y : array-like of shape (n_samples,), default=None
             Targets.
         **params : dict
-            For the steps, as of `Pipeline`.
+            Parameters for the steps, as in `Pipeline`.
 
         Returns
         -------
@@ -101,7 +101,7 @@ class StreamingPipeline(Pipeline):
         Raises
         ------
         TypeError
-            If a step that is no last one cannot transform.
+            If a step other than the last one cannot transform.
         """
         super().fit(X, y, **params)
         self.n_samples_seen_ = _num_samples(X)
@@ -118,13 +118,13 @@ class StreamingPipeline(Pipeline):
         y : array-like of shape (n_samples,), default=None
             Targets.
         **params : dict
-            For ``partial_fit`` of the last step: ``classes``, ``sample_weight``.
+            Parameters for ``partial_fit`` of the last step: ``classes``, ``sample_weight``.
 
         Returns
         -------
         StreamingPipeline
-            The pipeline. If the call fails in any way, it stays as it was, provided that the last
-            step does (those of skpmd do).
+            The pipeline. If the call fails in any way, the pipeline remains unchanged, provided
+            that the last step does (as estimators of skpmd do).
 
         Raises
         ------
@@ -159,18 +159,18 @@ class StreamingPipeline(Pipeline):
 
 
 class PrequentialScores(NamedTuple):
-    """Scores of the parts of a stream, each before it was learnt.
+    """Scores of the parts of a stream, each computed before the part was learnt.
 
     Attributes
     ----------
     scores : ndarray of shape (n_parts - 1,)
-        Scores of all parts but the first, in the units of ``scoring``.
+        Scores of all parts except the first, in the units of ``scoring``.
     n_samples : ndarray of shape (n_parts - 1,)
-        Numbers of their rows.
+        Numbers of rows of these parts.
     rolling : ndarray of shape (n_parts - 1,)
         Means over the rows of the last ``window`` parts.
     estimator : estimator
-        It has learnt all parts.
+        The estimator after learning all parts.
 
     Examples
     --------
@@ -189,26 +189,27 @@ class PrequentialScores(NamedTuple):
 
     @property
     def mean(self):
-        """Mean over all rows but those of the first part."""
+        """Mean over all rows except those of the first part."""
         return float(np.average(self.scores, weights=self.n_samples))
 
 
 def prequential_score(estimator, stream, scoring=None, *, window=10, params=None):
-    """Test, then train: score each part of a stream by what was learnt before it (Dawid 1984).
+    """Score each part of a stream before learning it: test, then train (Dawid 1984).
 
     Parameters
     ----------
     estimator : estimator
-        With ``partial_fit``; a clone learns.
+        Estimator with ``partial_fit``; a clone of it learns.
     stream : iterable of (X, y)
-        Parts, in their order; the first is learnt only. They are taken one by one.
+        Parts, in their order. The first part is only learnt, not scored. Parts are read one at a
+        time.
     scoring : str, callable or None, default=None
-        As of `cross_val_score`; scorers of distributions are in `skpmd.metrics`. It must take a
-        part with rows of one class where there are such parts.
+        As in `cross_val_score`; scorers of distributions are in `skpmd.metrics`. If there are parts
+        whose rows are all of one class, it must accept these.
     window : int, default=10
-        Parts that the rolling mean is over.
+        Number of parts in the rolling mean.
     params : dict, default=None
-        For each ``partial_fit``: ``{"classes": [...]}`` for classifiers.
+        Parameters for each ``partial_fit``: ``{"classes": [...]}`` for classifiers.
 
     Returns
     -------
@@ -220,7 +221,7 @@ def prequential_score(estimator, stream, scoring=None, *, window=10, params=None
     TypeError
         If the estimator has no ``partial_fit``.
     ValueError
-        If the stream has fewer than two parts, or ``window`` is no positive integer.
+        If the stream has fewer than two parts, or ``window`` is not a positive integer.
 
     References
     ----------

@@ -1,7 +1,7 @@
-"""Intervals and distributions of an estimator of skpmd inside what wraps it in scikit-learn.
+"""Intervals and distributions of an estimator of skpmd inside wrappers of scikit-learn.
 
-A pipeline hands keywords of ``predict`` and ``predict_proba`` on to its last step, a search or a
-transformed target does not. These functions go through all of them, however nested.
+A pipeline passes keywords of ``predict`` and ``predict_proba`` on to its last step, but a search or
+a transformed target does not. These functions work through all of them, however nested.
 """
 
 import numpy as np
@@ -47,12 +47,12 @@ def predict_interval(estimator, X, level=0.9):
     estimator : estimator
         A fitted regressor with ``predict_interval``, or a `Pipeline`, a search such as
         `GridSearchCV`, a `TransformedTargetRegressor` or a `FrozenEstimator` around one, nested to
-        any depth. Ends are mapped back by the transformer of the target, which has to be monotone,
-        and sorted.
+        any depth. The transformer of the target, which has to be monotone, maps the ends back, and
+        they are sorted.
     X : array-like of shape (n_samples, n_features)
         Features, as the outermost estimator takes them.
     level : float in (0, 1), default=0.9
-        Probability that an interval holds.
+        Probability that an interval contains the true value.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def predict_interval(estimator, X, level=0.9):
     Raises
     ------
     TypeError
-        If no estimator inside has such intervals.
+        If the innermost estimator has no such intervals.
 
     Examples
     --------
@@ -90,8 +90,8 @@ def predict_proba_interval(estimator, X, level=0.9):
     Parameters
     ----------
     estimator : estimator
-        A fitted classifier with ``predict_proba_interval``, or what `predict_interval` takes around
-        one.
+        A fitted classifier with ``predict_proba_interval``, possibly in the wrappers that
+        `predict_interval` accepts.
     X : array-like of shape (n_samples, n_features)
         Features, as the outermost estimator takes them.
     level : float in (0, 1), default=0.9
@@ -105,7 +105,7 @@ def predict_proba_interval(estimator, X, level=0.9):
     Raises
     ------
     TypeError
-        If no estimator inside has such intervals.
+        If the innermost estimator has no such intervals.
 
     Examples
     --------
@@ -130,20 +130,21 @@ def predict_distribution(estimator, X):
     ----------
     estimator : estimator
         A fitted regressor whose ``predict_proba`` is a `NormalMixture`, or a `Pipeline`, a search
-        or a `FrozenEstimator` around one. (A mixture of normals has no form in other units of the
-        target than linear ones: for a `TransformedTargetRegressor` there are intervals.)
+        or a `FrozenEstimator` around one. (A mixture of normals does not remain one under a
+        nonlinear transformation of the target: for a `TransformedTargetRegressor` use
+        `predict_interval`.)
     X : array-like of shape (n_samples, n_features)
         Features, as the outermost estimator takes them.
 
     Returns
     -------
     NormalMixture
-        Of n_samples rows.
+        Distribution of n_samples rows.
 
     Raises
     ------
     TypeError
-        If no estimator inside has predictive distributions, or the target is transformed.
+        If the innermost estimator has no predictive distributions, or the target is transformed.
 
     Examples
     --------
@@ -167,14 +168,14 @@ def predict_distribution(estimator, X):
 
 
 def cross_val_distribution(estimator, X, y, *, groups=None, cv=None, n_jobs=None, params=None):
-    """Predictive distribution of each row by a fit to the folds without it.
+    """Predictive distribution of each row, from a fit to the folds that do not contain it.
 
-    scikit-learn's `cross_val_predict` is for arrays.
+    scikit-learn's `cross_val_predict` handles only arrays.
 
     Parameters
     ----------
     estimator : estimator
-        What `predict_distribution` takes, fitted or not; clones are fitted.
+        Any estimator that `predict_distribution` accepts, fitted or not; clones of it are fitted.
     X : array-like of shape (n_samples, n_features)
         Features.
     y : array-like of shape (n_samples,)
@@ -182,21 +183,21 @@ def cross_val_distribution(estimator, X, y, *, groups=None, cv=None, n_jobs=None
     groups : array-like of shape (n_samples,), default=None
         Groups for ``cv``.
     cv : int, splitter or iterable, default=None
-        As in `cross_val_predict`; every row must be in exactly one test part.
+        As in `cross_val_predict`; every row must be in exactly one test set.
     n_jobs : int or None, default=None
-        Folds side by side, in the sense of joblib.
+        Number of folds that are fitted in parallel, as in joblib.
     params : dict, default=None
         Further arguments of ``fit``; those with an entry for each row are split as the rows are.
 
     Returns
     -------
     NormalMixture
-        Of n_samples rows, in their order.
+        Distribution of n_samples rows, in their order.
 
     Raises
     ------
     ValueError
-        If the test parts are no partition of the rows.
+        If the test sets are not a partition of the rows.
 
     Examples
     --------
@@ -228,9 +229,9 @@ def cross_val_distribution(estimator, X, y, *, groups=None, cv=None, n_jobs=None
 
 
 def innermost(estimator, X):
-    """The fitted estimator inside pipelines, searches and the like, and the rows as it sees them.
+    """The fitted estimator inside pipelines, searches and the like, and the rows as it gets them.
 
-    That is a `TransformedTargetRegressor` where there is one, whose targets are others.
+    If there is a `TransformedTargetRegressor`, this is returned, because its inner targets differ.
     """
     check_is_fitted(estimator)
     if isinstance(estimator, Pipeline):

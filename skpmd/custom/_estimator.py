@@ -1,4 +1,4 @@
-"""ParticleMirrorDescent: the posterior of a user's own model, by values or gradients too."""
+"""ParticleMirrorDescent: posterior of a user's own model, from values or also gradients."""
 
 from typing import NamedTuple
 
@@ -69,7 +69,7 @@ _OPTIONAL = {
 
 
 class CustomState(NamedTuple):
-    """What a fit has come to."""
+    """Result of a fit."""
 
     stream: Stream  # What it needs to go on.
     results: Results  # What it shows.
@@ -95,209 +95,218 @@ def _mismatch(prior, given, particles):
 class ParticleMirrorDescent(CustomPredictions, ParticleResults):
     """Posterior of a user's own model by particle mirror descent.
 
-    Only values of the log-likelihood and the log prior are needed (a gradient helps where there is
-    one), and neither conjugacy nor one mode is assumed. Particles are drawn from proposals that are
-    fitted to the posterior's values, or follow mirror descent steps on the space of densities (Dai,
-    He, Dai and Song 2016, Algorithm 1) and are rejuvenated from a weighted kernel density estimate
-    when few of them carry the weight; in the end they are weighed by the posterior itself.
+    Only values of the log-likelihood and the log prior are needed (a gradient helps if there is
+    one). Neither conjugacy nor a single mode is assumed. Particles are drawn from proposals that
+    are fitted to values of the posterior, or follow mirror descent steps on the space of densities
+    (Dai, He, Dai and Song 2016, Algorithm 1) and are rejuvenated from a weighted kernel density
+    estimate when few of them carry most of the weight. In the end they are weighted by the
+    posterior itself.
 
     Parameters
     ----------
     log_likelihood : callable or None
         ``log_likelihood(theta, X, y)`` with theta of shape (m, d), float64, returns (m,): for each
-        particle the log-likelihood summed over the rows given. ``X`` and ``y`` are None where fit
-        got none. None is the sum of ``log_likelihood_pointwise``. A keyword ``sample_weight`` of
-        shape (n,) makes it accept weights. NumPy or Numba. It is called for particles inside the
-        prior's support only, and where rows times particles are more than 2^18 for some of the
-        particles at a time. With ``n_jobs`` it is called by several threads at once, as are the
-        functions of rows below, and must be thread-safe: it must not write to anything that
-        outlives a call. They help as far as it releases Python's lock, as NumPy does in large
-        operations and Numba with ``nogil=True``.
+        particle the log-likelihood summed over the rows given. ``X`` and ``y`` are None if `fit`
+        got none. If this parameter is None, the sum of ``log_likelihood_pointwise`` is used. If it
+        has a keyword ``sample_weight`` of shape (n,), the model accepts weights. It may use NumPy
+        or Numba. It is called only for particles inside the prior's support, and, if rows times
+        particles are more than 2^18, for some of the particles at a time. With ``n_jobs`` several
+        threads call it at once, as they do the functions of rows below, and it must be thread-safe:
+        it must not write to anything that outlives a call. Threads help as far as it releases
+        Python's lock, as NumPy does in large operations and Numba with ``nogil=True``.
     log_prior : callable, optional
-        ``log_prior(theta)`` returns (m,), ``-inf`` off the support. Normalised, if the evidence is
-        to mean anything. It and ``sample_prior`` are given together, or ``prior`` is.
+        ``log_prior(theta)`` returns (m,), with ``-inf`` outside the support. It must be normalised
+        for the evidence to be meaningful. Give it together with ``sample_prior``, or give ``prior``
+        instead.
     sample_prior : callable, optional
         ``sample_prior(rng, m)`` with a `numpy.random.Generator` returns (m, d). It must draw from
-        the very density that ``log_prior`` gives. Before a fit that is looked at, with draws of its
-        own and ``log_prior`` at 60,000 points (twelve parameters: 250,000), and a
+        exactly the density that ``log_prior`` gives. Before a fit this is checked, with separate
+        draws and ``log_prior`` at 60,000 points (twelve parameters: 250,000). A
         ``ConvergenceWarning`` names what differs; small differences are not noticed.
     prior : dict, Posterior or fitted estimator, optional
-        In the place of these two functions. A dict has the names of parameters and, for each, a
-        continuous distribution of `scipy.stats` with its parameters: ``{"mu": norm(0, 10), "sigma":
-        halfnorm(scale=5), "beta": norm(np.zeros(3), 1)}``. They are independent; theta has their
-        coordinates one after another, as the user means them: where a distribution ends at an
-        edge, proposals are fitted in logarithms or logits of the distance from it. An earlier
-        posterior, ``fitted.posterior_``, makes yesterday's posterior today's prior: a density
-        fitted to it stands for it (`Posterior.fitted_density`), of which
-        ``diagnostics_["prior_pareto_k"]`` tells how well it does. With ``names`` its coordinates
-        are found by name, and others are left out. A fitted estimator means its posterior (in
-        searches, which clone it, give ``posterior_``).
+        Replaces these two functions. A dict has the names of parameters and, for each, a continuous
+        distribution of `scipy.stats` with its parameters: ``{"mu": norm(0, 10), "sigma":
+        halfnorm(scale=5), "beta": norm(np.zeros(3), 1)}``. The parameters are independent a priori;
+        theta has their coordinates one after another, on the scale of these distributions. If a
+        distribution is bounded, proposals are fitted to logarithms or logits of the distance from
+        the bound. An earlier posterior, ``fitted.posterior_``, makes yesterday's posterior today's
+        prior: a density fitted to it takes its place (`Posterior.fitted_density`), and
+        ``diagnostics_["prior_pareto_k"]`` shows how good this density is. With ``names`` its
+        coordinates are found by name, and others are left out. A fitted estimator is used as its
+        posterior (in searches, which clone estimators, give ``posterior_``).
     log_joint_gradient : callable, optional
         ``log_joint_gradient(theta, X, y)`` returns the log joint density of each particle given all
         rows at once, (m,), and its gradient, (m, d), as anything that NumPy can read. With it
-        searches are exact and take up to 1000 parameters, and where weights fail Hamiltonian moves
-        take over, whose certificate is R-hat. Like ``log_likelihood`` it may take
-        ``sample_weight``. `skpmd.from_jax` makes it. For ``proposal="auto"`` and
+        searches for optima are exact and handle up to 1000 parameters, and if weights fail,
+        Hamiltonian moves take over, whose diagnostic is R-hat. Like ``log_likelihood`` it may take
+        ``sample_weight``. `skpmd.from_jax` makes it. It is used with ``proposal="auto"`` and
         ``temperature=1``.
     names : sequence of str, optional
         A name for each coordinate of theta, for ``posterior_``, its summary and its exports.
     log_likelihood_pointwise : callable, optional
         ``log_likelihood_pointwise(theta, X, y)`` returns (m, n): the log-likelihood of each row
-        under each particle. `pointwise_log_likelihood`, `score` and
-        `skpmd.model_comparison.loo` take one call where they would take one for each row. With
-        ``log_likelihood=None`` its sum over the rows is the log-likelihood, and it needs no
-        ``sample_weight``: the rows are weighed here.
+        under each particle. `pointwise_log_likelihood`, `score` and `skpmd.model_comparison.loo`
+        then need one call instead of one for each row. With ``log_likelihood=None`` its sum over
+        the rows is the log-likelihood, and it needs no ``sample_weight``: the estimator applies the
+        weights.
     predict_mean : callable, optional
         ``predict_mean(theta, X)`` returns (m, n) or (m, n, t): the mean of y, or another quantity
-        of interest, of each row under each particle. It gives `predict` and `predict_interval`.
+        of interest, for each row under each particle. `predict` and `predict_interval` use it.
     sample_targets : callable, optional
-        ``sample_targets(theta, X, rng)`` with a `numpy.random.Generator` returns (m, n) or
-        (m, n, t): a y of each row drawn under each particle. It gives `sample_y` and the intervals
+        ``sample_targets(theta, X, rng)`` with a `numpy.random.Generator` returns (m, n) or (m, n,
+        t): a y drawn for each row under each particle. `sample_y` uses it, and so do the intervals
         of y in `predict` and `predict_interval`.
     validate : bool, default=True
-        Whether X is checked, as an array of numbers of shape (n, p), and y. False hands them to all
-        functions as they are: data frames, lists of objects, dicts of columns, words and missing
-        values. Batches and predictions are some of the rows, of the same kind.
+        Whether y and X are checked, X as an array of numbers of shape (n, p). False passes them to
+        all functions unchanged: data frames, lists of objects, dicts of columns, words and missing
+        values. Batches and predictions then pass some of the rows, in the same type.
     proposal : {"auto", "prior"}, default="auto"
         Where `fit` starts from. ``"auto"``: proposals that are fitted to the optima of the density,
-        found from its values; if they fit well the particles are drawn from them and reweighted,
-        and the parameters of stochastic steps have no effect. Where the weights fail, or the
-        likelihood is noisy, mirror steps on all data start from the prior, unless Hamiltonian moves
-        along ``log_joint_gradient`` do well. ``"prior"``: stochastic
-        mirror steps from the prior, the paper's algorithm; so do ``reweight=False``,
-        ``average=True``, ``particle_growth`` and a ``rejuvenation`` other than ``"ess"``.
+        which are found from its values. If they fit well, the particles are drawn from them and
+        reweighted, and the parameters of stochastic steps have no effect. If the weights fail, or
+        the likelihood is noisy, mirror steps on all data start from the prior, unless Hamiltonian
+        moves along ``log_joint_gradient`` work well. ``"prior"``: stochastic mirror steps from the
+        prior, the algorithm of the paper. ``reweight=False``, ``average=True``, ``particle_growth``
+        and a ``rejuvenation`` other than ``"ess"`` have the same effect.
     n_particles : int, default=1000
-        Number m of particles, in each round where proposals need several; with
-        ``proposal="auto"`` 1000 at least. A mode of the posterior that none of m or 4000 draws of
-        the prior comes near is lost without a warning; from the prior, below some 50 particles the
-        warning never ends.
+        Number m of particles, in each round if proposals need several rounds; with
+        ``proposal="auto"`` at least 1000. A mode of the posterior is lost without a warning if none
+        of m or 4000 draws from the prior comes near it. With ``proposal="prior"`` and fewer than
+        some 50 particles there is always a warning.
     max_iter : int, default=5
         Passes over the data.
     batch_size : int or "auto", default="auto"
         Rows in a batch; ``"auto"`` is min(n, 1000).
     step_schedule : {"power", "rows", "theorem6"}, default="power"
-        Rule of the step sizes gamma_t, each capped at 1. ``"power"``:
-        ``step_size / (step_offset + t**step_decay)``. ``"rows"``: exact averaging, ``step_size``
-        times the share of this batch among all rows visited. ``"theorem6"``:
-        min(2 / (t + 1), step_constant * m_t^(-smoothness / (d + 2 smoothness))).
+        Rule of the step sizes gamma_t, each capped at 1. ``"power"``: ``step_size / (step_offset +
+        t**step_decay)``. ``"rows"``: exact averaging, ``step_size`` times the share of this batch
+        in all rows visited so far. ``"theorem6"``: min(2 / (t + 1), step_constant *
+        m_t^(-smoothness / (d + 2 smoothness))).
     step_size : float, default=1.0
-        eta.
+        Constant eta of the schedule.
     step_offset : float or "auto", default="auto"
-        n0; ``"auto"`` is the number of batches in a pass, gentle from the first step.
+        Offset n0; ``"auto"`` is the number of batches in a pass, so that already the first step is
+        small.
     step_decay : float, default=1.0
-        kappa.
+        Exponent kappa of the schedule.
     step_constant : float or "auto", default="auto"
-        Delta / M of Theorem 6; ``"auto"`` estimates it on the first particles.
+        Constant Delta / M of Theorem 6; ``"auto"`` estimates it from the first particles.
     sampling : {"epoch", "replacement"}, default="epoch"
-        Batches without replacement within a pass, or with it as in Algorithm 1.
+        Whether batches are drawn without replacement within a pass, or with replacement, as in
+        Algorithm 1.
     rejuvenation : {"ess", "always", "never"}, default="ess"
         When to draw particles anew: when the effective sample size falls (section 3.3 of the
         paper), before every step (its strategy 2), or not at all (its strategy 1).
     ess_threshold : float in [0, 1), default=0.5
-        Share of the particles below which the effective sample size triggers a rejuvenation, and at
-        which a step is taken in substeps. 0 switches both off.
+        Effective sample size, as a share of the particles, below which the particles are
+        rejuvenated and a step is taken in substeps. 0 switches both off.
     max_substeps : int, default=100
-        Bound on the substeps of one step.
+        Largest number of substeps in one step.
     resampling : {"systematic", "stratified", "residual", "multinomial"}, default="systematic"
         How ancestors are drawn at a rejuvenation.
     bandwidth : {"loo", "theorem", "scott", "silverman", "median"} or float, default="loo"
-        Kernel width relative to the particles'. ``"loo"``: width and shape with the best
-        leave-one-out log score. ``"theorem"``: h = bandwidth_factor * m^(-1/(d + 2 smoothness)).
-        ``"median"``: 0.1 times the median distance (appendix H).
+        Kernel width relative to the spread of the particles. ``"loo"``: width and shape with the
+        best leave-one-out log score. ``"theorem"``: h = bandwidth_factor * m^(-1/(d + 2
+        smoothness)). ``"median"``: 0.1 times the median distance (appendix H).
     bandwidth_factor : float, default=1.0
-        Multiplies the rules other than ``"loo"``.
+        Factor for the rules other than ``"loo"``.
     smoothness : float, default=1.0
-        beta of the Hölder class in the theorems' rules.
+        Exponent beta of the Hölder class in the rules of the theorems.
     kernel : {"gaussian", "epanechnikov"}, default="gaussian"
-        Epanechnikov has the compact support that Theorem 6 assumes. Reweighting draws from
-        Gaussian kernels in any case: its weights need a density that is positive everywhere.
-        With ``reweight=False`` the particles of few steps lag behind: a compact kernel ends early.
+        The Epanechnikov kernel has the compact support that Theorem 6 assumes. Reweighting draws
+        from Gaussian kernels in any case, because its weights need a density that is positive
+        everywhere. With ``reweight=False`` and few steps the particles lag behind, because a
+        compact kernel does not reach far.
     shrinkage : bool, default=True
-        Whether kernel centres shrink towards the mean so that a rejuvenation keeps mean and
-        covariance (Liu and West 2001).
+        Whether kernel centres shrink towards the mean, so that a rejuvenation does not change mean
+        and covariance (Liu and West 2001).
     particle_growth : {"theorem"}, float or None, default=None
         Exponent p of m_t = n_particles * t^p; ``"theorem"`` is 2 + d / smoothness. The number
         changes at the next rejuvenation.
     max_particles : int or None, default=None
-        Bound of a growing number of particles; None is 10 * n_particles.
+        Limit of a growing number of particles; None means 10 * n_particles.
     final_particles : int or None, default=None
-        Number of particles of the reweighting, or without it of a last pass with fixed particles
-        (section 3.3).
+        Number of particles in the reweighting, or, without reweighting, in a last pass with fixed
+        particles (section 3.3).
     average : bool, default=False
-        Take the average of all iterates weighted by step size, as in Theorem 2(b), instead of the
-        last one: the result with ``reweight=False``, what the reweighting draws from otherwise.
+        Whether to use the average of all iterates, weighted by step size, as in Theorem 2(b),
+        instead of the last iterate. It is the result with ``reweight=False``; otherwise the
+        reweighting draws from it.
     reweight : bool, default=True
-        Weigh the final particles by the posterior on all data. The answer then no longer depends on
-        the step sizes, and comes with the log evidence.
+        Whether to weight the final particles by the posterior on all data. The result then no
+        longer depends on the step sizes, and includes the log evidence.
     total_samples : float or None, default=None
-        For `partial_fit`: None is a stream, in which each row counts once. A number is that of the
-        rows of a data set that may be passed over many times.
+        For `partial_fit`: None means a stream, in which each row counts once. A number is the
+        number of rows of a data set over which several passes may be made.
     forgetting : float in [0, 1), default=0.0
-        For `partial_fit`: share of the past that a stream forgets with each row.
+        For `partial_fit`: fraction of the past information that each new row of a stream discounts.
     temperature : float, default=1.0
         The posterior is proportional to prior * likelihood^(1 / temperature).
     max_time : float or None, default=None
-        Seconds after which `fit` ends at its first complete state: a round of reweighting, a check
-        of chains or a step, after the search for optima; and a ``ConvergenceWarning`` says so. The
-        step of `partial_fit` is taken whole in any case.
+        Seconds after which `fit` ends at its next complete state: a round of reweighting, a check
+        of chains or a step, after the search for optima. A ``ConvergenceWarning`` says so. A step
+        of `partial_fit` is always completed.
     checkpoint : str, path-like or None, default=None
-        File in which `fit` keeps what it has done. The same `fit`, of the same data and parameters,
-        goes on from there after a crash, to the same bits; others are refused. The file is removed
-        when the fit ends. `partial_fit` has none: `skpmd.save` the estimator between two calls.
+        File in which `fit` saves its progress. After a crash the same `fit`, with the same data and
+        parameters, continues from there, with the same result to the bit; any other fit raises an
+        error. The file is removed when the fit ends. `partial_fit` writes no checkpoint: use
+        `skpmd.save` between two calls.
     checkpoint_every : float, default=60.0
         Seconds between two writes of the checkpoint; 0 writes it after each step.
     n_jobs : int or None, default=None
-        Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
-        No digit of an answer depends on their number; the threads of BLAS are left as they are.
+        Number of threads that `fit`, `partial_fit` and predictions use, as in joblib: None means
+        one. No digit of a result depends on this number. The number of BLAS threads is not changed.
     random_state : int, RandomState instance or None, default=None
-        Seed; the same integer gives the same answer.
+        Seed; the same integer gives the same result.
     verbose : int, default=0
-        1 shows progress: the phases of a fit by name, their steps and the time left where their
-        number is known. It is a bar where tqdm is installed, and a line a second elsewhere.
+        1 shows progress: the phases of a fit by name, their steps, and the remaining time where the
+        number of steps is known. It is a progress bar if tqdm is installed, and otherwise one line
+        per second.
 
     Attributes
     ----------
     posterior_ : Posterior
-        The weighted particles, with their certificate.
+        The weighted particles, with their diagnostics.
     log_evidence_ : float
         Log marginal likelihood, after ``reweight=True`` at ``temperature=1`` (not set otherwise,
-        nor where a step could not be taken whole).
+        nor if a step could not be completed).
     history_ : dict of str to ndarray of shape (n_entries,)
         One entry per step: ``step``, ``step_size`` (a), ``likelihood_power`` (b), ``fraction`` of
         it before the first substep, ``substeps``, ``substep_bound_hit``, ``rejuvenations``,
         ``bandwidth``, ``ess``, ``n_particles``, ``rejuvenation_error``. Rounds of reweighting come
-        last, and that of the largest ``ess`` is kept. `partial_fit` adds one entry a call.
+        last; the result is from the round with the largest ``ess``. `partial_fit` adds one entry
+        per call.
     diagnostics_ : dict
         ``method``, ``ess``, ``pareto_k``, ``r_hat`` (after Hamiltonian moves, else None),
         ``disagreement`` (of proposals at one optimum, else None), ``mean_error`` (estimate of the
-        largest error of a mean by rejuvenations and few particles, in posterior standard
-        deviations; in a stream whose rows come sorted a lower bound; None after reweighting and
-        where it is not known), ``interrupted``, ``out_of_time``, ``log_prior_integral`` (after
-        `fit`: log of what ``log_prior`` integrates to, 0 where nothing speaks against 1),
-        ``prior_pareto_k`` (k-hat of an earlier posterior over the density that stands for it as the
-        prior, else None), ``warnings``.
+        largest error of a mean from rejuvenations and from few particles, in posterior standard
+        deviations; only a lower bound in a stream with sorted rows; None after reweighting and if
+        not known), ``interrupted``, ``out_of_time``, ``log_prior_integral`` (after `fit`: log of
+        the integral of the density that ``log_prior`` gives, 0 if there is no evidence that it
+        differs from 1), ``prior_pareto_k`` (k-hat of an earlier posterior relative to the density
+        that represents it as the prior, else None), ``warnings``.
     n_iter_ : int
-        Rounds of reweighting and mirror steps, or passes of stochastic steps; after `partial_fit`,
-        steps.
+        Number of rounds of reweighting and mirror steps, or of passes of stochastic steps; after
+        `partial_fit`, number of steps.
     out_of_time_ : bool
-        Whether ``max_time`` ended the last call.
+        Whether the last call ended because of ``max_time``.
     n_features_in_ : int
-        Number of columns of X, where it has columns.
+        Number of columns of X, if it has columns.
     feature_names_in_ : ndarray of shape (p,)
-        Names of the columns, where X is a table with names that are all strings.
+        Names of the columns, if X is a table whose names are all strings.
 
     Raises
     ------
     ValueError
-        If an array that a callable returns has the wrong shape, sample weights meet a callable that
-        takes none, ``names`` are not as many as the coordinates, or ``log_joint_gradient`` is not
-        the gradient of the two others.
+        If an array that a callable returns has the wrong shape, sample weights are given but a
+        callable takes none, the number of ``names`` is not the number of coordinates, or
+        ``log_joint_gradient`` is not the gradient of the two other functions.
     FloatingPointError
         If a callable returns nan or +inf, or every particle has zero density.
 
     See Also
     --------
-    BayesianLogisticRegressionPMD : A model built in.
+    BayesianLogisticRegressionPMD : A built-in model.
 
     References
     ----------
@@ -325,7 +334,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
     >>> bool(abs(pmd.fit(X).posterior_.mean()[0] - exact) < 0.01)
     True
 
-    The same with a prior of SciPy, and with the posterior as the prior of further rows:
+    The same with a prior from SciPy, and with the posterior as the prior for further rows:
 
     >>> from scipy import stats
     >>> first = ParticleMirrorDescent(
@@ -337,7 +346,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
     >>> second.posterior_.names, bool(abs(second.posterior_.mean()[0] - exact) < 0.01)
     (['mean'], True)
 
-    What is to be predicted under each particle makes predictions, averages over the posterior:
+    A function for the mean under each particle gives predictions, which average over the posterior:
 
     >>> def predict_mean(theta, X):
     ...     return np.repeat(theta, len(X), axis=1)
@@ -460,13 +469,14 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         Parameters
         ----------
         X : array-like of shape (n, p), optional
-            Rows of data. Without them the rows are those of ``y``. Without either the functions get
-            None for both: the model has no data, or they know the data themselves.
-            Or data in blocks, `skpmd.data.Blocks`, with y and weights in them or given.
+            Rows of data. Without X the rows are those of ``y``. Without X and y the functions get
+            None for both: the model has no data, or the functions hold the data themselves. X may
+            also be data in blocks (`skpmd.data.Blocks`), with y and weights in the blocks or as
+            arguments.
         y : array-like of shape (n,) or (n, t), optional
-            Targets, handed to ``log_likelihood`` as they are.
+            Targets, passed to ``log_likelihood`` unchanged.
         sample_weight : array-like of shape (n,), optional
-            Row weights; w is the same as w copies of the row.
+            Row weights; a row of weight w counts as w copies of it.
 
         Returns
         -------
@@ -476,10 +486,10 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         Raises
         ------
         ValueError
-            If the prior is missing or given twice, a function cannot be called with what it is to
-            take or returns another shape, or weights are given and no function takes them.
+            If the prior is missing or given twice, a function cannot be called with the required
+            arguments or returns another shape, or weights are given and no function takes them.
         TypeError
-            If ``prior`` is of another kind, or a function returns no real numbers.
+            If ``prior`` is of another type, or a function does not return real numbers.
         FloatingPointError
             If a function returns nan.
         """
@@ -536,24 +546,24 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
     @in_parts
     @_fit_context(prefer_skip_nested_validation=False)
     def partial_fit(self, X, y=None, sample_weight=None):
-        """Take more rows into the posterior, which are then no longer needed.
+        """Update the posterior with more rows, which are then no longer needed.
 
-        The first rows to come (all `total_samples` of them, if that is given) count once each: the
-        sequential Bayes rule, with no data kept. After fit, the posterior goes on from what fit
-        left. The first rows are fitted as by fit. Between rejuvenations nothing is approximated;
-        they draw from proposals for the outcome of the step, where a cubic polynomial follows the
-        log of the posterior before it, and else from a kernel density estimate. What they lose is
-        estimated in ``history_["rejuvenation_error"]``, and a large error is warned of. If the call
-        fails in any way, the estimator stays as it was.
+        Each new row counts once, by the sequential Bayes rule (the first `total_samples` rows, if
+        that is given), and no data are stored. After `fit`, the posterior continues from the result
+        of `fit`; otherwise the first rows are fitted as by `fit`. Nothing is approximated between
+        rejuvenations. If a cubic polynomial approximates the log of the posterior before a step
+        well, rejuvenations draw from proposals for the result of the step, otherwise from a kernel
+        density estimate. Their error is estimated in ``history_["rejuvenation_error"]``, and there
+        is a warning if it is large. If the call fails in any way, the estimator remains unchanged.
 
         Parameters
         ----------
         X : array-like of shape (n, p)
-            Rows of data; None where there is only ``y``.
+            Rows of data; None if there is only ``y``.
         y : array-like of shape (n,) or (n, t), optional
             Targets.
         sample_weight : array-like of shape (n,), optional
-            Row weights; w is the same as w copies of the row.
+            Row weights; a row of weight w counts as w copies of it.
 
         Returns
         -------
@@ -633,7 +643,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
 
     @result
     def n_iter_(self):
-        """Rounds and steps, or passes of stochastic steps; after `partial_fit`, steps."""
+        """Number of rounds and steps, or of stochastic passes; after `partial_fit`, of steps."""
         return self._state.n_iter
 
     def _remedies(self):

@@ -39,30 +39,31 @@ def _needs(*parameters):
 
 
 class CustomPredictions:
-    """Predictions of an estimator by functions of the user, as far as there are any.
+    """Predictions of an estimator by those functions of the user that are given.
 
-    Nothing is random but what takes a ``random_state``. Functions are called with parts of the
-    rows, and each row of X is predicted by itself.
+    Only methods with a ``random_state`` are random. Functions are called with parts of the rows,
+    and each row of X is predicted by itself.
     """
 
     @available_if(_needs("predict_mean"))
     @row_by_row
     def predict(self, X, return_std=False, return_interval=None):
-        """Mean of the prediction, with its standard deviation or interval if asked for.
+        """Predictive mean, and on request its standard deviation or interval.
 
-        It is the average of ``predict_mean`` over the particles, and not its value at the mean of
-        the particles. Spread is that of y where there is ``sample_targets``, and that of the mean
-        otherwise, by the particles alone; see `predict_interval`.
+        The mean is the average of ``predict_mean`` over the particles, not its value at the mean of
+        the particles. Standard deviations and intervals are those of y if ``sample_targets`` is
+        given, and otherwise those of the mean, from the particles alone; see `predict_interval`.
 
         Parameters
         ----------
         X : array-like of shape (n, p)
-            Rows, or None where the fit had none.
+            Rows, or None if the fit had none.
         return_std : bool, default=False
             Whether to return standard deviations, too.
         return_interval : float in (0, 1), default=None
-            Level of an interval to return, that of `predict_interval`. A `Pipeline` hands it on;
-            for searches and transformed targets see `skpmd.wrappers.predict_interval`.
+            If given, the level of the intervals of `predict_interval`, which are then returned too.
+            A `Pipeline` passes the argument on; for searches and transformed targets see
+            `skpmd.wrappers.predict_interval`.
 
         Returns
         -------
@@ -76,7 +77,7 @@ class CustomPredictions:
         Raises
         ------
         RuntimeError
-            If both are to be returned.
+            If ``return_std`` and ``return_interval`` are both requested.
         ValueError
             If a function returns an array of the wrong shape.
         FloatingPointError
@@ -98,21 +99,21 @@ class CustomPredictions:
     def predict_interval(self, X, level=0.9, target="auto"):
         """Central predictive intervals, or credible intervals of the mean.
 
-        Those of y are quantiles of 4000 draws of ``sample_targets`` for each row, or one for each
-        particle: where weights are nearly equal, intervals of 90 % hold with a probability of 89 to
-        91 %. The generator is the same for each row, which therefore has the same answer whatever
-        the other rows are; the function is called for one row at a time, which takes some tenths of
-        a millisecond.
+        Intervals of y are quantiles of 4000 draws of ``sample_targets`` for each row, or of one
+        draw for each particle. If weights are nearly equal, intervals of 90 % contain y with a
+        probability of 89 to 91 %. Each row uses the same random numbers, so that its result does
+        not depend on the other rows. The function is called for one row at a time, which takes some
+        tenths of a millisecond.
 
         Parameters
         ----------
         X : array-like of shape (n, p)
-            Rows, or None where the fit had none.
+            Rows, or None if the fit had none.
         level : float in (0, 1), default=0.9
-            Probability that an interval holds.
+            Probability that an interval contains the true value.
         target : {"auto", "y", "mean"}, default="auto"
-            Of a new y, or of ``predict_mean``, whose interval knows of no noise. ``"auto"`` is y
-            where there is ``sample_targets``.
+            Intervals of a new y, or of ``predict_mean``, which do not include noise. ``"auto"`` is
+            y if ``sample_targets`` is given.
 
         Returns
         -------
@@ -122,7 +123,8 @@ class CustomPredictions:
         Raises
         ------
         ValueError
-            If ``level`` or ``target`` is none of these, or the function for a target is missing.
+            If ``level`` or ``target`` has a value that is not allowed, or the function for a target
+            is missing.
         """
         tails = check_level(level)
         check_is_fitted(self)
@@ -139,16 +141,16 @@ class CustomPredictions:
         Parameters
         ----------
         X : array-like of shape (n, p)
-            Rows, or None where the fit had none.
+            Rows, or None if the fit had none.
         n_samples : int, default=1
-            How many.
+            Number of draws.
         random_state : int, RandomState, Generator or None, default=0
             Source of randomness.
 
         Returns
         -------
         ndarray of shape (n, n_samples) or (n, t, n_samples)
-            Targets, of whatever type ``sample_targets`` has them.
+            Targets, of the type that ``sample_targets`` returns.
 
         Raises
         ------
@@ -168,10 +170,10 @@ class CustomPredictions:
         return np.moveaxis(np.concatenate(draws), 0, -1)
 
     def pointwise_log_likelihood(self, X=None, y=None):
-        """Log-likelihood of each row under each particle, as `skpmd.model_comparison.loo` needs it.
+        """Log-likelihood of each row under each particle, for `skpmd.model_comparison.loo`.
 
-        It is ``log_likelihood_pointwise``; without that ``log_likelihood`` is called for one row
-        after another. Where there is ``log_likelihood`` the sum is held against it.
+        It is ``log_likelihood_pointwise``. Without this function ``log_likelihood`` is called for
+        each row in turn. If ``log_likelihood`` is given, the sum over the rows is compared with it.
 
         Parameters
         ----------
@@ -183,7 +185,8 @@ class CustomPredictions:
         Returns
         -------
         ndarray of shape (m, n)
-            Of all particles, with which ``posterior_.weights`` go; -inf for those without weight.
+            Log-likelihoods under all particles, which have the weights ``posterior_.weights``; -inf
+            for particles without weight.
 
         Raises
         ------
@@ -201,11 +204,11 @@ class CustomPredictions:
 
     @of_all_rows
     def score(self, X=None, y=None, sample_weight=None):
-        """Log predictive density of a row, the average over the rows; more is better.
+        """Mean log predictive density of the rows; more is better.
 
-        The density of a row is the average of its likelihood over the particles. Rows count on
-        their own: what they have in common beyond theta has no part in it. Searches such as
-        `GridSearchCV` use it. With ``log_likelihood_pointwise`` it is fast.
+        The density of a row is the average of its likelihood over the particles. Each row is scored
+        by itself: dependence between rows given theta is ignored. Searches such as `GridSearchCV`
+        use this score. It is fast with ``log_likelihood_pointwise``.
 
         Parameters
         ----------
@@ -219,7 +222,7 @@ class CustomPredictions:
         Returns
         -------
         float
-            In nats; for a continuous y it changes with the units of y.
+            Mean in nats; for a continuous y it depends on the units of y.
 
         Raises
         ------

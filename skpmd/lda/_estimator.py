@@ -1,4 +1,4 @@
-"""Topic models with a posterior, an average over particles and a stream."""
+"""Topic models with a posterior, averages over particles and streaming updates."""
 
 from numbers import Integral, Real
 
@@ -76,178 +76,189 @@ def _weighted(X, sample_weight):
 class LDATopicModelPMD(
     LDAPredictions, LDATables, ClassNamePrefixFeaturesOutMixin, ParticleEstimator
 ):
-    """Latent Dirichlet allocation whose particles each are a whole topic model.
+    """Latent Dirichlet allocation, in which each particle is a whole topic model.
 
-    A particle is one assignment of the words of all documents to topics, in expectation, with the
-    Dirichlet posterior of the topics given it. Stochastic steps on batches of documents move it;
-    the documents are then no longer needed. Predictions are an average over particles, which
-    predicts words much better than any one of them.
+    A particle is one expected assignment of the words of all documents to topics, with the
+    Dirichlet posterior of the topics given this assignment. Stochastic steps on batches of
+    documents update it; the documents are then no longer needed. Predictions are an average over
+    particles, which predicts words much better than any single particle.
 
     Parameters
     ----------
     n_components : int, default=10
-        Topics of each particle.
+        Number of topics of each particle.
     doc_topic_prior : float or array-like of shape (n_components,) or None, default=None
-        Dirichlet parameters of the documents' topic proportions (alpha); None is 1 / n_components.
-        Topics of different parameters are of different kinds, and each keeps its number.
+        Dirichlet parameters of the documents' topic proportions (alpha); None means 1 /
+        n_components. Topics with different parameters are not interchangeable, and each of them
+        retains its number.
     topic_word_prior : float or array-like of shape (n_features,) or (n_components, n_features) or \
 None, default=None
-        Dirichlet parameters of the topics' words (eta); None is 1 / n_components. An array of both
-        dimensions gives some topics words to begin with. The log evidence of a topic's words is
-        often best between 0.01 and 0.1.
+        Dirichlet parameters of the topics' words (eta); None means 1 / n_components. An array of
+        shape (n_components, n_features) can give topics some words to begin with. The log evidence
+        of a topic's words is often highest between 0.01 and 0.1.
     learn_priors : bool, default=False
-        Whether a factor of each prior is learnt with the topics. The factors are log-normal with
-        median 1 and standard deviation 1.5 of the log. Mirror steps with kernel rejuvenation move
-        them, with a likelihood that uses a few words of each document and topic. The priors start
-        at no more than 1 / n_components and are learnt from about the 45th full batch on, and later
-        where documents are few for the vocabulary. A `fit` that ends before this warns and goes on
-        with the given priors; calls of `partial_fit` do not warn.
+        Whether to learn a factor of each prior together with the topics. The factors have a
+        log-normal prior with median 1 and standard deviation 1.5 of the log. Mirror steps with
+        kernel rejuvenation update them, with a likelihood that uses a few words of each document
+        and topic. The priors start at no more than 1 / n_components and are learnt from about the
+        45th full batch on, or later if there are few documents for the vocabulary. A `fit` that
+        ends before this warns and uses the given priors; calls of `partial_fit` do not warn.
     n_particles : int, default=4
-        Particles. Time and memory grow with their number; one predicts about as well as a chain of
-        a Gibbs sampler.
+        Number of particles. Time and memory grow with it. A single particle predicts about as well
+        as one chain of a Gibbs sampler.
     assignment : {"auto", "sampled", "soft", "collapsed"}, default="auto"
         How words of a document are assigned to topics: by a Gibbs chain, whose conditional
-        probabilities are averaged; by expectation-maximisation; or by it with each word's own
-        responsibilities left out (zeroth-order collapsed). ``"auto"`` is ``"sampled"`` for
-        documents of fewer than 200 words in the mean, else ``"collapsed"``; of a stream the first
-        call with words decides.
+        probabilities are averaged (``"sampled"``); by expectation-maximisation (``"soft"``); or by
+        expectation-maximisation with each word's own responsibilities left out (``"collapsed"``, of
+        zeroth order). ``"auto"`` is ``"sampled"`` for documents with fewer than 200 words on
+        average, else ``"collapsed"``; in a stream the first call with words decides.
     n_local_iter : int or "auto", default="auto"
-        Visits of each word of a document in a step; ``"auto"`` is 3, of which two are counted
-        (``"sampled"``), 10 (``"collapsed"``) or 20 (``"soft"``).
+        Number of updates of each word of a document in a step; ``"auto"`` is 3, of which two are
+        counted (``"sampled"``), 10 (``"collapsed"``) or 20 (``"soft"``).
     step_size, step_offset, step_decay : float, default=1.0, 1.0, 0.7
         Step t has size ``step_size / (step_offset + t**step_decay)``, at most 1, where t counts
-        full batches. A batch of fewer documents is a part of a step. A single topic has steps of
-        its own, which make it exact.
+        full batches. A smaller batch counts as a part of a step. With a single topic other step
+        sizes are used, which make the result exact.
     batch_size : int or "auto", default="auto"
-        Documents of a step; ``"auto"`` is 64, and 32 where there are fewer than 5000 in all.
+        Number of documents in a step; ``"auto"`` is 64, and 32 if there are fewer than 5000
+        documents in total.
     max_iter : int, default=5
-        Passes of stochastic steps through the documents; may be 0.
+        Number of passes of stochastic steps through the documents; may be 0.
     max_full_iter : int, default=0
-        Full-batch iterations after them: the counts are then those of all documents, each once.
-        They take the memory of all particles' counts once more.
+        Number of full-batch iterations after these passes. The counts are then those of all
+        documents, each counted once. These iterations need additional memory for a second copy of
+        all particles' counts.
     total_samples : float or None, default=None
-        Documents that calls of `partial_fit` will bring in all, with those of a `fit` before them;
-        they may come several times. None is an endless stream: topics then are as certain as the
-        documents so far make them. The first call of `partial_fit` fixes it, also after `fit`.
+        Total number of documents in calls of `partial_fit`, including those of a `fit` before them;
+        the documents may come several times. None means an endless stream: topics are then as
+        certain as the documents so far allow. The first call of `partial_fit` fixes this number,
+        also after `fit`.
     weighting : {"stacking", "posterior", "uniform"}, default="uniform"
-        Where the particles' weights come from. ``"stacking"``: how well the particles predict
-        documents before they are fitted to them (every tenth is scored, which takes time). These
-        are not posterior weights, and hardly differ from equal ones on shuffled documents.
-        ``"posterior"``: their lower bounds of the log evidence (ELBO), the rule of the paper, with
-        resampling where fewer than half of the particles remain effective at the end of a pass of
-        `fit` or a call of `partial_fit`; over a corpus one particle then takes all of the weight,
-        and it predicts worse than the average. Copies that resampling makes part again with
-        ``"sampled"`` assignments; ``"collapsed"`` and ``"soft"`` ones are not random, and copies
-        stay copies. ``"uniform"``: equal weights.
+        How the particles are weighted. ``"stacking"``: by how well they predict documents before
+        they are fitted to them (every tenth document is scored, which takes time). These are not
+        posterior weights, and hardly differ from equal weights on shuffled documents.
+        ``"posterior"``: by their lower bounds of the log evidence (ELBO), the rule of the paper.
+        Particles are resampled if fewer than half of them remain effective at the end of a pass of
+        `fit` or a call of `partial_fit`. Over a corpus one particle then gets all of the weight,
+        and it predicts worse than the average. Copies from resampling become different again with
+        ``"sampled"`` assignments; ``"collapsed"`` and ``"soft"`` assignments are not random, so
+        that copies remain equal. ``"uniform"``: equal weights.
     vocabulary : {"fixed", "growing"}, default="fixed"
-        Whether calls of `partial_fit` may have more columns than before. ``topic_word_prior`` has
-        to be a number then: it is that of each word, and a new word makes the prior's sum larger.
+        Whether calls of `partial_fit` may have more columns than before. ``topic_word_prior`` then
+        has to be a number, which applies to each word; each new word increases the sum of the
+        prior.
     shuffle : bool, default=True
         Whether each pass of `fit` takes the documents in a new order.
     max_doc_update_iter : int, default=100
-        Maximal number of iterations for a document in predictions.
+        Largest number of iterations for a document in predictions.
     mean_change_tol : float, default=1e-3
-        Mean change of a document's topic pseudo-counts at which these end.
+        Mean change of a document's topic pseudo-counts below which these iterations end.
     evaluate_every : int, default=-1
-        Passes after which `fit` computes the perplexity of its documents, for ``perp_tol``; with
-        it, ``bound_`` is computed at the end. 0 or less is never.
+        Number of passes between computations of the perplexity of the documents in `fit`, for
+        ``perp_tol``. If it is set, ``bound_`` is computed at the end. 0 or less means never.
     perp_tol : float, default=0.1
-        Change of this perplexity below which passes end.
+        Passes end when this perplexity changes by less than this value.
     prior : LDATopicModelPMD, default=None
-        What is known before the rows: a fitted estimator of this kind, whose posterior is the prior
-        here. Its parameters must be the same. A search clones estimators and so loses their fits:
-        give it ``sklearn.frozen.FrozenEstimator(fitted)``. The fit goes on from its state, random
-        numbers included, as `partial_fit` would, and leaves it as it is.
+        A fitted estimator of the same class, whose posterior serves as the prior. Its parameters
+        must be the same. The fit continues from its state, random numbers included, as
+        `partial_fit` would, and does not change it. A search clones estimators, and their fits are
+        lost: there pass ``sklearn.frozen.FrozenEstimator(fitted)``.
     max_time : float or None, default=None
-        Seconds after which `fit` ends at its first complete state, a step of all particles; a
-        ``ConvergenceWarning`` says so. `partial_fit` takes all its documents in any case.
+        Seconds after which `fit` ends at its next complete state, which is a step of all particles;
+        a ``ConvergenceWarning`` says so. `partial_fit` always uses all its documents.
     early_stopping : bool, default=False
-        Whether passes of `fit` end where held-out documents are predicted no better. These are
-        left out of the topics for good, and scored after each pass by document completion (see
-        `perplexity`). The topics are those of the last pass. `partial_fit` cannot have it.
+        Whether passes of `fit` end when predictions of held-out documents no longer improve. The
+        topics are never fitted to these documents, which are scored after each pass by document
+        completion (see `perplexity`). The topics are those of the last pass. `partial_fit` does not
+        support it.
     validation_fraction : float, default=0.1
-        Part of the documents that are held out, drawn by ``random_state``.
+        Share of the documents that are held out; ``random_state`` determines which.
     n_iter_no_change : int, default=5
-        So many passes in a row have to be no better for the passes to end.
+        Number of successive passes without improvement after which passes end.
     tol : float, default=1e-3
-        A pass is better if the mean log probability of a held-out word is above the best so far by
-        this much.
+        A pass is an improvement if the mean log probability of a held-out word exceeds the best so
+        far by this value.
     checkpoint : str, path-like or None, default=None
-        File in which `fit` keeps what it has done. The same `fit`, of the same data and parameters,
-        goes on from there after a crash, to the same bits; others are refused. The file is removed
-        when the fit ends. `partial_fit` has none: `skpmd.save` the estimator between two calls.
+        File in which `fit` saves its progress. After a crash the same `fit`, with the same data and
+        parameters, continues from there, with the same result to the bit; any other fit raises an
+        error. The file is removed when the fit ends. `partial_fit` writes no checkpoint: use
+        `skpmd.save` between two calls.
     checkpoint_every : float, default=60.0
         Seconds between two writes of the checkpoint; 0 writes it after each step.
     n_jobs : int or None, default=None
-        Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
-        No digit of an answer depends on their number; the threads of BLAS are left as they are.
+        Number of threads that `fit`, `partial_fit` and predictions use, as in joblib: None means
+        one. No digit of a result depends on this number. The number of BLAS threads is not changed.
     random_state : int, RandomState or None, default=None
         Source of randomness.
     verbose : int, default=0
-        1 shows progress: the phases of a fit by name, their steps and the time left where their
-        number is known. It is a bar where tqdm is installed, and a line a second elsewhere.
+        1 shows progress: the phases of a fit by name, their steps, and the remaining time where the
+        number of steps is known. It is a progress bar if tqdm is installed, and otherwise one line
+        per second.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        Pseudo-counts of words in topics with the prior's, averaged over relabelled particles.
+        Pseudo-counts of words in topics, including those of the prior, averaged over relabelled
+        particles.
     topic_word_ : ndarray of shape (n_components, n_features)
-        Expected probabilities of words in topics; a row sums to 1.
+        Expected probabilities of words in topics; each row sums to 1.
     posterior_ : TopicPosterior
-        The particles' Dirichlet distributions of topics.
+        Dirichlet distributions of the topics under each particle.
     doc_topic_prior_ : ndarray of shape (n_components,)
         Dirichlet parameters of the documents' topic proportions.
     topic_word_prior_ : float or ndarray of shape (n_components, n_features)
-        Dirichlet parameters of the topics' words; a number where all are equal.
+        Dirichlet parameters of the topics' words; a number if all are equal.
     log_evidence_ : float
-        Log marginal likelihood, where it is known: one topic that counts each document once, under
-        priors that are not learnt.
+        Log marginal likelihood. It is only known for a single topic that counts each document once,
+        under priors that are not learnt.
     lower_bound_ : float
-        The best particle's lower bound of it, for any number of topics, where it is known: with
-        ``weighting="posterior"`` and ``max_full_iter``, under priors that are not learnt.
+        Lower bound of the log marginal likelihood from the best particle, for any number of topics.
+        It is only known with ``weighting="posterior"`` and ``max_full_iter``, under priors that are
+        not learnt.
     n_iter_ : int
-        Passes and steps on all documents that `fit` made; `partial_fit` drops it.
+        Number of passes and full-batch iterations of `fit`; `partial_fit` removes this attribute.
     bound_ : float
-        Perplexity of the documents of `fit` after its last step, with ``evaluate_every``; nan where
-        they have no words. `partial_fit` drops it.
+        Perplexity of the documents of `fit` after its last step, with ``evaluate_every``; nan if
+        they have no words. `partial_fit` removes this attribute.
     validation_scores_ : ndarray of shape (n_passes,)
         Mean log probability of a held-out word after each pass of `fit`, in nats, with
-        ``early_stopping``. `partial_fit` drops it.
+        ``early_stopping``. `partial_fit` removes this attribute.
     assignment_ : str
-        The assignment used, where ``assignment="auto"``.
+        The assignment used, which is of interest with ``assignment="auto"``.
     n_batch_iter_ : int
-        Steps.
+        Number of steps.
     n_documents_seen_ : int or float
-        Documents so far, with their weights; in an endless stream those with words.
+        Number of documents so far, counted with their weights; in an endless stream only those with
+        words.
     diagnostics_ : dict
-        ``warnings``, a list of what speaks against a merge, ``interrupted`` and ``out_of_time``.
+        ``warnings``, a list of reasons not to trust a merge, ``interrupted`` and ``out_of_time``.
         After `skpmd.merge` also the ``method``, the number of shards, ``n_shards``, and how well
-        those match, ``alignment``.
+        their topics match, ``alignment``.
     history_ : dict of str to ndarray of shape (n_steps,)
         Record of the steps, the last 10,000 or so of a stream: ``step``, ``step_size``,
         ``n_documents``, and ``log_density``, the mean log density of a word before the particles
         were fitted to it (with stacking weights of several particles; else nan).
     out_of_time_ : bool
-        Whether ``max_time`` ended the last call.
+        Whether the last call ended because of ``max_time``.
     n_features_in_ : int
-        Number of words: that of the first call, or, of a growing vocabulary, of the last.
+        Number of words in the first call, or, with a growing vocabulary, in the last call.
     feature_names_in_ : ndarray of shape (n_features,)
         The words, where X has names.
 
     Notes
     -----
-    Memory is ``4 * n_particles * n_components * n_features`` bytes and a batch. ``posterior_`` is a
-    copy of as many bytes, ``components_`` and ``topic_word_`` are of ``8 * n_components *
-    n_features`` bytes each; they are kept from when they are asked for until the next call. A call
-    of `partial_fit` holds the counts of its words as they were until it ends, so that it can be
-    undone.
+    The model takes ``4 * n_particles * n_components * n_features`` bytes of memory, plus a batch.
+    ``posterior_`` is a copy of the same size; ``components_`` and ``topic_word_`` take ``8 *
+    n_components * n_features`` bytes each. They are computed at their first access and stored until
+    the next call. Until a call of `partial_fit` ends, it holds the previous counts of its words, so
+    that it can be undone.
 
     With ``total_samples`` a pass of `partial_fit` in parts equals a pass of `fit` in the same order
-    if calls, but for the last, have whole batches, ``assignment`` is decided alike, and weights are
-    not those of ``"posterior"``.
+    if all calls except the last consist of whole batches, ``assignment`` is the same, and
+    ``weighting`` is not ``"posterior"``.
 
     Intervals of the topics' words include the spread between particles. Given an assignment of the
-    words topics are too certain; see the user guide for how often intervals hold.
+    words, topics are too certain; the user guide shows how often intervals contain the true value.
 
     See Also
     --------
@@ -397,14 +408,15 @@ None, default=None
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            How often each word is in each document: nonnegative, whole or not, at most 1e15.
-            Or data in blocks, `skpmd.data.Blocks`, with weights in them or given.
+            Count of each word in each document: nonnegative, whole or not, at most 1e15. X may also
+            be data in blocks (`skpmd.data.Blocks`), with weights in the blocks or as an argument.
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of documents, not negative: one of weight w counts as w copies, to the digit
-            where steps are on all documents and assignments are not random. A batch has as many
-            documents whatever they weigh, so that a factor of all weights changes no step.
+            Weights of documents, not negative. A document of weight w counts as w copies of it;
+            this is exact if steps use all documents and assignments are not random. The number of
+            documents in a batch does not depend on the weights, so that a common factor of all
+            weights changes no step.
 
         Returns
         -------
@@ -414,7 +426,7 @@ None, default=None
         Raises
         ------
         ValueError
-            If counts are negative or above 1e15, all weights are zero, or a prior does not go with
+            If counts are negative or above 1e15, all weights are zero, or a prior does not match
             the words or topics.
         """
         data = {"X": X, "sample_weight": sample_weight}
@@ -435,18 +447,19 @@ None, default=None
     @in_parts
     @_fit_context(prefer_skip_nested_validation=False)
     def partial_fit(self, X, y=None, sample_weight=None):
-        """Update the topics by more documents, which are then no longer needed.
+        """Update the topics with more documents, which are then no longer needed.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Counts of words. With ``vocabulary="growing"`` there may be more columns than before.
-            Without ``total_samples`` documents without words are left out, and not counted: they
-            say nothing about topics.
+            Without ``total_samples``, documents without words are ignored and not counted, because
+            they contain no information about topics.
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of documents, as those of `fit`; ``total_samples`` counts documents with them.
+            Weights of documents, as in `fit`; ``total_samples`` counts documents with these
+            weights.
 
         Returns
         -------
@@ -456,8 +469,8 @@ None, default=None
         Raises
         ------
         ValueError
-            As `fit`; if columns do not go with those before, a parameter of the stream has changed,
-            or ``early_stopping`` is set.
+            As in `fit`; or if columns do not match those of earlier calls, a parameter of the
+            stream has changed, or ``early_stopping`` is set.
         """
         with self._all_or_nothing() as on_error:
             state = self._state_or_prior()
@@ -504,7 +517,7 @@ None, default=None
     # ------------------------------------------------------------------ results
     @result
     def diagnostics_(self):
-        """How the last call has ended, and what there is to say of a merge, a dict."""
+        """How the last call ended, and diagnostics of a merge, a dict."""
         found = {"interrupted": self._state.interrupted, "out_of_time": self.out_of_time_}
         return {"warnings": [], **found, **(self._state.merged or {})}
 
@@ -522,12 +535,12 @@ None, default=None
 
     @result
     def topic_word_(self):
-        """Expected word probabilities of topics, averaged likewise; shape (K, V)."""
+        """Expected word probabilities of topics, averaged over particles; shape (K, V)."""
         return self.posterior_.mean()
 
     @result
     def doc_topic_prior_(self):
-        """Dirichlet parameters of documents' topic proportions, averaged likewise; shape (K,)."""
+        """Dirichlet parameters of topic proportions, averaged over particles; shape (K,)."""
         weights = np.exp(self._log_weights)
         return results.doc_topic_prior(self._state.block.topics, weights, self._labels)
 
@@ -538,12 +551,12 @@ None, default=None
 
     @result
     def log_evidence_(self):
-        """Log probability of all words fitted, of one topic; AttributeError where unknown."""
+        """Log probability of all fitted words with one topic; AttributeError if unknown."""
         return results.log_evidence(self._state.block, self.learn_priors)
 
     @result
     def lower_bound_(self):
-        """The best particle's lower bound of the same; AttributeError where unknown."""
+        """Lower bound of the log evidence (best particle); AttributeError if unknown."""
         return results.lower_bound(self._state.block, self.weighting, self.learn_priors)
 
     @result
@@ -563,7 +576,7 @@ None, default=None
 
     @result
     def n_iter_(self):
-        """Passes and full-batch iterations of `fit`."""
+        """Number of passes and full-batch iterations of `fit`."""
         return self._of_fit("n_iter_", self._state.n_iter)
 
     @result
@@ -583,7 +596,7 @@ None, default=None
 
     @result
     def n_documents_seen_(self):
-        """Documents so far, with their weights; an int where it is whole."""
+        """Number of documents so far, counted with their weights; an int if it is whole."""
         n = self._state.block.n_documents_seen
         return int(n) if float(n).is_integer() else n
 

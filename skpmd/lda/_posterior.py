@@ -1,4 +1,4 @@
-"""The posterior of topics that a user holds: weighted particles, each a product of Dirichlets."""
+"""The posterior of topics: weighted particles, each a product of Dirichlet distributions."""
 
 import numpy as np
 
@@ -12,28 +12,28 @@ _NEGLIGIBLE = -30.0  # log weight of particles that are left out of intervals
 class TopicPosterior:
     """Posterior of the topics' word probabilities: a weighted mixture over relabelled particles.
 
-    Given which token belongs to which topic a topic's word probabilities have a Dirichlet
-    distribution under each particle. That is not known: a particle only knows for each token how
-    probable the topics are, and of the expected number of a word's tokens in a topic, N, no more
-    may be certain than the sum of squared probabilities. It is at least N^2 / (tokens of the word)
-    (Cauchy and Schwarz), and draws and intervals have this number of tokens in place of N, about
-    the same mean. Stacking weights are those that predict best: they are not posterior weights, and
-    intervals under them are those of the average that predicts.
+    If it were known which token belongs to which topic, a topic's word probabilities would have a
+    Dirichlet distribution under each particle. But a particle only has probabilities of the topics
+    for each token. Let N be the expected number of a word's tokens in a topic. Of these, no more
+    may be certain than the sum of the squared probabilities, which is at least N^2 / (tokens of the
+    word) (Cauchy and Schwarz). Draws and intervals use this number of tokens instead of N, around
+    the same mean. Stacking weights are the weights that predict best. They are not posterior
+    weights, and intervals under them describe the predictive average.
 
     Parameters
     ----------
     concentration : ndarray of shape (m, K, V), float32
-        Dirichlet parameters of topics, relabelled: prior and counts.
+        Dirichlet parameters of the relabelled topics: prior plus counts.
     topic_word_prior : ndarray of shape (m, K, V) or (m, K, 1), float32
-        The prior's share of them.
+        The prior's part of ``concentration``.
     doc_topic_prior : ndarray of shape (m, K), float64
         Dirichlet parameters of the documents' topic proportions, relabelled.
     log_weights : ndarray of shape (m,), float64
         Log weights of the particles; the weights sum to 1.
     weighting : {"stacking", "posterior", "uniform"}
-        Where the weights come from.
+        Kind of the weights.
     feature_names : sequence of str, optional
-        The words, for exports; default their numbers.
+        The words, for exports; by default their numbers.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class TopicPosterior:
     weights : ndarray of shape (m,)
         Weights of the particles.
     n_particles : int
-        m.
+        Number m of particles.
     topic_word : ndarray of shape (m, K, V), float32
         Expected word probabilities under each particle.
 
@@ -85,17 +85,17 @@ class TopicPosterior:
         Returns
         -------
         ndarray of shape (K, V), float64
-            A row sums to 1.
+            Word probabilities; each row sums to 1.
         """
         return self._average(self.weights[:, None] / self._totals)
 
     def std(self):
-        """Standard deviations of the mixture that `interval` is of.
+        """Standard deviations of the mixture whose intervals `interval` returns.
 
         Returns
         -------
         ndarray of shape (K, V), float64
-            Of the topics' word probabilities.
+            Standard deviations of the topics' word probabilities.
         """
         square = np.zeros(self.concentration.shape[1:])
         for i, weight in enumerate(self.weights):
@@ -111,17 +111,18 @@ class TopicPosterior:
         Returns
         -------
         ndarray of shape (K, V), float64
-            Prior and expected numbers of words, with the particles' weights.
+            Prior plus expected numbers of words, averaged with the particles' weights.
         """
         return self._average(np.repeat(self.weights[:, None], self._totals.shape[1], axis=1))
 
     def sample(self, n_samples=1, random_state=None):
         """Draw topics.
 
-        Their expected word probabilities are those of `mean`, to a few thousandths. Each draw sums
-        to one, so that uncertain words move the others, which `interval` leaves out: sds are up to
-        a tenth larger than those behind it. An interval holds as many of the draws as it says on
-        the mean over words, and up to a tenth fewer of those of a single frequent word.
+        The mean of the draws equals `mean`, to a few thousandths. Each draw sums to one, so that
+        uncertain words change the probabilities of the others. `interval` ignores this: standard
+        deviations of draws are up to a tenth larger than those behind the intervals. On average
+        over words an interval contains the stated share of the draws, but for a single frequent
+        word up to a tenth fewer.
 
         Parameters
         ----------
@@ -133,7 +134,7 @@ class TopicPosterior:
         Returns
         -------
         ndarray of shape (n_samples, K, V), float64
-            Word probabilities of all topics, a particle being drawn by its weight each time.
+            Word probabilities of all topics; for each draw a particle is chosen by its weight.
 
         Raises
         ------
@@ -158,16 +159,16 @@ class TopicPosterior:
     def interval(self, level=0.9, topics=None):
         """Central credible intervals of the topics' word probabilities.
 
-        They are those of the weighted mixture over particles, under each of which a probability has
-        a beta distribution of as many tokens as are certain. Ends have a relative error of 1e-4,
-        and are 0 below 1e-300.
+        They are intervals of the weighted mixture over particles. Under each particle a probability
+        has a beta distribution with the number of tokens that are certain. Ends have a relative
+        error of 1e-4, and are 0 below 1e-300.
 
         Parameters
         ----------
         level : float, default=0.9
-            Probability that each holds.
+            Posterior probability of each interval.
         topics : array-like of int, of shape (k,), optional
-            Which topics; default all.
+            Numbers of the topics; by default all.
 
         Returns
         -------
@@ -179,7 +180,7 @@ class TopicPosterior:
         ValueError
             If the level does not lie strictly between 0 and 1.
         IndexError
-            If there is no such topic, or ``topics`` is no list of integers.
+            If there is no such topic, or ``topics`` is not a list of integers.
         """
         tails = check_level(level)
         chosen = _chosen(topics, self.concentration.shape[1])
@@ -188,12 +189,12 @@ class TopicPosterior:
         return np.array(ends).reshape(len(chosen), len(words), 2)
 
     def top_words(self, n, level):
-        """The n most probable words of each topic, with intervals of some level.
+        """The n most probable words of each topic, with intervals.
 
         Parameters
         ----------
         n : int
-            Words of each topic; all of them where there are no more.
+            Number of words of each topic; all words if there are no more.
         level : float in (0, 1)
             Posterior probability of the intervals.
 
@@ -219,39 +220,40 @@ class TopicPosterior:
         return words, values
 
     def summary(self, level=0.9, feature_names=None):
-        """What a reader wants to know of each word of each topic.
+        """Summary statistics of each word of each topic.
 
         Parameters
         ----------
         level : float in (0, 1), default=0.9
             Posterior probability of the intervals.
         feature_names : array-like of shape (V,), optional
-            The words; default those of the fit, or numbers.
+            The words; by default those of the fit, or else their numbers.
 
         Returns
         -------
         dict of str to list or ndarray of shape (K * V,)
-            Columns ready for `pandas.DataFrame`, with a row for each word of the first topic, and
-            then of the others: ``topic``, ``word``, ``mean``, ``std``, ``lower`` and ``upper``.
+            Columns ready for `pandas.DataFrame`, with a row for each word of the first topic, then
+            for each word of the others: ``topic``, ``word``, ``mean``, ``std``, ``lower`` and
+            ``upper``.
         """
         return export.summary(self, level, feature_names)
 
     def to_frame(self, feature_names=None):
-        """A pandas.DataFrame with a row for each topic of each particle.
+        """Topics as a pandas.DataFrame, with a row for each topic of each particle.
 
-        Its index has ``particle`` and ``topic``. The first column is ``particle_weight``, the
-        others are the words, with their expected probabilities under the particle. Needs the
+        The index consists of ``particle`` and ``topic``. The first column is ``particle_weight``;
+        the others are the words, with their expected probabilities under the particle. Needs the
         extra: ``pip install skpmd[arviz]``.
 
         Parameters
         ----------
         feature_names : array-like of shape (V,), optional
-            The words; default those of the fit, or numbers.
+            The words; by default those of the fit, or else their numbers.
 
         Returns
         -------
         pandas.DataFrame
-            Of m K rows and 1 + V columns.
+            Data frame of m K rows and 1 + V columns.
 
         Raises
         ------
@@ -263,16 +265,16 @@ class TopicPosterior:
         return export.to_frame(self, feature_names)
 
     def to_xarray(self, feature_names=None):
-        """An xarray.Dataset of the particles, with named axes.
+        """Particles as an xarray.Dataset with named axes.
 
-        ``topic_word`` (particle, topic, word) has expected probabilities, and ``doc_topic_prior``
-        (particle, topic) parameters. Along ``particle`` there is the coordinate
-        ``particle_weight``. Needs the extra: ``pip install skpmd[arviz]``.
+        ``topic_word`` (particle, topic, word) holds expected probabilities, ``doc_topic_prior``
+        (particle, topic) holds parameters, and ``particle_weight`` is a coordinate along
+        ``particle``. Needs the extra: ``pip install skpmd[arviz]``.
 
         Parameters
         ----------
         feature_names : array-like of shape (V,), optional
-            The words; default those of the fit, or numbers.
+            The words; by default those of the fit, or else their numbers.
 
         Returns
         -------
@@ -291,21 +293,22 @@ class TopicPosterior:
     def to_arviz(self, n_draws=1000, random_state=0, feature_names=None):
         """Draws of the topics for ArviZ: InferenceData where ArviZ 0.x is installed, or DataTree.
 
-        They are those of `sample`, in one chain. Needs the extra: ``pip install skpmd[arviz]``.
+        The draws are those of `sample`, in one chain. Needs the extra: ``pip install
+        skpmd[arviz]``.
 
         Parameters
         ----------
         n_draws : int, default=1000
-            How many; they take 8 bytes for each word of each topic.
+            Number of draws; each takes 8 bytes per word of each topic.
         random_state : int, RandomState, Generator or None, default=0
             Source of randomness.
         feature_names : array-like of shape (V,), optional
-            The words; default those of the fit, or numbers.
+            The words; by default those of the fit, or else their numbers.
 
         Returns
         -------
         arviz.InferenceData or xarray.DataTree
-            With ``topic_word`` (chain, draw, topic, word) in the group ``posterior``.
+            Object with ``topic_word`` (chain, draw, topic, word) in the group ``posterior``.
 
         Raises
         ------

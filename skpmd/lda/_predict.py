@@ -1,4 +1,4 @@
-"""Predictions of a topic model: averages over its particles of what each predicts."""
+"""Predictions of a topic model: averages of the predictions of its particles."""
 
 import numpy as np
 from scipy.special import log_softmax, logsumexp
@@ -26,20 +26,20 @@ _SPLIT = 512  # documents that are split in two at a time
 
 
 class LDAPredictions(TransformerMixin):
-    """Predictions of an estimator whose ``_state`` is an `LDAState`, each document by itself."""
+    """Predictions of an estimator whose ``_state`` is an `LDAState`, document by document."""
 
     @row_by_row
     def transform(self, X, *, normalize=True, return_std=False, return_interval=None):
         """Topic proportions of documents, averaged over relabelled particles.
 
-        Under a particle they are the mean of the Dirichlet distribution that the words give at the
-        fixed point of expectation-maximisation. Nothing here is random.
+        Under a particle they are the mean of the Dirichlet distribution at the fixed point of
+        expectation-maximisation for the document's words. The result is not random.
 
-        Their uncertainty is that of a mixture over particles of beta distributions, whose variances
-        take into account that nobody knows which word is of which topic. It takes more than
-        ``n_components`` times as long. On the mean intervals of 90 % hold 82 to 90 % of a
-        document's exact posterior where ``doc_topic_prior`` is 1 / 2 or more. Where it is 1 / 10
-        they hold 84 to 89 % for topics with words of their own, and down to 67 % for topics that
+        Standard deviations and intervals are those of a mixture of beta distributions over
+        particles, whose variances account for the fact that the topic of each word is unknown. They
+        take more than ``n_components`` times as long. On average intervals of 90 % contain 82 to 90
+        % of a document's exact posterior if ``doc_topic_prior`` is 1 / 2 or more. If it is 1 / 10,
+        they contain 84 to 89 % for topics with words of their own, and down to 67 % for topics that
         share most of their words. The topics' words are taken as known under each particle.
 
         Parameters
@@ -47,17 +47,19 @@ class LDAPredictions(TransformerMixin):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Counts of words.
         normalize : bool, default=True
-            Whether a row sums to 1. Without it a row has the pseudo-counts of the topics: its sum
-            is that of ``doc_topic_prior`` and the document's words.
+            Whether each row sums to 1. If False, a row has the pseudo-counts of the topics, whose
+            sum is the sum of ``doc_topic_prior`` plus the number of words in the document.
         return_std : bool, default=False
-            Whether to return posterior standard deviations of the proportions too.
+            Whether to return posterior standard deviations of the proportions, too.
         return_interval : float in (0, 1), default=None
-            Probability of credible intervals of the proportions, to return them too.
+            If given, the probability of credible intervals of the proportions, which are returned,
+            too.
 
         Returns
         -------
         ndarray of shape (n_samples, n_components)
-            float32 where X is, else float64. A document without words has the prior's proportions.
+            Proportions, float32 if X is, else float64. A document without words has the prior's
+            proportions.
         ndarray of shape (n_samples, n_components)
             Standard deviations, with ``return_std``.
         ndarray of shape (n_samples, n_components, 2)
@@ -66,10 +68,10 @@ class LDAPredictions(TransformerMixin):
         Raises
         ------
         RuntimeError
-            If both are requested.
+            If ``return_std`` and ``return_interval`` are both requested.
         ValueError
-            If the level does not lie strictly between 0 and 1, or one of them is requested for
-            pseudo-counts.
+            If the level does not lie strictly between 0 and 1, or standard deviations or intervals
+            are requested for pseudo-counts.
         """
         is_alone = return_interval is None and not return_std
         if return_interval is not None and return_std:
@@ -85,7 +87,7 @@ class LDAPredictions(TransformerMixin):
         return mean if is_alone else (mean, self._uncertainty(counts, tails).astype(dtype))
 
     def fit_transform(self, X, y=None, *, normalize=True, sample_weight=None):
-        """``fit(X).transform(X)``: see `fit` and `transform`.
+        """Return ``fit(X).transform(X)``: see `fit` and `transform`.
 
         Parameters
         ----------
@@ -94,9 +96,9 @@ class LDAPredictions(TransformerMixin):
         y : None
             Ignored.
         normalize : bool, default=True
-            Whether a row sums to 1, as of `transform`.
+            Whether each row sums to 1, as in `transform`.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of documents, as of `fit`.
+            Weights of documents, as in `fit`.
 
         Returns
         -------
@@ -118,7 +120,7 @@ class LDAPredictions(TransformerMixin):
         Returns
         -------
         ndarray of shape (n_samples, n_components)
-            float32 where X is, else float64; a row sums to 1.
+            Proportions, float32 if X is, else float64; each row sums to 1.
         """
         counts, dtype = self._checked_counts(X)
         return self._proportions(counts).astype(dtype)
@@ -128,10 +130,11 @@ class LDAPredictions(TransformerMixin):
         """Lower bound of each document's log probability.
 
         Under a particle it is the variational bound given the topics' expected word probabilities;
-        the bounds are averaged as probabilities, with the particles' weights. Words have an order,
-        as in `sklearn.decomposition.LatentDirichletAllocation`: multinomial coefficients are left
-        out. The divergence of the topics from their prior, which is in scikit-learn's score, is
-        not in it: a document's value does not depend on which others are scored.
+        these bounds are averaged as probabilities, with the particles' weights. As in
+        `sklearn.decomposition.LatentDirichletAllocation`, the words of a document are taken as
+        ordered: multinomial coefficients are left out. The divergence of the topics from their
+        prior, which scikit-learn's score includes, is also left out: the value of a document does
+        not depend on which others are scored.
 
         Parameters
         ----------
@@ -141,7 +144,7 @@ class LDAPredictions(TransformerMixin):
         Returns
         -------
         ndarray of shape (n_samples,), float64
-            Nats; 0 for a document without words.
+            Lower bounds in nats; 0 for a document without words.
         """
         X, _ = self._checked_counts(X)
         with self._threads():
@@ -149,7 +152,7 @@ class LDAPredictions(TransformerMixin):
 
     @of_all_rows
     def score(self, X, y=None, sample_weight=None):
-        """Sum of `score_samples`, with weights of the documents.
+        """Sum of `score_samples`, weighted by the weights of the documents.
 
         Parameters
         ----------
@@ -163,7 +166,7 @@ class LDAPredictions(TransformerMixin):
         Returns
         -------
         float
-            In nats.
+            Weighted sum, in nats.
         """
         values = self.score_samples(X)
         if sample_weight is None:
@@ -171,7 +174,7 @@ class LDAPredictions(TransformerMixin):
         return float(checked_weights(sample_weight, values) @ values)
 
     def perplexity(self, X, method="bound"):
-        """Perplexity of documents; low is good.
+        """Perplexity of documents; lower is better.
 
         Parameters
         ----------
@@ -180,19 +183,19 @@ class LDAPredictions(TransformerMixin):
         method : {"bound", "completion"}, default="bound"
             ``"bound"``: exp of minus `score` for each word, an upper bound. ``"completion"``: one
             part of each document's words gives its topic proportions, and the average over
-            particles predicts the words of the other part (Dai et al. 2016, eq. 19). A hash of the
-            document decides on its split, so that it is the same in every call; where its counts
-            are not whole, each is halved.
+            particles predicts the words of the other part (Dai et al. 2016, eq. 19). The split
+            depends on a hash of the document, so that it is the same in every call; if its counts
+            are not whole, each count is divided by two.
 
         Returns
         -------
         float
-            Perplexity for each word.
+            Perplexity per word.
 
         Raises
         ------
         ValueError
-            If the method is another one, or there are no words to predict.
+            If there is no such method, or there are no words to predict.
         """
         check_is_fitted(self)
         if method not in ("bound", "completion"):
@@ -283,7 +286,7 @@ def log_probabilities(parameters, block, log_weights, X):
 
 
 def perplexity(parameters, block, log_weights, X, weight=None):
-    """Perplexity by the bound; nan without words, for a fit does not end for that."""
+    """Perplexity by the bound; nan without words, so that a fit does not fail."""
     total, tokens = 0.0, 0.0
     for some, own in groups_of(X, weight):
         values = log_probabilities(parameters, block, log_weights, some)

@@ -26,7 +26,7 @@ def topic_word_prior(topics, weights):
 
 
 def log_evidence(block, learn_priors):
-    """Log probability of all words fitted, of one topic; AttributeError where it is not known."""
+    """Log probability of all fitted words with one topic; AttributeError if it is not known."""
     if block.topics.K > 1:
         raise _missing("log_evidence_", "with several topics only bounds are known")
     _check_exact("log_evidence_", block, learn_priors)
@@ -36,7 +36,7 @@ def log_evidence(block, learn_priors):
 
 
 def lower_bound(block, weighting, learn_priors):
-    """The best particle's lower bound of the same; AttributeError where it is not known."""
+    """Lower bound of the log evidence (best particle); AttributeError if it is not known."""
     if weighting != "posterior":
         raise _missing("lower_bound_", "its terms are computed with weighting='posterior'")
     _check_exact("lower_bound_", block, learn_priors)
@@ -56,7 +56,7 @@ def _missing(name, reason):
 
 
 def table_of_words(posterior, n, names, level):
-    """Data frame of the n most probable words of each topic; ``names`` None stands for numbers."""
+    """Data frame of the n most probable words of each topic; numbers if ``names`` is None."""
     pandas = _pandas("top_words", "topic_word_ and topic_word_interval")
     _check_n(n)
     names = names_of("feature_names", names, posterior.concentration.shape[2], "words")
@@ -65,10 +65,10 @@ def table_of_words(posterior, n, names, level):
 
 
 def table_of_documents(proportions, interval_of, n, names):
-    """Data frame of the n documents of the largest proportion of each topic.
+    """Data frame of the n documents with the largest proportion of each topic.
 
-    ``proportions`` have the shape (documents, K), and ``interval_of(rows)`` are the ends of the
-    intervals of some documents, of shape (len(rows), K, 2).
+    ``proportions`` has the shape (documents, K), and ``interval_of(rows)`` returns the ends of the
+    intervals for some documents, of shape (len(rows), K, 2).
     """
     pandas = _pandas("top_documents", "transform(X, return_interval=0.9)")
     _check_n(n)

@@ -1,4 +1,4 @@
-"""BayesianLogisticRegressionPMD: class probabilities averaged over a real posterior."""
+"""BayesianLogisticRegressionPMD: class probabilities averaged over a posterior."""
 
 from functools import partial
 from numbers import Real
@@ -88,7 +88,7 @@ _OF_NAMED_PRIORS = "prior_mean", "prior_scale", "prior_df", "intercept_prior_sca
 
 
 class LogisticState(NamedTuple):
-    """What a fit has come to."""
+    """Result of a fit."""
 
     stream: Stream | None  # What it needs to go on; None for a Gaussian without correlations.
     results: Results  # What it shows.
@@ -150,75 +150,78 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     """Logistic regression, binary or multinomial, with a posterior over its coefficients.
 
     By default the posterior is found in up to four stages: the Laplace approximation; Gaussian
-    mirror descent from it (the mirror step in the Gaussian family); importance reweighting by the
-    posterior itself of draws from both, plain and with the skewness that the posterior has along
-    its axes; and, where the diagnostics of those weights are bad, Hamiltonian moves of the
-    particles. Predictions average over the particles. ``proposal="prior"`` uses values of the
-    likelihood alone, from the prior, by stochastic mirror steps with rejuvenation, as in the
-    paper's Algorithm 1.
+    mirror descent from it (the mirror step in the Gaussian family); draws from both, with and
+    without the skewness that the posterior has along its axes, which are reweighted by the
+    posterior itself; and, if the diagnostics of these weights are bad, Hamiltonian moves of the
+    particles. Predictions average over the particles. ``proposal="prior"`` uses only values of the
+    likelihood: it starts from the prior and takes stochastic mirror steps with rejuvenation, as in
+    Algorithm 1 of the paper.
 
     Parameters
     ----------
     prior : {"normal", "laplace", "student_t", "cauchy", "horseshoe"} or posterior, default="normal"
-        Prior on each coefficient. The mode under ``"normal"`` is scikit-learn's L2
-        penalty at ``C=prior_scale**2``, under ``"laplace"`` its L1 penalty at ``C=prior_scale``.
-        ``"horseshoe"`` shrinks many coefficients to nothing and leaves some free; its local and
-        global scales are coordinates of the posterior, found by Hamiltonian moves. An earlier
-        posterior, ``fitted.posterior_``, on the same columns and classes, makes yesterday's
-        posterior today's prior. Where it holds its rows (see ``posterior_``), the fit is one to the
-        rows of both; else a density fitted to it stands for it (`Posterior.fitted_density`), of
-        which ``diagnostics_["prior_pareto_k"]`` tells how well it does. The other parameters of the
-        prior then change nothing. A fitted estimator means its posterior (in searches, which
-        clone it, give ``posterior_``).
+        Prior on each coefficient. The mode under ``"normal"`` is scikit-learn's solution with an L2
+        penalty at ``C=prior_scale**2``, under ``"laplace"`` with an L1 penalty at
+        ``C=prior_scale``. ``"horseshoe"`` shrinks many coefficients to almost zero and leaves some
+        free; its local and global scales are coordinates of the posterior, found by Hamiltonian
+        moves. An earlier posterior, ``fitted.posterior_``, on the same columns and classes, makes
+        yesterday's posterior today's prior. If it holds its rows (see ``posterior_``), the fit uses
+        the rows of both. Otherwise a density fitted to it takes its place
+        (`Posterior.fitted_density`), and ``diagnostics_["prior_pareto_k"]`` shows how good this
+        density is. The other parameters of the prior then have no effect. A fitted estimator is
+        used as its posterior (in searches, which clone estimators, give ``posterior_``).
     prior_mean : float, array-like or dict, default=0.0
-        Centre of the prior on coefficients, in the same forms and shapes as ``prior_scale``; not
-        for the horseshoe, nor of the intercept.
+        Centre of the prior on coefficients, in the same forms and shapes as ``prior_scale``. It
+        does not apply to the intercept, and not to the horseshoe.
     prior_scale : float, "evidence", array-like or dict, default=1.0
-        Scale of the prior (the standard deviation of a normal one); of tau, the half-Cauchy global
-        scale, under the horseshoe. ``"evidence"`` takes the scale under which the data are most
-        probable, not for the horseshoe. An array has one for each column, shape (n_features,), or
-        one for each coefficient, that of ``coef_``. The keys of a dict are names of columns, or
-        tuples of names for groups of them; other columns have 1 (and a ``prior_mean`` of 0).
-        Standardise the features.
+        Scale of the prior (the standard deviation of a normal one); under the horseshoe the scale
+        of tau, the half-Cauchy global scale. ``"evidence"`` takes the scale under which the data
+        are most probable; it is not available for the horseshoe. An array has one scale for each
+        column, shape (n_features,), or one for each coefficient, the shape of ``coef_``. The keys
+        of a dict are names of columns, or tuples of names for groups of columns; other columns have
+        a scale of 1 (and a ``prior_mean`` of 0). Standardise the features.
     prior_df : float, default=4.0
         Degrees of freedom under ``"student_t"``.
     intercept_prior_scale : float, default=10.0
         Standard deviation of the normal prior on an intercept.
     scale : "auto" or None, default=None
-        What the scale of the prior refers to: a change of the logit by one unit of a column (None),
-        or by a column's standard deviation in `fit`, or in the first rows of a stream (``"auto"``).
-        Coefficients are in the user's units in either case. The intercept is the logit where all
-        columns are zero: columns far from there should be centred.
+        What the scale of the prior refers to: the change of the logit per unit of a column (None),
+        or per standard deviation of a column, in `fit` or in the first rows of a stream
+        (``"auto"``). Coefficients are in the units of the given columns in either case. The
+        intercept is the logit where all columns are zero: centre columns that are far from zero.
     fit_intercept : bool, default=True
         Whether there is an intercept.
     class_weight : dict, "balanced" or None, default=None
         Factors of the row weights, by label; ``"balanced"`` gives all classes the same total. The
-        posterior is then that of data that were not observed: good for decisions, not for error
-        bars.
+        posterior then belongs to data that were not observed: it is good for decisions, but not for
+        error bars.
     proposal : {"auto", "prior", "laplace", "mirror"}, default="auto"
-        The density that particles are first drawn from: a mixture of the components of
-        ``"laplace"`` and ``"mirror"``; the prior; the Laplace approximation; the Gaussian of the
-        mirror descent.
+        The density that particles are first drawn from. In the order of the options: a mixture of
+        the components of ``"laplace"`` and ``"mirror"``; the prior; the Laplace approximation; the
+        Gaussian of the mirror descent.
     moves : {"auto", "always", "never"}, default="auto"
-        Hamiltonian moves of 32 chains along gradients of the posterior on all data: where the
-        importance weights of draws from the proposals have bad diagnostics; in place of the
-        weights; not at all. Moved particles have equal weights; split R-hat is their diagnostic,
-        and there is no evidence. Not with ``proposal="prior"`` or ``reweight=False``.
+        When to use Hamiltonian moves of 32 chains along gradients of the posterior on all data. In
+        the order of the options: if the importance weights of draws from the proposals have bad
+        diagnostics; always, in place of the weights; never. Moved particles have equal weights;
+        split R-hat is their diagnostic, and there is no evidence. There are no moves with
+        ``proposal="prior"`` or ``reweight=False``.
     covariance_type : {"auto", "full", "diag"}, default="auto"
-        ``"diag"`` ends with a Gaussian without correlations, by mirror descent in that family, in
-        memory proportional to the data: for text, where a full covariance does not fit. There are
-        no particles and no diagnostics of them then; standard deviations are those of a coefficient
-        given all others. ``"auto"`` is ``"diag"`` above 2000 coordinates (``(n_features + 1) *
-        n_classes``, or ``n_features + 1`` for two classes) where no other parameter asks for
-        particles.
+        ``"diag"`` fits a Gaussian without correlations, by mirror descent in that family, with
+        memory proportional to the data. It is for text, where a full covariance does not fit in
+        memory. There are then no particles and no diagnostics of them; standard deviations are
+        those of a coefficient given all others. ``"auto"`` is ``"diag"`` above 2000 coordinates
+        (``(n_features + 1) * n_classes``, or ``n_features + 1`` for two classes) if no other
+        parameter requires particles.
     n_particles : int, default=4000
-        Particles drawn in a round (in pairs: an odd number is rounded up); rounds follow until the
-        effective sample size reaches 0.6 of it, ten at most. The number of all particles with
-        ``proposal="prior"`` or ``reweight=False``. Hamiltonian moves retain 32 draws, one of
-        each chain, or more; a smaller number is warned of.
+        Number of particles drawn in a round (in pairs: an odd number is rounded up). Rounds follow
+        until the effective sample size reaches 0.6 of this number, ten rounds at most. With
+        ``proposal="prior"`` or ``reweight=False`` it is the number of all particles. Hamiltonian
+        moves retain at least 32 draws, one from each chain; there is a warning if ``n_particles``
+        is smaller.
     max_iter : int, default=5
-        Passes of stochastic steps, with ``proposal="prior"`` or ``reweight=False``. Importance
-        reweighting forgets them (gamma = 1), so that otherwise none are taken.
+        Number of passes of stochastic steps, with ``proposal="prior"`` or ``reweight=False``.
+        Importance reweighting would discard their result (gamma = 1), so that otherwise no such
+        steps are taken.
     batch_size : int or "auto", default="auto"
         Rows in a batch; ``"auto"`` is min(n, 1000).
     step_size, step_offset, step_decay : float, default=1.0, "auto", 1.0
@@ -227,51 +230,54 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     rejuvenation : {"ess", "always", "never"}, default="ess"
         When stochastic steps rejuvenate the particles.
     ess_threshold : float in [0, 1), default=0.5
-        Share of effective particles at which a step is divided into substeps and the particles are
-        rejuvenated.
+        Effective sample size, as a share of the particles, below which a step is divided into
+        substeps and the particles are rejuvenated.
     bandwidth : {"loo", "theorem", "scott", "silverman", "median"} or float, default="loo"
         Kernel width of a rejuvenation.
     reweight : bool, default=True
         Whether particles are weighted by the posterior on all data.
     prediction_tol : float, default=1e-3
-        How far predicted probabilities may be off from averages over all particles. For two classes
-        they are averages over few particles, for more over normal logits with the posterior's means
-        and covariances, so many of either that on up to 1000 rows of the fit, and on rows mixed of
-        these, none is off by more than half of it, nor by nine tenths if all classes were equally
-        probable (``diagnostics_["prediction_error"]`` is the largest error there), and no log
-        probability by fifty times ``prediction_tol``. In a stream these are rows of the last part.
-        Rows whose logits vary more than those of any of these rows, and rows whose most probable
-        class is in doubt, are averaged over all particles; so is every row where that is not near
-        enough, and with 0.
+        How far predicted probabilities may differ from averages over all particles. For two classes
+        they are averages over few particles, for more classes over normal logits with the
+        posterior's means and covariances. The number of either is chosen on up to 1000 rows of the
+        fit, and on mixtures of these rows: no probability there has an error of more than half of
+        ``prediction_tol``, or of more than nine tenths of it if all classes were equally probable,
+        and no log probability of more than fifty times ``prediction_tol``
+        (``diagnostics_["prediction_error"]`` is the largest error of a probability). In a stream
+        these are rows of the last part. Rows whose logits vary more than those of any of these
+        rows, and rows whose most probable class is uncertain, are averaged over all particles. With
+        0, or if this accuracy is not reached, all rows are.
     total_samples : float or None, default=None
-        For `partial_fit`: None is a stream, in which each row counts once. A number is that of the
-        rows of a data set that may be passed over many times.
+        For `partial_fit`: None means a stream, in which each row counts once. A number is the
+        number of rows of a data set over which several passes may be made.
     forgetting : float in [0, 1), default=0.0
-        For `partial_fit`: share of the past that a stream forgets with each row.
+        For `partial_fit`: fraction of the past information that each new row of a stream discounts.
     warm_start : bool, default=False
         Whether the stochastic steps of `fit` start where the last fit ended, instead of from the
-        prior or the proposals. Without such steps it changes nothing.
+        prior or the proposals. It has no effect if there are no stochastic steps.
     temperature : float, default=1.0
         The posterior is proportional to prior * likelihood^(1 / temperature).
     max_time : float or None, default=None
-        Seconds after which `fit` ends at its first complete state: a round of reweighting, a check
-        of chains or a step; a ``ConvergenceWarning`` says so. A search by
-        ``prior_scale="evidence"`` has half of them. The step of `partial_fit` is taken whole in any
-        case.
+        Seconds after which `fit` ends at its next complete state: a round of reweighting, a check
+        of chains or a step. A ``ConvergenceWarning`` says so. A search with
+        ``prior_scale="evidence"`` gets half of this time. A step of `partial_fit` is always
+        completed.
     checkpoint : str, path-like or None, default=None
-        File in which `fit` keeps what it has done. The same `fit`, of the same data and parameters,
-        goes on from there after a crash, to the same bits; others are refused. The file is removed
-        when the fit ends. `partial_fit` has none: `skpmd.save` the estimator between two calls.
+        File in which `fit` saves its progress. After a crash the same `fit`, with the same data and
+        parameters, continues from there, with the same result to the bit; any other fit raises an
+        error. The file is removed when the fit ends. `partial_fit` writes no checkpoint: use
+        `skpmd.save` between two calls.
     checkpoint_every : float, default=60.0
         Seconds between two writes of the checkpoint; 0 writes it after each step.
     n_jobs : int or None, default=None
-        Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
-        No digit of an answer depends on their number; the threads of BLAS are left as they are.
+        Number of threads that `fit`, `partial_fit` and predictions use, as in joblib: None means
+        one. No digit of a result depends on this number. The number of BLAS threads is not changed.
     random_state : int, RandomState instance or None, default=None
-        Seed; the same integer gives the same answer.
+        Seed; the same integer gives the same result.
     verbose : int, default=0
-        1 shows progress: the phases of a fit by name, their steps and the time left where their
-        number is known. It is a bar where tqdm is installed, and a line a second elsewhere.
+        1 shows progress: the phases of a fit by name, their steps, and the remaining time where the
+        number of steps is known. It is a progress bar if tqdm is installed, and otherwise one line
+        per second.
 
     Attributes
     ----------
@@ -281,39 +287,39 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         Posterior means and standard deviations of the coefficients: of the log odds of
         ``classes_[1]``, or one row for each of more than two classes.
     intercept_, intercept_std_ : ndarray of shape (1,) or (n_classes,)
-        Posterior means and standard deviations of the intercepts; 0 without them. All four are of
-        the dtype of X.
+        Posterior means and standard deviations of the intercepts; 0 without intercepts. These four
+        attributes have the dtype of X.
     posterior_ : Posterior or GaussianPosterior
-        Weighted particles, or a Gaussian without correlations; coordinates are the coefficients
-        of a row and its intercept, row by row, and last the logarithms of the horseshoe's scales.
-        After `fit`, ``posterior_.rows`` are the rows, or what stands for them where they would take
-        more room than the particles, for a fit whose ``prior`` this posterior is; None where a
-        density of the particles is enough. Pickles have them, too: set ``posterior_.rows = None``
-        where rows must not go along.
+        Weighted particles, or a Gaussian without correlations; coordinates are the coefficients and
+        the intercept of each row of ``coef_``, row by row, and last the logarithms of the
+        horseshoe's scales. After `fit`, ``posterior_.rows`` holds the rows for a later fit that has
+        this posterior as its ``prior``, or a summary of them if they take more memory than the
+        particles; None if a density of the particles is enough. Pickles contain these rows, too:
+        set ``posterior_.rows = None`` if others must not get them.
     prior_scale_ : float or ndarray of the shape of ``coef_``
         Scale of the prior, as given or chosen by the evidence.
     log_evidence_ : float
         Log marginal likelihood, with ``reweight=True`` and ``temperature=1`` (not set otherwise,
-        nor after moves); given an earlier posterior, that of the new rows.
+        nor after moves). With an earlier posterior as the prior, it is that of the new rows.
     n_iter_ : int
-        Rounds of reweighting and checks of chains, or passes of stochastic steps; after
-        `partial_fit`, steps.
+        Number of rounds of reweighting and checks of chains, or of passes of stochastic steps;
+        after `partial_fit`, number of steps.
     history_ : dict of str to ndarray of shape (n_entries,)
         One entry per step, round, check of chains or call: step size, effective sample size,
-        rejuvenations, bandwidth, ``r_hat`` of moves, and where nothing is reweighted the error of
-        the means by rejuvenations so far (``rejuvenation_error``); of a Gaussian without
-        correlations the step size and the largest ``change`` of a log precision.
+        rejuvenations, bandwidth, ``r_hat`` of moves, and, without reweighting, the estimated error
+        of the means from the rejuvenations so far (``rejuvenation_error``). For a Gaussian without
+        correlations: the step size and the largest ``change`` of a log precision.
     diagnostics_ : dict
         The inference ``method``; ``ess``; ``pareto_k``; the ``disagreement`` of the proposal's
         components in standard errors; ``r_hat`` of moves, and ``importance_ess`` and
         ``importance_pareto_k`` of the weights that moves have replaced; ``mean_error`` (estimate of
-        the largest error of a mean by rejuvenations and few particles, in posterior standard
-        deviations; None after reweighting; in a stream whose rows come sorted, and are too many to
-        be retained, a lower bound); ``interrupted``; ``out_of_time``; ``prior_pareto_k``, k-hat of
-        an earlier posterior over the density that stands for it as the prior, if one does;
-        ``warnings``.
+        the largest error of a mean from rejuvenations and from few particles, in posterior standard
+        deviations; None after reweighting; only a lower bound in a stream with sorted rows that are
+        too many to be retained); ``interrupted``; ``out_of_time``; ``prior_pareto_k``, the k-hat of
+        an earlier posterior relative to the density that represents it as the prior, if there is
+        one; ``warnings``.
     out_of_time_ : bool
-        Whether ``max_time`` ended the last call.
+        Whether the last call ended because of ``max_time``.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -324,8 +330,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     ConvergenceWarning
         If coefficients are known to have no posterior mean (separable classes under heavy tails);
         if k-hat is above 0.7 on weights that differ visibly, few particles are effective, the
-        proposal's components disagree, chains disagree (split R-hat above 1.05), or the bound on
-        substeps was reached; the message says what to do.
+        proposal's components disagree, chains disagree (split R-hat above 1.05), or the limit on
+        substeps was reached. The message says what to do.
 
     See Also
     --------
@@ -358,7 +364,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     >>> bool(model[-1].posterior_.pareto_k < 0.7)
     True
 
-    The posterior of the first rows as the prior of the others:
+    Use the posterior of the first rows as the prior for the others:
 
     >>> X = StandardScaler().fit_transform(X[:, [0, 1, 4]])
     >>> first = BayesianLogisticRegressionPMD(random_state=0).fit(X[:300], y[:300])
@@ -473,12 +479,13 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features), float32 or float64
-            Features. They should be standardised, for the prior treats all alike.
-            Or data in blocks, `skpmd.data.Blocks`, with y and weights in them or given.
+            Features. They should be standardised, for the prior treats all columns alike. X may
+            also be data in blocks (`skpmd.data.Blocks`), with y and weights in the blocks or as
+            arguments.
         y : array-like of shape (n_samples,), optional
             Two classes or more, of any type.
         sample_weight : array-like of shape (n_samples,), optional
-            Row weights; w is the same as w copies of the row.
+            Row weights; a row of weight w counts as w copies of it.
 
         Returns
         -------
@@ -595,28 +602,28 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     @in_parts
     @_fit_context(prefer_skip_nested_validation=False)
     def partial_fit(self, X, y=None, classes=None, sample_weight=None):
-        """Take more rows into the posterior, which are then no longer needed.
+        """Update the posterior with more rows, which are then no longer needed.
 
-        The first rows to come (all `total_samples` of them, if that is given) count once each: the
-        sequential Bayes rule. The first rows are retained (up to 2^21 numbers), and the posterior
-        is found anew from all of them, until there are ten of each class for each of its
-        coefficients and further ones have the same shares of classes and like columns: rows may
-        come sorted. After that, and after fit, the stream goes on without data. Between
-        rejuvenations nothing is approximated; their error is estimated in
-        ``history_["rejuvenation_error"]``, and a large error is warned of. The parameters of the
-        prior and ``fit_intercept`` may not change between calls. If a call fails in any way, the
-        estimator stays as it was.
+        Each new row counts once, by the sequential Bayes rule (the first `total_samples` rows, if
+        that is given). The first rows are retained (up to 2^21 numbers), and the posterior is
+        computed anew from all of them, until each class has ten rows for each of its coefficients
+        and further rows have the same shares of classes and similar columns. Rows may therefore
+        come sorted. After that, and after `fit`, the stream continues without stored data. Nothing
+        is approximated between rejuvenations. The error of rejuvenations is estimated in
+        ``history_["rejuvenation_error"]``, and there is a warning if it is large. The parameters of
+        the prior and ``fit_intercept`` must not change between calls. If a call fails in any way,
+        the estimator remains unchanged.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features), float32 or float64
-            Features, on one scale in all calls.
+            Features, on the same scale in all calls.
         y : array-like of shape (n_samples,)
-            Labels; one class alone is fine, but the first rows to come should hold all.
+            Labels. A call may hold a single class, but the first rows should hold all classes.
         classes : array-like of shape (n_classes,), optional
             All classes; needed at the first call, unless there was a fit.
         sample_weight : array-like of shape (n_samples,), optional
-            Row weights; w is the same as w copies of the row.
+            Row weights; a row of weight w counts as w copies of it.
 
         Returns
         -------
@@ -805,7 +812,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
 
     @result
     def n_iter_(self):
-        """Rounds and checks of chains, or passes of steps; after `partial_fit`, steps."""
+        """Number of rounds and checks of chains, or of passes; after `partial_fit`, of steps."""
         return self._state.n_iter
 
     def _column_scale(self, rows, is_first=False):

@@ -1,4 +1,4 @@
-"""A posterior of too many coordinates for particles: a Gaussian without correlations."""
+"""A posterior with too many coordinates for particles: a Gaussian without correlations."""
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -32,16 +32,16 @@ _TABLES = "to_frame", "to_xarray"
 class GaussianPosterior:
     """A posterior distribution held as independent normals, one for each coordinate.
 
-    It has the methods of `Posterior`, computed by formula, but for tables of particles. It lacks
+    It has the methods of `Posterior`, computed by formula, except for tables of particles. It lacks
     all correlations of the true posterior: its standard deviations are those of a coordinate given
-    all others, which are at most the marginal ones; its means are where the expected gradient of
-    the log posterior is zero. Nothing certifies it: there is neither k-hat, nor R-hat, nor
-    evidence.
+    all others, which are at most as large as the marginal ones. Its means are where the expected
+    gradient of the log posterior is zero. There are no diagnostics of its accuracy: neither k-hat,
+    nor R-hat, nor evidence.
 
     The probabilities of a row depend on the coordinates only through the row's K logits, which are
-    independent normals here. So K standard normal numbers, a column of ``nodes``, take the place of
-    a particle of 100,000 coordinates, and each row scales them to the means and standard deviations
-    of its own logits. Predictions are averages over nodes, which need hardly any memory.
+    independent normals here. So K standard normal numbers, a column of ``nodes``, replace a
+    particle with 100,000 coordinates. For each row they are scaled to the means and standard
+    deviations of its own logits. Predictions are averages over nodes, which need hardly any memory.
 
     Parameters
     ----------
@@ -50,11 +50,12 @@ class GaussianPosterior:
     names : sequence of str
         A name for each coordinate.
     n_logits : int
-        K.
+        Number K of logits.
     variables : dict of str to Variable, optional
-        Coordinates that are one array, with names of its axes, for exports; default: each is one.
+        For exports: coordinates that together form one array, with the names of its axes. By
+        default each coordinate is a variable of its own.
     coords : dict of str to sequence, optional
-        Labels along these axes.
+        Labels along the axes of these variables.
 
     Attributes
     ----------
@@ -63,7 +64,7 @@ class GaussianPosterior:
     nodes : ndarray of shape (K, m)
         Fixed (quasi-random) points that represent N(0, I).
     weights, log_weights : ndarray of shape (m,)
-        Of the nodes, all equal.
+        Weights of the nodes, all equal.
 
     Examples
     --------
@@ -110,12 +111,12 @@ class GaussianPosterior:
         return self.scale
 
     def cov(self):
-        """Covariance: a diagonal matrix, of shape (d, d) nevertheless.
+        """Covariance, a diagonal matrix of full shape (d, d).
 
         Returns
         -------
         ndarray of shape (d, d)
-            It takes 8 d^2 bytes.
+            Covariance, which takes 8 d^2 bytes.
         """
         return np.diag(self.scale**2)
 
@@ -130,7 +131,7 @@ class GaussianPosterior:
         Returns
         -------
         ndarray of shape (d,) or (k, d)
-            Of the normals; infinite at 0 and 1.
+            Quantiles of the normals; infinite at 0 and 1.
 
         Raises
         ------
@@ -166,8 +167,8 @@ class GaussianPosterior:
         Parameters
         ----------
         f : callable
-            Takes draws of shape (k, d), returns an array with leading axis k. It is called several
-            times, so that not all draws are in memory at once.
+            Takes draws of shape (k, d) and returns an array with leading axis k. It is called
+            several times, so that not all draws are in memory at once.
         n : int, default=1000
             Number of draws.
 
@@ -231,13 +232,13 @@ class GaussianPosterior:
     def logits(self, X, fit_intercept):
         """Logits of rows under each node, shape (K, m, n).
 
-        They are right for each row by itself. Dependence between rows is lost, for rows share the
-        nodes and not their coefficients. Use `sample` for functions of several rows.
+        They are correct for each row by itself. Dependence between rows is lost, because rows share
+        the nodes but not their coefficients. Use `sample` for functions of several rows.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n, n_features)
-            Rows, checked.
+            Rows, which must have been validated.
         fit_intercept : bool
             Whether the last coordinate of each logit is its intercept.
 
@@ -255,7 +256,7 @@ class GaussianPosterior:
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n, n_features)
-            Rows, checked.
+            Rows, which must have been validated.
         fit_intercept : bool
             Whether the last coordinate of each logit is its intercept.
 
@@ -270,21 +271,21 @@ class GaussianPosterior:
         return centre, np.sqrt(spread)
 
     def to_arviz(self, n_draws=1000, random_state=0):
-        """Draws of the Gaussian for ArviZ, as `Posterior.to_arviz` has them.
+        """Draws of the Gaussian for ArviZ, as in `Posterior.to_arviz`.
 
         Needs the extra: ``pip install skpmd[arviz]``.
 
         Parameters
         ----------
         n_draws : int, default=1000
-            How many; they take 8 bytes for each coordinate.
+            Number of draws; each takes 8 bytes per coordinate.
         random_state : int, RandomState, Generator or None, default=0
             Source of randomness.
 
         Returns
         -------
         arviz.InferenceData or xarray.DataTree
-            With the group ``posterior``, one chain.
+            Object with the group ``posterior``, in one chain.
 
         Raises
         ------
@@ -304,12 +305,12 @@ class GaussianPosterior:
     summary, _repr_html_, _is_drawn = Posterior.summary, Posterior._repr_html_, False
 
     def check(self):
-        """What a careful statistician would say of it, as `Posterior.check` has it.
+        """List reasons not to trust this posterior, as `Posterior.check` does.
 
         Returns
         -------
         list of str
-            One sentence or two: that correlations are missing, and what to do.
+            One or two sentences: that correlations are missing, and what to do.
         """
         return [
             "The posterior is held without correlations: intervals of single coordinates are too "

@@ -30,24 +30,25 @@ _TABLE = 1 << 20  # At most this many probabilities are held at once.
 class ClassPredictions(ClassifierMixin):
     """Predictions of a classifier whose particles are rows of coefficients, intercepts last.
 
-    Each row of X is predicted by itself. Nothing is random but what takes a ``random_state``.
+    Each row of X is predicted by itself. Only methods with a ``random_state`` are random.
     """
 
     score = of_all_rows(ClassifierMixin.score)
 
     @row_by_row
     def predict_proba(self, X, return_interval=None):
-        """Posterior predictive class probabilities: averages over particles.
+        """Posterior predictive class probabilities, which are averages over particles.
 
-        They are within ``prediction_tol`` of those over all particles on the rows of the fit.
+        On the rows of the fit they are within ``prediction_tol`` of averages over all particles.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Features.
         return_interval : float in (0, 1), default=None
-            Level of credible intervals to return, those of `predict_proba_interval`. A `Pipeline`
-            hands it on; for searches see `skpmd.wrappers.predict_proba_interval`.
+            If given, the level of the intervals of `predict_proba_interval`, which are then
+            returned too. A `Pipeline` passes the argument on; for searches see
+            `skpmd.wrappers.predict_proba_interval`.
 
         Returns
         -------
@@ -98,7 +99,7 @@ class ClassPredictions(ClassifierMixin):
 
     @row_by_row
     def predict(self, X):
-        """The class of highest averaged probability.
+        """The class with the highest averaged probability.
 
         Parameters
         ----------
@@ -124,7 +125,7 @@ class ClassPredictions(ClassifierMixin):
     def predict_proba_interval(self, X, level=0.9):
         """Central credible intervals of the class probabilities.
 
-        Where `predict_proba` is the chance of a class, this is how well that chance is known.
+        `predict_proba` gives the probability of a class. These intervals show how well it is known.
 
         Parameters
         ----------
@@ -160,9 +161,10 @@ class ClassPredictions(ClassifierMixin):
     def predict_uncertainty(self, X):
         """Entropy of the predicted class, and its aleatoric and epistemic parts, in nats.
 
-        The aleatoric part is the posterior mean of the entropy, what would be left if the
+        The aleatoric part is the posterior mean of the entropy, which would remain if the
         coefficients were known. The epistemic part is the mutual information of the class and the
-        coefficients (Houlsby et al. 2011): rows where it is large teach most.
+        coefficients (Houlsby et al. 2011): labels of rows where it is large are the most
+        informative.
 
         Parameters
         ----------
@@ -274,7 +276,7 @@ class ClassPredictions(ClassifierMixin):
         return _draw_labels(X, theta, self.fit_intercept, classes, rng)
 
     def pointwise_log_likelihood(self, X, y, n_draws=None, random_state=0):
-        """Log-likelihood of each row under each particle, as leave-one-out estimates want it.
+        """Log-likelihood of each row under each particle, for leave-one-out estimates.
 
         Parameters
         ----------
@@ -283,8 +285,9 @@ class ClassPredictions(ClassifierMixin):
         y : array-like of shape (n_rows,)
             Labels, among ``classes_``.
         n_draws : int, optional
-            Draws of equal weight, particles taken in proportion to their weights: what ArviZ's
-            ``loo`` expects. Default: all particles, which ``posterior_.weights`` go with.
+            Number of draws of equal weight, which are particles taken in proportion to their
+            weights, as ArviZ's ``loo`` expects. By default all particles, with the weights
+            ``posterior_.weights``.
         random_state : int, RandomState, Generator or None, default=0
             Source of the draws.
 

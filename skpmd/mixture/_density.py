@@ -14,18 +14,18 @@ _NUMBERS = 1 << 20  # Rows are taken so many at a time that arrays have about so
 class MixtureDensity:
     """Distributions of n rows over q columns, each an average of Student or normal mixtures.
 
-    `skpmd.GaussianMixturePMD.marginal` and ``conditional`` make it. Names of methods are those of
-    `skpmd.NormalMixture`, with the columns as a last axis. A distribution of one row stands for
-    any number of rows where values are given.
+    `skpmd.GaussianMixturePMD.marginal` and ``conditional`` return it. Methods have the same names
+    as in `skpmd.NormalMixture`, with the columns as the last axis. A distribution of one row is
+    used for all rows of given values.
 
     Parameters
     ----------
     columns : ndarray of shape (q,), int
-        Places of the columns among those of the fit.
+        Indices of the columns among those of the fit.
     components : skpmd.mixture._conditional.Components
         Components of all particles, in scaled columns.
     values : ndarray of shape (n, k)
-        Scaled values of the k columns that are known; k is 0 for a marginal density.
+        Scaled values of the k known columns; k is 0 for a marginal density.
     scaler : skpmd.mixture._prior.Scaler
         Shifts and scales of the columns of the fit.
 
@@ -63,7 +63,7 @@ class MixtureDensity:
 
     @property
     def shape(self):
-        """(n, q): rows and columns."""
+        """(n, q), the numbers of rows and columns."""
         return len(self), len(self.columns)
 
     def __len__(self):
@@ -75,12 +75,12 @@ class MixtureDensity:
 
     # ------------------------------------------------------------------ moments
     def mean(self):
-        """Means; a component without a mean (of df up to 1) has its centre for it.
+        """Means; a component without a mean (with df up to 1) contributes its centre.
 
         Returns
         -------
         ndarray of shape (n, q)
-            In the units of the columns.
+            Values in the units of the columns.
         """
         parts = [np.einsum("nc,ncq->nq", one.weights, one.location) for _, one in self._given()]
         return np.concatenate(parts) * self._scale + self._shift
@@ -91,7 +91,7 @@ class MixtureDensity:
         Returns
         -------
         ndarray of shape (n, q, q)
-            In products of the columns' units.
+            Covariances in products of the columns' units.
         """
         root, ratio = self._components.root, self._variance_ratio()
         within, out = root @ root.swapaxes(1, 2), np.empty((*self.shape, len(self.columns)))
@@ -112,7 +112,7 @@ class MixtureDensity:
         Returns
         -------
         ndarray of shape (n, q)
-            In squared units of the columns.
+            Variances in squared units of the columns.
         """
         return np.einsum("nqq->nq", self.cov()).copy()
 
@@ -122,7 +122,7 @@ class MixtureDensity:
         Returns
         -------
         ndarray of shape (n, q)
-            In the units of the columns.
+            Values in the units of the columns.
         """
         return np.sqrt(self.var())
 
@@ -133,7 +133,7 @@ class MixtureDensity:
         Parameters
         ----------
         y : array-like of shape (n, q)
-            Values; any number of rows where the distribution has one.
+            Values; any number of rows if the distribution has one row.
 
         Returns
         -------
@@ -143,7 +143,7 @@ class MixtureDensity:
         Raises
         ------
         ValueError
-            If y is of another shape, or holds nan.
+            If y has another shape, or holds nan.
         """
         y = self._scaled(y)
         out = np.empty(len(y))
@@ -160,7 +160,7 @@ class MixtureDensity:
         Parameters
         ----------
         y : array-like of shape (n, q)
-            Values; any number of rows where the distribution has one.
+            Values; any number of rows if the distribution has one row.
 
         Returns
         -------
@@ -170,7 +170,7 @@ class MixtureDensity:
         Raises
         ------
         ValueError
-            If y is of another shape, or holds nan.
+            If y has another shape, or holds nan.
         """
         return np.exp(self.log_pdf(y))
 
@@ -180,7 +180,7 @@ class MixtureDensity:
         Parameters
         ----------
         y : array-like of shape (n, q)
-            Values; any number of rows where the distribution has one.
+            Values; any number of rows if the distribution has one row.
 
         Returns
         -------
@@ -190,7 +190,7 @@ class MixtureDensity:
         Raises
         ------
         ValueError
-            If y is of another shape, or holds nan.
+            If y has another shape, or holds nan.
         """
         y = self._scaled(y)
         out, sds = np.empty(y.shape), self._sds()
@@ -248,12 +248,12 @@ class MixtureDensity:
 
     # ------------------------------------------------------------------ draws
     def sample(self, n_samples=1, random_state=None):
-        """Draws, shape (n_samples, n, q): of all columns together, rows by themselves.
+        """Draws, shape (n_samples, n, q): columns jointly, rows independently.
 
         Parameters
         ----------
         n_samples : int, default=1
-            Draws of each row.
+            Number of draws for each row.
         random_state : int, RandomState, Generator or None, default=None
             Source of randomness.
 

@@ -1,4 +1,4 @@
-"""What else a fitted mixture says: densities of some columns, and how well labels are known."""
+"""More results of a fitted mixture: densities of some columns, and the uncertainty of labels."""
 
 import numpy as np
 from scipy.special import logsumexp
@@ -27,17 +27,18 @@ class MixtureQueries:
         Parameters
         ----------
         columns : int, str or array-like of them, or mask of shape (n_features,)
-            Which; names are those of the fit's data frame.
+            Columns; names are those of the data frame of the fit.
 
         Returns
         -------
         MixtureDensity
-            Of one row, in the order of ``columns``: an average over particles, exact.
+            Distribution of one row, in the order of ``columns``. It is the exact average over
+            particles.
 
         Raises
         ------
         ValueError
-            If a column is not there, or is there twice.
+            If a column does not exist, or is given twice.
 
         Examples
         --------
@@ -51,7 +52,7 @@ class MixtureQueries:
         return self._density(np.empty(0, dtype=int), self._places(columns), np.empty((1, 0)))
 
     def conditional(self, columns, values):
-        """Posterior predictive density of all other columns, given values of these.
+        """Posterior predictive density of all other columns, given values of some.
 
         Its mean is Gaussian mixture regression (Ghahramani and Jordan 1994) averaged over
         particles, and its draws are multiple imputations.
@@ -59,19 +60,20 @@ class MixtureQueries:
         Parameters
         ----------
         columns : int, str or array-like of them, or mask of shape (n_features,)
-            The k columns that are known; at least one has to be left.
+            The k known columns; at least one other column has to remain.
         values : array-like of shape (n, k)
             Their values in n rows, in the order of ``columns``.
 
         Returns
         -------
         MixtureDensity
-            Of n rows; ``columns`` of it says which columns are left, in the order of the fit.
+            Distribution of n rows; its ``columns`` are the other columns, in the order of the fit.
 
         Raises
         ------
         ValueError
-            If a column is not there or none is left, or values are not finite or of another shape.
+            If a column does not exist or none remains, or values are not finite or of another
+            shape.
 
         References
         ----------
@@ -110,10 +112,10 @@ class MixtureQueries:
     def predict_proba_interval(self, X, level=0.9):
         """Central credible intervals of the responsibilities of relabelled components.
 
-        Where `predict_proba` is the chance of a component, this is how well that chance is known:
-        quantiles over the draws of ``posterior_``. With ``strategy="conjugate"`` these take each
-        particle's responsibilities of the fitted rows as known, and intervals are too narrow where
-        components overlap.
+        `predict_proba` gives the probability of a component. These intervals show how well it is
+        known: they are quantiles over the draws of ``posterior_``. With ``strategy="conjugate"``
+        the draws take each particle's responsibilities of the fitted rows as known, and intervals
+        are too narrow if components overlap.
 
         Parameters
         ----------
@@ -144,8 +146,8 @@ class MixtureQueries:
     def pointwise_log_likelihood(self, X, y=None):
         """Log density of each row under each particle of ``posterior_``.
 
-        `skpmd.model_comparison.waic` and ArviZ want it, and `skpmd.model_comparison.loo` of
-        ``strategy="parameters"``. Labels do not matter.
+        `skpmd.model_comparison.waic` and ArviZ need it, and, with ``strategy="parameters"``,
+        `skpmd.model_comparison.loo`. The order of the components does not matter.
 
         Parameters
         ----------
@@ -157,7 +159,7 @@ class MixtureQueries:
         Returns
         -------
         ndarray of shape (m, n_samples)
-            log p(x_n | theta_i), to be weighed by ``posterior_.weights``.
+            log p(x_n | theta_i), to be weighted by ``posterior_.weights``.
         """
         rows, draws = self._rows(X), self._draws
         m, K = draws.log_mixing.shape

@@ -1,4 +1,4 @@
-"""Gaussian mixtures with a posterior, weights and a stream."""
+"""Gaussian mixtures with a posterior, row weights and streaming updates."""
 
 from numbers import Integral, Real
 
@@ -36,118 +36,124 @@ WEIGHTINGS = ("stacking", "posterior", "uniform")
 
 
 class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
-    """Bayesian Gaussian mixture whose particles each are a whole mixture.
+    """Bayesian Gaussian mixture, in which each particle is a whole mixture.
 
-    Two forms of particle. ``strategy="parameters"``: all weights, means and covariances are
-    coordinates of a particle, and the particles are draws of the posterior, with its evidence:
-    for few coordinates. ``strategy="conjugate"``: a particle is one optimum with the conjugate
-    posterior of weights, means and covariances around it; particles differ in which rows go
-    together. Predictions are an average over particles of Student mixtures.
+    There are two forms of particles. ``strategy="parameters"``: all weights, means and covariances
+    are coordinates of a particle, and the particles are draws from the posterior, with its
+    evidence. This is for few coordinates. ``strategy="conjugate"``: a particle is one optimum with
+    the conjugate posterior of weights, means and covariances around it. Particles differ in which
+    rows they group together. Predictions are an average over particles of Student mixtures.
 
     Parameters
     ----------
     n_components : int, default=1
-        Components of each particle.
+        Number of components of each particle.
     strategy : {"auto", "parameters", "conjugate"}, default="auto"
-        Form of the particles; ``strategy_`` says which ``"auto"`` took: ``"conjugate"``, unless
-        ``component_prior`` is ``"independent"``. ``"parameters"``, the posterior with all its modes
-        and its evidence, takes seconds for a hundred rows and minutes for a thousand.
+        Form of the particles. ``"auto"`` is ``"conjugate"``, unless ``component_prior`` is
+        ``"independent"``; see ``strategy_``. ``"parameters"``, the posterior with all its modes and
+        its evidence, takes seconds for a hundred rows and minutes for a thousand.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
         Form of the covariances.
     n_particles : int or "auto", default="auto"
-        Particles; ``"auto"`` is 2000 draws, or 8 to 16 conjugate ones. Fewer than 100 draws are
-        warned of, and 1 is refused.
+        Number of particles; ``"auto"`` is 2000 draws, or 8 to 16 conjugate ones. Fewer than 100
+        draws give a warning, and a single draw an error.
     weighting : {"stacking", "posterior", "uniform"}, default="stacking"
-        Where the conjugate strategy's weights for predictions come from: how well components
-        predict rows left out of them, the particles' lower bounds of the evidence, or nowhere.
-        Stacking weights are not posterior weights. With ``"uniform"`` labels, too, are an average
-        over all particles, which often finds groups better than the best one.
+        How the conjugate strategy weights particles for predictions: by how well their components
+        predict rows that are left out of them, by the particles' lower bounds of the evidence, or
+        equally. Stacking weights are not posterior weights. With ``"uniform"`` labels, too, are an
+        average over all particles, which often finds groups better than the best particle.
     weight_concentration_prior_type : {"dirichlet_distribution", "dirichlet_process", \
 "pitman_yor"}, default="dirichlet_distribution"
         Prior of the mixture weights.
     weight_concentration_prior : float or None, default=None
-        Concentration of each component (Dirichlet) or of the process; None is 1 / n_components.
+        Concentration of each component (Dirichlet) or of the process; None means 1 / n_components.
     discount : float, default=0.25
         Discount of the Pitman-Yor process, in [0, 1).
     component_prior : {"normal_wishart", "independent"}, default="normal_wishart"
         Prior of means and covariances; ``"independent"`` has normal means, half-normal standard
         deviations and uniform correlations, and is for ``strategy="parameters"``. A parameter that
-        the prior does not have is refused.
+        does not belong to this prior raises an error.
     mean_prior : array-like of shape (n_features,) or None, default=None
-        Prior mean of the means; None is the rows'.
+        Prior mean of the means; None means the mean of the rows.
     mean_precision_prior : float or None, default=None
-        Precision of the means in units of the components' (``"normal_wishart"`` only); None is
-        1e-4, or 0.01 with ``strategy="parameters"``.
+        Prior precision of the means, relative to the components' precisions (``"normal_wishart"``
+        only); None means 1e-4, or 0.01 with ``strategy="parameters"``.
     mean_scale_prior : float or array-like of shape (n_features,) or None, default=None
-        Prior standard deviations of the means with ``component_prior="independent"``; None is the
-        rows'.
+        Prior standard deviations of the means with ``component_prior="independent"``; None means
+        those of the rows.
     degrees_of_freedom_prior : float or None, default=None
-        Of the Wishart distribution (``"normal_wishart"`` only), at least 0.1 above its bound:
-        n_features - 1, or 0 with ``"diag"`` and ``"spherical"``; None is n_features.
+        Degrees of freedom of the Wishart distribution (``"normal_wishart"`` only), at least 0.1
+        above their bound, which is n_features - 1, or 0 with ``"diag"`` and ``"spherical"``; None
+        means n_features.
     covariance_prior : float or array-like or None, default=None
-        Prior scatter, of the shape that `sklearn.mixture.BayesianGaussianMixture` takes. None is a
-        share of the rows' covariance: ``(10 * n_components / n_samples)**2``, between 1e-4 and 1,
-        or 0.01 with ``strategy="parameters"``. For groups rather than densities give more of it.
-        With ``component_prior="independent"`` its diagonal has the squared scales of the
-        half-normal standard deviations, and nothing may stand beside it; None is the rows'
-        variances.
+        Prior scatter, of the shape that `sklearn.mixture.BayesianGaussianMixture` takes. None means
+        a share of the rows' covariance: ``(10 * n_components / n_samples)**2``, between 1e-4 and 1,
+        or 0.01 with ``strategy="parameters"``. Use a larger share to find groups rather than to
+        estimate densities. With ``component_prior="independent"`` its diagonal has the squared
+        scales of the half-normal standard deviations, and all other entries must be 0; None means
+        the rows' variances.
     reg_covar : float, default=1e-6
-        Added to the diagonal of the prior scatter, in units of the columns' variances.
+        Added to the diagonal of the prior scatter, relative to the columns' variances.
     init_params : {"mixed", "k-means++", "kmeans", "random_from_data", "random"}, default="mixed"
         How each particle of the conjugate strategy starts: from centres that are far from each
-        other, with 2 or 20 steps of Lloyd's algorithm; from any rows, with 2 steps; or with random
-        responsibilities. ``"mixed"`` is ``"k-means++"`` and ``"random_from_data"`` in turns.
+        other, with 2 or 20 steps of Lloyd's algorithm; from random rows, with 2 steps; or with
+        random responsibilities. ``"mixed"`` alternates between ``"k-means++"`` and
+        ``"random_from_data"``.
     batch_size : int or "auto", default="auto"
-        Rows of a stochastic step. Of this, ``init_params``, ``max_iter``, ``max_full_iter``,
-        ``tol`` and ``warm_start`` the strategy ``"parameters"`` makes no use.
+        Number of rows in a stochastic step. The strategy ``"parameters"`` ignores this parameter,
+        ``init_params``, ``max_iter``, ``max_full_iter``, ``tol`` and ``warm_start``.
     max_iter : int, default=5
-        Passes of stochastic steps through the data; may be 0.
+        Number of passes of stochastic steps through the data; may be 0.
     max_full_iter : int or "auto", default="auto"
-        Steps on all data after them; ``"auto"`` is 3, and 100 for one particle or few rows.
+        Number of full-batch steps after these passes; ``"auto"`` is 3, and 100 for one particle or
+        few rows.
     tol : float, default=1e-3
-        Steps end when the lower bound gains no more than this for each row.
+        Steps end when the lower bound increases by no more than this per row.
     step_size, step_offset, step_decay : float, default=1.0, 1.0, 0.5
         Step t has size ``step_size / (step_offset + t**step_decay)``.
     rejuvenation, ess_threshold, bandwidth : str, float, str or float, default="ess", 0.5, "loo"
         As in `BayesianLogisticRegressionPMD`; for ``strategy="parameters"``. ``rejuvenation`` and
-        ``bandwidth`` act in a stream whose rows have become too many to be retained (5000).
+        ``bandwidth`` have an effect only in a stream with too many rows to be retained (5000).
     total_samples : float or None, default=None
-        Rows of one pass of `partial_fit`, where there will be several; not with ``forgetting``.
+        Number of rows of one pass of `partial_fit`, if there will be several passes; not with
+        ``forgetting``.
     forgetting : float, default=0.0
-        Share of the past that each row of later calls of `partial_fit` makes forgotten; rows of one
-        call do not discount each other.
+        Fraction of the past information that each row of later calls of `partial_fit` discounts;
+        rows of one call do not discount each other.
     warm_start : bool, default=False
-        Whether `fit` starts from the particles of the fit before (conjugate strategy). Scales and
-        defaults of the prior are those of the new rows.
+        Whether `fit` starts from the particles of the previous fit (conjugate strategy). Scales and
+        defaults of the prior are taken from the new rows.
     prior : GaussianMixturePMD, default=None
-        What is known before the rows: a fitted estimator of this kind, whose posterior is the prior
-        here. Its parameters must be the same. A search clones estimators and so loses their fits:
-        give it ``sklearn.frozen.FrozenEstimator(fitted)``. The fit goes on from its state, random
-        numbers included, as `partial_fit` would, and leaves it as it is.
+        A fitted estimator of the same class, whose posterior serves as the prior. Its parameters
+        must be the same. The fit continues from its state, random numbers included, as
+        `partial_fit` would, and does not change it. A search clones estimators, and their fits are
+        lost: there pass ``sklearn.frozen.FrozenEstimator(fitted)``.
     max_time : float or None, default=None
-        Seconds after which `fit`, and a call of `partial_fit`, end at their first complete state: a
-        step of all particles; a ``ConvergenceWarning`` says so. Draws of ``strategy="parameters"``
-        are then not yet those of the posterior.
+        Seconds after which `fit`, and a call of `partial_fit`, end at their next complete state,
+        which is a step of all particles; a ``ConvergenceWarning`` says so. With
+        ``strategy="parameters"`` the particles are then not yet draws from the posterior.
     handle_missing : {"error", "marginal"}, default="error"
-        What predictions do with nan: refuse it, or take the row by the values that it has, with
-        their exact marginal density. `fit` needs complete rows in both cases, which is why the tag
-        ``allow_nan`` is False. It may be set after `fit`.
+        How predictions treat nan: as an error, or as a missing value, using the exact marginal
+        density of the observed values of the row. `fit` needs complete rows in both cases, which is
+        why the tag ``allow_nan`` is False. This parameter may be set after `fit`.
     checkpoint : str, path-like or None, default=None
-        File in which `fit` keeps what it has done. The same `fit`, of the same data and parameters,
-        goes on from there after a crash, to the same bits; others are refused. The file is removed
-        when the fit ends. `partial_fit` has none: `skpmd.save` the estimator between two calls.
+        File in which `fit` saves its progress. After a crash the same `fit`, with the same data and
+        parameters, continues from there, with the same result to the bit; any other fit raises an
+        error. The file is removed when the fit ends. `partial_fit` writes no checkpoint: use
+        `skpmd.save` between two calls.
     checkpoint_every : float, default=60.0
         Seconds between two writes of the checkpoint; 0 writes it after each step.
     n_jobs : int or None, default=None
-        Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
-        No digit of an answer depends on their number; the threads of BLAS are left as they are.
+        Number of threads that `fit`, `partial_fit` and predictions use, as in joblib: None means
+        one. No digit of a result depends on this number. The number of BLAS threads is not changed.
     random_state : int, RandomState or None, default=None
         Source of randomness.
     verbose : int, default=0
-        1 shows progress: the phases of a fit by name, their steps and the time left where their
-        number is known. It is a bar where tqdm is installed, and a line a second elsewhere.
+        1 shows progress: the phases of a fit by name, their steps, and the remaining time where the
+        number of steps is known. It is a progress bar if tqdm is installed, and otherwise one line
+        per second.
     verbose_interval : int, default=10
-        Steps between two lines of it.
+        Number of steps between two lines of progress.
 
     Attributes
     ----------
@@ -156,57 +162,59 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
     means_ : ndarray of shape (n_components, n_features)
         Means.
     covariances_, precisions_, precisions_cholesky_ : ndarray
-        Covariances and what follows from them, of the shapes of `sklearn.mixture.GaussianMixture`.
-        With ``strategy="parameters"`` covariances are posterior means; a conjugate particle has the
-        inverse of the posterior mean of its precision, which is smaller, by a share of
-        (n_features + 1) / rows or so.
+        Covariances, their inverses, and factors of these, with the shapes of
+        `sklearn.mixture.GaussianMixture`. With ``strategy="parameters"`` covariances are posterior
+        means. A conjugate particle has the inverse of the posterior mean of its precision, which is
+        smaller by about (n_features + 1) / rows, relatively.
     strategy_ : str
-        The strategy taken.
+        The strategy used.
     converged_ : bool
-        Whether the best particle has converged, or the posterior was reached. False after rows of a
-        conjugate stream whose responsibilities under several components were found only once.
+        Whether the best particle has converged, or the posterior was reached. False if a conjugate
+        stream with several components has rows whose responsibilities were computed only once.
     n_iter_ : int
-        Steps.
+        Number of steps.
     lower_bound_ : float
-        Lower bound of the log evidence by the best particle (conjugate), or `log_evidence_`.
+        Lower bound of the log evidence from the best particle (conjugate), or `log_evidence_`.
     log_evidence_ : float
         Log marginal likelihood (``strategy="parameters"``); too low for concentrations far below
-        0.1. Not there once rows of a stream are no longer retained, or some are forgotten.
+        0.1. It is not available once a stream no longer retains its rows, or discounts some.
     posterior_ : Posterior
         Draws of weights, means and standard deviations of relabelled components. With
-        ``strategy="conjugate"`` of several components each particle takes its responsibilities of
-        the rows as known: standard deviations and intervals are too small where components
-        overlap, and there is no evidence.
+        ``strategy="conjugate"`` and several components each particle takes its responsibilities of
+        the rows as known: standard deviations and intervals are too small if components overlap,
+        and there is no evidence.
     diagnostics_ : dict
-        ``warnings``, a list of what speaks against the result, ``interrupted`` and ``out_of_time``.
-        After `skpmd.merge` also the ``method``, the number of shards, ``n_shards``, and how well
-        those match, ``alignment``.
+        ``warnings``, a list of reasons not to trust the result, ``interrupted`` and
+        ``out_of_time``. After `skpmd.merge` also the ``method``, the number of shards,
+        ``n_shards``, and how well their components match, ``alignment``.
     history_ : dict of str to ndarray of shape (n_steps,)
-        A record of the steps. Of the conjugate strategy: ``step_size``, and for each row the best
+        A record of the steps. For the conjugate strategy: ``step_size``, and for each row the best
         particle's ``elbo`` (full-batch iterations only) and ``log_density`` before the step.
     weight_concentration_prior_, mean_precision_prior_, degrees_of_freedom_prior_ : float
-        The prior, as far as ``component_prior`` has it.
+        Parameters of the prior, as far as they belong to ``component_prior``.
     mean_prior_, mean_scale_prior_ : ndarray of shape (n_features,)
-        Likewise.
+        Parameters of the prior, as above.
     covariance_prior_ : float or ndarray
-        Likewise, of the shape that `sklearn.mixture.BayesianGaussianMixture` has it in.
+        Parameter of the prior, with the shape that it has in
+        `sklearn.mixture.BayesianGaussianMixture`.
     out_of_time_ : bool
-        Whether ``max_time`` ended the last call.
+        Whether the last call ended because of ``max_time``.
 
     Notes
     -----
-    Columns are shifted and scaled inside, so units do not matter; the prior's defaults are relative
-    to the rows. Densities and draws of rows are averages over particles with the weights of
-    ``weighting``. Labels, responsibilities, parameters and ``posterior_`` weigh the particles by
-    their bounds of the evidence (equally with ``weighting="uniform"``), which is often one particle
-    with nearly all of the weight; components of all particles are relabelled by those of the best.
+    Columns are shifted and scaled internally, so that their units do not matter; the prior's
+    defaults are relative to the rows. Densities and draws of rows are averages over particles with
+    the weights of ``weighting``. Labels, responsibilities, parameters and ``posterior_`` weight the
+    particles by their bounds of the evidence (equally with ``weighting="uniform"``), so that one
+    particle often has nearly all of the weight. Components of all particles are matched with those
+    of the best particle.
 
-    The log evidence is that of the prior over all orders of the components, of which the posterior
-    is an equal mixture: no factor of ``n_components!`` has to be added.
+    The log evidence refers to the prior over all orders of the components, and the posterior is an
+    equal mixture of these orders: no factor of ``n_components!`` has to be added.
 
     See Also
     --------
-    sklearn.mixture.BayesianGaussianMixture : One variational optimum, and no stream.
+    sklearn.mixture.BayesianGaussianMixture : One variational optimum, without streaming updates.
 
     References
     ----------
@@ -358,19 +366,19 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
     def fit(self, X, y=None, sample_weight=None):
         """Fit the mixture to all rows.
 
-        Rows are sorted and scaled some at a time: beside those of X and ``sample_weight`` there is
-        memory for about 20 bytes a row and a few megabytes (``strategy="conjugate"``). After Ctrl-C
-        the particles are those of the last complete step.
+        Rows are sorted and scaled a few at a time: in addition to X and ``sample_weight`` this
+        takes about 20 bytes per row and a few megabytes of memory (``strategy="conjugate"``). After
+        Ctrl-C the particles are those of the last complete step.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows.
-            Or data in blocks, `skpmd.data.Blocks`, with weights in them or given.
+            Rows, or data in blocks (`skpmd.data.Blocks`), with weights in the blocks or as an
+            argument.
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), optional
-            Row weights; w is the same as w copies of the row.
+            Row weights; a row of weight w counts as w copies of it.
 
         Returns
         -------
@@ -380,13 +388,13 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         Raises
         ------
         ValueError
-            If all weights are zero, or the prior does not go with the data.
+            If all weights are zero, or the prior does not match the data.
 
         Warns
         -----
         ConvergenceWarning
             If a given ``max_full_iter`` ends the steps before the bound has converged; with
-            ``strategy="parameters"`` of what stands against the posterior.
+            ``strategy="parameters"``, for each reason not to trust the posterior.
         """
         data = {"X": X, "sample_weight": sample_weight}
         with self._all_or_nothing(fit_of=data):
@@ -407,14 +415,14 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
     @in_parts
     @_fit_context(prefer_skip_nested_validation=False)
     def partial_fit(self, X, y=None, sample_weight=None):
-        """Take more rows in, which are then no longer needed.
+        """Update the mixture with more rows, which are then no longer needed.
 
-        While they are few, all rows are retained, and all are fitted anew whenever there are twice
-        as many. Later each row counts once, by its responsibilities at its arrival; a sample of the
-        rows is retained, for stacking and for the defaults of the prior. Rows should come shuffled:
-        in sorted order a stream can be much worse than `fit`. Components keep their places from
-        call to call, next to those of the best particle before. If the call fails in any way, or
-        Ctrl-C ends it, the estimator stays as it was.
+        As long as there are few rows, all are retained, and all are fitted anew whenever their
+        number has doubled. Later each row counts once, by its responsibilities when it arrives, and
+        a sample of the rows is retained, for stacking and for the defaults of the prior. Rows
+        should come shuffled: in sorted order a stream can be much worse than `fit`. Components
+        retain their numbers from call to call, by matching them with those of the best particle
+        before. If the call fails in any way, or Ctrl-C ends it, the estimator remains unchanged.
 
         Parameters
         ----------
@@ -423,7 +431,7 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), optional
-            Row weights; w is the same as w copies of the row.
+            Row weights; a row of weight w counts as w copies of it.
 
         Returns
         -------
@@ -434,7 +442,7 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         ------
         ValueError
             If a parameter of the particles or the prior has changed since the first call, rows do
-            not go with those before, or all weights are zero.
+            not match those of earlier calls, or all weights are zero.
         """
         with self._all_or_nothing():
             before = self._state_or_prior()
@@ -512,12 +520,12 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
     # ------------------------------------------------------------------ results
     @result
     def strategy_(self):
-        """The strategy taken, a str."""
+        """The strategy used, a str."""
         return self._state.strategy
 
     @result
     def diagnostics_(self):
-        """How far to trust the result, and what there is to say of a merge, a dict."""
+        """Warnings about the result and diagnostics of a merge, a dict."""
         fit = self._state.fit
         return {
             "warnings": list(fit.convergence_warnings),
@@ -540,7 +548,7 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
 
     @result
     def n_iter_(self):
-        """Steps."""
+        """Number of steps."""
         return self._state.records.n
 
     @result
@@ -614,7 +622,7 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
 
     @result
     def mean_precision_prior_(self):
-        """Precision of the means in units of the components'; ``"normal_wishart"`` only."""
+        """Prior precision of the means relative to the components'; ``"normal_wishart"`` only."""
         return self._of_prior("normal_wishart", "mean_precision")
 
     @result

@@ -1,4 +1,4 @@
-"""Predictions of a mixture: averages over particles, never a plug-in."""
+"""Predictions of a mixture: averages over particles, never from point estimates."""
 
 import numpy as np
 from scipy.special import logsumexp
@@ -36,8 +36,9 @@ class MixturePredictions(MixtureQueries):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Log of the average over particles of their Student (or normal) mixtures, in nats. Of a
-            row with missing values it is the density of the others, and 0 where all are missing.
+            Log of the average density over the particles' Student (or normal) mixtures, in nats.
+            For a row with missing values it is the log density of the other values, and 0 if all
+            are missing.
         """
         X, particles = self._rows(X), self._predictive
         log_weights = particles.log_predictive.ravel()
@@ -48,7 +49,7 @@ class MixturePredictions(MixtureQueries):
 
     @of_all_rows
     def score(self, X, y=None, sample_weight=None):
-        """Mean log posterior predictive density of the rows, with their weights.
+        """Weighted mean of the log posterior predictive density of the rows.
 
         Parameters
         ----------
@@ -78,13 +79,14 @@ class MixturePredictions(MixtureQueries):
         X : array-like of shape (n_samples, n_features)
             Rows; with ``handle_missing="marginal"`` nan is a missing value.
         return_interval : float in (0, 1), default=None
-            Level of credible intervals to return, those of `predict_proba_interval`. A `Pipeline`
-            hands it on; for searches see `skpmd.wrappers.predict_proba_interval`.
+            If given, the level of the intervals of `predict_proba_interval`, which are then
+            returned too. A `Pipeline` passes the argument on; for searches see
+            `skpmd.wrappers.predict_proba_interval`.
 
         Returns
         -------
         proba : ndarray of shape (n_samples, n_components)
-            Probabilities; a row of them sums to 1. They are given the values that a row has.
+            Probabilities given the observed values of a row; each row sums to 1.
         interval : ndarray of shape (n_samples, n_components, 2)
             Lower and upper ends, with ``return_interval``.
         """
@@ -120,7 +122,7 @@ class MixturePredictions(MixtureQueries):
         return labels
 
     def fit_predict(self, X, y=None, sample_weight=None):
-        """Fit, and the most probable component of each row.
+        """Fit, and return the most probable component of each row.
 
         Parameters
         ----------
@@ -129,7 +131,7 @@ class MixturePredictions(MixtureQueries):
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), optional
-            Row weights; w is the same as w copies of the row.
+            Row weights; a row of weight w counts as w copies of it.
 
         Returns
         -------
@@ -144,14 +146,14 @@ class MixturePredictions(MixtureQueries):
         Parameters
         ----------
         n_samples : int, default=1
-            How many.
+            Number of draws.
         random_state : int, RandomState, Generator or None, default=None
             Source of randomness; None is the estimator's own ``random_state``.
 
         Returns
         -------
         X : ndarray of shape (n_samples, n_features)
-            Rows, in the order of their components.
+            Rows, sorted by their components.
         y : ndarray of shape (n_samples,)
             Their components.
 
@@ -172,11 +174,11 @@ class MixturePredictions(MixtureQueries):
 
     # ------------------------------------------------------------------ criteria and parameters
     def bic(self, X):
-        """Bayesian information criterion of the best particle's mixture; low is good.
+        """Bayesian information criterion of the best particle's mixture; lower is better.
 
-        The best particle is the one of the largest likelihood of these rows
-        (``strategy="parameters"``), or of the largest bound of the evidence (``"conjugate"``, its
-        mixture being that of Students), whatever ``weighting`` is.
+        The best particle is the one with the largest likelihood of these rows
+        (``strategy="parameters"``), or with the largest bound of the evidence (``"conjugate"``,
+        with its mixture of Student distributions), whatever ``weighting`` is.
 
         Parameters
         ----------
@@ -186,15 +188,16 @@ class MixturePredictions(MixtureQueries):
         Returns
         -------
         float
-            Minus twice the log-likelihood, and the free parameters times log(n_samples), in nats.
+            Minus twice the log-likelihood, plus the number of free parameters times log(n_samples),
+            in nats.
         """
         log_likelihood = self._best_score(X)  # This checks X.
         return -2.0 * log_likelihood + self._n_parameters() * np.log(np.shape(X)[0])
 
     def aic(self, X):
-        """Akaike information criterion of the best particle's mixture; low is good.
+        """Akaike information criterion of the best particle's mixture; lower is better.
 
-        For the best particle see `bic`.
+        See `bic` for the best particle.
 
         Parameters
         ----------
@@ -204,20 +207,20 @@ class MixturePredictions(MixtureQueries):
         Returns
         -------
         float
-            Minus twice the log-likelihood, and twice the number of free parameters, in nats.
+            Minus twice the log-likelihood, plus twice the number of free parameters, in nats.
         """
         return -2.0 * self._best_score(X) + 2.0 * self._n_parameters()
 
     def component_interval(self, level=0.9):
         """Central credible intervals of the parameters of relabelled components.
 
-        With ``strategy="conjugate"`` each particle is a posterior given its own responsibilities of
-        the rows, taken as known: intervals are too narrow where components overlap.
+        With ``strategy="conjugate"`` each particle is a posterior that takes its own
+        responsibilities of the rows as known: intervals are too narrow if components overlap.
 
         Parameters
         ----------
         level : float, default=0.9
-            Probability that they hold.
+            Posterior probability of each interval.
 
         Returns
         -------
@@ -238,7 +241,7 @@ class MixturePredictions(MixtureQueries):
 
     # ------------------------------------------------------------------ partitions
     def co_clustering(self, X):
-        """Probability that two rows are of one component.
+        """Probability that two rows belong to the same component.
 
         Parameters
         ----------
@@ -258,7 +261,7 @@ class MixturePredictions(MixtureQueries):
         return _partition.co_clustering(*self._all_responsibilities(X))
 
     def optimal_partition(self, X, loss="vi", level=0.9, random_state=None):
-        """The partition of least expected loss, and a ball of partitions around it.
+        """Partition with the smallest expected loss, and a credible ball of partitions around it.
 
         Parameters
         ----------

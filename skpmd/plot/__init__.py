@@ -1,7 +1,8 @@
-"""Pictures of posteriors, fits and predictions, as scikit-learn's displays are.
+"""Plots of posteriors, fits and predictions, in the style of scikit-learn's displays.
 
-Each class has ``from_estimator`` and the like, which compute what is drawn and draw it; the data
-stand in attributes, and ``plot(ax=...)`` draws them again. They need ``pip install skpmd[plot]``.
+Each class has ``from_estimator`` or similar methods, which compute the data of the plot and draw
+it. The data are in attributes, and ``plot(ax=...)`` draws them again. These classes need ``pip
+install skpmd[plot]``.
 """
 
 from skpmd.plot._intervals import PosteriorIntervalDisplay

@@ -1,4 +1,4 @@
-"""What all pictures share: who draws, where, names that have room, and what is inside pipelines."""
+"""What all displays share: matplotlib, axes, short names, and estimators inside pipelines."""
 
 from difflib import get_close_matches
 from functools import partial
@@ -23,14 +23,14 @@ _ELLIPSIS = "…"
 
 # ------------------------------------------------------------------ matplotlib and its axes
 def matplotlib(module="pyplot"):
-    """A module of matplotlib; the error without it names the extra."""
+    """A module of matplotlib; if it is not installed, the error names the extra."""
     return library(f"matplotlib.{module}", "plot")
 
 
 def one_axes(ax, height=4.8, longest=0):
-    """Axes to draw in and their figure: those that are given, or those of a new figure.
+    """Axes to draw in and their figure: the given axes, or those of a new figure.
 
-    It grows in width where the longest of the names at its side has more than the usual letters.
+    A new figure is wider if the longest name at its side has more letters than usual.
     """
     if ax is None:
         width = _WIDTH + _LETTER * max(longest - _LENGTHS[0], 0)
@@ -43,10 +43,10 @@ def one_axes(ax, height=4.8, longest=0):
 def many_axes(ax, shape, size, spaces=(0.1, 0.1), **options):
     """An array of Axes of a shape, and their figure.
 
-    Where ``ax`` is None the figure is new and has that size in inches. One Axes is divided, and
-    several of the right number are taken as they are. Options are those of `Figure.subplots`.
-    ``spaces`` are widths and heights between panels, in parts of a panel, where no layout engine
-    makes room for labels.
+    If ``ax`` is None, the figure is new, with ``size`` in inches. A single Axes is divided, and
+    several of the right number are used unchanged. Options are those of `Figure.subplots`.
+    ``spaces`` are widths and heights between panels, relative to a panel, for figures without a
+    layout engine that makes room for labels.
     """
     if ax is None:
         figure = matplotlib().figure(figsize=size, layout="constrained")
@@ -82,9 +82,9 @@ def _grid_inside(ax, shape, spaces, options):
 
 
 def put_title(text, panel, figure, is_ours):
-    """A title above several panels: of a figure of our own, or else above the first panel.
+    """A title above several panels: that of the figure if it is ours, else above the first panel.
 
-    There it has a line below, for that panel's own title.
+    Above the first panel it leaves a line for the title of this panel.
     """
     if text and is_ours:
         figure.suptitle(text, fontsize="medium")
@@ -96,7 +96,7 @@ def put_title(text, panel, figure, is_ours):
 def put_legend(ax, **options):
     """A legend above the Axes, where it hides nothing, in as many columns as there is room for.
 
-    It is on the right: on the left stands the power of ten of the vertical axis.
+    It is on the right, because the power of ten of the vertical axis is on the left.
     """
     handles = options.pop("handles", None) or ax.get_legend_handles_labels()[0]
     longest = max(len(str(one.get_label())) for one in handles)
@@ -111,7 +111,7 @@ def put_legend(ax, **options):
 def plain_numbers(axis):
     """Whole numbers beside the ticks of an axis.
 
-    A common power of ten stands across the labels of panels that are close to each other.
+    A common power of ten would overlap the labels of neighbouring panels.
     """
     axis.set_major_formatter(matplotlib("ticker").FuncFormatter(partial(_number, axis)))
 
@@ -127,14 +127,14 @@ def _number(axis, value, _=None):
 
 
 def room_for(ax, n_rows):
-    """Font size in points at which so many labels have room beside each other."""
+    """Font size in points at which this many labels fit beside each other."""
     box = ax.get_window_extent()
     points = 72.0 * box.height / ax.figure.dpi
     return float(np.clip(0.85 * points / n_rows, 4.0, 10.0))
 
 
 def merged(defaults, given):
-    """Keywords of an artist: those of the user come first."""
+    """Keywords of an artist; those of the user override the defaults."""
     lines = matplotlib("lines")
     cbook = matplotlib("cbook")
     return {**defaults, **cbook.normalize_kwargs(given or {}, lines.Line2D)}
@@ -142,14 +142,14 @@ def merged(defaults, given):
 
 # ------------------------------------------------------------------ words
 def percent(level):
-    """A level in words."""
+    """A level as a percentage."""
     return f"{100 * level:g} %"
 
 
 def shortened(names):
-    """Names of one line that have room beside a picture and still differ.
+    """Names of one line that fit beside a plot and still differ.
 
-    The middle is left out: the ends of names such as ``mean[1,2]`` say which it is.
+    The middle is left out, because the ends of names such as ``mean[1,2]`` identify them.
     """
     lines = [" ".join(str(name).split()) for name in names]
     for length in _LENGTHS:
@@ -169,12 +169,12 @@ def _without_middle(line, length):
 
 
 def wrapped(text, width):
-    """A text in lines of at most that many letters."""
+    """A text in lines of at most ``width`` letters."""
     return "\n".join(wrap(text, width)) or text
 
 
 def sentence_of_hidden(n_shown, n_all, what):
-    """How many are not shown, for a title; empty where all are."""
+    """How many items are not shown, for a title; empty if all are shown."""
     hidden = n_all - n_shown
     if not hidden:
         return ""
@@ -192,7 +192,7 @@ def inside(estimator):
 
 
 def attribute_of(estimator, name):
-    """A fitted attribute of the estimator inside; TypeError where it has none of that name."""
+    """A fitted attribute of the innermost estimator; TypeError if it does not have it."""
     found = inside(estimator)
     if not hasattr(found, name):
         raise TypeError(f"{type(found).__name__} has no {name}: give a fitted estimator of skpmd.")
@@ -200,7 +200,7 @@ def attribute_of(estimator, name):
 
 
 def check_posterior(posterior):
-    """TypeError where this is no posterior of named coordinates."""
+    """Raise a TypeError if this is not a posterior of named coordinates."""
     if all(hasattr(posterior, one) for one in ("names", "quantile", "mean", "std")):
         return posterior
     remedy = "for topics there is TopicDisplay" if hasattr(posterior, "top_words") else ""
@@ -211,7 +211,7 @@ def check_posterior(posterior):
 
 
 def coordinates(posterior, names):
-    """Places of named coordinates, all where names are None; ValueError for other names."""
+    """Indices of named coordinates, all if names is None; ValueError for unknown names."""
     own = list(posterior.names)
     if names is None:
         return np.arange(len(own))
@@ -227,7 +227,7 @@ def coordinates(posterior, names):
 
 
 def check_levels(levels):
-    """An inner and an outer level, as floats; ValueError where they are none."""
+    """An inner and an outer level, as floats; ValueError if they are not levels."""
     try:
         inner, outer = levels
     except (TypeError, ValueError) as error:
@@ -241,7 +241,7 @@ def check_levels(levels):
 
 
 def check_count(name, value, least=1):
-    """An integer of at least that; ValueError otherwise."""
+    """An integer of at least ``least``; ValueError otherwise."""
     is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not (is_whole and value >= least):
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")

@@ -25,10 +25,11 @@ _SORTS = None, "center", "magnitude", "distance"
 
 
 class PosteriorIntervalDisplay:
-    """Points and intervals of a posterior's coordinates, a row for each (forest plot).
+    """Points and intervals of a posterior's coordinates, one row for each (forest plot).
 
-    A point is the posterior mean or median, the thick line the inner central interval and the thin
-    one the outer. Use `from_estimator` or `from_posterior`; what they compute stands in attributes.
+    A point is the posterior mean or median. The thick line is the inner central interval, and the
+    thin line the outer one. Use `from_estimator` or `from_posterior`; what they compute is in
+    attributes.
 
     Parameters
     ----------
@@ -39,26 +40,26 @@ class PosteriorIntervalDisplay:
     inner, outer : ndarray of shape (k, 2)
         Lower and upper ends of the intervals.
     levels : tuple of two float, default=(0.5, 0.9)
-        Posterior probabilities of these.
+        Posterior probabilities of the intervals.
     statistic : {"mean", "median"}, default="mean"
-        What the points are.
+        Statistic that the points show.
     n_coordinates : int, default=None
-        Number of coordinates of the selection, of which k are shown; default k.
+        Number of coordinates that were selected, of which k are shown; default k.
 
     Attributes
     ----------
     names, center, inner, outer, levels, statistic, n_coordinates
         As given.
     ax_ : matplotlib Axes
-        Where it is drawn.
+        Axes that the plot is drawn in.
     figure_ : matplotlib Figure
-        Figure of these.
+        Figure that holds the axes.
     points_ : matplotlib Line2D
-        Points.
+        Points of the statistic.
     inner_lines_, outer_lines_ : matplotlib LineCollection
         Intervals.
     null_line_ : matplotlib Line2D or None
-        Line at ``null_value``; None where that is further from the intervals than they reach.
+        Line at ``null_value``; None if it is too far from the intervals to be drawn.
 
     Examples
     --------
@@ -91,22 +92,23 @@ class PosteriorIntervalDisplay:
         Parameters
         ----------
         estimator : estimator
-            With a `Posterior` or `GaussianPosterior`, or a pipeline, a search and the like around
-            one. Coordinates are as the innermost estimator has them, of scaled columns, say.
+            Estimator with a `Posterior` or `GaussianPosterior`, or a pipeline, a search and the
+            like around one. Coordinates are those of the innermost estimator, for example of scaled
+            columns.
         **options : dict
-            Those of `from_posterior`.
+            Arguments of `from_posterior`.
 
         Returns
         -------
         PosteriorIntervalDisplay
-            With its artists.
+            The display, with its artists.
 
         Raises
         ------
         ValueError
-            If an option is none of these.
+            If an option has a value that is not allowed.
         TypeError
-            If no estimator inside has such a posterior.
+            If the innermost estimator has no such posterior.
         ImportError
             If matplotlib is not installed.
         """
@@ -123,32 +125,34 @@ class PosteriorIntervalDisplay:
         Parameters
         ----------
         posterior : Posterior or GaussianPosterior
-            What is drawn.
+            Posterior to draw.
         names : str or sequence of str, default=None
-            Coordinates, in the order wanted; default all.
+            Names of the coordinates to draw, in this order; by default all.
         sort : {None, "center", "magnitude", "distance"}, default=None
-            Largest first: the points, their absolute values, or the absolute posterior means in
-            posterior standard deviations. None leaves the order as it is.
+            Sort with the largest first, by the points, by their absolute values, or by the absolute
+            posterior means divided by posterior standard deviations. None does not change the
+            order.
         max_rows : int, default=40
-            Of more coordinates the first so many are drawn, and the title says how many are not.
+            Largest number of coordinates drawn; the title says how many are not shown.
         statistic : {"mean", "median"}, default="mean"
-            What the points are.
+            Statistic that the points show.
         levels : tuple of two float, default=(0.5, 0.9)
             Posterior probabilities of the thick and of the thin interval.
         ax : matplotlib Axes, default=None
-            Where; default those of a new figure, which grows with the rows.
+            Axes to draw in; by default those of a new figure, whose height grows with the number of
+            rows.
         **plot_options : dict
-            Further ones of `plot`.
+            Further arguments of `plot`.
 
         Returns
         -------
         PosteriorIntervalDisplay
-            With its artists.
+            The display, with its artists.
 
         Raises
         ------
         ValueError
-            If an option is none of these, or there is no coordinate of a name.
+            If an option has a value that is not allowed, or a name is not that of a coordinate.
         TypeError
             If the posterior has no named coordinates.
         ImportError
@@ -174,16 +178,16 @@ class PosteriorIntervalDisplay:
         return display.plot(ax=ax, **plot_options)
 
     def plot(self, ax=None, *, null_value=0.0, color=BLUE, point_kw=None, line_kw=None):
-        """Draw.
+        """Draw the display.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where; default those of a new figure.
+            Axes to draw in; by default those of a new figure.
         null_value : float or None, default=0.0
-            A dashed line stands here, unless it is further away than the intervals reach.
+            Value of a dashed line, which is not drawn if it is too far from the intervals.
         color : matplotlib color, default="#0072B2"
-            Of points and lines.
+            Colour of points and lines.
         point_kw, line_kw : dict, default=None
             Keywords of the points (`Axes.plot`) and of both kinds of lines (`Axes.hlines`).
 

@@ -1,4 +1,4 @@
-"""Density of a fitted Gaussian mixture, with what is not known of it, and the data."""
+"""Density of a fitted Gaussian mixture, with its uncertainty, and the data."""
 
 import numpy as np
 
@@ -33,32 +33,34 @@ _MANY = 2000  # So many points are one image in files of vectors.
 class MixtureDensityDisplay:
     """Posterior mean of a mixture's density: with a band in one column, or contours in two.
 
-    In one column the line is the average of the particles' densities, the band a central interval
-    of them at each place, and the histogram the data. In two columns the regions are the smallest
-    that hold the levels under the predictive density, over the data. Use `from_estimator`.
+    In one column the line is the average of the particles' densities, the band is a central
+    interval of these densities at each point, and the histogram shows the data. In two columns the
+    regions are the smallest with the given probabilities under the predictive density, and points
+    show the data. Use `from_estimator`.
 
     Parameters
     ----------
     x : ndarray of shape (g,)
-        Places in the (first) column.
+        Points in the (first) column.
     density : ndarray of shape (g,) or (g, h)
-        Mean density there, per unit of the columns; ``density[i, j]`` is that of x_i and y_j.
+        Mean density at these points, per unit of the columns; ``density[i, j]`` is the density at
+        x_i and y_j.
     band : ndarray of shape (g, 2), default=None
         Ends of the intervals of the density, in one column.
     y : ndarray of shape (h,), default=None
-        Places in the second column.
+        Points in the second column.
     level : float, default=0.9
-        Probability that the band holds at each place.
+        Probability of the band at each point.
     levels : tuple of two float, default=(0.5, 0.9)
-        Probabilities that the regions of two columns hold.
+        Probabilities of the regions in two columns.
     data : ndarray of shape (n,) or (n, 2), default=None
-        Rows.
+        Rows to draw.
     sample_weight : ndarray of shape (n,), default=None
-        Their weights, for the histogram.
+        Weights of the rows, for the histogram.
     names : sequence of str, default=("x", "y")
-        Of the columns.
+        Names of the columns.
     bins : int, str or array-like of shape (n_bins + 1,), default="auto"
-        Of the histogram, as `numpy.histogram_bin_edges` takes them; by number or edges with
+        Bins of the histogram, as in `numpy.histogram_bin_edges`; a number or edges if there are
         weights.
 
     Attributes
@@ -66,13 +68,13 @@ class MixtureDensityDisplay:
     x, density, band, y, level, levels, data, sample_weight, names, bins
         As given.
     ax_ : matplotlib Axes
-        Where it is drawn.
+        Axes that the plot is drawn in.
     figure_ : matplotlib Figure
-        Figure of these.
+        Figure that holds the axes.
     line_, band_, histogram_ : matplotlib Line2D, PolyCollection, StepPatch
-        Of one column; None for two, the last also without data.
+        Artists for one column; None for two columns. The last is None also without data.
     contours_, points_ : matplotlib QuadContourSet, Line2D
-        Of two columns; None for one, the last also without data.
+        Artists for two columns; None for one column. The last is None also without data.
 
     Examples
     --------
@@ -105,40 +107,40 @@ class MixtureDensityDisplay:
         Parameters
         ----------
         estimator : estimator
-            The mixture, or a pipeline or the like around it; the density is that of the columns as
-            the mixture sees them, scaled, say.
+            The mixture, or a pipeline or the like around it. The density is that of the columns of
+            the mixture, which may be scaled.
         X : array-like of shape (n_samples, n_features), default=None
-            Rows that are drawn, as the outermost estimator takes them.
+            Rows to draw, as the outermost estimator takes them.
         column : int, default=None
-            Draw the density of this column alone. Default: the only one, or the two there are; of
-            more columns one has to be given.
+            Column whose density to draw. By default it is drawn for all columns if there are one or
+            two; with more columns one has to be given.
         level : float, default=0.9
-            Probability that the band of one column holds at each place. With
-            ``strategy="conjugate"`` it is too narrow where components overlap.
+            Probability of the band in one column, at each point. With ``strategy="conjugate"`` the
+            band is too narrow if components overlap.
         levels : tuple of two float, default=(0.5, 0.9)
-            Probabilities that the regions of two columns hold.
+            Probabilities of the regions in two columns.
         n_points : int, default=None
-            Number of places in each column; default 400 for one and 120 for two.
+            Number of points in each column; default 400 for one column and 120 for two.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows in the histogram.
         bins : int, str or array-like of shape (n_bins + 1,), default="auto"
-            Of the histogram.
+            Bins of the histogram.
         ax : matplotlib Axes, default=None
-            Where; default those of a new figure.
+            Axes to draw in; by default those of a new figure.
         **plot_options : dict
-            Further ones of `plot`.
+            Further arguments of `plot`.
 
         Returns
         -------
         MixtureDensityDisplay
-            With its artists.
+            The display, with its artists.
 
         Raises
         ------
         ValueError
-            If an option is none of these, or X has other columns.
+            If an option has a value that is not allowed, or X has different columns.
         TypeError
-            If there is no mixture inside.
+            If the innermost estimator is not a mixture.
         ImportError
             If matplotlib is not installed.
         """
@@ -166,12 +168,12 @@ class MixtureDensityDisplay:
         return display.plot(ax=ax, **plot_options)
 
     def plot(self, ax=None, *, line_kw=None, band_kw=None, data_kw=None, contour_kw=None):
-        """Draw.
+        """Draw the display.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where; default those of a new figure.
+            Axes to draw in; by default those of a new figure.
         line_kw, band_kw, contour_kw : dict, default=None
             Keywords of the mean (`Axes.plot`), the band (`Axes.fill_between`) and the outlines
             (`Axes.contour`).

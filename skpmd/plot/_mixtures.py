@@ -27,7 +27,7 @@ def marginal_of(posterior, column):
 
 
 def densities(mixtures, x):
-    """Density of each particle's mixture at each place, (m, g)."""
+    """Density of each particle's mixture at each point, (m, g)."""
     weights, means, stds = mixtures
     out, step = np.empty((len(weights), len(x))), max(1, _BLOCK // (len(x) * weights.shape[1]))
     for start in range(0, len(weights), step):
@@ -39,7 +39,7 @@ def densities(mixtures, x):
 
 
 def reach(mixtures, particle_weights):
-    """Where a grid begins and ends so that it holds the components that matter."""
+    """Ends of a grid that contains the components that matter."""
     weights, means, stds = mixtures
     matters = weights * particle_weights[:, None] > 1e-4 * particle_weights.max()
     low, high = means - _FAR * stds, means + _FAR * stds

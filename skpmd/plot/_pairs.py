@@ -32,29 +32,30 @@ _LETTERS, _FONT = 18, 9  # Names have lines of so many letters, in so many point
 
 
 class PairDisplay:
-    """Regions of highest posterior density of pairs of coordinates, and marginal densities.
+    """Regions of highest posterior density for pairs of coordinates, and marginal densities.
 
-    Below the diagonal the dark region is the smallest that holds the inner level of the density of
-    two coordinates, the light one the outer level (Hyndman 1996); of a posterior with several modes
-    they have several parts. On the diagonal are densities of single coordinates with the same
-    regions. Densities are kernel estimates of the weighted particles, as in
-    `Posterior.log_density`. Use `from_estimator` or `from_posterior`.
+    Below the diagonal the dark region is the smallest with the probability of the inner level under
+    the joint density of two coordinates, and the light region that of the outer level (Hyndman
+    1996). If a posterior has several modes, regions can have several parts. On the diagonal are
+    densities of single coordinates with the same kinds of regions. Densities are kernel estimates
+    of the weighted particles, as in `Posterior.log_density`. Use `from_estimator` or
+    `from_posterior`.
 
     Parameters
     ----------
     names : sequence of str of length k
         Names of the coordinates.
     marginals : list of k tuples (x, density, thresholds)
-        Points and density of each coordinate, ndarray of shape (g,), and the two densities above
-        which regions hold the outer and the inner level.
+        Points and density of each coordinate, ndarray of shape (g,), and the two densities that
+        bound the regions of the outer and the inner level.
     pairs : dict of (i, j) to tuple (x, y, density, thresholds)
-        The same of coordinates j (x) and i (y), i > j; the first three of shape (g, h).
+        The same for coordinates j (x) and i (y), i > j; the first three have shape (g, h).
     limits : ndarray of shape (k, 2)
-        Ends of the axis of each coordinate.
+        Limits of the axis for each coordinate.
     levels : tuple of two float, default=(0.5, 0.9)
-        Probabilities that the regions hold.
+        Probabilities of the regions.
     n_coordinates : int, default=None
-        Number of coordinates of the selection, of which k are shown; default k.
+        Number of coordinates that were selected, of which k are shown; default k.
 
     Attributes
     ----------
@@ -65,7 +66,7 @@ class PairDisplay:
     ax_ : matplotlib Axes
         The first of them.
     figure_ : matplotlib Figure
-        Figure of these.
+        Figure that holds the axes.
     lines_ : list of matplotlib Line2D
         Marginal densities.
     contours_ : dict of (i, j) to matplotlib QuadContourSet
@@ -98,26 +99,26 @@ class PairDisplay:
 
     @classmethod
     def from_estimator(cls, estimator, **options):
-        """Draw pairs of ``posterior_`` of a fitted estimator.
+        """Draw pairs of coordinates of ``posterior_`` of a fitted estimator.
 
         Parameters
         ----------
         estimator : estimator
-            With a `Posterior`, or a pipeline, a search and the like around one.
+            Estimator with a `Posterior`, or a pipeline, a search and the like around one.
         **options : dict
-            Those of `from_posterior`.
+            Arguments of `from_posterior`.
 
         Returns
         -------
         PairDisplay
-            With its artists.
+            The display, with its artists.
 
         Raises
         ------
         ValueError
-            If an option is none of these.
+            If an option has a value that is not allowed.
         TypeError
-            If no estimator inside has such a posterior.
+            If the innermost estimator has no such posterior.
         ImportError
             If matplotlib is not installed.
         """
@@ -133,27 +134,29 @@ class PairDisplay:
         Parameters
         ----------
         posterior : Posterior
-            Its particles are drawn.
+            Posterior to draw.
         names : sequence of str, default=None
-            Coordinates, in the order wanted; default all that vary.
+            Names of the coordinates to draw, in this order; by default all that vary.
         max_coordinates : int, default=5
-            Of more coordinates the first so many are drawn, and the title says how many are not.
+            Largest number of coordinates drawn; the title says how many are not shown.
         levels : tuple of two float, default=(0.5, 0.9)
-            Probabilities that the dark and the light region hold.
+            Probabilities of the dark and the light region.
         ax : matplotlib Axes or array of k * k of them, default=None
-            Where: one is divided. Default those of a new figure, which grows with k.
+            Axes to draw in; a single one is divided. By default those of a new figure, whose size
+            grows with k.
         **plot_options : dict
-            Further ones of `plot`.
+            Further arguments of `plot`.
 
         Returns
         -------
         PairDisplay
-            With its artists.
+            The display, with its artists.
 
         Raises
         ------
         ValueError
-            If an option is none of these, no coordinate has a name, or one has a single value.
+            If an option has a value that is not allowed, a name is not that of a coordinate, or a
+            coordinate has a single value.
         TypeError
             If the posterior has no particles.
         ImportError
@@ -182,12 +185,12 @@ class PairDisplay:
         return display.plot(ax=ax, **plot_options)
 
     def plot(self, ax=None, *, line_kw=None, contour_kw=None):
-        """Draw.
+        """Draw the display.
 
         Parameters
         ----------
         ax : matplotlib Axes or array of k * k of them, default=None
-            Where: one is divided. Default those of a new figure.
+            Axes to draw in; a single one is divided. By default those of a new figure.
         line_kw, contour_kw : dict, default=None
             Keywords of the marginal densities (`Axes.plot`) and of the outlines (`Axes.contour`).
 

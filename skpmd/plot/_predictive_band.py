@@ -28,38 +28,38 @@ _MANY = 2000  # So many points are one image in files of vectors.
 class PredictiveBandDisplay:
     """Mean and two bands of a predictive distribution along one column, with the data.
 
-    A band holds a new observation at each place with that probability. Use `from_estimator`, or
-    `from_predictions` for distributions computed elsewhere.
+    At each point a band contains a new observation with the given probability. Use
+    `from_estimator`, or `from_predictions` for distributions computed elsewhere.
 
     Parameters
     ----------
     x : ndarray of shape (g,)
-        Places along the column, increasing.
+        Points along the column, increasing.
     center : ndarray of shape (g,)
         Predictive means, in the units of y.
     inner, outer : ndarray of shape (g, 2)
         Lower and upper ends of the bands.
     levels : tuple of two float, default=(0.5, 0.9)
-        Probabilities of these.
+        Probabilities of the bands.
     data : tuple of two ndarray of shape (n,), default=None
-        The column and y of rows that are drawn as points.
+        Values of the column and of y for rows that are drawn as points.
     name : str, default="x"
-        Of the column.
+        Name of the column.
     center_name : str, default="mean"
-        What the line in the middle is.
+        Name of the line in the middle.
     data_name : str, default="data"
-        What the points are.
+        Name of the points.
     target_name : str, default="y"
-        Of the target.
+        Name of the target.
 
     Attributes
     ----------
     x, center, inner, outer, levels, data, name, center_name, data_name, target_name
         As given.
     ax_ : matplotlib Axes
-        Where it is drawn.
+        Axes that the plot is drawn in.
     figure_ : matplotlib Figure
-        Figure of these.
+        Figure that holds the axes.
     line_ : matplotlib Line2D
         Means.
     inner_band_, outer_band_ : matplotlib PolyCollection
@@ -102,36 +102,36 @@ class PredictiveBandDisplay:
             A fitted regressor with predictive distributions or intervals, or a pipeline, a search,
             a transformed target and the like around one.
         X : array-like or DataFrame of shape (n_samples, n_features)
-            Rows, as the outermost estimator takes them: places go from the column's least value to
-            its largest, and a twentieth of that further.
+            Rows, as the outermost estimator takes them. Points go from the smallest value of the
+            column to its largest, and further by a twentieth of this range at both ends.
         y : array-like of shape (n_samples,), default=None
-            Targets of these rows, which are drawn as points. Their other columns have other values
-            than the band's.
+            Targets of these rows, which are drawn as points. In the other columns these rows have
+            other values than the band.
         feature : int or str, default=0
-            The column, by its place or name.
+            The column, by its index or name.
         at : array-like of shape (n_features,), default=None
-            Values at which the other columns stay; default their medians, or the most frequent
-            value of a column that holds no numbers.
+            Fixed values of the other columns; by default their medians, or the most frequent value
+            of a column without numbers.
         levels : tuple of two float, default=(0.5, 0.9)
             Probabilities of the dark and of the light band.
         n_points : int, default=200
-            Number of places.
+            Number of points.
         ax : matplotlib Axes, default=None
-            Where; default those of a new figure.
+            Axes to draw in; by default those of a new figure.
         **plot_options : dict
-            Further ones of `plot`.
+            Further arguments of `plot`.
 
         Returns
         -------
         PredictiveBandDisplay
-            With its artists.
+            The display, with its artists.
 
         Raises
         ------
         ValueError
-            If an option is none of these, or there is no such column.
+            If an option has a value that is not allowed, or there is no such column.
         TypeError
-            If no estimator inside has predictive distributions.
+            If the innermost estimator has no predictive distributions.
         ImportError
             If matplotlib is not installed.
         """
@@ -164,36 +164,37 @@ class PredictiveBandDisplay:
     def from_predictions(
         cls, x, distribution, *, data=None, levels=(0.5, 0.9), name="x", ax=None, **plot_options
     ):
-        """Draw predictive distributions at some places.
+        """Draw predictive distributions at some points.
 
         Parameters
         ----------
         x : array-like of shape (g,)
-            Places, in any order.
+            Points, in any order.
         distribution : NormalMixture of g rows
-            Predictive distributions there.
+            Predictive distributions at these points.
         data : tuple of two array-like of shape (n,), default=None
-            Places and targets that are drawn as points.
+            Values of x and of the target that are drawn as points.
         levels : tuple of two float, default=(0.5, 0.9)
             Probabilities of the dark and of the light band.
         name : str, default="x"
-            What x is.
+            Name of x.
         ax : matplotlib Axes, default=None
-            Where; default those of a new figure.
+            Axes to draw in; by default those of a new figure.
         **plot_options : dict
-            Further ones of `plot`.
+            Further arguments of `plot`.
 
         Returns
         -------
         PredictiveBandDisplay
-            With its artists.
+            The display, with its artists.
 
         Raises
         ------
         ValueError
-            If an option is none of these, or there is not a place for each distribution.
+            If an option has a value that is not allowed, or there is not one point for each
+            distribution.
         TypeError
-            If ``distribution`` is no `NormalMixture`.
+            If ``distribution`` is not a `NormalMixture`.
         ImportError
             If matplotlib is not installed.
         """
@@ -219,12 +220,12 @@ class PredictiveBandDisplay:
         return cls(x=x, center=distribution.mean(), inner=inner, outer=outer, **options)
 
     def plot(self, ax=None, *, line_kw=None, band_kw=None, point_kw=None):
-        """Draw.
+        """Draw the display.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where; default those of a new figure.
+            Axes to draw in; by default those of a new figure.
         line_kw, band_kw, point_kw : dict, default=None
             Keywords of the means (`Axes.plot`), of both bands (`Axes.fill_between`) and of the data
             (`Axes.plot`).

@@ -1,4 +1,4 @@
-"""Posterior predictive check: data beside data sets that were drawn under the posterior."""
+"""Posterior predictive check: data beside data sets that were drawn from the posterior."""
 
 import numpy as np
 from sklearn.compose import TransformedTargetRegressor
@@ -30,43 +30,43 @@ _FEW, _WIDE = 12, 60  # So many numbers each have a tick, and are a scale if no 
 class PosteriorPredictiveCheckDisplay:
     """Observed targets beside data sets that were drawn from the posterior predictive.
 
-    A model that explains the data draws data sets like them. There are three kinds: the density of
-    y among those of the replicated data sets (all smoothed alike), the frequency of each value
-    where y holds few, and a statistic of y among its values of the replicated data sets, with the
-    share of these that are larger (Gelman et al. 2013, chapter 6). Use `from_estimator` or
-    `from_predictions`.
+    A model that explains the data draws data sets like them. There are three kinds of plots: the
+    density of y among the densities of the replicated data sets (all smoothed alike), the frequency
+    of each value if y has few different values, and a statistic of y among its values in the
+    replicated data sets, with the share of larger values (Gelman et al. 2013, chapter 6). Use
+    `from_estimator` or `from_predictions`.
 
     Parameters
     ----------
     kind : {"density", "frequency", "statistic"}
-        What is drawn.
+        Kind of the plot.
     observed : ndarray of shape (g,) or float
-        Density or frequencies of y at the places; or its statistic.
+        Density or frequencies of y at the points ``x``, or its statistic.
     replicated : ndarray of shape (n_draws, g) or (n_draws,)
-        The same of each replicated data set.
+        The same for each replicated data set.
     x : ndarray of shape (g,), default=None
-        Places of a density in the units of y, or values; None of a statistic.
+        Points of a density in the units of y, or values of y; None for a statistic.
     levels : tuple of two float, default=(0.5, 0.9)
         Probabilities of the bands of a density and of the intervals of frequencies.
     name : str, default="y"
-        Of the target, or of the statistic.
+        Name of the target, or of the statistic.
 
     Attributes
     ----------
     kind, observed, replicated, x, levels, name
         As given.
     p_value : float or None
-        Of a statistic: the share of replicated data sets in which it is larger; ties count half.
+        For a statistic: the share of replicated data sets in which it is larger; ties count half.
     ax_ : matplotlib Axes
-        Where it is drawn.
+        Axes that the plot is drawn in.
     figure_ : matplotlib Figure
-        Figure of these.
+        Figure that holds the axes.
     observed_ : matplotlib Line2D
-        What was observed.
+        Observed data.
     inner_, outer_ : matplotlib PolyCollection or LineCollection
-        Bands, or intervals; None of a statistic.
+        Bands, or intervals; None for a statistic.
     histogram_ : matplotlib StepPatch
-        Of a replicated statistic; None otherwise.
+        Histogram of a replicated statistic; None otherwise.
 
     References
     ----------
@@ -102,30 +102,30 @@ class PosteriorPredictiveCheckDisplay:
         estimator : estimator
             A fitted estimator with ``sample_y``, `BayesianLogisticRegressionPMD` or
             `SparseGPRegressorPMD`, or a pipeline, a search, a transformed target and the like
-            around one. All rows of a draw are of one particle.
+            around one. All rows of a draw come from the same particle.
         X : array-like of shape (n_samples, n_features)
-            Rows, as the outermost estimator takes them; of a Gaussian process a few thousand at
-            most, for draws need the covariance of all.
+            Rows, as the outermost estimator takes them. For a Gaussian process use a few thousand
+            at most, because draws need the covariance of all rows.
         y : array-like of shape (n_samples,)
-            Targets of these.
+            Targets of these rows.
         n_draws : int, default=200
             Number of data sets.
         random_state : int, RandomState, Generator or None, default=0
             Source of randomness.
         ax : matplotlib Axes, default=None
-            Where; default those of a new figure.
+            Axes to draw in; by default those of a new figure.
         **options : dict
-            Those of `from_predictions`.
+            Arguments of `from_predictions`.
 
         Returns
         -------
         PosteriorPredictiveCheckDisplay
-            With its artists.
+            The display, with its artists.
 
         Raises
         ------
         ValueError
-            If an option is none of these.
+            If an option has a value that is not allowed.
         TypeError
             If no estimator inside has ``sample_y``.
         ImportError
@@ -148,31 +148,32 @@ class PosteriorPredictiveCheckDisplay:
         y : array-like of shape (n,)
             Observed targets, numbers or classes.
         y_rep : array-like of shape (n_draws, n)
-            Replicated ones.
+            Replicated targets.
         statistic : {"mean", "std", "min", "max", "median"} or callable, default=None
-            Compare this in place of all targets; a callable takes targets of shape (n,) and returns
-            a number.
+            Statistic to compare instead of all targets; a callable takes targets of shape (n,) and
+            returns a number.
         kind : {"auto", "density", "frequency"}, default="auto"
-            Without a statistic: ``"auto"`` has frequencies of classes and of at most 20 whole
-            numbers.
+            Kind of the plot without a statistic: ``"auto"`` draws frequencies for classes and for
+            at most 20 whole numbers.
         levels : tuple of two float, default=(0.5, 0.9)
             Probabilities of the dark and of the light band, or of the thick and the thin line.
         name : str, default=None
-            Of the target or statistic, for the axis.
+            Name of the target or statistic, for the axis.
         ax : matplotlib Axes, default=None
-            Where; default those of a new figure.
+            Axes to draw in; by default those of a new figure.
         **plot_options : dict
-            Further ones of `plot`.
+            Further arguments of `plot`.
 
         Returns
         -------
         PosteriorPredictiveCheckDisplay
-            With its artists.
+            The display, with its artists.
 
         Raises
         ------
         ValueError
-            If shapes do not fit, an option is none of these, or the statistic returns no number.
+            If shapes do not match, an option has a value that is not allowed, or the statistic
+            returns no number.
         ImportError
             If matplotlib is not installed.
         """
@@ -196,16 +197,16 @@ class PosteriorPredictiveCheckDisplay:
         return display.plot(ax=ax, **plot_options)
 
     def plot(self, ax=None, *, observed_kw=None, replicated_kw=None):
-        """Draw.
+        """Draw the display.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where; default those of a new figure.
+            Axes to draw in; by default those of a new figure.
         observed_kw : dict, default=None
-            Keywords of what was observed (`Axes.plot`, of a statistic `Axes.axvline`).
+            Keywords for the observed data (`Axes.plot`, for a statistic `Axes.axvline`).
         replicated_kw : dict, default=None
-            Keywords of what was drawn (`Axes.fill_between`, `Axes.vlines` or `Axes.stairs`).
+            Keywords for the replicated data (`Axes.fill_between`, `Axes.vlines` or `Axes.stairs`).
 
         Returns
         -------

@@ -35,8 +35,8 @@ def limits(posterior, outer):
 def grid(posterior, outer):
     """Points along each coordinate, a list of ndarray.
 
-    Those at equal masses are close where the particles are, so that modes have points that are
-    narrow beside their distance, and some beyond their edges.
+    Points at equal masses are close where the particles are. Even modes that are narrow compared
+    with their distance therefore have points, and some points lie beyond their edges.
     """
     shares = (np.arange(_BY_MASS) + 0.5) / _BY_MASS
     at_mass = posterior.quantile(shares).T
@@ -70,8 +70,8 @@ def marginal(posterior, j, outer):
 def pair(posterior, i, j, outer):
     """Points of a grid of two coordinates, and the density there: x, y, density and areas (a, b).
 
-    The axes of the grid are those of the coordinates, or the diagonals of standardised ones where
-    they are so correlated that a ridge would be narrower than the mesh.
+    The axes of the grid are those of the coordinates. If these are so correlated that a ridge would
+    be narrower than the mesh, they are the diagonals of the standardised coordinates.
     """
     both = posterior.particles[:, [i, j]]
     centre, turn = posterior.weights @ both, np.diag(_std(both, posterior.weights))
@@ -89,10 +89,10 @@ def pair(posterior, i, j, outer):
 
 
 def thresholds(density, areas, levels):
-    """Densities above which a region of highest density holds each level (Hyndman 1996).
+    """Densities above which a region of highest density has each level (Hyndman 1996).
 
-    ``areas`` are those of the cells around the points of a grid, and the levels rise. The result
-    has the outer level's threshold first, and rises strictly, as contours need it.
+    ``areas`` are the areas of the cells around the points of a grid, and the levels increase. The
+    result has the threshold of the outer level first and increases strictly, as contours require.
     """
     order = np.argsort(density, axis=None)[::-1]
     mass = np.cumsum((density * areas).ravel()[order])

@@ -27,29 +27,29 @@ _HISTOGRAM_BINS = 20
 class ReliabilityDisplay:
     """Frequencies of a class against its predicted probabilities, above their histogram.
 
-    Rows are sorted into bins by their predicted probability. A point is a bin: its mean prediction,
-    and the frequency of the class. The bar is a credible interval of that frequency under Jeffreys'
-    prior, that of a beta distribution of the counts and a half each; it reaches to 0 or 1 where the
-    bin has no row of the class, or no other (Brown, Cai and DasGupta 2001). Probabilities are
-    calibrated where the intervals meet the diagonal about as often as their level says. Use
-    `from_estimator` or `from_predictions`.
+    Rows are sorted into bins by their predicted probability. A point shows the mean prediction of a
+    bin and the frequency of the class in it. The bar is a credible interval of this frequency under
+    Jeffreys' prior, from a beta distribution whose parameters are the two counts plus one half. It
+    extends to 0 if the bin has no row of the class, and to 1 if it has no other row (Brown, Cai and
+    DasGupta 2001). Probabilities are calibrated where the intervals meet the diagonal about as
+    often as their level says. Use `from_estimator` or `from_predictions`.
 
     Parameters
     ----------
     prob_pred : ndarray of shape (n_bins,)
         Mean prediction of each bin that has rows.
     prob_true : ndarray of shape (n_bins,)
-        Frequency of the class there.
+        Frequency of the class in each of these bins.
     interval : ndarray of shape (n_bins, 2)
         Lower and upper ends of the intervals of the frequency.
     counts : ndarray of shape (n_bins,)
-        Sums of the rows' weights.
+        Sum of the rows' weights in each bin.
     y_prob : ndarray of shape (n,)
-        Predictions, for the histogram.
+        Predicted probabilities, for the histogram.
     sample_weight : ndarray of shape (n,)
         Weights of the rows.
     level : float, default=0.9
-        Probability that an interval holds.
+        Posterior probability of an interval.
     name : str, default=None
         Name of the predictions, for the legend.
     class_name : str, default=None
@@ -60,11 +60,12 @@ class ReliabilityDisplay:
     prob_pred, prob_true, interval, counts, y_prob, sample_weight, level, name, class_name
         As given.
     axes_ : ndarray of shape (2,) of matplotlib Axes
-        Diagram and histogram; ``ax=display.axes_`` of another display draws in both.
+        Axes of the diagram and of the histogram; give ``ax=display.axes_`` to another display to
+        draw in both.
     ax_, histogram_ax_ : matplotlib Axes
-        The two.
+        The same two axes by name.
     figure_ : matplotlib Figure
-        Figure of these.
+        Figure that holds the axes.
     line_ : matplotlib Line2D
         Points.
     bars_ : matplotlib LineCollection
@@ -117,33 +118,34 @@ class ReliabilityDisplay:
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Rows that were not fitted.
         y : array-like of shape (n_samples,)
-            Their classes.
+            Classes of the rows.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows; this and the next three are as in `from_predictions`.
+            Weights of the rows, as in `from_predictions`; so are the next three parameters.
         n_bins : int, default=10
             Number of bins.
         strategy : {"uniform", "quantile"}, default="uniform"
-            Bins of equal width, or of about equally many rows.
+            Bins of equal width, or with about equally many rows.
         level : float, default=0.9
-            Probability that an interval holds.
+            Posterior probability of an interval.
         pos_label : int, float, bool or str, default=None
-            The class; default the second of two. With more classes it has to be given.
+            The class whose probability is shown; by default the second of two classes. With more
+            classes it has to be given.
         name : str, default=None
-            For the legend; default that of the class of the innermost estimator.
+            Name for the legend; by default the class name of the innermost estimator.
         ax : matplotlib Axes or two of them, default=None
-            Where: one is divided. Default those of a new figure.
+            Axes to draw in; a single one is divided. By default those of a new figure.
         **plot_options : dict
-            Further ones of `plot`.
+            Further arguments of `plot`.
 
         Returns
         -------
         ReliabilityDisplay
-            With its artists.
+            The display, with its artists.
 
         Raises
         ------
         ValueError
-            If an option is none of these, or y has other classes.
+            If an option has a value that is not allowed, or y has different classes.
         TypeError
             If the estimator has no ``predict_proba``.
         ImportError
@@ -185,27 +187,27 @@ class ReliabilityDisplay:
         n_bins : int, default=10
             Number of bins; those without rows are left out.
         strategy : {"uniform", "quantile"}, default="uniform"
-            Bins of equal width, or of about equally many rows.
+            Bins of equal width, or with about equally many rows.
         level : float, default=0.9
-            Probability that an interval holds.
+            Posterior probability of an interval.
         pos_label : int, float, bool or str, default=None
-            The class; default 1, or True, where y holds 0 and 1, -1 and 1, or truth values.
+            The class; by default 1, or True, if y holds 0 and 1, -1 and 1, or booleans.
         name : str, default=None
-            For the legend.
+            Name for the legend.
         ax : matplotlib Axes or two of them, default=None
-            Where: one is divided. Default those of a new figure.
+            Axes to draw in; a single one is divided. By default those of a new figure.
         **plot_options : dict
-            Further ones of `plot`.
+            Further arguments of `plot`.
 
         Returns
         -------
         ReliabilityDisplay
-            With its artists.
+            The display, with its artists.
 
         Raises
         ------
         ValueError
-            If an option is none of these, or a probability is not in [0, 1].
+            If an option has a value that is not allowed, or a probability is not in [0, 1].
         ImportError
             If matplotlib is not installed.
         """
@@ -241,14 +243,14 @@ class ReliabilityDisplay:
         return display.plot(ax=ax, **plot_options)
 
     def plot(self, ax=None, *, color=BLUE, line_kw=None, bar_kw=None, histogram_kw=None):
-        """Draw.
+        """Draw the display.
 
         Parameters
         ----------
         ax : matplotlib Axes or two of them, default=None
-            Where: one is divided. Default those of a new figure.
+            Axes to draw in; a single one is divided. By default those of a new figure.
         color : matplotlib color, default="#0072B2"
-            Of points, bars and the outline of the histogram.
+            Colour of points, bars and the outline of the histogram.
         line_kw, bar_kw, histogram_kw : dict, default=None
             Keywords of the points (`Axes.plot`), the intervals (`Axes.vlines`) and the histogram
             (`Axes.stairs`).
@@ -291,7 +293,7 @@ class ReliabilityDisplay:
 
 
 def jeffreys_interval(hits, counts, level):
-    """Central intervals of a frequency after so many hits of so many, (k, 2)."""
+    """Central intervals of a frequency, given numbers of hits and of trials, (k, 2)."""
     hits, misses = np.asarray(hits), np.maximum(np.asarray(counts) - hits, 0.0)
     ends = beta.ppf(np.array(check_level(level))[:, None], hits + 0.5, misses + 0.5).T
     ends[hits == 0.0, 0] = 0.0

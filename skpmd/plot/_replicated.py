@@ -9,7 +9,7 @@ _NAMED = {"mean": np.mean, "std": np.std, "min": np.min, "max": np.max, "median"
 
 
 def is_discrete(y):
-    """Whether frequencies of values say more than a density."""
+    """Whether frequencies of values are more informative than a density."""
     if y.dtype.kind != "f":
         return True
     values = np.unique(y)
@@ -17,10 +17,10 @@ def is_discrete(y):
 
 
 def density_curves(y, y_rep):
-    """Places, density of y and those of the replicated targets: (g,), (g,), (n_draws, g).
+    """Points, density of y and densities of the replicated targets: (g,), (g,), (n_draws, g).
 
-    All are smoothed by a normal kernel of the width that Silverman's rule has for y, so that they
-    differ by what the targets are and not by the width.
+    All are smoothed by a normal kernel with the width from Silverman's rule for y, so that they
+    differ only by the targets and not by the width.
     """
     if y.dtype.kind != "f":
         raise ValueError("kind='density' needs numbers: classes have frequencies.")

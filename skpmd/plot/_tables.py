@@ -11,7 +11,7 @@ _FURTHER = 0.05  # Places go beyond the rows by so much of their range.
 
 
 def along_column(X, feature, at, n_points):
-    """Rows that differ in one column: the table, its column, that of X, and the column's name."""
+    """Rows that differ in one column: the table, its column, the column of X, and its name."""
     if hasattr(X, "iloc"):
         return _along_frame(X, feature, at, n_points)
     X = dense("X", X)
@@ -31,20 +31,20 @@ def along_column(X, feature, at, n_points):
 
 
 def column_of(values):
-    """Numbers of one column, (n,), of shape (n, 1) too."""
+    """Numbers of one column as (n,), also from shape (n, 1)."""
     values = np.asarray(values)
     return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
 
 
 def dense(name, values):
-    """An argument of that name as an array of numbers; TypeError where it is sparse."""
+    """An argument as an array of numbers; TypeError, with its name, if it is sparse."""
     if sparse.issparse(values):
         raise TypeError(f"{name} must be dense, got a sparse matrix: give {name}.toarray().")
     return as_floats(name, values)
 
 
 def named(rows, names):
-    """Rows as a data frame with these names; as they are where names are None."""
+    """Rows as a data frame with these names; unchanged if names is None."""
     if names is None:
         return rows
     try:

@@ -27,9 +27,9 @@ _PANEL, _LETTER, _ROW, _FRAME = 2.1, 0.075, 0.19, 0.6
 class TopicDisplay:
     """The most probable words of topics, with credible intervals of their probabilities.
 
-    A panel is a topic, a point the posterior mean of a word's probability, and a line its central
-    interval. The axes of probabilities begin at 0 and differ between panels. Use `from_estimator`
-    or `from_posterior`.
+    Each panel shows a topic. A point is the posterior mean of a word's probability, and a line its
+    central interval. The axes of probabilities begin at 0 and differ between panels. Use
+    `from_estimator` or `from_posterior`.
 
     Parameters
     ----------
@@ -42,11 +42,11 @@ class TopicDisplay:
     interval : ndarray of shape (k, n, 2)
         Lower and upper ends.
     shares : ndarray of shape (k,)
-        Share of all words fitted that each topic has, the prior's included.
+        Share of each topic in all fitted words, including those of the prior.
     level : float, default=0.9
         Posterior probability of an interval.
     n_topics : int, default=None
-        Number of topics of the selection, of which k are shown; default k.
+        Number of topics that were selected, of which k are shown; default k.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class TopicDisplay:
     ax_ : matplotlib Axes
         The first of them.
     figure_ : matplotlib Figure
-        Figure of these.
+        Figure that holds the axes.
     points_, lines_ : list of matplotlib Line2D, list of matplotlib LineCollection
         Means and intervals of each topic.
 
@@ -89,21 +89,22 @@ class TopicDisplay:
         estimator : estimator
             The topic model, or a pipeline or the like around it.
         feature_names : sequence of str, default=None
-            The words; default those of the fitted data frame, or of the steps before in a pipeline.
+            The words; by default those of the fitted data frame, or of the previous steps in a
+            pipeline.
         **options : dict
-            Those of `from_posterior`.
+            Arguments of `from_posterior`.
 
         Returns
         -------
         TopicDisplay
-            With its artists.
+            The display, with its artists.
 
         Raises
         ------
         ValueError
-            If an option is none of these.
+            If an option has a value that is not allowed.
         TypeError
-            If no estimator inside has such a posterior.
+            If the innermost estimator has no such posterior.
         ImportError
             If matplotlib is not installed.
         """
@@ -123,31 +124,33 @@ class TopicDisplay:
         Parameters
         ----------
         posterior : TopicPosterior
-            What is drawn.
+            Posterior to draw.
         feature_names : sequence of str, default=None
-            The words; default their numbers.
+            The words; by default their numbers.
         topics : sequence of int, default=None
-            Which, in the order wanted; default all, those with most words first.
+            Numbers of the topics to draw, in this order; by default all, with the largest shares
+            first.
         n_words : int, default=8
-            Words of each topic, as many as there are at most.
+            Number of words of each topic; all words if there are fewer.
         max_topics : int, default=12
-            Of more topics the first so many are drawn, and the title says how many are not.
+            Largest number of topics drawn; the title says how many are not shown.
         level : float, default=0.9
             Posterior probability of an interval.
         ax : matplotlib Axes or array of k of them, default=None
-            Where: one is divided. Default those of a new figure, which grows with topics and words.
+            Axes to draw in; a single one is divided. By default those of a new figure, whose size
+            grows with the numbers of topics and words.
         **plot_options : dict
-            Further ones of `plot`.
+            Further arguments of `plot`.
 
         Returns
         -------
         TopicDisplay
-            With its artists.
+            The display, with its artists.
 
         Raises
         ------
         ValueError
-            If an option is none of these, or there are not as many names as words.
+            If an option has a value that is not allowed, or there are not as many names as words.
         TypeError
             If the posterior is not of topics.
         ImportError
@@ -182,14 +185,14 @@ class TopicDisplay:
         return display.plot(ax=ax, **plot_options)
 
     def plot(self, ax=None, *, color=BLUE, point_kw=None, line_kw=None):
-        """Draw.
+        """Draw the display.
 
         Parameters
         ----------
         ax : matplotlib Axes or array of k of them, default=None
-            Where: one is divided. Default those of a new figure.
+            Axes to draw in; a single one is divided. By default those of a new figure.
         color : matplotlib color, default="#0072B2"
-            Of points and lines.
+            Colour of points and lines.
         point_kw, line_kw : dict, default=None
             Keywords of the points (`Axes.plot`) and of the lines (`Axes.hlines`).
 

@@ -1,4 +1,4 @@
-"""Trace of a fit: the columns of its record, one below the other."""
+"""Trace of a fit: the columns of its history, one below the other."""
 
 from typing import NamedTuple
 
@@ -55,45 +55,46 @@ _FIRST = "ess_share", "step_size"  # They are drawn where they are constant, too
 
 
 class TraceDisplay:
-    """Columns of the record of a fit, panels one below the other over the steps.
+    """Columns of the history of a fit against the steps, in panels one below the other.
 
-    Use `from_estimator`, of any estimator with ``history_``.
+    Use `from_estimator` with any estimator that has ``history_``.
 
     Parameters
     ----------
     history : dict of str to ndarray of shape (n_steps,)
-        The record, with ``"step"``, as ``history_`` has it.
+        The history, with ``"step"``, as in ``history_``.
     columns : sequence of str, default=None
-        What is drawn, from the top: columns of the record, or ``"ess_share"`` (effective sample
+        Columns to draw, from the top: columns of the history, or ``"ess_share"`` (effective sample
         size divided by the number of particles) and ``"log_evidence"`` (sum of its increments so
-        far, in nats and the user's columns). Default: those that have numbers and change, and the
-        share and the step size where there are such.
+        far, in nats, for the unscaled columns of X). By default all that contain numbers and
+        change, and ``"ess_share"`` and the step size if they exist.
     max_panels : int, default=6
-        Of more columns by default the first so many are drawn, and the title says how many are not.
+        Largest number of panels if ``columns`` is not given. If there are more columns, the title
+        says how many are not shown.
     log_evidence : float, default=None
-        Log evidence after the last step, in nats; without it there is no column of it.
+        Log evidence after the last step, in nats; without it there is no such column.
 
     Attributes
     ----------
     history : dict of str to ndarray
-        As given, with the two columns that are computed, where they can be.
+        As given, with the two computed columns, if they can be computed.
     columns : list of str
-        What is drawn.
+        Columns that are drawn.
     n_columns : int
-        Number of columns there would be without ``max_panels``.
+        Number of columns that would be drawn without ``max_panels``.
     axes_ : ndarray of shape (n_panels,) of matplotlib Axes
-        Panels, with one axis of steps.
+        Panels, which share the axis of steps.
     ax_ : matplotlib Axes
         The first of them.
     figure_ : matplotlib Figure
-        Figure of these.
+        Figure that holds the axes.
     lines_ : dict of str to matplotlib Line2D
-        The line of each column; of a count it is a stair.
+        The line of each column, with steps for a count.
 
     Raises
     ------
     ValueError
-        If there is no such column, or ``max_panels`` is no positive integer.
+        If there is no such column, or ``max_panels`` is not a positive integer.
 
     Examples
     --------
@@ -124,32 +125,33 @@ class TraceDisplay:
 
     @classmethod
     def from_estimator(cls, estimator, *, columns=None, max_panels=6, ax=None, **plot_options):
-        """Draw the record of a fitted estimator.
+        """Draw the history of a fitted estimator.
 
         Parameters
         ----------
         estimator : estimator
-            With ``history_``, or a pipeline, a search and the like around one.
+            Estimator with ``history_``, or a pipeline, a search and the like around one.
         columns : sequence of str, default=None
-            What is drawn, as for the class.
+            Columns to draw, as for the class.
         max_panels : int, default=6
-            Most panels by default, as for the class.
+            Largest number of panels, as for the class.
         ax : matplotlib Axes or array of n_panels of them, default=None
-            Where: one is divided. Default those of a new figure, which grows with the panels.
+            Axes to draw in; a single one is divided. By default those of a new figure, whose size
+            grows with the number of panels.
         **plot_options : dict
-            Further ones of `plot`.
+            Further arguments of `plot`.
 
         Returns
         -------
         TraceDisplay
-            With its artists.
+            The display, with its artists.
 
         Raises
         ------
         ValueError
             If there is no such column.
         TypeError
-            If the estimator has no record.
+            If the estimator has no ``history_``.
         ImportError
             If matplotlib is not installed.
         """
@@ -160,12 +162,12 @@ class TraceDisplay:
         return display.plot(ax=ax, **plot_options)
 
     def plot(self, ax=None, *, line_kw=None):
-        """Draw.
+        """Draw the display.
 
         Parameters
         ----------
         ax : matplotlib Axes or array of n_panels of them, default=None
-            Where: one is divided. Default those of a new figure.
+            Axes to draw in; a single one is divided. By default those of a new figure.
         line_kw : dict, default=None
             Keywords of the lines (`Axes.plot`).
 

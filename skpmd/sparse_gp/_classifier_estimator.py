@@ -42,104 +42,114 @@ from skpmd.sparse_gp._score_predict import kind_of_rows
 class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResults):
     """Gaussian process classification with inducing inputs, for any number of rows.
 
-    For those who use `sklearn.gaussian_process.GaussianProcessClassifier`, which stops at a few
-    thousand rows. Hyperparameters of the kernel are particles; the values u of the process at the
-    inducing inputs are Gaussian given those, by expectation propagation: each label adds a site to
-    their natural parameters, matched to the moments of the logistic likelihood (Minka 2001). That
-    is much nearer to the posterior than the Laplace approximation or a variational bound.
+    It is an alternative to `sklearn.gaussian_process.GaussianProcessClassifier`, which can handle
+    only a few thousand rows. Each particle is one set of hyperparameters of the kernel. The values
+    u of the process at the inducing inputs are Gaussian given these, by expectation propagation:
+    each label adds a site to the natural parameters of u, matched to the moments of the logistic
+    likelihood (Minka 2001). This is much closer to the posterior than the Laplace approximation or
+    a variational bound.
 
-    Two classes have one process. More have one for each class, which tells its rows from all
-    others through a logistic link (one versus rest); all have the same kernel, and the expected
-    probabilities are divided by their sum. The order of the classes changes nothing.
+    For two classes there is one process. For more there is one for each class, which separates its
+    rows from all others through a logistic link (one versus rest). All have the same kernel, and
+    the expected probabilities are divided by their sum. The order of the classes has no effect.
 
     Parameters
     ----------
     kernel : Kernel or None, default=None
-        Covariance, any of `sklearn.gaussian_process.kernels`. None is ``ConstantKernel() * RBF(one
-        length scale for each column)``, started from the scales of the data; the logs of its length
-        scales have a normal prior around their mean, with a standard deviation of 0.5.
+        Covariance, any of `sklearn.gaussian_process.kernels`. None means ``ConstantKernel() *
+        RBF(one length scale for each column)``, started from the scales of the data; the logs of
+        its length scales have a normal prior around their mean, with a standard deviation of 0.5.
     optimizer : "fmin_l_bfgs_b", callable or None, default="fmin_l_bfgs_b"
-        Of the evidence of a subset; as in `GaussianProcessClassifier`. None keeps the kernel.
+        Optimizer of the evidence of a subset; as in `GaussianProcessClassifier`. None means that
+        the kernel is not changed.
     n_restarts_optimizer : int, default=1
-        Further starts; with any, one has short length scales and one those of the data. All start
-        on 200 rows, and the best goes on.
+        Number of further starts. If there are any, one start has short length scales and one has
+        those of the data. All start on 200 rows, and the best one continues.
     n_subset : int, default=1000
-        Rows that the kernel is fitted to, at most.
+        Largest number of rows that the kernel is fitted to.
     hyperprior : list of scipy.stats frozen distributions or None, default=None
-        Prior of the free hyperparameters, one for each in the order of ``kernel.theta``, on their
-        own scale, for several particles; a single one maximises the evidence without it. None is
-        uniform on the log scale between the kernel's bounds. That of the default kernel's length
-        scales comes beside it.
+        Prior of the free hyperparameters, one distribution for each in the order of
+        ``kernel.theta``, not on the log scale. It is used for several particles; a single particle
+        maximises the evidence without it. None means uniform on the log scale between the kernel's
+        bounds. The prior of the default kernel's length scales applies in addition.
     n_inducing : int or "auto", default="auto"
-        Most inducing inputs, M; ``"auto"`` is 1000. Where no more rows are distinct, they are
-        those, and nothing is left out. An iteration costs n M^2 for each process.
+        Largest number of inducing inputs, M; ``"auto"`` is 1000. If there are not more distinct
+        rows than M, the inducing inputs are these rows, and nothing is approximated by them. An
+        iteration costs n M^2 for each process.
     inducing_init : {"random", "kmeans", "greedy"} or array-like of shape (M, p), default="random"
-        Inducing inputs: rows at random, centres of clusters, rows of the largest variance given
-        those before (Burt et al. 2020), or as given. In a stream they follow the rows, unless they
+        Inducing inputs: random rows, centres of clusters, rows with the largest variance given the
+        previous ones (Burt et al. 2020), or as given. In a stream they follow the rows, unless they
         are given.
     jitter : float in [0, 0.01], default=1e-8
-        Added to the diagonal of the inducing inputs' covariance, as a fraction of its mean; ten
-        times more as long as that is not positive definite.
+        Added to the diagonal of the inducing inputs' covariance, as a fraction of its mean; it is
+        multiplied by ten until this covariance is positive definite.
     n_particles : int, default=1
-        Sets of hyperparameters. A single one is the best; more are drawn around it.
+        Number of sets of hyperparameters. A single set is the optimum; more sets are drawn around
+        it.
     weighting : {"posterior", "uniform"}, default="posterior"
-        Weights of several particles: by the evidence of all rows, the prior, and the density that
-        they were drawn from, or alike (draws of a normal approximation).
+        Weights of several particles. ``"posterior"``: by the evidence of all rows, the prior, and
+        the density that they were drawn from. ``"uniform"``: equal weights (draws from a normal
+        approximation).
     batch_size : int or "auto", default="auto"
-        Rows held as a matrix of covariances at once, 2048 by default. It changes no result.
+        Number of rows whose covariances are held in memory at once, 2048 by default. It changes no
+        result.
     max_iter : int, default=500
-        Most iterations over the rows of a call.
+        Largest number of iterations over the rows of a call.
     tol : float, default=1e-2
-        Iterations end where the mean of all values u together moves by less than so many
+        Iterations end when the mean of all values u together moves by less than this number of
         posterior standard deviations.
     forgetting : float in [0, 1), default=0.0
-        For `partial_fit`: fraction of the past that a stream forgets with each row.
+        For `partial_fit`: fraction of the past information that each new row of a stream discounts.
     prior : SparseGPClassifierPMD, default=None
-        What is known before the rows: a fitted estimator of this kind, whose posterior is the prior
-        here. Its parameters must be the same. A search clones estimators and so loses their fits:
-        give it ``sklearn.frozen.FrozenEstimator(fitted)``. The fit goes on from its state, random
-        numbers included, as `partial_fit` would, and leaves it as it is.
+        A fitted estimator of the same class, whose posterior serves as the prior. Its parameters
+        must be the same. The fit continues from its state, random numbers included, as
+        `partial_fit` would, and does not change it. A search clones estimators, and their fits are
+        lost: there pass ``sklearn.frozen.FrozenEstimator(fitted)``.
     max_time : float or None, default=None
-        Seconds after which `fit`, and a call of `partial_fit`, end at their first complete state.
-        The search for a kernel has half of them and ends at the best place so far; at least one
-        iteration over all rows follows. A ``ConvergenceWarning`` says so.
+        Seconds after which `fit`, and a call of `partial_fit`, end at their next complete state.
+        The search for a kernel gets half of this time and ends at the best kernel so far; at least
+        one iteration over all rows follows. A ``ConvergenceWarning`` says so.
     checkpoint : str, path-like or None, default=None
-        File in which `fit` keeps what it has done. The same `fit`, of the same data and parameters,
-        goes on from there after a crash, to the same bits; others are refused. The file is removed
-        when the fit ends. `partial_fit` has none: `skpmd.save` the estimator between two calls.
+        File in which `fit` saves its progress. After a crash the same `fit`, with the same data and
+        parameters, continues from there, with the same result to the bit; any other fit raises an
+        error. The file is removed when the fit ends. `partial_fit` writes no checkpoint: use
+        `skpmd.save` between two calls.
     checkpoint_every : float, default=60.0
         Seconds between two writes of the checkpoint; 0 writes it after each step.
     n_jobs : int or None, default=None
-        Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
-        No digit of an answer depends on their number; the threads of BLAS are left as they are.
+        Number of threads that `fit`, `partial_fit` and predictions use, as in joblib: None means
+        one. No digit of a result depends on this number. The number of BLAS threads is not changed.
     random_state : int, RandomState instance or None, default=None
-        Seed; the same integer gives the same answer.
+        Seed; the same integer gives the same result.
     verbose : int, default=0
-        1 shows progress: the phases of a fit by name, their steps and the time left where their
-        number is known. It is a bar where tqdm is installed, and a line a second elsewhere.
+        1 shows progress: the phases of a fit by name, their steps, and the remaining time where the
+        number of steps is known. It is a progress bar if tqdm is installed, and otherwise one line
+        per second.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        Labels, sorted.
+        Class labels, sorted.
     kernel_ : Kernel
-        Fitted kernel, of the subset's largest evidence, for the default kernel times its prior.
+        Fitted kernel, which maximises the evidence of the subset (for the default kernel, times its
+        prior).
     posterior_ : Posterior
-        Particles: hyperparameters on their own scale, with their weights.
+        Particles: hyperparameters, not on the log scale, with their weights.
     inducing_ : ndarray of shape (M, p)
         Inducing inputs.
     log_marginal_likelihood_value_ : float
-        Log evidence of all rows so far, in nats, of the best particle: the estimate of expectation
-        propagation, no bound. With three classes or more it is the sum over the processes.
+        Log evidence of all rows so far for the best particle, in nats. It is the estimate of
+        expectation propagation, not a bound. With three classes or more it is the sum over the
+        processes.
     history_ : dict of str to ndarray of shape (n_entries,)
         One entry per iteration; see `ParticleMirrorDescent`.
     diagnostics_ : dict
         ``ess``, ``pareto_k`` (with 20 particles or more), ``interrupted``, ``out_of_time`` and
         ``warnings``.
     n_iter_ : int
-        Iterations.
+        Number of iterations.
     out_of_time_ : bool
-        Whether ``max_time`` ended the last call.
+        Whether the last call ended because of ``max_time``.
     n_features_in_ : int
         Number of columns of X.
 
@@ -248,7 +258,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         y : array-like of shape (n_samples,)
             Two classes or more, of any type.
         sample_weight : array-like of shape (n_samples,), optional
-            Row weights; w is the same as w copies of the row.
+            Row weights; a row of weight w counts as w copies of it.
 
         Returns
         -------
@@ -264,8 +274,8 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         -----
         ConvergenceWarning
             If iterations have not converged, a length scale ends at its lower bound, inducing
-            inputs leave more than half of the variance open, or few of 20 particles or more have
-            weight.
+            inputs leave more than half of the variance unexplained, or only a few of 20 or more
+            particles have weight.
         """
         data = {"X": X, "y": y, "sample_weight": sample_weight}
         with self._all_or_nothing(fit_of=data):
@@ -292,23 +302,23 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
     def partial_fit(self, X, y=None, classes=None, sample_weight=None):
         """Add more rows, which are then no longer needed.
 
-        The rows of a call are added once, under what is known when they come: their sites are
-        iterated until they agree with each other and with the q(u) of the calls before, and are
-        not looked at again. The kernel is fitted to the first calls: their rows are retained, and
-        it is fitted anew to all of them whenever there are twice as many, until there are
-        ``n_subset``. Inducing inputs follow a stream into new places, unless they were given. If
-        the call fails in any way, the estimator stays as it was.
+        The rows of a call are added once, under the posterior at that time: their sites are
+        iterated until they agree with each other and with the q(u) of earlier calls, and do not
+        change later. The kernel is fitted to the rows of the first calls, which are retained. It is
+        fitted anew to all of them whenever their number has doubled, until there are ``n_subset``.
+        Inducing inputs follow a stream into new regions, unless they were given. If the call fails
+        in any way, the estimator remains unchanged.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Features.
         y : array-like of shape (n_samples,)
-            Labels; one class alone is fine.
+            Labels; a call may hold a single class.
         classes : array-like of shape (n_classes,), optional
             All classes; needed at the first call, unless there was a fit.
         sample_weight : array-like of shape (n_samples,), optional
-            Row weights; w is the same as w copies of the row.
+            Row weights; a row of weight w counts as w copies of it.
 
         Returns
         -------
@@ -319,12 +329,12 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         ------
         ValueError
             If y holds other labels than ``classes``, a parameter of the stream has changed, rows do
-            not go with those before, or all weights are zero.
+            not match those of earlier calls, or all weights are zero.
 
         Warns
         -----
         ConvergenceWarning
-            As `fit`.
+            As in `fit`.
         """
         with self._all_or_nothing():
             parameters, before = self._parameters(), self._state_or_prior()
@@ -380,7 +390,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
 
     @result
     def n_iter_(self):
-        """Iterations."""
+        """Number of iterations."""
         return self._state.stream.records.n
 
     def _parameters(self):

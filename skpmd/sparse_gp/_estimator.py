@@ -60,106 +60,115 @@ _NEAR = ("vecchia", "full_scale")  # Those with neighbours, which retain the row
 class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleResults):
     """Gaussian process regression for many rows: by inducing inputs, nearest neighbours, or both.
 
-    Hyperparameters of the kernel are particles. With inducing inputs the values u of the process
-    there are Gaussian given those, and each row adds to their natural parameters (Dai et al. 2016,
-    appendix F.1). So one pass over rows in any order and any batches gives the exact posterior of
-    u, given the kernel: there is no learning rate, and rows may come in parts. Where all
-    distinct rows are inducing inputs (up to 1000 of them by default), predictions of a particle are
-    those of `sklearn.gaussian_process.GaussianProcessRegressor`. By neighbours each row adds its
-    density given the nearest rows before it, and the rows are retained.
+    Each particle is one set of hyperparameters of the kernel. The values u of the process at the
+    inducing inputs are Gaussian given these hyperparameters, and each row adds to the natural
+    parameters of u (Dai et al. 2016, appendix F.1). So one pass over rows in any order and any
+    batches gives the exact posterior of u, given the kernel: there is no learning rate, and rows
+    may come in parts. If all distinct rows are inducing inputs (up to 1000 of them by default), a
+    particle predicts the same as `sklearn.gaussian_process.GaussianProcessRegressor`. With
+    neighbours each row adds its density given the nearest rows before it, and the rows are
+    retained.
 
     Parameters
     ----------
     kernel : Kernel or None, default=None
-        Covariance, any of `sklearn.gaussian_process.kernels`. A `WhiteKernel` is the noise. None is
-        ``ConstantKernel() * RBF(one length scale for each column) + WhiteKernel()``, started from
-        the scales of the data; where neighbours are tried the likelihood or, under "auto", the
+        Covariance, any of `sklearn.gaussian_process.kernels`. A `WhiteKernel` is the noise. None
+        means ``ConstantKernel() * RBF(one length scale for each column) + WhiteKernel()``, started
+        from the scales of the data. If neighbours are tried, the likelihood or, under "auto", the
         predictions of some rows choose between RBF and Matern kernels of nu 0.5, 1.5 and 2.5.
     alpha : float or array-like of shape (n_samples,), default=1e-10
-        Variance of further noise of each row, in the units in which y is fitted (as in
-        `GaussianProcessRegressor`: those of the scaled y with ``normalize_y=True``).
+        Variance of additional noise of each row, on the scale on which y is fitted (as in
+        `GaussianProcessRegressor`: the scaled y with ``normalize_y=True``).
     optimizer : "fmin_l_bfgs_b", callable or None, default="fmin_l_bfgs_b"
-        Of the marginal likelihood of a subset, or of the likelihood by neighbours; as in
-        `GaussianProcessRegressor`. None keeps the kernel as it is.
+        Optimizer of the marginal likelihood of a subset, or of the likelihood with neighbours; as
+        in `GaussianProcessRegressor`. None means that the kernel is not changed.
     n_restarts_optimizer : int, default=1
-        Further starts, and one with short length scales. With more than 200 rows only the best
-        after a few steps on 500 goes on.
+        Number of further starts; one more start has short length scales. With more than 200 rows
+        only the best start after a few steps on 500 rows continues.
     n_subset : int, default=2000
-        With inducing inputs alone the rows that the kernel is fitted to, at most; its cost is their
-        number cubed. Where there are more than 1000 most of the search takes place on so many. By
-        neighbours, with which "auto" begins, all rows have a part; the subset then bounds those
-        that other particles are drawn by, and those of the second kernel that "auto" tries.
+        Largest number of rows that the kernel is fitted to, with inducing inputs alone; the cost
+        grows with the cube of this number. If it is above 1000, most of the search uses 1000 rows.
+        With neighbours, with which "auto" begins, the kernel is fitted to all rows. The subset then
+        limits the rows that the other particles are drawn from, and the rows for the second kernel
+        that "auto" tries.
     n_refine : int, default=10000
-        Rows by whose evidence the kernel of inducing inputs is then refined, under a process with
-        500 of these, at most; 0 leaves it at the subset's. A thousand rows lie too far apart to
-        tell of short length scales. For RBF and Matern kernels; it has no part where neighbours
-        are tried.
+        Largest number of rows whose evidence then refines the kernel of inducing inputs, under a
+        process with at most 500 inducing inputs; with 0 the kernel of the subset remains. A
+        thousand rows lie too far apart to show short length scales. It applies to RBF and Matern
+        kernels, and has no effect if neighbours are tried.
     hyperprior : list of scipy.stats frozen distributions or None, default=None
-        Prior of the free hyperparameters, one for each in the order of ``kernel.theta``, on their
-        own scale, for several particles; a single one, and the first, maximise the marginal
-        likelihood without it. None is uniform on the log scale between the kernel's bounds.
+        Prior of the free hyperparameters, one distribution for each in the order of
+        ``kernel.theta``, not on the log scale. It is used for several particles; a single particle,
+        and the first of several, maximise the marginal likelihood without it. None means uniform on
+        the log scale between the kernel's bounds.
     normalize_y : bool, default=True
         Whether y is fitted as (y - mean) / standard deviation.
     n_inducing : int or "auto", default="auto"
-        Most inducing inputs, M. ``"auto"`` is a quarter of the rows, at least 1000 and at most
-        2000; where no more rows are distinct, they are those. A pass costs n M^2. With "full_scale"
-        it is two fifths of the distinct rows, at least 1000 and at most 3000, but fewer where n M
-        numbers of all particles would be more than 33 million, and 100 at least. It is 100 with
-        ``weighting="posterior"`` and inducing inputs alone.
+        Largest number of inducing inputs, M. ``"auto"`` is a quarter of the rows, at least 1000 and
+        at most 2000. If there are not more distinct rows than M, the inducing inputs are these
+        rows. A pass costs n M^2. With "full_scale" ``"auto"`` is two fifths of the distinct rows,
+        at least 1000 and at most 3000, but fewer if n M numbers for all particles would be more
+        than 33 million, and at least 100. It is 100 with ``weighting="posterior"`` and inducing
+        inputs alone.
     inducing_init : {"random", "kmeans", "greedy"} or array-like of shape (M, p), default="random"
-        Inducing inputs: rows at random, centres of clusters, rows of the largest variance given
-        those before (Burt et al. 2020), or as given. In a stream they follow the rows, unless they
+        Inducing inputs: random rows, centres of clusters, rows with the largest variance given the
+        previous ones (Burt et al. 2020), or as given. In a stream they follow the rows, unless they
         are given.
     approximation : {"auto", "fitc", "vfe", "dtc", "vecchia", "full_scale"}, default="auto"
-        With inducing inputs, what becomes of the variance that u leaves open: noise of the row
-        ("fitc"), a penalty of the evidence ("vfe", a lower bound of that of the exact process),
-        nothing ("dtc", as in the paper). Predictive variances contain it in any case. "vecchia" has
-        no inducing inputs: each row is conditioned on its nearest rows, and the estimator retains
-        the rows. It is the better one where the process has more detail than inducing inputs can
-        carry, and takes constants times an RBF or Matern kernel with normal noise. "full_scale" is
-        both: inducing inputs, and neighbours for what they leave (Gyger, Furrer and Sigrist 2025);
-        a prediction costs more. "auto" is "fitc" in streams that begin with `partial_fit`, for up
-        to 1000 distinct rows, other kernels and Student noise, and where inducing inputs or their
-        number are given, and "vecchia" with ``weighting="posterior"``; else `fit` takes what
-        predicts some of the rows best. ``approximation_`` says which.
+        With inducing inputs, how the variance that u does not explain is treated: as noise of the
+        row ("fitc"), as a penalty on the evidence ("vfe", a lower bound of the evidence of the
+        exact process), or not at all ("dtc", as in the paper). Predictive variances contain it in
+        any case. "vecchia" has no inducing inputs: each row is conditioned on its nearest rows, and
+        the estimator retains the rows. It is better if the process has more detail than inducing
+        inputs can represent; it supports constants times an RBF or Matern kernel with normal noise.
+        "full_scale" combines both: inducing inputs, and neighbours for the remaining variance
+        (Gyger, Furrer and Sigrist 2025); a prediction costs more. "auto" is "fitc" in streams that
+        begin with `partial_fit`, for up to 1000 distinct rows, for other kernels and Student noise,
+        and if inducing inputs or their number are given. It is "vecchia" with
+        ``weighting="posterior"``. Otherwise `fit` takes the approximation that predicts some of the
+        rows best. ``approximation_`` is the one taken.
     n_neighbors : int or "auto", default="auto"
         With ``approximation="vecchia"`` and "full_scale" the number of rows that each row, and each
-        prediction, is conditioned on; a row costs its cube. ``"auto"`` is 20 for rows, twice that
-        at the end of the search for a kernel of up to 20,000 distinct rows, and 100 for
-        predictions, 50 beside inducing inputs.
+        prediction, is conditioned on; the cost of a row grows with the cube of this number.
+        ``"auto"`` is 20 for rows (twice that at the end of the search for a kernel with up to
+        20,000 distinct rows) and 100 for predictions (50 with inducing inputs).
     reservoir_size : int, default=300000
-        With ``approximation="vecchia"`` and "full_scale" the distinct rows that are retained, by a
-        fit as by a stream, at most: of more a sample. With ``forgetting`` it is one of the weights
-        that are left, and what is less than a millionth of the largest is dropped.
+        With ``approximation="vecchia"`` and "full_scale" the largest number of distinct rows that
+        are retained, in a fit as in a stream; of more rows a sample is retained. With
+        ``forgetting`` the sample is drawn by the discounted weights, and rows with less than a
+        millionth of the largest weight are dropped.
     jitter : float in [0, 0.01], default=1e-8
-        Added to the diagonal of the inducing inputs' covariance, as a fraction of its mean; ten
-        times more as long as that is not positive definite.
+        Added to the diagonal of the inducing inputs' covariance, as a fraction of its mean; it is
+        multiplied by ten until this covariance is positive definite.
     likelihood : {"gaussian", "student_t"}, default="gaussian"
-        Noise. Student noise is for outliers: its scale is the root of the `WhiteKernel`'s, and
-        passes are repeated until the evidence lower bound (ELBO) has converged.
+        Distribution of the noise. Student noise is for outliers: its scale is the square root of
+        the noise level of the `WhiteKernel`, and passes are repeated until the evidence lower bound
+        (ELBO) has converged.
     df : float above 2, default=4.0
         Degrees of freedom of Student noise.
     n_particles : int or "auto", default="auto"
-        Sets of hyperparameters, over which predictions average; a single one is the best. "auto" is
-        16 for up to 500 rows, 8 for up to 10,000 (4 with 2000 inducing inputs), and 1 for more,
-        which leave little doubt of the kernel, and with "full_scale", whose predictions cost much.
-        It is 1 in streams that begin with `partial_fit` and for a kernel that is not searched for,
-        and 32 with ``weighting="posterior"``.
+        Number of sets of hyperparameters that predictions average over; a single set is the
+        optimum. "auto" is 16 for up to 500 rows and 8 for up to 10,000 (4 with 2000 inducing
+        inputs). It is 1 for more rows, which determine the kernel well, and with "full_scale",
+        whose predictions are expensive. It is 1 in streams that begin with `partial_fit` and if the
+        kernel is not optimised, and 32 with ``weighting="posterior"``.
     weighting : {"stacking", "uniform", "posterior"}, default="stacking"
-        Weights of several particles. ``"posterior"``: the posterior of the hyperparameters. By
-        neighbours, which "auto" takes for it in `fit`, it is importance reweighting of proposals
-        that are fitted to the likelihood of all rows. With inducing inputs it is mirror steps from
-        ``hyperprior`` with rejuvenation, for few rows, at n M^2 for each particle and step: on more
-        than some hundred such weights fall on one particle. ``"stacking"`` and ``"uniform"`` draw
-        particles from the posterior given the subset, and weigh them by the predictions of their
-        average for a fifth of the rows, or alike. With fewer than ten such rows for each particle,
-        as by default for up to 500 rows, ``"stacking"`` weighs them alike too. Those are no
-        posterior weights.
+        Weights of several particles. ``"posterior"``: the posterior of the hyperparameters. With
+        neighbours, which "auto" takes for it in `fit`, it is found by importance reweighting of
+        proposals that are fitted to the likelihood of all rows. With inducing inputs it is found by
+        mirror steps from ``hyperprior`` with rejuvenation, at a cost of n M^2 for each particle and
+        step. This is for few rows: with more than some hundred, one particle gets nearly all of the
+        weight. ``"stacking"`` and ``"uniform"`` draw particles from the posterior given the subset.
+        ``"stacking"`` chooses their weights so that their average predicts a fifth of the rows
+        best; ``"uniform"`` gives equal weights. With fewer than ten such rows for each particle, as
+        by default for up to 500 rows, ``"stacking"`` gives equal weights too. Neither are posterior
+        weights.
     batch_size : int or "auto", default="auto"
-        Rows held as a matrix of covariances at once, 2048 by default. It changes no result, except
-        with ``weighting="posterior"``.
+        Number of rows whose covariances are held in memory at once, 2048 by default. It changes no
+        result, except with ``weighting="posterior"``.
     max_iter : int, default=20
-        Most passes, with Student noise; the passes of mirror steps, where there are any.
+        Largest number of passes, with Student noise; number of passes of mirror steps, if there are
+        any.
     tol : float, default=1e-3
         Gain of the ELBO per row below which passes end, in nats.
     step_size, step_offset, step_decay : float, default=1.0, "auto", 1.0
@@ -168,64 +177,68 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     rejuvenation, ess_threshold, bandwidth : str, float, str or float, default="ess", 0.5, "loo"
         Rejuvenation between mirror steps; see `ParticleMirrorDescent`.
     total_samples : float or None, default=None
-        For `partial_fit`: rows of a data set that may be passed over many times; None is a stream,
-        in which each row counts once.
+        For `partial_fit`: number of rows of a data set over which several passes may be made; None
+        means a stream, in which each row counts once.
     forgetting : float in [0, 1), default=0.0
-        For `partial_fit`: fraction of the past that a stream forgets with each row.
+        For `partial_fit`: fraction of the past information that each new row of a stream discounts.
     n_targets : int or None, default=None
-        Columns of y, for predictions before `fit`.
+        Number of columns of y, for predictions before `fit`.
     prior : SparseGPRegressorPMD, default=None
-        What is known before the rows: a fitted estimator of this kind, whose posterior is the prior
-        here. Its parameters must be the same. A search clones estimators and so loses their fits:
-        give it ``sklearn.frozen.FrozenEstimator(fitted)``. The fit goes on from its state, random
-        numbers included, as `partial_fit` would, and leaves it as it is.
+        A fitted estimator of the same class, whose posterior serves as the prior. Its parameters
+        must be the same. The fit continues from its state, random numbers included, as
+        `partial_fit` would, and does not change it. A search clones estimators, and their fits are
+        lost: there pass ``sklearn.frozen.FrozenEstimator(fitted)``.
     max_time : float or None, default=None
-        Seconds after which `fit`, and a call of `partial_fit`, end at their first complete state.
-        Searches for a kernel have half of them and end at the best place so far; all rows are
+        Seconds after which `fit`, and a call of `partial_fit`, end at their next complete state.
+        Searches for a kernel get half of this time and end at the best kernel so far; all rows are
         added in any case. A ``ConvergenceWarning`` says so.
     checkpoint : str, path-like or None, default=None
-        File in which `fit` keeps what it has done. The same `fit`, of the same data and parameters,
-        goes on from there after a crash, to the same bits; others are refused. The file is removed
-        when the fit ends. `partial_fit` has none: `skpmd.save` the estimator between two calls.
+        File in which `fit` saves its progress. After a crash the same `fit`, with the same data and
+        parameters, continues from there, with the same result to the bit; any other fit raises an
+        error. The file is removed when the fit ends. `partial_fit` writes no checkpoint: use
+        `skpmd.save` between two calls.
     checkpoint_every : float, default=60.0
         Seconds between two writes of the checkpoint; 0 writes it after each step.
     n_jobs : int or None, default=None
-        Threads that `fit`, `partial_fit` and predictions use, in the sense of joblib: None is one.
-        No digit of an answer depends on their number; the threads of BLAS are left as they are.
+        Number of threads that `fit`, `partial_fit` and predictions use, as in joblib: None means
+        one. No digit of a result depends on this number. The number of BLAS threads is not changed.
     random_state : int, RandomState instance or None, default=None
-        Seed; the same integer gives the same answer.
+        Seed; the same integer gives the same result.
     verbose : int, default=0
-        1 shows progress: the phases of a fit by name, their steps and the time left where their
-        number is known. It is a bar where tqdm is installed, and a line a second elsewhere.
+        1 shows progress: the phases of a fit by name, their steps, and the remaining time where the
+        number of steps is known. It is a progress bar if tqdm is installed, and otherwise one line
+        per second.
 
     Attributes
     ----------
     kernel_ : Kernel
-        Fitted kernel: of the subset's largest marginal likelihood, refined by that of many rows; by
-        neighbours of the largest likelihood of the retained rows. Under "auto" that of inducing
-        inputs, or of both, may be one of the largest marginal likelihood of the subset.
+        Fitted kernel. With inducing inputs it maximises the marginal likelihood of the subset,
+        refined by that of many rows; with neighbours it maximises the likelihood of the retained
+        rows. Under "auto" the kernel of inducing inputs, or of both, may be one that maximises the
+        marginal likelihood of the subset.
     posterior_ : Posterior
-        Particles: hyperparameters on their own scale, with the weights of ``weighting``.
+        Particles: hyperparameters, not on the log scale, with the weights of ``weighting``.
     approximation_ : str
         The approximation taken.
     inducing_ : ndarray of shape (M, p)
-        Inducing inputs; not there with ``approximation_ == "vecchia"``.
+        Inducing inputs; not set with ``approximation_ == "vecchia"``.
     log_marginal_likelihood_value_ : float
-        Log marginal likelihood of all rows so far (by neighbours, of those retained) under the
-        approximation, of the best particle, in nats, for y as it is fitted (scaled with
-        ``normalize_y=True``). ``"vfe"`` bounds that of the
-        exact process from below; with Student noise it is a lower bound too.
+        Log marginal likelihood of all rows so far (with neighbours, of the retained rows) for the
+        best particle under the approximation, in nats, for y as it is fitted (scaled with
+        ``normalize_y=True``). With ``"vfe"`` it is a lower bound for the exact process; with
+        Student noise it is a lower bound too.
     log_evidence_ : float
-        With ``weighting="posterior"``: the same, averaged over the prior of the hyperparameters.
+        With ``weighting="posterior"``: log of the marginal likelihood, averaged over the prior of
+        the hyperparameters.
     history_ : dict of str to ndarray of shape (n_entries,)
         One entry per step or pass; see `ParticleMirrorDescent`.
     diagnostics_ : dict
         ``ess``, ``interrupted``, ``out_of_time`` and ``warnings``; with ``weighting="posterior"``
         all of `ParticleMirrorDescent`.
     n_iter_ : int
-        Steps or passes.
+        Number of steps or passes.
     out_of_time_ : bool
-        Whether ``max_time`` ended the last call.
+        Whether the last call ended because of ``max_time``.
     n_features_in_ : int
         Number of columns of X.
 
@@ -372,20 +385,20 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     @_fit_context(prefer_skip_nested_validation=False)
     @with_callbacks
     def fit(self, X, y=None, sample_weight=None, noise_variance=None):
-        """Fit the kernel, with inducing inputs alone to a subset, and the process to all rows.
+        """Fit the kernel (with inducing inputs alone, to a subset) and the process to all rows.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Features.
-            Or data in blocks, `skpmd.data.Blocks`, with y and weights in them or given.
+            Features, or data in blocks (`skpmd.data.Blocks`), with y and weights in the blocks or
+            as arguments.
         y : array-like of shape (n_samples,) or (n_samples, n_targets), optional
-            Targets; several have one kernel, and are independent given it.
+            Targets; several targets share one kernel, and are independent given it.
         sample_weight : array-like of shape (n_samples,), optional
-            Row weights; w is the same as w copies of the row.
+            Row weights; a row of weight w counts as w copies of it.
         noise_variance : array-like of shape (n_samples,), optional
-            Variance of each row's own noise beside the kernel's, in squared units of y; with
-            Student noise the square of its scale.
+            Variance of each row's own noise, in addition to the kernel's noise, in squared units of
+            y; with Student noise the squared scale.
 
         Returns
         -------
@@ -395,18 +408,18 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         Raises
         ------
         ValueError
-            If all weights are zero, or a parameter does not go with the data.
+            If all weights are zero, or a parameter does not match the data.
         numpy.linalg.LinAlgError
-            If the inducing inputs' covariance is not positive definite with any jitter.
+            If the covariance of the inducing inputs is not positive definite with any jitter.
 
         Warns
         -----
         ConvergenceWarning
             If a length scale ends at its lower bound or a noise at its upper one; with inducing
-            inputs alone, if a quarter of the variance of f is there for want of them; with
-            neighbours, if the 90 % intervals for up to 500 rows, given all others, hold less than
-            75 % of them; with ``weighting="posterior"`` of what ``diagnostics_`` holds against the
-            posterior.
+            inputs alone, if a quarter of the variance of f is due to too few of them; with
+            neighbours, if the 90 % intervals for up to 500 rows, given all others, contain less
+            than 75 % of them; with ``weighting="posterior"``, for each of the warnings in
+            ``diagnostics_``.
         """
         data = {"X": X, "y": y, "sample_weight": sample_weight, "noise_variance": noise_variance}
         with self._all_or_nothing(fit_of=data):
@@ -429,15 +442,16 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     def partial_fit(self, X, y=None, sample_weight=None, noise_variance=None):
         """Add more rows; with inducing inputs alone they are then no longer needed.
 
-        Rows add up: any cutting into calls gives the same posterior, given kernel and inducing
-        inputs, with normal noise. (Student noise weighs each part by errors under what is known
-        then, and does not weigh it again.) With neighbours up to ``reservoir_size`` rows are
-        retained, and the kernel is fitted anew whenever there are twice as many as when it was
-        last. With inducing inputs the kernel is fitted to the first calls: their rows are
-        retained, and it is fitted anew to all of them whenever there are twice as many, or four
-        times as many once it has been fitted to ``n_subset``; when it has been refined by
-        ``n_refine`` they are dropped. Inducing inputs follow a stream into new places, unless they
-        were given. If the call fails in any way, the estimator stays as it was.
+        Rows add up: given kernel and inducing inputs, and with normal noise, the posterior does not
+        depend on how rows are divided into calls. (Student noise weights each part by its errors
+        under the posterior at that time, and does not weight it again.) With neighbours up to
+        ``reservoir_size`` rows are retained, and the kernel is fitted anew whenever their number
+        has doubled since the last time. With inducing inputs the kernel is fitted to the rows of
+        the first calls, which are retained. It is fitted anew to all of them whenever their number
+        has doubled, or quadrupled once it has been fitted to ``n_subset`` rows. When it has been
+        refined by ``n_refine`` rows, the rows are dropped. Inducing inputs follow a stream into new
+        regions, unless they were given. If the call fails in any way, the estimator remains
+        unchanged.
 
         Parameters
         ----------
@@ -446,9 +460,10 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Targets.
         sample_weight : array-like of shape (n_samples,), optional
-            Row weights; w is the same as w copies of the row.
+            Row weights; a row of weight w counts as w copies of it.
         noise_variance : array-like of shape (n_samples,), optional
-            Variance of each row's own noise beside the kernel's, in squared units of y.
+            Variance of each row's own noise, in addition to the kernel's noise, in squared units of
+            y.
 
         Returns
         -------
@@ -458,15 +473,15 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         Raises
         ------
         ValueError
-            If a parameter of the stream has changed, rows do not go with those before, or all
-            weights are zero.
+            If a parameter of the stream has changed, rows do not match those of earlier calls, or
+            all weights are zero.
 
         Warns
         -----
         ConvergenceWarning
-            As `fit`, where the kernel is fitted; and with inducing inputs alone if predictions of
-            the new rows are far off by their own standard deviations, so that the kernel does not
-            suit them.
+            As in `fit`, if the kernel is fitted. With inducing inputs alone also if the new rows
+            are far from their predictions, compared with the predictive standard deviations, so
+            that the kernel does not suit them.
         """
         with self._all_or_nothing():
             parameters, before = self._parameters(), self._state_or_prior()
@@ -515,31 +530,33 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
         """Log marginal likelihood of the exact process on some of the rows.
 
-        With inducing inputs alone the kernel was fitted to them, unless "auto" has chosen these.
-        They are all rows where there were no more than ``n_subset``, and than 1000.
+        With inducing inputs alone these are the rows that the kernel was fitted to, unless "auto"
+        chose inducing inputs. They are all rows if there were at most ``n_subset``, and at most
+        1000.
 
         Parameters
         ----------
         theta : array-like of shape (n_hyperparameters,), default=None
-            Logs of the free hyperparameters, as of ``kernel_.theta``; None are the fitted ones.
+            Logs of the free hyperparameters, as in ``kernel_.theta``; None means the fitted ones.
         eval_gradient : bool, default=False
-            Whether to return the gradient in theta too.
+            Whether to return the gradient with respect to theta too.
         clone_kernel : bool, default=True
-            Without it ``kernel_`` has this theta afterwards.
+            If False, ``kernel_`` has this theta afterwards.
 
         Returns
         -------
         log_likelihood : float
-            In nats, for y as it is fitted (Rasmussen and Williams 2006, equation 5.8).
+            Log marginal likelihood in nats, for y as it is fitted (Rasmussen and Williams 2006,
+            equation 5.8).
         gradient : ndarray of shape (n_hyperparameters,)
             Its gradient, with ``eval_gradient``.
 
         Raises
         ------
         ValueError
-            If theta has another shape or is not finite, or a gradient is wanted without it.
+            If theta has another shape or is not finite, or a gradient is requested without theta.
         AttributeError
-            Before a fit.
+            If the estimator is not fitted.
         """
         check_is_fitted(self)
         if theta is None:
@@ -564,7 +581,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
 
     @result
     def inducing_(self):
-        """Inducing inputs; raises AttributeError where there are none."""
+        """Inducing inputs; raises AttributeError if there are none."""
         if self.approximation_ == "vecchia":
             raise AttributeError("inducing_ is not there with approximation='vecchia'.")
         return self._state.model.inducing
@@ -581,7 +598,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
 
     @result
     def n_iter_(self):
-        """Steps or passes."""
+        """Number of steps or passes."""
         return self._state.stream.records.n
 
     # ------------------------------------------------------------------ steps of a fit

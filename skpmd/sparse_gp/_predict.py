@@ -29,29 +29,31 @@ class GaussianProcessPredictions(GaussianProcessScores):
     """Predictions of an estimator whose ``_state`` is a `GPState`.
 
     Before ``fit`` they are those of the prior, as in `GaussianProcessRegressor`. Conditionals q(u)
-    of the particles are factored when they are first needed, and kept in ``_cache``.
+    of the particles are factored when they are first needed, and stored in ``_cache``.
     """
 
     score = of_all_rows(RegressorMixin.score)
 
     @row_by_row
     def predict(self, X, return_std=False, return_cov=False, return_interval=None):
-        """Mean of the prediction, with its standard deviation, covariance or interval if asked for.
+        """Predictive mean, and on request its standard deviation, covariance or interval.
 
-        As in `GaussianProcessRegressor` these contain the noise of the kernel's `WhiteKernel`, and
-        not ``alpha``. By neighbours a covariance is that given the neighbours of any of the rows,
-        3000 of the nearest at most: the more rows it is of the fewer each has, and the further
-        means and variances are from those of the rows on their own.
+        As in `GaussianProcessRegressor` these include the noise of the kernel's `WhiteKernel`, but
+        not ``alpha``. With neighbours a covariance is conditioned on the neighbours of all its rows
+        together, the nearest 3000 at most. The more rows it has, the fewer neighbours there are for
+        each, and the more means and variances differ from those of single rows.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Features.
         return_std, return_cov : bool, default=False
-            What else to return; one of the three at most.
+            Whether to return standard deviations or the covariance, too. At most one of these and
+            ``return_interval`` can be requested.
         return_interval : float in (0, 1), default=None
-            Level of an interval to return, that of `predict_interval`. A `Pipeline` hands it on;
-            for searches and transformed targets see `skpmd.wrappers.predict_interval`.
+            If given, the level of the intervals of `predict_interval`, which are then returned too.
+            A `Pipeline` passes the argument on; for searches and transformed targets see
+            `skpmd.wrappers.predict_interval`.
 
         Returns
         -------
@@ -69,8 +71,8 @@ class GaussianProcessPredictions(GaussianProcessScores):
         RuntimeError
             If more than one of the three is requested.
         ValueError
-            If the level does not lie strictly between 0 and 1, or there are several targets, of
-            which there is no interval.
+            If the level does not lie strictly between 0 and 1, or there are several targets, for
+            which there are no intervals.
         """
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
@@ -107,17 +109,18 @@ class GaussianProcessPredictions(GaussianProcessScores):
         X : array-like of shape (n_samples, n_features)
             Features.
         target : {"y", "f"}, default="y"
-            Of a new observation, with noise and ``alpha``, or of the function without noise.
+            What to predict: a new observation, with noise and ``alpha``, or the function without
+            noise.
 
         Returns
         -------
         NormalMixture
-            Of n_samples rows, in the units of y.
+            Distribution of n_samples rows, in the units of y.
 
         Raises
         ------
         ValueError
-            If ``target`` is another one, or y had several columns.
+            If ``target`` is neither of these, or y had several columns.
         """
         if not (isinstance(target, str) and target in ("y", "f")):
             raise ValueError(f"target must be 'y' or 'f', got {target!r}.")
@@ -150,7 +153,8 @@ class GaussianProcessPredictions(GaussianProcessScores):
         level : float in (0, 1), default=0.9
             Predictive probability of each interval.
         target : {"y", "f"}, default="y"
-            Of a new observation, with noise and ``alpha``, or of the function without noise.
+            What to predict: a new observation, with noise and ``alpha``, or the function without
+            noise.
 
         Returns
         -------
@@ -160,8 +164,8 @@ class GaussianProcessPredictions(GaussianProcessScores):
         Raises
         ------
         ValueError
-            If the level does not lie strictly between 0 and 1, ``target`` is another one, or y had
-            several columns.
+            If the level does not lie strictly between 0 and 1, ``target`` is neither of these, or y
+            had several columns.
         """
         return self.predict_proba(X, target).interval(level)
 
@@ -170,7 +174,7 @@ class GaussianProcessPredictions(GaussianProcessScores):
         """Variance of a new observation, and its aleatoric and epistemic parts.
 
         The epistemic part is the variance of the function under all particles, which more rows
-        would take away, and the aleatoric part the noise. They are in squared units of y.
+        would reduce; the aleatoric part is the noise. They are in squared units of y.
 
         Parameters
         ----------
@@ -196,7 +200,8 @@ class GaussianProcessPredictions(GaussianProcessScores):
         alpha : float or array-like of shape (k,)
             Probabilities in [0, 1].
         target : {"y", "f"}, default="y"
-            Of a new observation, with noise and ``alpha``, or of the function without noise.
+            What to predict: a new observation, with noise and ``alpha``, or the function without
+            noise.
 
         Returns
         -------
@@ -207,7 +212,7 @@ class GaussianProcessPredictions(GaussianProcessScores):
         ------
         ValueError
             If a probability does not lie in [0, 1], ``alpha`` has more than one axis, ``target`` is
-            another one, or y had several columns.
+            neither of these, or y had several columns.
         """
         alpha = np.atleast_1d(check_probabilities("alpha", alpha))
         if alpha.ndim > 1:
@@ -217,14 +222,14 @@ class GaussianProcessPredictions(GaussianProcessScores):
     def sample_y(self, X, n_samples=1, random_state=0):
         """Draw functions at the rows of X, with the noise of the kernel.
 
-        They have the covariance of `predict`, by neighbours of few rows best.
+        They have the covariance of `predict`; with neighbours this is best for few rows.
 
         Parameters
         ----------
         X : array-like of shape (n_rows, n_features)
-            Where.
+            Points at which to draw.
         n_samples : int, default=1
-            How many.
+            Number of draws.
         random_state : int, RandomState, Generator or None, default=0
             Source of randomness.
 
@@ -381,7 +386,7 @@ class GaussianProcessPredictions(GaussianProcessScores):
 
 
 def average(weights, values):
-    """Average over particles, the first axis; no digit depends on what stands beside a row."""
+    """Average over particles, the first axis; no digit depends on the other rows."""
     return sum(weight * value for weight, value in zip(weights, values, strict=True))
 
 
