@@ -290,7 +290,7 @@ def bayes_action(dist, loss="squared", alpha=0.5):
         integrated over each component, to eight standard deviations, and the best of a hundred
         actions is refined by golden section search. If the expected loss has several optima, a
         narrow one may be missed.
-    alpha : float in (0, 1), default=0.5
+    alpha : float in [0, 1], default=0.5
         For the pinball loss: the cost of an underestimate, divided by the sum of the costs of an
         underestimate and an overestimate.
 
