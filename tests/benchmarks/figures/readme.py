@@ -98,8 +98,7 @@ def compared(rows, what, digits=2, names=(), beside=""):
     whole = max(verdicts, key=lambda row: row["answered"])
     best, late = {}, []
     for row in verdicts:
-        method = row["method"].removesuffix(" samples").removesuffix(" average")
-        method = {**NAMES, **dict(names)}.get(method, method)
+        method = _named(row, names)
         if row["theirs"] is None:
             late.append(method)
         elif method not in best or row["theirs"] < best[method]["theirs"]:
@@ -108,6 +107,8 @@ def compared(rows, what, digits=2, names=(), beside=""):
     said = [_said(method, row, digits) for method, row in ranked[:SHOWN]]
     said += _counted([row["verdict"] for _, row in ranked[SHOWN:]])
     said += [f"no answer: {', '.join(late)}"] if late else []
+    longer = [row for row in verdicts if row.get("verdict_long") == "behind" != row["verdict"]]
+    said += [f"in ten times the time {_late(row, digits, names)}" for row in longer]
     ours = f"{significant(whole['ours'], digits)} in {significant(whole['cpu'])} s{beside}"
     return f"| {what} | {ours} | {', '.join(said)} |"
 
@@ -118,6 +119,18 @@ def _said(method, row, digits):
     if row["answered"] < row["seeds"]:
         said += f" (ours {significant(row['ours'], digits)} on its {row['answered']} seeds)"
     return said
+
+
+def _named(row, names):
+    """What the table calls a method, with and without the average of its samples or runs."""
+    method = row["method"].removesuffix(" samples").removesuffix(" average")
+    return {**NAMES, **dict(names)}.get(method, method)
+
+
+def _late(row, digits, names):
+    """An answer in ten times our CPU time that is ahead of ours, where none was within it."""
+    value = f"{_named(row, names)} {significant(row['theirs_long'], digits)}"
+    return MARKS["behind"].format(value)
 
 
 def _counted(verdicts):
