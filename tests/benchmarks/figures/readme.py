@@ -117,7 +117,10 @@ def compared(rows, what, digits=2, names=(), beside=""):
     said += _counted([row["verdict"] for _, row in ranked[SHOWN:]])
     said += [f"no answer: {', '.join(late)}"] if late else []
     longer = [row for row in verdicts if row.get("verdict_long") == "behind" != row["verdict"]]
-    said += [f"in ten times the time {_late(row, digits, names)}" for row in longer]
+    if longer:
+        said.append(
+            "in ten times the time " + ", ".join(_late(row, digits, names) for row in longer)
+        )
     ours = f"{significant(whole['ours'], digits)} in {significant(whole['cpu'])} s{beside}"
     return f"| {what} | {ours} | {', '.join(said)} |"
 
