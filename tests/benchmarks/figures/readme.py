@@ -105,19 +105,21 @@ def compared(rows, what, digits=2, names=(), beside=""):
     """
     verdicts = [row for row in rows if row["kind"] == "verdict"]
     whole = max(verdicts, key=lambda row: row["answered"])
-    best, late = {}, []
+    best, silent = {}, []
     for row in verdicts:
         method = _named(row, names)
         if row["theirs"] is None:
-            late.append(method)
+            silent.append(method)
         elif method not in best or row["theirs"] < best[method]["theirs"]:
             best[method] = row
     ranked = sorted(best.items(), key=lambda pair: pair[1]["theirs"])
     said = [_said(method, row, digits) for method, row in ranked[:SHOWN]]
     said += _counted([row["verdict"] for _, row in ranked[SHOWN:]])
-    said += [f"no answer: {', '.join(late)}"] if late else []
+    said += [f"no answer: {', '.join(silent)}"] if silent else []
     longer = [row for row in verdicts if row.get("verdict_long") == "behind" != row["verdict"]]
-    said += [f"in ten times the time {_late(row, digits, names)}" for row in longer]
+    if longer:
+        late = [_late(row, digits, names) for row in longer]
+        said.append(f"in ten times the time {', '.join(late)}")
     ours = f"{significant(whole['ours'], digits)} in {significant(whole['cpu'])} s{beside}"
     return f"| {what} | {ours} | {', '.join(said)} |"
 
