@@ -238,13 +238,11 @@ def test_numbers_of_draws_are_checked_alike(n):
             lambda: fits["process"].sample_y(X, n),
             lambda: fits["mixture"].sample(n),
             lambda: one.sample(n),
-        ],
-        "n_draws": [lambda: fits["logistic"].pointwise_log_likelihood(X, LABELS, n_draws=n)],
-        "n": [
             lambda: fits["custom"].posterior_.sample(n),
             lambda: fits["topics"].posterior_.sample(n),
             lambda: normal.sample(n),
         ],
+        "n_draws": [lambda: fits["logistic"].pointwise_log_likelihood(X, LABELS, n_draws=n)],
     }
     if n is None:
         del draws["n_draws"]  # There it stands for all particles.

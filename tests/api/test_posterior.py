@@ -166,7 +166,7 @@ def test_the_default_interval_holds_nine_tenths():
 
 @pytest.mark.parametrize("n", [-1, 2.5, None])
 def test_a_number_of_draws_that_is_none_is_an_error(n):
-    with pytest.raises(ValueError, match="Invalid value for .n.: .*must be an integer"):
+    with pytest.raises(ValueError, match="Invalid value for .n_samples.: .*must be an"):
         make_posterior().sample(n)
 
 

@@ -325,7 +325,7 @@ def test_errors_name_what_to_do(lda):
     for n in (0, 2.5):
         with pytest.raises(ValueError, match="n must be an integer of at least 1"):
             lda.top_words(n)
-    with pytest.raises(ValueError, match="Invalid value for .n.: .*at least 0 samples"):
+    with pytest.raises(ValueError, match="Invalid value for .n_samples.: .*at least 0 samp"):
         lda.posterior_.sample(-1)
     with pytest.raises(ValueError, match=r"one name for each of the 40 words"):
         lda.top_words(feature_names=["a", "b"])
