@@ -409,7 +409,10 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
             self._freeze()
             with untimed():  # Without them here the first prediction would take the time.
                 weighed = drive(self._weighed())
-        self._warn_or_interrupt(weighed.interrupted)
+            if weighed.interrupted:
+                fit = self._state.fit._replace(interrupted=True)
+                self._set_state(self._state._replace(fit=fit))
+        self._warn_or_interrupt()
         return self
 
     @in_parts
@@ -513,9 +516,9 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         yield Stage(None)
         yield Stage(self._predictive)
 
-    def _warn_or_interrupt(self, interrupted=False):
+    def _warn_or_interrupt(self):
         fit = self._state.fit
-        self._conclude(fit.convergence_warnings, interrupted=interrupted or fit.interrupted)
+        self._conclude(fit.convergence_warnings, interrupted=fit.interrupted)
 
     # ------------------------------------------------------------------ results
     @result

@@ -270,7 +270,7 @@ def _convergence_warnings(smc):
         )
     if smc.out_of_time:
         power = smc.infos[-1].extra["power"]
-        reasons.append(f"the likelihood counts to the power of {power:.2g} only: raise max_time")
+        reasons.append(f"the likelihood counts to the power of {power:.2g} only")
     if smc.interrupted:
         reasons.append(f"the fit was interrupted after {len(smc.infos)} steps")
     return reasons

@@ -44,7 +44,7 @@ PARTICLES = (
     Query("posterior_.quantile", odd={"q": PROBABILITIES}, infinite=True),
     Query("posterior_.interval", odd={"level": LEVELS}),
     Query("posterior_.summary", odd={"level": LEVELS}),
-    Query("posterior_.sample", odd={"n": COUNTS, "random_state": STATES}, rare=True),
+    Query("posterior_.sample", odd={"n_samples": COUNTS, "random_state": STATES}, rare=True),
     Query("posterior_.log_density", odd={"theta": POINTS}, infinite=True, rare=True),
     Query("posterior_.expectation", odd={"f": FUNCTIONS}),
 )
@@ -135,7 +135,7 @@ QUERIES = {
         Query("posterior_.pseudo_counts"),
         Query("posterior_.__repr__"),
         Query("posterior_.interval", odd={"level": LEVELS, "topics": TOPICS}),
-        Query("posterior_.sample", odd={"n": COUNTS, "random_state": STATES}),
+        Query("posterior_.sample", odd={"n_samples": COUNTS, "random_state": STATES}),
     ),
     "custom": (
         Query(
