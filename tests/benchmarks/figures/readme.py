@@ -10,6 +10,7 @@ PAGE = "README.md"
 ALLOWED = (
     "Python 3.11",
     "with 90 % intervals",
+    "where the 90 % interval of",
     "20 Newsgroups",
     "BSD 3-clause",
     "AISTATS 2016",
