@@ -56,6 +56,8 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_memory": False,
+    # Its page of times would load scripts from elsewhere.
+    "write_computation_times": False,
 }
 
 
