@@ -59,7 +59,8 @@ def naming_conversions(name):
         if not str(error).startswith(_CONVERSIONS):
             raise
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        advice = _WORDS if str(error).startswith("could not convert string") else ""
+        is_of_words = str(error).startswith("could not convert string")
+        advice = _WORDS if is_of_words and name.startswith("X") else ""
         raise kind(f"{name} cannot be read as an array of numbers: {error}{advice}") from error
 
 

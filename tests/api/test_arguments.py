@@ -165,7 +165,7 @@ def test_later_parts_of_a_stream_of_topics_that_are_no_table_are_named():
 
 def test_weights_and_variances_that_are_no_numbers_are_named():
     words = ["heavy"] * 12
-    with pytest.raises(ValueError, match="sample_weight cannot be read as an array of numbers"):
+    with pytest.raises(ValueError, match="sample_weight cannot be .* float: 'heavy'$"):
         GaussianMixturePMD(2).fit(ROWS, sample_weight=words)
     process = SparseGPRegressorPMD()
     with pytest.raises(ValueError, match="noise_variance must hold real numbers"):
