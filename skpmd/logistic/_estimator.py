@@ -755,9 +755,11 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
 
     def _merged_state(self, models, states, task, is_held, rng, n_merged, axes):
         """The state of all shards, whose posterior is that of a task or of their densities."""
-        options, first, few = self._loop_options(), states[0], None
+        options, first, few, remedies = self._loop_options(), states[0], None, None
         if is_held:
-            outcome, _, _ = find_posterior(task.model, task.rows, task.parameters, options, rng)
+            outcome, _, remedies = find_posterior(
+                task.model, task.rows, task.parameters, options, rng
+            )
             found = found_by_rows(outcome, task.rows, task.is_reduced, n_merged)
         else:
             outcome, found = merge_particles(models, states, task, options, rng, n_merged)
@@ -768,7 +770,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
                 merged=density_names(n_merged), **found, **axes,
             )  # fmt: skip
         else:
-            outcome, results = self._results(task, outcome, options, {**found, **axes})
+            axes |= found
+            outcome, results = self._results(task, outcome, options, axes, remedies)
             few = None if task.is_reduced else self._compressed(results, task.rows.data.X)
             if isinstance(self.prior, str):  # All rows may have found other scales.
                 scale, column_scale = task.prior.scale, task.prior.column_scale

@@ -16,8 +16,8 @@ NO_PARTS = (
     "covariance_type='full'."
 )
 _NOT_CONVERGED = (
-    "the mean-field mirror descent did not converge: bring the columns to one scale, or lower "
-    "prior_scale"
+    "the mean-field mirror descent did not converge: bring the columns to one scale, or take a "
+    "narrower prior"
 )
 # With more coordinates than this no full covariance is held: each matrix would take 32 MB.
 _MAX_COORDINATES = 2000

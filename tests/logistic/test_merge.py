@@ -226,3 +226,14 @@ def test_scales_of_the_prior_are_those_of_all_rows_or_warned_of():
     with pytest.warns(ConvergenceWarning, match="found by themselves are up to .* times apart"):
         skpmd.merge(without_rows(shards))
     assert gap(skpmd.merge(shards, X, y), fitted(X, y, **given)) < 0.05
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_warnings_of_a_merge_by_rows_say_what_helps_there():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 12))
+    y = (X[:, 0] + X[:, 1] > 0).astype(int)
+    parameters = {"prior_scale": 50.0, "moves": "never", "n_particles": 100}
+    shards = [fitted(X[k::2], y[k::2], k, **parameters) for k in range(2)]
+    found = skpmd.merge(shards).diagnostics_["warnings"]
+    assert found and all("set moves='auto', or raise n_particles" in one for one in found)
