@@ -39,9 +39,18 @@ html_title = f"skpmd {release}"
 html_static_path = ["_static"]
 html_css_files = ["tables.css"]
 html_show_sourcelink = False
+# Pages that are alone in their section have the room of its empty navigation.
+html_sidebars = {
+    page: []
+    for page in (
+        "install", "faq", "sharp_bits", "theory", "engine", "glossary", "results", "add_a_model",
+        "contributing", "stability",
+    )
+}  # fmt: skip
 html_theme_options = {
     "show_prev_next": False,
-    "secondary_sidebar_items": ["page-toc"],
+    # Code of the gallery is up to 100 characters wide, and has the sidebar's room.
+    "secondary_sidebar_items": {"**": ["page-toc"], "auto_examples/*": []},
     "navigation_with_keys": False,
 }
 
@@ -53,6 +62,8 @@ sphinx_gallery_conf = {
     # Benchmarks are packages of their own, shown on the page "Benchmarks".
     "ignore_pattern": r"__init__\.py|__main__\.py|benchmarks",
     "abort_on_example_error": True,
+    # What an example prints is shown, and no representation of what its last line returns.
+    "capture_repr": (),
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_memory": False,

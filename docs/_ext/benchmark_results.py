@@ -61,10 +61,11 @@ class Results(Directive):
         return self.parsed(NO_RESULTS) if first else []
 
     def picture(self, name, environment):
-        """Place of a study's picture beside the page."""
+        """Places of a study's picture: beside the page's source, and as the site has it."""
         page = Path(environment.doc2path(environment.docname)).parent
         pictures = Path(environment.doctreedir) / "benchmark_pictures"
-        return Path(os.path.relpath(drawn(name, pictures), page)).as_posix()
+        place = Path(os.path.relpath(drawn(name, pictures), page)).as_posix()
+        return place, "../" * environment.docname.count("/") + f"_images/{name}.png"
 
     def parsed(self, lines):
         """Nodes of lines of reStructuredText, which may have titles."""
@@ -85,7 +86,7 @@ class Short(Results):
         for name in self.content:
             if name not in tables.known():
                 raise self.error(f"There is no result of a study {name!r}.")
-            lines += tables.short_lines(name, self.picture(name, environment))
+            lines += tables.short_lines(name, *self.picture(name, environment))
         return lines
 
 
@@ -99,7 +100,7 @@ class Whole(Results):
         """Of one page."""
         (name,) = self.arguments
         picture = self.picture(name, environment)
-        return tables.whole_lines(name, self.options.get("part", 0), picture)
+        return tables.whole_lines(name, self.options.get("part", 0), *picture)
 
 
 class Summary(Results):
