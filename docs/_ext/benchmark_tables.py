@@ -176,8 +176,8 @@ def gate_lines(study):
     gates = study["gates"]
     if not gates:
         return []
-    # A relation and its number stay on one line.
-    gates = [{**gate, "target": gate["target"].replace(" ", "\N{NO-BREAK SPACE}")} for gate in gates]
+    space = "\N{NO-BREAK SPACE}"  # A relation and its number stay on one line.
+    gates = [{**gate, "target": gate["target"].replace(" ", space)} for gate in gates]
     return ["The targets that the study is held against:", "", *table_lines(gates)]
 
 

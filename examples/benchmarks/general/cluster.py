@@ -26,6 +26,7 @@ from multiprocessing import get_context
 import numpy as np
 
 from ..harness.memory import Peak, resident
+from ..harness.pictures import legend_above
 from ..harness.study import Gate, pyplot
 
 COLUMNS, PARTICLES, LARGE, SMALL = 50, 2000, 400_000, 16_000
@@ -280,12 +281,12 @@ def plot(rows):
     pairs = {"a step": ("step", {"blocks": 16}), "a search": ("search", {}), "cores": ("cores", {})}
     values = [gain(rows, case, **known) for case, known in pairs.values()]
     left.barh(list(pairs), values, color="C0")
-    left.axvline(2.0, color="0.6", linestyle=":")
-    left.set_xlabel("seconds of one over those of two")
+    left.axvline(2.0, color="0.4", linestyle=":", label="ideal: 2")
+    left.set(xlabel="seconds of one over those of two", xlim=(0.0, max(2.2, 1.1 * max(values))))
+    left.locator_params(axis="x", nbins=5)
     left.invert_yaxis()
     some = [one for one in rows if one.get("overhead_ms") is not None]
     right.plot([one["blocks"] for one in some], [one["overhead_ms"] for one in some], "o-")
-    right.set_xlabel("blocks")
-    right.set_ylabel("ms of a step beyond its work")
-    right.set_ylim(bottom=0.0)
+    right.set(xlabel="blocks", ylabel="ms of a step beyond its work", ylim=(0.0, None))
+    legend_above(figure, [left], ncols=1)
     return figure

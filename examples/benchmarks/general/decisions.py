@@ -90,16 +90,19 @@ def gates(rows):
 
 
 def plot(rows):
-    """How much less each method gains than ours, with two standard errors."""
+    """Utility of each method minus that of ours, with two standard errors."""
     plt = pyplot()
     shares = sorted({row["share"] for row in rows}, reverse=True)
-    figure, axes = plt.subplots(1, len(shares), figsize=(8, 2.8), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(1, len(shares), figsize=(8, 3.0), layout="constrained", sharey=True)
     for axis, share in zip(axes, shares, strict=True):
         some = [row for row in rows if row["share"] == share and row["method"] != OURS]
-        lost = [-row["ours_more"] for row in some]
+        gained = [-row["ours_more"] for row in some]
         names = [row["method"] for row in some]
-        axis.errorbar(lost, names, xerr=[2.0 * row["se"] for row in some], fmt="o")
+        axis.errorbar(gained, names, xerr=[2.0 * row["se"] for row in some], fmt="o")
         axis.axvline(0.0, color="k", lw=0.8)
-        axis.set(title=f"{share:.0%} of the rows", xlabel="utility less than ours, per row")
+        axis.margins(y=0.15)
+        axis.locator_params(axis="x", nbins=4)
+        axis.set(title=f"{share:.0%} of the rows for training")
     axes[0].invert_yaxis()
+    figure.supxlabel("utility minus ours, per row, with two standard errors", fontsize="medium")
     return figure

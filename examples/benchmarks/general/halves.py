@@ -19,6 +19,7 @@ import warnings
 
 import numpy as np
 
+from ..harness.pictures import legend_above
 from ..harness.study import Gate, pyplot
 
 N_ORDERS = 5
@@ -211,16 +212,19 @@ def gates(rows):
 def plot(rows):
     """Gaps of two halves and of one, in standard deviations or as shares of a score."""
     plt = pyplot()
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
+    figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
     for axis, is_of_means in zip(axes, (True, False), strict=True):
         some = [row for row in rows if (row["model"] in OF_MEANS) == is_of_means]
-        names = [f"{row['model']}: {row['set']}" for row in some]
-        axis.plot([row["alone"] for row in some], names, "x", color="0.6", label="one half")
+        names = [f"{row['model']}: {row['set'].replace('_', ' ')}" for row in some]
+        axis.plot([row["alone"] for row in some], names, "x", color="0.6", label="one half alone")
         gaps = [max(row["gap"], LEFT) if is_of_means else row["gap"] for row in some]
-        axis.plot(gaps, names, "o", mfc="none", label="two halves")
+        axis.plot(gaps, names, "o", mfc="none", label="one half as the prior of the other")
+        axis.axvline(
+            MAX_GAP if is_of_means else MAX_LOSS, color="k", lw=0.8, ls=":", label="target"
+        )
+        axis.margins(y=0.1)
         axis.invert_yaxis()
-        axis.axvline(MAX_GAP if is_of_means else MAX_LOSS, color="k", lw=0.8, ls=":")
-        axis.set_xlabel("gap of a mean, sds" if is_of_means else "loss of score, share")
-        axis.legend(fontsize=8)
-    axes[0].set_xscale("log")
+    axes[0].set(xscale="log", xlabel=f"gap of a mean, sds (below {LEFT:g}: drawn there)")
+    axes[1].set(xlabel="loss of score, share of that of all rows")
+    legend_above(figure, axes, ncols=3)
     return figure

@@ -2,10 +2,11 @@
 
 An answer is wrong where a mean is off by more than 0.25 posterior sds, a sd by more than 25 % or
 the log evidence by more than three of its standard errors and 0.1; right where no mean is off by
-more than 0.1 sds, no sd by more than 10 %, and the evidence is not wrong. Where 4,000 exact draws
-do not know the moments either, probabilities below estimated quantiles count instead (see the study
-``shapes``). A fit is warned where it warns. Silent: wrong without a warning. A false alarm: right
-with one; their share is that among the right fits.
+more than 0.1 sds, no sd by more than 10 %, and the evidence is not wrong; between the two it is
+neither (``between`` in the picture). Where 4,000 exact draws do not know the moments either,
+probabilities below estimated quantiles count instead (see the study ``shapes``). A fit is warned
+where it warns. Silent: wrong without a warning. A false alarm: right with one; their share is that
+among the right fits.
 
 * ``custom``: `ParticleMirrorDescent` on 25 posteriors. ``auto`` is its default; ``300`` has 300
   particles; ``prior`` is ``proposal="prior"``; ``stream`` comes in four parts. ``wrong prior`` are
@@ -23,10 +24,10 @@ with one; their share is that among the right fits.
 * ``lda``: an answer is wrong where 90 % intervals contain less than 75 % of the true probabilities
   of words, right from 85 % on.
 
-``documented`` are fits in the regime that the documentation names: defaults (for custom models, a
-mode being reachable from draws of the prior), everything else by default. ``named`` are shapes and
-settings on which a fit was once wrong in silence. ``needle`` is a mode that no search can reach, a
-limit that the documentation states: it has a row of its own and is in no total.
+``documented`` are fits in the regime that the documentation names: everything by default and, for
+custom models, modes that draws of the prior reach; ``outside`` are the others. ``named`` are shapes
+and settings on which a fit was once wrong in silence. ``needle`` is a mode that no search can
+reach, a limit that the documentation states: it has a row of its own and is in no total.
 
 ``--quick``: one seed, a few shapes of each estimator.
 """

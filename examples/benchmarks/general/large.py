@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from ..harness.memory import Peak
+from ..harness.pictures import legend_above
 from ..harness.study import Gate, pyplot
 from ..harness.timing import cpu_clock
 from ..harness.worker import alone
@@ -135,9 +136,9 @@ def gates(rows):
 
 
 def plot(rows):
-    """Curves of each family, relative to the middle."""
+    """CPU seconds of each family by rows, columns and particles, the others as in the middle."""
     plt = pyplot()
-    figure, axes = plt.subplots(1, 3, figsize=(10, 3.2), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(1, 3, figsize=(10, 3.4), layout="constrained", sharey=True)
     for panel, kind in zip(axes, VARIED, strict=True):
         for name in ROWS:
             own = [row for row in rows if row["model"] == name and row["kind"] == kind]
@@ -145,5 +146,5 @@ def plot(rows):
             panel.loglog(*places, "o-", label=name)
         panel.set(xlabel=kind)
     axes[0].set(ylabel="CPU seconds")
-    axes[0].legend(fontsize=7)
+    legend_above(figure, axes, ncols=len(ROWS))
     return figure

@@ -23,6 +23,7 @@ from time import perf_counter
 
 import numpy as np
 
+from ..harness.pictures import legend_above
 from ..harness.study import Gate, pyplot
 
 WITHOUT, WITH = False, True
@@ -33,6 +34,12 @@ NOISE = {"flights": 0.02, "flights, spikes": 5e-4}
 TOPICS = {"newsgroups20": 20, "bbc_news": 10, "dblp_titles": 20, "debian_descriptions": 20}
 N_SHARDS = 8
 MIN_DOCUMENTS, MAX_DOCUMENTS = 5, 40_000
+GAPS = {  # of the picture: the scale of each family's gaps, and what they are
+    "logistic": ("symlog", "largest difference of a posterior mean, sds"),
+    "process": ("log", "largest difference of a prediction, sds"),
+    "mixture": ("symlog", "loss of log density, share (below 0: ahead of the fit to all rows)"),
+    "topics": ("linear", "loss of log perplexity, share (below 0: ahead of the fit to all rows)"),
+}
 
 
 def run(config):
@@ -258,24 +265,31 @@ def gates(rows):
 def plot(rows):
     """Gaps of merges and of one shard by itself, a panel for each family."""
     plt = pyplot()
-    units = {
-        "logistic": "standard deviations", "process": "standard deviations",
-        "mixture": "share of the score", "topics": "share of the score",
-    }  # fmt: skip
-    figure, axes = plt.subplots(len(units), figsize=(7, 9), layout="constrained")
-    for axis, (model, unit) in zip(axes, units.items(), strict=True):
-        some = [row for row in rows if row["model"] == model]
-        for with_rows, marker, label in ((False, "o", "merged"), (True, "s", "all rows given")):
-            chosen = [row for row in some if row["with_rows"] == with_rows]
-            axis.plot(
-                [row["gap"] for row in chosen], [row["set"] for row in chosen], marker, mfc="none",
-                label=label,
-            )  # fmt: skip
-        axis.plot(
-            [row["shard"] for row in some], [row["set"] for row in some], "x", label="one shard"
-        )
-        axis.set(xscale="symlog" if model != "process" else "log", xlabel=f"{model}: {unit}")
-        if unit == "share of the score":
-            axis.set_xscale("linear")
-    axes[0].legend()
+    models = {model: [row for row in rows if row["model"] == model] for model in GAPS}
+    sizes = [1 + len({row["set"] for row in own}) for own in models.values()]
+    figure, axes = plt.subplots(
+        len(GAPS), figsize=(7.5, 8.5), layout="constrained", height_ratios=sizes
+    )
+    for axis, (model, (scale, label)) in zip(axes, GAPS.items(), strict=True):
+        axis.set_xscale(scale, **({"linthresh": 1e-3} if scale == "symlog" else {}))
+        _draw(axis, models[model])
+        axis.set(title=model, xlabel=label)
+    legend_above(figure, axes, ncols=3)
     return figure
+
+
+def _draw(axis, rows):
+    """The gaps of one family, beside each other on the line of their set."""
+    names = list(dict.fromkeys(row["set"] for row in rows))
+    merged, given = ([row for row in rows if row["with_rows"] == way] for way in (WITHOUT, WITH))
+    for some, key, shift, marker, label in (
+        (merged, "gap", -0.2, "o", "merged"),
+        (given, "gap", 0.0, "s", "merged, all rows given"),
+        (merged, "shard", 0.2, "x", "one shard by itself"),
+    ):
+        places = [names.index(row["set"]) + shift for row in some]
+        axis.plot([row[key] for row in some], places, marker, mfc="none", label=label)
+    axis.axvline(0.0, color="grey", linewidth=0.8)
+    labels = [name.removeprefix("keel_").replace("_", " ") for name in names]
+    axis.set_yticks(range(len(names)), labels)
+    axis.set_ylim(len(names) - 0.4, -0.6)

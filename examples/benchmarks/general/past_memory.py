@@ -27,6 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..harness.pictures import legend_above
 from ..harness.study import Gate, pyplot
 from ..harness.worker import alone
 from .past_memory_data import write_documents, write_rows
@@ -90,15 +91,17 @@ def gates(rows):
 def plot(rows):
     """Throughput as a share of that in memory, and peak memory beside the size of the rows."""
     plt = pyplot()
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained", sharey=True)
     own = [row for row in rows if row["form"] != "memory"]
     names = [f"{row['model']}, {row['form']}" for row in own]
-    axes[0].barh(names, list(shares(rows).values()))
-    axes[0].axvline(SHARE, color="grey", linewidth=0.8)
-    axes[0].set(xlabel="throughput as a share of that in memory")
-    axes[1].barh(names, [row["size_mb"] for row in own], color="lightgrey", label="rows")
-    axes[1].barh(names, [row["peak_mb"] for row in own], label="peak memory")
-    axes[1].set(xlabel="MB", xscale="log")
-    axes[1].legend(fontsize=7)
+    bars = axes[0].barh(names, list(shares(rows).values()), color="C0")
+    axes[0].bar_label(bars, fmt="%.2f", padding=3)
+    axes[0].axvline(SHARE, color="black", linestyle="--", label=f"target: at least {SHARE:g}")
+    axes[0].set(xlabel="throughput, as a share of that in memory", xlim=(0.0, 1.0))
+    axes[1].barh(names, [row["size_mb"] for row in own], color="lightgrey", label="the rows")
+    peaks = axes[1].barh(names, [row["peak_mb"] for row in own], color="C1", label="peak memory")
+    axes[1].bar_label(peaks, fmt="%.0f", padding=3)
+    axes[1].set(xlabel="MB", xlim=(0.0, None))
     axes[0].invert_yaxis()
+    legend_above(figure, axes, ncols=3)
     return figure

@@ -1,7 +1,5 @@
 """Predictive probabilities against scikit-learn's LogisticRegression at its best C.
 
-``--quick``: scikit-learn's wine table.
-
 Both see the training part alone, standardised by it. `LogisticRegressionCV` chooses C from a grid
 by its own five-fold cross-validated log loss. Ours has its posterior mode at the same C, and
 averages over the posterior, as wide as it is (``bayes``: temperature 1) or colder (``tuned``:
@@ -20,6 +18,8 @@ rest; of adult, the standard test part. Two kinds of rows:
 
 The gates ask that ``tuned`` is not worse by more than two standard errors. On vowel ``evidence``
 stands for ``prior_scale="evidence"``, which needs no folds; it is not gated.
+
+``--quick``: scikit-learn's wine table.
 """
 
 import warnings
@@ -30,6 +30,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from ..harness import datasets
+from ..harness.pictures import legend_above
 from ..harness.study import Gate, pyplot
 from ..harness.timing import cpu_clock
 
@@ -195,16 +196,21 @@ def plot(rows):
     """Differences of both scores with two standard errors, as shares of sklearn's score."""
     plt = pyplot()
     own = [row for row in rows if row["kind"] == "all"]
-    names = [f"{row['data'].removeprefix('keel_')}\n{row['setting']}" for row in own]
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
+    names = [f"{row['data'].removeprefix('keel_')}, {row['setting']}" for row in own]
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained", sharey=True)
     for panel, label in zip(axes, ("log_loss", "ece"), strict=True):
         base = np.array([row[f"{label}_sklearn"] for row in own])
         gap = np.array([row[f"{label}_difference"] for row in own]) / base
         error = 2.0 * np.array([row[f"{label}_se"] for row in own]) / base
-        panel.errorbar(range(len(own)), 100.0 * gap, 100.0 * error, fmt="o", capsize=3)
-        panel.axhline(0.0, color="grey", linewidth=0.8)
-        panel.set_xticks(range(len(own)), names)
-        panel.set_xlim(-0.5, len(own) - 0.5)
+        panel.errorbar(
+            100.0 * gap, range(len(own)), xerr=100.0 * error, fmt="o", capsize=3,
+            label="skpmd, with two standard errors",
+        )  # fmt: skip
+        panel.axvline(0.0, color="grey", linewidth=0.8, label="LogisticRegression at its best C")
         title = {"log_loss": "log loss", "ece": "expected calibration error"}[label]
-        panel.set_ylabel(f"{title}, % above sklearn's")
+        panel.set(xlabel=f"{title}, % above sklearn's")
+    axes[0].set_yticks(range(len(own)), names)
+    axes[0].margins(y=0.1)
+    axes[0].invert_yaxis()
+    legend_above(figure, axes, ncols=2)
     return figure

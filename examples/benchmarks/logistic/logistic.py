@@ -1,8 +1,5 @@
 """Logistic regression posteriors against long NUTS runs: error, diagnostics, CPU at equal error.
 
-``--quick``: scikit-learn's breast cancer table and, for the prior, generated data of 5
-coordinates; references of ESS 10,000 and fewer runs.
-
 The truth is the cached NUTS reference of each data set (`peers.references`), prior N(0, 1) on
 the coefficients of the standardised features and on the intercept. Errors of posterior means are
 in posterior sds, those of sds are relative. Three kinds of rows:
@@ -14,7 +11,7 @@ in posterior sds, those of sds are relative. Three kinds of rows:
   over coordinates and over independent runs, less the reference's own Monte Carlo variance (and
   never below that variance, for what lies below cannot be resolved). NUTS runs for a moderate
   time, in the faster of two layouts of chains (``NUTS_LAYOUTS``); its e2 falls like 1 / CPU, so
-  it reaches the e2 of the particles after ``nuts_e2 * nuts_cpu / pmd_e2`` CPU seconds, and
+  it reaches the e2 of the particles after ``nuts_e2 * nuts_cpu / pmd_e2`` CPU seconds, and::
 
       ratio = (nuts_e2 * nuts_cpu) / (pmd_e2 * pmd_cpu).
 
@@ -22,12 +19,16 @@ in posterior sds, those of sds are relative. Three kinds of rows:
   bound; ``ratio_warmup`` adds the warm-up of one run once. ``ratio_sd`` is the ratio for the errors
   of sds, ``ratio_ess`` the plain one: NUTS's CPU per smallest ESS of any coordinate's mean
   against the particles' CPU per ESS of their weights.
+
+``--quick``: scikit-learn's breast cancer table and, for the prior, generated data of 5
+coordinates; references of ESS 10,000 and fewer runs.
 """
 
 import numpy as np
 
 from ..harness import datasets
 from ..harness.comparison import errors, estimator, measure, squared, warm
+from ..harness.pictures import legend_above, plain_ticks
 from ..harness.study import Gate, pyplot
 from ..harness.timing import cpu_clock
 from ..peers.references import cached_reference, log_loss
@@ -173,26 +174,29 @@ def plot(rows):
     """Errors by data set on the left, CPU ratios on the right."""
     plt = pyplot()
     names = list(dict.fromkeys(row["data"] for row in rows))
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
+    places = range(len(names))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.0), layout="constrained")
     for kind, marker, label in (("pmd", "o", "defaults"), ("prior", "x", 'proposal="prior"')):
-        chosen = [row for row in rows if row["kind"] == kind]
-        left.plot(
-            [names.index(row["data"]) for row in chosen],
-            [row["max_mean_error"] for row in chosen],
-            marker,
-            label=label,
-        )
-    left.axhline(0.06, color="grey", linewidth=0.8, label="target (spambase: 0.1)")
-    left.set(yscale="log", ylabel="max error of posterior means, sd")
-    left.legend()
+        own = [row for row in rows if row["kind"] == kind]
+        at = [names.index(row["data"]) for row in own]
+        left.plot(at, [row["max_mean_error"] for row in own], marker, label=label)
+    bounds = [MEAN_BOUND.get(name, 0.06) for name in names]
+    left.hlines(bounds, [k - 0.4 for k in places], [k + 0.4 for k in places], color="grey", lw=0.8,
+                label="target of defaults")  # fmt: skip
+    left.set(yscale="log", ylabel="largest error of a posterior mean, sds")
     for row in rows:
         if row["kind"] == "cost":
             place = names.index(row["data"]), row["ratio"]
             right.plot(*place, "s", color="C0")
-            right.annotate(f"{row['ratio']:.3g}", place, (7, -3), textcoords="offset points")
-    right.axhline(12.0, color="grey", linewidth=0.8)
-    right.set(yscale="log", ylabel="CPU of NUTS / CPU of skpmd at equal error")
+            right.annotate(
+                f"{row['ratio']:.3g}", place, (0, 7), textcoords="offset points", ha="center"
+            )
+    right.axhline(12.0, color="grey", lw=0.8, ls="--", label="target of the geometric mean: 12")
+    right.set(yscale="log", ylabel="CPU of NUTS over that of skpmd at equal error")
+    right.margins(y=0.12)
     for axes in (left, right):
-        axes.set_xticks(range(len(names)), [name.removeprefix("keel_") for name in names])
+        plain_ticks(axes.yaxis)
+        axes.set_xticks(places, [name.removeprefix("keel_") for name in names])
         axes.set_xlim(-0.5, len(names) - 0.5)
+    legend_above(figure, (left, right), ncols=4)
     return figure

@@ -32,6 +32,7 @@ from scipy.special import expit
 from ..harness.datasets import generated
 from ..harness.deformed_digits import DeformedDigits, deformed_digits
 from ..harness.memory import resident
+from ..harness.pictures import legend_above, plain_ticks
 from ..harness.study import Gate, pyplot
 from ..harness.timing import cpu_clock
 from ..harness.verdicts import Answer, best, verdicts
@@ -253,36 +254,43 @@ def gates(rows):
 
 
 def plot(rows):
-    """CPU seconds, memory and log loss of the methods, side by side; the peers' curves below."""
+    """CPU seconds, memory and log loss of the methods; peers' curves below, if any."""
     plt = pyplot()
     peers = [row for row in rows if row.get("kind") == "curve"]
     rows = [row for row in rows if row.get("kind", "method") == "method"]
-    columns = {
-        "cpu": "CPU seconds",
-        "peak_mb_over_X": "peak memory over X, MB",
-        "log_loss": "test log loss",
-    }
-    figure = plt.figure(figsize=(11, 7.0), layout="constrained")
-    top, bottom = figure.subfigures(2, 1)
-    panels = top.subplots(1, 3, sharey=True)
-    for axes, (key, label) in zip(panels, columns.items(), strict=True):
-        bars = axes.barh([row["method"] for row in rows], [row[key] for row in rows])
-        axes.bar_label(bars, fmt="%.3g", padding=2)
-        axes.margins(x=0.2)
-        axes.set_xlabel(label)
-    panels[0].invert_yaxis()
-    _curves(bottom.subplots(1, 2), rows, peers)
+    figure = plt.figure(figsize=(11, 7.0 if peers else 3.4), layout="constrained")
+    top, *below = figure.subfigures(2 if peers else 1, 1, squeeze=False)[:, 0]
+    _bars(top.subplots(1, 3, sharey=True), rows)
+    for part in below:
+        _curves(part, rows, peers)
     return figure
 
 
-def _curves(panels, rows, peers):
+def _bars(panels, rows):
+    """What each method costs, and its log loss."""
+    columns = {
+        "cpu": "CPU seconds",
+        "peak_mb_over_X": "peak memory over X, MB",
+        "log_loss": "test log loss, nats",
+    }
+    for axes, (key, label) in zip(panels, columns.items(), strict=True):
+        values = [row[key] for row in rows]
+        bars = axes.barh([row["method"] for row in rows], values)
+        axes.bar_label(bars, fmt="%.3g", padding=2)
+        axes.set(xlabel=label, xlim=(0.0, 1.28 * max(values)))
+    panels[0].invert_yaxis()
+
+
+def _curves(figure, rows, peers):
     """Errors against CPU seconds."""
     own = next(row for row in rows if row["method"] == "skpmd")
-    for axes, key in zip(panels, ("mean_error", "log_loss"), strict=True):
+    labels = {"mean_error": "error of means, sds", "log_loss": "test log loss, nats"}
+    panels = figure.subplots(1, 2)
+    for axes, (key, label) in zip(panels, labels.items(), strict=True):
         for method in dict.fromkeys(row["method"] for row in peers):
             line = [row for row in peers if row["method"] == method]
             axes.plot([row["cpu"] for row in line], [row[key] for row in line], ".-", label=method)
-        axes.axvline(own["cpu"], color="black", lw=0.8)
-        axes.set(xlabel="CPU seconds (line: skpmd)", ylabel=key.replace("_", " "), yscale="log")
-    if peers:
-        panels[0].legend(fontsize=7)
+        axes.axvline(own["cpu"], color="black", lw=0.8, label="CPU seconds of skpmd")
+        axes.set(xlabel="CPU seconds", ylabel=label, yscale="log")
+        plain_ticks(axes.yaxis)
+    legend_above(figure, panels, ncols=6)

@@ -1,7 +1,5 @@
 """Five priors on the coefficients against long Markov chains: errors of means and of sds.
 
-``--quick``: generated data of 5 coordinates under two of the priors, references of ESS 5,000.
-
 Scale 1 everywhere, 4 degrees of freedom of ``student_t``, N(0, 1) on the intercept. The references
 are those of `peers.make_references`; errors of means are in posterior sds, those of sds are
 relative. ``arcsinh(coef)`` in ``coordinates``: errors are those of the arcsinh of the coefficients,
@@ -11,10 +9,13 @@ because they have no moments (see `peers.references`). Two settings of the estim
 * ``never``: ``moves="never"`` where the defaults moved, so that importance sampling has to do; not
   under the horseshoe, which has none. Not gated here: ``honesty`` checks whether the warnings are
   right.
+
+``--quick``: generated data of 5 coordinates under two of the priors, references of ESS 5,000.
 """
 
 from ..harness import datasets
 from ..harness.comparison import estimator, measure, warm
+from ..harness.pictures import legend_above, plain_ticks
 from ..harness.study import Gate, pyplot
 from ..peers.make_references import CATALOGUE
 from ..peers.references import cached_reference
@@ -95,9 +96,9 @@ def plot(rows):
     plt = pyplot()
     fits = [row for row in rows if row["kind"] != "reference"]
     names, priors = (list(dict.fromkeys(row[key] for row in fits)) for key in ("data", "prior"))
-    figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
+    figure, axes = plt.subplots(1, 2, figsize=(11, 5), layout="constrained")
     panels = (
-        ("max_mean_error", MEAN_BOUND, "mean, sd"),
+        ("max_mean_error", MEAN_BOUND, "mean, sds"),
         ("max_sd_error", SD_BOUND, "sd, relative"),
     )
     for panel, (key, bound, label) in zip(axes, panels, strict=True):
@@ -107,11 +108,18 @@ def plot(rows):
             colour = f"C{number}"
             fill = colour if row["warned"] else "none"
             panel.plot(place, row[key], "o" if auto else "v", mec=colour, mfc=fill)
-        panel.axhline(bound, color="grey", linewidth=0.8)
+        panel.axhline(bound, color="grey", linestyle="--", label="target of the defaults")
+        panel.annotate(
+            f"{bound:g}", (0.005, bound), xycoords=panel.get_yaxis_transform(), va="bottom"
+        )
         panel.set_xticks(range(len(priors)), priors)
-        panel.set(yscale="log", ylabel=f"largest error of a {label}")
+        panel.set(yscale="log", xlabel="prior", ylabel=f"largest error of a {label}")
+        plain_ticks(panel.yaxis)
     for number, name in enumerate(names):
-        axes[0].plot([], [], "o", mec=f"C{number}", mfc="none", label=name.removeprefix("keel_"))
-    axes[0].plot([], [], "kv", mfc="none", label='moves="never"')
-    axes[0].legend(fontsize=7, title="filled: warned", title_fontsize=7)
+        axes[0].plot([], [], "s", color=f"C{number}", label=name.removeprefix("keel_"))
+    for marker, fill, label in (
+        ("o", "none", "defaults"), ("v", "none", 'moves="never"'), ("o", "black", "filled: warned"),
+    ):  # fmt: skip
+        axes[0].plot([], [], marker, mec="black", mfc=fill, label=label)
+    legend_above(figure, axes[:1], ncols=7)
     return figure

@@ -34,6 +34,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 
 from ..harness import datasets
+from ..harness.pictures import legend_above, plain_ticks
 from ..harness.study import Gate, pyplot
 from ..harness.timing import cpu_clock
 
@@ -334,20 +335,24 @@ def gates(rows):
 def plot(rows):
     """Gains of log density, and CPU, by table and peer."""
     plt = pyplot()
-    figure, axes = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained", sharey=True)
     own, cpu = _means(rows, "pmd"), _means(rows, "pmd", "cpu")
     known = {row["kind"] for row in rows}
     shown = ("gm average", "gm stacked", "flow", "bgm", "gm bic", "pmd single")
     shown = [kind for kind in shown if kind in known]
+    height = 0.8 / len(shown)
     for place, kind in enumerate(shown):
-        height = np.arange(len(own)) + 0.14 * (2.5 - place)
+        at = np.arange(len(own)) + height * (place - (len(shown) - 1) / 2)
         means, times = _means(rows, kind), _means(rows, kind, "cpu")
-        axes[0].barh(height, [own[name] - means[name] for name in own], 0.14, label=kind)
-        axes[1].barh(height, [times[name] / cpu[name] for name in own], 0.14)
+        axes[0].barh(at, [own[name] - means[name] for name in own], 0.9 * height, label=kind)
+        axes[1].plot([times[name] / cpu[name] for name in own], at, "o")
     axes[0].axvline(0.0, color="grey", linewidth=0.8)
     axes[0].set_yticks(range(len(own)), [name.removeprefix("keel_") for name in own])
-    axes[0].set(xlabel="log density per row: pmd less the other, nats")
-    axes[0].legend(fontsize=7)
+    axes[0].set(xlabel="log density per row: pmd minus the other, nats")
+    axes[0].invert_yaxis()
     axes[1].axvline(1.0, color="grey", linewidth=0.8)
-    axes[1].set(xlabel="CPU of the other, in that of pmd", xscale="log")
+    axes[1].set(xlabel="CPU of the other over that of pmd (line: equal)", xscale="log")
+    axes[1].grid(axis="x", alpha=0.3)
+    plain_ticks(axes[1].xaxis)
+    legend_above(figure, axes, ncols=len(shown))
     return figure

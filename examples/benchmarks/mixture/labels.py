@@ -26,6 +26,7 @@ from sklearn.cluster import HDBSCAN
 from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 
+from ..harness.pictures import legend_above
 from ..harness.study import Gate, pyplot
 from ..harness.timing import cpu_clock
 from .densities import fitted, table, warm_up
@@ -118,21 +119,24 @@ def plot(rows):
     plt = pyplot()
     aris = _aris(rows)
     figure, axes = plt.subplots(
-        1, len(aris), figsize=(5 * len(aris), 3.2), layout="constrained", squeeze=False
+        1, len(aris), figsize=(5 * len(aris), 3.8), layout="constrained", squeeze=False
     )
     for axis, (name, settings) in zip(axes[0], aris.items(), strict=True):
         least = min(K for who, _, K in settings if who != "hdbscan")
         whos = [who for who in dict.fromkeys(who for who, *_ in settings) if who != "hdbscan"]
         for (who, kind, K), value in settings.items():
             if who == "hdbscan":
-                axis.axhline(value, color="grey", linewidth=0.7, linestyle=":",
-                             label=who if SMALLEST[0] == K else None)  # fmt: skip
+                axis.axhline(value, color="grey", lw=0.7, ls=":", label="hdbscan, of each size")
                 continue
-            place = COVARIANCES.index(kind) + 0.13 * (whos.index(who) - 2.5)
-            label = who if kind == COVARIANCES[0] and least == K else None
+            place = COVARIANCES.index(kind) + 0.13 * (whos.index(who) - (len(whos) - 1) / 2)
+            place += 0.03 * (EXTRA.index(K - least) - 1)
             axis.plot(place, value, "o", color=f"C{whos.index(who)}", markersize=4 + K - least,
-                      alpha=0.6, label=label)  # fmt: skip
+                      alpha=0.7, label=who if K == least else None)  # fmt: skip
+        for more in EXTRA:
+            label = f"{more} components more" if more else "a component for each class"
+            axis.plot([], [], "o", color="grey", markersize=4 + more, label=label)
         axis.set_xticks(range(len(COVARIANCES)), COVARIANCES)
         axis.set(title=name.removeprefix("keel_"), ylabel="adjusted Rand index")
-    axes[0, 0].legend(fontsize=6)
+        axis.set(xlabel="form of covariances")
+    legend_above(figure, axes[0], ncols=5)
     return figure

@@ -24,6 +24,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from ..harness import datasets
+from ..harness.pictures import legend_above
 from ..harness.study import Gate, pyplot
 from ..harness.timing import cpu_clock
 from ..peers.mixture_prior import Prior
@@ -220,21 +221,26 @@ def gates(rows):
 def plot(rows):
     """Errors of the two cases, and coverage."""
     plt = pyplot()
-    figure, axes = plt.subplots(1, 3, figsize=(10, 3), layout="constrained")
+    figure, axes = plt.subplots(1, 3, figsize=(10, 3.5), layout="constrained")
     for row in rows:
         if row["kind"] == "low_dim":
             place = NAMES.index(row["parameter"])
-            axes[0].plot(place, row["mean_error"], "o", color="C0")
-            axes[0].plot(place, row["sd_error"], "x", color="C1")
+            axes[0].plot(place - 0.12, row["mean_error"], "o", color="C0", mfc="none",
+                         label="error of the mean, sds")  # fmt: skip
+            axes[0].plot(place + 0.12, row["sd_error"], "x", color="C1",
+                         label="relative error of the sd")  # fmt: skip
         elif row["kind"] == "galaxies":
-            axes[1].plot(row["K"], row["tv"], "o", color="C0")
+            axes[1].plot(row["K"], row["tv"], "o", color="C2", mfc="none", label="a seed's density")
         elif row["kind"] == "coverage":
-            axes[2].plot(row["distance"], row["coverage"], "o", color="C0")
+            axes[2].plot(row["distance"], row["coverage"], "s", color="C3", label="coverage")
     axes[0].set_xticks(range(len(NAMES)), NAMES, rotation=30)
-    axes[0].axhline(0.05, color="grey", linewidth=0.8)
-    axes[0].set(title="low_dim_gauss_mix", ylabel="error: o mean, sds; x sd")
-    axes[1].axhline(0.02, color="grey", linewidth=0.8)
+    for panel, bound in zip(axes, (0.05, 0.02), strict=False):
+        panel.axhline(bound, color="grey", linewidth=0.8, label="target")
+    axes[2].axhline(LEVEL, color="grey", linewidth=0.8, ls="--", label="level of the intervals")
+    axes[0].set(title="low_dim_gauss_mix", ylabel="error", ylim=(-0.001, None))
     axes[1].set(title="galaxies", xlabel="components", ylabel="total variation", ylim=(0.0, None))
-    axes[2].axhline(LEVEL, color="grey", linewidth=0.8)
-    axes[2].set(title="intervals of conjugate", xlabel="distance of means, sds", ylabel="coverage")
+    axes[2].set(title="intervals of conjugate", xlabel="distance of means, sds")
+    axes[2].set(ylabel="share of true means inside", xlim=(0.0, None))
+    axes[1].margins(x=0.1)
+    legend_above(figure, axes, ncols=6)
     return figure

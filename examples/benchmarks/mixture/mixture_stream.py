@@ -24,6 +24,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from ..harness.memory import Peak, resident
+from ..harness.pictures import legend_above
 from ..harness.study import Gate, pyplot
 from ..harness.timing import cpu_clock
 from ..harness.worker import alone
@@ -173,17 +174,22 @@ def gates(rows):
 def plot(rows):
     """Log densities at once and in parts; CPU of the calls."""
     plt = pyplot()
-    figure, axes = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
     own = [row for row in rows if row["kind"] == "parts"]
     names = list(dict.fromkeys(row["data"] for row in own))
-    for row in own:
-        axes[0].plot(names.index(row["data"]), -row["behind"], "o", color=f"C{row['seed']}")
-    axes[0].axhline(-0.05, color="grey", linewidth=0.8)
-    axes[0].set_xticks(range(len(names)), [name.removeprefix("keel_") for name in names])
-    axes[0].set(ylabel="log density: parts less one pass, nats")
+    places = [names.index(row["data"]) for row in own]
+    left.plot(places, [-row["behind"] for row in own], "o", color="C0", alpha=0.7, label="a split")
+    left.axhline(-0.05, color="grey", linewidth=0.8, label="target: 0.05 behind in the mean")
+    left.set_xticks(range(len(names)), [name.removeprefix("keel_") for name in names])
+    left.set(ylabel="log density in parts minus\nthat of one pass, nats")
+    left.set_xlim(-0.5, len(names) - 0.5)
     maps = [row for row in rows if row["kind"] == "map"]
-    axes[1].plot([row["rows"] for row in maps], [row["cpu"] for row in maps], "o-")
-    axes[1].set(xlabel="rows of the map", ylabel="CPU, s", xlim=(0, None), ylim=(0, None))
-    for row in maps:
-        axes[1].annotate(f"{row['peak_mb']:.0f} MB", (row["rows"], row["cpu"]))
+    millions, cpu = [row["rows"] / 1e6 for row in maps], [row["cpu"] for row in maps]
+    right.plot(millions, cpu, "o-", color="C0")
+    right.set(xlim=(0.0, 1.5 * max(millions)), ylim=(0.0, 1.1 * max(cpu)))
+    right.set(xlabel="rows of the map, millions", ylabel="CPU seconds of all calls")
+    for row, *place in zip(maps, millions, cpu, strict=True):
+        text = f"peak {row['peak_mb']:.0f} MB"
+        right.annotate(text, place, (7, -9), textcoords="offset points", va="center")
+    legend_above(figure, [left], ncols=2)
     return figure

@@ -28,6 +28,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skpmd import ParticleMirrorDescent
 
+from ..harness.pictures import legend_above
 from ..harness.study import Gate, pyplot
 from ..harness.timing import cpu_clock
 from ..mixture.mixture import LETTER
@@ -161,18 +162,20 @@ def gates(rows):
 def plot(rows):
     """Errors of every setting over those of the defaults, and CPU."""
     plt = pyplot()
-    figure, axes = plt.subplots(1, 2, figsize=(10, 5.6), sharey=True, layout="constrained")
+    figure, axes = plt.subplots(1, 2, figsize=(10, 6.4), sharey=True, layout="constrained")
     names = list(dict.fromkeys(row["setting"] for row in rows))
     labels = list(dict.fromkeys(row["problem"] for row in rows))
     for axis, key, title in zip(axes, ("error", "cpu_s"), ("error", "CPU"), strict=True):
         values = _table(rows, key)
         for place, label in enumerate(labels):
             ratio = [values[name][place] / values["defaults"][place] for name in names]
-            axis.semilogx(ratio, range(len(names)), "osD"[place], label=label, alpha=0.7)
-        axis.axvline(1.0, color="grey", linewidth=0.8)
-        axis.set(xlabel=f"{title}, in that of the defaults")
+            at = np.arange(len(names)) + 0.26 * (place - (len(labels) - 1) / 2)
+            axis.semilogx(ratio, at, "osD"[place], label=label, alpha=0.8, markersize=5)
+        axis.axvline(1.0, color="grey", linewidth=0.8, label="as the defaults")
+        axis.set(xlabel=f"{title} over that of the defaults")
         axis.grid(alpha=0.3)
     axes[0].set_yticks(range(len(names)), names)
+    axes[0].margins(y=0.02)
     axes[0].invert_yaxis()
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    legend_above(figure, axes, ncols=4)
     return figure

@@ -1,11 +1,10 @@
 """The paper's sparse GP on a third of a million flights: error against rows and CPU seconds.
 
-``--quick``: generated data in two columns. A folder that holds ``YearPredictionMSD.txt``, the songs
-of the paper, is measured on those in place of the flights (`datasets.songs`; files of its own).
-
 Figure 2(2) and appendix H.3.2 of the paper: 1024 inducing inputs, batches of 512 rows, 16
 particles. Splits, scaling and the Matern-3/2 kernel are those of the study ``flights``; RMSE (the
-main figure) and negative log predictive density are those of all test rows.
+main figure) and negative log predictive density are those of all test rows. A folder that holds
+``YearPredictionMSD.txt``, the songs of the paper, is measured on those in place of the flights
+(`datasets.songs`; files of its own).
 
 * ``pmd``: `SparseGPRegressorPMD` by default, which takes the neighbours of each row besides, or
   instead: `fit` on 4096 rows, on 65,536, and on all.
@@ -38,6 +37,8 @@ is the best there is up to then. Verdicts compare the end of ``pmd`` with each p
 more CPU, by RMSE, again by log loss, and the ends of the other two. RMSE is in sds of the delays.
 Splits of one table share rows, and intervals are wider for it (`verdicts`); they say nothing of
 other data.
+
+``--quick``: generated data in two columns.
 """
 
 import itertools
@@ -46,6 +47,7 @@ import numpy as np
 
 from skpmd import SparseGPRegressorPMD
 
+from ..harness.pictures import legend_above, plain_ticks
 from ..harness.study import pyplot
 from ..harness.timing import cpu_clock
 from ..harness.verdicts import Answer, best, verdict_gates, verdicts
@@ -65,6 +67,8 @@ from .paper_flights_peers import (
 
 OURS, SIXTEEN, ONE = "pmd", "pmd, 16 particles", "pmd, one particle"
 SHOWN = 12  # points of SVGP's curve
+PLACES = {"cpu": "CPU seconds", "rows": "rows read"}  # of the picture
+LABELS = {"rmse": "RMSE, sds of y", "nlpd": "log loss, nats"}
 TEST_SHARE = 1.0 / 9.0  # test rows per row to learn from, of each split
 MORE = (8000, 16_000)  # rows of a subset: a matrix of 2 GB, and as much to make it
 FULL = Sizes(
@@ -183,35 +187,41 @@ def gates(rows):
 
 
 def plot(rows):
-    """Figures beside those of the end of ``pmd``, mean and range of the splits."""
+    """RMSE and log loss against CPU seconds and rows, mean and range of the splits."""
     plt = pyplot()
     curves = [row for row in rows if row["kind"] == "curve"]
-    methods = list(dict.fromkeys(row["method"] for row in curves))
-    figure, panels = plt.subplots(2, 2, figsize=(10, 7), layout="constrained", sharey="row")
-    for line, (key, text) in zip(
-        panels, {"rmse": "RMSE", "nlpd": "log loss, nats"}.items(), strict=True
-    ):
-        for panel, axis in zip(line, ("cpu", "rows"), strict=True):
-            for color, method in enumerate(methods):
-                if key == "nlpd" and method in WITHOUT_DENSITY:
-                    continue
-                places, values = _relative(curves, method, axis, key)
-                style = {"color": f"C{color}", "label": method, "markevery": [-1], "marker": "o"}
-                panel.plot(places, values.mean(axis=0), drawstyle="steps-post", **style)
-                panel.fill_between(
-                    places, values.min(axis=0), values.max(axis=0), color=f"C{color}",
-                    step="post", alpha=0.2, linewidth=0.0,
-                )  # fmt: skip
-            panel.axhline(0.0, color="grey", linewidth=0.8)
-            panel.set(xscale="log", xlabel={"cpu": "CPU seconds", "rows": "rows read"}[axis])
-        line[0].set(ylabel=f"{text}: less that of pmd's last fit")
-        line[0].set_yscale("symlog", linthresh=0.01)
-    panels[0, 0].legend()
+    figure, panels = plt.subplots(
+        2, 2, figsize=(11, 9), layout="constrained", sharex="col", sharey="row"
+    )
+    for line, (key, ylabel) in zip(panels, LABELS.items(), strict=True):
+        for panel, (axis, xlabel) in zip(line, PLACES.items(), strict=True):
+            for number, method in enumerate(dict.fromkeys(row["method"] for row in curves)):
+                if key == "rmse" or method not in WITHOUT_DENSITY:
+                    _draw(panel, *_reached(curves, method, axis, key), method, number)
+            panel.set(xscale="log", xlabel=xlabel, ylabel=ylabel if panel is line[0] else None)
+            panel.tick_params(labelbottom=True)
+    panels[0, 0].set_yscale("log")
+    plain_ticks(panels[0, 0].yaxis, at=(1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0))
+    title = "lines: means of the splits, ending in a point; bands: range of the splits"
+    legend_above(figure, panels[:1, 0], ncols=4, title=title)
     return figure
 
 
-def _relative(curves, method, axis, key):
-    """Places along an axis, and a method's figure on each split, less that of ``pmd`` in the end.
+def _draw(panel, places, values, method, number):
+    """One method: ours in black, by dashes."""
+    style = {"color": f"C{number}", "label": method, "markevery": [-1], "marker": "o"}
+    if method in (OURS, SIXTEEN, ONE):
+        dashes = dict(zip((OURS, SIXTEEN, ONE), ("-", "--", ":"), strict=True))
+        style |= {"color": "black", "linestyle": dashes[method], "linewidth": 2.0}
+    panel.plot(places, values.mean(axis=0), drawstyle="steps-post", **style)
+    panel.fill_between(
+        places, values.min(axis=0), values.max(axis=0), color=style["color"], step="post",
+        alpha=0.13, linewidth=0.0,
+    )  # fmt: skip
+
+
+def _reached(curves, method, axis, key):
+    """Places along an axis, and a method's figure on each split.
 
     Of the peers it is the best so far, of ours that of the last fit, better or not.
     """
@@ -219,8 +229,7 @@ def _relative(curves, method, axis, key):
     values = []
     places = np.geomspace(min(row[axis] for row in own), max(row[axis] for row in own), 300)
     for seed in sorted({row["seed"] for row in own}):
-        last = [row for row in curves if (row["method"], row["seed"]) == (OURS, seed)][-1]
-        points = [Answer(row[axis], row[key] - last[key]) for row in own if row["seed"] == seed]
+        points = [Answer(row[axis], row[key]) for row in own if row["seed"] == seed]
         shown = _latest if method in (OURS, SIXTEEN, ONE) else best
         values.append([shown(points, place) for place in places])
     return places, np.array(values)

@@ -21,6 +21,7 @@ import numpy as np
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
+from ..harness.pictures import legend_above, plain_ticks
 from ..harness.study import Gate, pyplot
 from ..peers.mirror_gp import mirror_gp
 from ..sparse_gp.flights import PEER
@@ -31,6 +32,12 @@ NOISE = 0.01
 GRID = tuple(itertools.product((0.5, 1.0, 2.0), (1.0, 4.0, 16.0)))  # eta, n0
 PLACES = np.linspace(-0.5, 0.5, 500)[:, None]
 SHOWN = (1, 2, 16)  # batches after which the posterior is drawn
+KINDS = {  # of the picture's curves
+    "exact": "pmd, exact",
+    "exact, fixed kernel": "pmd, exact, fixed kernel",
+    "paper": "the paper's steps",
+    "svgp": "svgp",
+}
 
 
 def truth(X):
@@ -164,23 +171,37 @@ def gates(rows):
 def plot(rows):
     """The posterior as batches come in, and errors against passes."""
     plt = pyplot()
-    figure, axes = plt.subplots(1, 4, figsize=(13, 3.2), layout="constrained")
+    figure = plt.figure(figsize=(14, 4.4), layout="constrained")
+    left, right = figure.subfigures(1, 2, width_ratios=(3.0, 1.4))
+    axes = left.subplots(1, len(SHOWN), sharey=True)
+    _posteriors(axes)
+    axes[0].set_ylabel("y")
+    legend_above(left, axes[:1], ncols=4, title="pmd, exact, fixed kernel")
+    axis = right.subplots()
+    for color, (kind, label) in enumerate(KINDS.items()):
+        own = [row for row in rows if row["kind"] == kind and row["seed"] == 0]
+        style = "o" if kind == "exact, fixed kernel" else "-"
+        passes, errors = zip(*((row["passes"], row["rmse"]) for row in own), strict=True)
+        axis.plot(passes, errors, f"C{color}{style}", label=label, markersize=4)
+    floor = "exact process, all rows"
+    axis.axhline(_last(rows[:1], "floor"), color="grey", linestyle=":", label=floor)
+    axis.set(xscale="log", yscale="log", xlabel="passes", ylabel="RMSE to the function")
+    plain_ticks(axis.xaxis)
+    plain_ticks(axis.yaxis)
+    legend_above(right, [axis], ncols=2, title="the first seed")
+    return figure
+
+
+def _posteriors(axes):
+    """The posterior of the fixed kernel after some batches, a panel each."""
     X, y = data(0)
     model, x = _model(0).set_params(**_fixed(X)), PLACES[:, 0]
-    for panel, (start, stop) in zip(axes, itertools.pairwise((0, *SHOWN)), strict=False):
+    for panel, (start, stop) in zip(axes, itertools.pairwise((0, *SHOWN)), strict=True):
         model.partial_fit(X[start * BATCH : stop * BATCH], y[start * BATCH : stop * BATCH])
         low, high = model.predict_interval(PLACES, level=0.95, target="f").T
-        panel.plot(X[: stop * BATCH, 0], y[: stop * BATCH], ".", color="0.8", markersize=2)
-        panel.fill_between(x, low, high, color="C3", alpha=0.3)
-        panel.plot(x, model.predict(PLACES), "C3")
-        panel.plot(x, truth(PLACES), "C9", linewidth=0.9)
+        rows = X[: stop * BATCH, 0], y[: stop * BATCH]
+        panel.plot(*rows, ".", color="0.7", markersize=2, label="rows so far")
+        panel.plot(x, model.predict(PLACES), "C3", label="posterior mean")
+        panel.fill_between(x, low, high, color="C3", alpha=0.3, label="its 95 % interval")
+        panel.plot(x, truth(PLACES), "C0--", linewidth=1.0, label="function without noise")
         panel.set(title=f"{stop * BATCH} rows", xlabel="x")
-    for color, kind in enumerate(("exact", "exact, fixed kernel", "paper", "svgp")):
-        own = [row for row in rows if row["kind"] == kind and row["seed"] == 0]
-        style = "." if kind == "exact, fixed kernel" else "-"
-        passes, errors = zip(*((row["passes"], row["rmse"]) for row in own), strict=True)
-        axes[3].plot(passes, errors, f"C{color}{style}", label=kind)
-    axes[3].axhline(_last(rows[:1], "floor"), color="grey", linewidth=0.8)
-    axes[3].set(xscale="log", yscale="log", xlabel="passes", ylabel="RMSE to the truth")
-    axes[3].legend(fontsize=7)
-    return figure

@@ -43,6 +43,7 @@ particle (Fig. 5), with their probabilities.
 import numpy as np
 
 from ..harness import datasets
+from ..harness.pictures import legend_above, plain_ticks
 from ..harness.study import pyplot
 from ..harness.verdicts import Answer, verdict_gates, verdicts
 from ..lda.topic_cases import known
@@ -56,9 +57,12 @@ THEIRS = (
     "scvb0 average", "sgrld", "sgrld samples", "smc",
 )  # fmt: skip
 STYLES = {
-    "pmd": {"color": "black", "linewidth": 2.2},
-    "pmd one particle": {"color": "black", "linewidth": 1.5, "linestyle": "--"},
-    **{method: {"color": f"C{i}", "linewidth": 1.1} for i, method in enumerate(THEIRS)},
+    "pmd": {"color": "black", "linewidth": 2.2, "marker": "."},
+    "pmd one particle": {"color": "black", "linewidth": 1.5, "linestyle": "--", "marker": "."},
+    **{
+        method: {"color": f"C{i % 10}", "linewidth": 1.2, "marker": "os^Dv"[i % 5], "markersize": 4}
+        for i, method in enumerate(THEIRS)
+    },
 }
 
 
@@ -177,15 +181,17 @@ def plot(rows):
     """Perplexity against documents and CPU seconds, and some topics."""
     plt = pyplot()
     names = by([row for row in rows if row["kind"] == "curve"], "data")
-    figure = plt.figure(figsize=(12, 3.4 * len(names) + 2.4), layout="constrained")
-    parts = figure.subfigures(2, 1, height_ratios=(3.4 * len(names), 2.4))
+    heights = 3.6 * len(names) + 0.9, 2.8
+    figure = plt.figure(figsize=(12, sum(heights)), layout="constrained")
+    parts = figure.subfigures(2, 1, height_ratios=heights)
     axes = parts[0].subplots(len(names), 2, squeeze=False, sharey="row")
     for pair, (name, own) in zip(axes, names.items(), strict=True):
         for method, points in by(own, "method").items():
             _lines(pair, method, points)
         pair[0].set(ylabel="perplexity", title=name, xlabel="documents visited")
         pair[1].set(title=name, xlabel="CPU seconds")
-    axes[0, 0].legend(fontsize=7, loc="upper right")
+    title = "lines: means of the splits; bands: a standard deviation of the splits"
+    legend_above(parts[0], axes[:, 0], ncols=6, title=title)
     _bars(parts[1], [row for row in rows if row["kind"] == "topic"])
     return figure
 
@@ -195,19 +201,22 @@ def _lines(pair, method, points):
     style = STYLES[method]
     for axis, key in zip(pair, ("documents", "cpu"), strict=True):
         at = [point[key] for point in points]
-        axis.plot(at, score, marker=".", label=method, **style)
-        axis.fill_between(at, score - sd, score + sd, color=style["color"], alpha=0.1)
+        axis.plot(at, score, label=method, **style)
+        band = {"color": style["color"], "alpha": 0.1, "linewidth": 0.0}
+        axis.fill_between(at, score - sd, score + sd, **band)
         axis.set(xscale="log", yscale="log")
-        axis.yaxis.set_major_formatter("{x:g}")
-        axis.yaxis.set_minor_formatter("{x:g}")
+        plain_ticks(axis.yaxis, at=(1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0))
 
 
 def _bars(figure, topics):
-    figure.suptitle("leading words of the largest topics, pmd with one particle", fontsize=9)
-    for axis, topic in zip(figure.subplots(1, len(topics)), topics, strict=True):
+    figure.suptitle("leading words of the largest topics, pmd with one particle", fontsize=11)
+    panels = figure.subplots(1, len(topics), squeeze=False)[0]
+    for axis, topic in zip(panels, topics, strict=True):
         pairs = [text.rsplit(" ", 1) for text in topic["words"].split(", ")]
         places = -np.arange(len(pairs))
         axis.barh(places, [float(p) for _, p in pairs])
-        axis.set_yticks(places, [word for word, _ in pairs], fontsize=7)
-        axis.tick_params(axis="x", labelsize=7)
-        axis.set_title(f"{topic['share']:.1%} of all words", fontsize=8)
+        axis.set_yticks(places, [word for word, _ in pairs], fontsize=9)
+        axis.locator_params(axis="x", nbins=3)
+        axis.tick_params(axis="x", labelsize=9)
+        axis.set_xlabel("probability", fontsize=9)
+        axis.set_title(f"{topic['share']:.1%} of all words", fontsize=9)

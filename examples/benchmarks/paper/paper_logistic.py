@@ -1,4 +1,4 @@
-"""Logistic regression, eights against sixes (Fig. 2(1) of the paper), beside seventeen families.
+"""Logistic regression, eights against sixes (Fig. 2(1) of the paper), beside eighteen families.
 
 The 11,769 original images on 50 principal axes, prior N(0, I) on the coefficients and the
 intercept, batches of 100 rows for the stochastic methods (10 for IBIS, whose particles do not
@@ -52,6 +52,21 @@ JUDGED = 1000  # particles that predict for the test images
 METRICS = ("mean_error", "sd_error", "test_error", "log_loss")
 DEFAULTS = "defaults"
 OWN_MARKERS = "*svo^D"
+PANELS = (  # of the picture, by lines: places, figures and their labels
+    ("cpu", "mean_error", "CPU seconds", "error of posterior means, sd"),
+    ("rows", "mean_error", "rows visited", "error of posterior means, sd"),
+    ("cpu", "sd_error", "CPU seconds", "relative error of posterior sds"),
+    ("cpu", "log_loss", "CPU seconds", "test log loss less the best, nats"),
+)
+KINDS = {  # its columns, and the families in each
+    "approximations": ("Laplace", "JJ SVI", "SVI", "SGD NPV"),
+    "stochastic gradients": ("SGLD", "SGHMC", "Fisher scoring"),
+    "chains": ("Gibbs", "NUTS", "nutpie", "MCLMC"),
+    "importance sampling and SMC": (
+        "one-pass SMC", "IBIS", "tempered SMC", "Pathfinder + PSIS", "Laplace + PSIS", "AMIS", "AIS",
+    ),
+}  # fmt: skip
+FLOOR, BANDS = "error of the reference itself", "bands: a standard deviation of the seeds"
 SLOW_TO_COMPILE = ("SVI, full", "SVI, diagonal", "SVI, whitened", "NUTS")
 
 
@@ -205,40 +220,64 @@ def gates(rows):
 
 
 def plot(rows):
-    """Errors of means and of sds against CPU seconds, and of means against rows."""
+    """Errors against CPU seconds and rows: ours beside each kind of the other methods."""
     plt = pyplot()
-    panels = {
-        ("cpu", "mean_error"): ("CPU seconds", "error of posterior means, sd"),
-        ("rows", "mean_error"): ("rows visited", ""),
-        ("cpu", "sd_error"): ("CPU seconds", "relative error of posterior sds"),
-        ("cpu", "log_loss"): ("CPU seconds", "test log loss"),
-    }
-    figure, axes = plt.subplots(2, 2, figsize=(12, 9), layout="constrained")
-    curves = {}
-    for row in rows:
-        if row["kind"] == "curve":
-            curves.setdefault((row["method"], row["setting"]), []).append(row)
-    for ax, ((x, y), labels) in zip(axes.flat, panels.items(), strict=True):
-        for number, ((method, setting), points) in enumerate(curves.items()):
-            _draw(ax, method, setting, points, x, y, number)
-        ax.set(xscale="log", yscale="log", xlabel=labels[0], ylabel=labels[1])
-    handles, names = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside right center", fontsize=8)
+    curves, floor = _shown(rows), rows[0]["mean_error"]
+    figure, axes = plt.subplots(
+        len(PANELS), len(KINDS), figsize=(13, 14), layout="constrained", sharex="row", sharey="row"
+    )
+    for column, (kind, families) in zip(axes.T, KINDS.items(), strict=True):
+        for axis, (x, y, *labels) in zip(column, PANELS, strict=True):
+            theirs, own = (
+                [_draw(axis, points, x, y, style) for points, style in _styled(curves, chosen)]
+                for chosen in (families, ("pmd",))
+            )
+            if y == "mean_error":
+                own.append(axis.axhline(floor, color="grey", linestyle=":", label=FLOOR))
+                handles = own
+            axis.set(xscale="log", xlabel=labels[0])
+            axis.set_yscale("log", nonpositive="mask")  # of log losses the best is 0
+            axis.set_ylabel(labels[1] if axis in axes[:, 0] else None)
+        place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "frameon": False}
+        column[0].legend(handles=theirs, title=kind, title_fontsize=12, fontsize=9, **place)
+    figure.legend(handles=handles, loc="outside upper center", ncols=4, title=BANDS)
     return figure
 
 
-def _draw(ax, method, setting, points, x, y, number):
+def _shown(rows):
+    """{(method, setting): points}; log losses are less the least of all."""
+    own, curves = [row for row in rows if row["kind"] == "curve"], {}
+    least = min(row["log_loss"] for row in own)
+    for row in own:
+        point = {**row, "log_loss": row["log_loss"] - least}
+        curves.setdefault((row["method"], row["setting"]), []).append(point)
+    return curves
+
+
+def _styled(curves, families):
+    """Points and style of some curves: a colour for each family, dashes for its variants."""
+    found, seen = [], dict.fromkeys(families, 0)
+    for (method, setting), points in curves.items():
+        family = method.split(",")[0]
+        if family not in families:
+            continue
+        number, seen[family] = seen[family], seen[family] + 1
+        style = {"label": method, "color": f"C{families.index(family)}", "marker": "."}
+        style |= {"linestyle": ("-", "--", ":")[number % 3]}
+        if family == "pmd":
+            style |= {"label": f"pmd, {setting}", "color": "black", "linestyle": "-"}
+            style |= {"marker": OWN_MARKERS[number % len(OWN_MARKERS)]}
+            style |= {"markersize": 12 if setting == DEFAULTS else 5}
+        elif len(points) == 1:
+            style |= {"marker": "oX"[number % 2], "linestyle": ""}
+        found.append((points, style))
+    return found
+
+
+def _draw(axis, points, x, y, style):
     """One curve, with its spread over seeds where that is of the metric drawn."""
-    own = method == "pmd"
-    values = np.array([[point[x], point[y], point["spread"]] for point in points])
-    style = {"color": f"C{number % 10}", "linestyle": ("-", "--")[number // 10 % 2]}
-    if own:
-        style |= {"color": "black", "marker": OWN_MARKERS[number % len(OWN_MARKERS)]}
-        style["markersize"] = 14 if setting == DEFAULTS else 6
-    elif len(points) == 1:
-        style["marker"] = "oX"[number // 10 % 2]
-    ax.plot(values[:, 0], values[:, 1], label=f"{method}, {setting}" if own else method, **style)
+    at, values, spread = np.array([[point[x], point[y], point["spread"]] for point in points]).T
     if y == "mean_error":
-        low = np.maximum(values[:, 1] - values[:, 2], 0.3 * values[:, 1])
-        high = values[:, 1] + values[:, 2]
-        ax.fill_between(values[:, 0], low, high, color=style["color"], alpha=0.2, linewidth=0)
+        low, high = np.maximum(values - spread, 0.3 * values), values + spread
+        axis.fill_between(at, low, high, color=style["color"], alpha=0.2, linewidth=0)
+    return axis.plot(at, values, **style)[0]

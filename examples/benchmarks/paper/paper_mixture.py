@@ -5,9 +5,11 @@ N(theta1 + theta2, 2.5^2) / 2 at theta = (1, -2), prior N(0, I), two modes; ten 
 of its own; 1500 particles, draws or components for every other method, as in the paper, all started
 from the prior, batches of 10 rows for those that take batches:
 
-* ``pmd``: ParticleMirrorDescent as it comes, with its 1000 particles; the curve is that of one to
-  five passes, of which five are the default. ``pmd 1500``: with 1500. ``pmd stream``: `partial_fit`
-  of 10 rows a call, each read once but for substeps, with 1500.
+* ``pmd``: ParticleMirrorDescent as it comes, with its 1000 particles. Its five runs, with
+  ``max_iter`` from 1 to 5, are the same fit five times: the default fits proposals to the posterior
+  of all rows, and ``max_iter`` counts passes of mirror steps, of which it takes none. The curve is
+  hence a point. ``pmd 1500``: with 1500. ``pmd stream``: `partial_fit` of 10 rows a call, each read
+  once but for substeps, with 1500.
 * ``one-pass SMC``, setting: the bandwidth; ``IBIS`` and ``tempered SMC`` of the package particles,
   waste-free or standard with 4 or 9 moves.
 * ``SGLD`` (blackjax), burn-in of 1000 steps, ``chains x step size``, one chain as in the paper or
@@ -52,6 +54,7 @@ from threadpoolctl import threadpool_limits
 from skpmd import ParticleMirrorDescent
 from skpmd.engine import kde
 
+from ..harness.pictures import legend_above
 from ..harness.study import pyplot, stem
 from ..harness.timing import cpu_clock
 from ..harness.verdicts import Answer, verdict_gates, verdicts
@@ -63,6 +66,13 @@ SEEDS, PASSES = 10, 5
 BUDGETS = (0.1, 0.3, 1.0, 3.0, 10.0)  # of our CPU seconds, at which peers are judged
 SUPPORT = 1e-9  # of the exact density's peak: what is below has a mass of 1e-9
 SHOWN = np.linspace(-3.5, 3.5, 71)  # axis of the pictures
+LEVELS = (0.03, 0.1, 0.3, 0.6, 0.9)  # of their contours, as shares of the exact density's peak
+LABELS = {
+    "rows": "rows read",
+    "cpu": "CPU seconds",
+    "tv": "total variation",
+    "kl": "KL(exact, estimate), nats",
+}
 
 
 def run(config):
@@ -261,34 +271,57 @@ def _archive(cache, name):
 def plot(rows, averages):
     """Contours of the averages over runs; total variation and divergence."""
     plt = pyplot()
-    figure = plt.figure(figsize=(11, 8.5), layout="constrained")
-    top, bottom = figure.subfigures(2, 1, height_ratios=(3, 2))
-    axes = top.subplots(2, -(-len(averages) // 2), sharex=True, sharey=True)
-    levels = averages["exact"].max() * np.array([0.03, 0.1, 0.3, 0.6, 0.9])
+    figure = plt.figure(figsize=(12, 10), layout="constrained")
+    top, bottom = figure.subfigures(2, 1, height_ratios=(3, 2.4))
+    axes = top.subplots(2, -(-len(averages) // 2), sharex=True, sharey=True, squeeze=False)
+    _contours(axes, averages)
+    kept = [row for row in rows if row["kind"] == "curve"]
+    styles = _styles(list(dict.fromkeys(row["method"] for row in kept)))
+    (floor,) = (row for row in rows if row["kind"] == "floor")
+    panels = bottom.subplots(1, 3)
+    for axis, (x, y) in zip(panels, (("rows", "tv"), ("cpu", "tv"), ("rows", "kl")), strict=True):
+        for method, style in styles.items():
+            line = _best_setting([row for row in kept if row["method"] == method])
+            axis.plot([row[x] for row in line], [row[y] for row in line], **style)
+        axis.axhline(floor[y], color="grey", linestyle=":", label="exact draws")
+        axis.set(xlabel=LABELS[x], ylabel=LABELS[y], xscale="log", yscale="log")
+        axis.grid(alpha=0.3)
+    legend_above(bottom, panels[:1], ncols=7)
+    return figure
+
+
+def _contours(axes, averages):
+    """Densities on the pictures' grid, the exact one and ours in bold frames."""
+    levels = averages["exact"].max() * np.array(LEVELS)
     for axis, (method, density) in zip(axes.flat, averages.items(), strict=False):
         table = density.reshape(len(SHOWN), -1).T
-        axis.contour(SHOWN, SHOWN, table, levels=levels, cmap="viridis", linewidths=1.0)
+        drawn = axis.contour(SHOWN, SHOWN, table, levels=levels, cmap="viridis", linewidths=1.0)
         axis.set(title=method, aspect="equal")
-    kept = [row for row in rows if row["kind"] == "curve"]
-    axes = bottom.subplots(1, 3)
-    panels = (("rows", "tv"), ("cpu", "tv"), ("rows", "kl"))
-    labels = {
-        "rows": "rows read",
-        "cpu": "CPU seconds",
-        "tv": "total variation",
-        "kl": "KL(exact, estimate) / nats",
+        if method in ("exact", "pmd"):
+            axis.set_title(method, fontweight="bold")
+            axis.spines[:].set_linewidth(2.0)
+    for axis in axes[-1]:
+        axis.set_xlabel(r"$\theta_1$")
+    for axis in axes[:, 0]:
+        axis.set_ylabel(r"$\theta_2$")
+    names = [f"{level:g}" for level in LEVELS]
+    axes[0, 0].figure.legend(
+        drawn.legend_elements()[0], names, loc="outside upper center", ncols=len(LEVELS),
+        title="average posterior density, as a share of the exact one's peak", fontsize=9,
+    )  # fmt: skip
+
+
+def _styles(methods):
+    """Ours in black, a colour and a marker for each of the others."""
+    others = [method for method in methods if not method.startswith("pmd")]
+    own = [method for method in methods if method not in others]
+    styles = {
+        method: {"color": "black", "marker": marker, "markersize": 8, "linewidth": 2.0}
+        for method, marker in zip(own, "Xv*", strict=False)
     }
-    for axis, (x, y) in zip(axes, panels, strict=True):
-        for k, method in enumerate(dict.fromkeys(row["method"] for row in kept)):
-            line = _best_setting([row for row in kept if row["method"] == method])
-            values = [row[x] for row in line], [row[y] for row in line]
-            axis.plot(*values, ".-", color=f"C{k}", label=method, lw=2.5 if k == 0 else 1.0)
-        (floor,) = (row[y] for row in rows if row["kind"] == "floor")
-        axis.axhline(floor, color="grey", lw=0.8, label="exact draws")
-        axis.set(xlabel=labels[x], ylabel=labels[y], xscale="log", yscale="log")
-        axis.grid(alpha=0.3)
-    bottom.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", fontsize=8)
-    return figure
+    for k, method in enumerate(others):
+        styles[method] = {"color": f"C{k % 10}", "marker": "os^D"[k % 4], "markersize": 5}
+    return {method: {"label": method, **styles[method]} for method in methods}
 
 
 def _best_setting(rows):

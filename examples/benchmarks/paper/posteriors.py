@@ -32,6 +32,7 @@ of an error falls with time, over NUTS's. The error of the reference draws is in
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from ..harness.pictures import legend_above
 from ..harness.study import Gate, pyplot
 from . import reference_posteriors
 
@@ -136,23 +137,29 @@ def _worst(rows, key):
 
 
 def plot(rows):
-    """Errors of means against CPU seconds, by method; and errors by posterior."""
+    """Errors of means by posterior, and against CPU seconds; a colour and a marker by method."""
     plt = pyplot()
     answered = [row for row in rows if row["answers"]]
     names = list(dict.fromkeys(row["data"] for row in answered))
-    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5.5), layout="constrained")
-    for color, method in enumerate(dict.fromkeys(row["method"] for row in answered)):
+    figure, (left, right) = plt.subplots(
+        1, 2, figsize=(15, 8), layout="constrained", width_ratios=(1.1, 1.0)
+    )
+    for number, method in enumerate(dict.fromkeys(row["method"] for row in answered)):
         own = [row for row in answered if row["method"] == method]
         error = [row["max_mean_error"] for row in own]
-        style = {"color": f"C{color}", "label": method, "alpha": 0.7}
-        left.plot(error, [names.index(row["data"]) for row in own], "o", **style)
-        right.plot([row["cpu"] for row in own], error, "o", **style)
-    left.axvline(ERROR, color="grey", linewidth=0.8)
-    right.axhline(ERROR, color="grey", linewidth=0.8)
-    left.set_yticks(range(len(names)), [name.split("-")[-1] for name in names], fontsize=8)
+        style = {"color": f"C{number % 10}", "alpha": 0.8, "label": method}
+        style |= {"marker": "*os^vDPX"[number % 8], "linestyle": "", "zorder": 3}
+        style |= {"color": "black", "markersize": 10} if method == "pmd" else {"markersize": 6}
+        left.plot(error, [names.index(row["data"]) for row in own], **style)
+        right.plot([row["cpu"] for row in own], error, **style)
+    target = {"color": "grey", "linestyle": "--", "label": f"target of pmd, d <= {SMALL}: {ERROR}"}
+    left.axvline(ERROR, **target)
+    right.axhline(ERROR, **target)
+    left.set_yticks(range(len(names)), names, fontsize=8)
+    left.grid(axis="y", alpha=0.3)
     left.invert_yaxis()
-    left.set(xscale="log", xlabel="max error of posterior means, sd")
-    right.set(xscale="log", yscale="log", xlabel="CPU seconds")
-    right.set(ylabel="max error of posterior means, sd")
-    left.legend()
+    label = "largest error of a posterior mean, sds"
+    left.set(xscale="log", xlabel=label)
+    right.set(xscale="log", yscale="log", xlabel="CPU seconds", ylabel=label)
+    legend_above(figure, [left], ncols=5)
     return figure

@@ -1,8 +1,8 @@
 """Particles of a sparse GP: is their stacked average better than one of them?
 
-``--quick``: generated data. Data sets, splits and scaling as in the study ``regression``;
-Matern-5/2 kernel, four sets of hyperparameters with 1000 inducing inputs each, the rest by default.
-All learn from the rows that are neither test nor validation.
+Data sets, splits and scaling as in the study ``regression``; Matern-5/2 kernel, four sets of
+hyperparameters with 1000 inducing inputs each, the rest by default. All learn from the rows that
+are neither test nor validation.
 
 * ``stacking``: the average with its stacking weights.
 * ``chosen``: the particle of the best log loss on the validation part.
@@ -10,6 +10,8 @@ All learn from the rows that are neither test nor validation.
   quadratic in their number).
 
 Figures are of the test part; the validation part serves the choice of ``chosen`` alone.
+
+``--quick``: generated data.
 """
 
 import numpy as np
@@ -97,12 +99,16 @@ def gates(rows):
 def plot(rows):
     """Draw the two differences, data set by data set."""
     plt = pyplot()
-    figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4.0), layout="constrained", sharey=True)
     for panel, other in zip(axes, ("chosen", "single"), strict=True):
         gaps = _gaps(rows, other)
-        panel.barh(range(len(gaps)), list(gaps.values()))
+        panel.plot(list(gaps.values()), range(len(gaps)), "o")
         panel.axvline(0.0, color="grey", linewidth=0.8)
         panel.set_yticks(range(len(gaps)), [name.removeprefix("uci_") for name in gaps])
-        panel.set(xlabel=f"log loss: stacking less {other}, nats")
-        panel.set_xscale("symlog", linthresh=0.01)
+        panel.set(xlabel=f"log loss: stacking minus {other}, nats\n(below 0: stacking ahead)")
+        panel.margins(x=0.1, y=0.1)
+        panel.grid(alpha=0.3)
+    axes[0].locator_params(axis="x", nbins=5)
+    axes[1].set_xscale("symlog", linthresh=0.01)
+    axes[1].xaxis.set_major_formatter("{x:g}")
     return figure

@@ -17,6 +17,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 from sklearn.model_selection import train_test_split
 
 from ..harness.datasets import standardised
+from ..harness.pictures import legend_above
 from ..harness.study import Gate, pyplot
 from ..harness.timing import cpu_clock
 
@@ -133,15 +134,19 @@ def gates(rows):
 
 
 def plot(rows):
-    """Log loss and calibration error of both, on each set."""
+    """Log loss and calibration error of all, on each set."""
     plt = pyplot()
-    figure, axes = plt.subplots(1, 2, figsize=(7.5, 3.0), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(8.5, 3.4), layout="constrained", sharey=True)
     names = list(dict.fromkeys(row["data"] for row in rows))
-    for one, score in zip(axes, ("log_loss", "calibration_error"), strict=True):
-        known = [m for m in (OURS, THEIRS, SCALES, SVGP) if any(r["method"] == m for r in rows)]
+    known = [m for m in (OURS, THEIRS, SCALES, SVGP) if any(r["method"] == m for r in rows)]
+    height = 0.8 / len(known)
+    labels = {"log_loss": "log loss, nats", "calibration_error": "expected calibration error"}
+    for one, (score, label) in zip(axes, labels.items(), strict=True):
         for place, method in enumerate(known):
             values = [row[score] for row in rows if row["method"] == method]
-            one.barh(np.arange(len(names)) + 0.2 * (place - 1.5), values, 0.18, label=method)
-        one.set(xlabel=score.replace("_", " "), yticks=range(len(names)), yticklabels=names)
-    axes[0].legend(fontsize="small")
+            at = np.arange(len(names)) + height * (place - (len(known) - 1) / 2)
+            one.barh(at, values, 0.9 * height, label=method)
+        one.set(xlabel=label, yticks=range(len(names)), yticklabels=names)
+    axes[0].invert_yaxis()
+    legend_above(figure, axes, ncols=2 if SCALES in known else 3)
     return figure

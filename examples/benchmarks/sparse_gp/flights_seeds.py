@@ -1,13 +1,15 @@
 """The flights by defaults with ten seeds on each split: how much a result depends on the seed.
 
-``--quick``: generated data and three seeds. ``--jobs N``: fits side by side. The splits and scaling
-are those of ``neighbours``. A seed draws the order of the rows, the rows of each search for the
-kernel and those that choose the approximation.
+The splits and scaling are those of ``neighbours``. A seed draws the order of the rows, the rows of
+each search for the kernel and those that choose the approximation.
+
+``--quick``: generated data and three seeds. ``--jobs N``: fits side by side.
 """
 
 from joblib import Parallel, delayed
 
 from ..harness import datasets
+from ..harness.pictures import legend_above
 from ..harness.study import Gate, pyplot
 from .neighbours import FLIGHTS
 from .regression import SEEDS, joined, ours, split, waves
@@ -60,13 +62,17 @@ def plot(rows):
     """RMSE and log loss of each seed, split by split."""
     plt = pyplot()
     figure, axes = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
-    for panel, key, text in zip(axes, ("rmse", "nlpd"), ("RMSE", "log loss, nats"), strict=True):
-        for kind, marker in (("vecchia", "o"), ("full_scale", "s"), ("fitc", "^")):
+    marks = {"vecchia": "o", "full_scale": "s", "fitc": "^"}
+    known = [kind for kind in marks if any(row["setting"] == kind for row in rows)]
+    for panel, key, text in zip(
+        axes, ("rmse", "nlpd"), ("RMSE, sds", "log loss, nats"), strict=True
+    ):
+        for kind in known:
             some = [row for row in rows if row["setting"] == kind]
-            if some:
-                places = [row["split"] + 0.05 * (row["seed"] - N_SEEDS / 2) for row in some]
-                panel.plot(places, [row[key] for row in some], marker, label=kind, alpha=0.8)
+            places = [row["split"] + 0.05 * (row["seed"] - (N_SEEDS - 1) / 2) for row in some]
+            panel.plot(places, [row[key] for row in some], marks[kind], label=kind, alpha=0.8)
         panel.set_xticks(sorted({row["split"] for row in rows}))
-        panel.set(xlabel="split", ylabel=text)
-    axes[0].legend(fontsize=8)
+        panel.set(xlabel="split, a dot for each seed", ylabel=text)
+    if len(known) > 1:
+        legend_above(figure, axes, ncols=len(known))
     return figure

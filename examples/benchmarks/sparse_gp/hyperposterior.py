@@ -19,6 +19,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from ..harness import datasets
+from ..harness.pictures import legend_above
 from ..harness.study import Gate, pyplot
 from ..harness.timing import cpu_clock
 
@@ -178,17 +179,25 @@ def gates(rows):
 
 
 def plot(rows):
-    """Errors of means and of standard deviations, by parameter."""
+    """Errors of means and of standard deviations, by parameter, one posterior beside the other."""
     plt = pyplot()
-    figure, axes = plt.subplots(1, 2, figsize=(7, 3), layout="constrained")
-    for panel, key, text in zip(
-        axes, ("mean_error", "sd_error"), ("error of the mean, sds", "error of the sd"), strict=True
-    ):
-        names = list(dict.fromkeys(row["parameter"] for row in rows))
-        for place, name in enumerate(names):
-            own = [row[key] for row in rows if row["parameter"] == name]
-            panel.plot([place] * len(own), own, "o", color=f"C{place % 10}")
-        panel.axhline(0.1, color="grey", linewidth=0.8)
-        panel.set_xticks(range(len(names)), names, rotation=40, ha="right", fontsize=8)
-        panel.set(ylabel=text, ylim=(0.0, None))
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
+    names = list(dict.fromkeys((row["process"], row["parameter"]) for row in rows))
+    labels = {
+        "mean_error": "error of the mean, sds",
+        "sd_error": "relative error of the sd",
+    }
+    for panel, (key, label) in zip(axes, labels.items(), strict=True):
+        places = [names.index((row["process"], row["parameter"])) for row in rows]
+        panel.plot(places, [row[key] for row in rows], "o", color="C0", mfc="none", label="a seed")
+        panel.axhline(0.1, color="grey", linewidth=0.8, label="target: 0.1")
+        for process in dict.fromkeys(process for process, _ in names):
+            own = [place for place, (one, _) in enumerate(names) if one == process]
+            if own[0]:
+                panel.axvline(own[0] - 0.5, color="grey", linestyle=":")
+            panel.text(np.mean(own), 1.01, process, transform=panel.get_xaxis_transform(),
+                       ha="center", va="bottom")  # fmt: skip
+        panel.set_xticks(range(len(names)), [name for _, name in names], rotation=40, ha="right")
+        panel.set(ylabel=label, ylim=(0.0, None), xlim=(-0.5, len(names) - 0.5))
+    legend_above(figure, axes, ncols=2)
     return figure

@@ -9,6 +9,7 @@ covariance matrix is singular to rounding, and scikit-learn's diabetes table. No
 import numpy as np
 from sklearn.datasets import load_diabetes
 
+from ..harness.pictures import legend_above
 from ..harness.study import Gate, pyplot
 
 JITTERS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
@@ -71,11 +72,13 @@ def gates(rows):
 def plot(rows):
     """Errors of means against the jitter."""
     plt = pyplot()
-    figure, axes = plt.subplots(figsize=(4.5, 3.2), layout="constrained")
-    for name in dict.fromkeys(row["data"] for row in rows):
+    figure, axes = plt.subplots(figsize=(4.5, 3.5), layout="constrained")
+    names = dict.fromkeys(row["data"] for row in rows)
+    for name, style in zip(names, ("o-", "s--"), strict=True):
         own = [row for row in rows if row["data"] == name]
-        axes.plot([r["jitter"] for r in own], [r["mean_error"] for r in own], "o-", label=name)
+        errors = [row["mean_error"] for row in own]
+        axes.plot([row["jitter"] for row in own], errors, style, mfc="none", label=name)
     axes.set(xscale="log", yscale="log", xlabel="jitter")
     axes.set(ylabel="largest error of a mean, sds")
-    axes.legend()
+    legend_above(figure, [axes], ncols=2)
     return figure

@@ -1,15 +1,17 @@
 """Gaussian process regression on ten thousand to a million rows: CPU and memory.
 
-``--quick``: two and four thousand rows. Eight normal columns, the sum of their sines, and noise of
-a tenth: generated, no ``--data``. Each fit and the predictions of 4,000 rows have a process of
-their own with one thread; its peak memory contains Python, the libraries and the rows, 72 bytes
-each. RMSE is that of the predictions from the function without noise. All sizes by default, and the
-second one by neighbours too.
+Eight normal columns, the sum of their sines, and noise of a tenth: generated, no ``--data``. Each
+fit and the predictions of 4,000 rows have a process of their own with one thread; its peak memory
+contains Python, the libraries and the rows, 72 bytes each. RMSE is that of the predictions from the
+function without noise. All sizes by default, and the second one by neighbours too.
+
+``--quick``: two and four thousand rows.
 """
 
 import numpy as np
 
 from ..harness.memory import resident
+from ..harness.pictures import legend_above, plain_ticks
 from ..harness.study import Gate, pyplot
 from ..harness.timing import cpu_clock
 from ..harness.worker import alone
@@ -76,13 +78,14 @@ def gates(rows):
 def plot(rows):
     """CPU seconds and peak memory by rows."""
     plt = pyplot()
-    figure, axes = plt.subplots(1, 2, figsize=(7.5, 3.0), layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(7.5, 3.3), layout="constrained")
     rows = [row for row in rows if row["approximation"] == "auto"]
-    n = [row["rows"] for row in rows]
-    axes[0].loglog(n, [row["cpu"] for row in rows], "o-", label="fit")
-    axes[0].loglog(n, [row["predict_cpu"] for row in rows], "s-", label="4,000 predictions")
-    axes[0].set(xlabel="rows", ylabel="CPU seconds")
-    axes[0].legend()
-    axes[1].loglog(n, [row["peak_mb"] for row in rows], "o-")
-    axes[1].set(xlabel="rows", ylabel="peak memory, MB")
+    n, peaks = [row["rows"] for row in rows], [row["peak_mb"] for row in rows]
+    left.loglog(n, [row["cpu"] for row in rows], "o-", label="fit")
+    left.loglog(n, [row["predict_cpu"] for row in rows], "s-", label="4,000 predictions")
+    left.set(xlabel="rows", ylabel="CPU seconds")
+    plain_ticks(left.yaxis)
+    right.semilogx(n, peaks, "D-", color="C2", label="both")
+    right.set(xlabel="rows", ylabel="peak memory, MB", ylim=(0.0, 1.1 * max(peaks)))
+    legend_above(figure, (left, right), ncols=3)
     return figure

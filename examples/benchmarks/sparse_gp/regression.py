@@ -1,7 +1,5 @@
 """Gaussian process regression beside sparse, neighbour and exact processes, and boosted trees.
 
-``--quick``: generated data, no exact process. ``--jobs N``: cases side by side.
-
 Ten data sets, three random splits (10 % test, 10 % validation, the rest to learn from), columns and
 targets standardised by all but the test part, one thread for each case. What is said to be chosen
 has the best log loss (trees: RMSE) on the validation part, after learning from the rows that are
@@ -25,12 +23,15 @@ last fit: ours contain the search for the kernel.
 Runs of SVGP, SGPR and the exact process are kept in the cache, with protocol, versions and budget,
 and made again where one of these is another (the budget: less than half). The budget of a kept run
 is our CPU in the run that made it: one machine's seconds differ by nearly two.
+
+``--quick``: generated data, no exact process. ``--jobs N``: cases side by side.
 """
 
 import numpy as np
 from joblib import Parallel, delayed
 
 from ..harness import datasets
+from ..harness.pictures import legend_above
 from ..harness.study import Gate, pyplot
 from . import regression_peers as peers
 from .regression_scores import judged, mean_of, of_first_split, score
@@ -159,7 +160,7 @@ def _pairs(rows, kind, key):
 def plot(rows):
     """Differences of log loss and of RMSE, data set by data set."""
     plt = pyplot()
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(11, 5.4), layout="constrained", sharey=True)
     kinds = (*SPARSE[1::2], "gpboost", "exact", "trees chosen")
     for panel, key, text in zip(axes, ("nlpd", "rmse"), ("log loss, nats", "RMSE"), strict=True):
         own = mean_of(rows, "pmd", key)
@@ -170,8 +171,11 @@ def plot(rows):
             panel.plot(gaps, range(len(names)), marker, label=kind, alpha=0.8)
         panel.axvline(0.0, color="grey", linewidth=0.8)
         panel.set_yticks(range(len(names)), [name.removeprefix("uci_") for name in names])
-        panel.set(
-            xlabel=f"{text}: others less ours", xscale="symlog" if key == "nlpd" else "linear"
-        )
-    axes[0].legend(fontsize=8)
+        panel.grid(alpha=0.3)
+        panel.set_xlabel(f"{text}: others less ours (right of 0: ours is ahead)")
+    axes[0].set_xscale("symlog", linthresh=0.1)
+    axes[0].set_xticks([-0.1, -0.05, 0.0, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0])
+    axes[0].xaxis.set_major_formatter("{x:g}")
+    axes[0].margins(x=0.08)
+    legend_above(figure, axes[:1], ncols=5)
     return figure
