@@ -18,7 +18,8 @@ def findings(posterior):
             f"The particles' weights are no plain posterior weights ({posterior.weighting}): the "
             "probability of an interval of a coordinate is not its posterior probability."
         )
-    if posterior.ess < _FEW_DRAWS:
+    # Weights for predictions, which need few particles, have none of these errors to speak of.
+    if posterior.ess < _FEW_DRAWS and posterior.weighting.startswith("posterior"):
         error = 1.0 / np.sqrt(posterior.ess)
         found.append(
             f"The effective sample size is {posterior.ess:.0f}: means have an error of {error:.2f} "

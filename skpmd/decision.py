@@ -193,7 +193,8 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         ndarray of shape (n_samples,)
             Labels among ``actions_``; the first of several equally good ones.
         """
-        return self.actions_[self.expected_utility(X, costs).argmax(axis=1)]
+        best = self.expected_utility(X, costs).argmax(axis=1)
+        return self.actions_[best]
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
     def predict_proba(self, X):
@@ -236,6 +237,7 @@ class BayesDecisionClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         ValueError
             If y holds a class that the fit has not seen, or lengths differ.
         """
+        check_is_fitted(self)
         y = column_or_1d(y)
         check_consistent_length(X, y, sample_weight)
         unknown = np.setdiff1d(y, self.classes_)
@@ -390,12 +392,16 @@ def _check_utility(table, n, n_actions, n_classes):
     """Utilities as (n or 1, n_actions, n_classes); an error where they are none."""
     table = as_floats("utility", table)
     shape = (n_actions, n_classes)
-    if table.shape not in (shape, (n, *shape)) or not np.isfinite(table).all():
+    if table.ndim == 3 and table.shape[1:] == shape and len(table) != n:
+        raise ValueError(f"utility has tables for {len(table)} rows, and X has {n}: check costs.")
+    if table.shape not in (shape, (n, *shape)):
         raise ValueError(
-            f"utility must be finite and of shape (n_actions, n_classes) = {shape}, or have "
-            f"such a table for each row, got shape {table.shape}. Without actions they are the "
-            "classes."
+            f"utility must be of shape (n_actions, n_classes) = {shape}, or have such a table for "
+            f"each row, got shape {table.shape}. Without actions they are the classes."
         )
+    if not np.isfinite(table).all():
+        place = tuple(int(one) for one in np.argwhere(~np.isfinite(table))[0])
+        raise ValueError(f"utility must be finite, got {table[place]} at {place}.")
     return table if table.ndim == 3 else table[None]
 
 

@@ -188,7 +188,7 @@ def pinball_loss(y_true, dist, alpha=0.5, sample_weight=None):
 
 
 def interval_coverage(y_true, dist, level=0.9, sample_weight=None):
-    """Share of targets in their central interval, ends included; the best value is `level`.
+    """Share of targets in their central interval, ends included; the best value is ``level``.
 
     Parameters
     ----------

@@ -97,7 +97,7 @@ def loo(estimator, X, y=None, *, sample_weight=None):
         `SparseGPRegressorPMD`, any estimator with ``pointwise_log_likelihood``, or a `Pipeline` or
         a search around one.
     X : array-like of shape (n, n_features)
-        The rows of the fit; with other rows the result would be wrong.
+        The rows of the fit; other rows are refused where their number or weights tell.
     y : array-like of shape (n,) or (n, n_targets), default=None
         Targets of the rows.
     sample_weight : array-like of shape (n,), default=None
@@ -363,7 +363,7 @@ def _left_out(estimator, X, y, sample_weight):
     """`LeftOut` of the rows: in closed form, or where rows are independent given particles."""
     inner, rows = innermost(estimator, X)
     if hasattr(inner, "_leave_one_out"):
-        times = _row_weights(sample_weight, _num_samples(rows))
+        times = _row_weights(sample_weight, _num_samples(y if rows is None else rows))
         left_out = inner._leave_one_out(rows, y, times)
         if left_out is not None:
             return left_out

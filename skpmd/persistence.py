@@ -117,12 +117,12 @@ def save(estimator, path):
 
 
 def load(path, **callables):
-    """Read a file that `save` has written; predictions and later fits are the same to the bit.
+    """Read a file that ``save`` has written; predictions and later fits are the same to the bit.
 
     Parameters
     ----------
     path : str or path-like
-        A file that `save` has written.
+        A file that ``save`` has written.
     **callables : callable
         Functions that the estimator had as parameters, by the names of these parameters.
 
@@ -177,7 +177,8 @@ def _check_given(path, names, callables):
     missing = [name for name in names if name not in callables]
     if missing:
         raise files.CallableError(
-            f"the estimator in {path} had functions as parameters, which are not in the file: call "
+            f"the estimator in {path} had functions as parameters, which are not in the file, and "
+            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not given: call "
             f"load(path, {', '.join(f'{name}=...' for name in names)})."
         )
     others = [name for name in callables if name not in names]

@@ -22,38 +22,38 @@ def _can_take_parts(pipeline):
 
 
 class StreamingPipeline(Pipeline):
-    """A `Pipeline` with ``partial_fit``: transformers and the last step learn from each part.
+    """A ``Pipeline`` with ``partial_fit``: transformers and the last step learn from each part.
 
-    Transformers with ``partial_fit`` (`StandardScaler`, `IncrementalPCA`) learn each part before
-    they transform it. Transformers that have nothing to learn (`HashingVectorizer`) and frozen ones
-    (`FrozenEstimator`) transform it unchanged. Any other transformer is an error, because it would
-    have to see all rows.
+    Transformers with ``partial_fit`` (``StandardScaler``, ``IncrementalPCA``) learn each part
+    before they transform it. Transformers that have nothing to learn (``HashingVectorizer``) and
+    frozen ones (``FrozenEstimator``) transform it unchanged. Any other transformer is an error,
+    because it would have to see all rows.
 
     Parameters
     ----------
     steps : list of (str, estimator)
-        As in `Pipeline`.
+        As in ``Pipeline``.
     freeze_after : int or None, default=None
         Number of rows after which transformers stop learning. While they learn, they change what
         features mean to the last step, which does not see earlier rows again. A number is therefore
         better if the first rows show the scales. None means that they never stop.
     transform_input : list of str or None, default=None
-        As in `Pipeline`.
+        As in ``Pipeline``.
     memory : str, object with the interface of joblib.Memory, or None, default=None
-        As in `Pipeline`.
+        As in ``Pipeline``.
     verbose : bool, default=False
-        As in `Pipeline`.
+        As in ``Pipeline``.
 
     Attributes
     ----------
     n_samples_seen_ : int
-        Number of rows in the last `fit`, if any, and in all later calls of `partial_fit`.
+        Number of rows in the last ``fit``, if any, and in all later calls of ``partial_fit``.
     named_steps : Bunch
-        Steps by their names, as in `Pipeline`.
+        Steps by their names, as in ``Pipeline``.
     classes_ : ndarray of shape (n_classes,)
         Classes of the last step, if it has any.
     n_features_in_ : int
-        Number of features, as in `Pipeline`.
+        Number of features, as in ``Pipeline``.
     feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, where X has them.
 

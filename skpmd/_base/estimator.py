@@ -24,7 +24,7 @@ from skpmd._base.options import check_options
 from skpmd._base.prior import adopted
 from skpmd._base.progress import listeners_of
 from skpmd._base.table import BlockTable, checked_table
-from skpmd._base.validation import naming_conversions, refuse_no_table
+from skpmd._base.validation import ENCODE, naming_conversions, refuse_no_table
 from skpmd._base.version import __version__, other_version
 from skpmd._base.warn import warn
 from skpmd.engine.course import Course, current, on_course
@@ -64,10 +64,12 @@ class ParticleEstimator(CallbackSupportMixin, BaseEstimator):
 
     ``_frozen_parameters`` are the names of those that may not change between calls of
     ``partial_fit``, and ``_handed_on`` the names of attributes that an estimator of the same class
-    takes over beside the state where this one is its ``prior``.
+    takes over beside the state where this one is its ``prior``. ``_of_words`` says what to do with
+    words in X.
     """
 
     _frozen_parameters = ()
+    _of_words = ENCODE
     _handed_on = "n_features_in_", "feature_names_in_"
 
     def __sklearn_is_fitted__(self):
@@ -114,7 +116,7 @@ class ParticleEstimator(CallbackSupportMixin, BaseEstimator):
         refuse_no_table(X)
         name = "X" if isinstance(y, str) and y == "no_validation" else "X or y"
         # Its sums overflow where numbers do; it refuses those.
-        with np.errstate(all="ignore"), naming_conversions(name):
+        with np.errstate(all="ignore"), naming_conversions(name, self._of_words):
             if not isinstance(X, BlockTable):
                 return validate_data(self, X, y, **how)
             reset = how.pop("reset", True)

@@ -39,6 +39,8 @@ def place_of(path):
 def write(path, kind, node, arrays):
     """Write a node and its arrays as a file of a kind, in the place of what is there."""
     folder, name = os.path.split(path)
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(f"There is no folder {folder}: make it, or give another path.")
     beside = os.path.join(folder, f".{name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
     document = {"format": _FORMAT, "version": _VERSION, "skpmd": __version__, "kind": kind}
     try:

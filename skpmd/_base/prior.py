@@ -4,6 +4,7 @@ import copy
 
 from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
 
 from skpmd.engine.diagnostics import MAX_K
 from skpmd.engine.fitted_density import share_beyond
@@ -31,6 +32,10 @@ def fitted_prior(prior, alternative=""):
     """
     if isinstance(prior, FrozenEstimator):
         prior = prior.estimator
+    if isinstance(prior, Pipeline):
+        raise ValueError(
+            "prior is a Pipeline, whose last step has the posterior: give pipeline[-1]."
+        )
     if getattr(prior, "_state", None) is None:
         raise ValueError(_CLONED.format(type(prior).__name__, alternative))
     return prior

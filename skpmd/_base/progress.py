@@ -56,9 +56,11 @@ class _Lined:
     def __init__(self, lines, name, total):
         self.lines, self.name, self.total = lines, name or _UNNAMED, total
         self.start, self.done, self.text = clock(), 0, ""
+        self.first = None  # When the first steps had been made, and how many they were.
 
     def advance(self, n, text):
         self.done, self.text = self.done + n, text or self.text
+        self.first = self.first or (clock(), self.done)
         self.lines.show()
 
     def tick(self):
@@ -73,14 +75,19 @@ class _Lined:
             self.lines.write(f"{self.name}: {steps}{seconds:.1f} s{self._rest()}")
 
     def described(self):
-        """The share and the time left where the number of steps is known, else the time so far."""
+        """The share and the time left where the number of steps is known, else the time so far.
+
+        The first steps are no measure of those to come: kernels may be compiled in them.
+        """
         seconds = clock() - self.start
-        if not self.total or not self.done:
-            steps = f" {self.done}" if self.done else ""
+        steps = f" {self.done}" if self.done else ""
+        if self.total and self.done:
+            steps = f" {self.done}/{self.total} ({self.done / self.total:.0%})"
+        since, before = self.first or (0.0, 0)
+        if not self.total or self.done == before:
             return f"{self.name}{steps}, {seconds:.0f} s so far{self._rest()}"
-        left = seconds * max(0, self.total - self.done) / self.done
-        share = f"{self.done}/{self.total} ({self.done / self.total:.0%})"
-        return f"{self.name} {share}, {left:.0f} s left{self._rest()}"
+        left = (clock() - since) * max(0, self.total - self.done) / (self.done - before)
+        return f"{self.name}{steps}, {left:.0f} s left{self._rest()}"
 
     def _rest(self):
         return f": {self.text}" if self.text else ""

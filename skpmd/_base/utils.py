@@ -88,5 +88,6 @@ def check_level(level, name="level"):
     if not (isinstance(level, Real) and 0 < level < 1):
         percent = isinstance(level, Real) and 1 < level < 100
         remedy = f" For {level:g} % give {level / 100:g}." if percent else ""
+        remedy = " For 90 % give 0.9." if level is True else remedy
         raise ValueError(f"{name} must lie strictly between 0 and 1, got {level!r}.{remedy}")
     return [0.5 - 0.5 * level, 0.5 + 0.5 * level]

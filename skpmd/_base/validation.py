@@ -19,8 +19,9 @@ _CONVERSIONS = (
     "The DType", "Cannot convert", "Cannot cast", "can't convert", "invalid literal",
     "must be real number",
 )  # fmt: skip
-_WORDS = (
-    ". Encode columns of words, for example by sklearn.preprocessing.OneHotEncoder in a "
+# What to do with columns of words, where a model knows what to do with categories.
+ENCODE = (
+    "Encode columns of words, for example by sklearn.preprocessing.OneHotEncoder in a "
     "sklearn.compose.ColumnTransformer"
 )
 _NOTHING = 1e-30  # A weight of so small a share of the largest counts for nothing.
@@ -51,8 +52,11 @@ def checked_weights(sample_weight, X):
 
 
 @contextmanager
-def naming_conversions(name):
-    """Context in which what is no number, or no array of them, ends in an error with its name."""
+def naming_conversions(name, of_words=ENCODE):
+    """Context in which what is no number, or no array of them, ends in an error with its name.
+
+    ``of_words`` says what to do with words in X.
+    """
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -60,7 +64,7 @@ def naming_conversions(name):
             raise
         kind = TypeError if isinstance(error, TypeError) else ValueError
         is_of_words = str(error).startswith("could not convert string")
-        advice = _WORDS if is_of_words and name.startswith("X") else ""
+        advice = f". {of_words}" if is_of_words and name.startswith("X") else ""
         raise kind(f"{name} cannot be read as an array of numbers: {error}{advice}") from error
 
 

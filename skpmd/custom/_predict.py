@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.by_block import of_all_rows, row_by_row
 from skpmd._base.estimator import result
+from skpmd._base.left_out import check_rows_of_fit
 from skpmd._base.utils import as_generator, check_level, check_n_draws, weighted_quantile
 from skpmd._base.validation import checked_weights
 from skpmd.custom._model import parts_of
@@ -168,6 +169,11 @@ class CustomPredictions:
             for some in parts_of(theta[chosen], len(batch.weight))
         ]
         return np.moveaxis(np.concatenate(draws), 0, -1)
+
+    def _leave_one_out(self, X, y, times):
+        """None, for rows are independent given particles; the rows must be those of the fit."""
+        check_is_fitted(self)
+        check_rows_of_fit(times, self._state.stream.seen)
 
     def pointwise_log_likelihood(self, X=None, y=None):
         """Log-likelihood of each row under each particle, for `skpmd.model_comparison.loo`.

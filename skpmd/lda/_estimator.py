@@ -29,6 +29,8 @@ from skpmd.lda._topics import ASSIGNMENTS
 
 # Counts are at most so large: sums of their squares stay far from the largest float32.
 _MAX_COUNT = 1e15
+_NEW_WORDS = "new words need vocabulary='growing'"
+_LACKING = "a word that X lacks is a column of zeros"
 _PIECE = 1 << 16  # Counts that are looked at in float32 at a time.
 # Counts of other types are made float64.
 _TYPES = [np.float64, np.float32, *(np.dtype(code) for code in "bBhHiIlLqQ?")]
@@ -288,6 +290,7 @@ None, default=None
     (2, 6)
     """
 
+    _of_words = "Count the words of texts by sklearn.feature_extraction.text.CountVectorizer"
     _frozen_parameters = (
         "n_components", "doc_topic_prior", "topic_word_prior", "learn_priors", "n_particles",
         "assignment", "n_local_iter", "total_samples", "weighting",
@@ -640,11 +643,17 @@ None, default=None
 
     def _grows(self, X):
         """Whether X has more columns than before, and may; those before have to come first."""
-        with naming_conversions("X"):
+        with naming_conversions("X", self._of_words):
             shape = np.shape(X)
-        names = getattr(self, "feature_names_in_", None)
-        if self.vocabulary == "fixed" or len(shape) != 2 or shape[1] <= self.n_features_in_:
-            return False  # validate_data raises if there are fewer
+        names, grows = getattr(self, "feature_names_in_", None), self.vocabulary == "growing"
+        if len(shape) != 2 or shape[1] == self.n_features_in_:
+            return False
+        if (shape[1] > self.n_features_in_) != grows:
+            remedy = _LACKING if shape[1] < self.n_features_in_ else _NEW_WORDS
+            raise ValueError(
+                f"X has {shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input: {remedy}."
+            )
         if names is not None and hasattr(X, "columns"):
             if not np.array_equal(np.asarray(X.columns)[: len(names)], names):
                 raise ValueError(

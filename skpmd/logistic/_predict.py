@@ -8,6 +8,7 @@ from sklearn.utils.validation import _get_feature_names, check_array, check_is_f
 from skpmd._base.by_block import of_all_rows, row_by_row
 from skpmd._base.estimator import result
 from skpmd._base.labels import encode_known, in_order
+from skpmd._base.left_out import check_rows_of_fit
 from skpmd._base.utils import as_generator, check_level, check_n_draws, weighted_quantile
 from skpmd._base.validation import naming_conversions, refuse_no_table, refuse_overflows
 from skpmd.engine.resampling import resample
@@ -274,6 +275,12 @@ class ClassPredictions(ClassifierMixin):
         prior = linear_model(parameters, X.shape[1], len(classes), scale, column_scale).prior
         theta = prior.reported(prior.sample(rng, m))
         return _draw_labels(X, theta, self.fit_intercept, classes, rng)
+
+    def _leave_one_out(self, X, y, times):
+        """None, for rows are independent given particles; the rows must be those of the fit."""
+        check_is_fitted(self)
+        if self._state.stream is not None:
+            check_rows_of_fit(times, self._state.stream.seen)
 
     def pointwise_log_likelihood(self, X, y, n_draws=None, random_state=0):
         """Log-likelihood of each row under each particle, for leave-one-out estimates.

@@ -237,6 +237,7 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
     (1,)
     """
 
+    _of_words = "Leave out columns of words, or fit one mixture for each category"
     _frozen_parameters = (
         "n_components", "strategy", "covariance_type", "n_particles",
         "weight_concentration_prior_type", "weight_concentration_prior", "discount",

@@ -18,6 +18,10 @@ from skpmd.mixture._summaries import conjugate_particles
 
 # Particles whose log weight is less than the largest by more are left out of labels.
 _NEGLIGIBLE = -20.0
+_NAN = (
+    "Input X contains NaN: set_params(handle_missing='marginal') predicts rows from the values "
+    "that they have."
+)
 
 
 class MixturePredictions(MixtureQueries):
@@ -328,9 +332,15 @@ class MixturePredictions(MixtureQueries):
     def _rows(self, X):
         """Checked rows in scaled columns, as a `RowView`."""
         check_is_fitted(self)
-        X = self._checked_data(
-            X, dtype=[np.float64, np.float32], reset=False, ensure_all_finite=self._finite()
-        )
+        finite = self._finite()
+        try:
+            X = self._checked_data(
+                X, dtype=[np.float64, np.float32], reset=False, ensure_all_finite=finite
+            )
+        except ValueError as error:
+            if finite is True and "contains NaN" in str(error):
+                raise ValueError(_NAN) from error
+            raise
         refuse_overflows("X", X)
         return RowView(X, scaler=self._state.scaler)
 

@@ -148,7 +148,10 @@ def posterior_of(state):
     """Posterior of weights, means and standard deviations of the components, in user's columns."""
     points = draws_of(state)
     if state.strategy == "conjugate":
-        evidence = {"unavailable": "each particle takes its responsibilities of the rows as known"}
+        evidence = {
+            "unavailable": "each particle takes its responsibilities of the rows as known; "
+            "strategy='parameters' has it"
+        }
         if state.prior.n_components > 1:
             evidence["caveat"] = _CAVEAT
     elif state.log_evidence is None:

@@ -184,7 +184,9 @@ def with_results(state, outcome=None):
     names = parameter_names(state.model.covariance.kernel)
     if outcome is None:
         coordinates = np.exp(state.particles.theta)
-        label = "the weights are for predictions, not of the posterior"
+        label = (
+            "the weights are for predictions, not of the posterior; weighting='posterior' has those"
+        )
         posterior = Posterior(
             coordinates, state.log_weights, names=names, unavailable=label, weighting=label
         )

@@ -1,0 +1,131 @@
+"""Errors that a newcomer meets in the first hour: each names what is wrong, and what to do."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import skpmd
+from skpmd import (
+    BayesianLogisticRegressionPMD,
+    GaussianMixturePMD,
+    LDATopicModelPMD,
+    ParticleMirrorDescent,
+    Posterior,
+    SparseGPRegressorPMD,
+)
+from skpmd._base.progress import Lines
+from skpmd.decision import BayesDecisionClassifier
+
+WORDS = np.array([["rain", "wind"], ["bread", "wine"]] * 10, dtype=object)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    return X, (X[:, 0] + rng.logistic(size=60) > 0).astype(int)
+
+
+@pytest.mark.parametrize(
+    ("model", "advice"),
+    [
+        (BayesianLogisticRegressionPMD(), "OneHotEncoder"),
+        (SparseGPRegressorPMD(), "OneHotEncoder"),
+        (GaussianMixturePMD(2), "Leave out columns of words"),
+        (LDATopicModelPMD(2), "CountVectorizer"),
+    ],
+)
+def test_words_in_place_of_numbers(model, advice):
+    with pytest.raises(ValueError, match=advice):
+        model.fit(WORDS, np.tile([0, 1], 10))
+
+
+def test_a_missing_value_in_predictions_of_a_mixture(rows):
+    X = rows[0].copy()
+    model = GaussianMixturePMD(2, random_state=0).fit(X)
+    X[0, 0] = np.nan
+    for predict in (model.score_samples, model.predict, model.predict_proba, model.score):
+        with pytest.raises(ValueError, match=r"set_params\(handle_missing='marginal'\)"):
+            predict(X)
+    assert np.isfinite(model.set_params(handle_missing="marginal").score_samples(X)).all()
+    with pytest.raises(AttributeError, match="strategy='parameters' has it"):
+        _ = model.log_evidence_
+
+
+def test_a_pipeline_as_a_prior(rows):
+    earlier = make_pipeline(StandardScaler(), BayesianLogisticRegressionPMD(random_state=0))
+    earlier.fit(*rows)
+    for prior in (earlier, FrozenEstimator(earlier)):
+        with pytest.raises(ValueError, match=r"give pipeline\[-1\]"):
+            BayesianLogisticRegressionPMD(prior=prior).fit(*rows)
+
+
+def test_more_and_fewer_words_than_before():
+    counts = np.random.default_rng(0).poisson(1.0, (20, 6))
+    fixed = LDATopicModelPMD(2, random_state=0).partial_fit(counts[:, :5])
+    with pytest.raises(ValueError, match="as input: new words need vocabulary='growing'"):
+        fixed.partial_fit(counts)
+    growing = LDATopicModelPMD(2, vocabulary="growing", random_state=0).partial_fit(counts)
+    with pytest.raises(ValueError, match="a word that X lacks is a column of zeros"):
+        growing.partial_fit(counts[:, :5])
+
+
+def test_decisions_before_a_fit_and_of_bad_utilities(rows):
+    X, y = rows
+    decision = BayesDecisionClassifier(LogisticRegression())
+    for call in (lambda: decision.predict(X), lambda: decision.score(X, y)):
+        with pytest.raises(NotFittedError, match="fit"):
+            call()
+    by_row = BayesDecisionClassifier(LogisticRegression(), lambda costs: np.zeros((costs, 2, 2)))
+    with pytest.raises(ValueError, match="tables for 5 rows, and X has 60"):
+        by_row.fit(X, y).predict(X, costs=5)
+    with pytest.raises(ValueError, match=r"utility must be finite, got nan at \(0, 1\)"):
+        BayesDecisionClassifier(LogisticRegression(), [[0.0, np.nan], [1.0, 0.0]]).fit(X, y)
+
+
+def test_weights_for_predictions_are_not_blamed_for_few_particles():
+    weighting = "they are for predictions"
+    found = Posterior(np.random.default_rng(0).normal(size=(16, 2)), np.zeros(16))
+    assert "Raise n_particles" in " ".join(found.check())
+    found = Posterior(found.particles, np.zeros(16), weighting=weighting)
+    assert weighting in found.check()[0] and "Raise" not in " ".join(found.check())
+
+
+def test_the_level_of_an_interval(rows):
+    model = BayesianLogisticRegressionPMD(random_state=0).fit(*rows)
+    with pytest.raises(ValueError, match="For 90 % give 0.9"):
+        model.predict_proba(rows[0], return_interval=True)
+
+
+def test_files(rows, tmp_path):
+    def log_likelihood(theta, X, y):
+        return -0.5 * ((X[:, 0] - theta[:, :1]) ** 2).sum(axis=1)
+
+    def log_prior(theta):
+        return norm.logpdf(theta[:, 0])
+
+    model = ParticleMirrorDescent(
+        log_likelihood, log_prior, lambda rng, m: rng.standard_normal((m, 1)), random_state=0
+    ).fit(rows[0])
+    with pytest.raises(FileNotFoundError, match="There is no folder .*: make it"):
+        skpmd.save(model, tmp_path / "none" / "model.skpmd")
+    skpmd.save(model, tmp_path / "model.skpmd")
+    with pytest.raises(TypeError, match="log_prior, sample_prior are not given"):
+        skpmd.load(tmp_path / "model.skpmd", log_likelihood=log_likelihood)
+
+
+def test_the_time_left_does_not_take_compilation_for_the_speed(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("skpmd._base.progress.clock", lambda: now[0])
+    phase = Lines(0.0).open("steps", 50)
+    now[0] = 20.0
+    phase.advance(1, "")
+    assert phase.described() == "steps 1/50 (2%), 20 s so far"
+    now[0] = 21.0
+    phase.advance(1, "")
+    assert phase.described() == "steps 2/50 (4%), 48 s left"
