@@ -109,6 +109,7 @@ def compared(rows, what, digits=2, names=(), beside=""):
     ranked = sorted(best.items(), key=lambda pair: pair[1]["theirs"])
     said = [_said(method, row, digits) for method, row in ranked[:SHOWN]]
     said += _counted([row["verdict"] for _, row in ranked[SHOWN:]])
+    silent = [method for method in silent if method not in best]
     said += [f"no answer: {', '.join(silent)}"] if silent else []
     longer = [row for row in verdicts if row.get("verdict_long") == "behind" != row["verdict"]]
     if longer:
