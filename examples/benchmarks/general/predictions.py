@@ -12,6 +12,7 @@ from the most probable by those. "exact" has ``prediction_tol=0``, which is of l
 
 import numpy as np
 
+from ..harness.pictures import legend_above, plain_ticks
 from ..harness.study import Gate, pyplot
 from ..harness.timing import cpu_clock
 
@@ -140,12 +141,20 @@ def gates(rows):
 def plot(rows):
     """Seconds of each method."""
     plt = pyplot()
-    figure, axis = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
-    names = [f"{row['family']}: {row['method']} ({row['rows']:,})" for row in rows]
-    colours = ["C7" if "scikit-learn" in row["method"] else "C0" for row in rows]
-    axis.barh(names, [row["cpu"] for row in rows], color=colours)
-    axis.invert_yaxis()
-    axis.set_xscale("log")
-    axis.set_xlabel("CPU seconds (grey: scikit-learn)")
-    axis.tick_params(axis="y", labelsize=7)
+    figure, axis = plt.subplots(figsize=(9.5, 6), layout="constrained")
+    for is_theirs, color, label in ((False, "C0", "skpmd"), (True, "C7", "scikit-learn")):
+        places = [i for i, row in enumerate(rows) if ("scikit-learn" in row["method"]) == is_theirs]
+        cpu = [rows[i]["cpu"] for i in places]
+        axis.plot(cpu, places, "o", color=color, label=label)
+        for at in zip(cpu, places, strict=True):
+            style = {"textcoords": "offset points", "va": "center", "fontsize": 9, "color": color}
+            axis.annotate(f"{at[0]:.3g}", at, (7, 0), **style)
+    names = [f"{row['family']}: {row['method']}, {row['rows']:,} rows" for row in rows]
+    axis.set_yticks(range(len(rows)), names, fontsize=9)
+    axis.set_ylim(len(rows) - 0.4, -0.6)
+    axis.grid(axis="y", alpha=0.3)
+    axis.set(xscale="log", xlabel="CPU seconds of a call")
+    axis.margins(x=0.12)
+    plain_ticks(axis.xaxis, at=(1.0,))
+    legend_above(figure, [axis], ncols=2)
     return figure

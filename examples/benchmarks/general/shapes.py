@@ -33,6 +33,7 @@ importance reweighting of fitted proposals rather than mirror steps; ``cpu`` is 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from ..harness.pictures import legend_above
 from ..harness.study import Gate, pyplot
 
 SEEDS, QUICK_SEEDS = (10, 3), (2, 1)  # Ours, and the peers'.
@@ -155,23 +156,36 @@ def plot(rows):
     plt = pyplot()
     names = list(dict.fromkeys(row["shape"] for row in rows))
     methods = list(dict.fromkeys(row["method"] for row in rows))
+    shape = (-(-len(methods) // 3), min(3, len(methods)))
+    size = 3.6 * shape[1] + 1.8, (0.23 * len(names) + 0.6) * shape[0] + 1.2
     figure, axes = plt.subplots(
-        1, len(methods), figsize=(2.6 * len(methods) + 1.5, 6.0), sharey=True, layout="constrained"
+        *shape, figsize=size, sharex=True, sharey=True, layout="constrained", squeeze=False
     )
-    for axis, method in zip(np.atleast_1d(axes), methods, strict=True):
-        own = {row["shape"]: row for row in rows if row["method"] == method and row["answers"]}
-        left = np.zeros(len(names))
-        for label, color, share in _PARTS:
-            width = np.array([share(own[name]) if name in own else 0.0 for name in names])
-            axis.barh(range(len(names)), width, left=left, color=color, label=label)
-            left += width
-        axis.set(title=method, xlim=(0.0, 1.0), xlabel="share of the seeds")
-    axis = np.atleast_1d(axes)[0]
-    axis.set_yticks(range(len(names)), names, fontsize=8)
-    axis.invert_yaxis()
-    handles, labels = axis.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=8)
+    for axis, method in zip(axes.flat, methods, strict=False):
+        _shares(axis, names, [row for row in rows if row["method"] == method and row["answers"]])
+        axis.set(title=method, xlim=(0.0, 1.0), xticks=(0.0, 0.5, 1.0))
+        axis.xaxis.set_major_formatter("{x:g}")
+    for axis in axes.flat[len(methods) :]:
+        axis.set_axis_off()
+    for axis in axes[-1]:
+        axis.set_xlabel("share of the seeds")
+    axes[0, 0].set_yticks(range(len(names)), names)
+    axes[0, 0].set_ylim(len(names) - 0.4, -0.6)
+    for axis in axes[:, 0]:
+        axis.tick_params(axis="y", labelsize=9)
+    legend_above(figure, axes.flat, ncols=4)
     return figure
+
+
+def _shares(axis, names, rows):
+    """Bars of one method; a shape without an answer has an empty one."""
+    own, left = {row["shape"]: row for row in rows}, np.zeros(len(names))
+    for label, color, share in _PARTS:
+        width = np.array([share(own[name]) if name in own else 0.0 for name in names])
+        axis.barh(range(len(names)), width, left=left, color=color, label=label)
+        left += width
+    none = [float(name not in own) for name in names]
+    axis.barh(range(len(names)), none, color="white", ec="0.6", hatch="///", label="no answer")
 
 
 def _between(row, warned):

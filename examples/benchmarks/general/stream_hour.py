@@ -24,6 +24,7 @@ import numpy as np
 from scipy.special import expit
 
 from ..harness.memory import resident
+from ..harness.pictures import legend_above, plain_ticks
 from ..harness.study import Gate, pyplot
 from ..harness.worker import alone
 
@@ -233,18 +234,24 @@ def gates(rows):
 def plot(rows):
     """CPU of the calls, memory and errors."""
     plt = pyplot()
-    figure, axes = plt.subplots(1, 3, figsize=(10, 3.0), layout="constrained")
+    figure, axes = plt.subplots(1, 3, figsize=(13, 4.4), layout="constrained")
     calls = [row for row in rows if row["kind"] == "calls"]
     minutes = [row["minute"] for row in calls]
-    for name in (*MODELS, "reference"):
-        axes[0].plot(minutes, [row[f"{name}_ms"] for row in calls], "o-", label=name)
-    axes[0].set(xlabel="minutes", ylabel="CPU of a call, ms", yscale="log")
-    axes[0].legend(fontsize=7)
-    axes[1].plot(minutes, [row["memory_mb"] for row in calls], "o-")
-    axes[1].set(xlabel="minutes", ylabel="memory, MB", ylim=(0, None))
-    for name in MODELS:
+    colors = dict(zip((*MODELS, "reference"), ("C0", "C1", "C2", "grey"), strict=True))
+    for name, color in colors.items():
+        label = "fixed computation" if name == "reference" else name
+        times = [row[f"{name}_ms"] for row in calls]
+        axes[0].plot(minutes, times, "o-", color=color, label=label, markersize=4)
         own = [row for row in rows if row.get("model") == name]
-        places = [row["rows"] for row in own], [row["mean_error"] for row in own]
-        axes[2].loglog(*places, "o-", label=name)
-    axes[2].set(xlabel="rows", ylabel="largest error of a mean, sd")
+        places = [row["rows"] / 1e6 for row in own], [row["mean_error"] for row in own]
+        axes[2].plot(*places, "o-", color=color)
+    memory = [row["memory_mb"] for row in calls]
+    axes[1].plot(minutes, memory, "ks-", label="memory of the process", markersize=4)
+    axes[0].set(xlabel="minutes", ylabel="CPU of a call, ms", yscale="log")
+    axes[1].set(xlabel="minutes", ylabel="memory, MB", ylim=(0.0, 1.1 * max(memory)))
+    axes[2].set(xscale="log", yscale="log", xlabel="million rows")
+    axes[2].set(ylabel="largest error of a mean, sds of the fit")
+    plain_ticks(axes[0].yaxis)
+    plain_ticks(axes[2].xaxis)
+    legend_above(figure, axes[:2], ncols=5)
     return figure

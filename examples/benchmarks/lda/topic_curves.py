@@ -31,6 +31,7 @@ in the cache and not made again.
 import numpy as np
 
 from ..harness.cache import CachedRuns
+from ..harness.pictures import legend_above, plain_ticks
 from ..harness.study import Gate, pyplot
 from ..peers.topic_libraries import gensim_passes, sklearn_passes, tomotopy_sweeps
 from .topic_cases import PRIORS, fitted, known, ours, warm_up
@@ -179,20 +180,26 @@ def gates(rows):
 
 def plot(rows):
     """Curves of the first split."""
+    from matplotlib.ticker import MaxNLocator
+
     plt = pyplot()
     names = list(dict.fromkeys(row["data"] for row in rows))
     figure, axes = plt.subplots(
-        1, len(names), figsize=(4 * len(names), 3.6), layout="constrained", squeeze=False
+        1, len(names), figsize=(4.4 * len(names), 4.4), layout="constrained", squeeze=False
     )
     for axis, name in zip(axes[0], names, strict=True):
         own = [row for row in rows if row["data"] == name and row["seed"] == 0]
         budgets = np.geomspace(min(r["cpu"] for r in own), max(r["cpu"] for r in own), 400)
         for kind in ("pmd", *THEIRS):
             values = curve(own, (kind,), budgets)
-            width = 2.0 if kind == "pmd" else 1.2
+            style = {"color": "black", "linewidth": 2.2} if kind == "pmd" else {"linewidth": 1.4}
             shown = np.where(np.isfinite(values), values, np.nan)
-            axis.plot(budgets, shown, label=kind, linewidth=width)
+            axis.plot(budgets, shown, label=kind, **style)
         axis.set(xscale="log", yscale="log", xlabel="CPU seconds", title=name)
-    axes[0, 0].set(ylabel="perplexity")
-    axes[0, -1].legend(fontsize=7)
+        plain_ticks(axis.xaxis)
+        axis.yaxis.set_major_locator(MaxNLocator(6))  # of less than a power of ten
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_minor_formatter("")
+    axes[0, 0].set(ylabel="best perplexity so far")
+    legend_above(figure, axes[0, :1], ncols=5, title="split 0 of each corpus, no other")
     return figure

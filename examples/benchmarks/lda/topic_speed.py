@@ -20,6 +20,7 @@ import time
 
 import numpy as np
 
+from ..harness.pictures import legend_above, plain_ticks
 from ..harness.study import Gate, pyplot
 from ..harness.timing import cpu_clock
 from ..peers.topic_libraries import sklearn_passes, tomotopy_sweeps
@@ -29,6 +30,12 @@ PASSES, SWEEPS, REPEATS = 3, 200, 3
 ASSIGNMENTS = {"sampled": 6, "soft": 20, "collapsed": 10}  # visits of a document, as by default
 DRAWS = 4  # of a token's topic in a pass with ``"sampled"``
 BATCHES = (100, 1000)
+RATES = {  # of the picture
+    "tokens_per_s": "tokens, once a pass or chain",
+    "token_sweeps_per_s": "tokens, in every visit",
+    "draws_per_s": "drawn topics",
+}
+LEFT = 0.02  # its left edge, million a second
 
 
 def run(config):
@@ -136,16 +143,34 @@ def _size_gates(rows, way):
 
 
 def plot(rows):
-    """Tokens per second."""
+    """Rates of passes and sweeps; "none" where a side has none."""
     plt = pyplot()
-    figure, axis = plt.subplots(figsize=(6, 3), layout="constrained")
+    figure, axis = plt.subplots(figsize=(9, 5.2), layout="constrained")
     own = [row for row in rows if row["kind"] in ("pass", "sweeps")]
-    rates = [row["tokens_per_s"] if row["kind"] == "pass" else np.nan for row in own]
-    sweeps = [row["token_sweeps_per_s"] or np.nan for row in own]
-    height = np.arange(len(own))
-    axis.barh(height - 0.2, rates, 0.4, label="tokens of a pass")
-    axis.barh(height + 0.2, sweeps, 0.4, label="token-sweeps")
-    axis.set_yticks(height, [f"{row['side']} {row['setting']}" for row in own])
-    axis.set(xscale="log", xlabel="per CPU second")
-    axis.legend(fontsize=7)
+    for number, (key, label) in enumerate(RATES.items()):
+        color, shift = f"C{number}", 0.27 * (number - 1)
+        found = {i + shift: row[key] and row[key] / 1e6 for i, row in enumerate(own)}
+        known = {place: rate for place, rate in found.items() if rate is not None}
+        axis.plot(list(known.values()), list(known), "os^"[number], color=color, label=label)
+        for place, rate in found.items():
+            text, at = ("none", LEFT) if rate is None else (f"{rate:.3g}", rate)
+            axis.annotate(
+                text, (at, place), (7, 0), textcoords="offset points", va="center", color=color,
+                fontsize=9,
+            )  # fmt: skip
+    axis.set_yticks(range(len(own)), [_name(row) for row in own])
+    axis.set_yticks(np.arange(len(own) - 1) + 0.5, minor=True)
+    axis.grid(axis="y", which="minor", alpha=0.5)
+    axis.tick_params(which="minor", left=False)
+    axis.set_ylim(len(own) - 0.5, -0.5)
+    axis.set(xscale="log", xlabel="million per CPU second", xlim=(LEFT, 3.0 * axis.get_xlim()[1]))
+    plain_ticks(axis.xaxis, at=(1.0,))
+    legend_above(figure, [axis], ncols=3)
     return figure
+
+
+def _name(row):
+    """A side and its setting in words."""
+    if row["kind"] == "sweeps":
+        return f"{row['side']},\n{row['sweeps']} sweeps"
+    return f"{row['side']},\n{'batches of ' * (row['side'] == 'sklearn')}{row['setting']}"

@@ -87,9 +87,14 @@ def plot(rows):
     """Perplexity and memory."""
     plt = pyplot()
     row = rows[0]
-    figure, axes = plt.subplots(1, 2, figsize=(7, 3), layout="constrained")
-    axes[0].bar(["pmd", "truth"], [row["perplexity"], row["perplexity_truth"]])
-    axes[0].set(ylabel="perplexity of new documents")
-    axes[1].bar(["a tenth", "all"], [row["peak_mb_first_tenth"], row["peak_mb"]])
-    axes[1].set(ylabel="peak memory, MB")
+    figure, axes = plt.subplots(1, 2, figsize=(8, 4), layout="constrained")
+    names = ["of pmd", "that the documents\nare drawn from"]
+    axes[0].bar(names, [row["perplexity"], row["perplexity_truth"]])
+    axes[0].set(xlabel="topics", ylabel="perplexity of new documents")
+    counts = [f"{count:,}" for count in (row["documents"] // 10, row["documents"])]
+    axes[1].bar(counts, [row["peak_mb_first_tenth"], row["peak_mb"]])
+    axes[1].set(xlabel="documents read", ylabel="peak memory of the process, MB")
+    for axis in axes:
+        axis.bar_label(axis.containers[0], fmt="%.1f", padding=2)
+        axis.margins(y=0.1)
     return figure

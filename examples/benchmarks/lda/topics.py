@@ -29,6 +29,7 @@ to what they read.
 
 import numpy as np
 
+from ..harness.pictures import legend_above, plain_ticks
 from ..harness.study import Gate, pyplot
 from .topic_cases import PRIORS, fitted, known, ours, parts, warm_up
 from .topic_completion import Completion, perplexity
@@ -180,15 +181,17 @@ def plot(rows):
     plt = pyplot()
     cases = list(dict.fromkeys((row["data"], row["K"]) for row in rows))
     figure, axes = plt.subplots(
-        1, len(cases), figsize=(4 * len(cases), 3.6), layout="constrained", squeeze=False
+        1, len(cases), figsize=(4.2 * len(cases), 4.4), layout="constrained", squeeze=False
     )
     for axis, (name, K) in zip(axes[0], cases, strict=True):
         own = [row for row in rows if (row["data"], row["K"]) == (name, K)]
-        for kind in dict.fromkeys(row["kind"] for row in own):
-            marker = "*" if kind.startswith("pmd") else "o"
-            place = mean(own, kind, "cpu"), mean(own, kind, "perplexity")
-            axis.plot(*place, marker, label=kind, markersize=10 if marker == "*" else 5)
+        for number, kind in enumerate(dict.fromkeys(row["kind"] for row in own)):
+            is_ours = kind.startswith("pmd")
+            style = {"marker": "*" if is_ours else "os^Dv"[number % 5], "linestyle": ""}
+            style |= {"markersize": 13 if is_ours else 6, "label": kind, "color": f"C{number % 10}"}
+            axis.plot(mean(own, kind, "cpu"), mean(own, kind, "perplexity"), **style)
         axis.set(xscale="log", xlabel="CPU seconds", title=f"{name}, {K} topics")
-    axes[0, 0].set(ylabel="perplexity")
-    axes[0, -1].legend(fontsize=7)
+        plain_ticks(axis.xaxis)
+    axes[0, 0].set(ylabel="perplexity, mean of the splits")
+    legend_above(figure, axes[0], ncols=5)
     return figure

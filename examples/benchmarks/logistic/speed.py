@@ -193,20 +193,22 @@ def gates(rows):
 def plot(rows):
     """Three pairs of bars."""
     plt = pyplot()
-    figure, panels = plt.subplots(1, 3, figsize=(11, 3.2), layout="constrained")
+    figure, panels = plt.subplots(
+        1, 3, figsize=(13, 3.8), layout="constrained", width_ratios=(1.0, 1.7, 1.0)
+    )
     step = _named(rows, "step")[0]
     panels[0].bar(["skpmd's step", "bare NumPy"], [step["skpmd_ms"], step["numpy_ms"]])
     panels[0].set_ylabel("CPU milliseconds")
     labels, heights = [], []
     for row in _named(rows, "import"):
-        labels += [f"skpmd\n{row['of']}", f"sklearn\n{row['of']}"]
+        labels += [f"skpmd\n{row['of']}", f"scikit-learn\n{row['of']}"]
         heights += [row["skpmd_s"], row["sklearn_s"]]
     panels[1].bar(labels, heights)
     panels[1].set_ylabel("import, CPU seconds")
     fits = _named(rows, "first fit") + _named(rows, "second process")
     panels[2].bar([row["what"] for row in fits], [row["fit_wall_s"] for row in fits])
-    panels[2].set_ylabel("import and fit, seconds")
+    panels[2].set_ylabel("import and fit, wall seconds")
     for axes in panels:
-        axes.bar_label(axes.containers[0], fmt="%.3g")
+        axes.bar_label(axes.containers[0], fmt="{:#.3g}", padding=2)
         axes.margins(y=0.12)
     return figure

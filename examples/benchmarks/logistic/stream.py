@@ -24,6 +24,7 @@ from scipy.special import expit
 
 from ..harness import datasets
 from ..harness.memory import resident
+from ..harness.pictures import legend_above, plain_ticks
 from ..harness.study import Gate, pyplot
 from ..harness.timing import cpu_clock
 from ..harness.worker import alone
@@ -197,23 +198,26 @@ def gates(rows):
 def plot(rows):
     """Estimate against error, filled where warned."""
     plt = pyplot()
-    figure, axes = plt.subplots(figsize=(5, 4), layout="constrained")
+    figure, axes = plt.subplots(figsize=(7.5, 6.5), layout="constrained")
     groups = {}
     for row in rows:
         name = row.get("data", "generated").removeprefix("keel_")
-        label = f"{name}, {row['kind']} {row.get('method', '')}".strip()
+        label = ", ".join([name, row["kind"], *([row["method"]] if "method" in row else [])])
         groups.setdefault(label, []).append(row)
     for number, (label, own) in enumerate(groups.items()):
+        style = {"marker": "os^Dv*P"[number % 7], "linestyle": "", "mec": f"C{number % 10}"}
         for row in own:
             fill = f"C{number % 10}" if row["warned"] else "none"
-            place = row["max_mean_error"], row["estimate"]
-            axes.plot(*place, "o", mec=f"C{number % 10}", mfc=fill, label=label)
-            label = None
-    ends = np.array([0.01, 2.0])
-    axes.plot(ends, ends, "k:", linewidth=0.8)
-    axes.axvline(BAD, color="grey", linewidth=0.8)
-    axes.axvline(GOOD, color="grey", linewidth=0.8)
+            axes.plot(row["max_mean_error"], row["estimate"], mfc=fill, **style)
+        axes.plot([], [], label=label, mfc="none", **style)
+    axes.plot([], [], "o", color="black", label="filled: warned")
     axes.set(xscale="log", yscale="log", xlabel="largest error of a mean, posterior sds")
-    axes.set(ylabel="estimate (filled: warned)")
-    axes.legend(fontsize=6)
+    axes.set(ylabel="its estimate, posterior sds")
+    ends = [min(row["max_mean_error"] for row in rows), max(row["estimate"] for row in rows)]
+    axes.plot(ends, ends, "k:", linewidth=1.0, label="estimate = error")
+    axes.axvline(GOOD, color="grey", linestyle="-.", label=f"no warning due below {GOOD:g}")
+    axes.axvline(BAD, color="grey", linestyle="--", label=f"a warning due above {BAD:g}")
+    plain_ticks(axes.xaxis, at=(1.0,))
+    plain_ticks(axes.yaxis, at=(1.0,))
+    legend_above(figure, [axes], ncols=3)
     return figure

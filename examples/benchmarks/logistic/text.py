@@ -38,6 +38,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_matrix, load_npz, save_npz
 
+from ..harness.pictures import legend_above
 from ..harness.study import Gate, pyplot
 from ..harness.worker import alone
 from .text_fits import fit_from_files, make
@@ -281,24 +282,28 @@ def gates(rows):
 def plot(rows):
     """Log losses and calibration errors of the comparisons, side by side."""
     plt = pyplot()
-    figure, panels = plt.subplots(2, 4, figsize=(14, 5), layout="constrained")
+    figure, panels = plt.subplots(2, 4, figsize=(15, 6), layout="constrained")
     columns = {
-        "log_loss_cv": "held-out log loss",
-        "log_loss": "test log loss",
-        "ece_cv": "held-out ECE",
-        "ece": "test ECE",
+        "log_loss_cv": "held-out log loss, nats",
+        "log_loss": "test log loss, nats",
+        "ece_cv": "held-out calibration error",
+        "ece": "test calibration error",
     }
     for line, kind in zip(panels, ("binary", "classes"), strict=True):
         own = [row for row in rows if row["kind"] == kind]
-        labels = [_label(row) for row in own]
         for axes, (key, label) in zip(line, columns.items(), strict=True):
-            colors = ["C1" if row["method"].startswith("diag") else "C0" for row in own]
-            bars = axes.barh(labels, [row[key] for row in own], color=colors)
-            axes.bar_label(bars, fmt="%.3g", padding=2)
+            for color, name in (("C0", "LogisticRegression"), ("C1", "diag")):
+                some = {i: row[key] for i, row in enumerate(own) if row["method"].startswith(name)}
+                bars = axes.barh(list(some), list(some.values()), color=color, label=name)
+                axes.bar_label(bars, fmt="{:#.3g}", padding=2)
+            axes.set_yticks(range(len(own)), [_label(row) for row in own])
             axes.margins(x=0.35)
-            axes.set_xlabel(f"{kind}: {label}")
+            axes.locator_params(axis="x", nbins=4)
+            axes.xaxis.set_major_formatter("{x:g}")
+            axes.set(title=kind, xlabel=label)
             axes.invert_yaxis()
             axes.tick_params(labelleft=axes is line[0])
+    legend_above(figure, panels[0, :1], ncols=2)
     return figure
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from ..harness import worker
+from ..harness.pictures import legend_above
 from ..harness.study import Gate, pyplot
 
 MIN_RATIO, MIN_FIT = 1.7, 0.95
@@ -167,13 +168,21 @@ def gates(rows):
 
 
 def plot(rows):
-    """Ratios as bars."""
+    """Ratios as bars, and the target of each."""
     plt = pyplot()
-    figure, axes = plt.subplots(figsize=(9, 5.5), layout="constrained")
+    figure, axes = plt.subplots(figsize=(9, 6), layout="constrained")
     names = [f"{row['what']}: {row['case']}" for row in rows]
-    bars = axes.barh(names, [row["ratio"] for row in rows])
-    axes.bar_label(bars, fmt="%.2f")
-    axes.axvline(MIN_RATIO, color="black", linewidth=0.8)
-    axes.invert_yaxis()
+    for what, target, color in (("step", MIN_RATIO, "C0"), ("fit", MIN_FIT, "C1")):
+        places = [i for i, row in enumerate(rows) if row["what"] == what]
+        ratios = [rows[i]["ratio"] for i in places]
+        axes.barh(places, ratios, color=color, label=what)
+        ends = min(places) - 0.5, max(places) + 0.5
+        style = "--" if what == "step" else ":"
+        axes.plot([target] * 2, ends, f"k{style}", label=f"target of a {what}: {target:g}")
+        for place, ratio in zip(places, ratios, strict=True):
+            axes.text(0.02, place, f"{ratio:.2f}", color="white", va="center")
+    axes.set_yticks(range(len(rows)), names)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlabel("wall seconds of one thread / of two")
+    legend_above(figure, [axes], ncols=4)
     return figure

@@ -63,7 +63,8 @@ KINDS = {  # its columns, and the families in each
     "stochastic gradients": ("SGLD", "SGHMC", "Fisher scoring"),
     "chains": ("Gibbs", "NUTS", "nutpie", "MCLMC"),
     "importance sampling and SMC": (
-        "one-pass SMC", "IBIS", "tempered SMC", "Pathfinder + PSIS", "Laplace + PSIS", "AMIS", "AIS",
+        "one-pass SMC", "IBIS", "tempered SMC", "Pathfinder + PSIS", "Laplace + PSIS", "AMIS",
+        "AIS",
     ),
 }  # fmt: skip
 FLOOR, BANDS = "error of the reference itself", "bands: a standard deviation of the seeds"

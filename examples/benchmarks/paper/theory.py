@@ -48,6 +48,7 @@ are affordable in Theorem 6 where m_t grows fast: there slopes are consistent wi
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from ..harness.pictures import plain_ticks
 from ..harness.study import Gate, pyplot
 from . import theory_costs as costs
 from . import theory_densities as densities
@@ -150,69 +151,78 @@ def plot(rows):
         }.items()
         if needed in found
     ]
-    n_lines = -(-len(parts) // 2)
-    figure, axes = plt.subplots(n_lines, 2, figsize=(10, 3.6 * n_lines), layout="constrained")
+    shape = (-(-len(parts) // 3), 3) if len(parts) % 2 else (len(parts) // 2, 2)
+    size = 5.2 * shape[1], 4.6 * shape[0] + 0.5
+    figure, axes = plt.subplots(*shape, figsize=size, layout="constrained", squeeze=False)
     for part, axis in zip(parts, axes.flat, strict=False):
         part(axis, rows)
+        for one in (axis.xaxis, axis.yaxis):
+            low, high = one.get_view_interval()
+            if high < 100.0 * low:
+                plain_ticks(one)
     for axis in axes.flat[len(parts) :]:
         axis.set_axis_off()
+    (dotted,) = axes[0, 0].plot([], [], "k:", label="dotted: the power of the theory")
+    figure.legend(handles=[dotted], loc="outside upper center")
     return figure
+
+
+def _label(axis, title, xlabel, ylabel, ncols=2):
+    """Names of the axes, and the legend above them with the title."""
+    axis.set(xlabel=xlabel, ylabel=ylabel)
+    place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "frameon": False}
+    axis.legend(title=title, title_fontsize=12, fontsize=9, ncols=ncols, columnspacing=1.0, **place)
 
 
 def _plot_mirror(axis, rows):
     names = {"kl_last": ("(a) last iterate", -1.0), "kl_average": ("(b) average", -0.5)}
     for key, (label, bound) in names.items():
         _line(axis, _curve(rows, "theorem 2", "T", key), label, bound)
-    axis.set(title="Theorem 2, exact prox-mappings", xlabel="steps T", ylabel="KL / nats")
-    axis.legend(fontsize=8)
+    _label(axis, "Theorem 2, exact prox-mappings", "steps T", "KL, nats")
 
 
 def _plot_one_integral(axis, rows):
     for d in _distinct(rows, "theorem 3", "d"):
         _line(axis, _curve(rows, "theorem 3", "m", "error", d=d), f"d = {d}", -0.5)
-    axis.set(title="Theorem 3, one step", xlabel="particles m", ylabel="error of E[tanh]")
-    axis.legend(fontsize=8)
+    _label(axis, "Theorem 3, one step", "particles m", "error of E[tanh]")
 
 
 def _plot_switch(axis, rows):
     own = [row for row in rows if row["part"] == "section 3.3"]
     colors = dict(zip(_distinct(rows, "section 3.3", "way"), ("C0", "grey", "C3"), strict=True))
+    sizes = _distinct(rows, "section 3.3", "m")
     for way, m in _distinct(rows, "section 3.3", "way", "m"):
         line = [row for row in own if (row["way"], row["m"]) == (way, m)]
         axis.loglog(
-            [row["cpu_s"] for row in line], [row["error"] for row in line], ".-",
+            [row["cpu_s"] for row in line], [row["error"] for row in line],
+            marker="os^Dv*"[sizes.index(m) % 6], markersize=4, linewidth=1.0,
             color=colors[way], label=f"{way}, m = {m:,}",
-            lw=0.7 + 0.3 * np.log10(m / 100),
         )  # fmt: skip
-    axis.set(title="Section 3.3", xlabel="CPU seconds", ylabel="error of integrals")
-    axis.legend(fontsize=6)
+    _label(axis, "Section 3.3", "CPU seconds", "error of integrals")
 
 
 def _plot_peers(axis, rows):
     for method in _distinct(rows, "table 1, peers", "method"):
         curve = _curve(rows, "table 1, peers", "size", "cpu_s", method=method)
-        _line(axis, curve, method, peers.BOUNDS[method])
+        _line(axis, curve, f"{method}, CPU s", peers.BOUNDS[method])
     curve = _curve(rows, "rate of SGLD", "m", "error")
-    _line(axis, curve, "error of SGLD", -1.0 / 3.0)
+    _line(axis, curve, "SGLD, error", -1.0 / 3.0)
     xlabel = "particles, components, steps m; dimensions of SVI"
-    axis.set(title="Table 1, other methods", xlabel=xlabel, ylabel="CPU s an iteration; error")
-    axis.legend(fontsize=8)
+    _label(axis, "Table 1, other methods", xlabel, "CPU seconds an iteration; error")
 
 
 def _plot_integrals(axis, rows):
-    names = {"error_steps": "T = m steps", "error_reweighted": "reweighted once by all data"}
+    names = {"error_steps": "T = m steps", "error_reweighted": "reweighted once"}
     for key, label in names.items():
         _line(axis, _curve(rows, "theorem 5", "m", key), label, -0.5)
-    axis.set(title="Theorem 5", xlabel="particles m", ylabel="error of E[tanh]")
-    axis.legend()
+    _label(axis, "Theorem 5", "particles m", "error of E[tanh]")
 
 
 def _plot_one_step(axis, rows):
     for d in _distinct(rows, "theorem 4", "d"):
         curve = _curve(rows, "theorem 4", "m", "l1_error", d=d)
         _line(axis, curve, f"d = {d}", -densities.one_step_exponent(d))
-    axis.set(title="Theorem 4", xlabel="particles m", ylabel="L1 error of one step")
-    axis.legend()
+    _label(axis, "Theorem 4", "particles m", "L1 error of one step")
 
 
 def _plot_divergences(axis, rows):
@@ -220,8 +230,7 @@ def _plot_divergences(axis, rows):
         curve = _curve(rows, "theorem 6", "T", "kl", d=d, growth=growth)
         label = f"d = {d}, $m_t \\sim t^{growth}$"
         _line(axis, curve, label, -densities.divergence_exponent(d, growth))
-    axis.set(title="Theorem 6", xlabel="steps T", ylabel="KL(exact, estimate) / nats")
-    axis.legend(fontsize=8)
+    _label(axis, "Theorem 6", "steps T", "KL(exact, estimate), nats")
 
 
 def _plot_costs(axis, rows):
@@ -229,8 +238,7 @@ def _plot_costs(axis, rows):
         for key, unit in (("cpu_s", "CPU s"), ("peak_mb", "MB")):
             curve = _curve(rows, "table 1", "m", key, task=task)
             _line(axis, curve, f"{task}, {unit}", COSTS[task, key])
-    axis.set(title="Table 1, one iteration", xlabel="particles m", ylabel="CPU s or MB")
-    axis.legend(fontsize=8)
+    _label(axis, "Table 1, one iteration", "particles m", "CPU seconds or MB", ncols=1)
 
 
 def _line(axis, curve, label, bound):
