@@ -34,6 +34,9 @@ autodoc_typehints = "none"
 # Members are listed by _templates/autosummary/class.rst, once.
 numpydoc_show_class_members = False
 
+# A name in single backticks is a link where it is that of a page, and code elsewhere.
+default_role = "py:obj"
+
 html_theme = "pydata_sphinx_theme"
 html_title = f"skpmd {release}"
 html_static_path = ["_static"]

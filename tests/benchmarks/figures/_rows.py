@@ -1,7 +1,6 @@
 """Rows of committed results, and numbers as pages write them."""
 
 import json
-import re
 
 from examples.benchmarks.harness import study as studies
 
@@ -12,11 +11,6 @@ def rows_of(name):
     if not path.exists():
         return None
     return json.loads(path.read_text(encoding="utf-8"))["rows"]
-
-
-def short(number, digits=2):
-    """A number without the zero before its point."""
-    return re.sub(r"^(-?)0\.", r"\1.", f"{number:.{digits}f}")
 
 
 def significant(number, digits=2):

@@ -2,9 +2,10 @@
 
 from examples.benchmarks.harness import study as studies
 
-from ._rows import short, table_line
+from ._rows import table_line
 
 PAGE = "docs/user_guide/big_data.rst"
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 ALLOWED = ("A group is in memory, 256 MB at most of dense rows in double precision",)
 
 
@@ -32,7 +33,7 @@ def large(rows):
         if row["kind"] == "fit":
             yield table_line(
                 row["model"],
-                f"{row['rows']:,} x {row['columns']:,}",
+                f"{row['rows']:,} × {row['columns']:,}",
                 f"{row['cpu']:.0f}",
                 f"{row['peak_mb']:,.0f}",
                 *(f"{study.slope(rows, row['model'], kind):.1f}" for kind in study.VARIED),
@@ -56,11 +57,18 @@ def stream_hour(rows):
         yield table_line(
             name,
             f"{measured[f'{name}, CPU of a call, last quarter over second']:.2f}",
-            *(f"{row[key]:.1g}" for key in ("mean_error", "behind") for row in (first, end)),
+            *(scientific(row[key]) for key in ("mean_error", "behind") for row in (first, end)),
         )
         if name == "mixture":
-            error = short(end["mean_error"], 1)
+            error = f"{end['mean_error']:.1f}"
             yield f"its means in the posterior's narrowing standard deviations is {error}."
+
+
+def scientific(number):
+    """A number with one digit, by a power of ten where it is tiny."""
+    digit, _, exponent = f"{number:.1g}".partition("e")
+    power = f" × 10{str(int(exponent)).translate(RAISED)}" if exponent else ""
+    return (digit + power).replace("-", "−")
 
 
 STUDIES = (past_memory, large, stream_hour)

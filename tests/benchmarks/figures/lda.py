@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._rows import short, table_line
+from ._rows import table_line
 
 PAGE = "docs/inside/lda.rst"
 ALLOWED = (
@@ -112,9 +112,9 @@ def of_coherence(news):
     npmi, diversity = ([news[kind][key] for kind in kinds] for key in ("npmi", "diversity"))
     assert npmi == sorted(npmi, reverse=True) and max(diversity) == diversity[-1]
     assert abs(diversity[0] - diversity[1]) < 0.02
-    chain, ours, theirs = (short(value, 3) for value in npmi)
+    chain, ours, theirs = (f"{value:.3f}" for value in npmi)
     yield f"(mean NPMI {chain} after 300 sweeps, ours {ours}, scikit-learn's {theirs})"
-    chain, ours, theirs = (short(value, 3) for value in diversity)
+    chain, ours, theirs = (f"{value:.3f}" for value in diversity)
     yield f"({chain}, ours {ours}); scikit-learn's are more diverse ({theirs})"
 
 

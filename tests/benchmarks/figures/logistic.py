@@ -112,7 +112,7 @@ def repairs(loss):
     """Held-out log losses with two of the groups."""
     assert loss["LogisticRegression"] < loss["LogisticRegression, converged"]
     yield (
-        "ends level with a calibrated LogisticRegression (held-out log loss "
+        "ends level with a calibrated ``LogisticRegression`` (held-out log loss "
         f"{loss['diag, calibrated']:.3f} and {loss['LogisticRegression, calibrated']:.3f}), the "
         "second level with one that runs to convergence "
         f"({loss['diag, any T']:.3f} and {loss['LogisticRegression, converged']:.3f})"

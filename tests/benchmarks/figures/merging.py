@@ -1,7 +1,5 @@
 """The figures of the guide to merging."""
 
-from ._rows import short
-
 PAGE = "docs/user_guide/merging.rst"
 ALLOWED = (  # Thresholds of warnings.
     "posterior is. Above 0.1 there is a warning, and it is infinite",
@@ -41,12 +39,12 @@ def logistic(rows):
     assert shards == dict(zip(names, (4, 4, 8), strict=True))
     pima, magic, adult = gaps(rows, "logistic", False, *names)
     yield (
-        f"the largest gap of a mean was {short(pima)} standard deviations of the fit to all rows "
-        f"for pima and {short(magic, 3)} for magic in four shards each, and {short(adult)} for "
+        f"the largest gap of a mean was {pima:.2f} standard deviations of the fit to all rows "
+        f"for pima and {magic:.3f} for magic in four shards each, and {adult:.2f} for "
         "adult in eight, which hold most of their rows, without a warning"
     )
     pima, magic, adult = gaps(rows, "logistic", True, *names)
-    yield f"With all rows given it was {short(pima, 3)}, {short(magic, 3)} and {short(adult)}."
+    yield f"With all rows given it was {pima:.3f}, {magic:.3f} and {adult:.2f}."
 
 
 def mixtures(rows):
@@ -56,10 +54,10 @@ def mixtures(rows):
     assert flights["shards"] == spikes["shards"] == 8
     yield (
         f"Flights in eight shards of {round(flights['n'] / 8, -3):,.0f} rows gave a held-out log "
-        f"density {short(-100 * flights['gap'], 1)} % better than the fit to all rows, with a "
+        f"density {-100 * flights['gap']:.1f} % better than the fit to all rows, with a "
         "warning. With columns that are narrow spikes it was "
-        f"{short(100 * spikes['gap'], 1)} % worse, also with a warning; another seed of the fit to "
-        f"all rows was {short(100 * spikes['again'], 1)} % worse"
+        f"{100 * spikes['gap']:.1f} % worse, also with a warning; another seed of the fit to "
+        f"all rows was {100 * spikes['again']:.1f} % worse"
     )
 
 
@@ -70,10 +68,10 @@ def topics(rows):
     assert all(row["warned"] for row in own if not row["with_rows"])
     lost = [100 * gap for gap in gaps(rows, "topics", False)]
     yield (
-        f"sums of eight shards lost {short(min(lost), 1)} to {short(max(lost), 1)} % of the log "
+        f"sums of eight shards lost {min(lost):.1f} to {max(lost):.1f} % of the log "
         "perplexity of a held-out word, and there is always a warning"
     )
-    yield f"after which the loss was {short(100 * max(gaps(rows, 'topics', True)), 1)} % at most"
+    yield f"after which the loss was {100 * max(gaps(rows, 'topics', True)):.1f} % at most"
 
 
 STUDIES = (merge,)

@@ -1,9 +1,7 @@
 """Figures of the guide to priors."""
 
-from ._rows import short
-
 PAGE = "docs/user_guide/priors.rst"
-ALLOWED = ("by more than .6 nats (root mean square)",)
+ALLOWED = ("by more than 0.6 nats (root mean square)",)
 
 
 def halves(rows):
@@ -14,14 +12,14 @@ def halves(rows):
         return max(row["gap"] for row in own if not names or row["set"] in names)
 
     density = "logistic, density"
-    cancer, wine = (short(largest(density, name)) for name in ("breast_cancer", "wine"))
+    cancer, wine = (f"{largest(density, name):.2f}" for name in ("breast_cancer", "wine"))
     assert all(row["warned"] for row in rows if row["model"] == density and row["gap"] > 0.08)
     assert len({row["order"] for row in rows}) == 5 and largest("logistic") < 1e-8
     yield "the same to the last digits"
     yield f"{cancer} standard deviations off with 31 coefficients and {wine} with 42"
     yield (
         "with five orders of the rows of each set, the largest gap of a mean with up to eleven "
-        f"parameters is {short(largest('custom'))} standard deviations"
+        f"parameters is {largest('custom'):.2f} standard deviations"
     )
 
 

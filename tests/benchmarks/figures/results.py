@@ -4,7 +4,7 @@ import numpy as np
 
 from examples.benchmarks.harness import study as studies
 
-from ._rows import rows_of, short, significant, table_line
+from ._rows import rows_of, significant, table_line
 
 PAGE = "docs/results.rst"
 ALLOWED = (
@@ -70,7 +70,7 @@ def classification(rows):
     ]
     shares = [exact[name]["cpu"] / ours[name]["cpu"] for name in ours]
     yield f"On {ahead[0]} of {len(ours)} data sets of scikit-learn, three splits each"
-    yield f"takes {short(min(shares), 1)} to {short(max(shares), 2)} of its CPU"
+    yield f"takes {min(shares):.1f} to {max(shares):.2f} of its CPU"
     yield f"on {ahead[1]} of {len(ours)} better than that of GPyTorch's SVGP"
 
 
@@ -142,7 +142,7 @@ def regression(rows):
     yield f"on the first split, on {long_svgp} and {long_sgpr} with {long} times its CPU"
     yield f"than that of GPBoost's process by neighbours on {gpboost} of {n_gpboost}"
     yield f"than that of the exact process on {exact} of {n_exact}, at a fortieth to a sixth"
-    yield short(max(own - other for own, other in losses), 3) + " nats behind at most"
+    yield f"{max(own - other for own, other in losses):.3f} nats behind at most"
     yield f"on naval it is smaller, {naval[1]:.4f} where ours is {naval[0]:.4f}, on parkinsons"
     yield (
         f"the smaller RMSE on {len(behind)} and the smaller CRPS on "

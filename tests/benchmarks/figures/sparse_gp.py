@@ -8,12 +8,12 @@ ALLOWED = (
     "the 90 % intervals for them, given all others, hold less than three quarters",
     "if more than 2 % of the rows keep more than half of their variance",
     "the range of the middle 80 % take the place of mean and standard deviation",
-    "normal around their mean with a standard deviation of .5",
+    "normal around their mean with a standard deviation of 0.5",
     "it is raised tenfold, up to 0.01, above which there is an error",
     "inducing input, 268 MB at most by default",
     # What tests hold.
-    "be within 10 % of those of long elliptical slice sampling, and means to be within .1 standard",
-    "a test requires probabilities to be within .05 of those of one fit",
+    "be within 10 % of those of long elliptical slice sampling, and means to be within 0.1",
+    "a test requires probabilities to be within 0.05 of those of one fit",
     # A section of a book.
     "([RW06]_, section 5.4.2; [SK01]_)",
 )
