@@ -363,12 +363,14 @@ def _left_out(estimator, X, y, sample_weight):
     """`LeftOut` of the rows: in closed form, or where rows are independent given particles."""
     inner, rows = innermost(estimator, X)
     if hasattr(inner, "_leave_one_out"):
-        times = _row_weights(sample_weight, _num_samples(y if rows is None else rows))
+        times = _row_weights(sample_weight, _num_samples(rows))
         left_out = inner._leave_one_out(rows, y, times)
         if left_out is not None:
             return left_out
     log_weight, table = _pointwise(estimator, X, y)
     times = _row_weights(sample_weight, table.shape[1])
+    if hasattr(inner, "_check_rows_of_fit") and not (X is None and y is None):
+        inner._check_rows_of_fit(times)
     seen = logsumexp(log_weight[:, None] + table, axis=0)
     return LeftOut(log_weight, table, times * table, seen)
 

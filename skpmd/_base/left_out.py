@@ -10,7 +10,8 @@ class LeftOut(NamedTuple):
 
     An estimator hands it over by ``_leave_one_out(X, y, times)``, where a row is left out with all
     its copies, ``times`` (n,) of them; or None where it has no closed form but particles that rows
-    are independent given, and ``pointwise_log_likelihood``.
+    are independent given, and ``pointwise_log_likelihood``. Such an estimator may refuse rows that
+    are not those of its fit by ``_check_rows_of_fit(times)``.
     """
 
     log_weights: np.ndarray  # (m,): Of the particles, sum of exp 1.

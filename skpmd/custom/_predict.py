@@ -170,9 +170,8 @@ class CustomPredictions:
         ]
         return np.moveaxis(np.concatenate(draws), 0, -1)
 
-    def _leave_one_out(self, X, y, times):
-        """None, for rows are independent given particles; the rows must be those of the fit."""
-        check_is_fitted(self)
+    def _check_rows_of_fit(self, times):
+        """ValueError where rows that are to be left out are not those of the fit."""
         check_rows_of_fit(times, self._state.stream.seen)
 
     def pointwise_log_likelihood(self, X=None, y=None):

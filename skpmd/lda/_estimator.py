@@ -648,8 +648,9 @@ None, default=None
         names, grows = getattr(self, "feature_names_in_", None), self.vocabulary == "growing"
         if len(shape) != 2 or shape[1] == self.n_features_in_:
             return False
-        if (shape[1] > self.n_features_in_) != grows:
-            remedy = _LACKING if shape[1] < self.n_features_in_ else _NEW_WORDS
+        has_more = shape[1] > self.n_features_in_
+        if not (has_more and grows):
+            remedy = _NEW_WORDS if has_more else _LACKING
             raise ValueError(
                 f"X has {shape[1]} features, but {type(self).__name__} is expecting "
                 f"{self.n_features_in_} features as input: {remedy}."

@@ -276,9 +276,8 @@ class ClassPredictions(ClassifierMixin):
         theta = prior.reported(prior.sample(rng, m))
         return _draw_labels(X, theta, self.fit_intercept, classes, rng)
 
-    def _leave_one_out(self, X, y, times):
-        """None, for rows are independent given particles; the rows must be those of the fit."""
-        check_is_fitted(self)
+    def _check_rows_of_fit(self, times):
+        """ValueError where rows that are to be left out are not those of the fit."""
         if self._state.stream is not None:
             check_rows_of_fit(times, self._state.stream.seen)
 

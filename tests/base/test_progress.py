@@ -37,7 +37,7 @@ def test_phases_inside_others_stand_beside_them(seconds, capsys):
                 seconds[0] = 2.0
                 advance()
     out = capsys.readouterr().out.splitlines()
-    assert out[0] == "rounds, 2 s so far | pass over the rows 1/4 (25%), 6 s left"
+    assert out[0] == "rounds, 2 s so far | pass over the rows 1/4 (25%), 2 s so far"
     assert out[1:] == ["rounds: 2.0 s"]
 
 
