@@ -20,12 +20,13 @@ learns its priors.
 * ``smc``: one particle, each document once (`peers.canini_smc`).
 * ``tomotopy``: a collapsed Gibbs sampler on all documents; ``tomotopy samples``: the average over
   the latter half of its points. Runs of 30 CPU seconds on wiki_vital, of 60 on newsgroups20: some
-  twelve and six times ours.
+  six and three times ours.
 
 The other methods try a few step sizes, batches or amounts of rejuvenation on the first split
 (`paper_lda_runs`), and those that were best there, within our CPU seconds and within ten times as
 many, on the rest. Runs end after five passes (``smc``: one, ``scvb0``: fifty), for ``theirs_long``
-too. They are kept in the cache, and made again with other settings or on another processor.
+too. They are kept in the cache, and made again with other settings or on another processor: their
+clocks may be of an earlier run than ours, when the machine was less busy, or more.
 Compilation, the judge and turning counts into what a library reads are outside the clocks.
 
 Rows of kind ``curve`` are means over the splits, of each method's setting with the best answer,

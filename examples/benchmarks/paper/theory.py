@@ -40,7 +40,8 @@ cannot be much steeper: in Theorem 6 at its own growth the noise of the gradient
 (after steps of 2 / (t + 1) it falls like (2 T + 1) / (T (T + 1)), an exponent of 0.91 from T = 2 to
 8). In Theorem 4 the noise of the kernel estimate has the order of the bound in every d, and with
 more dimensions so few particles leave more bias, which falls faster; that is no better rate. Few T
-are affordable in Theorem 6 where m_t grows fast: there slopes are consistent with it, and no more.
+are affordable in Theorem 6 where m_t grows fast: in three and four dimensions slopes are less steep
+than the bound, whose order is not reached at such T.
 
 ``--jobs N``: runs of Theorem 6 side by side.
 """

@@ -251,16 +251,21 @@ def honesty(rows):
     outside = total["silent"] - inside
     assert inside == 0 and outside == 1
     (needle,) = (row for row in rows if (row["shape"], row["setting"]) == ("needle", "auto"))
-    between = total["fits"] - total["right"] - total["wrong"]
+    checks = [row for row in rows if row["setting"] == "prior check"]  # Without a reference.
+    planted = sum(row["wrong"] for row in checks)
+    assert not any(row["silent"] + row["false_alarms"] for row in checks)
+    fits = total["fits"] - sum(row["fits"] for row in checks)
+    right, wrong = total["right"] - sum(row["right"] for row in checks), total["wrong"] - planted
     yield (
-        f"Of {total['fits']} fits of all estimators on posteriors with exact references "
-        f"{total['right']} were right, {total['wrong']} wrong and {between} in between"
+        f"Of {fits} fits of five families beside references {right} were right, {wrong} wrong and "
+        f"{fits - right - wrong} in between; {wrong - total['silent']} of the wrong ones warned, "
+        f"and {total['false_alarms']} of the right ones"
     )
-    yield (
-        f"Of the wrong ones {total['wrong'] - total['silent']} warned, of the right ones "
-        f"{total['false_alarms']}"
+    yield f"All {planted} priors whose draws contradict their density were found"
+    documented = sum(
+        row["wrong"] for row in rows if row["setting"] == "documented" and row["shape"] == "all"
     )
-    yield "Silent errors were none in the documented regime, and one outside"
+    yield f"In the documented regime {documented - planted} fits were wrong and all of them warned"
     yield "a custom model with Student tails in ten dimensions"
     yield f"narrower than any draw of the prior finds was missed in {needle['silent']} of 5 fits"
 
