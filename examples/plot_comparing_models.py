@@ -10,8 +10,6 @@ was seen. A prior that is too wide lowers the evidence and leaves the prediction
 The picture is saved as ``comparing_models.png`` in the working directory.
 """
 
-# sphinx_gallery_thumbnail_number = 2
-
 # %%
 # Three models of one table
 # -------------------------
@@ -65,7 +63,7 @@ for name, gap, error, bad in zip(
     print(f"{name:<12} behind by {gap:4.1f} ± {error:.1f} nats, n_bad={bad}")
 table = compare(models, by="evidence")
 for name, weight in zip(table["name"], table["weight"], strict=True):
-    print(f"{name:<12} has the probability {weight:.1e}")
+    print(f"{name:<12} has the probability {weight:.6f}")
 
 # %%
 # Leave-one-out and cross-validation estimate the same quantity, and their numbers are close. The
@@ -79,8 +77,8 @@ best = np.max(list(values.values()), axis=0)
 figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
 for row, value in enumerate(values.values()):
     for shift, label, number in zip((-0.2, 0.0, 0.2), labels, value - best, strict=True):
-        colour = f"C{labels.index(label)}"
-        axes.plot(number, row + shift, "o", color=colour, label=None if row else label)
+        look = {"marker": "os^"[labels.index(label)], "color": f"C{labels.index(label)}"}
+        axes.plot(number, row + shift, **look, linestyle="none", label=None if row else label)
 axes.set_yticks(range(3), names.values())
 axes.set(
     xlabel="difference from the best, in nats", ylim=(2.5, -0.5), title="All put four columns first"
@@ -125,6 +123,7 @@ print(f"standard error of the gain by leave-one-out, at the widest prior: {error
 # additional columns. The bar at the right is one standard error of the leave-one-out gain to either
 # side.
 
+# sphinx_gallery_thumbnail_number = 2
 figure, axes = plt.subplots(figsize=(7, 4.9), layout="constrained")
 styles = (("o-", "C0"), ("s-", "C1"), ("^--", "C2"))
 for column, label, (marker, colour) in zip(gains.T, labels, styles, strict=True):
@@ -139,4 +138,4 @@ axes.legend(frameon=False, loc="upper left")
 
 path = Path("comparing_models.png").resolve()
 figure.savefig(path, dpi=110)
-print(f"picture saved to {path}")
+print(f"picture saved to {path.name}")

@@ -4,9 +4,9 @@ A model of your own, and a check of it
 
 How many sit-ups does a man do, given his waist? The data are twenty men of a fitness club. Three
 functions and a prior make a model of counts, which ``ParticleMirrorDescent`` fits from values of
-the likelihood alone. A posterior predictive check shows that the first model is wrong, and where.
-We then change two functions, and the second model gives intervals, predictions and the probability
-of an event.
+the likelihood alone. A posterior predictive check shows that the first model is wrong: its counts
+vary too little. We then change two functions, and the second model gives intervals, predictions and
+the probability of an event.
 """
 
 # %%
@@ -93,7 +93,8 @@ models = {"Poisson": poisson, "negative binomial": negative_binomial}
 # A posterior predictive check draws data sets of twenty men from a fitted model. If the model is
 # right, the observed data set looks like the drawn ones. We compare their standard deviations.
 
-figure, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+plt.rcParams.update({"font.size": 14})
+figure, axes = plt.subplots(2, 1, figsize=(7, 7), layout="constrained", sharex=True)
 for ax, (name, model) in zip(axes, models.items(), strict=True):
     check = PosteriorPredictiveCheckDisplay.from_estimator(
         model,
@@ -101,9 +102,11 @@ for ax, (name, model) in zip(axes, models.items(), strict=True):
         situps,
         statistic="std",
         n_draws=1000,
-        name=f"std, {name}",
+        name="std of sit-ups",
         ax=ax,
     )
+    ax.set_title(f"{name} model", pad=48)
+    ax.label_outer()
     low, high = model.predict_interval(waist, level=0.9).T
     n_inside = np.sum((low <= situps) & (situps <= high))
     print(name)
@@ -141,7 +144,8 @@ for name, model in models.items():
 # %%
 # The picture
 # -----------
-# The picture shows 90 % intervals of a new man's sit-ups under either model, and the twenty men.
+# The picture shows 90 % intervals of a new man's sit-ups under either model, and the twenty men. A
+# darker point stands for two men with the same numbers.
 
 grid = np.linspace(30.0, 47.0, 69)[:, None]
 with plt.rc_context({"font.size": 15}):
@@ -149,7 +153,7 @@ with plt.rc_context({"font.size": 15}):
     for colour, alpha, name in (("C0", 0.4, "negative binomial"), ("C1", 0.8, "Poisson")):
         low, high = models[name].predict_interval(grid, level=0.9).T
         ax.fill_between(grid[:, 0], low, high, color=colour, alpha=alpha, linewidth=0, label=name)
-    ax.plot(waist[:, 0], situps, "ko", markersize=8, label="observed")
+    ax.plot(waist[:, 0], situps, "ko", markersize=9, markeredgewidth=0, alpha=0.6, label="observed")
     ax.set(title="90 % intervals of a new count", xlabel="waist (inches)", ylabel="sit-ups")
     ax.set(xlim=(30, 47), ylim=(0, None))
     ax.legend(frameon=False)

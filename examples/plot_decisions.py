@@ -11,8 +11,6 @@ either action. You also see how much this gains on tumours that the fit has not 
 The picture is saved as ``decisions.png`` in the working directory.
 """
 
-# sphinx_gallery_thumbnail_number = 2
-
 # %%
 # Utilities in place of a threshold
 # ---------------------------------
@@ -61,24 +59,30 @@ for action, name in names.items():
 # %%
 # The classifier needs only the utilities, and no threshold. Let p be the probability that a tumour
 # is malignant. The expected cost of sending it home is 10 p, and the expected cost of an operation
-# is 1 - p, so that the two are equal at p = 1 / 11. The picture shows each test tumour at its p.
-# The tumours between the dashed lines are examined again, because 0.3 is less than either expected
-# cost.
+# is 1 - p, so that the two are equal at p = 1 / 11. The picture shows each test tumour at its p, on
+# a scale that spreads the probabilities near 0 and near 1. The tumours between the dashed lines are
+# examined again, because 0.3 is less than either expected cost. The solid line is the threshold of
+# the most probable class, 0.5, which does not depend on costs. Tumours with a p below 0.0001 or
+# above 0.9999 lie outside of the picture.
 
 proba = decision.predict_proba(X_test)[:, 0]
 place = np.argsort(np.argsort(proba))
-figure, axes = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
-for colour, (action, name) in zip(("C3", "C2", "C1"), names.items(), strict=True):
+plt.rcParams["font.size"] = 13
+figure, axes = plt.subplots(figsize=(7, 5.2), layout="constrained")
+for colour, (action, name) in zip(("C1", "C0", "0.5"), names.items(), strict=True):
     chosen = actions == action
-    axes.plot(place[chosen], proba[chosen], ".", color=colour, label=name)
+    axes.plot(place[chosen], proba[chosen], "o", color=colour, markersize=5, label=name)
 missed = (actions == 1) & (y_test == 0)
-axes.plot(place[missed], proba[missed], "kx", markersize=10, label="malignant, but sent home")
+axes.plot(place[missed], proba[missed], "kx", markersize=11, label="malignant, but sent home")
 for edge in (0.3 / 10.0, 1.0 - 0.3):
     axes.axhline(edge, color="0.6", linestyle="--", linewidth=1)
 axes.axhline(0.5, color="0.6", linewidth=1)
-axes.text(0, 0.51, "0.5", color="0.4")
-axes.set(xlabel="test tumours by their probability", ylabel="P(malignant)")
-axes.legend(frameon=False, loc="upper left")
+ticks = [0.0001, 0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.999, 0.9999]
+axes.set(yscale="logit", ylim=(0.0001, 0.9999))
+axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+axes.minorticks_off()
+axes.set(xlabel="rank of the test tumour", ylabel="P(malignant)")
+axes.legend(frameon=False, loc="upper left", markerscale=1.4)
 
 # %%
 # What the costs gain
@@ -107,14 +111,16 @@ for train, test in splits:
     decision.set_params(utility=utilities(10.0))
     again.append((decision.predict(X[test]) == -1).mean())
 means = {name: np.mean(rows, axis=0) for name, rows in paid.items()}
-print("cost of a missed tumour       " + "".join(f"{cost:8.1f}" for cost in costs))
-for name, row in means.items():
-    print(f"{name:<30}" + "".join(f"{value:8.3f}" for value in row))
-print(f"examined again, at a cost of 10 for a missed one: {np.mean(again):.0%} of the tumours")
+print("cost of a miss   " + "   ".join(means))
+for cost, *row in zip(costs, *means.values(), strict=True):
+    line = "   ".join(f"{value:{len(name)}.3f}" for name, value in zip(means, row, strict=True))
+    print(f"{cost:14.1f}   {line}")
+share = 100 * np.mean(again)
+print(f"examined again, at a cost of 10 for a missed one: {share:.0f} % of the tumours")
 
 # %%
-# Where both errors cost the same, the threshold by costs is 0.5, and there is nothing to gain. The
-# more the costs differ, the larger the gain is.
+# Where both errors cost the same, the threshold by costs is 0.5, and there is nothing to gain
+# except by examining again. The more the costs differ, the larger the gain is.
 #
 # A threshold that is tuned
 # -------------------------
@@ -160,7 +166,7 @@ for cost in (10.0, 100.0):
 # The picture shows the mean cost of a test tumour, on a logarithmic scale, against the cost of
 # sending a malignant one home. Bands are two standard errors of the mean over the ten splits.
 
-plt.rcParams["font.size"] = 13
+# sphinx_gallery_thumbnail_number = 2
 figure, axes = plt.subplots(figsize=(7, 4.9), layout="constrained")
 for colour, (name, rows) in zip(("0.4", "C0", "C1"), paid.items(), strict=True):
     error = 2 * np.std(rows, axis=0, ddof=1) / np.sqrt(len(rows))
@@ -174,4 +180,4 @@ axes.legend(frameon=False)
 
 path = Path("decisions.png").resolve()
 figure.savefig(path, dpi=110)
-print(f"picture saved to {path}")
+print(f"picture saved to {path.name}")

@@ -5,8 +5,8 @@ A stream with drift: forgetting
 A posterior that counts every row alike grows certain of an average over the past. Where the world
 changes, this average is wrong, and more rows make it worse. With ``forgetting``, a stream of calls
 of ``partial_fit`` discounts the past with each new row, and so follows the change. This example
-scores both kinds of stream on rows that they have not learnt yet, and shows what forgetting costs
-while nothing changes.
+scores both kinds of stream on rows that they have not learnt yet. While nothing changes, the scores
+are level: forgetting then costs wider intervals, which the example shows too.
 """
 
 # %%
@@ -16,6 +16,7 @@ while nothing changes.
 # they are; then they change slowly: the first column loses its effect, and the second one gains it.
 # The rows come in parts of fifty.
 
+import textwrap
 import warnings
 
 import matplotlib.pyplot as plt
@@ -46,10 +47,19 @@ parts = [(X[k : k + size], y[k : k + size]) for k in range(0, n_rows, size)]
 # then learns the part, so that every row but those of the first part is a test row once.
 # ``StreamingPipeline`` is a pipeline that takes parts: the scaler learns from the first rows and
 # then stays as it is, so that columns mean the same to the classifier from there on. Warnings are
-# collected, to be read below.
+# collected, and counted after each part, to be read below.
 
-found, caught = {}, {}
+
+def counted(parts, messages, counts):
+    """The parts, and after each of them the number of warnings so far."""
+    for part in parts:
+        yield part
+        counts.append(len(messages))
+
+
+found, caught, counts = {}, {}, {}
 for forgetting in (0.0, 0.002):
+    counts[forgetting] = []
     classifier = BayesianLogisticRegressionPMD(
         forgetting=forgetting, n_particles=1000, random_state=0
     )
@@ -57,15 +67,16 @@ for forgetting in (0.0, 0.002):
     model = StreamingPipeline(steps, freeze_after=500)
     with warnings.catch_warnings(record=True) as caught[forgetting]:
         warnings.simplefilter("always", ConvergenceWarning)
+        stream = counted(parts, caught[forgetting], counts[forgetting])
         found[forgetting] = prequential_score(
-            model, parts, "neg_log_loss", window=16, params={"classes": [0, 1]}
+            model, stream, "neg_log_loss", window=16, params={"classes": [0, 1]}
         )
 
 ends = size * np.arange(2, len(parts) + 1)  # Rows seen after each part that was scored.
 best = np.array([log_loss(y[k - size : k], truth[k - size : k]) for k in ends])
 steady = ends <= start
 print("mean log loss                   before the drift   during it")
-rows = {f"forgetting={key}": -one.scores for key, one in found.items()}
+rows = {f"forgetting={key:g}": -one.scores for key, one in found.items()}
 for name, scores in (rows | {"true probabilities": best}).items():
     print(f"{name:<32}{scores[steady].mean():16.3f}   {scores[~steady].mean():9.3f}")
 
@@ -79,10 +90,12 @@ for name, scores in (rows | {"true probabilities": best}).items():
 # ``partial_fit`` warns that its means are no longer exact. Without drift there is no such
 # contradiction, and with forgetting the posterior stays wide enough to move.
 
-for forgetting, messages in caught.items():
-    print(f"forgetting={forgetting}: {len(messages)} of {len(parts)} parts raised a warning")
+for forgetting, so_far in counts.items():
+    before = so_far[start // size - 1]
+    after = so_far[-1] - before
+    print(f"forgetting={forgetting:g}: {before} warnings before the drift, {after} during it")
 for last in caught[0.0][-1:]:
-    print(last.message)
+    print(textwrap.fill(str(last.message), 70))
 
 # %%
 # How to choose ``forgetting``
@@ -100,10 +113,10 @@ weighted = BayesianLogisticRegressionPMD(random_state=0)
 weighted.fit(stream[0].transform(X), y, sample_weight=(1.0 - f) ** age)
 gap = np.abs(stream[-1].coef_ - weighted.coef_).max() / weighted.coef_std_.min()
 print(f"rows that count in the end: {((1.0 - f) ** age).sum():.0f}")
-print(f"largest gap to the weighted fit: at most {gap:.2f} posterior standard deviations")
+print(f"largest gap to the weighted fit: {gap:.2f} standard deviations at most")
 for key, one in found.items():
     std = ", ".join(f"{value:.2f}" for value in one.estimator[-1].coef_std_[0])
-    print(f"forgetting={key}: posterior standard deviations {std}")
+    print(f"forgetting={key:g}: posterior standard deviations {std}")
 
 # %%
 # The picture
@@ -117,11 +130,10 @@ axes.axvspan(start, n_rows, color="0.93", zorder=0)
 axes.text(0.97, 0.04, "coefficients change", color="0.4", ha="right", transform=axes.transAxes)
 colours = ("C1", "C0")
 for colour, (key, one) in zip(colours, found.items(), strict=True):
-    label = "forgetting=0" if key == 0 else f"forgetting={key}"
-    axes.plot(ends, -one.rolling, color=colour, linewidth=3, label=label)
+    axes.plot(ends, -one.rolling, color=colour, linewidth=3, label=f"forgetting={key:g}")
 window = [best[max(0, k - 15) : k + 1].mean() for k in range(len(best))]
 axes.plot(ends, window, "k", linewidth=1.5, label="true probabilities")
-axes.set(xlabel="rows seen", ylabel="log loss", xlim=(0, n_rows), ylim=(0.39, None))
+axes.set(xlabel="rows seen", ylabel="mean log loss (nats)", xlim=(0, n_rows), ylim=(0.39, None))
 axes.set_title("New rows of a stream with drift")
 axes.legend(frameon=False, loc="upper left")
 plt.show()

@@ -15,8 +15,9 @@ The picture is saved as ``gp_approximations.png`` in the working directory.
 # A draw of a process
 # -------------------
 # A sum of random waves has an RBF covariance, to a good approximation (Rahimi and Recht 2007), and
-# can be evaluated at any point.
+# can be evaluated at any point. On the slice the third column is 0.5.
 
+import textwrap
 import warnings
 from pathlib import Path
 
@@ -43,11 +44,12 @@ points = np.column_stack([across.ravel(), along.ravel(), np.full(across.size, 0.
 f = truth(points)
 
 plt.rcParams.update({"font.size": 15})
+names = {"xlabel": "column 1", "ylabel": "column 2"}
 limits = {"extent": (0.0, 1.0, 0.0, 1.0), "origin": "lower"}
 figure, axes = plt.subplots(figsize=(4.6, 3.8), layout="constrained")
 image = axes.imshow(f.reshape(across.shape), **limits)
-axes.set(title="the function on a slice", xticks=[], yticks=[])
-figure.colorbar(image, ax=axes)
+axes.set(title="the function on a slice", xticks=[0, 1], yticks=[0, 1], **names)
+figure.colorbar(image, ax=axes, label="f")
 
 # %%
 # The same rows under each approximation
@@ -64,7 +66,7 @@ how = {
     "both": {"approximation": "full_scale", "n_inducing": 150, "n_neighbors": 15},
 }
 # sphinx_gallery_thumbnail_number = 2
-figure, axes = plt.subplots(1, 3, figsize=(8, 4.2), layout="constrained")
+figure, axes = plt.subplots(1, 3, figsize=(8, 4.6), layout="constrained")
 for panel, (name, params) in zip(axes, how.items(), strict=True):
     gp = SparseGPRegressorPMD(kernel, optimizer=None, random_state=0, **params)
     with warnings.catch_warnings(record=True) as caught:
@@ -75,7 +77,14 @@ for panel, (name, params) in zip(axes, how.items(), strict=True):
     image = panel.imshow(
         off.reshape(across.shape), cmap="coolwarm", vmin=-0.15, vmax=0.15, **limits
     )
-    panel.set(title=f"{name}\nerror {error:.3f}", xticks=[], yticks=[])
-    print(f"{name}: error {error:.3f}", *(warning.message for warning in caught), sep="\n  ")
-figure.colorbar(image, ax=axes, location="bottom", aspect=40, label="prediction less truth")
+    panel.set(title=f"{name}\nRMS error {error:.3f}", xticks=[0, 1], yticks=[], **names)
+    print(f"{name}: RMS error {error:.3f}")
+    for warning in caught:
+        print(textwrap.fill(str(warning.message), 70))
+axes[0].set_yticks([0, 1])
+for panel in axes[1:]:
+    panel.set_ylabel("")
+figure.colorbar(
+    image, ax=axes, location="bottom", aspect=40, extend="both", label="prediction less truth"
+)
 figure.savefig(Path("gp_approximations.png"), dpi=120)

@@ -89,33 +89,34 @@ for name in models:
 # would stay.
 
 is_unseen = np.repeat([0, 1], [len(X_test), len(unseen)])
+print("largest probability       AUC")
 for name in models:
     both = np.concatenate([seen_proba[name], unseen_proba[name]])
-    print(f"AUC, largest probability, {name:<20}{roc_auc_score(is_unseen, -both.max(axis=1)):.3f}")
+    print(f"{name:<24}{roc_auc_score(is_unseen, -both.max(axis=1)):.3f}")
 uncertainty = bayes[-1].predict_uncertainty(features.transform(np.vstack([X_test, unseen])))
+print("\nuncertainty (nats)        AUC   mean of seen   mean of unseen")
 for kind in ("total", "epistemic"):
     value = getattr(uncertainty, kind)
     means = value[is_unseen == 0].mean(), value[is_unseen == 1].mean()
-    print(
-        f"AUC, {kind + ' uncertainty':<40} {roc_auc_score(is_unseen, value):.3f}"
-        f"   mean of seen {means[0]:.2f} nats, of unseen {means[1]:.2f}"
-    )
+    print(f"{kind:<24}{roc_auc_score(is_unseen, value):.3f}{means[0]:15.2f}{means[1]:17.2f}")
 
 # %%
 # The limits
 # ----------
 # The upper row shows the unseen digits of which the posterior average is most certain, each with
-# its most probable class and the probability of this class. The lower row shows the unseen digits
-# of which it is least certain. The features were learnt to distinguish 0 to 6: if the hidden layer
-# turns an image into the features of a 1, any last layer takes it for a 1.
+# the true digit, the most probable class, and the probability of this class. The lower row shows
+# the unseen digits of which it is least certain. The features were learnt to distinguish 0 to 6: if
+# the hidden layer turns an image into the features of a 1, any last layer takes it for a 1.
 
 order = np.argsort(-unseen_proba["posterior average"].max(axis=1))
-figure, axes = plt.subplots(2, 6, figsize=(9, 3.8), layout="constrained")
+true_digits = digits[~known]
+plt.rcParams.update({"font.size": 14})
+figure, axes = plt.subplots(2, 6, figsize=(9, 4.4), layout="constrained")
 for axis, k in zip(axes.flat, np.concatenate([order[:6], order[-6:]]), strict=True):
     proba = unseen_proba["posterior average"][k]
     axis.imshow(unseen[k].reshape(8, 8), cmap="gray_r")
-    axis.set_title(f"{proba.argmax()}: {proba.max():.2f}")
-    axis.axis("off")
+    axis.set_title(f"{true_digits[k]} as {proba.argmax()}\n{proba.max():.2f}")
+    axis.set(xticks=[], yticks=[])
 
 # %%
 # The picture
@@ -125,7 +126,6 @@ for axis, k in zip(axes.flat, np.concatenate([order[:6], order[-6:]]), strict=Tr
 # fall early.
 
 # sphinx_gallery_thumbnail_number = 2
-plt.rcParams.update({"font.size": 14})
 figure, axes = plt.subplots(figsize=(7.5, 5), layout="constrained")
 thresholds = np.linspace(0.2, 1.0, 200)
 for name, colour in (("network", "C1"), ("posterior average", "C0")):

@@ -2,10 +2,10 @@
 Topics of the docstrings of NumPy, SciPy and scikit-learn
 =========================================================
 
-The docstrings of the installed packages are some thousand documents, and a reader of this page can
-judge their topics. Half of them are fitted at once, and ``partial_fit`` takes the others in parts.
-You get the words of each topic with intervals of their probabilities, the topics of a new document,
-and the perplexity of held-out words, which falls as more documents are read.
+The docstrings of the installed packages are several thousand documents, and a reader of this page
+can judge their topics. Half of them are fitted at once, and ``partial_fit`` takes the others in
+parts. You get the words of each topic with intervals of their probabilities, the topics of a new
+document, and the perplexity of held-out words, which falls as more documents are read.
 
 The picture is saved as ``topics.png`` in the working directory. The table of words needs pandas.
 """
@@ -95,7 +95,7 @@ print(table.head(6).to_string(index=False))
 text = "Cholesky decomposition of a banded Hermitian positive-definite matrix."
 proportions = lda.transform(vectorizer.transform([text.lower()]))[0]
 words = table[table["topic"] == proportions.argmax()]["word"]
-print(f"{text}\n  {proportions.max():.0%} {', '.join(words)}")
+print(f"{text}\n  {100 * proportions.max():.0f} % {', '.join(words)}")
 
 # %%
 # Points are posterior means of the probabilities of words, and bars hold 90 % of the posterior.
@@ -104,15 +104,18 @@ print(f"{text}\n  {proportions.max():.0%} {', '.join(words)}")
 
 # sphinx_gallery_thumbnail_number = 2
 largest = np.argsort(-lda.components_.sum(axis=1))[:4]
-figure, panels = plt.subplots(2, 2, figsize=(7, 5), layout="constrained")
+figure, panels = plt.subplots(2, 2, figsize=(7, 6.4), layout="constrained")
 for axes, topic in zip(panels.ravel(), largest, strict=True):
     own = table[table["topic"] == topic][::-1]
     ends = np.abs(own[["lower", "upper"]].to_numpy().T - own["probability"].to_numpy())
     axes.errorbar(own["probability"], own["word"], xerr=ends, fmt="o", linewidth=2)
     axes.set_xlim(left=0.0)
     axes.locator_params(axis="x", nbins=3)
+    axes.set_title(f"topic {topic}")
+for axes in panels[1]:
+    axes.set_xlabel("probability of the word")
 figure.suptitle("Words of four topics, 90 % intervals")
 
 path = Path("topics.png").resolve()
 figure.savefig(path, dpi=110)
-print(f"picture saved to {path}")
+print(f"picture saved to {path.name}")

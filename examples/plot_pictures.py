@@ -2,11 +2,11 @@
 Pictures of a posterior
 =======================
 
-This page has every display of ``skpmd.plot``, on data that come with scikit-learn. Displays show
-what is known about coefficients, how a fit proceeded, how far predictions can be trusted, topics
-and a density. They are used like the displays of scikit-learn: ``from_estimator`` draws the
-picture, in Axes of your own if you give ``ax``, and the result has the data and the artists as
-attributes.
+This page has every display of ``skpmd.plot``, on data that come with scikit-learn, and for the last
+display on simulated values. Displays show what is known about coefficients, how a fit proceeded,
+how far predictions can be trusted, topics and a density. They are used like the displays of
+scikit-learn: ``from_estimator`` draws the picture, in Axes of your own if you give ``ax``, and the
+result has the data and the artists as attributes.
 
 One of the pictures is saved as ``pictures.png`` in the working directory.
 """
@@ -51,6 +51,7 @@ model = make_pipeline(scaler, BayesianLogisticRegressionPMD(random_state=0)).fit
 with plt.rc_context({"font.size": 14}):
     figure, axes = plt.subplots(figsize=(7, 4.9), layout="constrained")
     PosteriorIntervalDisplay.from_estimator(model, sort="distance", max_rows=10, ax=axes)
+    axes.set_xlabel("coefficient, mean with 50 % and 90 % intervals")
 
 # %%
 # For pairs of coefficients, a display shows the smallest regions that hold 50 % and 90 % of the
@@ -63,7 +64,10 @@ PairDisplay.from_estimator(model, names=["mean texture", "worst texture", "textu
 # How a fit proceeded
 # -------------------
 # This fit takes stochastic steps from the prior, as in the published algorithm. Particles are
-# rejuvenated when few of them are effective. The last step is importance reweighting on all rows.
+# rejuvenated when few of them are effective. The power of the likelihood is the power to which a
+# step raises the likelihood of its batch: the step size, times the number of all rows over that of
+# the batch. Substeps count how often a step was split, because taken whole it would have left too
+# few effective particles. The last steps are rounds of importance reweighting on all rows.
 
 stochastic = BayesianLogisticRegressionPMD(
     proposal="prior", batch_size=20, n_particles=1000, random_state=0
@@ -74,31 +78,34 @@ TraceDisplay.from_estimator(stochastic)
 # %%
 # Are the probabilities right?
 # ----------------------------
-# We check on the other half of the rows. Intervals show how much the few rows of a bin can say.
+# We check on the other half of the rows. Class 1 is benign. Intervals show how much the few rows of
+# a bin can say. The probabilities err on the side of caution: in all but one of the bins between
+# the ends the observed share is farther from one half than the predicted probability.
 
-ReliabilityDisplay.from_estimator(model, X_test, y_test, n_bins=8)
+ReliabilityDisplay.from_estimator(model, X_test, y_test, n_bins=8, name="logistic regression")
 
 # %%
 # A regression
 # ------------
-# Left: the progression of diabetes against the body mass index, with the other columns at their
-# medians. Right: the density of the targets, and the densities of data sets drawn under the
+# Top: the progression of diabetes against the body mass index, with the other columns at their
+# medians. Bottom: the density of the targets, and the densities of data sets drawn under the
 # posterior; where they differ, the model does not explain the data. The model does not know that no
 # target is below 25.
 
 X, y = load_diabetes(return_X_y=True, as_frame=True)
 gp = SparseGPRegressorPMD(n_particles=1, n_restarts_optimizer=0, random_state=0).fit(X, y)
-figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
-PredictiveBandDisplay.from_estimator(gp, X, y, feature="bmi", ax=left)
-check = PosteriorPredictiveCheckDisplay.from_estimator(gp, X, y, ax=right)
+plt.rcParams.update({"font.size": 14})
+figure, (top, bottom) = plt.subplots(2, 1, figsize=(7, 8.4), layout="constrained")
+PredictiveBandDisplay.from_estimator(gp, X, y, feature="bmi", ax=top)
+check = PosteriorPredictiveCheckDisplay.from_estimator(gp, X, y, ax=bottom)
 
 path = Path("pictures.png").resolve()
 figure.savefig(path, dpi=110)
-print(f"picture saved to {path}")
+print(f"picture saved to {path.name}")
 
 # %%
-# The check can also use one statistic, here the smallest target. In nearly all replicated data sets
-# it is even smaller.
+# The check can also use one statistic, here the smallest target. In all 200 replicated data sets it
+# is even smaller.
 
 PosteriorPredictiveCheckDisplay.from_estimator(gp, X, y, statistic="min")
 
@@ -106,20 +113,25 @@ PosteriorPredictiveCheckDisplay.from_estimator(gp, X, y, statistic="min")
 # Topics and densities
 # --------------------
 # Here scans of digits are documents, and pixels are their words. For each topic the display shows
-# the most probable pixels, with intervals of their probabilities.
+# the most probable pixels, with intervals of their probabilities: ``pixel_5_2`` is in row 5 and
+# column 2, counted from 0. Topics with more words come first, and keep the numbers that they have
+# in the fit.
 
 digits = load_digits()
 lda = LDATopicModelPMD(6, n_particles=4, random_state=0).fit(digits.data)
-TopicDisplay.from_estimator(lda, feature_names=digits.feature_names, n_words=6)
+figure, axes = plt.subplots(3, 2, figsize=(7, 7), layout="constrained")
+TopicDisplay.from_estimator(lda, feature_names=digits.feature_names, n_words=6, ax=axes)
+for panel in axes.flat:
+    panel.set_xlabel("probability, 90 % interval", fontsize="small")
 
 # %%
-# The last display shows the density of a mixture, in one column and in two. Each particle is a
-# mixture of its own.
+# The last display shows the density of a mixture of simulated values, in one column and in two.
+# Each particle is a mixture of its own.
 
 rng = np.random.default_rng(0)
 groups = rng.normal([9.7, 21.3, 33.0], [0.6, 2.2, 1.0], size=(30, 3)).ravel()[:, None]
 pairs = np.column_stack([groups[:, 0], rng.normal(0.3 * groups[:, 0], 2.0)])
-figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
+figure, (top, bottom) = plt.subplots(2, 1, figsize=(7, 8.4), layout="constrained")
 mixture = GaussianMixturePMD(3, random_state=0)
-MixtureDensityDisplay.from_estimator(mixture.fit(groups), groups, bins=30, ax=left)
-MixtureDensityDisplay.from_estimator(mixture.fit(pairs), pairs, ax=right)
+MixtureDensityDisplay.from_estimator(mixture.fit(groups), groups, bins=30, ax=top)
+MixtureDensityDisplay.from_estimator(mixture.fit(pairs), pairs, ax=bottom)

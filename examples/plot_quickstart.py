@@ -34,7 +34,8 @@ data = load_breast_cancer()
 X, y = data.data.copy(), data.target
 X[np.random.default_rng(0).random(X.shape) < 0.01] = np.nan
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.5, stratify=y, random_state=0)
-print(f"{np.isnan(X).sum()} of {X.size} measurements are missing; classes: {data.target_names}")
+print(f"{np.isnan(X).sum()} of {X.size} measurements are missing")
+print(f"classes: {', '.join(data.target_names)}")
 
 # %%
 # A fit
@@ -136,45 +137,50 @@ print(f"method: {model[-1].diagnostics_['method']}")
 print(f"ESS {posterior.ess:.0f} of {len(posterior.particles)} particles")
 print(f"Pareto k-hat {posterior.pareto_k:.2f}")
 print(f"log evidence {posterior.log_evidence:.2f} ± {posterior.log_evidence_se:.2f}")
-print(f"findings: {posterior.check()}")
+print(f"findings: {'; '.join(posterior.check()) or 'none'}")
 
 # %%
 # The picture
 # -----------
-# Left: the coefficients of the table. Middle: reliability; the bars are 90 % intervals of the
-# share, given the rows of the bin. Right: each test tumour's probability with its own interval.
+# Top: the coefficients of the table. Middle: reliability; the bars are 90 % intervals of the share,
+# given the rows of the bin, and beside each point is the number of these rows. Bottom: each test
+# tumour's probability with its own interval; the ticks above and below are the true classes.
 
-figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.6), layout="constrained")
+plt.rcParams.update({"font.size": 13})
+figure, (top, middle, bottom) = plt.subplots(3, 1, figsize=(7, 12), layout="constrained")
 
 shown = order[:12][::-1]
 rows = np.arange(len(shown))
-left.hlines(rows, low[shown], high[shown], color="C0")
-left.plot(mean[shown], rows, "o")
-left.axvline(0.0, color="0.7", linewidth=1)
-left.set_yticks(rows, data.feature_names[shown])
-left.set(title="Coefficients, 90 % intervals", xlabel="log odds of benign per sd of the column")
+top.hlines(rows, low[shown], high[shown], color="C0", linewidth=2)
+top.plot(mean[shown], rows, "o")
+top.axvline(0.0, color="0.7", linewidth=1)
+top.set_yticks(rows, data.feature_names[shown])
+top.set(title="Coefficients, 90 % intervals", xlabel="log odds of benign per sd of the column")
 
 middle.plot([0, 1], [0, 1], color="0.7", linewidth=1)
 middle.vlines(predicted, *beta.ppf([[0.05], [0.95]], n_benign + 0.5, n_rows - n_benign + 0.5))
 middle.plot(predicted, observed, "o")
 for x, share, n in zip(predicted, observed, n_rows, strict=True):
-    middle.annotate(f" {n}", (x, share), va="top", color="0.4")
+    sides = {"ha": "left", "va": "top"} if x < 0.9 else {"ha": "right", "va": "bottom"}
+    middle.annotate(f"  {n}  ", (x, share), color="0.4", **sides)
+middle.set_ylim(-0.1, 1.1)
 middle.set(title="Reliability (rows in each bin)", xlabel="predicted P(benign)")
 middle.set_ylabel("observed share benign")
 
 rank = np.argsort(benign)
 place = np.arange(len(rank))
-right.fill_between(place, *ends[rank].T, alpha=0.3, linewidth=0, label="90 % interval")
-right.plot(place, benign[rank], label="averaged probability")
-for value, height, colour in ((1, 1.04, "C2"), (0, -0.04, "C3")):
+bottom.fill_between(place, *ends[rank].T, alpha=0.3, linewidth=0, label="90 % interval")
+bottom.plot(place, benign[rank], label="averaged probability")
+for value, height, colour in ((1, 1.06, "C2"), (0, -0.06, "C3")):
     at = place[y_test[rank] == value]
-    label = data.target_names[value]
-    right.plot(at, np.full(len(at), height), "|", color=colour, label=label)
-right.set(title="Test tumours", xlabel="rank", ylabel="P(benign)")
-right.legend(loc="center right", frameon=False)
+    bottom.plot(at, np.full(len(at), height), "|", color=colour)
+bottom.text(0, 1.06, "benign", color="C2", va="center")
+bottom.text(place[-1], -0.06, "malignant", color="C3", ha="right", va="center")
+bottom.set(title="Test tumours", xlabel="rank of the tumour", ylabel="P(benign)")
+bottom.legend(loc="center right", frameon=False, handlelength=1.0)
 
 path = Path("quickstart.png").resolve()
 figure.savefig(path, dpi=110)
-print(f"picture saved to {path}")
+print(f"picture saved to {path.name}")
 
 # sphinx_gallery_thumbnail_number = 1

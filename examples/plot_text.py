@@ -11,8 +11,6 @@ calibrated probabilities.
 The picture is saved as ``text.png`` in the working directory.
 """
 
-# sphinx_gallery_thumbnail_number = 2
-
 # %%
 # The texts
 # ---------
@@ -88,10 +86,12 @@ print(", ".join(f"{n} of {library}" for library, n in Counter(labels.tolist()).i
 # ---------
 # Each word is a column. With so many columns and three classes, ``covariance_type="auto"``
 # approximates the posterior by a Gaussian without correlations. Its probabilities are
-# under-confident on text, because the prior is too wide for the coefficients of rare words.
-# Calibration by a temperature corrects this. A search finds the scale of the prior by the log loss
-# in cross-validation, with the calibration inside. (``method="temperature"`` needs scikit-learn
-# 1.8; take ``"sigmoid"`` with earlier versions.)
+# under-confident on text, because the data say little about the coefficients of rare words, and the
+# average takes in all that the prior allows. Calibration by a temperature corrects this. A search
+# finds the scale of the prior by the log loss in cross-validation, with the calibration inside. The
+# log loss hardly depends on the scale; above the largest scale of the search, which is chosen, the
+# fit no longer converges, and warns. (``method="temperature"`` needs scikit-learn 1.8; take
+# ``"sigmoid"`` with earlier versions.)
 
 stop_words = [*sorted(ENGLISH_STOP_WORDS), "numpy", "np", "scipy", "sklearn", "scikit"]
 words = TfidfVectorizer(
@@ -99,10 +99,14 @@ words = TfidfVectorizer(
 )
 model = make_pipeline(words, BayesianLogisticRegressionPMD(random_state=0))
 calibrated = CalibratedClassifierCV(model, method="temperature", ensemble=False, cv=3)
-grid = {"estimator__bayesianlogisticregressionpmd__prior_scale": [4.0, 8.0]}
+grid = {"estimator__bayesianlogisticregressionpmd__prior_scale": [4.0, 8.0, 16.0]}
 search = GridSearchCV(calibrated, grid, scoring="neg_log_loss", cv=3)
 search.fit(texts[train], labels[train])
 prior_scale = next(iter(search.best_params_.values()))
+results = search.cv_results_
+for params, score in zip(results["params"], results["mean_test_score"], strict=True):
+    (scale,) = params.values()
+    print(f"prior_scale={scale:<4g} log loss {-score:.3f} in cross-validation")
 
 averaged = model.set_params(bayesianlogisticregressionpmd__prior_scale=prior_scale)
 averaged.fit(texts[train], labels[train])
@@ -140,14 +144,15 @@ for name, fitted in (
 
 figure, axes = plt.subplots(figsize=(6, 4.6), layout="constrained")
 axes.plot([0.3, 1.0], [0.3, 1.0], color="0.7", linewidth=1)
-for shift, (name, proba) in zip((-0.006, 0.0, 0.006), probabilities.items(), strict=True):
+looks = ((-0.012, "o"), (0.0, "s"), (0.012, "^"))
+for (shift, marker), (name, proba) in zip(looks, probabilities.items(), strict=True):
     confidence = proba.max(axis=1)
     correct = search.classes_[proba.argmax(axis=1)] == labels[test]
     bins = np.digitize(confidence, [0.55, 0.7, 0.85, 0.95])
     count = np.bincount(bins)
     x, share = (np.bincount(bins, values) / count for values in (confidence, correct))
     error = 2 * np.sqrt(share * (1 - share) / count)
-    axes.errorbar(x + shift, share, yerr=error, fmt="o", label=name)
+    axes.errorbar(x + shift, share, yerr=error, fmt=marker, markersize=7, label=name)
 axes.set(xlabel="probability of the predicted library", ylabel="share that is right")
 axes.legend(frameon=False, loc="lower right")
 
@@ -175,7 +180,8 @@ print("errors of the largest probability")
 correct = predicted == labels[test]
 show(np.argsort(np.where(correct, 0.0, -confidence))[:5])
 fourier = np.array([".fft." in name for name in names[test]])
-print(f"right: {correct.mean():.0%} of all, {correct[fourier].mean():.0%} of Fourier transforms")
+right, right_fourier = 100 * correct.mean(), 100 * correct[fourier].mean()
+print(f"right: {right:.0f} % of all, {right_fourier:.0f} % of Fourier transforms")
 
 # %%
 # Words that tell libraries apart
@@ -196,23 +202,27 @@ mean = contrast @ classifier.coef_
 std = np.sqrt(contrast**2 @ classifier.coef_std_**2)
 half = norm.ppf(0.95) * std
 vocabulary = averaged[0].get_feature_names_out()
-print(f"intervals without zero: {(abs(mean) > half).any(axis=0).mean():.0%} of the words")
+without_zero = (abs(mean) > half).any(axis=0).mean()
+print(f"intervals without zero: {100 * without_zero:.0f} % of the words")
 
+# sphinx_gallery_thumbnail_number = 2
 plt.rcParams["font.size"] = 13
 figure, axes = plt.subplots(figsize=(7, 5.2), layout="constrained")
 across = axes.get_yaxis_transform()
 shown = np.argsort(half - mean, axis=1)[:, :5]
-for k, library in enumerate(classifier.classes_):
+for k, (library, colour) in enumerate(
+    zip(classifier.classes_, ("C0", "#b35900", "C2"), strict=True)
+):
     place = 5.6 * k + np.arange(5)
     ends = half[k, shown[k]]
-    axes.errorbar(mean[k, shown[k]], place, xerr=ends, fmt="o", linewidth=2.5)
-    axes.text(0.98, place[2], library, ha="right", weight="bold", color=f"C{k}", transform=across)
+    axes.errorbar(mean[k, shown[k]], place, xerr=ends, fmt="o", linewidth=2.5, color=colour)
+    axes.text(0.98, place[2], library, ha="right", weight="bold", color=colour, transform=across)
     for row, word in zip(place, vocabulary[shown[k]], strict=True):
-        axes.text(-0.5, row, word, ha="right", va="center", color=f"C{k}")
+        axes.text(-0.5, row, word, ha="right", va="center", color=colour)
 axes.set(ylim=(16.0, -0.8), xlim=(0.0, 1.25 * axes.dataLim.xmax), yticks=[])
 axes.set_title("Words that tell libraries apart")
 axes.set_xlabel("coefficient against the other two, 90 % interval")
 
 path = Path("text.png").resolve()
 figure.savefig(path, dpi=110)
-print(f"picture saved to {path}")
+print(f"picture saved to {path.name}")

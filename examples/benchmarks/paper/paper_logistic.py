@@ -17,9 +17,10 @@ whatever is whitened, "from Laplace" or "from the mode", in theirs; the others s
 as all do in the paper.
 
 * ``curve``: means over the seeds. Of ours (``pmd``, `BayesianLogisticRegressionPMD`): the defaults;
-  other numbers of particles; a stream by ``partial_fit`` with 1000 particles and five passes; the
-  paper's Algorithm 1 from the prior with 1000 particles, which takes values of the likelihood
-  only. Of each other method: the setting that is best in the end.
+  other numbers of particles; a stream by ``partial_fit`` with 1000 particles and five passes; steps
+  from the prior with 1000 particles, which take values of the likelihood only, without reweighting
+  at the end, and with our substeps and bandwidth in place of the paper's. Of each other method: the
+  setting that is best in the end.
   ``spread`` is the standard deviation of ``mean_error`` over the seeds.
 * ``setting``: every setting of the others, its best up to our CPU seconds and up to ten times
   those. All run on the first seed; the two that are best there, early or late, on all. One
