@@ -53,7 +53,10 @@ html_sidebars = {
 html_theme_options = {
     "show_prev_next": False,
     # Code of the gallery is up to 100 characters wide, and has the sidebar's room.
-    "secondary_sidebar_items": {"**": ["page-toc"], "auto_examples/*": []},
+    "secondary_sidebar_items": {
+        "**": ["page-toc"],
+        **{f"auto_examples/{path.stem}": [] for path in HERE.parent.glob("examples/plot_*.py")},
+    },
     "navigation_with_keys": False,
 }
 
