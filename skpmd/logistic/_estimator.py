@@ -770,8 +770,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
                 merged=density_names(n_merged), **found, **axes,
             )  # fmt: skip
         else:
-            axes |= found
-            outcome, results = self._results(task, outcome, options, axes, remedies)
+            shown = {**found, **axes}
+            outcome, results = self._results(task, outcome, options, shown, remedies)
             few = None if task.is_reduced else self._compressed(results, task.rows.data.X)
             if isinstance(self.prior, str):  # All rows may have found other scales.
                 scale, column_scale = task.prior.scale, task.prior.column_scale
