@@ -114,7 +114,7 @@ def compared(rows, what, digits=2, names=(), beside=""):
             best[method] = row
     ranked = sorted(best.items(), key=lambda pair: pair[1]["theirs"])
     said = [_said(method, row, digits) for method, row in ranked[:SHOWN]]
-    said += _counted([row["verdict"] for _, row in ranked[SHOWN:]])
+    said += _counted([row for _, row in ranked[SHOWN:]])
     silent = [method for method in silent if method not in best]
     said += [f"no answer: {', '.join(silent)}"] if silent else []
     longer = [row for row in verdicts if row.get("verdict_long") == "behind" != row["verdict"]]
@@ -145,12 +145,14 @@ def _late(row, digits, names):
     return MARKS["behind"].format(value)
 
 
-def _counted(verdicts):
-    """How many more there are, and how many of them are not behind ours."""
-    count, level = len(verdicts), sum(verdict != "ahead" for verdict in verdicts)
-    if not verdicts:
+def _counted(rows):
+    """How many more there are, and how many of them are not behind ours or answer seldom."""
+    if not rows:
         return []
-    return [f"{count} more, {level} of them ≈" if level else f"{count} more behind"]
+    level = sum(row["verdict"] != "ahead" for row in rows)
+    partly = sum(row["answered"] < row["seeds"] for row in rows)
+    said = f"{len(rows)} more, {level} of them ≈" if level else f"{len(rows)} more behind"
+    return [said + (f" ({partly} on some seeds only)" if partly else "")]
 
 
 STUDIES = (paper_mixture, paper_logistic, paper_flights, paper_lda, mixture, mnist8m, honesty)

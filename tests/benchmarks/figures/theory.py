@@ -122,6 +122,13 @@ def _rest(found):
         f"{100 * _ratio(found, '1 pass', MIXTURE, 'cpu_s'):.0f} % of the CPU; twenty "
         f"passes reduce an error by {100 - 100 * least:.0f} % at most"
     )
+    gains = [
+        100 - 100 * _ratio(found, name, MIXTURE) for name in ("shrinkage off", "bandwidth: theorem")
+    ]
+    yield (
+        f"on the mixture the total variation distance is {gains[0]:.0f} % smaller without "
+        f"shrinkage and {gains[1]:.0f} % smaller with the bandwidths of the theorem"
+    )
 
 
 # ---------------------------------------------------------------------- exponents
