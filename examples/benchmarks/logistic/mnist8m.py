@@ -12,9 +12,9 @@ prediction: the log loss of scikit-learn's point estimate is that of the posteri
 predictions needs no more, and whoever wants standard deviations has them from the Hessian.
 
 * `METHODS`, a row each: means over ten seeds, or one where there is no randomness.
-* ``curve``: the paper's peers and what came later, on batches of 100 rows from the prior
-  (`mnist8m_peers`), root mean square errors over coordinates at shares of our CPU seconds; means
-  over ten seeds. Of three settings each the one that is best on the first seed runs on the others.
+* ``curve``: the paper's peers and what came later, on batches of 100 or 1000 rows from the
+  prior (`mnist8m_peers`), root mean square errors over coordinates at shares of our CPU seconds;
+  means over ten seeds. Of each the setting that is best on the first seed runs on the others.
   ``verdict``: see `verdicts`. These runs go into the cache as they end, so that a study that was
   stopped goes on; they are made again with other settings, on another processor, or where ours
   takes longer than they had or much less: the processor is then not as busy as it was for them.
@@ -87,8 +87,7 @@ def run(config):
 
 def _cached(config, longest):
     """The peers' runs so far; none where the longest of ours is not what it was beside them."""
-    settings = {method: list(several) for method, several in PEERS.items()}
-    protocol = {"rows": N_ROWS, "batch_size": BATCH, "memory": MEMORY, "settings": settings}
+    protocol = {"rows": N_ROWS, "batch_size": BATCH, "memory": MEMORY}
     runs = CachedRuns(config, "mnist8m-curves", protocol)
     limit = runs.content["choices"].get("max_cpu", 0.0)
     if not 0.8 * limit < longest <= limit:
