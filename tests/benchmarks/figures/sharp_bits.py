@@ -8,15 +8,16 @@ ALLOWED = (
 
 
 def ablation(rows):
-    """The published algorithm on the mixture, good by its own ESS."""
+    """The published algorithm on the mixture, good by its own ESS, and not always with a warning."""
     own, letter = (
         next(r for r in rows if (r["problem"], r["setting"]) == ("mixture, TV", setting))
         for setting in ("defaults", "Algorithm 1")
     )
-    assert letter["warned"] == 0.0
+    assert letter["warned"] < 1.0
     yield (
         f"its total variation to the exact posterior is {letter['error']:.2f} on the paper's "
-        f"mixture, with {100 * letter['ess']:.0f} % of the particles effective, and that of the "
+        f"mixture, with {100 * letter['ess']:.0f} % of the particles effective and a warning from "
+        f"{100 * letter['warned']:.0f} % of the fits, and that of the "
         f'defaults with ``proposal="prior"`` is {own["error"]:.2f}'
     )
 
