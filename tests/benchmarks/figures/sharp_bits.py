@@ -8,7 +8,7 @@ ALLOWED = (
 
 
 def ablation(rows):
-    """The published algorithm on the mixture, good by its own ESS, and not always with a warning."""
+    """The published algorithm on the mixture, good by its own ESS, often without a warning."""
     own, letter = (
         next(r for r in rows if (r["problem"], r["setting"]) == ("mixture, TV", setting))
         for setting in ("defaults", "Algorithm 1")

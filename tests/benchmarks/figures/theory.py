@@ -105,8 +105,8 @@ def _kernels(found):
     yield (
         f"save {100 - 100 * max(cpu):.0f} to {100 - 100 * min(cpu):.0f} % of the CPU in the plane "
         f"with an error that is {100 * error - 100:.0f} % larger at most; in ten dimensions they "
-        f"take {theorem:.1f} and {median:.1f} times the CPU of the leave-one-out search and end with "
-        f"a warning, and the median heuristic's error is {worse} times as large"
+        f"take {theorem:.1f} and {median:.1f} times the CPU of the leave-one-out search and end "
+        f"with a warning, and the median heuristic's error is {worse} times as large"
     )
     yield f"Scott's and Silverman's rules are {scott} % worse on the banana"
 
