@@ -127,7 +127,8 @@ print(f"examined again, at a cost of 10 for a missed one: {share:.0f} % of the t
 # ``TunedThresholdClassifierCV`` finds a threshold by cross-validation on the rows of the fit. Each
 # table of utilities needs a threshold of its own, and new fits. Here we put it around
 # ``LogisticRegression``, which is the mode of the same posterior, and compare it with decisions by
-# costs. Differences are from the last line, with their standard errors over the splits.
+# costs. Differences are from the last line, with their standard errors over the splits. Splits
+# share rows, so that these errors are rather too small.
 
 point = make_pipeline(StandardScaler(), LogisticRegression())
 

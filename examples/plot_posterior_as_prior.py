@@ -86,7 +86,7 @@ print(f"largest gap of a probability:        {shift:.4f}")
 
 # %%
 # ``prior_pareto_k`` says how well the density stands for the earlier posterior: below 0.7 its tails
-# are as wide as those of the posterior.
+# are wide enough for averages over its draws.
 
 k_hats = [one.diagnostics_["prior_pareto_k"] for one in chain[1:]]
 print("Pareto k-hat of the earlier posterior:", ", ".join(f"{k:.2f}" for k in k_hats))

@@ -14,9 +14,10 @@ The picture of the sparse signal is saved as ``streams_and_priors.png`` in the w
 # Data in parts
 # -------------
 # Two thousand generated rows come in ten parts. Each call of ``partial_fit`` updates the posterior
-# with one part and retains no rows. At the end the posterior should agree with one fit on all rows.
-# In the picture, lines are means, with a standard deviation to either side; dots at the end are the
-# fit on all rows, and grey lines are the true coefficients.
+# with one part; the first rows are retained only until the stream knows enough. At the end the
+# posterior should agree with one fit on all rows. In the picture, lines are means, with a standard
+# deviation to either side; dots at the end are the fit on all rows, and grey lines are the true
+# coefficients.
 
 from pathlib import Path
 
@@ -102,7 +103,7 @@ for prior in ("normal", "horseshoe"):
 # %%
 # The leave-one-out score needs no second fit: the draws of the posterior given all rows are
 # reweighted by :math:`1 / p(y_n \mid x_n, \theta)`. Where a few draws carry most of the weight,
-# ArviZ's ``loo`` smooths the weights; it takes the same table.
+# ``skpmd.model_comparison.loo`` smooths the weights, and says which rows it cannot estimate well.
 #
 # The picture shows the 90 % intervals under the two priors, and the true coefficients.
 

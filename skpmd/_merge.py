@@ -58,10 +58,10 @@ def merge(estimators, X=None, y=None, sample_weight=None):
         they contain, for each shard, the k-hat of its posterior relative to its density
         (``shard_pareto_k``, None if not known), the distance of the merged mean from the mean of
         the shard, in standard deviations of the shard (``shard_distance``, about 1 or less if
-        shards agree), and the share of the merged posterior that lies where the shard's posterior
-        has a hundredth of its mass (``shard_beyond``). They also contain by how many standard
-        deviations, to first order, a mean moves because the densities differ from known values of
-        the posteriors (``misfit``, None if no values are known, infinite if these are not
+        shards agree), and the share of the merged posterior that lies in the outermost
+        hundredth of the shard's posterior (``shard_beyond``). They also contain by how many
+        standard deviations, to first order, a mean moves because the densities differ from known
+        values of the posteriors (``misfit``, None if no values are known, infinite if these are not
         informative) and because the densities are not normal (``nonnormality``), and the k-hat of
         the draws of the product, which says nothing about the densities (``product_pareto_k``). If
         rows that the posteriors hold were fitted, the diagnostics are those of `fit`. For mixtures
