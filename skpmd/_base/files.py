@@ -85,9 +85,10 @@ def read(path, kind, decode):
     with open(path, "rb") as file:
         if file.read(2) != _MAGIC:
             empty = " (it is empty)" if os.path.getsize(path) == 0 else ""
+            remedy = "" if kind == "estimator" else ", or delete it"
             raise FileError(
                 f"{path} is not a file of skpmd{empty}: give the path of one that skpmd has "
-                "written, or delete it."
+                f"written{remedy}."
             )
         try:
             archive = zipfile.ZipFile(file)

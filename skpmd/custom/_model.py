@@ -1,6 +1,7 @@
 """Functions of a user as a model."""
 
 import inspect
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -46,7 +47,9 @@ class CustomModel(Model):
 
     def sample_prior(self, rng, m):
         """Draw from the prior; see `Model`."""
-        theta = as_floats("sample_prior", self._sample_prior(rng, m))
+        with _noted("sample_prior was called as sample_prior(rng, m), with a numpy Generator."):
+            theta = self._sample_prior(rng, m)
+        theta = as_floats("sample_prior", theta)
         if theta.ndim != 2 or len(theta) != m or not theta.shape[1]:
             raise ValueError(f"sample_prior must return shape ({m}, d), got {theta.shape}.")
         if theta.shape[1] != (self._d or theta.shape[1]):
@@ -69,17 +72,34 @@ class CustomModel(Model):
     def log_prior(self, theta):
         """Log prior density; see `Model`."""
         # A copy: a function may transform its argument in place.
-        return _vector("log_prior", self._log_prior(theta.copy()), theta)
+        with noted("log_prior", theta):
+            values = self._log_prior(theta.copy())
+        return _vector("log_prior", values, theta)
 
     def log_likelihood(self, theta, batch):
         """Log-likelihood of a batch; see `Model`."""
         weight = {"sample_weight": batch.weight} if self._weighted else {}
 
         def of(some):
-            values = self._log_likelihood(some.copy(), batch.X, batch.y, **weight)
+            with noted(self._likelihood_name, some):
+                values = self._log_likelihood(some.copy(), batch.X, batch.y, **weight)
             return _vector(self._likelihood_name, values, some)
 
         return np.concatenate(each(of, parts_of(theta, len(batch.weight))))
+
+
+def noted(name, theta):
+    """Add to an error of a user's function of particles the shape that it was called with."""
+    return _noted(f"{name} was called with theta of shape {theta.shape}, a row for each particle.")
+
+
+@contextmanager
+def _noted(words):
+    try:
+        yield
+    except Exception as error:
+        error.add_note(words)
+        raise
 
 
 def parts_of(theta, n):
@@ -105,7 +125,8 @@ def gradient_given(function, data, sample_weight):
     weight = {"sample_weight": data.weight} if given else {}
 
     def gradient(theta):
-        found = function(theta.copy(), data.X, data.y, **weight)
+        with noted("log_joint_gradient", theta):
+            found = function(theta.copy(), data.X, data.y, **weight)
         if not (isinstance(found, (tuple, list)) and len(found) == 2):
             raise ValueError(
                 "log_joint_gradient must return two arrays, the log joint density and its "

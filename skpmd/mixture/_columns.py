@@ -1,6 +1,8 @@
 """Columns that a user names: by places, by names or by a mask."""
 
 import numpy as np
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _get_feature_names
 
 
 def places_of(columns, n_features, names=None):
@@ -32,15 +34,31 @@ def places_of(columns, n_features, names=None):
     return _distinct(given.astype(int) % n_features, columns)
 
 
+def values_of(values, places, names=None):
+    """The columns of a data frame that have the names of the places; other values as they are.
+
+    ``names`` (n_features,) are those of the fit, None where it had none.
+    """
+    found = None if names is None else _get_feature_names(values)
+    if found is None:
+        return values
+    wanted = [str(name) for name in names[places]]
+    missing = sorted(set(wanted) - set(found))
+    if missing:
+        raise ValueError(f"values has no columns {missing}, which columns names: add them.")
+    return _safe_indexing(values, wanted, axis=1)
+
+
 def _place(name, names):
     if names is None:
         raise ValueError(
-            f"columns has the name {name!r}, and the fit had no names of columns: give places, or "
-            "fit a data frame."
+            f"columns has the name {str(name)!r}, and the fit had no names of columns: give "
+            "places, or fit a data frame."
         )
     found = np.flatnonzero(np.asarray(names, dtype=object) == name)
     if not len(found):
-        raise ValueError(f"columns has {name!r}, which is none of {list(names)}.")
+        known = [str(one) for one in names]
+        raise ValueError(f"columns has {str(name)!r}, which is none of {known}.")
     return found[0]
 
 

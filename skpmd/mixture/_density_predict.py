@@ -8,7 +8,7 @@ from skpmd._base.by_block import row_by_row
 from skpmd._base.estimator import result
 from skpmd._base.utils import as_floats, check_level, weighted_quantile
 from skpmd._base.validation import refuse_overflows
-from skpmd.mixture._columns import places_of
+from skpmd.mixture._columns import places_of, values_of
 from skpmd.mixture._conditional import components_of
 from skpmd.mixture._density import MixtureDensity
 from skpmd.mixture._left_out import leave_one_out
@@ -62,7 +62,8 @@ class MixtureQueries:
         columns : int, str or array-like of them, or mask of shape (n_features,)
             The k known columns; at least one other column has to remain.
         values : array-like of shape (n, k)
-            Their values in n rows, in the order of ``columns``.
+            Their values in n rows, in the order of ``columns``. Of a data frame, the columns with
+            their names are taken, if the fit had names.
 
         Returns
         -------
@@ -72,8 +73,8 @@ class MixtureQueries:
         Raises
         ------
         ValueError
-            If a column does not exist or none remains, or values are not finite or of another
-            shape.
+            If a column does not exist or none remains, values are not finite or of another shape,
+            or a data frame lacks one of the columns.
 
         References
         ----------
@@ -97,14 +98,18 @@ class MixtureQueries:
                 f"columns has all {self.n_features_in_} columns of the fit: leave one or more out, "
                 "or call score_samples."
             )
-        values = as_floats("values", values)
+        names = getattr(self, "feature_names_in_", None)
+        values = as_floats("values", values_of(values, known, names))
         if values.ndim != 2 or values.shape[1] != len(known) or not len(values):
             raise ValueError(
                 f"values must have a column for each of the {len(known)} of columns, and one row "
                 f"or more, got shape {values.shape}."
             )
         if not np.isfinite(values).all():
-            raise ValueError("values must be finite, and hold nan or infinite numbers.")
+            raise ValueError(
+                "values holds nan or infinite numbers. Leave a column that is not known out of "
+                "columns, with a call for each set of columns that rows know."
+            )
         refuse_overflows("values", values)
         return self._density(known, wanted, values)
 

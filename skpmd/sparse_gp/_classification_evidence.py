@@ -185,12 +185,33 @@ class KernelSearch:
 
 
 def some_rows(rows, n, rng):
-    """At most n rows of a batch, drawn as if each were there as often as it counts."""
-    if max(rows.weight.sum(), len(rows.weight)) <= n:
+    """At most n rows of a batch, drawn as if each were there as often as it counts.
+
+    Where weights are whole numbers no copy of a row is drawn twice: to a short length scale a pair
+    of equal rows with equal labels is evidence.
+    """
+    weight = rows.weight
+    total = weight.sum()
+    if max(total, len(weight)) <= n:
         return rows
-    places, counts = stratified_sample(rows.weight, n, rng)
-    counts = counts * min(1.0, rows.weight.sum() / n)
-    return Batch(rows.X[places], rows.y[places], counts)
+    if total >= n and (weight == np.floor(weight)).all():
+        places, counts = _sample_of_copies(weight.astype(np.int64), n, rng)
+    else:
+        places, counts = stratified_sample(weight, n, rng)
+        counts = counts * min(1.0, total / n)
+    return Batch(rows.X[places], rows.y[places], counts.astype(np.float64))
+
+
+def _sample_of_copies(copies, n, rng):
+    """Places of rows, and how many of the copies of each are among n that are drawn.
+
+    One copy is drawn from each of n strata, whose lengths differ by one at most; the first of them
+    begins anywhere.
+    """
+    ends = np.cumsum(copies)
+    bounds = np.arange(n + 1) * ends[-1] // n
+    chosen = (rng.integers(bounds[:-1], bounds[1:]) + rng.integers(ends[-1])) % ends[-1]
+    return np.unique(np.searchsorted(ends, chosen, side="right"), return_counts=True)
 
 
 def new_covariance(kernel, rows):

@@ -298,6 +298,19 @@ def test_errors_name_what_is_wrong(X, change, error, match):
         ParticleMirrorDescent(**{**NORMAL_MEAN, **change}).fit(X)
 
 
+def test_an_error_of_a_function_says_how_it_was_called(X):
+    def of_one_vector(theta, X, y):
+        return -0.5 * ((X @ theta) ** 2).sum()
+
+    with pytest.raises(ValueError, match="matmul") as caught:
+        ParticleMirrorDescent(**{**NORMAL_MEAN, "log_likelihood": of_one_vector}).fit(X)
+    assert caught.value.__notes__[0].startswith("log_likelihood was called with theta of shape (")
+    other_order = {"sample_prior": lambda m, rng: rng.normal(size=(m, 1))}
+    with pytest.raises(AttributeError) as caught:
+        ParticleMirrorDescent(**{**NORMAL_MEAN, **other_order}).fit(X)
+    assert "sample_prior(rng, m)" in caught.value.__notes__[0]
+
+
 def test_support_is_respected(X):
     """A prior on theta > 0 only: no posterior mass below, density renormalised."""
 

@@ -553,6 +553,9 @@ def test_torn_and_foreign_files_name_the_remedy(tmp_path):
         with pytest.raises(ValueError, match="torn or damaged|is not a file of skpmd") as caught:
             skpmd.load(path)
         assert str(path) in str(caught.value)
+    path.write_text("name,age")  # Somebody's own table: nobody is to delete it.
+    with pytest.raises(ValueError, match="the path of one that skpmd has written.$"):
+        skpmd.load(path)
     with pytest.raises(FileNotFoundError):
         skpmd.load(tmp_path / "none")
     with pytest.raises(IsADirectoryError):

@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 from sklearn.datasets import load_iris
@@ -91,6 +92,22 @@ def test_draws_have_the_distribution(mixture):
     error = np.hypot(values.std(axis=0), others.std(axis=0)) / np.sqrt(1000.0)
     assert (np.abs(values.mean(axis=0) - others.mean(axis=0)) < 5.0 * error).all()
     assert (density.sample(3, random_state=5) == density.sample(3, random_state=5)).all()
+
+
+def test_values_of_a_data_frame_are_taken_by_name():
+    table = pd.DataFrame(load_iris().data, columns=list("abcd"))
+    mixture = GaussianMixturePMD(2, random_state=0).fit(table)
+    expected = mixture.conditional([0, 2], table[["a", "c"]].to_numpy()).mean()
+    for values in (table[["a", "c"]], table[["c", "a"]], table):
+        for columns in (["a", "c"], [0, 2]):
+            found = mixture.conditional(columns, values).mean()
+            np.testing.assert_array_equal(found, expected)
+    with pytest.raises(ValueError, match=r"values has no columns \['c'\]"):
+        mixture.conditional(["a", "c"], table[["a", "b"]])
+    with pytest.raises(ValueError, match="Leave a column that is not known out of columns"):
+        mixture.conditional(["a"], table[["a"]].mask(table["b"] > 3.0))
+    with pytest.raises(ValueError, match=r"'e', which is none of \['a', 'b', 'c', 'd'\]"):
+        mixture.conditional(["e"], table)
 
 
 def test_draws_of_columns_go_together():

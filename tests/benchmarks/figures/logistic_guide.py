@@ -3,7 +3,7 @@
 PAGE = "docs/user_guide/logistic.rst"
 ALLOWED = (
     "leaves, and its 90 % interval",
-    "Above 0.7, on weights that differ visibly",
+    "Above 0.7 a few particles decide all averages",
     "which should be below 1.05",
     "``prior_scale`` (default 1.0)",
     "(a standard deviation of 0.001, say)",
