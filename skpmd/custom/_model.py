@@ -1,7 +1,7 @@
 """Functions of a user as a model."""
 
 import inspect
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 
@@ -98,7 +98,9 @@ def _noted(words):
     try:
         yield
     except Exception as error:
-        error.add_note(words)
+        if words not in getattr(error, "__notes__", ()):
+            with suppress(Exception):  # An error may refuse to be changed.
+                error.add_note(words)
         raise
 
 

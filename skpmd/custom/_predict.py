@@ -12,7 +12,7 @@ from skpmd._base.estimator import result
 from skpmd._base.left_out import check_rows_of_fit
 from skpmd._base.utils import as_generator, check_level, check_n_draws, weighted_quantile
 from skpmd._base.validation import checked_weights
-from skpmd.custom._model import parts_of
+from skpmd.custom._model import noted, parts_of
 from skpmd.custom._rows import rows_of
 from skpmd.custom._tables import check_sum, checked_table, count, in_parts, pointwise_table
 from skpmd.engine.resampling import resample
@@ -285,7 +285,8 @@ class CustomPredictions:
         theta, weights = self._with_weight
 
         def of(batch):
-            values = self.predict_mean(theta.copy(), batch.X)
+            with noted("predict_mean", theta):
+                values = self.predict_mean(theta.copy(), batch.X)
             table = checked_table("predict_mean", values, len(theta), count(batch))
             return reduce(_no_nan("predict_mean", table), weights)
 
@@ -307,7 +308,8 @@ class CustomPredictions:
 
     def _targets(self, theta, batch, rng, numbers=True):
         """A draw of y under each particle, (m, n) or (m, n, t)."""
-        values = self.sample_targets(theta.copy(), batch.X, rng)
+        with noted("sample_targets", theta):
+            values = self.sample_targets(theta.copy(), batch.X, rng)
         return checked_table("sample_targets", values, len(theta), count(batch), numbers=numbers)
 
 

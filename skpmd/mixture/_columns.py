@@ -1,7 +1,6 @@
 """Columns that a user names: by places, by names or by a mask."""
 
 import numpy as np
-from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _get_feature_names
 
 
@@ -45,8 +44,11 @@ def values_of(values, places, names=None):
     wanted = [str(name) for name in names[places]]
     missing = sorted(set(wanted) - set(found))
     if missing:
-        raise ValueError(f"values has no columns {missing}, which columns names: add them.")
-    return _safe_indexing(values, wanted, axis=1)
+        raise ValueError(
+            f"values has no columns {missing}, as they were called in the fit: add them, or give "
+            "an array."
+        )
+    return values.select(wanted) if hasattr(values, "select") else values[wanted]
 
 
 def _place(name, names):

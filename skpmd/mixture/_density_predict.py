@@ -75,6 +75,8 @@ class MixtureQueries:
         ValueError
             If a column does not exist or none remains, values are not finite or of another shape,
             or a data frame lacks one of the columns.
+        TypeError
+            If only some of a data frame's columns are called by strings.
 
         References
         ----------

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel
 
-from skpmd._base.rows import distinct, stratified_sample
+from skpmd._base.rows import distinct
 from skpmd.engine.course import out_of_time, phase, untimed
 from skpmd.engine.journal import branched
 from skpmd.engine.loop import FullBatch, drive, full_batch_iterations, silent
@@ -187,31 +187,19 @@ class KernelSearch:
 def some_rows(rows, n, rng):
     """At most n rows of a batch, drawn as if each were there as often as it counts.
 
-    Where weights are whole numbers no copy of a row is drawn twice: to a short length scale a pair
-    of equal rows with equal labels is evidence.
+    One is drawn from each of n equal strata of the total weight, and none twice that weighs less
+    than a stratum: to a short length scale a pair of equal rows with equal labels is evidence.
     """
     weight = rows.weight
     total = weight.sum()
     if max(total, len(weight)) <= n:
         return rows
-    if total >= n and (weight == np.floor(weight)).all():
-        places, counts = _sample_of_copies(weight.astype(np.int64), n, rng)
-    else:
-        places, counts = stratified_sample(weight, n, rng)
-        counts = counts * min(1.0, total / n)
-    return Batch(rows.X[places], rows.y[places], counts.astype(np.float64))
-
-
-def _sample_of_copies(copies, n, rng):
-    """Places of rows, and how many of the copies of each are among n that are drawn.
-
-    One copy is drawn from each of n strata, whose lengths differ by one at most; the first of them
-    begins anywhere.
-    """
-    ends = np.cumsum(copies)
-    bounds = np.arange(n + 1) * ends[-1] // n
-    chosen = (rng.integers(bounds[:-1], bounds[1:]) + rng.integers(ends[-1])) % ends[-1]
-    return np.unique(np.searchsorted(ends, chosen, side="right"), return_counts=True)
+    # Draws are further apart than the heaviest row is long, if that is shorter than a stratum.
+    room = max(0.0, 1.0 - weight.max() * n / total)
+    at = (np.arange(n) + room * rng.random(n) + n * rng.random()) % n
+    chosen = np.searchsorted(np.cumsum(weight), at * (total / n), side="right")
+    places, counts = np.unique(np.minimum(chosen, len(weight) - 1), return_counts=True)
+    return Batch(rows.X[places], rows.y[places], counts * min(1.0, total / n))
 
 
 def new_covariance(kernel, rows):

@@ -309,6 +309,12 @@ def test_an_error_of_a_function_says_how_it_was_called(X):
     with pytest.raises(AttributeError) as caught:
         ParticleMirrorDescent(**{**NORMAL_MEAN, **other_order}).fit(X)
     assert "sample_prior(rng, m)" in caught.value.__notes__[0]
+    fitted = ParticleMirrorDescent(
+        **NORMAL_MEAN, predict_mean=lambda theta, X: X @ theta, random_state=0
+    ).fit(X)
+    with pytest.raises(ValueError, match="matmul") as caught:
+        fitted.predict(X)
+    assert caught.value.__notes__[0].startswith("predict_mean was called with theta of shape (")
 
 
 def test_support_is_respected(X):

@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy import stats
 from sklearn.datasets import load_iris
@@ -98,7 +99,8 @@ def test_values_of_a_data_frame_are_taken_by_name():
     table = pd.DataFrame(load_iris().data, columns=list("abcd"))
     mixture = GaussianMixturePMD(2, random_state=0).fit(table)
     expected = mixture.conditional([0, 2], table[["a", "c"]].to_numpy()).mean()
-    for values in (table[["a", "c"]], table[["c", "a"]], table):
+    arrow = pa.Table.from_pandas(table[["c", "a"]])
+    for values in (table[["a", "c"]], table[["c", "a"]], table, arrow):
         for columns in (["a", "c"], [0, 2]):
             found = mixture.conditional(columns, values).mean()
             np.testing.assert_array_equal(found, expected)

@@ -386,10 +386,11 @@ def test_many_rows_begin_with_some(monkeypatch):
 
 
 @pytest.mark.parametrize("n", [201, 250, 399, 990])
-def test_no_row_of_a_subset_is_drawn_twice(n):
-    X = np.arange(n, dtype=float)[:, None]
+@pytest.mark.parametrize("weight", [1.0, 1.0 + 1e-9, 1e14])
+def test_no_row_of_a_subset_is_drawn_twice(n, weight):
+    X, weight = np.arange(n, dtype=float)[:, None], np.full(n, weight)
     drawn = [
-        evidence.some_rows(Batch(X, X[:, 0], np.ones(n)), 200, np.random.default_rng(seed))
+        evidence.some_rows(Batch(X, X[:, 0], weight), 200, np.random.default_rng(seed))
         for seed in range(400)
     ]
     for rows in drawn:
@@ -409,9 +410,18 @@ def test_a_weight_is_copies_to_the_draw_of_a_subset():
     weighed = evidence.some_rows(Batch(X, X[:, 0], copies.astype(float)), 150, rng)
     assert (weighed.weight <= copies[weighed.X[:, 0].astype(int)]).all()
     assert weighed.weight.sum() == 150.0
+    # Weights of balanced classes: a row that weighs less than a stratum is drawn once at most, and
+    # together they weigh what all rows do, if that is less than n.
+    balanced = np.where(X[:, 0] < 100.0, 0.75, 0.375)
+    weighed = evidence.some_rows(Batch(X, X[:, 0], balanced), 200, rng)
+    np.testing.assert_allclose(weighed.weight.sum(), balanced.sum())
+    light = weighed.X[:, 0] >= 100.0
+    assert len(np.unique(weighed.weight[light])) == 1
+    assert abs(weighed.weight[light].sum() - 75.0) < 1.0
 
 
-def test_a_kernel_of_few_more_rows_than_its_search_takes():
+@pytest.mark.parametrize("weight", [1.0, 0.999])
+def test_a_kernel_of_few_more_rows_than_its_search_takes(weight):
     """With rows that were drawn twice the search ended at short length scales: .70 on average."""
     losses = []
     for seed in (0, 2, 3):
@@ -420,7 +430,8 @@ def test_a_kernel_of_few_more_rows_than_its_search_takes():
         words = [np.eye(k)[rng.integers(0, k, 2230)] for k in (4, 3)]
         X = np.column_stack([numbers, *words])
         y = (rng.random(2230) < expit(X[:, 0] + 0.5 * X[:, 1] - X[:, 4])).astype(int)
-        gp = SparseGPClassifierPMD(random_state=0).fit(X[:230], y[:230])
+        gp = SparseGPClassifierPMD(random_state=0)
+        gp.fit(X[:230], y[:230], sample_weight=np.full(230, weight))
         losses.append(log_loss(y[230:], gp.predict_proba(X[230:])))
     # A constant has .69, and the probabilities that made the labels have .57, both give or take
     # .01; of twelve such tables the mean was .59 with a standard deviation of .02.
