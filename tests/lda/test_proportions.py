@@ -192,6 +192,14 @@ def test_top_documents_say_what_is_wrong(monkeypatch):
         lda.top_documents(X, level=90)
     with pytest.raises(ValueError, match="one name for each of the 40 documents"):
         lda.top_documents(X, document_names=["a"])
-    monkeypatch.setitem(sys.modules, "pandas", None)
+
+    class WithoutPandas:  # scikit-learn 1.6 looks for it among modules, and None is no module.
+        @staticmethod
+        def find_spec(name, *_):
+            if name == "pandas":
+                raise ModuleNotFoundError(name)
+
+    monkeypatch.delitem(sys.modules, "pandas")
+    monkeypatch.setattr(sys, "meta_path", [WithoutPandas, *sys.meta_path])
     with pytest.raises(ImportError, match=r"top_documents .* skpmd\[arviz\]"):
         lda.top_documents(X)
