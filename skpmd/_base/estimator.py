@@ -24,7 +24,12 @@ from skpmd._base.options import check_options
 from skpmd._base.prior import adopted
 from skpmd._base.progress import listeners_of
 from skpmd._base.table import BlockTable, checked_table
-from skpmd._base.validation import ENCODE, naming_conversions, refuse_no_table
+from skpmd._base.validation import (
+    ENCODE,
+    naming_conversions,
+    refuse_no_table,
+    refuted_weights,
+)
 from skpmd._base.version import __version__, other_version
 from skpmd._base.warn import warn
 from skpmd.engine.course import Course, current, on_course
@@ -125,6 +130,18 @@ class ParticleEstimator(CallbackSupportMixin, BaseEstimator):
             self._check_names(X.names, reset)
             return checked
 
+    def _counted(self, weight):
+        """Weights (n,) of rows to learn from, or None, as they are.
+
+        A fit, or a stream, warns once where they seem to be shares and no numbers of rows.
+        """
+        if weight is not None and not getattr(self, "_told_of_weights", False):
+            doubt = refuted_weights(weight)
+            self._told_of_weights = bool(doubt)
+            if doubt:
+                warn(f"{type(self).__name__}: {doubt}.", UserWarning)
+        return weight
+
     def _check_names(self, names, reset):
         """Take over the names of columns of data in blocks, or hold them against those before."""
         if reset:
@@ -148,6 +165,7 @@ class ParticleEstimator(CallbackSupportMixin, BaseEstimator):
         for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
             delattr(self, name)
         self._state, self._cache, self._frozen, self._ended = None, {}, {}, ()
+        self._told_of_weights = False
 
     def _set_state(self, state):
         """Take over a new state; results are made anew when they are asked for."""

@@ -25,6 +25,10 @@ ENCODE = (
     "sklearn.compose.ColumnTransformer"
 )
 _NOTHING = 1e-30  # A weight of so small a share of the largest counts for nothing.
+# Rows that count less than this share of a row each make a posterior more than three times as wide
+# as they could: such weights are likelier shares of a total than numbers of rows. So few rows as
+# parts of a stream may have say nothing.
+_LEAST_SHARE, _FEW_ROWS = 0.1, 10
 
 
 def checked_weights(sample_weight, X):
@@ -49,6 +53,23 @@ def checked_weights(sample_weight, X):
         )
     nothing = weight < _NOTHING * largest
     return np.where(nothing, 0.0, weight) if nothing.any() else weight
+
+
+def refuted_weights(weight):
+    """Why weights (n,) of rows seem to be no numbers of rows, in a sentence; "" where they may be.
+
+    They are judged by the weight of the row that an average unit of weight is in, which rows of
+    little weight beside others, such as those of the distant past, do not change.
+    """
+    n, total = np.count_nonzero(weight), float(weight.sum())
+    share = float(np.einsum("i,i->", weight, weight)) / total  # No copy of one number broadcast.
+    if n <= _FEW_ROWS or (share >= _LEAST_SHARE * (1.0 - 1e-6) and total > 1.0 + 1e-6):
+        return ""
+    return (
+        f"the weights of {n} rows sum to {total:.3g}. A row of weight w counts as w rows, so the "
+        f"posterior is that of {total:.3g} rows. Where weights are shares of a total, multiply "
+        f"them by {n / total:.3g}"
+    )
 
 
 @contextmanager

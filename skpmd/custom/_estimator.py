@@ -679,7 +679,10 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             likelihood_name=name,
             names=given.names,
         )
-        return model, rows_of(X, y, sample_weight, self.batch_size), given
+        rows = rows_of(X, y, sample_weight, self.batch_size)
+        if sample_weight is not None:
+            self._counted(rows.data.weight)
+        return model, rows, given
 
     def _data(self, X, y, reset):
         """X and y as the functions get them: checked arrays, or as they are; None stays None."""

@@ -441,6 +441,7 @@ None, default=None
             self._check_growing_prior()
             X, _ = self._counts(X, reset=True)
             X, weight = _weighted(X, sample_weight)
+            self._counted(weight)
             rng = as_generator(self.random_state)
             self._set_state(fit_topics(self._parameters(), X, weight, rng))
             self._freeze(but=("total_samples",))  # of the stream that may follow
@@ -486,6 +487,7 @@ None, default=None
                 )
             X, _ = self._counts(X, reset=state is None or self._grows(X))
             X, weight = _weighted(X, sample_weight)
+            self._counted(weight)
             parameters, total = self._parameters(), self.total_samples
             if state is None:
                 rng, size = as_generator(self.random_state), batch_size_of(parameters, total)

@@ -873,7 +873,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     def _rows(self, X, codes, classes, sample_weight, all_classes=False):
         """Data with targets and weights as the model wants them."""
         weight = row_weights(X, codes, classes, sample_weight, self.class_weight, all_classes)
-        return Rows(X, _targets(codes, len(classes)), weight, self.batch_size)
+        return Rows(X, _targets(codes, len(classes)), self._counted(weight), self.batch_size)
 
     def __getstate__(self):
         """What is pickled: weights of classes as pairs, for skops takes a key False for True."""

@@ -493,7 +493,7 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         )  # fmt: skip
         refuse_missing(X, "fit")
         refuse_overflows("X", X)
-        return X, checked_weights(sample_weight, X)
+        return X, self._counted(checked_weights(sample_weight, X))
 
     def _first_state(self, parameters, rows, weight, earlier=None):
         """`MixtureState` after the first rows, from an earlier one on where it is conjugate too."""

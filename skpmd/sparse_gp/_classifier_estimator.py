@@ -289,6 +289,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
             X, y = self._validated(X, y, reset=True)
             codes, classes = encode(y)
             weight = row_weights(X, codes, classes, sample_weight, None, all_classes=True)
+            self._counted(weight)
             data = _data(X, codes, np.ones(len(X)) if weight is None else weight)
             state = update(parameters, None, data, _n_processes(classes))
             self.classes_ = classes
@@ -343,7 +344,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
             with in_order("classes", classes):
                 _check_partial_fit_first_call(self, classes)
             codes = encode_known(y, self.classes_)
-            data = _data(X, codes, checked_weights(sample_weight, X))
+            data = _data(X, codes, self._counted(checked_weights(sample_weight, X)))
             state = update(parameters, before, data, _n_processes(self.classes_))
             self._set_state(state)
             self._freeze()

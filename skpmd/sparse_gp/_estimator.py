@@ -639,7 +639,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         # One number broadcast takes no memory.
         weight, variance = np.broadcast_to(1.0, len(y)), np.broadcast_to(0.0, len(y))
         if sample_weight is not None:
-            weight = checked_weights(sample_weight, X)
+            weight = self._counted(checked_weights(sample_weight, X))
         if noise_variance is not None:
             if y.shape[1] > 1:
                 raise ValueError(

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, InconsistentVersionWarning
 
 from skpmd import (
@@ -14,11 +15,13 @@ from skpmd import (
     GaussianMixturePMD,
     LDATopicModelPMD,
     ParticleMirrorDescent,
+    SparseGPClassifierPMD,
     SparseGPRegressorPMD,
 )
-from skpmd._base import records
+from skpmd._base import opening, records
 from skpmd._base.labels import encode_known
 from skpmd._base.validation import naming_singular_columns
+from skpmd.data import Blocks
 from skpmd.logistic import GaussianPosterior
 from skpmd.posterior import Posterior
 from skpmd.predictive import NormalMixture
@@ -155,6 +158,75 @@ def test_infinities_of_any_sign_are_refused_without_a_warning(name):
     both[:2, 0] = np.inf, -np.inf
     with pytest.raises(ValueError, match="infinity"):
         estimator.fit(both, y)
+
+
+SHARES = {
+    "of one": np.full(30, 1 / 30),
+    "of a hundredth": np.full(30, 1e-2 / 30),
+    "uneven": (lambda w: w / w.sum())(np.exp(2.0 * np.random.default_rng(1).normal(size=30))),
+    "beside none": np.repeat([0.0, 0.05], 15),
+}
+COPIES = {
+    "a tenth": np.full(30, 0.1),
+    "none of most": np.repeat([0.0, 1.0], [25, 5]),
+    "of the past": 0.7 ** np.arange(30)[::-1],
+    "many": np.full(30, 250.0),
+    "one row of the past": np.repeat([0.0, 0.02], [29, 1]),
+}
+
+
+def told(call, *args, **kwargs):
+    """What a call says of weights."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call(*args, **kwargs)
+    return [str(one.message) for one in caught if "rows sum to" in str(one.message)]
+
+
+@each
+@pytest.mark.parametrize("kind", SHARES)
+def test_weights_that_are_shares_are_warned_of_once(name, kind):
+    estimator, data, y = made(name)
+    weight = SHARES[kind]
+    (message,) = told(estimator.fit, data, y, sample_weight=weight)
+    n = np.count_nonzero(weight)
+    assert f"weights of {n} rows sum to {weight.sum():.3g}." in message
+    assert f"multiply them by {n / weight.sum():.3g}" in message
+    stream, classes = made(name)[0], {"classes": [0, 1]} if name == "logistic" else {}
+    counts = [
+        len(told(stream.partial_fit, data, y, sample_weight=weight, **classes)) for _ in range(2)
+    ]
+    assert counts == [1, 0]
+    assert not told(estimator.fit, data, y, sample_weight=weight * n / weight.sum())
+
+
+@each
+def test_weights_that_may_be_numbers_of_rows_are_not_warned_of(name):
+    for weight in COPIES.values():
+        estimator, data, y = made(name)
+        classes = {"classes": [0, 1]} if name == "logistic" else {}
+        assert not told(estimator.partial_fit, data, y, sample_weight=weight, **classes)
+
+
+@pytest.mark.parametrize("class_weight, n", [("balanced", 0), ({0: 0.001, 1: 0.002}, 1)])
+def test_weights_of_classes_are_weights_of_rows(class_weight, n):
+    model, data, y = made("logistic")
+    assert len(told(model.set_params(class_weight=class_weight).fit, data, y)) == n
+
+
+def test_a_process_that_classifies_counts_rows_too():
+    model, weight = SparseGPClassifierPMD(optimizer=None, random_state=0), np.full(30, 1 / 30)
+    assert len(told(model.fit, X, LABELS, sample_weight=weight)) == 1
+    part = told(clone(model).partial_fit, X, LABELS, classes=[0, 1], sample_weight=weight)
+    assert len(part) == 1
+
+
+def test_data_in_blocks_are_warned_of_once(monkeypatch):
+    """A part of a stream in blocks is several parts."""
+    monkeypatch.setattr(opening, "group_size", lambda _: 15)
+    parts = [(one, None, np.full(15, 1 / 30)) for one in np.split(X, 2)]
+    blocks, model = Blocks(parts), made("mixture")[0]
+    assert [len(told(call, blocks)) for call in (model.partial_fit, model.partial_fit)] == [1, 0]
 
 
 def test_labels_without_an_order_are_named():
