@@ -6,7 +6,7 @@ The posterior of a mixture says more than one set of parameters does. The first 
 mixture of Dai et al. (2016): its posterior has two modes, and both are found. The second is a
 density in one dimension, with a band that shows how well the density is known, and with what the
 evidence says about the number of components. In the third a cluster moves while rows arrive in
-parts, and ``forgetting`` lets the mixture follow it.
+parts, and ``half_life`` lets the mixture follow it.
 
 The picture of the density is saved as ``mixture.png`` in the working directory.
 """
@@ -108,7 +108,7 @@ print(f"picture saved to {path.name}")
 # ------------------
 # There are two clusters in the plane, and one of them moves to the right while rows arrive in
 # parts. A stream that counts every row alike ends with a cluster that is spread along the whole
-# path. With ``forgetting`` a row counts less and less. The picture shows the newest rows, and the
+# path. With a ``half_life`` a row counts less and less. The picture shows the newest rows, and the
 # clusters of the two streams as ellipses of two standard deviations.
 
 
@@ -119,27 +119,27 @@ def part(number, n=200):
 
 
 streams = {
-    forgetting: GaussianMixturePMD(
-        2, strategy="conjugate", n_particles=4, forgetting=forgetting, random_state=0
+    half_life: GaussianMixturePMD(
+        2, strategy="conjugate", n_particles=4, half_life=half_life, random_state=0
     )
-    for forgetting in (0.0, 0.005)
+    for half_life in (None, 140)
 }
 for number in range(21):
     rows = part(number)
     for stream in streams.values():
         stream.partial_fit(rows)
 fresh = part(20)
-for forgetting, stream in streams.items():
-    print(f"forgetting={forgetting:g}: mean log density of new rows {stream.score(fresh):.2f}")
+for half_life, stream in streams.items():
+    print(f"half_life={half_life}: mean log density of new rows {stream.score(fresh):.2f}")
 
 figure, axes = plt.subplots(figsize=(6, 4.2), layout="constrained")
 angles = np.linspace(0, 2 * np.pi, 80)
 circle = np.stack([np.cos(angles), np.sin(angles)])
 axes.plot(*fresh.T, ".", color="0.6", markersize=3)
-for colour, (forgetting, stream) in zip(("C1", "C0"), streams.items(), strict=True):
+for colour, (half_life, stream) in zip(("C1", "C0"), streams.items(), strict=True):
     for k, (mean, covariance) in enumerate(zip(stream.means_, stream.covariances_, strict=True)):
         ellipse = mean[:, None] + 2 * np.linalg.cholesky(covariance) @ circle
-        label = f"forgetting={forgetting:g}" if k == 0 else None
+        label = f"half_life={half_life}" if k == 0 else None
         axes.plot(*ellipse, color=colour, label=label)
 axes.set(title="A cluster that moves to the right", aspect="equal")
 axes.set(xlabel="first column", ylabel="second column")

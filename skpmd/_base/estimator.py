@@ -20,7 +20,7 @@ from skpmd._base.checkpoint import checkpointed
 from skpmd._base.compiled import damaged_folder
 from skpmd._base.fingerprint import fingerprint
 from skpmd._base.merging import check_alike
-from skpmd._base.options import check_options
+from skpmd._base.options import check_options, share_forgotten
 from skpmd._base.prior import adopted
 from skpmd._base.progress import listeners_of
 from skpmd._base.table import BlockTable, checked_table
@@ -110,8 +110,15 @@ class ParticleEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _loop_options(self, **settings):
         """The checked `Options` of the loop; what the estimator does not have is as by default."""
-        settings = self._record(Settings, **settings)
-        return check_options(self._record(Options, settings=settings))
+        given = {"settings": self._record(Settings, **settings), "forgetting": self._forgetting()}
+        return check_options(self._record(Options, **given))
+
+    def _forgetting(self):
+        """Share of the past that each row of a stream discounts."""
+        return share_forgotten(
+            self._given("forgetting") if hasattr(self, "forgetting") else 0.0,
+            getattr(self, "half_life", None),
+        )
 
     def _checked_data(self, X, y="no_validation", **how):
         """X, or X and y, as ``validate_data`` hands them back; what is no table is refused.
@@ -135,11 +142,11 @@ class ParticleEstimator(CallbackSupportMixin, BaseEstimator):
 
         A fit, or a stream, warns once where they seem to be shares and no numbers of rows.
         """
-        if weight is not None and not getattr(self, "_told_of_weights", False):
-            doubt = refuted_weights(weight)
-            self._told_of_weights = bool(doubt)
-            if doubt:
-                warn(f"{type(self).__name__}: {doubt}.", UserWarning)
+        if weight is not None and not getattr(self, "_has_warned_of_weights", False):
+            reason = refuted_weights(weight)
+            self._has_warned_of_weights = bool(reason)
+            if reason:
+                warn(f"{type(self).__name__}: {reason}.", UserWarning)
         return weight
 
     def _check_names(self, names, reset):
@@ -165,7 +172,7 @@ class ParticleEstimator(CallbackSupportMixin, BaseEstimator):
         for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
             delattr(self, name)
         self._state, self._cache, self._frozen, self._ended = None, {}, {}, ()
-        self._told_of_weights = False
+        self._has_warned_of_weights = False
 
     def _set_state(self, state):
         """Take over a new state; results are made anew when they are asked for."""

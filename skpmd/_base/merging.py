@@ -103,10 +103,11 @@ def refuse_equal_findings(values):
 def refuse_forgetting(estimators):
     """ValueError where a stream has forgotten some of its rows: they would come back nowhere."""
     for k, one in enumerate(estimators):
-        if one.forgetting:
+        if one.forgetting or one.half_life is not None:
             raise ValueError(
-                f"estimators[{k}] has forgetting={one.forgetting}: how much its posterior holds of "
-                "which rows is not known. Merge shards that were fitted with forgetting=0."
+                f"estimators[{k}] has forgetting={one.forgetting} and half_life={one.half_life}: "
+                "how much its posterior holds of which rows is not known. Merge shards that were "
+                "fitted with forgetting=0 and half_life=None."
             )
 
 

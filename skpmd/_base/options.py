@@ -1,5 +1,6 @@
 """Parameters of the loop as estimators have them: their constraints, and how they go together."""
 
+from math import expm1, log, log1p
 from numbers import Integral, Real
 from os import PathLike
 
@@ -35,6 +36,7 @@ LOOP_CONSTRAINTS = {
     "reweight": ["boolean"],
     "total_samples": [None, Interval(Real, 0, 1e15, closed="right")],
     "forgetting": [Interval(Real, 0, 1, closed="left")],
+    "half_life": [None, Interval(Real, 0, None, closed="neither")],
     # The likelihood counts 1 / temperature times: beside more, or less, rounding loses the prior.
     "temperature": [Interval(Real, 1e-15, 1e15, closed="both")],
     "max_time": [Interval(Real, 0, None, closed="neither"), None],
@@ -54,6 +56,36 @@ OF_STOCHASTIC_STEPS = (
     "step_schedule", "step_size", "step_offset", "step_decay", "step_constant",
     "sampling", "warm_start",
 )  # fmt: skip
+
+
+# Half of the past is gone after three rows: a larger share is likelier one of a whole call, or what
+# is to be kept.
+_MAX_FORGETTING = 0.2
+
+
+def share_forgotten(forgetting, half_life=None):
+    """The share of the past that each row of a stream discounts, from either parameter.
+
+    ValueError where both are given, or the share is one that hardly anybody means.
+    """
+    if half_life is not None:
+        if forgetting:
+            raise ValueError(
+                f"half_life={half_life} and forgetting={forgetting} say the same in two ways: set "
+                "forgetting=0."
+            )
+        return min(-expm1(-log(2.0) / half_life), 1.0 - 2.0**-53)
+    if forgetting > _MAX_FORGETTING:
+        rows, kept = -log(2.0) / log1p(-forgetting), -log(2.0) / log(forgetting)
+        keeps = f"{kept:.3g} where each row keeps {forgetting:.15g} of the past, "
+        raise ValueError(
+            f"forgetting={forgetting} is the share of the past that every single row of a stream "
+            f"discounts: half of it is gone after {rows:.2g} rows. Set half_life in its place, the "
+            f"number of rows after which a row counts half: {keeps if forgetting > 0.5 else ''}"
+            f"{rows:.3g} where this is meant, and so many times the rows of a call where each call "
+            "does this."
+        )
+    return forgetting
 
 
 def check_options(options):
@@ -100,7 +132,7 @@ def check_options(options):
         )
     if options.total_samples is not None and options.forgetting:
         raise ValueError(
-            "forgetting is for an endless stream, and total_samples says that there is an end: "
-            "set forgetting=0 or total_samples=None."
+            "half_life and forgetting are for an endless stream, and total_samples says that there "
+            "is an end: set forgetting=0 or total_samples=None, and half_life=None."
         )
     return options

@@ -28,7 +28,7 @@ _NOTHING = 1e-30  # A weight of so small a share of the largest counts for nothi
 # Rows that count less than this share of a row each make a posterior more than three times as wide
 # as they could: such weights are likelier shares of a total than numbers of rows. So few rows as
 # parts of a stream may have say nothing.
-_LEAST_SHARE, _FEW_ROWS = 0.1, 10
+_MIN_SHARE, _FEW_ROWS = 0.1, 10
 
 
 def checked_weights(sample_weight, X):
@@ -63,7 +63,7 @@ def refuted_weights(weight):
     """
     n, total = np.count_nonzero(weight), float(weight.sum())
     share = float(np.einsum("i,i->", weight, weight)) / total  # No copy of one number broadcast.
-    if n <= _FEW_ROWS or (share >= _LEAST_SHARE * (1.0 - 1e-6) and total > 1.0 + 1e-6):
+    if n <= _FEW_ROWS or (share >= _MIN_SHARE * (1.0 - 1e-6) and total > 1.0 + 1e-6):
         return ""
     return (
         f"the weights of {n} rows sum to {total:.3g}. A row of weight w counts as w rows, so the "

@@ -238,8 +238,12 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
     total_samples : float or None, default=None
         For `partial_fit`: None means a stream, in which each row counts once. A number is the
         number of rows of a data set over which several passes may be made.
-    forgetting : float in [0, 1), default=0.0
-        For `partial_fit`: fraction of the past information that each new row of a stream discounts.
+    half_life : float or None, default=None
+        For `partial_fit`: number of rows of later calls after which a row of a stream counts half;
+        rows of one call do not discount each other. None means that none is forgotten.
+    forgetting : float in [0, 0.2], default=0.0
+        The same as a share: the fraction of the past that each new row discounts, which is
+        1 - 2^(-1 / half_life); 0.01 is a half-life of 69 rows.
     temperature : float, default=1.0
         The posterior is proportional to prior * likelihood^(1 / temperature).
     max_time : float or None, default=None
@@ -409,6 +413,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         reweight=True,
         total_samples=None,
         forgetting=0.0,
+        half_life=None,
         temperature=1.0,
         max_time=None,
         checkpoint=None,
@@ -453,6 +458,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         self.reweight = reweight
         self.total_samples = total_samples
         self.forgetting = forgetting
+        self.half_life = half_life
         self.temperature = temperature
         self.max_time = max_time
         self.checkpoint = checkpoint

@@ -250,8 +250,12 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     total_samples : float or None, default=None
         For `partial_fit`: None means a stream, in which each row counts once. A number is the
         number of rows of a data set over which several passes may be made.
-    forgetting : float in [0, 1), default=0.0
-        For `partial_fit`: fraction of the past information that each new row of a stream discounts.
+    half_life : float or None, default=None
+        For `partial_fit`: number of rows of later calls after which a row of a stream counts half;
+        rows of one call do not discount each other. None means that none is forgotten.
+    forgetting : float in [0, 0.2], default=0.0
+        The same as a share: the fraction of the past that each new row discounts, which is
+        1 - 2^(-1 / half_life); 0.01 is a half-life of 69 rows.
     warm_start : bool, default=False
         Whether the stochastic steps of `fit` start where the last fit ended, instead of from the
         prior or the proposals. It has no effect if there are no stochastic steps.
@@ -429,6 +433,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         prediction_tol=1e-3,
         total_samples=None,
         forgetting=0.0,
+        half_life=None,
         warm_start=False,
         temperature=1.0,
         max_time=None,
@@ -462,6 +467,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         self.prediction_tol = prediction_tol
         self.total_samples = total_samples
         self.forgetting = forgetting
+        self.half_life = half_life
         self.warm_start = warm_start
         self.temperature = temperature
         self.max_time = max_time

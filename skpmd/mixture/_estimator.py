@@ -116,10 +116,13 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         ``bandwidth`` have an effect only in a stream with too many rows to be retained (5000).
     total_samples : float or None, default=None
         Number of rows of one pass of `partial_fit`, if there will be several passes; not with
-        ``forgetting``.
-    forgetting : float, default=0.0
-        Fraction of the past information that each row of later calls of `partial_fit` discounts;
-        rows of one call do not discount each other.
+        ``half_life``.
+    half_life : float or None, default=None
+        For `partial_fit`: number of rows of later calls after which a row of a stream counts half;
+        rows of one call do not discount each other. None means that none is forgotten.
+    forgetting : float in [0, 0.2], default=0.0
+        The same as a share: the fraction of the past that each new row discounts, which is
+        1 - 2^(-1 / half_life); 0.01 is a half-life of 69 rows.
     warm_start : bool, default=False
         Whether `fit` starts from the particles of the previous fit (conjugate strategy). Scales and
         defaults of the prior are taken from the new rows.
@@ -249,7 +252,8 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
             name: LOOP_CONSTRAINTS[name]
             for name in (
                 "batch_size", "step_size", "step_offset", "step_decay", "rejuvenation",
-                "ess_threshold", "bandwidth", "total_samples", "forgetting", "max_time",
+                "ess_threshold", "bandwidth", "total_samples", "forgetting", "half_life",
+                "max_time",
                 "checkpoint", "checkpoint_every", "n_jobs", "random_state", "verbose",
             )
         },
@@ -312,6 +316,7 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         bandwidth="loo",
         total_samples=None,
         forgetting=0.0,
+        half_life=None,
         warm_start=False,
         prior=None,
         max_time=None,
@@ -351,6 +356,7 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         self.bandwidth = bandwidth
         self.total_samples = total_samples
         self.forgetting = forgetting
+        self.half_life = half_life
         self.warm_start = warm_start
         self.prior = prior
         self.max_time = max_time

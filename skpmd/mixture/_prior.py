@@ -54,7 +54,6 @@ class MixtureParameters(NamedTuple):
     step_decay: float
     ess_threshold: float
     total_samples: float | None
-    forgetting: float
     verbose_interval: int
     options: Options  # Of the loop.
 

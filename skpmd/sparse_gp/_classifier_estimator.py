@@ -98,8 +98,12 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
     tol : float, default=1e-2
         Iterations end when the mean of all values u together moves by less than this number of
         posterior standard deviations.
-    forgetting : float in [0, 1), default=0.0
-        For `partial_fit`: fraction of the past information that each new row of a stream discounts.
+    half_life : float or None, default=None
+        For `partial_fit`: number of rows of later calls after which a row of a stream counts half;
+        rows of one call do not discount each other. None means that none is forgotten.
+    forgetting : float in [0, 0.2], default=0.0
+        The same as a share: the fraction of the past that each new row discounts, which is
+        1 - 2^(-1 / half_life); 0.01 is a half-life of 69 rows.
     prior : SparseGPClassifierPMD, default=None
         A fitted estimator of the same class, whose posterior serves as the prior. Its parameters
         must be the same. The fit continues from its state, random numbers included, as
@@ -216,6 +220,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         max_iter=500,
         tol=1e-2,
         forgetting=0.0,
+        half_life=None,
         prior=None,
         max_time=None,
         checkpoint=None,
@@ -238,6 +243,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         self.max_iter = max_iter
         self.tol = tol
         self.forgetting = forgetting
+        self.half_life = half_life
         self.prior = prior
         self.max_time = max_time
         self.checkpoint = checkpoint

@@ -179,8 +179,12 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     total_samples : float or None, default=None
         For `partial_fit`: number of rows of a data set over which several passes may be made; None
         means a stream, in which each row counts once.
-    forgetting : float in [0, 1), default=0.0
-        For `partial_fit`: fraction of the past information that each new row of a stream discounts.
+    half_life : float or None, default=None
+        For `partial_fit`: number of rows of later calls after which a row of a stream counts half;
+        rows of one call do not discount each other. None means that none is forgotten.
+    forgetting : float in [0, 0.2], default=0.0
+        The same as a share: the fraction of the past that each new row discounts, which is
+        1 - 2^(-1 / half_life); 0.01 is a half-life of 69 rows.
     n_targets : int or None, default=None
         Number of columns of y, for predictions before `fit`.
     prior : SparseGPRegressorPMD, default=None
@@ -335,6 +339,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         bandwidth="loo",
         total_samples=None,
         forgetting=0.0,
+        half_life=None,
         n_targets=None,
         prior=None,
         max_time=None,
@@ -373,6 +378,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         self.bandwidth = bandwidth
         self.total_samples = total_samples
         self.forgetting = forgetting
+        self.half_life = half_life
         self.n_targets = n_targets
         self.prior = prior
         self.max_time = max_time

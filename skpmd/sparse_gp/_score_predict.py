@@ -67,7 +67,7 @@ class GaussianProcessScores:
         if y is None:
             raise ValueError("y is None: leaving rows out needs the targets of the fit.")
         X, y = self._checked_pair(X, y)
-        if self.forgetting > 0.0 and self.approximation_ != "vecchia":
+        if self._forgetting() > 0.0 and self.approximation_ != "vecchia":
             raise ValueError(
                 "With forgetting rows of the past have lost weight, and how much is not known any "
                 "more: skpmd.streams.prequential_score has predictions of a stream."

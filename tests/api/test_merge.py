@@ -454,6 +454,7 @@ def test_merged_estimators_are_saved_and_cloned(tmp_path):
         ({"class_weight": {0: 2.0}}, "class_weight is None in"),
         ({"fit_intercept": False}, "fit_intercept is True in .* and False"),
         ({"forgetting": 0.1}, r"estimators\[1\] has forgetting=0.1"),
+        ({"half_life": 40}, r"estimators\[1\] has .* half_life=40"),
         ({"covariance_type": "diag"}, "without correlations, and some do not"),
     ],
 )

@@ -1,15 +1,24 @@
 """Data in parts: against one reweighting of the same draws, conjugate posteriors and `fit`."""
 
+import inspect
 import pickle
 import warnings
 
 import numpy as np
 import pytest
 from scipy.special import log_expit, logsumexp
+from sklearn.base import clone
 from sklearn.datasets import load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from skpmd import BayesianLogisticRegressionPMD, ParticleMirrorDescent
+from skpmd import (
+    BayesianLogisticRegressionPMD,
+    GaussianMixturePMD,
+    ParticleMirrorDescent,
+    SparseGPClassifierPMD,
+    SparseGPRegressorPMD,
+)
+from skpmd._base.options import share_forgotten
 from skpmd._base.streaming import coefficients
 from skpmd.engine import kde, rejuvenation_error
 from skpmd.engine.assumed_density import AssumedDensityModel
@@ -190,10 +199,58 @@ def test_forgetting_leaves_the_discounted_posterior():
     np.testing.assert_allclose(pmd.posterior_.log_weights, exact - logsumexp(exact), atol=1e-10)
 
 
-def test_forgetting_and_total_samples_exclude_each_other():
-    model = BayesianLogisticRegressionPMD(forgetting=0.1, total_samples=10)
+@pytest.mark.parametrize("params", [{"forgetting": 0.1}, {"half_life": 7.0}])
+def test_forgetting_and_total_samples_exclude_each_other(params):
+    model = BayesianLogisticRegressionPMD(total_samples=10, **params)
     with pytest.raises(ValueError, match="set forgetting=0 or total_samples=None"):
         model.partial_fit([[0.0], [1.0]], [0, 1], classes=[0, 1])
+
+
+@FEW
+def test_a_row_counts_half_after_a_half_life():
+    """Of three parts of 6 rows and a half-life of 6 the first has a quarter of its power left."""
+    parts = np.split(np.random.default_rng(1).normal(0.3, 1.0, size=(18, 1)), 3)
+    pmd = ParticleMirrorDescent(
+        **NORMAL_MEAN, half_life=6, rejuvenation="never", n_particles=400, random_state=0
+    )
+    for part in parts:
+        pmd.partial_fit(part)
+    values = [normal_log_likelihood(pmd.posterior_.particles, part, None) for part in parts]
+    exact = np.dot([0.25, 0.5, 1.0], values)
+    np.testing.assert_allclose(pmd.posterior_.log_weights, exact - logsumexp(exact), atol=1e-10)
+
+
+FORGETFUL = [
+    BayesianLogisticRegressionPMD(), ParticleMirrorDescent(**NORMAL_MEAN), GaussianMixturePMD(),
+    SparseGPClassifierPMD(), SparseGPRegressorPMD(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("model", FORGETFUL, ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize(
+    "params, match",
+    [
+        ({"forgetting": 0.98}, r"forgetting=0.98 is.*: 34.3 where each row keeps 0.98 of the past"),
+        ({"forgetting": 0.3}, "half_life in its place.*: 1.94 where this is meant"),
+        ({"forgetting": 0.01, "half_life": 5}, "half_life=5 and forgetting=0.01 say the same"),
+        ({"half_life": 0.0}, "'half_life' parameter"),
+    ],
+)
+def test_what_hardly_anybody_means_is_refused(model, params, match):
+    model = clone(model).set_params(**params)
+    rows = np.linspace(0.0, 1.0, 8)[:, None], np.arange(8) % 2
+    for learn in (model.fit, model.partial_fit):
+        more = {"classes": [0, 1]} if "classes" in inspect.signature(learn).parameters else {}
+        with pytest.raises(ValueError, match=match):
+            learn(*rows, **more)
+    assert not hasattr(model, "posterior_")
+
+
+def test_a_half_life_is_a_share():
+    assert share_forgotten(0.0, 1.0) == 0.5
+    assert (1.0 - share_forgotten(0.0, 250.0)) ** 250 == pytest.approx(0.5, rel=1e-12)
+    assert 0.0 < share_forgotten(0.0, 1e300) < share_forgotten(0.0, 1e-300) < 1.0
+    assert share_forgotten(0.2) == 0.2
 
 
 # ------------------------------------------------------------------------ classes and failures

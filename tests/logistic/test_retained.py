@@ -97,11 +97,11 @@ def test_past_rows_are_discounted_as_the_stream_does():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("forgetting", [0.05, 0.9])
-def test_what_is_forgotten_wholly_is_no_matter(forgetting):
+@pytest.mark.parametrize("half_life", [13.5, 0.3])
+def test_what_is_forgotten_wholly_is_no_matter(half_life):
     """The discounted rows of the past weigh less than when the posterior was found from them."""
     order = np.random.default_rng(0).permutation(900)[:240]
-    model = streamed(order, 8, forgetting=forgetting, n_particles=500)
+    model = streamed(order, 8, half_life=half_life, n_particles=500)
     assert np.isfinite(model.posterior_.mean()).all()
 
 

@@ -81,7 +81,7 @@ def test_parts_under_a_given_prior_come_to_what_fit_does(X):
 
 
 def test_learning_anew_keeps_what_is_forgotten_forgotten(X):
-    stream = sampled(forgetting=0.5)
+    stream = sampled(half_life=1)
     for part in (X[:3], X[3:]):
         quietly(stream.partial_fit, part)
     alone = sampled().fit(X[3:])

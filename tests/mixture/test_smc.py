@@ -481,7 +481,7 @@ def test_rows_that_are_too_many_to_keep_still_count(two_groups, whole, monkeypat
 def test_forgotten_rows_do_not_count(two_groups):
     """With all but everything forgotten only the last part is left."""
     last = np.array_split(two_groups, 2)[1]
-    forgetful = in_parts(two_groups, 2, forgetting=0.5)
+    forgetful = in_parts(two_groups, 2, half_life=1)
     alone = in_parts(last, 1, seed=3)
     (mean, sd), (own, _) = summary(alone), summary(forgetful)
     np.testing.assert_allclose((own - mean) / sd, 0.0, atol=0.25)
