@@ -13,9 +13,14 @@ from skpmd._checks import findings
 from skpmd._export import to_arviz, to_frame, to_html, to_xarray
 from skpmd.engine import fitted_density, kde
 from skpmd.engine.diagnostics import MAX_K, heavy_tail
+from skpmd.engine.edges import Unbounded
 from skpmd.engine.particles import effective_sample_size, log_sum_exp
 from skpmd.engine.particles import log_weights as normalised
+from skpmd.engine.resampling import shuffled
 
+# Smooth draws outside the support are drawn anew so many times; their share is known by so many.
+_ROUNDS, _N_MASS = 100, 1 << 13
+_ROUNDING = 1e-6  # Of coordinates that sum to one.
 _UNAVAILABLE = "{} is not available: {}."
 
 
@@ -23,8 +28,8 @@ class Posterior:
     """A posterior distribution held as weighted particles.
 
     Estimators build it, and it is the same class for all of them. Averages are weighted averages
-    over the particles. `sample` and `log_density` use the same density, the kernel density estimate
-    of the particles with shrinkage (Liu and West 2001).
+    over the particles, and `sample` draws particles. `log_density` and smooth draws are those of a
+    kernel density estimate of the particles with shrinkage (Liu and West 2001), within the support.
 
     Parameters
     ----------
@@ -59,6 +64,12 @@ class Posterior:
     support : tuple of two ndarray of shape (d,), optional
         Lower and upper bounds of the coordinates, if known; infinite for a coordinate without
         bounds.
+    simplex : array-like of int, optional
+        Places of coordinates that are positive and sum to one.
+    log_prior : callable, optional
+        Takes points of shape (k, d), and returns numbers of shape (k,) that are -inf where the
+        prior has no density; for a support that bounds of single coordinates do not describe. It is
+        left out of pickles and files.
     rows : EarlierRows, optional
         The rows, or what represents them, for a further fit for which a density of the particles is
         not enough; see the user guide on priors. Set it to None before passing the posterior to
@@ -127,6 +138,8 @@ class Posterior:
         weighting="posterior",
         log_joint=None,
         support=None,
+        simplex=None,
+        log_prior=None,
         rows=None,
     ):
         self.particles = np.asarray(particles, dtype=np.float64)
@@ -151,7 +164,11 @@ class Posterior:
         self._log_evidence_se = log_evidence_se
         self._unavailable = unavailable
         self.caveat, self.variables, self.coords = caveat, variables, coords
+        if simplex is not None:
+            lower, upper = np.full((2, d), [[-np.inf], [np.inf]]) if support is None else support
+            support = np.where(np.isin(np.arange(d), simplex), 0.0, lower), upper
         self.weighting, self.log_joint, self.support = weighting, log_joint, support
+        self.simplex, self.log_prior, self._needs_prior = simplex, log_prior, False
         self.rows, self._kde, self._fitted = rows, None, {}
 
     @property
@@ -272,8 +289,12 @@ class Posterior:
             )
         return np.tensordot(self.weights, values, axes=1)[()]
 
-    def sample(self, n_samples=1, random_state=None):
-        """Draw from the posterior density.
+    def sample(self, n_samples=1, random_state=None, smooth=False):
+        """Draw from the posterior.
+
+        Draws are particles, chosen by their weights (systematic resampling), as `quantile` and
+        exports have them. If there are more draws than particles, or a few particles carry much of
+        the weight, some particles are drawn several times.
 
         Parameters
         ----------
@@ -281,24 +302,42 @@ class Posterior:
             Number of draws.
         random_state : int, RandomState, Generator or None, default=None
             Source of randomness.
+        smooth : bool, default=False
+            Whether to draw from the density that `log_density` evaluates instead, so that no two
+            draws are the same. Means and standard deviations are those of the particles.
 
         Returns
         -------
         ndarray of shape (n_samples, d)
-            Draws from the density that `log_density` evaluates, in random order.
+            Draws within the support, in random order. If nearly all kernels lie outside the support
+            that ``log_prior`` tells of, some smooth draws are particles.
 
         Raises
         ------
         ValueError
-            If n_samples is not an integer of at least 0.
+            If n_samples is not an integer of at least 0, or smooth draws need ``log_prior``, which
+            a file has not kept.
         """
         n = check_n_draws("n_samples", n_samples, least=0)
         rng = as_generator(random_state)
-        draws, _ = kde.sample(self._density(), n, "systematic", rng)
-        return rng.permutation(draws)
+        if not smooth:
+            return self.particles[shuffled(self.weights, n, rng)]
+        self._density()
+        draws, missing = [np.empty((0, self.particles.shape[1]))], n
+        for _ in range(_ROUNDS):
+            if not missing:
+                break
+            some = self._smooth_draws(missing, rng)
+            draws.append(some[self._within(some)])
+            missing -= len(draws[-1])
+        draws.append(self.particles[shuffled(self.weights, missing, rng)])
+        return rng.permutation(np.concatenate(draws))
 
     def log_density(self, theta):
         """Log posterior density of each row of theta, shape (n,), on the particles' scale.
+
+        It is that of a kernel density estimate, -inf outside the support. Kernels are normal in
+        logarithms or logits of the distance from a bound, for coordinates with bounds.
 
         Parameters
         ----------
@@ -308,15 +347,23 @@ class Posterior:
         Returns
         -------
         ndarray of shape (n,)
-            Log of the normalised density that `sample` draws from, in nats.
+            Log of the density that `sample` draws from with ``smooth=True``, in nats. It is
+            normalised, but for a posterior with a ``simplex``.
 
         Raises
         ------
         ValueError
-            If points have another number of coordinates, or are not finite.
+            If points have another number of coordinates, or are not finite, or if ``log_prior`` is
+            needed, which a file has not kept.
         """
         theta = check_points(theta, self.particles.shape[1])
-        return kde.log_density(self._density(), theta)
+        free, density, log_mass = self._density()
+        out, inside = np.full(len(theta), -np.inf), self._within(theta)
+        u = theta[inside] if free is None else free.outward(theta[inside])
+        out[inside] = kde.log_density(density, u) - log_mass
+        if free is not None:
+            out[inside] -= free.log_jacobian(u)
+        return out
 
     def fitted_density(self, coordinates=None):
         """Density that represents this posterior as the ``prior`` of a further fit.
@@ -510,10 +557,59 @@ class Posterior:
         return value
 
     def __getstate__(self):
-        """State without the densities, which are made anew when they are needed."""
-        return {**self.__dict__, "_kde": None, "_fitted": {}}
+        """State without densities, which are made anew when needed, and without functions."""
+        needs = self._needs_prior or self.log_prior is not None
+        without = {"_kde": None, "_fitted": {}, "log_prior": None, "_needs_prior": needs}
+        return {**self.__dict__, **without}
+
+    # What files of earlier versions do not have.
+    simplex = log_prior = None
+    _needs_prior = False
+
+    @property
+    def lacks_prior(self):
+        """Whether ``log_prior`` was left out of a file, and has not been set again."""
+        return self._needs_prior and self.log_prior is None
 
     def _density(self):
+        """What takes coordinates off their bounds, the density there, and its log mass within."""
+        if self.lacks_prior:
+            raise ValueError(
+                "log_prior, by which densities and smooth draws keep to the support, is in no file:"
+                " set posterior.log_prior, or take posterior_ of the estimator."
+            )
         if self._kde is None:  # made when first asked for: many users never do
-            self._kde = kde.fit(self.particles, self.log_weights)
+            alive, bounds = self.weights > 0.0, self.support
+            theta, free = self.particles[alive], None
+            if bounds is not None and np.isfinite(bounds).any():
+                free = Unbounded(None, *bounds)
+                theta = free.outward(theta)
+            density = kde.fit(theta, self.log_weights[alive])
+            if free is not None:
+                density = kde.matched(density, free, self.mean(), self.std())
+            self._kde = free, density, 0.0
+            if self.log_prior is not None:
+                inside = self._within(self._smooth_draws(_N_MASS, np.random.default_rng(0)))
+                self._kde = *self._kde[:2], np.log(max(inside.mean(), 1.0 / _N_MASS))
         return self._kde
+
+    def _smooth_draws(self, n, rng):
+        """Draws of the density within the bounds, but not yet of the prior's support."""
+        free, density, _ = self._kde
+        draws, _ = kde.sample(density, n, "systematic", rng)
+        draws = draws if free is None else free.inward(draws)
+        if self.simplex is not None:
+            draws[:, self.simplex] /= draws[:, self.simplex].sum(axis=1, keepdims=True)
+        return draws
+
+    def _within(self, theta):
+        """Whether rows of theta are within the support, (n,)."""
+        inside = np.ones(len(theta), dtype=bool)
+        if self.support is not None:
+            lower, upper = self.support
+            inside = ((theta > lower) & (theta < upper)).all(axis=1)
+        if self.simplex is not None:
+            inside &= np.abs(theta[:, self.simplex].sum(axis=1) - 1.0) < _ROUNDING
+        if self.log_prior is not None and inside.any():
+            inside[inside] = np.asarray(self.log_prior(theta[inside])) > -np.inf
+        return inside

@@ -50,15 +50,15 @@ class Results(NamedTuple):
 
 def results_of(
     outcome, records=None, *, temperature=1.0, names=None, coordinates=None, variables=None,
-    coords=None, support=None, stream=False, no_evidence="", merged=None, remedies=None,
-    **diagnostics,
+    coords=None, support=None, log_prior=None, stream=False, no_evidence="", merged=None,
+    remedies=None, **diagnostics,
 ):  # fmt: skip
     """Posterior, evidence, records and diagnostics of an outcome of any inference method.
 
     ``temperature`` is 1 / power of the likelihood; the evidence is known at 1 only.
     ``coordinates``, of shape (m, d), are the particles as the user wants to see them, by default as
-    they are, and ``names`` are those of the coordinates; for ``variables``, ``coords`` and
-    ``support`` see `Posterior`. In a ``stream`` data were given in parts:
+    they are, and ``names`` are those of the coordinates; for ``variables``, ``coords``,
+    ``support`` and ``log_prior`` see `Posterior`. In a ``stream`` data were given in parts:
     there is no evidence then, and the error that rejuvenations have left in the means is a reason
     to warn. ``no_evidence`` says why, where there is none for another reason. ``merged`` says what
     densities a posterior is a product of where no row has weighed it: its k-hat, which speaks of
@@ -95,6 +95,7 @@ def results_of(
         if coordinates is None or coordinates is particles.theta
         else None,
         support=support,
+        log_prior=log_prior,
     )
     diagnostics = {
         "ess": posterior.ess,

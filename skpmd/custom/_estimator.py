@@ -47,6 +47,7 @@ from skpmd.custom._model import (
 from skpmd.custom._predict import CustomPredictions
 from skpmd.custom._prior import prior_functions
 from skpmd.custom._rows import rows_of
+from skpmd.custom._support import edges_given_rows, support_of
 from skpmd.custom._tables import likelihood_of
 from skpmd.engine.from_values import from_values
 from skpmd.engine.loop import drive, run
@@ -509,13 +510,14 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             prior = _checked(given, model, rng)
             outcome, n_iter = self._find_posterior(model, rows, sample_weight, options, rng)
             stream = stream_after(outcome, rows.total, rng)
+            found = edges_given_rows(model, rows.whole(), outcome, prior.support)
             results = results_of(
                 outcome._replace(
                     reasons=_mismatch(prior, given, outcome.particles) + outcome.reasons
                 ),
                 temperature=self.temperature,
                 names=given.names,
-                support=prior.support,
+                **support_of(prior, given, found),
                 log_prior_integral=prior.log_integral,
                 prior_pareto_k=given.pareto_k,
                 remedies=self._remedies(),
@@ -600,7 +602,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             outcome = stream.outcome()._replace(reasons=reasons)
             results = results_of(
                 outcome, stream.records,
-                names=given.names, support=prior.support, stream=True, method=method,
+                names=given.names, **support_of(prior, given), stream=True, method=method,
                 prior_pareto_k=given.pareto_k,
             )  # fmt: skip
             self._set_state(CustomState(stream, results, stream.records.n, prior))
@@ -628,7 +630,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             results = results_of(
                 outcome._replace(reasons=reasons),
                 temperature=self.temperature,
-                names=given.names, support=states[0].prior.support, stream=all_rows is None,
+                names=given.names, **support_of(states[0].prior, given), stream=all_rows is None,
                 merged=density_names(n_merged) if all_rows is None else None,
                 prior_pareto_k=given.pareto_k, **found,
             )  # fmt: skip
@@ -636,6 +638,14 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             self._set_state(CustomState(stream, results, results.records.n, states[0].prior))
         self._warn_or_interrupt(MERGED if all_rows is None else MERGED_BY_ROWS)
         return self
+
+    @result
+    def posterior_(self):
+        """Posterior, the weighted particles with their diagnostics."""
+        posterior = self._state.results.posterior
+        if posterior.lacks_prior and self.log_prior is not None:  # It has been in a file.
+            posterior.log_prior = self.log_prior
+        return posterior
 
     def _model(self):
         """The model, for its prior alone, and its `PriorFunctions`."""

@@ -15,7 +15,7 @@ from skpmd._base.validation import checked_weights
 from skpmd.custom._model import noted, parts_of
 from skpmd.custom._rows import rows_of
 from skpmd.custom._tables import check_sum, checked_table, count, in_parts, pointwise_table
-from skpmd.engine.resampling import resample
+from skpmd.engine.resampling import shuffled
 from skpmd.engine.threads import each, in_order
 
 # Of targets of a row there are so many draws, or one for each particle. The probability that an
@@ -162,7 +162,7 @@ class CustomPredictions:
         n_samples, rng = check_n_draws("n_samples", n_samples), as_generator(random_state)
         X, _ = self._data(X, None, reset=False)
         theta, weights = self._with_weight
-        chosen = rng.permutation(resample("systematic", weights, n_samples, rng))
+        chosen = shuffled(weights, n_samples, rng)
         batch = rows_of(X, None, None, "auto").data
         draws = [
             self._targets(some, batch, rng, numbers=False)

@@ -31,7 +31,7 @@ class Unbounded(Model):
         self._model, self._lower = model, lower
         low, high = np.isfinite(lower), np.isfinite(upper)
         self._both, self._low, self._high = low & high, low & ~high, high & ~low
-        self._upper = upper
+        self._upper, self.bounded = upper, low | high
 
     def sample_prior(self, rng, m):
         """Draw from the prior, in coordinates u; see `Model`."""
@@ -61,6 +61,15 @@ class Unbounded(Model):
         # Rounding and underflow end at the edge itself, where there may be no density.
         return np.clip(theta, np.nextafter(lower, np.inf), np.nextafter(upper, -np.inf))
 
+    def with_slope(self, u):
+        """Coordinates theta, and their derivatives by u, (m, d) each."""
+        theta, slope = self.inward(u), np.ones_like(u)
+        slope[:, self._low] = theta[:, self._low] - self._lower[self._low]
+        slope[:, self._high] = theta[:, self._high] - self._upper[self._high]
+        width = self._upper[self._both] - self._lower[self._both]
+        slope[:, self._both] = width * expit(u[:, self._both]) * expit(-u[:, self._both])
+        return theta, slope
+
     def outward(self, theta):
         """Coordinates u of theta within the edges."""
         u = theta.copy()
@@ -81,16 +90,11 @@ class Unbounded(Model):
         """The function of u that has the values and gradients of a log density of theta."""
 
         def of_u(u):
-            theta = self.inward(u)
+            theta, slope = self.with_slope(u)
             values, gradients = of_theta(theta)
-            slope, of_jacobian = np.ones_like(u), np.zeros_like(u)
-            slope[:, self._low] = theta[:, self._low] - self._lower[self._low]
-            slope[:, self._high] = theta[:, self._high] - self._upper[self._high]
+            of_jacobian = np.zeros_like(u)
             of_jacobian[:, self._low | self._high] = 1.0
-            share = expit(u[:, self._both])
-            width = self._upper[self._both] - self._lower[self._both]
-            slope[:, self._both] = width * share * expit(-u[:, self._both])
-            of_jacobian[:, self._both] = 1.0 - 2.0 * share
+            of_jacobian[:, self._both] = 1.0 - 2.0 * expit(u[:, self._both])
             return values + self.log_jacobian(u), gradients * slope + of_jacobian
 
         return of_u
@@ -144,16 +148,17 @@ def _edge(log_prior, probes, outside, reach):
     columns = np.arange(d)
 
     def inside(values):
-        """Whether the probes (k, d) with one coordinate set to its value are in the support."""
-        points = np.repeat(probes[:, None], d, axis=1)
-        points[:, columns, columns] = values
+        """Whether the probes (k, d) with one of the columns set to its value are in the support."""
+        points = np.repeat(probes[:, None], len(columns), axis=1)
+        points[:, np.arange(len(columns)), columns] = values
         with np.errstate(all="ignore"):
-            return (log_prior(points.reshape(-1, d)) > -np.inf).reshape(k, d)
+            return (log_prior(points.reshape(-1, d)) > -np.inf).reshape(k, len(columns))
 
     near, far = probes.copy(), np.broadcast_to(outside, (k, d)).copy()
-    candidates = ~inside(far).any(axis=0)
-    if not candidates.any():
-        return np.full(d, np.nan)
+    out, columns = np.full(d, np.nan), np.flatnonzero(~inside(far).any(axis=0))
+    if not len(columns):
+        return out
+    near, far, reach = near[:, columns], far[:, columns], reach[columns]
     for t in range(_BISECTIONS):
         middle = 0.5 * (near + far)
         apart = (near * far > 0.0) & (np.abs(near) > 2.0 * np.abs(far))  # By orders of magnitude.
@@ -164,12 +169,13 @@ def _edge(log_prior, probes, outside, reach):
             middle = np.where(np.sign(near) * np.sign(far) < 0.0, 0.0, middle)
         if t == 1:
             middle = np.where(near * far == 0.0, np.sign(near + far) * _TINY, middle)
-        if t > 1 and ((middle == near) | (middle == far) | ~candidates).all():
+        if t > 1 and ((middle == near) | (middle == far)).all():
             break
         within = inside(middle)
         near, far = np.where(within, middle, near), np.where(within, far, middle)
     same = np.ptp(far, axis=0) <= _SAME * reach
-    return np.where(candidates & same, np.median(far, axis=0), np.nan)
+    out[columns] = np.where(same, np.median(far, axis=0), np.nan)
+    return out
 
 
 def _log(distance):

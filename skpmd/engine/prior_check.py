@@ -27,6 +27,7 @@ from skpmd.engine.values import NotANumberError
 _N_DRAWS, _N_DRAWS_OF_MANY, _MANY = 4000, 1000, 20
 _STEPS_PER_COORDINATE, _MIN_STEPS, _MAX_STEPS = 5, 12, 60
 _DISTINCT = 0.9  # A coordinate with a smaller share of distinct draws is one of whole numbers.
+_KEPT = 500  # So many impossible proposals of each step tell of edges.
 _SIZES = np.array([0.1, 0.5, 2.0])  # Of proposals, in distances between quartiles.
 _MAX_PRODUCTS = 100  # Products are of so many coordinates, at most.
 _FALSE_ALARMS = 1e-5  # The probability of one, over all statistics.
@@ -42,6 +43,8 @@ class PriorCheck(NamedTuple):
     log_integral: float = 0.0  # Log of what the density integrates to, 0 where that may be 1.
     # Lower and upper edges of the coordinates, (d,) each, infinite where there are none.
     support: tuple | None = None
+    # Whether there are points between these edges where the density is zero.
+    has_more_edges: bool = False
 
 
 @phase("check of the prior")
@@ -55,8 +58,10 @@ def check_prior(model, rng):
     draws = model.sample_prior(rng, _N_DRAWS)
     m = _N_DRAWS if others.shape[1] <= _MANY else _N_DRAWS_OF_MANY
     try:
-        found = _checked(model, others[:m], draws[:m], rng)
-        return found._replace(support=edges(_log_prior_of(model), others[:m]))
+        found, impossible = _checked(model, others[:m], draws[:m], rng)
+        lower, upper = edges(_log_prior_of(model), others[:m])
+        between = ((impossible > lower) & (impossible < upper)).all(axis=1).any()
+        return found._replace(support=(lower, upper), has_more_edges=bool(between))
     except _NoValuesError:
         return PriorCheck()
 
@@ -82,21 +87,23 @@ def _log_prior_of(model):
 
 
 def _checked(model, others, draws, rng):
-    log_prior, (m, d) = _log_prior_of(model), draws.shape
+    """The `PriorCheck` without its edges, and points (k, d) where the density is zero."""
+    log_prior, (m, d), nowhere = _log_prior_of(model), draws.shape, draws[:0]
     with np.errstate(all="ignore"):
         of_others, of_draws = log_prior(others), log_prior(draws)
         outside = (~np.isfinite([of_others, of_draws])).sum()
         if outside:
-            return PriorCheck(f"at {outside} of {2 * m} draws log_prior is not finite")
+            return PriorCheck(f"at {outside} of {2 * m} draws log_prior is not finite"), nowhere
         continuous = np.array([len(np.unique(column)) > _DISTINCT * m for column in others.T])
         if not continuous.any():
-            return PriorCheck()
+            return PriorCheck(), nowhere
         ranks_of = _Ranks(others, of_others)
-        moved = _moved(log_prior, draws, of_draws, others, continuous, rng)
+        *moved, impossible = _moved(log_prior, draws, of_draws, others, continuous, rng)
         mismatch = _difference(ranks_of(draws, of_draws), ranks_of(*moved))
         if mismatch or not continuous.all() or d > _MANY:
-            return PriorCheck(mismatch)
-        return PriorCheck(log_integral=_log_integral(log_prior, model, others, draws, rng))
+            return PriorCheck(mismatch), impossible
+        log_integral = _log_integral(log_prior, model, others, draws, rng)
+        return PriorCheck(log_integral=log_integral), impossible
 
 
 class _Ranks:
@@ -116,8 +123,11 @@ class _Ranks:
 
 
 def _moved(log_prior, theta, values, others, continuous, rng):
-    """Draws and their log prior after Metropolis steps, each of one coordinate of each draw."""
-    m, columns = len(theta), np.flatnonzero(continuous)
+    """Draws and their log prior after Metropolis steps, each of one coordinate of each draw.
+
+    The third part is some of those proposals, (k, d), that were impossible.
+    """
+    impossible, m, columns = [theta[:0]], len(theta), np.flatnonzero(continuous)
     low, high = np.quantile(others, [0.25, 0.75], axis=0)
     n_steps = int(np.clip(_STEPS_PER_COORDINATE * len(columns), _MIN_STEPS, _MAX_STEPS))
     for _ in range(n_steps):
@@ -126,9 +136,10 @@ def _moved(log_prior, theta, values, others, continuous, rng):
         proposed = theta.copy()
         proposed[np.arange(m), at] += size * rng.standard_normal(m)
         of_proposed = log_prior(proposed)
+        impossible.append(proposed[of_proposed == -np.inf][:_KEPT])
         taken, _ = metropolis.accept(of_proposed - values, rng)
         theta, values = metropolis.select(taken, (proposed, of_proposed), (theta, values))
-    return theta, values
+    return theta, values, np.concatenate(impossible)
 
 
 def _difference(before, after):

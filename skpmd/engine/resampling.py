@@ -52,6 +52,11 @@ def resample(scheme, weights, n, rng):
     return SCHEMES[scheme](weights, n, rng)
 
 
+def shuffled(weights, n, rng):
+    """Systematic ancestors in random order, shape (n,), int64: each of them is a fair draw."""
+    return rng.permutation(systematic(weights, n, rng))
+
+
 @njit(cache=True)
 def _invert(weights, points):
     """Invert the cumulative weights at ascending points in [0, 1)."""

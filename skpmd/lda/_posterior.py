@@ -3,6 +3,7 @@
 import numpy as np
 
 from skpmd._base.utils import as_generator, check_level, check_n_draws
+from skpmd.engine.resampling import shuffled
 from skpmd.lda import _export as export
 from skpmd.lda._beta_quantiles import mixture_quantiles
 
@@ -115,7 +116,7 @@ class TopicPosterior:
         """
         return self._average(np.repeat(self.weights[:, None], self._totals.shape[1], axis=1))
 
-    def sample(self, n_samples=1, random_state=None):
+    def sample(self, n_samples=1, random_state=None, smooth=False):
         """Draw topics.
 
         The mean of the draws equals `mean`, to a few thousandths. Each draw sums to one, so that
@@ -130,11 +131,14 @@ class TopicPosterior:
             Number of draws.
         random_state : int, RandomState, Generator or None, default=None
             Source of randomness.
+        smooth : bool, default=False
+            Without effect: each particle is a density, and all draws differ.
 
         Returns
         -------
         ndarray of shape (n_samples, K, V), float64
-            Word probabilities of all topics; for each draw a particle is chosen by its weight.
+            Word probabilities of all topics, in random order; for each draw a particle is chosen by
+            its weight (systematic resampling).
 
         Raises
         ------
@@ -143,7 +147,7 @@ class TopicPosterior:
         """
         n = check_n_draws("n_samples", n_samples, least=0)
         rng = as_generator(random_state)
-        chosen = rng.choice(self.n_particles, size=n, p=self.weights / self.weights.sum())
+        chosen = shuffled(self.weights, n, rng)
         draws = np.empty((n, *self.concentration.shape[1:]))
         for draw, i in zip(draws, chosen, strict=True):
             a = np.array([self._certain(i, k) for k in range(draws.shape[1])])

@@ -183,7 +183,7 @@ class GaussianPosterior:
             total = total + np.sum(f(self.sample(min(block, n - start), rng)), axis=0)
         return total / n
 
-    def sample(self, n_samples=1, random_state=None):
+    def sample(self, n_samples=1, random_state=None, smooth=False):
         """Draw points, shape (n_samples, d).
 
         Parameters
@@ -192,6 +192,8 @@ class GaussianPosterior:
             Number of draws.
         random_state : int, RandomState, Generator or None, default=None
             Source of randomness.
+        smooth : bool, default=False
+            Without effect: all draws differ.
 
         Returns
         -------

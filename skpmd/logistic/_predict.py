@@ -11,7 +11,6 @@ from skpmd._base.labels import encode_known, in_order
 from skpmd._base.left_out import check_rows_of_fit
 from skpmd._base.utils import as_generator, check_level, check_n_draws, weighted_quantile
 from skpmd._base.validation import naming_conversions, refuse_no_table, refuse_overflows
-from skpmd.engine.resampling import resample
 from skpmd.logistic._averages import log_averages, log_averages_of_normals
 from skpmd.logistic._column_scale import column_scale_of
 from skpmd.logistic._compressed import (
@@ -225,7 +224,7 @@ class ClassPredictions(ClassifierMixin):
         check_is_fitted(self)
         X = self._validated(X)
         rng = as_generator(random_state)
-        theta = _draw_particles(self.posterior_, check_n_draws("n_samples", n_samples), rng)
+        theta = self.posterior_.sample(check_n_draws("n_samples", n_samples), rng)
         return _draw_labels(X, theta, self._state.fit_intercept, self.classes_, rng)
 
     def sample_prior_y(self, X, classes=(0, 1), n_samples=1, random_state=0):
@@ -315,7 +314,7 @@ class ClassPredictions(ClassifierMixin):
             theta = self.posterior_.particles
         else:
             n_draws = check_n_draws("n_draws", n_draws)
-            theta = _draw_particles(self.posterior_, n_draws, as_generator(random_state))
+            theta = self.posterior_.sample(n_draws, random_state)
         out = np.empty((len(theta), len(codes)))
         for rows, table in _tables(X, theta, self._state.fit_intercept, len(self.classes_)):
             out[:, rows] = np.take_along_axis(table, codes[None, None, rows], axis=0)[0]
@@ -393,14 +392,6 @@ def _logit_tables(X, points, fit_intercept, n_classes):
             table = logits(coefficients, X[rows], fit_intercept).astype(np.float64, copy=False)
             table = table.reshape(m, n_rows, -1).transpose(1, 0, 2)
         yield rows, table
-
-
-def _draw_particles(posterior, n, rng):
-    """n draws of equal weight from a posterior of either kind."""
-    if isinstance(posterior, GaussianPosterior):
-        return posterior.sample(n, rng)
-    chosen = resample("systematic", posterior.weights, n, rng)
-    return posterior.particles[rng.permutation(chosen)]
 
 
 def _draw_labels(X, theta, fit_intercept, classes, rng):

@@ -172,8 +172,11 @@ def posterior_of(state):
         "means": Variable(places[1].reshape(K, p), ("component", "column")),
         "stds": Variable(places[2].reshape(K, p), ("component", "column")),
     }
+    lower, upper = np.full(len(names), -np.inf), np.full(len(names), np.inf)
+    lower[places[2]] = 0.0  # Standard deviations; those of weights are known from their sum.
     return Posterior(
         np.concatenate(parts, axis=1), points.log_weights, names=names, variables=variables,
+        support=(lower, upper), simplex=places[0],
         weighting=_WEIGHTS[state.strategy, state.weighting == "uniform"], **evidence,
     )  # fmt: skip
 

@@ -21,7 +21,13 @@ def selection(posterior, places):
         posterior.particles[np.ix_(alive, places)],
         posterior.log_weights[alive],
         names=[posterior.names[j] for j in places],
+        support=_support(posterior, places),
     )
+
+
+def _support(posterior, places):
+    """Edges of some coordinates; None where there are none."""
+    return None if posterior.support is None else tuple(end[places] for end in posterior.support)
 
 
 def limits(posterior, outer):
@@ -62,7 +68,8 @@ def _edges(points):
 
 def marginal(posterior, j, outer):
     """Points along one coordinate, and the density of its particles there."""
-    one = Posterior(posterior.particles[:, [j]], posterior.log_weights)
+    support = _support(posterior, [j])
+    one = Posterior(posterior.particles[:, [j]], posterior.log_weights, support=support)
     (x,) = grid(one, outer)
     return x, np.exp(one.log_density(x[:, None]))
 
@@ -85,6 +92,10 @@ def pair(posterior, i, j, outer):
     points = np.stack(np.meshgrid(u, v, indexing="ij"), axis=-1)
     density = np.exp(turned.log_density(points.reshape(-1, 2))).reshape(points.shape[:2])
     x, y = np.moveaxis(points @ turn.T + centre, -1, 0)
+    support = _support(posterior, [i, j])
+    if support is not None:  # There is nothing beyond an edge.
+        (low, lower), (high, upper) = support
+        density[(x <= low) | (x >= high) | (y <= lower) | (y >= upper)] = 0.0
     return x, y, density, np.outer(np.gradient(u), np.gradient(v))
 
 

@@ -259,6 +259,7 @@ def with_results(parameters, state):
     posterior = Posterior(
         np.exp(positions), log_ratio, names=parameter_names(model.covariance.kernel),
         pareto_k=k, unavailable="it is there for 20 particles or more, with weighting='posterior'",
+        support=(np.zeros(positions.shape[1]), np.full(positions.shape[1], np.inf)),
     )  # fmt: skip
     diagnostics = {
         "ess": posterior.ess, "pareto_k": k, "interrupted": False, "warnings": reasons,

@@ -182,20 +182,22 @@ def update(parameters, state, data):
 def with_results(state, outcome=None):
     """The state with results, whose weights are those of an outcome or of predictions."""
     names = parameter_names(state.model.covariance.kernel)
+    support = np.zeros(len(names)), np.full(len(names), np.inf)
     if outcome is None:
         coordinates = np.exp(state.particles.theta)
         label = (
             "the weights are for predictions, not of the posterior; weighting='posterior' has those"
         )
         posterior = Posterior(
-            coordinates, state.log_weights, names=names, unavailable=label, weighting=label
-        )
+            coordinates, state.log_weights, names=names, unavailable=label, weighting=label,
+            support=support,
+        )  # fmt: skip
         diagnostics = {"ess": posterior.ess, "interrupted": False, "warnings": []}
         return state._replace(results=Results(posterior, state.stream.records, diagnostics))
     stream, coordinates = not outcome.reweighted, np.exp(outcome.particles.theta)
     results = results_of(
         outcome, state.stream.records, names=names, coordinates=coordinates, stream=stream,
-        remedies=Remedies(FEW_PARTICLES),
+        support=support, remedies=Remedies(FEW_PARTICLES),
     )  # fmt: skip
     return state._replace(results=results)
 

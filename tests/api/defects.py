@@ -124,9 +124,9 @@ DEFECTS = [
     ),
     Defect(
         "edges of an earlier posterior are forgotten",
-        "custom/_estimator.py",
-        "support=prior.support,\n                log_prior_integral",
-        "support=None,\n                log_prior_integral",
+        "custom/_support.py",
+        '"support": prior.support if found is None else found',
+        '"support": found',
         "api/test_custom_prior.py",
     ),
     Defect(

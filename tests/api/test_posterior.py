@@ -6,6 +6,7 @@ import pickle
 import joblib
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.stats import multivariate_normal
 
 from skpmd import Posterior
@@ -177,11 +178,12 @@ def test_a_level_outside_the_unit_interval_is_an_error(level):
 
 
 # ----------------------------------------------------------------------------- draws, density
-def test_draws_have_the_posteriors_moments():
+@pytest.mark.parametrize("smooth", [False, True])
+def test_draws_have_the_posteriors_moments(smooth):
     # The estimate keeps mean and covariance; 50000 stratified draws of nearly normal kernels: 4.5
     # standard errors of independent ones, 1 / sqrt(n) and sqrt(2 / n).
     posterior, n = make_posterior(), 50_000
-    draws, sd = posterior.sample(n, random_state=0), posterior.std()
+    draws, sd = posterior.sample(n, random_state=0, smooth=smooth), posterior.std()
     assert draws.shape == (n, 3)
     assert (np.abs(draws.mean(axis=0) - posterior.mean()) < 4.5 * sd / np.sqrt(n)).all()
     error = 4.5 * np.sqrt(2 / n) * np.outer(sd, sd)
@@ -192,28 +194,148 @@ def test_draws_follow_the_density():
     # E[other / density] = 1 under the draws, for a normal narrower than the posterior; 4.5
     # standard errors.
     posterior = make_posterior(m=300, d=2)
-    draws = posterior.sample(20_000, random_state=0)
+    draws = posterior.sample(20_000, random_state=0, smooth=True)
     other = multivariate_normal(posterior.mean(), 0.4 * posterior.cov())
     ratio = np.exp(other.logpdf(draws) - posterior.log_density(draws))
     assert abs(ratio.mean() - 1.0) < 4.5 * ratio.std() / np.sqrt(len(ratio))
 
 
-def test_draws_are_in_random_order():
+@pytest.mark.parametrize("smooth", [False, True])
+def test_draws_are_in_random_order(smooth):
     # Ancestors come sorted out of the resampling; the correlation of independent neighbours has
     # standard error 1 / sqrt(5000).
     particles = np.concatenate([np.full((50, 1), -10.0), np.full((50, 1), 10.0)])
     particles += np.random.default_rng(0).normal(size=(100, 1))
-    draws = Posterior(particles, np.zeros(100)).sample(5000, random_state=0)[:, 0]
+    draws = Posterior(particles, np.zeros(100)).sample(5000, 0, smooth)[:, 0]
     assert abs(np.corrcoef(draws[1:], draws[:-1])[0, 1]) < 4.5 / np.sqrt(5000)
 
 
 def test_the_same_seed_gives_the_same_draws():
     posterior = make_posterior()
-    np.testing.assert_array_equal(posterior.sample(7, 3), posterior.sample(7, 3))
-    assert (posterior.sample(7, 3) != posterior.sample(7, 4)).all()
+    for smooth in (False, True):
+        first, again, other = (posterior.sample(70, seed, smooth) for seed in (3, 3, 4))
+        np.testing.assert_array_equal(first, again)
+        assert (first != other).any()
     rng = np.random.default_rng(0)
-    assert (posterior.sample(7, rng) != posterior.sample(7, rng)).all()
+    assert (posterior.sample(70, rng) != posterior.sample(70, rng)).any()
     assert posterior.sample().shape == (1, 3)
+
+
+def test_draws_are_particles_by_their_weights():
+    # Systematic resampling: each particle is drawn within one of n times its weight.
+    posterior = make_posterior(m=50)
+    for n in (30, 4000):
+        draws = posterior.sample(n, random_state=1)
+        counts = (draws[:, None] == posterior.particles).all(axis=2).sum(axis=0)
+        assert counts.sum() == n
+        assert (np.abs(counts - n * posterior.weights) <= 1.0).all()
+
+
+def test_each_prefix_is_a_fair_sample():
+    # The first of 40 draws, of 4000 seeds: 4.5 standard errors of the share of a half.
+    posterior = Posterior(np.array([[0.0], [1.0]]), np.zeros(2))
+    first = [posterior.sample(40, random_state=seed)[0, 0] for seed in range(4000)]
+    assert abs(np.mean(first) - 0.5) < 4.5 * 0.5 / np.sqrt(4000)
+
+
+def test_particles_without_weight_are_not_drawn():
+    posterior = Posterior(np.array([[np.nan], [1.0], [2.0]]), np.array([-np.inf, 0.0, -1.0]))
+    for smooth in (False, True):
+        assert np.isfinite(posterior.sample(100, 0, smooth)).all()
+
+
+BOUNDED = {
+    "below": (stats.expon(3.0, 2.0), 3.0, np.inf),
+    "above": (stats.weibull_max(1.5, -1.0, 4.0), -np.inf, -1.0),
+    "both": (stats.beta(0.7, 1.6, 10.0, 5.0), 10.0, 15.0),
+    "piled up": (stats.gamma(0.4), 0.0, np.inf),
+}
+
+
+@pytest.mark.parametrize("case", BOUNDED)
+def test_smooth_draws_keep_to_the_support_and_to_the_moments(case):
+    # Moments are matched by quadrature; 40000 draws: 4.5 standard errors, where that of a standard
+    # deviation is sd sqrt((kurtosis - 1) / (4 n)).
+    distribution, low, high = BOUNDED[case]
+    rng, n = np.random.default_rng(7), 40_000
+    particles = distribution.rvs((1500, 1), random_state=rng)
+    support = np.array([low]), np.array([high])
+    posterior = Posterior(particles, rng.normal(size=1500) * 0.5, support=support)
+    draws = posterior.sample(n, random_state=1, smooth=True)
+    assert (draws > low).all() and (draws < high).all() and len(np.unique(draws)) > 0.99 * n
+    sd = posterior.std()[0]
+    assert abs(draws.mean() - posterior.mean()[0]) < 4.5 * sd / np.sqrt(n)
+    of_sd = sd * np.sqrt((stats.kurtosis(draws[:, 0]) + 2.0) / (4.0 * n))
+    assert abs(draws.std() - sd) < 4.5 * of_sd
+    # Quantiles move by a share of a kernel's width, a fifth of the standard deviation or so.
+    q = [0.1, 0.5, 0.9]
+    np.testing.assert_allclose(np.quantile(draws, q), posterior.quantile(q)[:, 0], atol=0.15 * sd)
+
+
+@pytest.mark.parametrize("case", BOUNDED)
+def test_density_within_the_support_integrates_to_one(case):
+    distribution, low, high = BOUNDED[case]
+    particles = distribution.rvs((800, 1), random_state=np.random.default_rng(3))
+    posterior = Posterior(particles, np.zeros(800), support=(np.array([low]), np.array([high])))
+    ends = particles.min() - 15.0, particles.max() + 15.0
+    # The substitution takes the points close to a pole of the density at an edge.
+    edge = low if np.isfinite(low) else high
+    u = np.sort(np.concatenate([edge + np.geomspace(1e-30, 30.0, 100_000) * s for s in (-1, 1)]))
+    u = u[(u > ends[0]) & (u < ends[1])]
+    density = np.exp(posterior.log_density(u[:, None]))
+    assert np.trapezoid(density, u) == pytest.approx(1.0, abs=0.02)
+    outside = np.array([[end + s] for end, s in ((low, -1.0), (high, 1.0)) if np.isfinite(end)])
+    assert (posterior.log_density(outside) == -np.inf).all()
+
+
+def ordered(theta):
+    return np.where(theta[:, 0] < theta[:, 1], 0.0, -np.inf)
+
+
+def test_smooth_draws_keep_to_what_the_prior_says():
+    rng = np.random.default_rng(0)
+    pairs = np.sort(rng.normal(size=(1000, 2)), axis=1)
+    posterior = Posterior(pairs, np.zeros(1000), log_prior=ordered)
+    draws = posterior.sample(20_000, 0, smooth=True)
+    assert (draws[:, 0] < draws[:, 1]).all()
+    assert (posterior.sample(500, 0)[:, None] == pairs).all(axis=2).any(axis=1).all()
+    assert posterior.log_density([[0.5, 0.4]])[0] == -np.inf
+    # Draws follow the density, which is normalised within the support: as above.
+    other = multivariate_normal([-0.8, 0.8], 0.1 * np.eye(2))
+    ratio = np.exp(other.logpdf(draws) - posterior.log_density(draws))
+    assert abs(ratio.mean() - 1.0) < 4.5 * ratio.std() / np.sqrt(len(ratio)) + 0.01
+    copy = pickle.loads(pickle.dumps(posterior))
+    np.testing.assert_array_equal(copy.sample(9, 1), posterior.sample(9, 1))
+    with pytest.raises(ValueError, match="set posterior.log_prior"):
+        copy.sample(9, 1, smooth=True)
+    copy.log_prior = ordered
+    np.testing.assert_array_equal(
+        copy.sample(9, 1, smooth=True), posterior.sample(9, 1, smooth=True)
+    )
+
+
+def test_where_no_kernel_is_within_the_support_draws_are_particles():
+    particles = np.random.default_rng(0).normal(size=(50, 2))
+    known = {tuple(one) for one in particles}
+    posterior = Posterior(
+        particles,
+        np.zeros(50),
+        log_prior=lambda theta: np.array([0.0 if tuple(t) in known else -np.inf for t in theta]),
+    )
+    draws = posterior.sample(20, 0, smooth=True)
+    assert (draws[:, None] == particles).all(axis=2).any(axis=1).all()
+
+
+def test_shares_sum_to_one():
+    shares = np.random.default_rng(0).dirichlet([4.0, 2.0, 0.7], 800)
+    posterior = Posterior(shares, np.zeros(800), simplex=[0, 1, 2])
+    draws = posterior.sample(5000, 0, smooth=True)
+    assert (draws > 0.0).all()
+    np.testing.assert_allclose(draws.sum(axis=1), 1.0)
+    np.testing.assert_allclose(draws.mean(axis=0), posterior.mean(), atol=0.015)
+    np.testing.assert_allclose(draws.std(axis=0), posterior.std(), rtol=0.1)
+    assert (posterior.log_density(1.01 * draws[:3]) == -np.inf).all()
+    assert np.isfinite(posterior.log_density(draws[:3])).all()
 
 
 def test_one_point_may_be_given_as_a_vector():
@@ -251,7 +373,7 @@ def test_a_certificate_that_is_not_there_says_why(name):
 def test_round_trips_give_an_equal_posterior(through, draw_first):
     posterior = certified(names=["a", "b", "c"])
     if draw_first:  # the density is made when first asked for
-        posterior.sample(1, random_state=0)
+        posterior.sample(1, random_state=0, smooth=True)
     if through == "pickle":
         copy = pickle.loads(pickle.dumps(posterior))
     else:
@@ -263,7 +385,8 @@ def test_round_trips_give_an_equal_posterior(through, draw_first):
     np.testing.assert_array_equal(copy.log_weights, posterior.log_weights)
     np.testing.assert_array_equal(copy.quantile([0.1, 0.5]), posterior.quantile([0.1, 0.5]))
     np.testing.assert_array_equal(copy.sample(5, 1), posterior.sample(5, 1))
-    points = posterior.sample(5, 2)
+    points = posterior.sample(5, 2, smooth=True)
+    np.testing.assert_array_equal(copy.sample(5, 2, smooth=True), points)
     np.testing.assert_array_equal(copy.log_density(points), posterior.log_density(points))
     assert copy.names == posterior.names
     assert copy.log_evidence == posterior.log_evidence
