@@ -63,10 +63,13 @@ class Posterior:
         The rows, or what represents them, for a further fit for which a density of the particles is
         not enough; see the user guide on priors. Set it to None before passing the posterior to
         anyone who must not see the rows.
+    frame : Units, optional
+        Centres and units of columns in which the posterior was found. Densities are fitted in
+        these, where coordinates are of one size and hardly correlated.
 
     Attributes
     ----------
-    particles, log_weights, names, log_joint, support, rows
+    particles, log_weights, names, log_joint, support, rows, frame
         As given, with normalised weights.
     weights : ndarray of shape (m,)
         Normalised weights.
@@ -128,6 +131,7 @@ class Posterior:
         log_joint=None,
         support=None,
         rows=None,
+        frame=None,
     ):
         self.particles = np.asarray(particles, dtype=np.float64)
         log_weights = np.asarray(log_weights, dtype=np.float64)
@@ -153,6 +157,7 @@ class Posterior:
         self.caveat, self.variables, self.coords = caveat, variables, coords
         self.weighting, self.log_joint, self.support = weighting, log_joint, support
         self.rows, self._kde, self._fitted = rows, None, {}
+        self.frame = frame
 
     @property
     def pareto_k(self):
@@ -295,7 +300,8 @@ class Posterior:
         n = check_n_draws("n_samples", n_samples, least=0)
         rng = as_generator(random_state)
         draws, _ = kde.sample(self._density(), n, "systematic", rng)
-        return rng.permutation(draws)
+        draws = rng.permutation(draws)
+        return draws if self.frame is None else self.frame.inward(draws)
 
     def log_density(self, theta):
         """Log posterior density of each row of theta, shape (n,), on the particles' scale.
@@ -316,7 +322,10 @@ class Posterior:
             If points have another number of coordinates, or are not finite.
         """
         theta = check_points(theta, self.particles.shape[1])
-        return kde.log_density(self._density(), theta)
+        if self.frame is None:
+            return kde.log_density(self._density(), theta)
+        u = self.frame.outward(theta)
+        return kde.log_density(self._density(), u) - self.frame.log_jacobian(u)
 
     def fitted_density(self, coordinates=None):
         """Density that represents this posterior as the ``prior`` of a further fit.
@@ -347,6 +356,7 @@ class Posterior:
                 self.log_weights,
                 self.log_joint if of_all else None,
                 None if self.support is None else tuple(edge[places] for edge in self.support),
+                None if self.frame is None else self.frame.of(places),
             )
         return self._fitted[tuple(places)]
 
@@ -363,8 +373,9 @@ class Posterior:
         dict of str to list or ndarray of shape (d,)
             Columns ready for `pandas.DataFrame`: ``name``, ``mean``, ``std``, ``lower`` and
             ``upper``, the ends of the central credible interval; ``p_positive``, the probability of
-            a value above zero; and, for particles, ``mcse``, the Monte Carlo standard error of the
-            mean, std / sqrt(ess).
+            a value above zero; for particles, ``mcse``, the Monte Carlo standard error of the
+            mean, std / sqrt(ess); and, with a ``frame``, ``unit``, a list of str: what coefficients
+            are per unit of, and what their prior is.
 
         Raises
         ------
@@ -376,6 +387,8 @@ class Posterior:
         columns |= {"lower": lower, "upper": upper, "p_positive": self._p_positive()}
         if self._is_drawn:  # Where the effective number of draws is not known it may be one.
             columns["mcse"] = columns["std"] / np.sqrt(np.fmax(self.ess, 1.0))
+        if self.frame is not None:
+            columns["unit"] = self.frame.described(self.names)
         return columns
 
     _is_drawn = True  # The particles are draws, whose averages have an error.
@@ -515,5 +528,6 @@ class Posterior:
 
     def _density(self):
         if self._kde is None:  # made when first asked for: many users never do
-            self._kde = kde.fit(self.particles, self.log_weights)
+            theta = self.particles if self.frame is None else self.frame.outward(self.particles)
+            self._kde = kde.fit(theta, self.log_weights)
         return self._kde
