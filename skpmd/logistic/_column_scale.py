@@ -24,6 +24,9 @@ from skpmd.engine.sums import total
 _SMALL, _MAX_CHANGE, _MIN_ERRORS = 0.05, 0.2, 10.0
 _ROUNDING = 1e-9
 _FAR_FOR_SINGLE = 100.0  # Single precision knows 1e-5 of an sd so many sds from zero.
+# Of columns as of rare words the prior allows a number of usual size to change the logit by so much
+# at most: on tf-idf of 5,000 words standard deviations alone give an accuracy of .87 for .96.
+_MAX_RARE = 3.0
 _CONSTANT = 64 * np.finfo(np.float64).eps  # An sd that is a smaller share of the mean is rounding.
 _ROWS_AT_ONCE = 1 << 14
 # Later rows of a stream are warned of where a column is so many units from its centre, or varies by
@@ -213,11 +216,19 @@ class Moments(NamedTuple):
     weight: float
     mean: np.ndarray  # (p,)
     variance: np.ndarray  # (p,)
+    nonzero: np.ndarray  # (p,): Share of the numbers that are not zero.
 
     @property
     def sd(self):
         """Standard deviations; 1 of columns that do not vary."""
         return np.where(self.varies, np.sqrt(self.variance), 1.0)
+
+    @property
+    def capped_sd(self):
+        """The same, or a part of the typical size of numbers other than zero if that is more."""
+        others = (1.0 - self.nonzero) * self.mean**2  # What zeros add to the variance.
+        squares = np.maximum(self.variance - others, 0.0) / np.maximum(self.nonzero, 1e-300)
+        return np.maximum(self.sd, np.where(self.varies, np.sqrt(squares) / _MAX_RARE, 0.0))
 
     @property
     def varies(self):
@@ -245,24 +256,29 @@ def _of_rows(X, weight):
     n = weight.sum()
     if issparse(X):
         mean, variance = mean_variance_axis(X, axis=0, weights=weight)
-        return Moments(n, mean, np.maximum(variance, 0.0))
+        of_numbers = np.repeat(weight, np.diff(X.indptr)) * (X.data != 0.0)
+        nonzero = np.bincount(X.indices, of_numbers, minlength=X.shape[1]) / n
+        return Moments(n, mean, np.maximum(variance, 0.0), nonzero)
+    nonzero = weight @ (X != 0.0) / n
     mean = weight @ X / n
     X = X - mean
     shift = weight @ X / n
-    return Moments(n, mean + shift, np.maximum(weight @ X**2 / n - shift**2, 0.0))
+    return Moments(n, mean + shift, np.maximum(weight @ X**2 / n - shift**2, 0.0), nonzero)
 
 
 def _joined(one, other):
     n, gap = one.weight + other.weight, other.mean - one.mean
     share = other.weight / n
     variance = (1.0 - share) * one.variance + share * other.variance
-    return Moments(n, one.mean + share * gap, variance + share * (1.0 - share) * gap**2)
+    nonzero = (1.0 - share) * one.nonzero + share * other.nonzero
+    return Moments(n, one.mean + share * gap, variance + share * (1.0 - share) * gap**2, nonzero)
 
 
-def units_of(batches, n_rows, fit_intercept, is_first=False):
+def units_of(batches, n_rows, fit_intercept, is_first=False, is_text=False):
     """`Units` of the columns of batches, for so many rows of coefficients.
 
     Where the rows are the first ones of a stream there is a warning of columns that do not vary.
+    With ``is_text`` units of columns that are zero in most rows are larger: see `Moments`.
     """
     found = moments_of(batches)
     n_constant = int((~found.varies).sum())
@@ -274,7 +290,8 @@ def units_of(batches, n_rows, fit_intercept, is_first=False):
             UserWarning,
         )
     centre = found.mean if fit_intercept else np.zeros(len(found.mean))
-    return Units(centre, found.sd, n_rows, fit_intercept)
+    scale = found.capped_sd if is_text else found.sd
+    return Units(centre, scale, n_rows, fit_intercept)
 
 
 def warn_of_other_scale(batches, units, names):

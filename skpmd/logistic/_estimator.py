@@ -596,7 +596,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             both = Rows(*all_rows(earlier, rows.data, options.power), self.batch_size)
             return _Task(model_of(earlier), both, parameters, earlier.prior, earlier, by_steps)
         parameters, units = in_columns(parameters, features, classes, is_diagonal)
-        units = self._units_of(rows, classes) if isinstance(self.prior, str) else units
+        if isinstance(self.prior, str):
+            units = self._units_of(rows, classes, is_text=is_diagonal)
         rows = _in_units(rows, units, self.batch_size)
         shift = shift_of(units)
         scale = self._chosen_scale(parameters, rows, classes, shift, rng)
@@ -850,12 +851,12 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         """Number of rounds and checks of chains, or of passes; after `partial_fit`, of steps."""
         return self._state.n_iter
 
-    def _units_of(self, rows, classes, is_first=False):
+    def _units_of(self, rows, classes, **how):
         """Centres and units of columns that a named prior refers to; None of given columns."""
         if self.scale is None:
             return None
         n_rows = 1 if len(classes) == 2 else len(classes)
-        return units_of(rows.whole(), n_rows, self.fit_intercept, is_first)
+        return units_of(rows.whole(), n_rows, self.fit_intercept, **how)
 
     def _chosen_scale(self, parameters, rows, classes, shift, rng):
         """Scale of the prior, as given or chosen by the evidence, which may give a warning."""
