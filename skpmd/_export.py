@@ -66,13 +66,17 @@ def to_frame(posterior):
     return frame
 
 
+def _cell(value):
+    return f"<td>{escape(value) if isinstance(value, str) else format(value, '.4g')}</td>"
+
+
 def to_html(posterior):
     """The repr, and a table of the coordinates, for notebooks."""
     columns = posterior.summary()
     names = columns.pop("name")
     head = "".join(f"<th>{escape(name)}</th>" for name in ("", *columns))
     rows = [
-        f"<tr><th>{escape(name)}</th>{''.join(f'<td>{value:.4g}</td>' for value in values)}</tr>"
+        f"<tr><th>{escape(name)}</th>{''.join(map(_cell, values))}</tr>"
         for name, *values in islice(zip(names, *columns.values(), strict=True), _SHOWN)
     ]
     more = len(names) - len(rows)

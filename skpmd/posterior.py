@@ -74,10 +74,13 @@ class Posterior:
         The rows, or what represents them, for a further fit for which a density of the particles is
         not enough; see the user guide on priors. Set it to None before passing the posterior to
         anyone who must not see the rows.
+    frame : Units, optional
+        Centres and units of columns in which the posterior was found. Densities are fitted in
+        these, where coordinates are of one size and hardly correlated.
 
     Attributes
     ----------
-    particles, log_weights, names, log_joint, support, rows
+    particles, log_weights, names, log_joint, support, rows, frame
         As given, with normalised weights.
     weights : ndarray of shape (m,)
         Normalised weights.
@@ -141,6 +144,7 @@ class Posterior:
         simplex=None,
         log_prior=None,
         rows=None,
+        frame=None,
     ):
         self.particles = np.asarray(particles, dtype=np.float64)
         log_weights = np.asarray(log_weights, dtype=np.float64)
@@ -170,6 +174,7 @@ class Posterior:
         self.weighting, self.log_joint, self.support = weighting, log_joint, support
         self.simplex, self.log_prior, self._needs_prior = simplex, log_prior, False
         self.rows, self._kde, self._fitted = rows, None, {}
+        self.frame = frame
 
     @property
     def pareto_k(self):
@@ -394,6 +399,7 @@ class Posterior:
                 self.log_weights,
                 self.log_joint if of_all else None,
                 None if self.support is None else tuple(edge[places] for edge in self.support),
+                None if self.frame is None else self.frame.of(places),
             )
         return self._fitted[tuple(places)]
 
@@ -410,8 +416,9 @@ class Posterior:
         dict of str to list or ndarray of shape (d,)
             Columns ready for `pandas.DataFrame`: ``name``, ``mean``, ``std``, ``lower`` and
             ``upper``, the ends of the central credible interval; ``p_positive``, the probability of
-            a value above zero; and, for particles, ``mcse``, the Monte Carlo standard error of the
-            mean, std / sqrt(ess).
+            a value above zero; for particles, ``mcse``, the Monte Carlo standard error of the
+            mean, std / sqrt(ess); and, with a ``frame``, ``unit``, a list of str: what coefficients
+            are per unit of, and what their prior is.
 
         Raises
         ------
@@ -423,6 +430,8 @@ class Posterior:
         columns |= {"lower": lower, "upper": upper, "p_positive": self._p_positive()}
         if self._is_drawn:  # Where the effective number of draws is not known it may be one.
             columns["mcse"] = columns["std"] / np.sqrt(np.fmax(self.ess, 1.0))
+        if self.frame is not None:
+            columns["unit"] = self.frame.described(self.names)
         return columns
 
     _is_drawn = True  # The particles are draws, whose averages have an error.
@@ -580,12 +589,13 @@ class Posterior:
             )
         if self._kde is None:  # made when first asked for: many users never do
             alive, bounds = self.weights > 0.0, self.support
-            theta, free = self.particles[alive], None
-            if bounds is not None and np.isfinite(bounds).any():
+            theta, free = self.particles[alive], self.frame
+            is_bounded = bounds is not None and np.isfinite(bounds).any()
+            if is_bounded:
                 free = Unbounded(None, *bounds)
-                theta = free.outward(theta)
+            theta = theta if free is None else free.outward(theta)
             density = kde.fit(theta, self.log_weights[alive])
-            if free is not None:
+            if is_bounded:
                 density = kde.matched(density, free, self.mean(), self.std())
             self._kde = free, density, 0.0
             if self.log_prior is not None:

@@ -40,6 +40,7 @@ STATES = (
     "skpmd.lda._topics.LocalUpdate",
     "skpmd.lda._topics.Topics",
     "skpmd.logistic._averages.Points",
+    "skpmd.logistic._column_scale.Units",
     "skpmd.logistic._compressed.Compressed",
     "skpmd.logistic._earlier_rows.EarlierRows",
     "skpmd.logistic._earlier_rows.NormalRows",

@@ -50,17 +50,18 @@ class Results(NamedTuple):
 
 def results_of(
     outcome, records=None, *, temperature=1.0, names=None, coordinates=None, variables=None,
-    coords=None, support=None, log_prior=None, stream=False, no_evidence="", merged=None,
-    remedies=None, **diagnostics,
+    coords=None, support=None, log_prior=None, frame=None, stream=False, no_evidence="",
+    merged=None, remedies=None, **diagnostics,
 ):  # fmt: skip
     """Posterior, evidence, records and diagnostics of an outcome of any inference method.
 
     ``temperature`` is 1 / power of the likelihood; the evidence is known at 1 only.
     ``coordinates``, of shape (m, d), are the particles as the user wants to see them, by default as
     they are, and ``names`` are those of the coordinates; for ``variables``, ``coords``,
-    ``support`` and ``log_prior`` see `Posterior`. In a ``stream`` data were given in parts:
-    there is no evidence then, and the error that rejuvenations have left in the means is a reason
-    to warn. ``no_evidence`` says why, where there is none for another reason. ``merged`` says what
+    ``support``, ``log_prior`` and ``frame``, which takes them to the given units, see `Posterior`.
+    In a ``stream`` data were given in parts: there is no evidence then, and the error that
+    rejuvenations have left in the means is a reason to warn. ``no_evidence`` says why, where there
+    is none for another reason. ``merged`` says what
     densities a posterior is a product of where no row has weighed it: its k-hat, which speaks of
     the product alone, is called ``product_pareto_k`` then. ``remedies`` are `Remedies`, by default
     to raise ``n_particles``, and in a stream also larger parts. ``records`` are those of the steps
@@ -76,8 +77,10 @@ def results_of(
     if merged is not None:
         k, of_product = None, {"product_pareto_k": k}
     r_hat = None if chains is None else chains.r_hat
+    is_own = coordinates is None or coordinates is particles.theta
+    shown = particles.theta if is_own else coordinates
     posterior = Posterior(
-        particles.theta if coordinates is None else coordinates,
+        shown if frame is None else frame.inward(shown),
         particles.log_ratio,
         names=names,
         # Chains may have made more draws than there are particles.
@@ -91,11 +94,10 @@ def results_of(
         variables=variables,
         coords=coords,
         weighting="posterior" if temperature == 1.0 else f"posterior at temperature {temperature}",
-        log_joint=_log_joint(particles)
-        if coordinates is None or coordinates is particles.theta
-        else None,
+        log_joint=_log_joint(particles) if is_own else None,
         support=support,
         log_prior=log_prior,
+        frame=frame,
     )
     diagnostics = {
         "ess": posterior.ess,

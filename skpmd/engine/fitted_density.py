@@ -71,8 +71,8 @@ class FittedDensity(NamedTuple):
     misses_a_tail : bool
         Whether the weights have a tail that averages would show.
     free : Unbounded or None
-        What takes coordinates with edges to those that all of this is of; None where there are
-        none.
+        What takes coordinates with edges, or in other units, to those that all of this is of; None
+        where they are the same.
     radius : float
         Within it, in whitened coordinates, is 0.99 of the weight.
     correction : Polynomial or None
@@ -104,14 +104,15 @@ class FittedDensity(NamedTuple):
     # a covariance of so few particles errs by.
     misfit: float = 0.0
     misses_a_tail: bool = False  # Whether they have a tail that averages would show.
-    # What takes coordinates with edges to those that all of this is of; None where there are none.
-    free: Unbounded | None = None
+    # What takes coordinates with edges, or in other units, to those that all of this is of; None
+    # where they are the same.
+    free: object = None
     radius: float = np.inf  # Within it, in whitened coordinates, is .99 of the weight.
     correction: Polynomial | None = None  # Of the log density, by values; None where there is none.
     log_normaliser: float = 0.0  # What the correction adds to the log of the integral.
 
 
-def fit(theta, log_weights, log_joint=None, support=None):
+def fit(theta, log_weights, log_joint=None, support=None, free=None):
     """Fit a density to weighted particles.
 
     Parameters
@@ -125,15 +126,19 @@ def fit(theta, log_weights, log_joint=None, support=None):
         tells how well the fitted density covers it.
     support : tuple of two ndarray of shape (d,), optional
         Lower and upper edges of the coordinates, infinite where there are none.
+    free : optional
+        What takes coordinates to those in which the density is fitted, as `Unbounded` does it,
+        where they have no edges.
 
     Returns
     -------
     FittedDensity
         Always the same for the same particles.
     """
-    d, free = theta.shape[1], None
+    d = theta.shape[1]
     if support is not None and np.isfinite(support).any():
         free = Unbounded(None, *support)
+    if free is not None:
         theta = free.outward(theta)
         log_joint = None if log_joint is None else log_joint + free.log_jacobian(theta)
     mean, cov = moments(theta, log_weights)

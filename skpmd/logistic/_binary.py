@@ -6,7 +6,7 @@ import numpy as np
 
 from skpmd.engine.sums import add_up
 from skpmd.engine.threads import in_order
-from skpmd.logistic._design import LinearModel, design, logits, pieces
+from skpmd.logistic._design import LinearModel, logits, pieces
 from skpmd.logistic._kernels import (
     LANES,
     add_log_sigmoid,
@@ -33,11 +33,13 @@ class LogisticModel(LinearModel):
 
     def with_prior(self, prior):
         """The same likelihood under another prior."""
-        return LogisticModel(prior, self.fit_intercept)
+        return LogisticModel(prior, self.fit_intercept, self.shift)
 
     def log_likelihood(self, theta, batch):
         """Weighted sum of log sigmoid(y x . theta); see `Model`."""
         coefficients, total = self.prior.coefficients(theta), np.zeros(len(theta))
+        if self.shift_of(batch.X) is not None:
+            coefficients = self.for_rows(coefficients)
 
         def of(place):
             _, (_, y, weight), rows = place
@@ -89,7 +91,7 @@ class LogisticModel(LinearModel):
         """Add what the rows of the batches make of it."""
 
         def of(piece):
-            X, y, weight = design(piece, self.fit_intercept)
+            X, y, weight = self.design(piece)
             spread = np.zeros(len(X))
             if cov is not None:
                 spread = np.sqrt(np.einsum("ij,ij->i", X @ cov, X))
@@ -123,7 +125,7 @@ class LogisticModel(LinearModel):
         """E[-sigmoid''(z_n)] is the factor of the cube of row n."""
 
         def of(piece):
-            X, _, weight = design(piece, self.fit_intercept)
+            X, _, weight = self.design(piece)
             white = X @ chol
             spread = np.linalg.norm(white, axis=1)
             nodes, node_weights = _rule(spread)

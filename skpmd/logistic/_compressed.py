@@ -20,6 +20,7 @@ from skpmd.logistic._normal_logits import (
     log_averages_of_normal_logits,
     normal_logits_of,
 )
+from skpmd.posterior import Posterior
 
 _NODES = 256, 512, 1024  # Where logits are normal, for three classes or more.
 _SIZES = 256, 512, 1024, 2048  # At most half of all particles are tried, for two classes.
@@ -46,16 +47,34 @@ class Compressed(NamedTuple):
 
 
 def points_of_posterior(posterior, n_classes, width):
-    """All particles of a `Posterior` as `Points`; other coordinates than coefficients come last."""
+    """All particles of a `Posterior` as `Points`, in the units that it was found in.
+
+    Other coordinates than coefficients come last.
+    """
     n_rows = 1 if n_classes == 2 else n_classes
-    coefficients = posterior.particles[:, : n_rows * width].reshape(-1, n_rows, width)
+    coefficients = own_particles(posterior)[:, : n_rows * width].reshape(-1, n_rows, width)
     return points_of(coefficients, posterior.weights)
+
+
+def own_particles(posterior):
+    """Particles in the units that the posterior was found in."""
+    frame = posterior.frame
+    return posterior.particles if frame is None else frame.outward(posterior.particles)
 
 
 def compressions(points, X, fit_intercept, tol):
     """None, which stands for all particles, and then what `compressed` finds, for `drive`."""
     yield Stage(None)
     yield Stage(compressed(points, X, fit_intercept, tol))
+
+
+def own_posterior(posterior, units=None):
+    """A `Posterior` in ``units``, by default in those that it was found in."""
+    frame = posterior.frame
+    if frame is None:
+        return posterior
+    theta = own_particles(posterior) if units is None else units.outward(posterior.particles)
+    return Posterior(theta, posterior.log_weights, log_joint=posterior.log_joint, ess=posterior.ess)
 
 
 @phase("particles for predictions")
@@ -112,9 +131,9 @@ def _log_averages(few, X, fit_intercept, at_zero=False):
 
 def _with_mixed(rows):
     """Rows and, unless they are sparse, as many that have each column from another of them."""
-    if issparse(rows):
+    if issparse(rows) or getattr(rows, "is_sparse", False):
         return rows
-    n, p = rows.shape
+    rows, (n, p) = rows[:], rows.shape
     places = np.arange(n)[:, None] + 2 * np.arange(p) + 1
     return np.vstack([rows, rows[places % n, np.arange(p)]])
 

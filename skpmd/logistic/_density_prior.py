@@ -50,16 +50,20 @@ class DensityPrior(Prior):
 def prior_of_posterior(prior, names, mean_field):
     """The prior on coordinates of these names that an earlier posterior, or its estimator, is.
 
-    With ``mean_field`` the posterior to come has no correlations, and a particle posterior, which
+    `Units` that it is a prior in come second, None where these are the given ones. With
+    ``mean_field`` the posterior to come has no correlations, and a particle posterior, which
     has them, is refused.
     """
     posterior = posterior_of_prior(prior)
     places = coordinates_named(posterior, names)
     if isinstance(posterior, GaussianPosterior):
-        return ShiftedPrior(NormalPrior(posterior.scale[places]), posterior.loc[places])
+        units = None if posterior.frame is None else posterior.frame.of(places)
+        loc, scale = posterior.moments_in(units)
+        return ShiftedPrior(NormalPrior(scale[places]), loc[places]), units
     if mean_field:
         raise ValueError(
             "covariance_type='diag' takes a prior that was fitted with it: this one is of "
             "particles. Set covariance_type='full'."
         )
-    return DensityPrior(posterior.fitted_density(places))
+    density = posterior.fitted_density(places)
+    return DensityPrior(density._replace(free=None)), density.free

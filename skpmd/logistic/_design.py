@@ -11,6 +11,7 @@ from skpmd.engine.model import Batch, Model
 from skpmd.engine.sinh_arcsinh import most_skewed
 from skpmd.engine.sums import add_up, are_elsewhere, total
 from skpmd.engine.threads import in_order
+from skpmd.logistic._column_scale import at_zero
 
 
 class LinearModel(Model):
@@ -19,11 +20,38 @@ class LinearModel(Model):
     With ``fit_intercept`` rows of a batch have one feature fewer than a row of coefficients: its
     last coefficient is then the intercept, and no column of ones is ever stored. The prior may be a
     `HorseshoePrior`, but ``gaussian_target`` needs a `Prior`.
+
+    Of sparse rows ``shift`` (p,), if there is one, is what has to be subtracted, which is never
+    done to all of them: their intercepts are where columns are ``shift``. Dense rows are as they
+    are to be.
     """
 
-    def __init__(self, prior, fit_intercept):
+    def __init__(self, prior, fit_intercept, shift=None):
         self.prior, self.tail_df = prior, prior.tail_df
-        self.fit_intercept = fit_intercept
+        self.fit_intercept, self.shift = fit_intercept, shift
+
+    def shift_of(self, X):
+        """What has to be subtracted from rows, (p,), or None."""
+        return self.shift if issparse(X) else None
+
+    def for_rows(self, coefficients):
+        """Rows of coefficients (m, d) as the products with sparse rows want them."""
+        if self.shift is None:
+            return coefficients
+        width = len(self.shift) + 1
+        return at_zero(coefficients.reshape(-1, width), self.shift).reshape(coefficients.shape)
+
+    def design(self, piece):
+        """Rows of a piece as the moments want them: dense float64 X with ones, y, weight."""
+        (X, y, weight), rows = piece
+        shift = self.shift_of(X)
+        X = X[rows].toarray() if issparse(X) else X[rows]
+        X = X.astype(np.float64, copy=False)
+        if shift is not None:
+            X = X - shift
+        if self.fit_intercept:
+            X = np.column_stack([X, np.ones(len(X))])
+        return X, y[rows], weight[rows]
 
     @property
     def n_coordinates(self):
@@ -105,16 +133,20 @@ class LinearModel(Model):
 
     def _add_gradient(self, coefficients, differentiate, batches, total, gradient):
         """Add log-likelihoods (m,) of the batches, and their gradients by coefficients."""
-        m = len(coefficients)
+        m, at_rows = len(coefficients), cache(lambda: self.for_rows(coefficients))
 
         def of(place):
             some, (X, y, weight), rows = place
-            table = self._table(coefficients, place)
+            shift = self.shift_of(X)
+            table = self._table(coefficients if shift is None else at_rows(), place)
             part = np.zeros(len(table))
             differentiate(table, y[rows], weight[rows], part)
             table = table.reshape(-1, table.shape[2])
             ones = table.sum(axis=1, dtype=np.float64) if self.fit_intercept else None
-            return some, part, slopes_gradient(table, X[rows]), ones
+            by_slopes = slopes_gradient(table, X[rows])
+            if shift is not None:
+                by_slopes = by_slopes - ones[:, None] * shift
+            return some, part, by_slopes, ones
 
         for some, part, by_slopes, by_intercept in in_order(of, self._places(m, batches)):
             total[some] += part
@@ -163,20 +195,14 @@ def pieces(batches, n_numbers, width=None):
             yield batch, slice(start, start + n_rows)
 
 
-def design(piece, fit_intercept):
-    """Rows of a piece as the moments want them: dense float64 X with ones, y, weight."""
-    (X, y, weight), rows = piece
-    X = X[rows].toarray() if issparse(X) else X[rows]
-    X = X.astype(np.float64, copy=False)
-    if fit_intercept:
-        X = np.column_stack([X, np.ones(len(X))])
-    return X, y[rows], weight[rows]
-
-
-def stacked(first, second):
-    """The rows of two batches as one, sparse where either is."""
+def stacked(first, second, shift=None):
+    """The rows of two batches as one; dense where one is, less the ``shift`` of sparse rows."""
     X = first.X, second.X
-    both = vstack(X, format="csr") if any(map(issparse, X)) else np.concatenate(X)
+    if all(map(issparse, X)):
+        both = vstack(X, format="csr")
+    else:
+        shift = 0.0 if shift is None else shift
+        both = np.concatenate([one.toarray() - shift if issparse(one) else one for one in X])
     y, weight = (np.concatenate(pair) for pair in zip(first[1:], second[1:], strict=True))
     return Batch(both, y, weight)
 

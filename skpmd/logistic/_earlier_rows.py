@@ -14,7 +14,7 @@ Polynomials in place of rows are those of PASS-GLM (Huggins, Adams and Broderick
 place of all are a coreset (Campbell and Broderick 2019).
 """
 
-from functools import reduce
+from functools import partial, reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from skpmd.engine.kde import cholesky
 from skpmd.engine.model import Batch
 from skpmd.engine.polynomial import degree_for
 from skpmd.engine.resampling import systematic
+from skpmd.logistic._column_scale import Units, shift_of
 from skpmd.logistic._design import stacked
 from skpmd.logistic._make_model import LogisticParameters, coefficient_names, linear_model
 from skpmd.logistic._priors import Prior, precision_matrix
@@ -50,13 +51,14 @@ class PriorOfRows(NamedTuple):
 
     parameters: LogisticParameters
     scale: object  # A number, or one for each coefficient, (K, p).
-    column_scale: np.ndarray | None  # (p,): Units that it refers to, if not 1.
+    units: Units | None  # What it refers to, if not the given columns.
 
 
 class EarlierRows(NamedTuple):
     """All that a posterior was found from."""
 
-    rows: Batch  # Weights are multiplied by the power of the likelihood.
+    # In the units of the prior; weights are multiplied by the power of the likelihood.
+    rows: Batch
     prior: PriorOfRows
     n_classes: int
     rest: NormalRows | None  # Of rows that are not held; None where all are.
@@ -127,7 +129,7 @@ def earlier_rows(parameters, features, classes):
     prior = PriorOfRows(
         old.parameters._replace(prior_mean=ordered(old.parameters.prior_mean)),
         ordered(old.scale),
-        None if old.column_scale is None else old.column_scale[columns],
+        None if old.units is None else old.units.only(columns),
     )
     return held._replace(
         rows=Batch(X[:, columns], y, weight),
@@ -141,15 +143,18 @@ def model_of(earlier):
     """The model of the prior before all rows, tilted by those that are not held."""
     prior, rest, n_features = earlier.prior, earlier.rest, earlier.rows.X.shape[1]
     model = linear_model(
-        prior.parameters, n_features, earlier.n_classes, prior.scale, prior.column_scale
+        prior.parameters, n_features, earlier.n_classes, prior.scale, shift_of(prior.units)
     )
     return model if rest is None else model.with_prior(TiltedPrior(model.prior, rest))
 
 
 def all_rows(earlier, rows, power):
-    """Those that are held, and then the ``rows`` of a fit; the ``power`` of either is to come."""
+    """Those that are held, and then the ``rows`` of a fit, in the units of the earlier prior.
+
+    The ``power`` of either is to come.
+    """
     X, y, weight = earlier.rows
-    return stacked(Batch(X, y, weight / power), rows)
+    return stacked(Batch(X, y, weight / power), rows, shift_of(earlier.prior.units))
 
 
 def given_earlier(outcome, model, earlier):
@@ -164,14 +169,33 @@ def given_earlier(outcome, model, earlier):
 def joined(held):
     """The rows of posteriors under one prior, and `EarlierRows` of what stands for their others.
 
-    The latter has no rows, and is None where nothing stands for any.
+    Both are in the units of the first, whose prior is that of all. The latter has no rows, and is
+    None where nothing stands for any.
     """
-    first, rests = held[0], [one.rest for one in held if one.rest is not None]
-    rows = reduce(stacked, [one.rows for one in held])
+    first, units = held[0], held[0].prior.units
+    held = [first, *(_in(units, one) for one in held[1:])]
+    rests = [one.rest for one in held if one.rest is not None]
+    rows = reduce(partial(stacked, shift=shift_of(units)), [one.rows for one in held])
     if not rests:
         return rows, None
     none = Batch(*(part[:0] for part in first.rows))
     return rows, first._replace(rows=none, rest=reduce(_added, rests), log_evidence=0.0)
+
+
+def _in(units, earlier):
+    """`EarlierRows` in other units."""
+    if units is None:
+        return earlier
+    (X, y, weight), rest = earlier.rows, earlier.rest
+    new = units.since(earlier.prior.units)
+    if rest is not None:
+        old = earlier.prior.units.since(units)  # As it takes coefficients to where the rest is.
+        by_one = old.pull_back(rest.precision)
+        rest = rest._replace(
+            centre=new.outward(rest.centre), slope=old.pull_back(rest.slope),
+            precision=old.pull_back(by_one.T),
+        )  # fmt: skip
+    return earlier._replace(rows=Batch(new.rows(X), y, weight), rest=rest)
 
 
 def why_no_evidence(earlier):

@@ -96,7 +96,7 @@ def scale_by_evidence(make_model, batches, n_particles, rng, low=LOW, high=HIGH)
     return best_scale(evidence, low, high)
 
 
-def chosen_scale(parameters, rows, n_classes, column_scale, rng):
+def chosen_scale(parameters, rows, n_classes, shift, rng):
     """`ScaleChoice` that the parameters ask for, given `Rows`; a number spends no randomness."""
     if not isinstance(parameters.prior_scale, str):
         return ScaleChoice(parameters.prior_scale)
@@ -108,7 +108,7 @@ def chosen_scale(parameters, rows, n_classes, column_scale, rng):
     n_features = rows.data.X.shape[1]
     with share_of_time(_SHARE), phase("search for the prior's scale"):
         return scale_by_evidence(
-            lambda scale: linear_model(parameters, n_features, n_classes, scale, column_scale),
+            lambda scale: linear_model(parameters, n_features, n_classes, scale, shift),
             rows.whole(),
             _N_DRAWS,
             rng,

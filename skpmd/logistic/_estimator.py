@@ -39,8 +39,21 @@ from skpmd._base.warn import warn
 from skpmd.engine.course import untimed
 from skpmd.engine.hmc import N_CHAINS
 from skpmd.engine.loop import drive
-from skpmd.logistic._column_scale import column_scale_of, warn_of_overruled
-from skpmd.logistic._compressed import Compressed, compressions, points_of_posterior
+from skpmd.logistic._column_scale import (
+    Units,
+    in_units,
+    refuse_far,
+    shift_of,
+    units_of,
+    warn_of_other_scale,
+    warn_of_overruled,
+)
+from skpmd.logistic._compressed import (
+    Compressed,
+    compressions,
+    own_posterior,
+    points_of_posterior,
+)
 from skpmd.logistic._design import LinearModel
 from skpmd.logistic._earlier_rows import (
     EarlierRows,
@@ -97,7 +110,7 @@ class LogisticState(NamedTuple):
     fit_intercept: bool  # Whether there is an intercept.
     dtype: np.dtype  # Of the features.
     retained: Retained | None = None  # Rows of a stream whose classes may come one by one.
-    column_scale: np.ndarray | None = None  # (p,): Units that the prior refers to, if not 1.
+    units: Units | None = None  # What coefficients and their prior are in, if not given columns.
     compressed: Compressed | None = None  # What predictions average over, if not all particles.
 
 
@@ -105,7 +118,7 @@ class _Task(NamedTuple):
     """What a fit is to find the posterior of."""
 
     model: LinearModel
-    rows: Rows  # Those of an earlier posterior, which is the prior, come first.
+    rows: Rows  # In its units; those of an earlier posterior, which is the prior, come first.
     parameters: LogisticParameters
     prior: PriorOfRows  # Before all of them.
     earlier: EarlierRows | None
@@ -118,9 +131,9 @@ class _Task(NamedTuple):
         return self.earlier is not None and self.earlier.rest is not None
 
     @property
-    def scales(self):
-        """Scale of the prior and units of columns; None where an earlier posterior is the prior."""
-        return (None, None) if self.earlier else (self.prior.scale, self.prior.column_scale)
+    def scale(self):
+        """Scale of the prior; None where an earlier posterior is the prior."""
+        return None if self.earlier else self.prior.scale
 
 
 def _of_prior(model, outcome):
@@ -137,6 +150,13 @@ def _of_prior(model, outcome):
 def _targets(codes, n_classes):
     """Class codes as the models want them."""
     return 2.0 * codes - 1.0 if n_classes == 2 else codes
+
+
+def _in_units(rows, units, batch_size):
+    """`Rows` in units."""
+    X, y, weight = rows.data
+    refuse_far(X, units, np.float32)  # Moves take products of any rows in single precision.
+    return rows if units is None else Rows(units.rows(X), y, weight, batch_size)
 
 
 def _takes_parts(estimator):
@@ -414,7 +434,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         prior_scale=1.0,
         prior_df=4.0,
         intercept_prior_scale=10.0,
-        scale=None,
+        scale="auto",
         fit_intercept=True,
         class_weight=None,
         proposal="auto",
@@ -543,8 +563,9 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         task = self._task(parameters, options, rows, features, classes, rng)
         axes = coordinate_variables(task.model, features, classes)
         axes["names"] = coordinate_names(task.model, features, classes)
+        axes["frame"] = task.prior.units
         if task.is_mean_field:
-            results = fit_mean_field(task.model, rows, 1.0 / self.temperature, **axes)
+            results = fit_mean_field(task.model, task.rows, 1.0 / self.temperature, **axes)
             stream, n_iter, no_moments = None, results.records.n, None
         else:
             with naming_singular_columns(X):
@@ -558,11 +579,10 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             no_moments = missing_moments(task.model, data, theta, len(classes))
         self.classes_ = classes
         self._freeze()
-        scale, column_scale = task.scales
         self._set_state(
             LogisticState(
-                stream, results, n_iter, scale, task.model.fit_intercept, X.dtype,
-                column_scale=column_scale,
+                stream, results, n_iter, task.scale, task.model.fit_intercept, X.dtype,
+                units=task.prior.units,
                 compressed=None if task.is_mean_field else self._compressed(results, X),
             )
         )  # fmt: skip
@@ -578,13 +598,17 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         if not (isinstance(self.prior, str) or is_diagonal or by_steps or in_blocks):
             earlier = earlier_rows(parameters, features, classes)
         if earlier is not None:
+            rows = _in_units(rows, earlier.prior.units, self.batch_size)
             both = Rows(*all_rows(earlier, rows.data, options.power), self.batch_size)
             return _Task(model_of(earlier), both, parameters, earlier.prior, earlier, by_steps)
-        parameters = in_columns(parameters, features, classes, is_diagonal)
-        column_scale = self._column_scale(rows)
-        scale = self._chosen_scale(parameters, rows, classes, column_scale, rng)
-        model = linear_model(parameters, n_features, len(classes), scale, column_scale)
-        prior = PriorOfRows(parameters, scale, column_scale)
+        parameters, units = in_columns(parameters, features, classes, is_diagonal)
+        if isinstance(self.prior, str):
+            units = self._units_of(rows, classes, is_text=is_diagonal)
+        rows = _in_units(rows, units, self.batch_size)
+        shift = shift_of(units)
+        scale = self._chosen_scale(parameters, rows, classes, shift, rng)
+        model = linear_model(parameters, n_features, len(classes), scale, shift)
+        prior = PriorOfRows(parameters, scale, units)
         return _Task(model, rows, parameters, prior, None, by_steps, is_diagonal)
 
     def _results(self, task, outcome, options, axes, remedies=None):
@@ -600,8 +624,9 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         )  # fmt: skip
         if not task.by_steps:
             results.posterior.rows = handed_on(
-                model, task.rows.data, options.power, results.posterior, task.prior, earlier
-            )
+                model, task.rows.data, options.power, own_posterior(results.posterior),
+                task.prior, earlier,
+            )  # fmt: skip
         return outcome, results
 
     @available_if(_takes_parts)
@@ -661,12 +686,16 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
                 raise ValueError(NO_PARTS)
             self._freeze()
             features = _check_feature_names_in(self)
-            parameters = in_columns(parameters, features, self.classes_, mean_field=False)
+            parameters, units = in_columns(parameters, features, self.classes_, mean_field=False)
             prior_scale = parameters.prior_scale if first else before.prior_scale
-            rows = self._rows(X, encode_known(y, self.classes_), self.classes_, sample_weight)
-            column_scale = self._column_scale(rows, is_first=True) if first else before.column_scale
+            given = self._rows(X, encode_known(y, self.classes_), self.classes_, sample_weight)
+            if not first:
+                units = before.units
+            elif isinstance(self.prior, str):
+                units = self._units_of(given, self.classes_, is_first=True)
+            rows = _in_units(given, units, self.batch_size)
             model = linear_model(
-                parameters, X.shape[1], len(self.classes_), prior_scale, column_scale
+                parameters, X.shape[1], len(self.classes_), prior_scale, shift_of(units)
             )
             proposal = self.proposal if model.prior.has_gaussian else "prior"
             step = partial(proposal_step, proposal=proposal) if proposal != "prior" else kernel_step
@@ -683,19 +712,21 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             outcome, prior_k = _of_prior(model, stream.outcome())
             results = results_of(
                 outcome, stream.records,
-                names=names, coordinates=seen, stream=True, method=method,
+                names=names, coordinates=seen, frame=units, stream=True, method=method,
                 prior_pareto_k=prior_k,
                 **coordinate_variables(model, features, self.classes_),
             )  # fmt: skip
             self._set_state(
                 LogisticState(
                     stream, results, stream.records.n, prior_scale, model.fit_intercept, X.dtype,
-                    retained, column_scale, self._compressed(results, X),
+                    retained, units, self._compressed(results, X),
                 )
             )  # fmt: skip
             self._warn_or_interrupt()
             if first:
-                self._warn_of_column_scale(rows)
+                self._warn_of_column_scale(given)
+            elif units is not None:
+                warn_of_other_scale(given.whole(), units, features)
             return self
 
     def _merge(self, estimators, X=None, y=None, sample_weight=None):
@@ -722,7 +753,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
                 task = self._task_of_shards(held, parameters, rows, features, rng)
                 state = self._merged_state(models, states, task, held is not None, rng, n, axes)
             if task is None or task.is_reduced:
-                reasons = inherited(estimators) + differing_priors(models, self.prior_scale)
+                reasons = inherited(estimators) + differing_priors(models, states, self.prior_scale)
                 state.results.diagnostics["warnings"][:0] = reasons
             self._set_state(state)
         self._warn_or_interrupt(MERGED if task is None else MERGED_BY_ROWS)
@@ -753,6 +784,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             if held is None:
                 return None
             (X, y, weight), rest = joined(held)
+            units = held[0].prior.units
+            X = X if units is None or rest is not None else units.given(X)
             rows = Rows(X, y, weight * self.temperature, self.batch_size)
             if rest is not None:
                 return _Task(model_of(rest), rows, parameters, rest.prior, rest, by_steps=False)
@@ -773,15 +806,15 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             outcome, prior_k = _of_prior(models[0], outcome)
             results = results_of(
                 outcome, temperature=self.temperature, stream=True, prior_pareto_k=prior_k,
+                frame=first.units,
                 merged=density_names(n_merged), **found, **axes,
             )  # fmt: skip
         else:
-            shown = {**found, **axes}
+            shown = {**found, **axes, "frame": task.prior.units}
             outcome, results = self._results(task, outcome, options, shown, remedies)
-            few = None if task.is_reduced else self._compressed(results, task.rows.data.X)
+            few = None if task.is_reduced else self._compressed(results, task.rows.data.X, False)
             if isinstance(self.prior, str):  # All rows may have found other scales.
-                scale, column_scale = task.prior.scale, task.prior.column_scale
-                first = first._replace(prior_scale=scale, column_scale=column_scale)
+                first = first._replace(prior_scale=task.prior.scale, units=task.prior.units)
         seen = sum(state.stream.seen for state in states)
         return first._replace(
             stream=stream_after(outcome, seen, rng), results=results, n_iter=results.records.n,
@@ -824,16 +857,17 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         """Number of rounds and checks of chains, or of passes; after `partial_fit`, of steps."""
         return self._state.n_iter
 
-    def _column_scale(self, rows, is_first=False):
-        """Units of columns that the prior's scale refers to; None where they are all 1."""
-        X, _, weight = rows.data
-        is_scaled = self.scale == "auto" and isinstance(self.prior, str)
-        return column_scale_of(X, weight, is_first) if is_scaled else None
+    def _units_of(self, rows, classes, **how):
+        """Centres and units of columns that a named prior refers to; None of given columns."""
+        if self.scale is None:
+            return None
+        n_rows = 1 if len(classes) == 2 else len(classes)
+        return units_of(rows.whole(), n_rows, self.fit_intercept, **how)
 
-    def _chosen_scale(self, parameters, rows, classes, column_scale, rng):
+    def _chosen_scale(self, parameters, rows, classes, shift, rng):
         """Scale of the prior, as given or chosen by the evidence, which may give a warning."""
         with naming_singular_columns(rows.data.X):
-            choice = chosen_scale(parameters, rows, len(classes), column_scale, rng)
+            choice = chosen_scale(parameters, rows, len(classes), shift, rng)
         if choice.warning:
             warn(f"{type(self).__name__}: {choice.warning}. Set prior_scale to a number.")
         return choice.scale
@@ -860,11 +894,15 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         rows = np.clip(rows, -most, most).astype(state.dtype, copy=False)
         return rows[:, :p], rows[:, p] if state.fit_intercept else np.zeros(n_rows, state.dtype)
 
-    def _compressed(self, results, X):
-        """What predictions average over, None for all particles; its error is a diagnostic."""
+    def _compressed(self, results, X, are_given=True):
+        """What predictions average over, None for all particles; its error is a diagnostic.
+
+        Rows X are as given, or else in the units of the posterior.
+        """
         points = points_of_posterior(
             results.posterior, len(self.classes_), X.shape[1] + self.fit_intercept
         )
+        X = in_units(X, results.posterior.frame) if are_given else X
         with untimed():  # It is short beside the fit, and spares predictions more.
             stage = drive(compressions(points, X, self.fit_intercept, self.prediction_tol))
         few = stage.value

@@ -86,11 +86,11 @@ def _informed(model, batches, power):
 def _normal_likelihood(model, batches, scale, power):
     """Mean and variance of a normal likelihood of each coefficient, by itself.
 
-    The posterior under normal priors of this scale, in the units of the columns, on what the
-    horseshoe shrinks, less these priors; the Gaussian of that posterior comes third.
+    The posterior under normal priors of this scale on what the horseshoe shrinks, less these
+    priors; the Gaussian of that posterior comes third.
     """
     prior = model.prior
-    normal = NormalPrior(np.where(prior.plain, prior.scale, scale * prior.unit))
+    normal = NormalPrior(np.where(prior.plain, prior.scale, scale))
     under_normal = model.with_prior(normal)
     mode = laplace(under_normal, batches, np.zeros(len(normal.scale)), power)
     gaussian = variational_mirror_descent(under_normal, batches, mode, power)

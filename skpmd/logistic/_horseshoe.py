@@ -38,8 +38,6 @@ class HorseshoePrior:
         make moves efficient.
     growth : ndarray of shape (D,), optional
         Exponent of the growth of s, from 0 (default) to 1.
-    unit : ndarray of shape (D,), optional
-        What lambda_j tau is multiplied by, 1 by default; unused for plain coefficients.
 
     References
     ----------
@@ -53,11 +51,8 @@ class HorseshoePrior:
     has_gaussian = False
     tail_df = 1.0
 
-    def __init__(
-        self, scale, plain, global_scale, centre=None, spread=None, growth=None, unit=None
-    ):
+    def __init__(self, scale, plain, global_scale, centre=None, spread=None, growth=None):
         self.scale = scale
-        self.unit = np.ones(len(scale)) if unit is None else unit
         self.plain, self.global_scale = plain, global_scale
         self.shrunk = np.flatnonzero(~plain)
         spread = np.full(len(scale), np.inf) if spread is None else spread
@@ -77,9 +72,7 @@ class HorseshoePrior:
 
     def informed(self, centre, spread, growth=None):
         """The same prior in coordinates for a likelihood N(centre, spread^2)."""
-        return HorseshoePrior(
-            self.scale, self.plain, self.global_scale, centre, spread, growth, self.unit
-        )
+        return HorseshoePrior(self.scale, self.plain, self.global_scale, centre, spread, growth)
 
     def _log_scales(self, theta):
         """Logs of the standardised scales, shape (m, p + 1)."""
@@ -94,7 +87,7 @@ class HorseshoePrior:
         a large energy and not a nan.
         """
         logs = theta[:, len(self.scale) : -1] + theta[:, -1:]
-        width = np.exp(np.clip(logs, -_MAX_LOG, _MAX_LOG)) * self.unit[self.shrunk]
+        width = np.exp(np.clip(logs, -_MAX_LOG, _MAX_LOG))
         tau = np.clip(theta[:, -1:] - self._log_scale, -_MAX_LOG, _MAX_LOG)
         root = width / (self._spread * np.exp(self._growth * tau))  # This is the root of q.
         kappa, g = root**2 / (1.0 + root**2), 1.0 / np.sqrt(1.0 + root**2)

@@ -43,62 +43,60 @@ class LogisticParameters(NamedTuple):
     reweight: bool
 
 
-def linear_model(parameters, n_features, n_classes, prior_scale, column_scale=None):
+def linear_model(parameters, n_features, n_classes, prior_scale, shift=None):
     """Binary or softmax regression with the prior that the parameters name.
 
     Two classes have one row of coefficients, more classes have one each. Coordinates are these
     rows, each with its intercept last. ``prior_scale``, a number or of the shape of the
-    coefficients, is theirs, and that of tau under the horseshoe, of columns whose ``column_scale``
-    (p,) are 1; by default all are.
+    coefficients, is theirs, and that of tau under the horseshoe; for ``shift`` see `LinearModel`.
     """
     n_rows = 1 if n_classes == 2 else n_classes
     is_intercept = np.zeros((n_rows, n_features + parameters.fit_intercept), dtype=bool)
     is_intercept[:, n_features:] = True
-    unit = np.ones(is_intercept.shape)
-    if column_scale is not None:
-        unit[:, :n_features] = 1.0 / column_scale
     prior = parameters.prior
     if not isinstance(prior, Prior):
-        prior = _prior(parameters, is_intercept, prior_scale, unit)
+        prior = _prior(parameters, is_intercept, prior_scale)
     if n_classes == 2:
-        return LogisticModel(prior, parameters.fit_intercept)
-    return SoftmaxModel(prior, parameters.fit_intercept, n_classes)
+        return LogisticModel(prior, parameters.fit_intercept, shift)
+    return SoftmaxModel(prior, parameters.fit_intercept, n_classes, shift)
 
 
 def in_columns(parameters, features, classes, mean_field):
-    """The parameters, with the prior's in the shape of the coefficients once columns are known."""
-    n_rows, given = 1 if len(classes) == 2 else len(classes), parameters.prior
+    """The parameters, with the prior's in the shape of the coefficients once columns are known.
+
+    `Units` that an earlier posterior was found in come second: it is a prior in these. They are
+    None where it was found in the given ones, or is none.
+    """
+    n_rows, given, units = 1 if len(classes) == 2 else len(classes), parameters.prior, None
     mean = per_column("prior_mean", parameters.prior_mean, features, n_rows, 0.0)
     scale = per_column("prior_scale", parameters.prior_scale, features, n_rows, 1.0, low=1e-30)
     if not isinstance(given, str):
         names = coefficient_names(features, classes, parameters.fit_intercept)
-        given, scale = prior_of_posterior(given, names, mean_field), None
+        (given, units), scale = prior_of_posterior(given, names, mean_field), None
     elif given == "horseshoe" and (np.ndim(scale) or np.any(mean)):
         raise ValueError(
             "prior='horseshoe' has one prior_scale and is about zero: set prior_scale to a number "
             "and prior_mean=0, or another prior."
         )
-    return parameters._replace(prior=given, prior_mean=mean, prior_scale=scale)
+    return parameters._replace(prior=given, prior_mean=mean, prior_scale=scale), units
 
 
-def _prior(parameters, is_intercept, prior_scale, unit):
+def _prior(parameters, is_intercept, prior_scale):
     """The prior of the name that the parameters give, about their means."""
-    mean, scale = np.zeros(is_intercept.shape), float(parameters.intercept_prior_scale) * unit
+    mean = np.zeros(is_intercept.shape)
+    scale = np.full(is_intercept.shape, float(parameters.intercept_prior_scale))
     slopes = np.s_[:, : is_intercept.shape[1] - parameters.fit_intercept]
-    mean[slopes] = parameters.prior_mean * unit[slopes]
-    scale[slopes] = prior_scale * unit[slopes]
-    prior = _centred_prior(
-        parameters, is_intercept.ravel(), prior_scale, scale.ravel(), unit.ravel()
-    )
+    mean[slopes], scale[slopes] = parameters.prior_mean, prior_scale
+    prior = _centred_prior(parameters, is_intercept.ravel(), prior_scale, scale.ravel())
     return ShiftedPrior(prior, mean.ravel()) if mean.any() else prior
 
 
-def _centred_prior(parameters, is_intercept, prior_scale, scale, unit):
+def _centred_prior(parameters, is_intercept, prior_scale, scale):
     """The same about zero."""
     if parameters.prior == "normal":
         return NormalPrior(scale)
     if parameters.prior == "horseshoe":
-        return HorseshoePrior(scale, is_intercept, float(prior_scale), unit=unit)
+        return HorseshoePrior(scale, is_intercept, float(prior_scale))
     kinds = {
         "laplace": LaplacePrior,
         "student_t": lambda scale: StudentTPrior(scale, float(parameters.prior_df)),
@@ -132,13 +130,19 @@ def missing_moments(model, data, theta, n_classes):
     if not prior.has_gaussian:
         far = prior.coefficients(theta[[theta[:, -1].argmax()]])
         far = far.reshape(1 if binary else n_classes, -1)[:, : X.shape[1]].T
+    shift = model.shift_of(X)
     for rows in gen_batches(X.shape[0], _ROWS_AT_ONCE):
         some, y = X[rows], data.y[rows]
         in_class = (y > 0 if binary else y)[:, None] == np.arange(n_classes)
-        total += np.asarray(abs(some).sum(axis=0, dtype=np.float64)).ravel()
-        by_class += np.where(in_class, 1.0, -1.0).T @ some
+        sign = np.where(in_class, 1.0, -1.0)
+        by_class += sign.T @ some
+        if shift is not None:  # Of sparse rows, whose zeros are all alike.
+            by_class -= np.outer(sign.sum(axis=0), shift)
+            n_zeros = some.shape[0] - np.bincount(some.indices, minlength=X.shape[1])
+            total += n_zeros * np.abs(shift)
+        total += np.asarray(abs(_less(some, shift)).sum(axis=0, dtype=np.float64)).ravel()
         if far is not None:
-            scores = some @ far
+            scores = some @ far - (0.0 if shift is None else shift @ far)
             scores = np.hstack([-scores, scores]) if binary else scores
             others = np.where(in_class, -np.inf, scores).max(axis=1)
             apart = apart and bool(np.all(scores[in_class] > others))
@@ -147,7 +151,7 @@ def missing_moments(model, data, theta, n_classes):
         alone |= apart
     missing, only_sd = alone.any(axis=0).sum(), prior.tail_df > 1.0
     if not missing and binary and prior.tail_df <= 1.0 and X.shape[1] <= _MAX_PAIRED:
-        missing, only_sd = _n_in_pairs(X, np.where(data.y > 0, 1.0, -1.0)), True
+        missing, only_sd = _n_in_pairs(X, np.where(data.y > 0, 1.0, -1.0), shift), True
     if not missing:
         return ""
     moment = "standard deviation" if only_sd else "mean"
@@ -158,14 +162,25 @@ def missing_moments(model, data, theta, n_classes):
     )
 
 
-def _n_in_pairs(X, sign):
+def _less(X, shift):
+    """Sparse rows less the shift where they have numbers; others, of no shift, as they are."""
+    if shift is None:
+        return X
+    return type(X)((X.data - shift[X.indices], X.indices, X.indptr), shape=X.shape)
+
+
+def _n_in_pairs(X, sign, shift):
     """How many features are in a pair whose hyperplane through the origin separates two classes.
 
-    ``sign`` (n,) is -1 in the one class and 1 in the other.
+    ``sign`` (n,) is -1 in the one class and 1 in the other; the ``shift`` is to be subtracted.
     """
-    first, found = _dense(X[:_FIRST_ROWS]) * sign[:_FIRST_ROWS, None], np.zeros(X.shape[1], bool)
+    shift = np.zeros(X.shape[1]) if shift is None else shift
+    first = (_dense(X[:_FIRST_ROWS]) - shift) * sign[:_FIRST_ROWS, None]
+    found = np.zeros(X.shape[1], dtype=bool)
     for pair in map(list, combinations(range(X.shape[1]), 2)):
-        if _in_half_plane(first[:, pair]) and _in_half_plane(_columns(X, pair) * sign[:, None]):
+        if _in_half_plane(first[:, pair]) and _in_half_plane(
+            (_columns(X, pair) - shift[pair]) * sign[:, None]
+        ):
             found[pair] = True
     return found.sum()
 

@@ -8,7 +8,6 @@ from skpmd.engine.sums import add_up
 from skpmd.engine.threads import in_order
 from skpmd.logistic._design import (
     LinearModel,
-    design,
     logits,
     normal_nodes,
     pieces,
@@ -29,13 +28,13 @@ class SoftmaxModel(LinearModel):
     to K - 1, K = ``n_classes``; other parameters are as of `LinearModel`.
     """
 
-    def __init__(self, prior, fit_intercept, n_classes):
-        super().__init__(prior, fit_intercept)
+    def __init__(self, prior, fit_intercept, n_classes, shift=None):
+        super().__init__(prior, fit_intercept, shift)
         self.n_classes = n_classes
 
     def with_prior(self, prior):
         """The same likelihood under another prior."""
-        return SoftmaxModel(prior, self.fit_intercept, self.n_classes)
+        return SoftmaxModel(prior, self.fit_intercept, self.n_classes, self.shift)
 
     def monitored(self, theta):
         """Coefficients less their mean over the classes, which the data do not see; see `Model`."""
@@ -47,6 +46,8 @@ class SoftmaxModel(LinearModel):
     def log_likelihood(self, theta, batch):
         """Weighted sum of log softmax(x . theta_1, ..., x . theta_K)[y]; see `Model`."""
         coefficients, total = self.prior.coefficients(theta), np.zeros(len(theta))
+        if self.shift_of(batch.X) is not None:
+            coefficients = self.for_rows(coefficients)
 
         def of(place):
             _, (_, y, weight), rows = place
@@ -90,7 +91,7 @@ class SoftmaxModel(LinearModel):
         pairs = [(k, other) for k in range(K) for other in range(k)]
 
         def of(piece):
-            X, y, weight = design(piece, self.fit_intercept)
+            X, y, weight = self.design(piece)
             spread = np.zeros((len(X), K, K)) if cov is None else _logit_covariance(X, cov, K)
             centre = X @ mean.reshape(K, -1).T
             probability, product = expected_softmax(centre, spread, nodes)
@@ -141,7 +142,7 @@ class SoftmaxModel(LinearModel):
         K, d = self.n_classes, len(mean)
 
         def of(piece):
-            X, _, weight = design(piece, self.fit_intercept)
+            X, _, weight = self.design(piece)
             white = X @ chol.reshape(K, -1, d)  # This is e_k (x) x, whitened, of shape (K, n, d).
             by_row = white.transpose(1, 0, 2)
             spread = by_row @ by_row.transpose(0, 2, 1)

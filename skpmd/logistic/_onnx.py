@@ -16,6 +16,9 @@ def probabilities(nodes, X, posterior, n_classes, n_features, fit_intercept):
     ``nodes`` makes operators, `skpmd.onnx.Nodes`, and X is the node of the rows.
     """
     K = 1 if n_classes == 2 else n_classes
+    if posterior.frame is not None:
+        centred = nodes.Sub(nodes.double(X), posterior.frame.centre[None])
+        X = nodes.same(nodes.Div(centred, posterior.frame.scale[None]))
     if isinstance(posterior, GaussianPosterior):
         logits = _of_normals(nodes, X, posterior, K, n_features, fit_intercept)
         weights = posterior.weights
@@ -41,12 +44,17 @@ def _of_points(nodes, X, mean, offsets, fit_intercept):
 def _of_normals(nodes, X, posterior, K, n_features, fit_intercept):
     """Logits at the nodes of a `GaussianPosterior`, (n, m, K)."""
     width = n_features + fit_intercept
-    loc, variance = (one.reshape(K, width) for one in (posterior.loc, posterior.scale**2))
+    loc, variance = (one.reshape(K, width) for one in _of_own(posterior))
     rows = nodes.double(X)
     centre = _linear(nodes, rows, loc, fit_intercept)
     spread = nodes.Sqrt(_linear(nodes, nodes.Mul(rows, rows), variance, fit_intercept))
     offsets = nodes.Mul(nodes.shaped(spread, 1, K), posterior.nodes.T[None])
     return nodes.same(nodes.Add(nodes.shaped(centre, 1, K), offsets))
+
+
+def _of_own(posterior):
+    loc, scale = posterior.moments_in(posterior.frame)
+    return loc, scale**2
 
 
 def _linear(nodes, X, coefficients, fit_intercept):

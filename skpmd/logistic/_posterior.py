@@ -1,6 +1,7 @@
 """A posterior with too many coordinates for particles: a Gaussian without correlations."""
 
 import numpy as np
+from scipy.sparse import issparse
 from scipy.special import ndtr, ndtri
 
 from skpmd._base.utils import (
@@ -46,7 +47,7 @@ class GaussianPosterior:
     Parameters
     ----------
     loc, scale : ndarray of shape (d,)
-        Means and standard deviations.
+        Means and standard deviations, in the units of the ``frame`` if there is one.
     names : sequence of str
         A name for each coordinate.
     n_logits : int
@@ -56,10 +57,15 @@ class GaussianPosterior:
         default each coordinate is a variable of its own.
     coords : dict of str to sequence, optional
         Labels along the axes of these variables.
+    frame : Units, optional
+        Centres and units of columns, in which coordinates are independent. As given, an intercept,
+        which is where columns are zero, then depends on the coefficients.
 
     Attributes
     ----------
-    loc, scale, names, variables, coords
+    loc, scale : ndarray of shape (d,)
+        Means and standard deviations in the given units.
+    names, variables, coords, frame
         As given.
     nodes : ndarray of shape (K, m)
         Fixed (quasi-random) points that represent N(0, I).
@@ -75,9 +81,14 @@ class GaussianPosterior:
     [[-1.64, 1.64], [-3.29, 3.29]]
     """
 
-    def __init__(self, loc, scale, names, n_logits=1, *, variables=None, coords=None):
+    def __init__(
+        self, loc, scale, names, n_logits=1, *, variables=None, coords=None, frame=None
+    ):  # fmt: skip
+        self._own = loc, scale
         self.loc, self.scale, self.names = loc, scale, names
-        self.variables, self.coords = variables, coords
+        self.variables, self.coords, self.frame = variables, coords, frame
+        if frame is not None:
+            self.loc, self.scale = frame.inward(loc), frame.inward_sd(scale)
         self.nodes = normal_nodes(n_logits, _NODES)
         m = self.nodes.shape[1]
         self.weights, self.log_weights = np.full(m, 1.0 / m), np.full(m, -np.log(m))
@@ -111,14 +122,15 @@ class GaussianPosterior:
         return self.scale
 
     def cov(self):
-        """Covariance, a diagonal matrix of full shape (d, d).
+        """Covariance, a matrix of full shape (d, d), diagonal where there is no ``frame``.
 
         Returns
         -------
         ndarray of shape (d, d)
             Covariance, which takes 8 d^2 bytes.
         """
-        return np.diag(self.scale**2)
+        root = self._in_given(np.diag(self._own[1]))
+        return root.T @ root
 
     def quantile(self, q):
         """Quantiles of each coordinate, shape (d,) or (k, d) for q of shape (k,).
@@ -207,7 +219,8 @@ class GaussianPosterior:
         """
         n = check_n_draws("n_samples", n_samples, least=0)
         rng = as_generator(random_state)
-        return self.loc + self.scale * rng.standard_normal((n, len(self.loc)))
+        loc, scale = self._own
+        return self._in_given(loc + scale * rng.standard_normal((n, len(loc))))
 
     def log_density(self, theta):
         """Log density at each row of theta, shape (n,).
@@ -227,9 +240,12 @@ class GaussianPosterior:
         ValueError
             If points have another number of coordinates, or are not finite.
         """
-        scaled = (check_points(theta, len(self.loc)) - self.loc) / self.scale
-        log_normaliser = np.log(self.scale).sum() + 0.5 * len(self.loc) * np.log(2 * np.pi)
-        return -0.5 * (scaled**2).sum(axis=1) - log_normaliser
+        (loc, scale), theta = self._own, check_points(theta, len(self.loc))
+        log_normaliser = np.log(scale).sum() + 0.5 * len(loc) * np.log(2 * np.pi)
+        if self.frame is not None:
+            theta = self.frame.outward(theta)
+            log_normaliser += self.frame.log_jacobian(theta)
+        return -0.5 * (((theta - loc) / scale) ** 2).sum(axis=1) - log_normaliser
 
     def logits(self, X, fit_intercept):
         """Logits of rows under each node, shape (K, m, n).
@@ -269,7 +285,11 @@ class GaussianPosterior:
         std : ndarray of shape (n, K)
             Their standard deviations.
         """
-        centre, spread = logit_moments(self.loc, self.scale**2, X, fit_intercept)
+        (loc, scale), shift = self._own, None
+        if self.frame is not None:
+            shift = self.frame.shift if issparse(X) else None
+            X = self.frame.rows(X)
+        centre, spread = logit_moments(loc, scale**2, X, fit_intercept, shift)
         return centre, np.sqrt(spread)
 
     def to_arviz(self, n_draws=1000, random_state=0):
@@ -318,6 +338,13 @@ class GaussianPosterior:
             "The posterior is held without correlations: intervals of single coordinates are too "
             "narrow where columns are correlated. Give covariance_type='full' where memory allows."
         ]
+
+    def moments_in(self, units):
+        """Means and standard deviations in the frame, if these units are of it, or as given."""
+        return (self.loc, self.scale) if units is None else self._own
+
+    def _in_given(self, u):
+        return u if self.frame is None else self.frame.inward(u)
 
     def _p_positive(self):
         """Probability of a value above zero, (d,)."""

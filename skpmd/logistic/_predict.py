@@ -1,6 +1,7 @@
 """Predictions of the logistic classifier: averages over particles, draws of labels, likelihoods."""
 
 import numpy as np
+from scipy.sparse import issparse
 from scipy.special import entr, expit, log_expit, log_softmax, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import _get_feature_names, check_array, check_is_fitted
@@ -11,11 +12,13 @@ from skpmd._base.labels import encode_known, in_order
 from skpmd._base.left_out import check_rows_of_fit
 from skpmd._base.utils import as_generator, check_level, check_n_draws, weighted_quantile
 from skpmd._base.validation import naming_conversions, refuse_no_table, refuse_overflows
+from skpmd.engine.model import Batch
 from skpmd.logistic._averages import log_averages, log_averages_of_normals
-from skpmd.logistic._column_scale import column_scale_of
+from skpmd.logistic._column_scale import at_zero, in_units, refuse_far, units_of
 from skpmd.logistic._compressed import (
     labels_by_means,
     log_averages_by,
+    own_particles,
     points_of_posterior,
     roots_of,
 )
@@ -115,7 +118,8 @@ class ClassPredictions(ClassifierMixin):
         X, points = self._validated(X), self._points
         if points is None or len(self.classes_) > 2:
             return self.classes_[self._log_proba(X).argmax(axis=1)]
-        codes, are_clear = labels_by_means(points, self._roots, X, self._state.fit_intercept)
+        rows = in_units(X, self._units)
+        codes, are_clear = labels_by_means(points, self._roots, rows, self._state.fit_intercept)
         open_ = np.flatnonzero(~are_clear)
         if len(open_):
             codes[open_] = self._log_proba(X[open_]).argmax(axis=1)
@@ -224,8 +228,8 @@ class ClassPredictions(ClassifierMixin):
         check_is_fitted(self)
         X = self._validated(X)
         rng = as_generator(random_state)
-        theta = self.posterior_.sample(check_n_draws("n_samples", n_samples), rng)
-        return _draw_labels(X, theta, self._state.fit_intercept, self.classes_, rng)
+        theta = _own_draws(self.posterior_, check_n_draws("n_samples", n_samples), rng)
+        return _draw_labels(X, theta, self._state.fit_intercept, self.classes_, rng, self._units)
 
     def sample_prior_y(self, X, classes=(0, 1), n_samples=1, random_state=0):
         """Draw labels from the prior predictive distribution; no fit is needed.
@@ -267,13 +271,15 @@ class ClassPredictions(ClassifierMixin):
         m = check_n_draws("n_samples", n_samples)
         if isinstance(self.prior_scale, str):
             raise ValueError("prior_scale='evidence' has no prior before the data: set a number.")
-        column_scale = column_scale_of(X, None) if self.scale == "auto" else None
         names = [f"x{j}" for j in range(X.shape[1])] if names is None else names
-        parameters = in_columns(self._parameters(), names, classes, mean_field=False)
-        scale = parameters.prior_scale
-        prior = linear_model(parameters, X.shape[1], len(classes), scale, column_scale).prior
+        parameters, units = in_columns(self._parameters(), names, classes, mean_field=False)
+        if self.scale == "auto" and isinstance(self.prior, str):
+            n_rows = 1 if len(classes) == 2 else len(classes)
+            rows = [Batch(X, None, np.ones(X.shape[0]))]
+            units = units_of(rows, n_rows, self.fit_intercept)
+        prior = linear_model(parameters, X.shape[1], len(classes), parameters.prior_scale).prior
         theta = prior.reported(prior.sample(rng, m))
-        return _draw_labels(X, theta, self.fit_intercept, classes, rng)
+        return _draw_labels(X, theta, self.fit_intercept, classes, rng, units)
 
     def _check_rows_of_fit(self, times):
         """ValueError where rows that are to be left out are not those of the fit."""
@@ -311,12 +317,13 @@ class ClassPredictions(ClassifierMixin):
         X, y = self._validated(X, y)
         codes = encode_known(y, self.classes_).astype(int)
         if n_draws is None:
-            theta = self.posterior_.particles
+            theta = own_particles(self.posterior_)
         else:
             n_draws = check_n_draws("n_draws", n_draws)
-            theta = self.posterior_.sample(n_draws, random_state)
+            theta = _own_draws(self.posterior_, n_draws, random_state)
         out = np.empty((len(theta), len(codes)))
-        for rows, table in _tables(X, theta, self._state.fit_intercept, len(self.classes_)):
+        fit_intercept, n_classes = self._state.fit_intercept, len(self.classes_)
+        for rows, table in _tables(X, theta, fit_intercept, n_classes, self._units):
             out[:, rows] = np.take_along_axis(table, codes[None, None, rows], axis=0)[0]
         return out
 
@@ -325,11 +332,17 @@ class ClassPredictions(ClassifierMixin):
         checked = self._checked_data(
             X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=reset
         )
-        # Products of single-precision rows stay so, and moves take such ones of any rows.
-        with_y = isinstance(checked, tuple)
-        rows, dtype = (checked[0], np.float32) if with_y else (checked, checked.dtype)
-        refuse_overflows("X", rows, dtype)
+        rows = checked[0] if isinstance(checked, tuple) else checked
+        if reset or getattr(self, "_state", None) is None:  # Units are not known yet.
+            refuse_overflows("X", rows)
+        else:
+            refuse_far(rows, self._units, rows.dtype)
         return checked
+
+    @property
+    def _units(self):
+        """Those that the posterior was found in, None of given ones."""
+        return self.posterior_.frame
 
     @result
     def _points(self):
@@ -351,53 +364,66 @@ class ClassPredictions(ClassifierMixin):
             if points is None:
                 found = log_averages_of_normals(self.posterior_, X, state.fit_intercept)
             elif state.compressed is None or state.compressed.error > self.prediction_tol:
-                found = log_averages(points, X, state.fit_intercept)
+                found = log_averages(points, in_units(X, self._units), state.fit_intercept)
             else:
-                found = log_averages_by(state.compressed, points, X, state.fit_intercept)
+                rows = in_units(X, self._units)
+                found = log_averages_by(state.compressed, points, rows, state.fit_intercept)
         return found.T
 
     def _by_rows(self, X, reduce):
         """Logits under all particles, (1 or n_classes, m, n), reduced over particles."""
-        X = self._validated(X)
-        points = getattr(self.posterior_, "particles", self.posterior_)
-        tables = _logit_tables(X, points, self._state.fit_intercept, len(self.classes_))
+        X, points = self._validated(X), self.posterior_
+        points = points if isinstance(points, GaussianPosterior) else own_particles(points)
+        fit_intercept, n_classes = self._state.fit_intercept, len(self.classes_)
+        tables = _logit_tables(X, points, fit_intercept, n_classes, self._units)
         averages = np.concatenate([reduce(table) for _, table in tables], axis=-1)
         return averages.astype(X.dtype, copy=False)  # Sums are made in double precision.
 
 
-def _tables(X, points, fit_intercept, n_classes):
+def _tables(X, points, fit_intercept, n_classes, units):
     """Slices of rows with the log probabilities of their classes, of shape (n_classes, m, n)."""
-    for rows, table in _logit_tables(X, points, fit_intercept, n_classes):
+    for rows, table in _logit_tables(X, points, fit_intercept, n_classes, units):
         if len(table) == 1:
             yield rows, np.stack([log_expit(-table[0]), log_expit(table[0])])
         else:
             yield rows, log_softmax(table, axis=0)
 
 
-def _logit_tables(X, points, fit_intercept, n_classes):
+def _logit_tables(X, points, fit_intercept, n_classes, units):
     """Slices of rows with their logits, of shape (1 or n_classes, m, n).
 
-    ``points`` are m particles, or a `GaussianPosterior`, whose m nodes take their place.
+    ``points`` are m particles in ``units``, or in the given ones where these are None, or a
+    `GaussianPosterior`, whose m nodes take their place.
     """
     by_nodes = isinstance(points, GaussianPosterior)
     m = len(points.weights) if by_nodes else len(points)
     n_rows, width = 1 if n_classes == 2 else n_classes, X.shape[1] + fit_intercept
+    if not by_nodes:
+        coefficients = points[:, : n_rows * width].reshape(-1, width)
+        if issparse(X) and units is not None and fit_intercept:
+            coefficients = at_zero(coefficients, units.shift)
     step = max(1, _TABLE // (m * n_classes))
     for start in range(0, X.shape[0], step):
         rows = slice(start, min(start + step, X.shape[0]))
         if by_nodes:
             table = points.logits(X[rows], fit_intercept)
         else:
-            coefficients = points[:, : n_rows * width].reshape(-1, width)
-            table = logits(coefficients, X[rows], fit_intercept).astype(np.float64, copy=False)
+            some = X[rows] if units is None else units.rows(X[rows])
+            table = logits(coefficients, some, fit_intercept).astype(np.float64, copy=False)
             table = table.reshape(m, n_rows, -1).transpose(1, 0, 2)
         yield rows, table
 
 
-def _draw_labels(X, theta, fit_intercept, classes, rng):
+def _own_draws(posterior, n, rng):
+    """n draws of equal weight from a posterior of either kind, in the units of its frame."""
+    draws = posterior.sample(n, rng)
+    return draws if posterior.frame is None else posterior.frame.outward(draws)
+
+
+def _draw_labels(X, theta, fit_intercept, classes, rng, units):
     """A label for each row and particle."""
     out = np.empty((X.shape[0], len(theta)), dtype=classes.dtype)
-    for rows, table in _tables(X, theta, fit_intercept, len(classes)):
+    for rows, table in _tables(X, theta, fit_intercept, len(classes), units):
         below = np.cumsum(np.exp(table[:-1]), axis=0) < rng.random(table.shape[1:])
         out[rows] = classes[below.sum(axis=0)].T
     return out

@@ -20,7 +20,7 @@ from skpmd._base.rows import Rows
 from skpmd._base.streaming import advance, coefficients, kernel_step
 from skpmd.engine.model import Batch
 from skpmd.engine.rejuvenation_error import NO_ERROR
-from skpmd.logistic._column_scale import column_scaler
+from skpmd.logistic._column_scale import Units, moments_of
 from skpmd.logistic._design import stacked
 
 # Weighted rows of each class for each of its coefficients (events per variable): with fewer a
@@ -48,7 +48,7 @@ def advance_retaining(retained, stream, model, rows, options, step, targets):
     ``targets`` (K,) are those of all classes. Where nothing is retained, and the stream has seen
     rows, it goes on as all streams do.
     """
-    whole = _joined(retained, stream, rows, options)
+    whole = _joined(retained, stream, rows, options, model.shift)
     if whole is None:
         return advance(stream, model, rows, options, step), None
     n_rows = len(whole.weight)
@@ -78,7 +78,7 @@ def advance_retaining(retained, stream, model, rows, options, step, targets):
     return first, _small(Retained(whole, n_rows))
 
 
-def _joined(retained, stream, rows, options):
+def _joined(retained, stream, rows, options, shift):
     """All rows so far as a `Batch`, past ones discounted; None where they are not at hand.
 
     A second pass over the rows has seen every class.
@@ -90,7 +90,7 @@ def _joined(retained, stream, rows, options):
     if retained is None or (a > 0.0 and options.total_samples is not None):
         return None
     X, y, weight = retained.rows
-    return stacked(Batch(X, y, (1.0 - a) * weight), new)
+    return stacked(Batch(X, y, (1.0 - a) * weight), new, shift)
 
 
 def _before_and_since(retained):
@@ -115,10 +115,11 @@ def _differ(weights, others):
 
 def _columns_differ(retained):
     """Whether rows since the last fit have other means or second moments of a column."""
-    X, _, weight = retained.rows
-    scaler = column_scaler(X, weight, with_mean=not sparse.issparse(X))
+    found, is_sparse = moments_of([retained.rows]), sparse.issparse(retained.rows.X)
+    centre = np.zeros_like(found.mean) if is_sparse else found.mean
+    units = Units(centre, found.sd, 1, not is_sparse)
     parts = list(_before_and_since(retained))
-    sums = np.array([_power_sums(part, scaler) for part in parts])
+    sums = np.array([_power_sums(part, units) for part in parts])
     n, m = (part.weight.sum() for part in parts)
     moments = sums.sum(axis=0) / (n + m)
     variance = np.maximum(moments[1::2] - moments[:2] ** 2, 0.0)
@@ -127,11 +128,11 @@ def _columns_differ(retained):
     return bool((gap > np.sqrt(least * variance) + _ROUNDING).any())
 
 
-def _power_sums(rows, scaler):
+def _power_sums(rows, units):
     """Weighted sums of the first four powers of standardised columns, (4, p)."""
     total = np.zeros((4, rows.X.shape[1]))
     for some in gen_batches(len(rows.weight), _ROWS_AT_ONCE):
-        z = scaler.transform(rows.X[some])
+        z = units.rows(rows.X[some])
         for k in range(4):
             total[k] += rows.weight[some] @ (z.power(k + 1) if sparse.issparse(z) else z ** (k + 1))
     return total

@@ -3,7 +3,7 @@
 import numpy as np
 
 from skpmd.engine.splitting import Stiff
-from skpmd.logistic._design import design, pieces
+from skpmd.logistic._design import pieces
 
 _TABLE = 1 << 18  # Rows are looked at in pieces of about so many numbers.
 # A row is stiff where its expected curvature is above this, in units of the posterior's own.
@@ -57,7 +57,7 @@ def _chosen(model, batches, mean, chol):
     """Rows of large expected curvature, in pieces (dense X with ones, y, weight)."""
     parts, curvatures = [], []
     for one in pieces(batches, _TABLE):
-        X, y, weight = design(one, model.fit_intercept)
+        X, y, weight = model.design(one)
         curvature = weight * _expected_curvature(X, mean, chol)
         some = curvature > _MIN_CURVATURE
         parts.append((X[some], y[some], weight[some]))

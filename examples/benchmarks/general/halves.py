@@ -77,7 +77,9 @@ def logistic(orders):
         for order in orders:
             rows, labels, h = _in_order(order, X, y)
             whole, first, alone = (
-                BayesianLogisticRegressionPMD(random_state=order).fit(rows[some], labels[some])
+                BayesianLogisticRegressionPMD(scale=None, random_state=order).fit(
+                    rows[some], labels[some]
+                )  # In the units of all rows, for halves have other ones.
                 for some in (slice(None), slice(h), slice(h, None))
             )
             for model in ("logistic", "logistic, density"):

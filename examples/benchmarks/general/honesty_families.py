@@ -51,7 +51,9 @@ def _logistic(seeds, quick):
             X, y, shape = _line(name, prior)
             scale = LINES[name][2]
             for seed in seeds:
-                parameters = {"prior": prior, "prior_scale": scale, "random_state": seed}
+                parameters = {
+                    "prior": prior, "prior_scale": scale, "scale": None, "random_state": seed,
+                }  # fmt: skip
                 model = BayesianLogisticRegressionPMD(**parameters)
                 with hearing() as heard:
                     model.fit(X, y)
@@ -73,7 +75,7 @@ def _lines_in_parts(seeds, name):
             mixed = np.random.default_rng(seed).permutation(len(y))
             key = {"mixed": mixed, "by class": y, "by feature": X[:, 0]}[order]
             model = BayesianLogisticRegressionPMD(
-                prior=prior, prior_scale=LINES[name][2], random_state=seed
+                prior=prior, prior_scale=LINES[name][2], scale=None, random_state=seed
             )
             for part in np.array_split(np.argsort(key, kind="stable"), 4):
                 with hearing() as heard:

@@ -80,7 +80,8 @@ def logistic(config):
     from ..harness.datasets import load
 
     def model(seed):
-        return skpmd.BayesianLogisticRegressionPMD(random_state=seed)
+        # Units of all rows, for shards have other ones.
+        return skpmd.BayesianLogisticRegressionPMD(scale=None, random_state=seed)
 
     for name, K in LOGISTIC.items() if config.data else {"breast_cancer": 3}.items():
         if config.data:

@@ -8,10 +8,12 @@ from .timing import cpu_clock
 
 
 def estimator(seed, **params):
-    """`BayesianLogisticRegressionPMD` under the references' prior on the intercept, N(0, 1)."""
+    """`BayesianLogisticRegressionPMD` under the references' prior, N(0, 1) in given units."""
     from skpmd import BayesianLogisticRegressionPMD
 
-    return BayesianLogisticRegressionPMD(intercept_prior_scale=1.0, random_state=seed, **params)
+    return BayesianLogisticRegressionPMD(
+        intercept_prior_scale=1.0, scale=None, random_state=seed, **params
+    )
 
 
 def warm(data, n_columns=None, **params):

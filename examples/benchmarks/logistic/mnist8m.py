@@ -205,7 +205,7 @@ def fit_pmd(X, y, seed):
     from skpmd import BayesianLogisticRegressionPMD
 
     model = BayesianLogisticRegressionPMD(
-        prior_scale=1.0, intercept_prior_scale=1.0, random_state=seed
+        prior_scale=1.0, intercept_prior_scale=1.0, scale=None, random_state=seed
     ).fit(X, y)
     posterior, diagnostics = model.posterior_, model.diagnostics_
     details = {"ess": diagnostics["ess"], "k_hat": diagnostics["pareto_k"]}

@@ -78,6 +78,7 @@ def _estimator(method, seed, total, d):
     return BayesianLogisticRegressionPMD(
         prior_scale=1.0,
         intercept_prior_scale=1.0,
+        scale=None,
         total_samples=total,
         random_state=seed,
     )

@@ -28,6 +28,7 @@ def make(method, C, temperature=1.0):
     return BayesianLogisticRegressionPMD(
         prior_scale=float(np.sqrt(C * temperature)),
         intercept_prior_scale=INTERCEPT_SCALE,
+        scale=None,
         temperature=temperature,
         covariance_type=method,
         random_state=0,
