@@ -24,14 +24,12 @@ def mixture_quantiles(a, b, weights, q):
     concave where particles agree, inside a bracket that bisection shrinks. The quantiles have a
     relative error of at most 1e-4.
 
-    The components' parameters a and b, of shape (m, n), are positive. Their weights (m,) sum to 1,
-    and the probability q is in (0, 1).
+    The components' parameters a and b, of shape (m, n), are positive. Their weights, (m,) for all
+    mixtures or (m, n), sum to 1, and the probability q is in (0, 1).
     """
-    pieces = range(0, a.shape[1], _PIECE)
-    parts = [
-        _quantiles(a[:, start : start + _PIECE], b[:, start : start + _PIECE], weights, q)
-        for start in pieces
-    ]
+    weights = np.broadcast_to(weights if np.ndim(weights) > 1 else weights[:, None], a.shape)
+    pieces = [slice(start, start + _PIECE) for start in range(0, a.shape[1], _PIECE)]
+    parts = [_quantiles(a[:, own], b[:, own], weights[:, own], q) for own in pieces]
     return np.concatenate(parts)
 
 
@@ -55,7 +53,7 @@ def _quantiles(a, b, weights, q):
         log_x[left] = np.where(inside, new, 0.5 * (low[left] + high[left]))
         moving = np.abs(log_x[left] - u) > _TOL * np.minimum(1.0, -u)
         left, log_beta = left[moving], log_beta[:, moving]
-        a, b = a[:, moving], b[:, moving]
+        a, b, weights = a[:, moving], b[:, moving], weights[:, moving]
         if not left.size:
             break
     return np.where(log_x > _MIN_LOG + 1.0, np.exp(log_x), 0.0)
@@ -64,8 +62,8 @@ def _quantiles(a, b, weights, q):
 def _guess(a, b, weights, q):
     """Log quantiles of gamma distributions with the mixtures' means and variances."""
     size = a + b
-    mean = weights @ (a / size)
-    square = weights @ (a * (a + 1.0) / (size * (size + 1.0)))
+    mean = (weights * (a / size)).sum(axis=0)
+    square = (weights * (a * (a + 1.0) / (size * (size + 1.0)))).sum(axis=0)
     shape = mean * mean / np.maximum(square - mean * mean, 1e-12 * mean * mean)
     root = 1.0 - 1.0 / (9.0 * shape) + ndtri(q) / (3.0 * np.sqrt(shape))  # Wilson and Hilferty
     small = (np.log(q) + gammaln(shape + 1.0)) / shape - np.log(shape)
@@ -77,12 +75,13 @@ def _guess(a, b, weights, q):
 def _distribution(a, b, log_beta, weights, log_x):
     """Probability of less than x, and density of log x."""
     survival = np.log1p(-np.exp(log_x))  # log(1 - x)
-    rare = (a < _RARE * b) & (b > _LARGE)
+    counted = weights > 0.0
+    rare = (a < _RARE * b) & (b > _LARGE) & counted
     y = (b + 0.5 * (a - 1.0)) * -survival
-    probability = np.empty(a.shape)
+    probability = np.zeros(a.shape)
     probability[rare] = gammainc(a[rare], y[rare])
-    if not rare.all():
-        x = np.broadcast_to(np.exp(log_x), a.shape)
-        probability[~rare] = betainc(a[~rare], b[~rare], x[~rare])
+    others = counted & ~rare
+    x = np.broadcast_to(np.exp(log_x), a.shape)
+    probability[others] = betainc(a[others], b[others], x[others])
     density = np.exp(a * log_x + (b - 1.0) * survival - log_beta)
-    return weights @ probability, weights @ density
+    return (weights * probability).sum(axis=0), (weights * density).sum(axis=0)

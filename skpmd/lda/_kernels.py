@@ -17,6 +17,9 @@ _BLOCK, _GROUP = 4, 4
 _N_EM = 2  # steps of expectation-maximisation before a chain
 # Occurrences of a word in a document that are assigned one by one; more are assigned in bundles.
 _MAX_TOKENS = 64
+# Words of documents in which whole topics, too, are drawn anew in predictions.
+_SHORT = 64
+_MAX_SHARED = 4  # topics of such a document, at most
 # Sums of products may be taken in any order, and no nan occurs.
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
 
@@ -312,6 +315,210 @@ def collapsed(
             for k in range(K):
                 expected[start + j, k] = count * one[j, k]
         _sum_rows(expected[start : start + n], mass_out[d])
+
+
+@njit(cache=True, nogil=True)
+def _seed(indices, counts):
+    """A state for the stream of a document, from its words alone."""
+    state = np.uint64(0)
+    for j in range(len(indices)):
+        state ^= np.uint64(indices[j] + 1) * np.uint64(0xD1342543DE82EF95)
+        state, _ = _next_uniform(state)
+        state ^= np.uint64(counts[j] * np.float32(1024.0))
+        state = (state ^ (state >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+    return state
+
+
+@njit(cache=True, nogil=True)
+def _draw_in_turn(phi, counts, alpha, mass, words, joint, sums, state, assigned):
+    """Draw the topic of each token given those before it: no topics stay tied as in a saddle."""
+    for k in range(len(alpha)):
+        mass[k], words[k] = alpha[k], np.float32(0.0)
+    for j in range(len(counts)):
+        tokens, each = _tokens(counts[j])
+        for i in range(tokens):
+            total = _joint(phi[j], mass, joint, sums)
+            state, u = _next_uniform(state)
+            z = _draw_topic(joint, sums, u * total)
+            assigned[j, i] = z
+            words[z] += each
+            mass[z] = alpha[z] + words[z]
+    return state
+
+
+@njit(cache=True, fastmath=_FAST, nogil=True, forceinline=True)
+def _count_token(joint, words, each, part, spread, some, first, second):
+    """Add a token's part to the moments of the topics' words, given the other tokens ``words``.
+
+    With p the token's conditional probabilities and n the words of topics with it, its part of the
+    mean of n is p each, of that of n^2 it is p n each, and of P(n > 0) it is p each / n: the sums
+    of these over the tokens of a topic are n, n^2 and 1.
+    """
+    if not spread:
+        for k in range(len(words)):
+            first[k] += part * joint[k]
+        return
+    for k in range(len(words)):
+        p, n = float(part * joint[k]), float(words[k] + each)
+        first[k] += p
+        second[k] += p * n
+        some[k] += p / n
+
+
+@njit(cache=True, fastmath=_FAST, nogil=True, forceinline=True)
+def _sweep(
+    phi, counts, alpha, mass, words, joint, sums, state, assigned, weight, spread,
+    some, first, second,
+):  # fmt: skip
+    """Draw the topic of each token given those of the others; count if ``weight`` is positive."""
+    for j in range(len(counts)):
+        tokens, each = _tokens(counts[j])
+        for i in range(tokens):
+            z = assigned[j, i]
+            words[z] = max(words[z] - each, np.float32(0.0))  # not less by rounding
+            mass[z] = alpha[z] + words[z]
+            total = _joint(phi[j], mass, joint, sums)
+            state, u = _next_uniform(state)
+            z = _draw_topic(joint, sums, u * total)
+            if weight > 0.0:
+                _count_token(joint, words, each, weight * each / total, spread, some, first, second)
+            assigned[j, i] = z
+            words[z] += each
+            mass[z] = alpha[z] + words[z]
+    return state
+
+
+@njit(cache=True, nogil=True)
+def _relabel(
+    logs, counts, rises, alpha, mass, words, labels, chances, state, assigned, weight,
+    some, first, second,
+):  # fmt: skip
+    """Draw the topic of all tokens that share one, among topics without tokens; count likewise.
+
+    Which tokens are together stays as it is, so that this leaves the posterior of the topics as it
+    is. With few words and a small alpha a chain of single tokens would stay with a topic for long.
+    """
+    K, n_blocks = len(alpha), 0
+    for k in range(K):
+        if words[k] > 0.0:
+            labels[n_blocks] = k
+            n_blocks += 1
+    if n_blocks > _MAX_SHARED:
+        for b in range(n_blocks):
+            k = labels[b]
+            some[k] += weight
+            first[k] += weight * words[k]
+            second[k] += weight * words[k] ** 2
+        return state
+    for b in range(n_blocks):
+        z, size = labels[b], int(words[labels[b]] + 0.5)
+        for k in range(K):
+            chances[k] = rises[size, k] if k == z or words[k] == 0.0 else -np.inf
+        for j in range(len(counts)):
+            n = 0
+            for i in range(_tokens(counts[j])[0]):
+                n += assigned[j, i] == z
+            if n:
+                for k in range(K):
+                    chances[k] += n * logs[j, k]
+        largest, total = chances.max(), 0.0
+        for k in range(K):
+            chances[k] = math.exp(chances[k] - largest)
+            total += chances[k]
+        state, u = _next_uniform(state)
+        target, to, running = u * total, z, 0.0
+        for k in range(K):
+            running += chances[k]
+            if running > target and chances[k] > 0.0:
+                to = k
+                break
+        if weight > 0.0:
+            for k in range(K):
+                p = weight * chances[k] / total
+                some[k] += p
+                first[k] += p * size
+                second[k] += p * size * size
+        if to != z:
+            for j in range(len(counts)):
+                for i in range(_tokens(counts[j])[0]):
+                    if assigned[j, i] == z:
+                        assigned[j, i] = to
+            words[to], words[z] = words[z], np.float32(0.0)
+            mass[to], mass[z] = alpha[to] + words[to], alpha[z]
+    return state
+
+
+@njit(cache=True, nogil=True)
+def _log_rises(alpha):
+    """Log of alpha (alpha + 1) ... for each number of factors up to the longest short document."""
+    rises = np.zeros((_SHORT + 1, len(alpha)))
+    for n in range(_SHORT):
+        for k in range(len(alpha)):
+            rises[n + 1, k] = rises[n, k] + math.log(alpha[k] + n)
+    return rises
+
+
+@njit(cache=True, nogil=True)
+def assigned_words(
+    indptr, indices, counts, first, last, words, scale, prior, inverse, alpha,
+    visits, least, most, spread, out,
+):  # fmt: skip
+    """Numbers n of words of each topic in documents given the topics: moments of their posterior.
+
+    A Gibbs chain for each document averages the conditional probabilities of its tokens, and in
+    documents of few tokens those of whole topics, too. The chain's random numbers come from the
+    document's words alone, so that each document has one answer. A document has as many
+    sweeps as make ``visits`` tokens, but from ``least`` to ``most``, and a quarter more that are
+    not counted. ``out`` (last - first, 3, K), float64, receives the means of n, and with ``spread``
+    of n^2 and of whether n > 0. For documents of one word they are exact. Without ``spread`` the
+    rows of documents of more tokens than `_SHORT` stay as they are. See `sampled`.
+    """
+    K, nb = words.shape[1], _n_blocks(words.shape[1])
+    longest = _longest(indptr, first, last)
+    phi = np.empty((longest, nb * _BLOCK), dtype=np.float32)
+    logs = np.empty((min(longest, _SHORT), K))
+    assigned = np.empty((longest, _MAX_TOKENS), dtype=np.int32)
+    labels, chances = np.empty(K, dtype=np.int32), np.empty(K)
+    mass = np.zeros(nb * _BLOCK, dtype=np.float32)
+    own, joint = np.zeros_like(mass), np.empty_like(mass)
+    sums, moments = np.empty(nb, dtype=np.float32), np.zeros((3, nb * _BLOCK))
+    rises = _log_rises(alpha)
+    for d in range(first, last):
+        a, b = indptr[d], indptr[d + 1]
+        of, n_tokens, whole = counts[a:b], 0, True
+        for j in range(b - a):
+            _word_probabilities(words, scale, prior, inverse, indices[a + j], phi[j])
+            tokens, each = _tokens(of[j])
+            n_tokens += tokens
+            whole = whole and each == 1.0
+        if n_tokens > _SHORT and not spread:
+            continue
+        moments[:] = 0.0
+        if n_tokens:
+            n_sweeps = 1 if n_tokens == 1 else min(max(visits // n_tokens, least), most)
+            n_burn = 0 if n_tokens == 1 else max(n_sweeps // 4, 1)
+            blocks = whole and 1 < n_tokens <= _SHORT
+            if blocks:
+                for j in range(b - a):
+                    for k in range(K):
+                        logs[j, k] = math.log(phi[j, k])
+            part = np.float32((0.5 if blocks else 1.0) / n_sweeps)
+            state = _seed(indices[a:b], of)
+            state = _draw_in_turn(phi, of, alpha, mass, own, joint, sums, state, assigned)
+            for sweep in range(n_burn + n_sweeps):
+                weight = part if sweep >= n_burn else np.float32(0.0)
+                state = _sweep(
+                    phi, of, alpha, mass, own, joint, sums, state, assigned, weight, spread,
+                    moments[2], moments[0], moments[1],
+                )  # fmt: skip
+                if blocks:
+                    state = _relabel(
+                        logs, of, rises, alpha, mass, own, labels, chances, state,
+                        assigned, weight, moments[2], moments[0], moments[1],
+                    )  # fmt: skip
+        for i in range(3):
+            for k in range(K):
+                out[d - first, i, k] = moments[i, k]
 
 
 @njit(cache=True, nogil=True)

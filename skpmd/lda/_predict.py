@@ -13,11 +13,11 @@ from skpmd.lda._completion import completion_split
 from skpmd.lda._documents import groups_of, tokens_of
 from skpmd.lda._inference import (
     document_elbos,
-    proportion_sizes,
     topic_mass,
+    word_moments,
     word_probabilities,
 )
-from skpmd.lda._proportions import intervals, standard_deviations
+from skpmd.lda._proportions import Proportions
 
 _NEGLIGIBLE = -30.0  # log weight, relative to the largest, of particles that are left out
 _DOCUMENTS = 256  # documents that a thread takes at a time
@@ -255,17 +255,16 @@ def uncertainty(parameters, block, log_weights, labels, X, tails=None):
 
     def piece(start):
         rows = start, min(start + _UNCERTAIN, X.shape[0])
-        means, sizes = [], []
-        for i in places:
-            mass = _mass(parameters, block, i, X, rows)[:, labels[i]]
-            means.append(mass / mass.sum(axis=1, keepdims=True))
-            own = parameters.max_doc_update_iter, *rows
-            sizes.append(proportion_sizes(block.topics, block.counts, i, X, *own)[:, labels[i]])
-        mean, size = np.array(means), np.array(sizes)
-        if tails is None:
-            out[slice(*rows)] = standard_deviations(mean, size, weights)
-        else:
-            out[slice(*rows)] = intervals(mean, size, weights, tails)
+        totals = np.asarray(X[slice(*rows)].sum(axis=1, dtype=np.float64)).ravel()
+        given = block.topics, block.counts
+        moments = np.array(
+            [word_moments(*given, i, X, parameters.max_doc_update_iter, *rows) for i in places]
+        )
+        order = labels[places]
+        moments = np.take_along_axis(moments, order[:, None, None], axis=3)
+        alpha = np.take_along_axis(block.topics.alpha[places], order, axis=1)
+        found = Proportions.of(moments, alpha, totals, weights)
+        out[slice(*rows)] = found.standard_deviations() if tails is None else found.intervals(tails)
 
     each(piece, range(0, X.shape[0], _UNCERTAIN))
     return out
