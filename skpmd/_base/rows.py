@@ -19,6 +19,7 @@ _AUTO_BATCH, _FEW_COLUMNS = 1000, 2
 # group has so many blocks.
 _BLOCK_NUMBERS, _MAX_BLOCK, _SPARSE_BLOCK, _GROUP = 1 << 20, 1 << 14, 1 << 11, 32
 _AT_ONCE = 1 << 15  # Rows whose columns are copied at a time to sort them.
+_ROUNDING, _TINY = 1e-12, np.finfo(np.float64).tiny
 
 
 def _of_array(values, rows):
@@ -266,18 +267,68 @@ def _is_one_number(weight):
 
 
 def stratified_sample(weight, n, rng):
-    """Places of rows drawn one from each of n equal strata of the total weight, and how often.
+    """Places of rows drawn one from each of n equal strata of the total weight, and their weights.
 
-    A row of weight 2 and two copies of it are the same to the draw, and sorted rows are all
-    represented.
+    Sorted rows are all represented, each in proportion to its weight; the weights returned add up
+    to n. A row that weighs as much as a stratum is drawn for certain and counts for what it weighs,
+    and no other row is drawn twice (Deville's systematic sampling; Chauvet 2012): pairs of equal
+    rows would be evidence that there is hardly any noise.
     """
-    at = np.arange(n) + rng.random(n)
     if _is_one_number(weight):
-        chosen = (at * (len(weight) / n)).astype(int)
-    else:
-        ends = np.cumsum(weight)
-        chosen = np.searchsorted(ends, at * (ends[-1] / n), side="right")
-    return np.unique(np.minimum(chosen, len(weight) - 1), return_counts=True)
+        n_rows, unit = len(weight), n / len(weight)
+        if unit >= 1.0:
+            return np.arange(n_rows), np.full(n_rows, unit)
+        edges = np.arange(1, n) / unit
+        start = np.floor(edges)
+        at = _in_strata((edges - start) * unit, (start + 1.0 - edges) * unit, rng)
+        return np.minimum((at / unit).astype(int), n_rows - 1), np.ones(n)
+    unit = n / weight.sum()
+    heavy = np.flatnonzero(weight * unit >= 1.0)
+    if not len(heavy):
+        return _light_sample(weight, n, rng), np.ones(n)
+    counts = weight[heavy] * unit
+    light = np.delete(np.arange(len(weight)), heavy)
+    left = n - counts.sum() if len(light) else 0.0
+    n_light = int(min(max(1.0, np.floor(left + _ROUNDING * n)), len(light)))
+    drawn = light[_light_sample(weight[light], n_light, rng)] if n_light else light
+    places = np.concatenate([heavy, drawn])
+    counts = np.concatenate([counts, np.full(n_light, max(0.0, left) / max(1, n_light))])
+    order = np.argsort(places[counts > 0.0])
+    return places[counts > 0.0][order], counts[counts > 0.0][order]
+
+
+def _light_sample(weight, n, rng):
+    """Places of n rows, each of which weighs less than one of n strata of their total weight."""
+    ends = np.cumsum(weight)
+    unit = n / ends[-1]
+    edges = np.arange(1, n) / unit
+    across = np.minimum(np.searchsorted(ends, edges, side="right"), len(weight) - 1)
+    before = edges - (ends[across] - weight[across])
+    at = _in_strata(before * unit, (ends[across] - edges) * unit, rng)
+    return np.minimum(np.searchsorted(ends, at / unit, side="right"), len(weight) - 1)
+
+
+def _in_strata(before, after, rng):
+    """A place in each of n strata of length one, (n,), never two in a row that lies across an edge.
+
+    The row at the edge after a stratum has the lengths ``before`` and ``after`` (n - 1,) in the two
+    strata. Each place is uniform in its stratum. Where the row has been drawn before the edge it is
+    not after it, and else it is so much more often.
+    """
+    before, after = (np.maximum(one, 0.0) for one in (before, after))
+    u = rng.random(len(before) + 1)
+    drawn = after + (1.0 - after) * u[1:]  # Where the row has been drawn before.
+    share = np.minimum(after / np.maximum(1.0 - before, _TINY), 1.0)
+    beyond = np.maximum(u[1:] - share, 0.0) / np.maximum(1.0 - share, _TINY)
+    other = np.where(u[1:] < share, u[1:] * (1.0 - before), after + (1.0 - after) * beyond)
+    # Whether the row at the next edge is drawn; it depends on the last stratum where either may be.
+    edge = 1.0 - np.append(before[1:], 0.0)
+    follows, starts = drawn >= edge, other >= edge
+    known = np.append(True, follows == starts)
+    last = np.maximum.accumulate(np.where(known, np.arange(len(known)), 0))
+    first = u[0] >= 1.0 - before[0] if len(before) else False
+    was_drawn = np.append(first, starts)[last][:-1]
+    return np.arange(len(u)) + np.append(u[0], np.where(was_drawn, drawn, other))
 
 
 def distinct(X):

@@ -44,7 +44,7 @@ def _sample(X, weight, size, rng):
     if len(X) <= size:
         return X[:], np.array(weight)
     places, counts = stratified_sample(weight, size, rng)
-    return X[places], counts.astype(np.float64)
+    return X[places], counts
 
 
 def _start(model, X, weight, init, total, rng):

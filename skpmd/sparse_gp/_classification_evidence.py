@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel
 
-from skpmd._base.rows import distinct
+from skpmd._base.rows import distinct, stratified_sample
 from skpmd.engine.course import out_of_time, phase, untimed
 from skpmd.engine.journal import branched
 from skpmd.engine.loop import FullBatch, drive, full_batch_iterations, silent
@@ -24,7 +24,9 @@ from skpmd.sparse_gp._exact_evidence import (
 )
 from skpmd.sparse_gp._hyperparameters import default_kernel, refuse_kernel
 from skpmd.sparse_gp._logit import LogitSparseGP
+from skpmd.sparse_gp._model import SEARCH_JITTER
 from skpmd.sparse_gp._sparse_evidence import sparse_evidence
+from skpmd.sparse_gp._starts import widened
 
 # Sites go so much of their way at first, further while the steps get shorter, and half of it where
 # they do not: from the prior, all at once, they would overshoot.
@@ -155,7 +157,7 @@ class KernelSearch:
         if covariance.is_fast and len(Z) > _INDUCING:
             # Evenly spaced among the sorted rows: the search has no randomness.
             Z = Z[np.linspace(0, len(Z) - 1, _INDUCING).astype(int)]
-        self.model = LogitSparseGP(covariance, None, Z, jitter, n_processes)
+        self.model = LogitSparseGP(covariance, None, Z, max(SEARCH_JITTER, jitter), n_processes)
         self.sites = with_sites(rows.y, n_processes)
         self.batch = Batch(rows.X, self.sites, rows.weight)
 
@@ -185,29 +187,21 @@ class KernelSearch:
 
 
 def some_rows(rows, n, rng):
-    """At most n rows of a batch, drawn as if each were there as often as it counts.
-
-    One is drawn from each of n equal strata of the total weight, and none twice that weighs less
-    than a stratum: to a short length scale a pair of equal rows with equal labels is evidence.
-    """
-    weight = rows.weight
-    total = weight.sum()
-    if max(total, len(weight)) <= n:
+    """At most n rows of a batch, drawn as if each were there as often as it counts."""
+    total = rows.weight.sum()
+    if max(total, len(rows.weight)) <= n:
         return rows
-    # Draws are further apart than the heaviest row is long, if that is shorter than a stratum.
-    room = max(0.0, 1.0 - weight.max() * n / total)
-    at = (np.arange(n) + room * rng.random(n) + n * rng.random()) % n
-    chosen = np.searchsorted(np.cumsum(weight), at * (total / n), side="right")
-    places, counts = np.unique(np.minimum(chosen, len(weight) - 1), return_counts=True)
+    places, counts = stratified_sample(rows.weight, n, rng)
     return Batch(rows.X[places], rows.y[places], counts * min(1.0, total / n))
 
 
 def new_covariance(kernel, rows):
     """The covariance of a copy of the user's kernel, or of the default one: it has no noise."""
+    sample = Sample(rows.X, rows.y[:, None], 0.0, rows.weight)
     if kernel is not None:
         refuse_kernel(kernel)
-        return KernelCovariance(kernel.clone_with_theta(kernel.theta))
-    sample = Sample(rows.X, rows.y[:, None], 0.0, rows.weight)
+        kernel = kernel.clone_with_theta(kernel.theta)
+        return KernelCovariance(widened(kernel, sample, _VARIANCE))
     shape = default_kernel(sample).k1.k2
     return KernelCovariance(ConstantKernel(_VARIANCE, _BOUNDS) * shape)
 

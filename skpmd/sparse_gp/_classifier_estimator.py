@@ -32,7 +32,7 @@ from skpmd.sparse_gp._classification_fit import (
 )
 from skpmd.sparse_gp._classification_predict import ClassifierPredictions
 from skpmd.sparse_gp._data import Data
-from skpmd.sparse_gp._hyperparameters import warn_of_bounds
+from skpmd.sparse_gp._findings import at_independence
 from skpmd.sparse_gp._inducing import INITS
 from skpmd.sparse_gp._merge import described, disagreement, distances, merged
 from skpmd.sparse_gp._model import MAX_JITTER
@@ -80,9 +80,10 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         Inducing inputs: random rows, centres of clusters, rows with the largest variance given the
         previous ones (Burt et al. 2020), or as given. In a stream they follow the rows, unless they
         are given.
-    jitter : float in [0, 0.01], default=1e-8
-        Added to the diagonal of the inducing inputs' covariance, as a fraction of its mean; it is
-        multiplied by ten until this covariance is positive definite.
+    jitter : float in [0, 0.01], default=1e-14
+        Inducing inputs that others leave less variance than this, as a fraction of the mean
+        variance, have no part of their own in the process; nor have those of which rounding leaves
+        nothing. It is multiplied by ten until the covariance of the others is positive definite.
     n_particles : int, default=1
         Number of sets of hyperparameters. A single set is the optimum; more sets are drawn around
         it.
@@ -213,7 +214,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         hyperprior=None,
         n_inducing="auto",
         inducing_init="random",
-        jitter=1e-8,
+        jitter=1e-14,
         n_particles=1,
         weighting="posterior",
         batch_size="auto",
@@ -413,7 +414,8 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
     def _warn(self, X, fitted_kernel):
         """Warn of what speaks against the fit, a kernel fitted just now, or the inputs."""
         if fitted_kernel and self.optimizer is not None:
-            warn_of_bounds(self.kernel_)
+            for reason in at_independence(self.kernel_, self.kernel_.theta):
+                warn(reason)
         share = much_open(self._state, X)
         if share is not None:
             warn(

@@ -26,12 +26,13 @@ from skpmd._base.results import ParticleResults
 from skpmd._base.rows import is_read_in_blocks
 from skpmd._base.utils import as_floats
 from skpmd._base.validation import checked_weights, refuse_overflows
+from skpmd._base.warn import warn
 from skpmd.sparse_gp._choice import fit_chosen
 from skpmd.sparse_gp._data import Data
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
+from skpmd.sparse_gp._findings import kernel_findings
 from skpmd.sparse_gp._fit import fit, update, with_results
 from skpmd.sparse_gp._full_scale_fit import fit_full_scale, update_full_scale
-from skpmd.sparse_gp._hyperparameters import warn_of_bounds
 from skpmd.sparse_gp._inducing import INITS
 from skpmd.sparse_gp._merge import (
     described,
@@ -137,9 +138,10 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         are retained, in a fit as in a stream; of more rows a sample is retained. With
         ``forgetting`` the sample is drawn by the discounted weights, and rows with less than a
         millionth of the largest weight are dropped.
-    jitter : float in [0, 0.01], default=1e-8
-        Added to the diagonal of the inducing inputs' covariance, as a fraction of its mean; it is
-        multiplied by ten until this covariance is positive definite.
+    jitter : float in [0, 0.01], default=1e-14
+        Inducing inputs that others leave less variance than this, as a fraction of the mean
+        variance, have no part of their own in the process; nor have those of which rounding leaves
+        nothing. It is multiplied by ten until the covariance of the others is positive definite.
     likelihood : {"gaussian", "student_t"}, default="gaussian"
         Distribution of the noise. Student noise is for outliers: its scale is the square root of
         the noise level of the `WhiteKernel`, and passes are repeated until the evidence lower bound
@@ -323,7 +325,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         approximation="auto",
         n_neighbors="auto",
         reservoir_size=300_000,
-        jitter=1e-8,
+        jitter=1e-14,
         likelihood="gaussian",
         df=4.0,
         n_particles="auto",
@@ -698,5 +700,11 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             self._warn_or_interrupt()
             return
         self._conclude()
-        if fitted_kernel and self.optimizer is not None:
-            warn_of_bounds(self.kernel_)
+        if fitted_kernel:
+            state = self._state
+            found = kernel_findings(
+                state.model.covariance, state.theta, state.sample, self.optimizer is not None
+            )
+            self.diagnostics_["warnings"].extend(found)
+            for reason in found:
+                warn(f"{type(self).__name__}: {reason}")

@@ -12,12 +12,14 @@ from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import take
 from skpmd.sparse_gp._descent import descended, searched
 from skpmd.sparse_gp._model import MIN_NOISE
+from skpmd.sparse_gp._starts import has_units, is_flat, placed_starts
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 IMPOSSIBLE = 1e25  # Objective where there is none: the line search takes no infinity.
 # With more rows than the first number several starts take a few evaluations each on some rows, and
 # only the best goes on.
 _MANY_ROWS, _PRELIMINARY_ROWS, _PRELIMINARY_EVALUATIONS = 200, 500, 20
+_PLACED_ROWS = 300  # Rows that decide among starts in the units of the data.
 _SHORT = 0.1  # Factor of the length scales of one more start.
 _NOISE_FRACTIONS = 0.01, 0.03, 0.1, 0.3  # Fractions of the variance of y that are tried as noise.
 _START_SD = 1.0  # Starts vary around the first by this standard deviation, in the logs.
@@ -26,7 +28,8 @@ _START_SD = 1.0  # Starts vary around the first by this standard deviation, in t
 def noise_of(covariance, theta, sample):
     """Variance of the noise of each row; no row is without any, or it would weigh infinitely."""
     noise = covariance.noise(theta, sample.X) * sample.noise_factor + sample.noise_variance
-    return np.maximum(noise, MIN_NOISE * covariance.diagonal(theta, sample.X))
+    variance = covariance.diagonal(theta, sample.X)
+    return np.maximum(noise, MIN_NOISE * np.average(variance, weights=sample.weight))
 
 
 def log_marginal_likelihood(covariance, theta, sample, gradient=True):
@@ -89,13 +92,16 @@ def maximise_evidence(
     its place.
 
     ``n_restarts`` further starts are normal around the first one in the logs, clipped to the
-    kernel's bounds; if there are any, one more has short length scales. Of more than 200 rows
-    L-BFGS takes a few steps from each on 500 of them, and goes on from the best place on all.
+    kernel's bounds; if there are any, one more has short length scales, and others are in the units
+    of the data unless the first one is. Of more than 200 rows L-BFGS takes a few steps from each on
+    500 of them, and goes on from the best place on all. Without further starts those in the units
+    of the data follow an end at which no row tells of another.
 
     ``n_evaluations`` is the most that L-BFGS may take, its own limit by default.
     """
-    bounds = covariance.kernel.bounds
+    bounds, placed = covariance.kernel.bounds, []
     if first is None:
+        placed = _placed(covariance, sample, rng)
         first = covariance.kernel.theta
         if not callable(optimizer):
             first = best_of(
@@ -114,7 +120,7 @@ def maximise_evidence(
             return searched(lambda timed: optimizer(timed, start, bounds=bounds), objective)
         return descended(objective, start, bounds, n_evaluations)
 
-    starts = starts_around(covariance, first, n_restarts, rng)
+    starts = starts_around(covariance, first, n_restarts, rng, placed if n_restarts else ())
     # Few rows are cheap, so every start is followed to its end and none makes the outcome worse.
     if n_restarts and len(sample.y) > _MANY_ROWS and not callable(optimizer):
         some = take(sample, _PRELIMINARY_ROWS, rng)
@@ -122,7 +128,21 @@ def maximise_evidence(
         ends = each(*branched(preliminary, starts))
         starts = [min(ends, key=itemgetter(1))[0]]
     ends = each(*branched(lambda start: search(start, sample, n_evaluations), starts))
-    return np.asarray(min(ends, key=itemgetter(1))[0], dtype=np.float64)
+    best = min(ends, key=itemgetter(1))
+    if placed and not n_restarts and is_flat(-best[1], sample):
+        more = each(*branched(lambda start: search(start, sample, n_evaluations), placed))
+        best = min([best, *more], key=itemgetter(1))
+    return np.asarray(best[0], dtype=np.float64)
+
+
+def _placed(covariance, sample, rng):
+    """Starts in the units of the data, the best by some rows."""
+    some = take(sample, _PLACED_ROWS, rng) if has_units(covariance.kernel, sample) else sample
+
+    def value(theta):
+        return log_marginal_likelihood(covariance, theta, some, gradient=False)
+
+    return placed_starts(covariance, sample, value)
 
 
 def best_of(value, thetas):
@@ -130,14 +150,15 @@ def best_of(value, thetas):
     return thetas[int(np.argmax(each(value, thetas)))]
 
 
-def starts_around(covariance, first, n_restarts, rng):
+def starts_around(covariance, first, n_restarts, rng, placed=()):
     """Places where searches start, within the kernel's bounds.
 
-    ``n_restarts`` of them are around the first; if there are any, one more has short length scales.
+    ``n_restarts`` of them are around the first; if there are any, one more, the last, has short
+    length scales. Others are those ``placed`` by the data.
     """
     others = [first + _START_SD * rng.standard_normal(len(first)) for _ in range(n_restarts)]
     low, high = covariance.kernel.bounds.T
-    starts = [np.clip(start, low, high) for start in (first, *others)]
+    starts = [np.clip(start, low, high) for start in (first, *others, *placed)]
     return [*starts, shortened(covariance, first)] if n_restarts else starts
 
 

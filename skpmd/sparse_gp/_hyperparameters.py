@@ -9,9 +9,8 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 
-from skpmd._base.warn import warn
 from skpmd.engine.course import out_of_time, phase, write
-from skpmd.sparse_gp._covariance import KernelCovariance, parameter_names
+from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import take
 from skpmd.sparse_gp._descent import PARTICLES, SEARCH
 from skpmd.sparse_gp._exact_evidence import (
@@ -21,8 +20,9 @@ from skpmd.sparse_gp._exact_evidence import (
     with_other_noise,
 )
 from skpmd.sparse_gp._inducing import choose
-from skpmd.sparse_gp._model import SparseGP
+from skpmd.sparse_gp._model import SEARCH_JITTER, SparseGP
 from skpmd.sparse_gp._sparse_evidence import best_of, refine, student_weighed
+from skpmd.sparse_gp._starts import widened
 from skpmd.sparse_gp._student import StudentSparseGP
 
 # The automatic number of inducing inputs lies between these; up to the first, all distinct rows
@@ -91,7 +91,7 @@ def new_covariance(kernel, sample, **default):
     if kernel is None:
         return KernelCovariance(default_kernel(sample, **default))
     refuse_kernel(kernel)
-    return KernelCovariance(kernel.clone_with_theta(kernel.theta))
+    return KernelCovariance(widened(kernel.clone_with_theta(kernel.theta), sample))
 
 
 def check_kernel(covariance, sample, likelihood, weighting):
@@ -157,34 +157,16 @@ def _refined(parameters, covariance, whole, theta, rng):
     )
     # The evidence of "dtc" would not prefer short length scales where they are right.
     kind = "vfe" if parameters.approximation == "vfe" else "fitc"
-    model = SparseGP(covariance, None, few_inputs, kind, parameters.jitter)
+    jitter = max(SEARCH_JITTER, parameters.jitter)
+    model = SparseGP(covariance, None, few_inputs, kind, jitter)
     refined = best_of(model, with_other_noise(covariance, theta, many), many)
     for n_evaluations in _REFINE_EVALUATIONS if df is None else _REFINE_STUDENT_EVALUATIONS:
         if df is not None:
             many = student_weighed(model, refined, many, df)
         refined = refine(model, refined, many, n_evaluations)
     # Few inducing inputs may prefer a kernel that more of them do not.
-    model = SparseGP(covariance, None, more_inputs, "fitc", parameters.jitter)
+    model = SparseGP(covariance, None, more_inputs, "fitc", jitter)
     return best_of(model, (theta, refined), many)
-
-
-def warn_of_bounds(kernel):
-    """Warn where a kernel makes rows independent of each other, at the end of its bounds.
-
-    (A long length scale belongs to a column that does not matter, and a small noise to a smooth y.)
-    """
-    for name, value, (low, high) in zip(
-        parameter_names(kernel), kernel.theta, kernel.bounds, strict=True
-    ):
-        kind = name.partition("[")[0].rpartition("__")[2]
-        ends = {"length_scale": ("lower", low), "noise_level": ("upper", high)}
-        which, end = ends.get(kind, ("", np.nan))
-        if np.isclose(value, end):
-            warn(
-                f"{name} of the kernel ended at its {which} bound, {np.exp(end):.3g}: rows tell "
-                "nothing of each other there. Raise n_restarts_optimizer, widen the bounds, or "
-                "start the kernel elsewhere."
-            )
 
 
 # What to do where the posterior of the hyperparameters has too few effective particles.

@@ -9,12 +9,14 @@ from skpmd._base.utils import as_floats
 from skpmd._base.validation import refuse_overflows
 from skpmd.engine.course import phase
 from skpmd.sparse_gp._data import take
+from skpmd.sparse_gp._model import pivoted
 
 INITS = ("random", "kmeans", "greedy")
 # Candidates for each inducing input, in a fit and in a stream.
 _CANDIDATES, _STREAM_CANDIDATES = 10, 4
 _DIGITS = 7  # Squared distances of clusters are exact to twice as many.
 _CHUNK = 1 << 19  # Covariances held at once.
+_MAX_ORDERED = 1000  # At most so many inducing inputs are ordered by what they say.
 _MIN_LEFT = 1e-12  # Smallest conditional variance of a candidate, relative to the prior's.
 # A row of a stream is worth an inducing input of its own if its conditional variance exceeds this
 # fraction of the noise, and this fraction of the prior variance where there is little noise.
@@ -49,13 +51,24 @@ def choose(init, sample, n, covariance, theta, rng):
     drawn = take(sample, _CANDIDATES * n, rng)
     first, places = distinct(drawn.X)
     rows = drawn.X[first]
-    if len(rows) <= n:
-        return rows
-    if init == "kmeans":
-        return _centres(rows, np.bincount(places, drawn.weight), n, rng)
-    if init == "greedy":
+    if len(rows) > n and init == "kmeans":
+        rows = _centres(rows, np.bincount(places, drawn.weight), n, rng)
+    elif len(rows) > n and init == "greedy":
         return rows[greedy(covariance, theta, rows, n)]
-    return rows[np.sort(rng.choice(len(rows), n, replace=False))]
+    elif len(rows) > n:
+        rows = rows[np.sort(rng.choice(len(rows), n, replace=False))]
+    return _independent_first(covariance, theta, rows) if len(rows) <= _MAX_ORDERED else rows
+
+
+def _independent_first(covariance, theta, rows):
+    """The rows, in another order where rounding leaves nothing of some of them given the others.
+
+    Those are the last, and the others of the largest variance given those before come first: in the
+    basis that rows make in turn each of them has its part then, and nothing cancels.
+    """
+    K = covariance.cross(theta, rows, rows)
+    places, rank = pivoted(K, 0.0)
+    return rows if rank == len(rows) else rows[places]
 
 
 def _centres(rows, weight, n, rng):

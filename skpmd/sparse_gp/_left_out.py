@@ -18,7 +18,7 @@ from scipy.special import logsumexp
 from skpmd._base.left_out import LeftOut, check_rows_of_fit
 from skpmd._base.rows import Rows
 from skpmd.engine.threads import each
-from skpmd.sparse_gp._model import MIN_NOISE, blocks_of
+from skpmd.sparse_gp._model import blocks_of
 from skpmd.sparse_gp._particle_scores import log_density
 from skpmd.sparse_gp._vecchia import noise_of_copies
 
@@ -98,7 +98,7 @@ def _taken_out(model, theta, conditional, X, y, times, alpha):
     mean = V.T @ conditional.mean
     variance = (model.known(conditional, V) ** 2).sum(axis=0)
     prior = model.covariance.diagonal(theta, X)
-    noise = np.maximum(model.covariance.noise(theta, X) + alpha, MIN_NOISE * prior)
+    noise = np.maximum(model.covariance.noise(theta, X) + alpha, model.floor(theta))
     left = np.maximum(prior - (V**2).sum(axis=0), 0.0)
     of_row = noise + left if model.approximation == "fitc" else noise
     h = times * variance / of_row

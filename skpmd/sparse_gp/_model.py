@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpstrf
 
 from skpmd.engine.model import Batch, Model
 from skpmd.engine.threads import each, in_order
@@ -24,7 +25,14 @@ from skpmd.sparse_gp._blas import dpotrf, dpotrs, dsyrk, dtrsm
 
 APPROXIMATIONS = ("dtc", "fitc", "vfe")
 MAX_JITTER = 1e-2  # Largest jitter, as a fraction of the mean diagonal.
-MIN_NOISE = 1e-10  # Smallest variance of noise, as a fraction of the variance of f.
+# Jitter of searches along gradients, which have the inverse of K_ZZ in them.
+SEARCH_JITTER = 1e-8
+# Smallest variance of noise, as a fraction of the mean variance of f that is left by one of the
+# inducing inputs, or of this share of all of it. All rows have the same: where there is no other
+# noise it decides how they weigh.
+MIN_NOISE, _LEAST_SHARE = 1e-10, 1e-6
+# What inducing inputs leave of a row's variance is rounding below this fraction of it.
+_NOTHING_LEFT = 1e-13
 # At most so many factors of K_ZZ are cached, and at most so many numbers in them (256 MB).
 _MAX_FACTORS, _MAX_CACHED = 64, 1 << 25
 _ROWS = 1000  # A thread whitens so many rows at a time, or up to twice as many.
@@ -45,9 +53,8 @@ class SparseGP(Model):
     """The process with a normal likelihood.
 
     The prior is that of theta, a `HyperPrior`. ``inducing`` (M, p) is the Z of all particles, and
-    ``approximation`` is "dtc", "fitc" or "vfe", as in the module's text. ``jitter`` is added to the
-    diagonal of K_ZZ, as a fraction of its mean; ten times more while that matrix is not positive
-    definite, up to 0.01.
+    ``approximation`` is "dtc", "fitc" or "vfe", as in the module's text. ``jitter`` is that of
+    `jittered_cholesky`.
 
     The t = ``n_targets`` have one covariance and are independent given theta. ``y`` of a batch has
     t + 1 columns: the targets, and the variance of the row's own noise.
@@ -137,8 +144,9 @@ class SparseGP(Model):
         X, y, noise_variance, w = batch.X, batch.y[:, :-1], batch.y[:, -1], batch.weight
         V = self.whitened(theta, X)
         variance = self.covariance.diagonal(theta, X)
-        noise = np.maximum(self.covariance.noise(theta, X) + noise_variance, MIN_NOISE * variance)
-        left = np.maximum(variance - np.einsum("ij,ij->j", V, V), 0.0)
+        noise = np.maximum(self.covariance.noise(theta, X) + noise_variance, self.floor(theta))
+        left = variance - np.einsum("ij,ij->j", V, V)
+        left[left < _NOTHING_LEFT * variance] = 0.0
         if self.approximation == "fitc":
             noise = noise + left
             left = np.zeros(len(left))
@@ -260,6 +268,18 @@ class SparseGP(Model):
             self._factors[key] = factor
         return factor
 
+    def floor(self, theta):
+        """Smallest variance of noise under one particle: a part of what rows do not share.
+
+        What they share may be most of the variance, as under a DotProduct far from zero.
+        """
+        Z = self.inducing
+        variance = self.covariance.diagonal(theta, Z)
+        place = int(variance.argmax())
+        shared = self.covariance.cross(theta, Z[place : place + 1], Z)[0] ** 2 / variance[place]
+        mean = float(np.mean(variance))
+        return MIN_NOISE * max(float(np.mean(variance - shared)), _LEAST_SHARE * mean)
+
     def whitened(self, theta, X):
         """v_x of the rows of X under one particle, shape (M, n), Fortran order."""
         factor = self.prior_factor(theta)
@@ -327,22 +347,47 @@ def blocks_of(n):
 
 
 def _cholesky(K, extra):
-    """Lower Cholesky factor of K, of which the lower triangle is read, and extra I; or None."""
+    """Lower Cholesky factor of K, of which the lower triangle is read, and diag(extra); or None."""
     full = K.copy(order="F")
     full[np.diag_indices_from(full)] += extra
     factor, info = dpotrf(full, overwrite_a=1)
     return None if info or not np.isfinite(factor[-1, -1]) else factor
 
 
+def pivoted(K, least):
+    """Places of rows in the order of their variance given those before, and how many have any.
+
+    Any is more than ``least`` times the mean variance, and more than what rounding leaves.
+    """
+    least = max(least, len(K) * np.finfo(np.float64).eps)
+    _, pivots, rank, _ = dpstrf(K, tol=least * float(np.mean(np.diag(K))), lower=1)
+    return pivots - 1, int(rank)
+
+
 def jittered_cholesky(K, jitter):
-    """Lower Cholesky factor of K, with ten times more jitter as long as there is none."""
+    """Lower Cholesky factor of K, in which rows that the others determine have noise of their own.
+
+    A row whose variance given others is below ``jitter`` times the mean variance, or below what
+    rounding leaves, says nothing that they do not: it becomes a noisy copy, of noise as wide as the
+    mean variance, and all other rows stay as they are. So a covariance of low rank is exact, where
+    noise in all rows would be most of what is left of it. The limit is raised tenfold as long as
+    there is no factor.
+    """
     scale = float(np.mean(np.diag(K)))
+    rounding = len(K) * np.finfo(np.float64).eps
+    jitter = max(jitter, rounding)
+    factor = _cholesky(K, 0.0)
+    if factor is not None and np.diag(factor).min() ** 2 > max(jitter, 100.0 * rounding) * scale:
+        return factor
     while jitter <= MAX_JITTER * 1.0001:
-        factor = _cholesky(K, jitter * scale)
+        places, rank = pivoted(K, jitter)
+        noise = np.zeros(len(K))
+        noise[places[rank:]] = scale
+        factor = _cholesky(K, noise)
         if factor is not None:
             return factor
-        jitter = max(10.0 * jitter, 1e-14)
+        jitter *= 10.0
     raise np.linalg.LinAlgError(
-        f"The covariance of the {len(K)} inducing inputs is not positive definite, even with "
-        f"{MAX_JITTER} of its diagonal added to it: lower n_inducing, or check the kernel."
+        f"The covariance of the {len(K)} inducing inputs is not positive definite, even without "
+        f"what others leave less than {MAX_JITTER} of the variance of: check the kernel."
     )

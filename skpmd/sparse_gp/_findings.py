@@ -1,0 +1,122 @@
+"""What speaks against the kernel that a search has found."""
+
+import numpy as np
+
+from skpmd.sparse_gp._covariance import parameter_names
+from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
+from skpmd.sparse_gp._starts import (
+    column_scales,
+    free_parts,
+    is_flat,
+    is_in_units_of_X,
+    placed_starts,
+)
+
+_ROWS = 400  # The evidence of so many rows, evenly spaced, is looked at.
+# What rows gain, in nats, where one number of the kernel goes ten times beyond its bound.
+_BEYOND, _GAIN = np.log(10.0), 3.0
+# A kernel without noise is warned of where with it they gain so many nats, by these fractions of
+# the variance of y.
+_GAIN_OF_NOISE, _FRACTIONS = 10.0, (0.003, 0.03, 0.3)
+_NO_NOISE = 1e-6
+
+
+def some_of(sample):
+    """Some rows of a sample, in order, without randomness."""
+    step = -(-len(sample.y) // _ROWS)
+    return sample if step == 1 else sample.select(slice(None, None, step), sample.weight[::step])
+
+
+def kernel_findings(covariance, theta, sample, is_searched=True):
+    """Sentences, with what to do, on a kernel and the rows that it was fitted to; mostly none."""
+    sample = some_of(sample)
+    found = at_independence(covariance.kernel, theta) if is_searched else []
+    if is_flat(log_marginal_likelihood(covariance, theta, sample, gradient=False), sample):
+        found.append(_of_units(covariance, sample))
+    elif is_searched and not found:
+        found += _of_bounds(covariance, theta, sample)
+    return found + _of_noise(covariance, theta, sample)
+
+
+def at_independence(kernel, theta):
+    """Of a kernel that makes rows independent of each other, at the end of its bounds.
+
+    (A long length scale belongs to a column that does not matter, and a small noise to a smooth y.)
+    """
+    found, names = [], parameter_names(kernel)
+    for name, value, (low, high) in zip(names, theta, kernel.bounds, strict=True):
+        kind = name.partition("[")[0].rpartition("__")[2]
+        ends = {"length_scale": ("lower", low), "noise_level": ("upper", high)}
+        which, end = ends.get(kind, ("", np.nan))
+        if np.isclose(value, end):
+            found.append(
+                f"{name} of the kernel ended at its {which} bound, {np.exp(end):.3g}: rows tell "
+                "nothing of each other there. Raise n_restarts_optimizer, widen the bounds, or "
+                "start the kernel elsewhere."
+            )
+    return found
+
+
+def _of_units(covariance, sample):
+    """Of a kernel under which no row tells of another."""
+    scales = column_scales(sample.X)
+    where = f"{scales[0]:.3g}" if len(scales) == 1 else f"{scales.min():.3g} to {scales.max():.3g}"
+    kernel, beyond = covariance.kernel, ""
+    for part in free_parts(kernel):
+        low, high = np.exp(kernel.bounds[part.place].T)
+        if is_in_units_of_X(part) and ((high < scales.min()) | (low > scales.max())).any():
+            beyond = (
+                f" {part.name} has the bounds {low.min():.3g} and {high.max():.3g}: widen them."
+            )
+            break
+    return (
+        "no row tells of another under the kernel, although near rows have targets that agree: its "
+        f"length scales or periods do not suit the columns of X, whose deviations are {where}. "
+        f"Start them there, leave kernel=None, or scale X.{beyond}"
+    )
+
+
+def _of_bounds(covariance, theta, sample):
+    """Of hyperparameters at a bound beyond which the evidence is clearly larger."""
+    kernel = covariance.kernel
+    own = log_marginal_likelihood(covariance, theta, sample, gradient=False)
+    found = []
+    names = parameter_names(kernel)
+    for place, (name, (low, high)) in enumerate(zip(names, kernel.bounds, strict=True)):
+        for which, end, sign in (("lower", low, -1.0), ("upper", high, 1.0)):
+            if not np.isclose(theta[place], end, atol=1e-6):
+                continue
+            other = theta.copy()
+            other[place] += sign * _BEYOND
+            gain = log_marginal_likelihood(covariance, other, sample, gradient=False) - own
+            if gain > _GAIN:
+                found.append(
+                    f"{name} of the kernel ended at its {which} bound, {np.exp(end):.3g}, and ten "
+                    f"times beyond it the evidence is larger by {gain:.0f} nats: widen "
+                    f"{name.partition('[')[0]}_bounds."
+                )
+    return found
+
+
+def _of_noise(covariance, theta, sample):
+    """Of a kernel without noise, where the rows have some."""
+    variance = float((sample.y**2).mean())
+    noise = covariance.noise(theta, sample.X) * sample.noise_factor + sample.noise_variance
+    if noise.max() > _NO_NOISE * variance:
+        return []
+
+    def value(one, more=0.0):
+        noisy = sample._replace(noise_variance=sample.noise_variance + more * variance)
+        return log_marginal_likelihood(covariance, one, noisy, gradient=False)
+
+    starts = [theta]
+    if len(theta):
+        starts += placed_starts(covariance, sample, lambda one: value(one, _FRACTIONS[-1]))
+    gain = max(value(one, more) for one in starts for more in _FRACTIONS) - value(theta)
+    if not gain > _GAIN_OF_NOISE:
+        return []
+    return [
+        f"the kernel has no noise, and with some the evidence of {len(sample.y)} rows would be "
+        f"larger by {gain:.3g} nats: standard deviations mean nothing. Add a WhiteKernel to the "
+        "kernel, or raise alpha."
+    ]
