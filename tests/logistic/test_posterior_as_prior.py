@@ -80,7 +80,7 @@ def test_a_gaussian_posterior_is_a_normal_prior():
     # The mean of an intercept cannot be given by itself.
     model = BayesianLogisticRegressionPMD(scale=None, covariance_type="diag", fit_intercept=False)
     first = model.fit(X[:h], y[:h]).posterior_
-    second = clone(model).set_params(prior=first).fit(X[h:], y[h:])
+    second = clone(model).set_params(prior=first, scale="auto").fit(X[h:], y[h:])
     given = clone(model).set_params(prior_mean=first.loc, prior_scale=first.scale)
     given.fit(X[h:], y[h:])
     np.testing.assert_allclose(second.coef_, given.coef_, rtol=1e-6)

@@ -15,7 +15,7 @@ from skpmd import BayesianLogisticRegressionPMD, merge
 
 from .honesty_case import EVIDENCE, STANDARD_ERRORS, by_moments, hearing
 
-SEEDS, N_REFERENCE, N_GRID = 2, 40_000, 401
+SEEDS, N_REFERENCE, N_GRID = 2, 40_000, 161
 INTERCEPT_SCALE = 10.0
 PRIORS = {
     "normal": stats.norm(), "laplace": stats.laplace(), "student_t": stats.t(4.0),
