@@ -60,7 +60,7 @@ def cases(quick):
     for prior in ("cauchy",) if quick else ("laplace", "student_t", "cauchy"):
         for seed in seeds:
             yield _fitted("years", prior, seed)
-    for name in ("years",) if quick else ("years", "time stamps", "1e-9", "rare dummy"):
+    for name in ("years",) if quick else ("years", "time stamps", "1e-9", "dummy"):
         for seed in seeds:
             yield _streamed(name, seed)
             yield _streamed(name, seed, how="merged")
