@@ -195,7 +195,7 @@ def _table_case(how, seed):
     with hearing() as heard:
         model.fit(csr_array(X) if how == "sparse" else X, y)
     centre, scale = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
-    scale[scale == 0.0] = 1.0
+    scale[scale < 1e-12 * np.abs(centre)] = 1.0  # Of the constant it is rounding.
     rows = model.posterior_.particles.reshape(len(model.posterior_.weights), -1, X.shape[1] + 1)
     at_means = rows[..., -1:] + rows[..., :-1] @ centre[:, None]
     theta = np.concatenate([rows[..., :-1] * scale, at_means], axis=-1).reshape(len(rows), -1)
