@@ -65,7 +65,8 @@ def largest_gap(one, other):
     return (np.abs(one.coef_ - other.coef_) / other.coef_std_).max()
 
 
-whole = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
+# The scaler has made the units, which are those of the prior: ``scale=None`` leaves it at that.
+whole = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(X, y)
 chain = chained(parts, with_rows=False)
 for name, fits in (("with rows", chained(parts, with_rows=True)), ("without rows", chain)):
     print(f"{name}: largest gap {largest_gap(fits[-1], whole):.3f} standard deviations")
@@ -116,7 +117,7 @@ def second_without_rows(first, X, y):
     return second, [str(one.message) for one in caught]
 
 
-first = BayesianLogisticRegressionPMD(random_state=0).fit(X.iloc[early], y.iloc[early])
+first = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(X.iloc[early], y.iloc[early])
 second, messages = second_without_rows(first, X.iloc[late], y.iloc[late])
 print(f"largest gap: {largest_gap(second, whole):.3f} standard deviations")
 for message in messages:
@@ -130,8 +131,8 @@ for message in messages:
 # posteriors hold a summary of the rows.
 
 early, late = slice(0, 200), slice(200, None)
-first = BayesianLogisticRegressionPMD(random_state=0).fit(everything[early], y[early])
-joint = BayesianLogisticRegressionPMD(random_state=0).fit(everything, y)
+first = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(everything[early], y[early])
+joint = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(everything, y)
 second, messages = second_without_rows(first, everything[late], y[late])
 print(f"largest gap: {largest_gap(second, joint):.3f} standard deviations")
 for message in messages:

@@ -41,8 +41,7 @@ print(f"classes: {', '.join(data.target_names)}")
 # A fit
 # -----
 # The estimator is the last step of a pipeline. Gaps are filled with medians, and columns are
-# standardised, since the prior, a normal distribution of each coefficient around 0, has the same
-# scale for all of them. Nothing has to be tuned.
+# standardised, so that coefficients can be compared with each other. Nothing has to be tuned.
 
 model = make_pipeline(
     SimpleImputer(strategy="median"),

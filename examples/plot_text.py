@@ -97,7 +97,8 @@ stop_words = [*sorted(ENGLISH_STOP_WORDS), "numpy", "np", "scipy", "sklearn", "s
 words = TfidfVectorizer(
     sublinear_tf=True, stop_words=stop_words, token_pattern=r"\b[a-zA-Z][a-zA-Z]+\b"
 )
-model = make_pipeline(words, BayesianLogisticRegressionPMD(random_state=0))
+# As ``C`` below, the prior's scale is per unit of tf-idf and not per standard deviation of a word.
+model = make_pipeline(words, BayesianLogisticRegressionPMD(scale=None, random_state=0))
 calibrated = CalibratedClassifierCV(model, method="temperature", ensemble=False, cv=3)
 grid = {"estimator__bayesianlogisticregressionpmd__prior_scale": [4.0, 8.0, 16.0]}
 search = GridSearchCV(calibrated, grid, scoring="neg_log_loss", cv=3)

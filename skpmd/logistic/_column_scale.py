@@ -199,15 +199,13 @@ def refuse_far(X, units, dtype):
     if units is None or is_read_in_blocks(X):
         refuse_overflows("X", X, dtype if units is None else np.float64)
         return
-    largest = abs(X).max(axis=0, initial=0.0) if not issparse(X) else _largest(X)
-    refuse_overflows("X", (largest + np.abs(units.centre)) / units.scale, dtype)
-
-
-def _largest(X):
-    if not X.nnz:
-        return np.zeros(X.shape[1])
-    found = abs(X).max(axis=0)
-    return found.toarray().ravel()
+    if issparse(X):
+        largest = abs(X).max(axis=0).toarray().ravel() if X.nnz else np.zeros(X.shape[1])
+        largest = np.maximum(largest, np.abs(units.centre))
+    else:
+        low, high = X.min(axis=0), X.max(axis=0)
+        largest = np.maximum(high - units.centre, units.centre - low)
+    refuse_overflows("X", largest / units.scale, dtype)
 
 
 class Moments(NamedTuple):
@@ -285,8 +283,8 @@ def units_of(batches, n_rows, fit_intercept, is_first=False, is_text=False):
     if is_first and n_constant:
         warn(
             f"{n_constant} of {len(found.mean)} columns do not vary in the first rows, which "
-            "scale='auto' takes units from: theirs is 1 from now on. Give more rows to the first "
-            "call, or scale the columns.",
+            "scale='auto' takes units from: theirs is 1, or that of further rows where these come "
+            "while the first are retained. Give more rows to the first call, or scale the columns.",
             UserWarning,
         )
     centre = found.mean if fit_intercept else np.zeros(len(found.mean))

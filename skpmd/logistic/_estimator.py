@@ -92,7 +92,7 @@ from skpmd.logistic._merge import (
 )
 from skpmd.logistic._posterior import GaussianPosterior
 from skpmd.logistic._predict import ClassPredictions
-from skpmd.logistic._retained import Retained, advance_retaining
+from skpmd.logistic._retained import Retained, advance_retaining, with_units_of
 from skpmd.logistic._streaming import proposal_step
 from skpmd.posterior import Posterior
 
@@ -180,10 +180,11 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     Parameters
     ----------
     prior : {"normal", "laplace", "student_t", "cauchy", "horseshoe"} or posterior, default="normal"
-        Prior on each coefficient. The mode under ``"normal"`` is scikit-learn's solution with an L2
-        penalty at ``C=prior_scale**2``, under ``"laplace"`` with an L1 penalty at
-        ``C=prior_scale``. ``"horseshoe"`` shrinks many coefficients to almost zero and leaves some
-        free; its local and global scales are coordinates of the posterior, found by Hamiltonian
+        Prior on each coefficient. On standardised columns the mode under ``"normal"`` is
+        scikit-learn's solution with an L2 penalty at ``C=prior_scale**2``, under ``"laplace"`` with
+        an L1 penalty at ``C=prior_scale``. ``"horseshoe"`` shrinks many coefficients to almost zero
+        and leaves some free; its local and global scales are coordinates of the posterior, found by
+        Hamiltonian
         moves. An earlier posterior, ``fitted.posterior_``, on the same columns and classes, makes
         yesterday's posterior today's prior. If it holds its rows (see ``posterior_``), the fit uses
         the rows of both. Otherwise a density fitted to it takes its place
@@ -199,16 +200,22 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         are most probable; it is not available for the horseshoe. An array has one scale for each
         column, shape (n_features,), or one for each coefficient, the shape of ``coef_``. The keys
         of a dict are names of columns, or tuples of names for groups of columns; other columns have
-        a scale of 1 (and a ``prior_mean`` of 0). Standardise the features.
+        a scale of 1 (and a ``prior_mean`` of 0). ``scale`` says what all of them are per.
     prior_df : float, default=4.0
         Degrees of freedom under ``"student_t"``.
     intercept_prior_scale : float, default=10.0
-        Standard deviation of the normal prior on an intercept.
-    scale : "auto" or None, default=None
-        What the scale of the prior refers to: the change of the logit per unit of a column (None),
-        or per standard deviation of a column, in `fit` or in the first rows of a stream
-        (``"auto"``). Coefficients are in the units of the given columns in either case. The
-        intercept is the logit where all columns are zero: centre columns that are far from zero.
+        Standard deviation of the normal prior on an intercept: on the logit at the columns' means
+        or, with ``scale=None``, where all columns are zero.
+    scale : "auto" or None, default="auto"
+        What ``prior_mean`` and ``prior_scale`` refer to. ``"auto"``: the change of the logit per
+        standard deviation of a column, in the rows of `fit`, or in the first rows of a stream (1
+        for a column that does not vary). With ``covariance_type="diag"`` the unit of a column that
+        is zero in most rows is at least a third of the root mean square of its other numbers.
+        Columns are centred inside, unless there is no intercept, so that a column in any units
+        gives the answer of standardised ones. None: the literal prior, per unit of the given
+        columns, and the intercept's where all of them are zero; columns should then be
+        standardised, for nothing is centred inside, and a column far from zero moves the intercept
+        out of its prior. In either case coefficients and intercepts are in the given units.
     fit_intercept : bool, default=True
         Whether there is an intercept.
     class_weight : dict, "balanced" or None, default=None
@@ -311,8 +318,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         Posterior means and standard deviations of the coefficients: of the log odds of
         ``classes_[1]``, or one row for each of more than two classes.
     intercept_, intercept_std_ : ndarray of shape (1,) or (n_classes,)
-        Posterior means and standard deviations of the intercepts; 0 without intercepts. These four
-        attributes have the dtype of X.
+        Posterior means and standard deviations of the intercepts, which are where all columns are
+        zero; 0 without intercepts. These four attributes have the dtype of X.
     posterior_ : Posterior or GaussianPosterior
         Weighted particles, or a Gaussian without correlations; coordinates are the coefficients and
         the intercept of each row of ``coef_``, row by row, and last the logarithms of the
@@ -321,7 +328,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         particles; None if a density of the particles is enough. Pickles contain these rows, too:
         set ``posterior_.rows = None`` if others must not get them.
     prior_scale_ : float or ndarray of the shape of ``coef_``
-        Scale of the prior, as given or chosen by the evidence.
+        Scale of the prior, as given or chosen by the evidence, in the units that ``scale`` says.
     log_evidence_ : float
         Log marginal likelihood, with ``reweight=True`` and ``temperature=1`` (not set otherwise,
         nor after moves). With an earlier posterior as the prior, it is that of the new rows.
@@ -378,24 +385,22 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import StandardScaler
     >>> from skpmd import BayesianLogisticRegressionPMD
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = make_pipeline(StandardScaler(), BayesianLogisticRegressionPMD(random_state=0))
+    >>> model = BayesianLogisticRegressionPMD(random_state=0)
     >>> model.fit(X, y).predict_proba(X[:2]).shape
     (2, 2)
-    >>> bool(model[-1].posterior_.pareto_k < 0.7)
+    >>> bool(model.posterior_.pareto_k < 0.7)
     True
 
-    Use the posterior of the first rows as the prior for the others:
+    Use the posterior of the first rows, with its units, as the prior for the others:
 
-    >>> X = StandardScaler().fit_transform(X[:, [0, 1, 4]])
+    >>> X = X[:, [0, 1, 4]]
     >>> first = BayesianLogisticRegressionPMD(random_state=0).fit(X[:300], y[:300])
     >>> second = BayesianLogisticRegressionPMD(prior=first.posterior_, random_state=0)
     >>> second = second.fit(X[300:], y[300:])
     >>> whole = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
-    >>> bool((abs(second.coef_ - whole.coef_) < 0.1 * whole.coef_std_).all())
+    >>> bool((abs(second.coef_ - whole.coef_) < 0.2 * whole.coef_std_).all())
     True
     """
 
@@ -505,9 +510,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features), float32 or float64
-            Features. They should be standardised, for the prior treats all columns alike. X may
-            also be data in blocks (`skpmd.data.Blocks`), with y and weights in the blocks or as
-            arguments.
+            Features, in any units. X may also be data in blocks (`skpmd.data.Blocks`), with y and
+            weights in the blocks or as arguments.
         y : array-like of shape (n_samples,), optional
             Two classes or more, of any type.
         sample_weight : array-like of shape (n_samples,), optional
@@ -648,7 +652,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features), float32 or float64
-            Features, on the same scale in all calls.
+            Features, on the same scale in all calls: the first part decides on centres and units
+            (see ``scale``).
         y : array-like of shape (n_samples,)
             Labels. A call may hold a single class, but the first rows should hold all classes.
         classes : array-like of shape (n_classes,), optional
@@ -689,8 +694,11 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             parameters, units = in_columns(parameters, features, self.classes_, mean_field=False)
             prior_scale = parameters.prior_scale if first else before.prior_scale
             given = self._rows(X, encode_known(y, self.classes_), self.classes_, sample_weight)
+            retained = None if first else before.retained
             if not first:
                 units = before.units
+                if retained is not None and units is not None and self.total_samples is None:
+                    units, retained = with_units_of(given, units, retained)
             elif isinstance(self.prior, str):
                 units = self._units_of(given, self.classes_, is_first=True)
             rows = _in_units(given, units, self.batch_size)
@@ -700,7 +708,6 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             proposal = self.proposal if model.prior.has_gaussian else "prior"
             step = partial(proposal_step, proposal=proposal) if proposal != "prior" else kernel_step
             stream = first_stream(self.random_state) if first else before.stream
-            retained = None if first else before.retained
             targets = _targets(np.arange(len(self.classes_)), len(self.classes_))
             with naming_singular_columns(X):
                 stream, retained = advance_retaining(

@@ -42,6 +42,25 @@ class Retained(NamedTuple):
     n_fitted: int  # The posterior was found from so many of them at once, the first.
 
 
+def with_units_of(rows, units, retained):
+    """Units with those of columns that vary for the first time in ``rows``, and what is `Retained`.
+
+    ``rows`` are as given. Where there are such columns, the posterior is to be found anew.
+    """
+    is_one = units.scale == 1.0
+    if not is_one.any():
+        return units, retained
+    X, y, weight = retained.rows
+    old = Batch(units.given(X), y, weight)
+    found = moments_of([old, *rows.whole()])
+    new = is_one & ~moments_of([old]).varies & found.varies
+    if not new.any():
+        return units, retained
+    centre = np.where(new & units.fit_intercept, found.mean, units.centre)
+    own = units._replace(centre=centre, scale=np.where(new, found.sd, units.scale))
+    return own, Retained(Batch(own.rows(old.X), y, weight), 0)
+
+
 def advance_retaining(retained, stream, model, rows, options, step, targets):
     """The stream after the rows of one call, and what is `Retained` then, if anything.
 

@@ -75,7 +75,7 @@ def test_everyday_units_are_those_of_a_standard_scaler(kind, form):
     sds = (found.coef_ * scaler.scale_ - known.coef_) / known.coef_std_
     # A matrix of squares of columns far from zero, which sparse ones need, knows fewer digits.
     tol = 5e-3 if (kind, form) == ("diagonal", "sparse") else 1e-5
-    assert np.abs(sds).max() < 0.1 * tol ** 0.5 and np.abs(sds).max() < 0.02
+    assert np.abs(sds).max() < tol
     np.testing.assert_allclose(found.coef_std_ * scaler.scale_, known.coef_std_, rtol=tol)
     np.testing.assert_allclose(found.predict_proba(X), known.predict_proba(Z), atol=1e-3)
     np.testing.assert_array_equal(found.predict(X), known.predict(Z))
@@ -84,9 +84,8 @@ def test_everyday_units_are_those_of_a_standard_scaler(kind, form):
     )
     at_zero = known.intercept_ - known.coef_ @ (scaler.mean_ / scaler.scale_)
     assert np.abs((found.intercept_ - at_zero) / found.intercept_std_).max() < 0.02
-    np.testing.assert_allclose(
-        found.sample_y(X[:9], 50), known.sample_y(Z[:9], 50), atol=1.0 if form == "sparse" else 0.0
-    )
+    same = found.sample_y(X[:9], 50) == known.sample_y(Z[:9], 50)
+    assert same.mean() > 0.99
 
 
 def test_the_prior_of_the_intercept_is_at_the_means():
@@ -343,6 +342,18 @@ def test_first_rows_that_tell_no_unit_are_warned_of():
         stream.partial_fit(X[:100], y[:100], classes=[0, 1])
     with pytest.warns(UserWarning, match="3 of 3 columns do not vary"):
         BayesianLogisticRegressionPMD().partial_fit(X[:1], y[:1], classes=[0, 1])
+
+
+def test_columns_that_vary_later_have_units_then():
+    """One row comes first, which tells nothing; the rows are those of one call from then on."""
+    X, y = everyday(n=200)
+    stream = BayesianLogisticRegressionPMD(random_state=0)
+    with pytest.warns(UserWarning, match="4 of 4 columns do not vary"):
+        stream.partial_fit(X[:1], y[:1], classes=[0, 1])
+    stream.partial_fit(X[1:], y[1:])
+    whole = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
+    assert np.abs((stream.coef_ - whole.coef_) / whole.coef_std_).max() < 0.1
+    np.testing.assert_allclose(stream.coef_std_, whole.coef_std_, rtol=0.06)
 
 
 def test_a_stream_is_warned_of_too():

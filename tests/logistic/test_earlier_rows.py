@@ -49,14 +49,15 @@ def gap(one, whole):
 def test_two_halves_are_the_whole_under_the_same_prior(prior):
     """The very same fit, but that of scale="auto", where units are those of the first half."""
     X, y = rows_of()
-    first = BayesianLogisticRegressionPMD(random_state=0, **prior).fit(X[:200], y[:200])
+    known = {"random_state": 0, **prior, "scale": None}
+    first = BayesianLogisticRegressionPMD(**{**known, **prior}).fit(X[:200], y[:200])
+    centre, unit = np.zeros(X.shape[1]), np.ones(X.shape[1])
     if "scale" in prior:
-        prior = {**prior, "scale": None, "prior_scale": prior["prior_scale"] / X[:200].std(axis=0)}
-        prior["intercept_prior_scale"] = 10.0
-    whole = BayesianLogisticRegressionPMD(random_state=0, **prior).fit(X, y)
+        centre, unit = X[:200].mean(axis=0), X[:200].std(axis=0)
+    whole = BayesianLogisticRegressionPMD(**known).fit((X - centre) / unit, y)
     second = after(first, X[200:], y[200:])
-    np.testing.assert_allclose(second.coef_, whole.coef_, rtol=1e-6)
-    np.testing.assert_allclose(second.coef_std_, whole.coef_std_, rtol=1e-6)
+    np.testing.assert_allclose(second.coef_ * unit, whole.coef_, rtol=1e-6)
+    np.testing.assert_allclose(second.coef_std_ * unit, whole.coef_std_, rtol=1e-6)
     total = first.log_evidence_ + second.log_evidence_
     assert total == pytest.approx(whole.log_evidence_, abs=1e-6)
 
@@ -64,12 +65,12 @@ def test_two_halves_are_the_whole_under_the_same_prior(prior):
 def test_a_year_of_quarters():
     X, y = rows_of()
     parts = np.array_split(np.arange(len(y)), 4)
-    model = BayesianLogisticRegressionPMD(random_state=0).fit(X[parts[0]], y[parts[0]])
+    model = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(X[parts[0]], y[parts[0]])
     total = model.log_evidence_
     for part in parts[1:]:
         model = pickle.loads(pickle.dumps(after(model, X[part], y[part])))
         total += model.log_evidence_
-    whole = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
+    whole = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(X, y)
     np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-9)
     assert total == pytest.approx(whole.log_evidence_, abs=1e-6)
 
@@ -78,7 +79,9 @@ def test_columns_and_classes_in_another_order():
     X, y = rows_of(load_wine)
     h, columns, classes = 90, np.random.default_rng(1).permutation(13), np.array([1, 2, 0])
     scale = np.linspace(0.5, 1.5, 39).reshape(3, 13)
-    model = BayesianLogisticRegressionPMD(prior_scale=scale, random_state=0, moves="never")
+    model = BayesianLogisticRegressionPMD(
+        scale=None, prior_scale=scale, random_state=0, moves="never"
+    )
     first, posterior = model.fit(X[:h], y[:h]), model.posterior_
     # From now on classes 0, 1, 2 are called 1, 2, 0, and column j is called by its new place.
     posterior.names = [
@@ -95,9 +98,9 @@ def test_weights_and_temperatures():
     """Weight 2 at temperature 2 is weight 1 at temperature 1."""
     X, y = rows_of()
     h, weight = 300, np.random.default_rng(0).integers(0, 3, len(y))
-    first = BayesianLogisticRegressionPMD(random_state=0).fit(X[:h], y[:h], weight[:h])
+    first = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(X[:h], y[:h], weight[:h])
     second = after(first, X[h:], y[h:], temperature=2.0)
-    whole = BayesianLogisticRegressionPMD(temperature=2.0, random_state=0)
+    whole = BayesianLogisticRegressionPMD(scale=None, temperature=2.0, random_state=0)
     whole.fit(X, y, np.append(2.0 * weight[:h], np.ones(len(y) - h)))
     np.testing.assert_allclose(second.coef_, whole.coef_, rtol=1e-6)
     third = after(second, X[:h], y[:h])
@@ -115,9 +118,9 @@ def test_a_chain_of_small_parts_of_few_coefficients():
     """
     X, y = load_breast_cancer(return_X_y=True)
     X = StandardScaler().fit_transform(X[:, [0, 1, 4]])
-    whole = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
+    whole = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(X, y)
     parts = np.split(np.arange(len(y)), [30, 60, 100, 200, 400])
-    chain = BayesianLogisticRegressionPMD(random_state=0).fit(X[parts[0]], y[parts[0]])
+    chain = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(X[parts[0]], y[parts[0]])
     without, total = pickle.loads(pickle.dumps(chain)), chain.log_evidence_
     for part in parts[1:]:
         chain = after(chain, X[part], y[part])
@@ -149,9 +152,9 @@ def test_of_many_rows_a_quadratic_stands_for_most(monkeypatch):
     X = StandardScaler().fit_transform(X)
     place = np.random.default_rng(2).permutation(len(y))
     X, y, h = X[place], y[place], 284
-    whole = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
+    whole = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(X, y)
     monkeypatch.setattr(_earlier_rows, "_ROOM", 0.025)
-    first = BayesianLogisticRegressionPMD(random_state=0).fit(X[:h], y[:h])
+    first = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(X[:h], y[:h])
     monkeypatch.undo()
     held = first.posterior_.rows
     assert len(held.rows.y) == 103 and 0.1 < held.rest.misfit < 0.3
@@ -165,11 +168,11 @@ def test_of_many_rows_a_quadratic_stands_for_most(monkeypatch):
 def test_a_chain_of_quadratics(monkeypatch):
     """Of each part half of what there is; columns of the last part come in another order."""
     X, y = rows_of()
-    whole = BayesianLogisticRegressionPMD(random_state=0).fit(X[:, ::-1], y)
+    whole = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(X[:, ::-1], y)
     monkeypatch.setattr(_earlier_rows, "_ROOM", 0.025)
     monkeypatch.setattr(_earlier_rows, "_NORMAL", 0.0)
     names = {f"x{j}": f"x{N_COLUMNS - 1 - j}" for j in range(N_COLUMNS)}
-    first = BayesianLogisticRegressionPMD(random_state=0).fit(X[:200], y[:200])
+    first = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(X[:200], y[:200])
     second = after(first, X[200:400], y[200:400])
     assert len(second.posterior_.rows.rows.y) == 106
     posterior = second.posterior_
@@ -220,10 +223,10 @@ def test_many_rows_of_few_coefficients_or_a_gaussian_need_not_be_held(monkeypatc
 def test_the_stream_goes_on_from_the_earlier_posterior():
     """Its prior is the earlier posterior, whose log density particles carry along."""
     X, y = rows_of()
-    first = BayesianLogisticRegressionPMD(random_state=0).fit(X[:200], y[:200])
+    first = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(X[:200], y[:200])
     second = after(first, X[200:400], y[200:400])
     particles, earlier = second._state.stream.particles, first.posterior_
-    expected = BayesianLogisticRegressionPMD(random_state=0).fit(X[:400], y[:400])
+    expected = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(X[:400], y[:400])
     likelihood = second.pointwise_log_likelihood(X[200:400], y[200:400]).sum(axis=1)
     log_joint = particles.log_prior + likelihood
     np.testing.assert_allclose(log_joint, second.posterior_.log_joint, atol=1e-8)

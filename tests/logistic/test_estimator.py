@@ -75,7 +75,9 @@ def test_posterior_is_that_of_the_grid(small, grid_of, params, seed):
     """Tolerances: 2400 effective draws make Monte Carlo sds of 0.02 of a posterior sd for means
     and 0.015 relative for sds; 4 of each. Probabilities inherit less than 0.02."""
     X, y = small
-    model = BayesianLogisticRegressionPMD(random_state=seed, **PRIOR, **params).fit(X, y)
+    model = BayesianLogisticRegressionPMD(scale=None, random_state=seed, **PRIOR, **params).fit(
+        X, y
+    )
     grid = grid_of(1.0 / params.get("temperature", 1.0))
     assert np.abs((model.posterior_.mean() - grid.mean) / grid.std).max() < 0.08
     assert np.abs(model.posterior_.std() / grid.std - 1).max() < 0.06
@@ -95,7 +97,9 @@ def test_steps_from_proposals_stay_at_the_posterior(small, grid_of):
     move it there; nothing is reweighted at the end."""
     X, y = small
     grid = grid_of(1.0)
-    model = BayesianLogisticRegressionPMD(reweight=False, random_state=0, **PRIOR).fit(X, y)
+    model = BayesianLogisticRegressionPMD(scale=None, reweight=False, random_state=0, **PRIOR).fit(
+        X, y
+    )
     assert np.abs((model.posterior_.mean() - grid.mean) / grid.std).max() < 0.15
     assert len(model.history_["step"]) == model.n_iter_ == 5
     with pytest.raises(AttributeError, match="reweight=True"):
@@ -203,7 +207,7 @@ def test_averaging_beats_the_mode_out_of_sample():
         truth = expit(X @ theta)
         y = rng.random(520) < truth
         ours = BayesianLogisticRegressionPMD(
-            prior_scale=3.0, fit_intercept=False, n_particles=1000, random_state=0
+            scale=None, prior_scale=3.0, fit_intercept=False, n_particles=1000, random_state=0
         ).fit(X[:20], y[:20])
         mode = LogisticRegression(C=9.0, fit_intercept=False, max_iter=1000).fit(X[:20], y[:20])
         first, second = (

@@ -180,7 +180,7 @@ def test_near_the_full_posterior_where_columns_are_orthogonal():
 
 def test_binary_predictions_are_integrals_over_one_logit():
     X, y = data(2)
-    model = BayesianLogisticRegressionPMD(**DIAGONAL).fit(X, y)
+    model = BayesianLogisticRegressionPMD(scale=None, **DIAGONAL).fit(X, y)
     posterior = model.posterior_
     rows = np.column_stack([X, np.ones(len(X))])
     centre, sd = rows @ posterior.mean(), np.sqrt(rows**2 @ posterior.std() ** 2)

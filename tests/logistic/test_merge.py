@@ -110,7 +110,7 @@ def test_units_of_each_shard_are_no_hindrance():
 def test_gaussians_without_correlations_by_formula():
     X, y = logistic_rows()
     X = X[:, :1]
-    common = {"covariance_type": "diag", "fit_intercept": False}
+    common = {"covariance_type": "diag", "fit_intercept": False, "scale": None}
     shards = [fitted(X[k::3], y[k::3], k, **common) for k in range(3)]
     merged, whole = skpmd.merge(shards), fitted(X, y, **common)
     precision = sum(1.0 / one.posterior_.scale**2 for one in shards) - 2.0
@@ -186,11 +186,12 @@ def test_rows_that_posteriors_hold_are_fitted(wide):
 
 
 def test_a_merge_is_a_prior(wide):
-    X, y, shards, _ = wide
+    X, y, _, _ = wide
+    shards = [fitted(X[k::3], y[k::3], k, scale=None) for k in range(3)]
     more_X, more_y = wide_rows(60)
     merged = skpmd.merge(shards)
     later = fitted(more_X, more_y, prior=merged.posterior_)
-    both = fitted(np.vstack([X, more_X]), np.append(y, more_y))
+    both = fitted(np.vstack([X, more_X]), np.append(y, more_y), scale=None)
     assert gap(later, both) < 1e-8
     assert later.log_evidence_ == pytest.approx(both.log_evidence_ - merged.log_evidence_)
 

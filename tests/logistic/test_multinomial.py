@@ -57,7 +57,7 @@ def test_posterior_is_that_of_the_grid(small, grid, params):
     """Tolerances: 1000 effective draws at the least (the target of the moves) make Monte Carlo sds
     of 0.03 of a posterior sd for means and 0.022 relative for sds; 4 of each."""
     model = BayesianLogisticRegressionPMD(
-        prior_scale=1.5, fit_intercept=False, random_state=0, **params
+        scale=None, prior_scale=1.5, fit_intercept=False, random_state=0, **params
     ).fit(*small)
     assert np.abs((model.coef_[:, 0] - grid.mean) / grid.std).max() < 0.12
     np.testing.assert_allclose(model.coef_std_[:, 0], grid.std, rtol=0.09)
@@ -73,7 +73,9 @@ def test_posterior_is_that_of_the_grid(small, grid, params):
 
 
 def test_intervals_are_quantiles_of_the_grid(small, grid):
-    model = BayesianLogisticRegressionPMD(prior_scale=1.5, fit_intercept=False, random_state=0)
+    model = BayesianLogisticRegressionPMD(
+        scale=None, prior_scale=1.5, fit_intercept=False, random_state=0
+    )
     found = model.fit(*small).predict_proba_interval([[1.0]], level=0.8)[0]
     proba = np.exp(log_softmax(grid.points, axis=1))
     for k in range(3):

@@ -37,8 +37,8 @@ def halves(load=load_breast_cancer, columns=slice(None)):
 def test_two_halves_are_the_whole(load, columns, with_rows):
     """Within a tenth of a standard deviation; kernels (five coordinates) and rows (31, 15)."""
     X, y, h = halves(load, columns)
-    whole = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
-    first = BayesianLogisticRegressionPMD(random_state=0).fit(X[:h], y[:h])
+    whole = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(X, y)
+    first = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(X[:h], y[:h])
     if not with_rows:
         first.posterior_.rows = None
     second = BayesianLogisticRegressionPMD(prior=first.posterior_, random_state=0)
@@ -52,7 +52,7 @@ def test_two_halves_are_the_whole(load, columns, with_rows):
         # The evidences of the first half, and of the second given the first, are that of both.
         total = first.log_evidence_ + second.log_evidence_
         assert total == pytest.approx(whole.log_evidence_, abs=0.2)
-    alone = BayesianLogisticRegressionPMD(random_state=0).fit(X[h:], y[h:])
+    alone = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(X[h:], y[h:])
     assert np.abs((alone.coef_ - whole.coef_) / whole.coef_std_).max() > 0.5
 
 
@@ -78,9 +78,9 @@ def test_halves_that_contradict_each_other():
 def test_a_gaussian_posterior_is_a_normal_prior():
     X, y, h = halves()
     # The mean of an intercept cannot be given by itself.
-    model = BayesianLogisticRegressionPMD(covariance_type="diag", fit_intercept=False)
+    model = BayesianLogisticRegressionPMD(scale=None, covariance_type="diag", fit_intercept=False)
     first = model.fit(X[:h], y[:h]).posterior_
-    second = clone(model).set_params(prior=first).fit(X[h:], y[h:])
+    second = clone(model).set_params(prior=first, scale="auto").fit(X[h:], y[h:])
     given = clone(model).set_params(prior_mean=first.loc, prior_scale=first.scale)
     given.fit(X[h:], y[h:])
     np.testing.assert_allclose(second.coef_, given.coef_, rtol=1e-6)

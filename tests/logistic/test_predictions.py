@@ -118,7 +118,7 @@ def test_what_stands_for_all_particles_is_within_the_tolerance(fitted):
 def test_new_rows_of_a_skewed_posterior_are_within_the_tolerance_too(seed):
     # Held against 300 rows of the fit alone, few were off by three times the tolerance here.
     X, y = problem(2, n=300, p=10, seed=seed)
-    model = BayesianLogisticRegressionPMD(prior="horseshoe", random_state=0).fit(X, y)
+    model = BayesianLogisticRegressionPMD(scale=None, prior="horseshoe", random_state=0).fit(X, y)
     new = np.random.default_rng(9).standard_normal((20_000, 10))
     few = model.predict_proba(new)
     exact = np.exp(log_averages(model._points, new, True)).T
@@ -140,7 +140,7 @@ def test_normal_logits_are_within_the_tolerance_on_any_rows(K, n, p, spread):
 
 @cache
 def fit_of_classes(K, n, p):
-    return BayesianLogisticRegressionPMD(random_state=0).fit(*problem(K, n, p))
+    return BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(*problem(K, n, p))
 
 
 def covariance_of(points, row):
@@ -243,7 +243,7 @@ def test_labels_are_those_of_all_particles(fitted):
 def test_classes_that_are_hardly_apart_are_held_apart_by_all_particles():
     # Near a tie of two classes 45 of the labels by normal logits differ.
     X, y = problem(3, n=200, p=4)
-    model = BayesianLogisticRegressionPMD(prediction_tol=1e-2, random_state=0).fit(X, y)
+    model = BayesianLogisticRegressionPMD(scale=None, prediction_tol=1e-2, random_state=0).fit(X, y)
     new = np.random.default_rng(17).standard_normal((5000, 4))
     slope, offset = model.coef_[0] - model.coef_[1], model.intercept_[0] - model.intercept_[1]
     new -= np.outer(new @ slope + offset, slope) / (slope @ slope)
@@ -336,7 +336,7 @@ def test_rows_near_a_tie_of_a_rare_class_have_the_labels_of_all():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((2000, 3))
     y = (X.sum(axis=1) - 6.5 + rng.logistic(size=2000) > 0).astype(int)
-    model = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
+    model = BayesianLogisticRegressionPMD(scale=None, random_state=0).fit(X, y)
     slope = model.coef_[0]
     new = rng.standard_normal((6000, 3))
     new -= np.outer(new @ slope + model.intercept_[0], slope) / (slope @ slope)

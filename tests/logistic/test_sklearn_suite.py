@@ -38,6 +38,7 @@ def _ours(C=1.0, l1_ratio=0, random_state=0, made=BayesianLogisticRegressionPMD,
     return made(
         prior=prior,
         prior_scale=C if prior == "laplace" else np.sqrt(C),
+        scale=None,  # C is per unit of the columns.
         intercept_prior_scale=2.0,  # a vague one says too little with three rows
         n_particles=1000,
         random_state=random_state,

@@ -14,7 +14,8 @@ among the right fits.
   ``right prior`` pairs that agree.
 * ``logistic``: one feature and the intercept, against quadrature: few rows and many, separable or
   not, four priors; with moves and without; in four parts, in the order of the classes, of the
-  feature, and mixed.
+  feature, and mixed. ``everyday`` are columns in everyday units, by default: years, time stamps,
+  prices, sentinels, dummies, constants, in one table, a stream or shards.
 * ``mixture``: ``strategy="parameters"`` on few rows: the expected density at four points, in units
   of its posterior sd, and the evidence, against a sum over all assignments of rows to components.
 * ``gp``: predictions of the process at 40 points against the exact process with the same kernel,
@@ -40,10 +41,10 @@ KINDS = ("custom", "logistic", "mixture", "gp", "lda")
 
 def run(config):
     """A row for each group of fits, and one for each estimator and for all."""
-    from . import honesty_custom, honesty_families
+    from . import honesty_custom, honesty_everyday_logistic, honesty_families
 
     cases = []
-    for module in (honesty_custom, honesty_families):
+    for module in (honesty_custom, honesty_families, honesty_everyday_logistic):
         for case in module.cases(config.quick):
             cases.append(case)
             if case.silent:
