@@ -21,7 +21,7 @@ from skpmd.plot._common import (
 from skpmd.wrappers import inside, posterior_of
 
 _ROW, _FRAME = 0.26, 1.3  # Inches of a figure for each row, and for what is around them.
-_MOST = 300.0  # With margins powers of e beyond it are no numbers to matplotlib.
+_MAX_EXPONENT = 300.0  # With margins powers of e beyond it are no numbers to matplotlib.
 _SORTS = None, "center", "magnitude", "distance"
 
 
@@ -276,7 +276,7 @@ class PosteriorIntervalDisplay:
 
 
 def _ratio(values):
-    return np.exp(np.clip(values, -_MOST, _MOST))
+    return np.exp(np.clip(values, -_MAX_EXPONENT, _MAX_EXPONENT))
 
 
 def _order(posterior, center, places, sort):
