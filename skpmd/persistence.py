@@ -155,10 +155,10 @@ def _save_by_skops(estimator, path, refused):
         data = skops.dumps(estimator, compression=zipfile.ZIP_DEFLATED)
     except (TypeError, RecursionError) as error:
         raise TypeError(f"{name} cannot be written: {refused} {error} Use joblib.") from error
-    lost = [one for one in skops.get_untrusted_types(data=data) if not _is_found(one)]
-    if lost:
+    unknown = [one for one in skops.get_untrusted_types(data=data) if not _is_found(one)]
+    if unknown:
         raise TypeError(
-            f"{name} holds {lost[0]}, which no other process finds by this name: define it in a "
+            f"{name} holds {unknown[0]}, which no other process finds by this name: define it in a "
             "module, or use joblib with cloudpickle."
         )
     with files.replaced(path) as file:
