@@ -1,5 +1,6 @@
 """Posteriors in the forms of other libraries: tables, arrays with named axes, ArviZ."""
 
+from copy import copy
 from html import escape
 from importlib import import_module, metadata
 from itertools import islice
@@ -13,6 +14,7 @@ from skpmd.engine.resampling import shuffled
 
 _AXES = "particle", "particle_weight", "chain", "draw"
 _SHOWN = 20  # So many coordinates have a row in a notebook.
+_SCALES = ("log_lambda",)  # What names of scales begin with.
 _ONE = "a point estimate: there is one particle"
 
 
@@ -31,6 +33,32 @@ def variables_of(posterior):
         refuse_names(posterior.names, ())
         found = {name: Variable(np.array(j)) for j, name in enumerate(posterior.names)}
     refuse_names(list(found), _AXES)
+    return found
+
+
+def named_by_columns(posterior, columns):
+    """The posterior with names of columns in the place of those that its coefficients have.
+
+    It stays as it is where none of its axes are columns, or these are not so many.
+    """
+    coef = (getattr(posterior, "variables", None) or {}).get("coef")
+    if coef is None or coef.columns.shape[-1] != len(columns):
+        return posterior
+    known, new = posterior.coords["feature"], [str(one) for one in columns]
+    names = list(posterior.names)
+    renamed = {
+        names[place]: new[j] + names[place].removeprefix(known[j])
+        for row in np.atleast_2d(coef.columns)
+        for j, place in enumerate(row)
+    }
+    for place, name in enumerate(names):
+        scale, _, inside = name.partition("[")  # A scale has the name of its coefficient within.
+        others = f"{scale}[{renamed.get(inside[:-1], inside[:-1])}]" if scale in _SCALES else name
+        names[place] = renamed.get(name, others)
+    changed = dict(zip(posterior.names, names, strict=True))
+    found = copy(posterior)
+    found.names, found.coords = names, {**posterior.coords, "feature": new}
+    found.variables = {changed.get(name, name): one for name, one in posterior.variables.items()}
     return found
 
 

@@ -1,4 +1,4 @@
-"""Intervals and distributions of an estimator of skpmd inside wrappers of scikit-learn.
+"""Intervals, distributions and posteriors of an estimator of skpmd inside wrappers of scikit-learn.
 
 A pipeline passes keywords of ``predict`` and ``predict_proba`` on to its last step, but a search or
 a transformed target does not. These functions work through all of them, however nested.
@@ -21,11 +21,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.utils import as_floats, check_level
 from skpmd._base.warn import warn
+from skpmd._export import named_by_columns
 from skpmd.decision import BayesDecisionClassifier
 from skpmd.predictive import NormalMixture
 
 __all__ = [
     "cross_val_distribution",
+    "posterior_of",
     "predict_distribution",
     "predict_interval",
     "predict_proba_interval",
@@ -226,6 +228,81 @@ def cross_val_distribution(estimator, X, y, *, groups=None, cv=None, n_jobs=None
 
     parts = Parallel(n_jobs=n_jobs)(delayed(held_out)(*one) for one in splits)
     return _joined(parts)[np.argsort(tests)]
+
+
+def posterior_of(estimator):
+    """The posterior of an estimator inside wrappers, its coordinates named by columns.
+
+    Transformers hand on arrays unless ``set_output`` says otherwise, and coefficients of an
+    estimator behind them are then named x0, x1 and so on. Here they have the names that
+    ``get_feature_names_out`` of the transformers tells.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted estimator with ``posterior_``, or a `Pipeline`, a search, a
+        `TransformedTargetRegressor` and the like around one, nested to any depth.
+
+    Returns
+    -------
+    Posterior, GaussianPosterior or TopicPosterior
+        ``posterior_`` of the innermost estimator. Where its coefficients have no names of columns
+        and the transformers know them, a copy with these names.
+
+    Raises
+    ------
+    TypeError
+        If the innermost estimator has no posterior.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from skpmd import BayesianLogisticRegressionPMD
+    >>> from skpmd.wrappers import posterior_of
+    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    >>> model = make_pipeline(StandardScaler(), BayesianLogisticRegressionPMD(random_state=0))
+    >>> posterior_of(model.fit(X, y)).names[:2]
+    ['mean radius', 'mean texture']
+    """
+    inner = inside(estimator)
+    if not hasattr(inner, "posterior_"):
+        name = type(inner).__name__
+        raise TypeError(f"{name} has no posterior_: give a fitted estimator of skpmd.")
+    names = column_names(estimator)
+    if names is None or hasattr(inner, "feature_names_in_"):
+        return inner.posterior_
+    return named_by_columns(inner.posterior_, names)
+
+
+def inside(estimator):
+    """The fitted estimator inside pipelines, searches and transformed targets."""
+    found = innermost(estimator, None)[0]
+    while isinstance(found, TransformedTargetRegressor):
+        found = innermost(found.regressor_, None)[0]
+    return found
+
+
+def column_names(estimator, names=None):
+    """Names of the columns that the innermost fitted estimator gets; None where nobody knows.
+
+    ``names`` are those of the columns that this estimator gets, if it does not know them itself.
+    """
+    names = getattr(estimator, "feature_names_in_", names)
+    if isinstance(estimator, TransformedTargetRegressor):
+        return column_names(estimator.regressor_, names)
+    if isinstance(estimator, Pipeline):
+        if len(estimator) > 1:
+            try:
+                names = estimator[:-1].get_feature_names_out(names)
+            except (AttributeError, ValueError):  # Of a transformer that does not know them.
+                names = None
+        return column_names(estimator[-1], names)
+    for name, kind in _HELD.items():
+        if isinstance(estimator, kind) and hasattr(estimator, name):
+            return column_names(getattr(estimator, name), names)
+    return names
 
 
 def innermost(estimator, X):

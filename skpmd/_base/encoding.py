@@ -125,7 +125,8 @@ class _Encoder:
             return {name: self.node(getattr(value, name)) for name in value._fields}
         is_estimator, nodes = name_of(type(value)) in ESTIMATORS, {}
         for name, one in _state_of(value).items():
-            is_function = callable(one) and name_of(type(one)) not in _KNOWN
+            # Kernels can be called too, but are what they hold.
+            is_function = callable(one) and not hasattr(one, "get_params")
             if is_function and not isinstance(one, type) and is_estimator:
                 nodes[name] = self._given(name, one)
             else:

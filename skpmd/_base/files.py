@@ -8,6 +8,7 @@ newer version is refused by an error that names the file and what to do.
 import json
 import os
 import zipfile
+from contextlib import contextmanager
 from time import time
 
 import numpy as np
@@ -16,6 +17,7 @@ from skpmd._base.version import __version__
 
 _FORMAT, _VERSION = "skpmd", 1
 _DOCUMENT = "skpmd.json"
+_SCHEMA = "schema.json"  # The document of skops.
 _MAGIC = b"PK"  # What a zip archive begins with.
 _ABANDONED = 600.0  # Seconds after which a file beside the place is what a dead process left.
 
@@ -36,20 +38,16 @@ def place_of(path):
     return path
 
 
-def write(path, kind, node, arrays):
-    """Write a node and its arrays as a file of a kind, in the place of what is there."""
+@contextmanager
+def replaced(path):
+    """Context with a file to write, which takes the place of what is there where all goes well."""
     folder, name = os.path.split(path)
     if not os.path.isdir(folder):
         raise FileNotFoundError(f"There is no folder {folder}: make it, or give another path.")
     beside = os.path.join(folder, f".{name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
-    document = {"format": _FORMAT, "version": _VERSION, "skpmd": __version__, "kind": kind}
     try:
         with open(beside, "xb") as file:
-            with zipfile.ZipFile(file, "w") as archive:
-                archive.writestr(_DOCUMENT, json.dumps({**document, "content": node}))
-                for place, array in enumerate(arrays):
-                    with archive.open(f"{place}.npy", "w", force_zip64=True) as member:
-                        np.lib.format.write_array(member, array, allow_pickle=False)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)
@@ -58,6 +56,21 @@ def write(path, kind, node, arrays):
             os.unlink(beside)
         raise
     _sync_folder(folder)
+
+
+def write(path, kind, node, arrays):
+    """Write a node and its arrays as a file of a kind, in the place of what is there."""
+    document = {"format": _FORMAT, "version": _VERSION, "skpmd": __version__, "kind": kind}
+    with replaced(path) as file, zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(_DOCUMENT, json.dumps({**document, "content": node}))
+        for place, array in enumerate(arrays):
+            with archive.open(f"{place}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+
+
+def is_of_skops(path):
+    """Whether a file is an archive of skops, as far as it can be read."""
+    return zipfile.is_zipfile(path) and _SCHEMA in zipfile.ZipFile(path).namelist()
 
 
 def _sync_folder(folder):
@@ -93,7 +106,7 @@ def read(path, kind, decode):
         try:
             archive = zipfile.ZipFile(file)
         except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-            raise _torn(path, error) from error
+            raise torn(path, error) from error
         with archive:
             document = _document(path, archive)
             _check_kind(path, document, kind)
@@ -102,7 +115,7 @@ def read(path, kind, decode):
             except (FileError, CallableError, MemoryError, Warning):
                 raise
             except Exception as error:
-                raise _torn(path, error) from error
+                raise torn(path, error) from error
 
 
 def _document(path, archive):
@@ -113,7 +126,7 @@ def _document(path, archive):
         version = document["version"]
         is_ours = document["format"] == _FORMAT and isinstance(version, int)
     except Exception as error:
-        raise _torn(path, error) from error
+        raise torn(path, error) from error
     if not is_ours:
         raise FileError(f"{path} is an archive of something else than skpmd: give another path.")
     if version > _VERSION:
@@ -143,7 +156,7 @@ def _array(archive, place):
     return array
 
 
-def _torn(path, error):
+def torn(path, error):
     return FileError(
         f"{path} is torn or damaged ({type(error).__name__}: {error}): copy it anew from where it "
         "was written, or delete it."

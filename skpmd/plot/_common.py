@@ -5,11 +5,10 @@ from functools import partial
 from textwrap import wrap
 
 import numpy as np
-from sklearn.compose import TransformedTargetRegressor
 
 from skpmd._base.utils import check_level
 from skpmd._export import library
-from skpmd.wrappers import innermost
+from skpmd.wrappers import inside
 
 # Of the palette of Okabe and Ito (2008), which eyes without one kind of cone tell apart.
 BLUE, VERMILION, BLACK, GREY = "#0072B2", "#D55E00", "#000000", "0.45"
@@ -183,14 +182,6 @@ def sentence_of_hidden(n_shown, n_all, what):
 
 
 # ------------------------------------------------------------------ what is drawn
-def inside(estimator):
-    """The fitted estimator inside pipelines, searches and transformed targets."""
-    found = innermost(estimator, None)[0]
-    while isinstance(found, TransformedTargetRegressor):
-        found = innermost(found.regressor_, None)[0]
-    return found
-
-
 def attribute_of(estimator, name):
     """A fitted attribute of the innermost estimator; TypeError if it does not have it."""
     found = inside(estimator)

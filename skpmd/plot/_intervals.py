@@ -5,7 +5,6 @@ import numpy as np
 from skpmd.plot._common import (
     BLUE,
     GREY,
-    attribute_of,
     check_count,
     check_levels,
     check_option,
@@ -19,8 +18,10 @@ from skpmd.plot._common import (
     sentence_of_hidden,
     shortened,
 )
+from skpmd.wrappers import inside, posterior_of
 
 _ROW, _FRAME = 0.26, 1.3  # Inches of a figure for each row, and for what is around them.
+_MAX_EXPONENT = 300.0  # With margins powers of e beyond it are no numbers to matplotlib.
 _SORTS = None, "center", "magnitude", "distance"
 
 
@@ -45,10 +46,12 @@ class PosteriorIntervalDisplay:
         Statistic that the points show.
     n_coordinates : int, default=None
         Number of coordinates that were selected, of which k are shown; default k.
+    positive_class : str, default=None
+        Class whose log odds the coordinates add to, for the label of the axis.
 
     Attributes
     ----------
-    names, center, inner, outer, levels, statistic, n_coordinates
+    names, center, inner, outer, levels, statistic, n_coordinates, positive_class
         As given.
     ax_ : matplotlib Axes
         Axes that the plot is drawn in.
@@ -69,8 +72,8 @@ class PosteriorIntervalDisplay:
     >>> from skpmd import BayesianLogisticRegressionPMD
     >>> from skpmd.plot import PosteriorIntervalDisplay
     >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
-    >>> scaler = StandardScaler().set_output(transform="pandas")
-    >>> model = make_pipeline(scaler, BayesianLogisticRegressionPMD(random_state=0)).fit(X, y)
+    >>> model = make_pipeline(StandardScaler(), BayesianLogisticRegressionPMD(random_state=0))
+    >>> model = model.fit(X, y)
     >>> display = PosteriorIntervalDisplay.from_estimator(model, sort="distance", max_rows=10)
     >>> display.names[0], display.outer.shape
     ('worst texture', (10, 2))
@@ -78,12 +81,13 @@ class PosteriorIntervalDisplay:
 
     def __init__(
         self, *, names, center, inner, outer, levels=(0.5, 0.9), statistic="mean",
-        n_coordinates=None,
+        n_coordinates=None, positive_class=None,
     ):  # fmt: skip
         self.names = list(names)
         self.center, self.inner, self.outer = center, inner, outer
         self.levels, self.statistic = levels, statistic
         self.n_coordinates = len(self.names) if n_coordinates is None else n_coordinates
+        self.positive_class = positive_class
 
     @classmethod
     def from_estimator(cls, estimator, **options):
@@ -94,7 +98,7 @@ class PosteriorIntervalDisplay:
         estimator : estimator
             Estimator with a `Posterior` or `GaussianPosterior`, or a pipeline, a search and the
             like around one. Coordinates are those of the innermost estimator, for example of scaled
-            columns.
+            columns, with the names that transformers tell (`skpmd.wrappers.posterior_of`).
         **options : dict
             Arguments of `from_posterior`.
 
@@ -113,12 +117,15 @@ class PosteriorIntervalDisplay:
             If matplotlib is not installed.
         """
         matplotlib()
-        return cls.from_posterior(attribute_of(estimator, "posterior_"), **options)
+        found = inside(estimator)
+        if hasattr(found, "coef_") and len(found.classes_) == 2:
+            options = {"positive_class": str(found.classes_[1]), **options}
+        return cls.from_posterior(posterior_of(estimator), **options)
 
     @classmethod
     def from_posterior(
         cls, posterior, *, names=None, sort=None, max_rows=40, statistic="mean", levels=(0.5, 0.9),
-        ax=None, **plot_options,
+        positive_class=None, ax=None, **plot_options,
     ):  # fmt: skip
         """Draw the intervals of a posterior.
 
@@ -138,6 +145,9 @@ class PosteriorIntervalDisplay:
             Statistic that the points show.
         levels : tuple of two float, default=(0.5, 0.9)
             Posterior probabilities of the thick and of the thin interval.
+        positive_class : str, default=None
+            Class whose log odds the coordinates add to, for the label of the axis; `from_estimator`
+            takes it from a logistic regression with two classes.
         ax : matplotlib Axes, default=None
             Axes to draw in; by default those of a new figure, whose height grows with the number of
             rows.
@@ -174,18 +184,26 @@ class PosteriorIntervalDisplay:
             levels=levels,
             statistic=statistic,
             n_coordinates=len(places),
+            positive_class=positive_class,
         )
         return display.plot(ax=ax, **plot_options)
 
-    def plot(self, ax=None, *, null_value=0.0, color=BLUE, point_kw=None, line_kw=None):
+    def plot(
+        self, ax=None, *, ratios=False, null_value=0.0, color=BLUE, point_kw=None, line_kw=None
+    ):
         """Draw the display.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
             Axes to draw in; by default those of a new figure.
+        ratios : bool, default=False
+            Draw e to the power of all values, on a logarithmic axis: of coefficients of a logistic
+            regression these are odds ratios, for one more unit of the column. Ends of intervals are
+            then those of the ratio, and points e to the power of the statistic.
         null_value : float or None, default=0.0
-            Value of a dashed line, which is not drawn if it is too far from the intervals.
+            Coordinate at a dashed line, which is not drawn if it is too far from the intervals; 0
+            is a ratio of 1.
         color : matplotlib color, default="#0072B2"
             Colour of points and lines.
         point_kw, line_kw : dict, default=None
@@ -200,32 +218,65 @@ class PosteriorIntervalDisplay:
         names = shortened(self.names)
         self.ax_, self.figure_ = one_axes(ax, _ROW * max(n, 3) + _FRAME, max(map(len, names)))
         rows, lines = np.arange(n), {"color": color, **(line_kw or {})}
-        self.null_line_ = self._draw_null(null_value)
-        self.outer_lines_ = self.ax_.hlines(rows, *self.outer.T, **{"linewidth": 1.2, **lines})
-        self.inner_lines_ = self.ax_.hlines(rows, *self.inner.T, **{"linewidth": 3.6, **lines})
+        drawn = _ratio if ratios else np.asarray
+        self.null_line_ = self._draw_null(null_value, drawn)
+        outer, inner = drawn(self.outer).T, drawn(self.inner).T
+        self.outer_lines_ = self.ax_.hlines(rows, *outer, **{"linewidth": 1.2, **lines})
+        self.inner_lines_ = self.ax_.hlines(rows, *inner, **{"linewidth": 3.6, **lines})
         look = {"color": color, "marker": "o", "markersize": 6, "markeredgecolor": "white"}
         (self.points_,) = self.ax_.plot(
-            self.center, rows, **merged({**look, "linestyle": "none", "zorder": 3}, point_kw)
+            drawn(self.center), rows, **merged({**look, "linestyle": "none", "zorder": 3}, point_kw)
         )
         self.ax_.set_ylim(n - 0.4, -0.6)  # The first row is on top.
         size = min(room_for(self.ax_, n + 0.2), 10.0)
         self.ax_.set_yticks(rows, names, fontsize=size)
         inner, outer = (percent(level) for level in self.levels)
-        self.ax_.set_xlabel(f"posterior {self.statistic}\n{inner} and {outer} intervals")
+        self.ax_.set_xlabel(f"{self._quantity(ratios)}\n{inner} and {outer} intervals")
+        if ratios:
+            self._scale_ratios()
         title = sentence_of_hidden(n, self.n_coordinates, "coordinates")
         if title:
             self.ax_.set_title(title, fontsize="medium")
         self.ax_.spines[["top", "right"]].set_visible(False)
         return self
 
-    def _draw_null(self, value):
+    def _quantity(self, ratios):
+        """What the points are."""
+        what, of = f"posterior {self.statistic}", self.positive_class
+        if ratios:
+            what = f"exp({what})"
+        if of is None:
+            return what
+        (of,) = shortened([of])
+        return f"odds ratio of {of}: {what}" if ratios else f"log odds of {of}: {what}"
+
+    def _scale_ratios(self):
+        """A logarithmic axis with plain numbers, which are powers of ten where it is long."""
+        ticker = matplotlib("ticker")
+        self.ax_.set_xscale("log")
+        (low, high), axis = self.ax_.get_xlim(), self.ax_.xaxis
+        if high < 10.0 * low:
+            axis.set_major_locator(ticker.MaxNLocator(6))
+        else:
+            is_long = high > 1e4 * low
+            axis.set_major_locator(ticker.LogLocator(subs=(1.0,) if is_long else (1.0, 2.0, 5.0)))
+        axis.set_minor_locator(ticker.NullLocator())
+        axis.set_major_formatter(ticker.StrMethodFormatter("{x:.6g}"))
+
+    def _draw_null(self, value, drawn):
         """The line of a null value, or None where it would press the intervals together."""
         if value is None:
             return None
         low, high = self.outer.min(), self.outer.max()
         if not low - (high - low) <= value <= high + (high - low):
             return None
-        return self.ax_.axvline(value, color=GREY, linewidth=1.0, linestyle="--", zorder=0)
+        return self.ax_.axvline(
+            float(drawn(value)), color=GREY, linewidth=1.0, linestyle="--", zorder=0
+        )
+
+
+def _ratio(values):
+    return np.exp(np.clip(values, -_MAX_EXPONENT, _MAX_EXPONENT))
 
 
 def _order(posterior, center, places, sort):

@@ -8,7 +8,6 @@ from skpmd.plot._common import (
     BLUE,
     DARK,
     LIGHT,
-    attribute_of,
     check_count,
     check_levels,
     check_posterior,
@@ -22,6 +21,7 @@ from skpmd.plot._common import (
     shortened,
     wrapped,
 )
+from skpmd.wrappers import posterior_of
 
 _PANEL = 1.9  # Inches of a figure for each coordinate.
 _NOTHING = 1e-6  # Other particles have to have as much of the weight.
@@ -123,7 +123,7 @@ class PairDisplay:
             If matplotlib is not installed.
         """
         matplotlib()
-        return cls.from_posterior(attribute_of(estimator, "posterior_"), **options)
+        return cls.from_posterior(posterior_of(estimator), **options)
 
     @classmethod
     def from_posterior(

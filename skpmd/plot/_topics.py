@@ -1,14 +1,11 @@
 """Topics: their most probable words, with intervals of the words' probabilities."""
 
 import numpy as np
-from sklearn.pipeline import Pipeline
 
 from skpmd._base.utils import check_level
 from skpmd.plot._common import (
     BLUE,
-    attribute_of,
     check_count,
-    inside,
     many_axes,
     matplotlib,
     merged,
@@ -18,6 +15,7 @@ from skpmd.plot._common import (
     sentence_of_hidden,
     shortened,
 )
+from skpmd.wrappers import column_names, posterior_of
 
 _COLUMNS = 3  # Panels beside each other.
 # Inches: width of a panel and what a letter adds, height of a word, and what is around them.
@@ -109,9 +107,9 @@ class TopicDisplay:
             If matplotlib is not installed.
         """
         matplotlib()
-        posterior = attribute_of(estimator, "posterior_")
+        posterior = posterior_of(estimator)
         if feature_names is None:
-            feature_names = _names_inside(estimator)
+            feature_names = column_names(estimator)
         return cls.from_posterior(posterior, feature_names=feature_names, **options)
 
     @classmethod
@@ -253,16 +251,3 @@ def _topics(topics, counts):
     if not (is_whole and (found >= -K).all() and (found < K).all()):
         raise ValueError(f"topics must be a list of integers below {K}, got {topics!r}.")
     return found % K
-
-
-def _names_inside(estimator):
-    """Words as the fitted model, or the steps before it in a pipeline, name them; or None."""
-    found = getattr(inside(estimator), "feature_names_in_", None)
-    while found is None and not isinstance(estimator, Pipeline):
-        held = getattr(estimator, "best_estimator_", getattr(estimator, "estimator", None))
-        if held is None:
-            return None
-        estimator = held
-    if found is None and len(estimator) > 1 and hasattr(estimator[:-1], "get_feature_names_out"):
-        found = estimator[:-1].get_feature_names_out()
-    return found

@@ -15,6 +15,7 @@ from skpmd import (
     Posterior,
     SparseGPRegressorPMD,
 )
+from skpmd.model_comparison import loo
 from skpmd.onnx import register_converters
 
 pandas = pytest.importorskip("pandas")
@@ -96,14 +97,18 @@ def test_groups_follow_the_draws(iris):
         posterior.to_arviz(n_draws=0)
 
 
-def test_leave_one_out_of_arviz_takes_it(iris):
+def test_leave_one_out_and_summaries_of_arviz_take_it(iris):
+    """The extra ``arviz`` has both of its libraries."""
     stats = pytest.importorskip("arviz_stats")
     model, frame = iris
     tree = model.posterior_.to_arviz(2000, log_likelihood=model.pointwise_log_likelihood(frame, Y))
     found = stats.loo(tree, var_name="y")
     assert np.isfinite(found.elpd) and found.elpd < 0.0
-    summary = stats.summary(tree, var_names=["intercept"])
-    np.testing.assert_allclose(np.asarray(summary["mean"], dtype=float), model.intercept_, atol=0.1)
+    assert np.isclose(found.elpd, loo(model, frame, Y).elpd, atol=1.0)
+    summary = stats.summary(tree, round_to="none")
+    ours = np.append(model.coef_.ravel(), model.intercept_)
+    assert list(summary.index[:2]) == ["coef[0, a]", "coef[0, b]"] and len(summary) == 15
+    np.testing.assert_allclose(summary["mean"].astype(float), ours, atol=0.1)
 
 
 def test_what_is_no_posterior_says_so():

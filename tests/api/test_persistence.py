@@ -5,9 +5,11 @@ import importlib
 import io
 import json
 import pickle
+import re
 import subprocess
 import sys
 import tempfile
+import zipfile
 from functools import cache
 from pathlib import Path
 
@@ -16,13 +18,20 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy import stats
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import make_column_transformer
 from sklearn.exceptions import InconsistentVersionWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import kernels
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import (
+    GridSearchCV,
+    RandomizedSearchCV,
+    ShuffleSplit,
+    TunedThresholdClassifierCV,
+)
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import skpmd._base.estimator
 from skpmd import (
@@ -87,6 +96,11 @@ def in_parts(model, X, *y, **params):
     return model
 
 
+class OwnKernel(kernels.RBF):
+    """A kernel of a user's own."""
+
+
+kernel_of_a_user = process(OwnKernel(), optimizer=None, approximation="fitc")
 OTHER_KERNELS = (
     kernels.ConstantKernel(0.5) * kernels.RationalQuadratic(1.0)
     + kernels.DotProduct(1.0) ** 2
@@ -274,8 +288,7 @@ def after_a_part(model, *data):
 
 WAYS = [(name, save) for name in CASES for save in (by_skops, by_pickle)]
 WAYS += [(name, save) for name in OF_EACH_FAMILY for save in (by_joblib, by_cloudpickle)]
-OF_SCIKIT_LEARN = "search", "pipeline of a stream"
-WAYS += [(name, by_file) for name in CASES if name not in OF_SCIKIT_LEARN]
+WAYS += [(name, by_file) for name in CASES]
 
 
 @pytest.mark.parametrize("name, save", WAYS)
@@ -390,24 +403,74 @@ def test_what_a_user_has_given_is_named_and_refused():
 
 
 # ------------------------------------------------------------------- files of skpmd
-@pytest.mark.parametrize("name", OF_SCIKIT_LEARN)
-def test_what_is_scikit_learns_is_not_written(name):
-    with pytest.raises(TypeError, match="[uU]se skops or joblib"):
-        by_file(fitted(name)[0], name)
+BINARY = make_pipeline(StandardScaler(), logistic(n_particles=100))
+SCALES = {"bayesianlogisticregressionpmd__prior_scale": [0.5, 2.0]}
+HOLDERS = {
+    "pipeline": BINARY,
+    "columns": make_pipeline(
+        make_column_transformer((StandardScaler(), [0, 1]), remainder="passthrough"), logistic()
+    ),
+    "search": GridSearchCV(BINARY, SCALES, cv=2, scoring="neg_log_loss"),
+    "two scores": RandomizedSearchCV(
+        BINARY, SCALES, n_iter=2, cv=ShuffleSplit(2, random_state=0), random_state=0,
+        scoring=["accuracy", "roc_auc"], refit="accuracy",
+    ),
+    "calibrated": CalibratedClassifierCV(BINARY, cv=2),
+    "threshold": TunedThresholdClassifierCV(BINARY, cv=2),
+    "decisions": BayesDecisionClassifier(BINARY, [[0.0, -1.0], [-9.0, 0.0]]),
+    "of a user": kernel_of_a_user,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOLDERS)
+def test_what_holds_an_estimator_comes_back_to_the_last_bit(name):
+    own = {"trusted": [f"{__name__}.OwnKernel"]} if name == "of a user" else {}
+    model = clone(HOLDERS[name])
+    by_file(model, "", **own)  # Not fitted yet.
+    y = (TWO if is_classifier(model) else WAVES)[FEW]
+    loaded = by_file(model.fit(X[FEW], y), "", **own)
+    assert type(loaded) is type(model) and answers(loaded, X) == answers(model, X)
+
+
+def test_types_that_are_not_trusted_are_named(tmp_path):
+    path = tmp_path / "m"
+    skpmd.save(HOLDERS["of a user"], path)
+    name = f"{__name__}.OwnKernel"
+    with pytest.raises(TypeError, match=re.escape(f"load(path, trusted=['{name}'])")):
+        skpmd.load(path)
+    with pytest.raises(TypeError, match="had no function called log_prior"):
+        skpmd.load(path, log_prior=len, trusted=[name])
+    whole = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        document = archive.read("schema.json").replace(b"OwnKernel", b"NoKernel")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("schema.json", document)
+    with pytest.raises(TypeError, match="names what is not here"):
+        skpmd.load(path, trusted=[f"{__name__}.NoKernel"])
+    path.write_bytes(whole[:200] + bytes(40) + whole[240:])
+    with pytest.raises(ValueError, match=re.escape(f"{path} is torn or damaged")):
+        skpmd.load(path, trusted=[name])
+
+
+def test_skops_that_is_not_there_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "skops.io", None)
+    with pytest.raises(ImportError, match=r"pip install skpmd\[skops\]"):
+        skpmd.save(BINARY, tmp_path / "m")
+    skpmd.save(logistic(), tmp_path / "m")  # It needs nothing else.
+    assert skpmd.load(tmp_path / "m").n_particles == 200
 
 
 def test_what_has_no_form_in_a_file_is_named(tmp_path):
     class Own(kernels.RBF):
-        """A kernel of a user's own."""
-
-    class OwnEstimator(GaussianMixturePMD):
-        """An estimator of a user's own."""
+        """A kernel of a user's own, which no module has."""
 
     gp = process(Own(), optimizer=None, approximation="fitc").fit(X[:30], WAVES[:30])
-    with pytest.raises(TypeError, match=r"SparseGPRegressorPMD: a .*Own cannot be written"):
+    with pytest.raises(TypeError, match=r"SparseGPRegressorPMD holds .*Own, which no other"):
         by_file(gp, "")
-    with pytest.raises(TypeError, match="got .*OwnEstimator"):
-        by_file(OwnEstimator(), "")
+    with pytest.raises(TypeError, match=r"Pipeline holds .*<lambda>, which no other"):
+        by_file(make_pipeline(FunctionTransformer(lambda x: x), logistic()), "")
+    with pytest.raises(TypeError, match="estimators and posteriors, got builtins.dict"):
+        by_file({"model": logistic()}, "")
     ring = [1]
     ring.append(ring)
     with pytest.raises(TypeError, match="holds itself"):

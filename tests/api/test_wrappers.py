@@ -9,12 +9,19 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV, GroupKFold, ShuffleSplit
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import MinMaxScaler, PowerTransformer, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MinMaxScaler,
+    PolynomialFeatures,
+    PowerTransformer,
+    StandardScaler,
+)
 
 from skpmd import BayesianLogisticRegressionPMD, SparseGPRegressorPMD
 from skpmd.decision import BayesDecisionClassifier
 from skpmd.wrappers import (
     cross_val_distribution,
+    posterior_of,
     predict_distribution,
     predict_interval,
     predict_proba_interval,
@@ -166,3 +173,66 @@ def test_decisions_are_gone_through():
 def test_distributions_need_targets():
     with pytest.raises(ValueError, match="y must be given"):
         cross_val_distribution(SparseGPRegressorPMD(), np.zeros((4, 1)), None)
+
+
+# ------------------------------------------------------------------ names of columns
+COLUMNS = ["age", "log_lambda[x0]", "x0"]  # As users may call them.
+TABLE = np.random.default_rng(2).normal(size=(40, 3))
+
+
+def table():
+    return pytest.importorskip("pandas").DataFrame(TABLE, columns=COLUMNS)
+
+
+def classifier(**params):
+    return BayesianLogisticRegressionPMD(n_particles=100, random_state=0, **params)
+
+
+FEW = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+@FEW
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        lambda one: one,
+        lambda one: GridSearchCV(one, {}, cv=2),
+        lambda one: FixedThresholdClassifier(make_pipeline(MinMaxScaler(), one)),
+        lambda one: BayesDecisionClassifier(one, utility=np.eye(2)),
+    ],
+    ids=["pipeline", "search", "threshold", "decision"],
+)
+@pytest.mark.parametrize("prior", ["normal", "horseshoe"])
+def test_coordinates_behind_transformers_have_names_of_columns(wrapped, prior):
+    """They are those of the same fit to a table whose columns keep their names."""
+    y = (TABLE[:, 0] > 0).astype(int)
+    model = wrapped(make_pipeline(StandardScaler(), classifier(prior=prior, moves="never")))
+    found = posterior_of(model.fit(table(), y))
+    named = classifier(prior=prior, moves="never").fit(table(), y).posterior_
+    assert found.names == named.names and found.coords == named.coords
+    assert found.variables.keys() == named.variables.keys()
+    assert found.summary()["name"] == named.names
+
+
+@FEW
+def test_three_classes_keep_theirs():
+    y = np.array(["x0", "age", "c"])[np.digitize(TABLE[:, 1], [-0.5, 0.5])]
+    model = make_pipeline(StandardScaler(), classifier()).fit(table(), y)
+    named = classifier().fit(table(), y).posterior_
+    found = posterior_of(model)
+    assert found.names == named.names and found.coords == named.coords
+    assert model[-1].posterior_.names[0] == "x0[age]"  # What is fitted stays as it is.
+
+
+def test_names_are_those_that_transformers_make():
+    y = (TABLE[:, 0] > 0).astype(int)
+    nested = make_pipeline(PolynomialFeatures(2, include_bias=False), classifier())
+    found = posterior_of(make_pipeline(StandardScaler(), nested).fit(table()[["age", "x0"]], y))
+    assert found.names == ["age", "x0", "age^2", "age x0", "x0^2", "intercept"]
+    silent = make_pipeline(FunctionTransformer(np.tanh), StandardScaler(), classifier())
+    assert posterior_of(silent.fit(TABLE, y)).names == ["x0", "x1", "x2", "intercept"]
+    process_ = TransformedTargetRegressor(make_pipeline(StandardScaler(), process()))
+    target = TABLE @ [1.0, 0.5, -0.5]
+    assert posterior_of(process_.fit(table(), target)).names[0] == "k1__k1__constant_value"
+    with pytest.raises(TypeError, match="LinearRegression has no posterior_"):
+        posterior_of(make_pipeline(StandardScaler(), LinearRegression()).fit(TABLE, target))

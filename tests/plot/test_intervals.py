@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 from scipy.stats import norm
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from skpmd import GaussianPosterior, Posterior
+from skpmd import BayesianLogisticRegressionPMD, GaussianPosterior, Posterior
 from skpmd.plot import PosteriorIntervalDisplay
 
 NAMES = ["a", "b", "c", "d"]
@@ -84,6 +86,46 @@ def test_the_null_line_does_not_press_intervals_together():
     assert display.null_line_ is None and np.ptp(display.ax_.get_xlim()) < 10.0
     assert PosteriorIntervalDisplay.from_posterior(NORMAL, null_value=None).null_line_ is None
     assert PosteriorIntervalDisplay.from_posterior(NORMAL, null_value=1.0).null_line_ is not None
+
+
+def test_ratios_are_powers_of_e_on_a_logarithmic_axis():
+    display = PosteriorIntervalDisplay.from_posterior(NORMAL, statistic="median", ratios=True)
+    expected = np.exp(np.array(norm.interval(0.9, LOC, SCALE)).T)
+    np.testing.assert_allclose(drawn(display.outer_lines_)[0], expected, rtol=1e-12)
+    np.testing.assert_allclose(display.points_.get_xdata(), np.exp(LOC), rtol=1e-12)
+    assert display.ax_.get_xscale() == "log" and display.null_line_.get_xdata()[0] == 1.0
+    assert display.ax_.get_xlabel().startswith("exp(posterior median)\n")
+    display.plot(null_value=1.0, ratios=True)
+    assert display.null_line_.get_xdata()[0] == pytest.approx(np.e)
+    np.testing.assert_array_equal(display.center, LOC)  # They are not changed.
+
+
+@pytest.mark.parametrize("scale, n_least", [(0.004, 3), (1.5, 3), (900.0, 1)])
+def test_an_axis_of_ratios_of_any_length_has_numbers(scale, n_least):
+    posterior = GaussianPosterior(np.array([0.3]), np.array([scale]), ["a"])
+    axes = PosteriorIntervalDisplay.from_posterior(posterior, ratios=True).ax_
+    low, high = axes.get_xlim()
+    ticks = [one for one in axes.get_xticks() if low <= one <= high]
+    texts = {axes.xaxis.get_major_formatter()(one) for one in ticks}
+    assert len(ticks) >= n_least and len(texts) == len(ticks) and np.isfinite([low, high]).all()
+
+
+def test_the_axis_names_the_class_and_rows_the_columns():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(5)
+    X = pandas.DataFrame(rng.normal(size=(60, 2)), columns=["months", "fee"])
+    y = np.where(X["fee"] + rng.logistic(size=60) > 0, "stays", "leaves")
+    steps = StandardScaler(), BayesianLogisticRegressionPMD(n_particles=200, random_state=0)
+    model = make_pipeline(*steps).fit(X, y)
+    display = PosteriorIntervalDisplay.from_estimator(model)
+    assert display.names == ["months", "fee", "intercept"]
+    assert display.ax_.get_xlabel().startswith("log odds of stays: posterior mean\n")
+    label = display.plot(ratios=True).ax_.get_xlabel()
+    assert label.startswith("odds ratio of stays: exp(posterior mean)\n")
+    three = make_pipeline(*steps).fit(X, np.where(X["months"] > 1.0, "new", y))
+    display = PosteriorIntervalDisplay.from_estimator(three)
+    assert display.ax_.get_xlabel().startswith("posterior mean\n")
+    assert display.names[:2] == ["months[leaves]", "fee[leaves]"]
 
 
 def test_a_point_estimate_has_points_only():
