@@ -30,6 +30,7 @@ from skpmd.mixture._summaries import (
     posterior_of,
     precisions,
     prior_covariance,
+    prior_findings,
 )
 
 WEIGHTINGS = ("stacking", "posterior", "uniform")
@@ -394,7 +395,8 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         Warns
         -----
         ConvergenceWarning
-            If a given ``max_full_iter`` ends the steps before the bound has converged; with
+            If a given ``max_full_iter`` ends the steps before the bound has converged; if the prior
+            of the covariances outweighs the rows in most of the mixture; with
             ``strategy="parameters"``, for each reason not to trust the posterior.
         """
         data = {"X": X, "sample_weight": sample_weight}
@@ -406,7 +408,10 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
                 return self.partial_fit(X, y, sample_weight)
             parameters = self._parameters()
             rows, weight = rows_of_fit(*self._read(X, sample_weight, reset=True))
-            self._set_state(self._first_state(parameters, rows, weight, earlier))
+            state = self._first_state(parameters, rows, weight, earlier)
+            reasons = [*state.fit.convergence_warnings, *prior_findings(state)]
+            fit = state.fit._replace(convergence_warnings=reasons)
+            self._set_state(state._replace(fit=fit))
             self._freeze()
             with untimed():  # Without them here the first prediction would take the time.
                 weighed = drive(self._weighed())
