@@ -21,7 +21,7 @@ def initial_counts(model, X, weight, init, m, rng):
     """Counts of m particles after assigning a sample of rows each, as if they were all rows.
 
     A mistyped value would take a centre for itself: rare values far away count as if they were
-    where the others end.
+    where the others end. Where components share a covariance it has to have one, or all are wide.
     X (n, p) holds distinct rows, and ``weight`` (n,) how often each counts. ``init`` is one of
     `INITS`:
 
@@ -38,8 +38,9 @@ def initial_counts(model, X, weight, init, m, rng):
     limits, parts = None, []
     for i in counted(range(m), "starts of particles", m):
         some, w = _sample(X, weight, size, rng)
-        limits = limits_of(some, w) if limits is None else limits
-        np.clip(some, -limits, limits, out=some)
+        if not model.family.n_shared:
+            limits = limits_of(some, w) if limits is None else limits
+            np.clip(some, -limits, limits, out=some)
         parts.append(_start(model, some, w, turns[i % len(turns)], weight.sum(), rng))
     return Counts(*(np.concatenate(values) for values in zip(*parts, strict=True)))
 

@@ -186,7 +186,7 @@ def left_out(log_ratio, log_density, resp, kappa, kappa0, df, per_row, D, power)
             r = min(resp[a, k], kappa[k] - kappa0)
             if r <= _LITTLE:
                 continue
-            less = kappa[k] - r
+            less = max(kappa[k] - r, kappa0)  # Rounding may leave nothing of a tiny kappa0.
             q = math.expm1(log_ratio[a, k]) * (kappa[k] + 1.0) / kappa[k]
             factor = max(1.0 - r * q * kappa[k] / less, 1e-12)
             u = less / (less + 1.0) * (kappa[k] / less) ** 2 * q / factor
@@ -210,7 +210,7 @@ def left_out_product(X, log_density, resp, kappa, kappa0, df, location, scatter)
             r = min(resp[a, k], kappa[k] - kappa0)
             if r <= _LITTLE:
                 continue
-            less, after = kappa[k] - r, df[k] - r
+            less, after = max(kappa[k] - r, kappa0), df[k] - r
             one = _log_gamma_rise(0.5 * after, 0.5)
             one += 0.5 * (math.log(less / (less + 1.0)) - _LOG_PI)
             total = p * one

@@ -285,7 +285,8 @@ def _mean_precision(X, weight, kind, strategy):
     those of a single row.
     """
     reach = reach_of(X, weight, all_rows=kind == "tied").max()
-    return _MEAN_PRECISION[strategy] * min(1.0, _REACH / max(reach, _REACH)) ** 2
+    near = _REACH * (np.sqrt(X.shape[1]) if kind == "spherical" else 1.0)
+    return _MEAN_PRECISION[strategy] * (near / max(reach, near)) ** 2
 
 
 def _spread(X, weight):
@@ -348,21 +349,21 @@ def _covariance_share(parameters, total, strategy):
     return float(np.clip(few**2, _MIN_SHARE, 1.0))
 
 
-def _covariance_of(X, weight, matrix):
+def _covariance_of(X, weight, matrix, near=_NEAR):
     """Weighted covariance of scaled rows, some at a time, values far from the median drawn in.
 
     Without ``matrix`` it is the variances.
     """
-    mean, second = over_rows(partial(_moments, weight.sum(), matrix), X, weight, add=each_added)
+    mean, second = over_rows(partial(_moments, weight.sum(), matrix, near), X, weight, add=each_added)
     return second - (np.outer(mean, mean) if matrix else mean**2)
 
 
-def _moments(total, matrix, X, weight):
+def _moments(total, matrix, near, X, weight):
     """Weighted means of the columns and of their products, or of their squares."""
     p = X.shape[1]
     mean, second = np.zeros(p), np.zeros((p, p) if matrix else p)
     for some in pieces(X):
-        part, share = np.clip(X[some], -_NEAR, _NEAR), weight[some] / total
+        part, share = np.clip(X[some], -near, near), weight[some] / total
         mean += share @ part
         second += (part.T * share) @ part if matrix else share @ part**2
     return mean, second
@@ -377,11 +378,17 @@ def _covariance(parameters, X, weight, scaler, strategy, total):
         share = _covariance_share(parameters, total, strategy)
         matrix = kind in ("full", "tied")
         # With independent components the prior of correlations is uniform.
-        covariance = share * _covariance_of(X, weight, matrix and not independent)
+        # One column may have all of the variance that spherical components have in each.
+        near = _NEAR * (np.sqrt(p) if kind == "spherical" else 1.0)
+        covariance = _covariance_of(X, weight, matrix and not independent, near)
+        if kind == "spherical":
+            covariance = covariance.mean(keepdims=True)
+        if not independent:
+            covariance = share * _no_wider_than_gaps(covariance)
         if matrix and independent:
             covariance = np.diag(covariance)
         elif kind == "spherical":
-            covariance = np.array(covariance.mean())
+            covariance = covariance[0]
     else:
         with np.errstate(over="ignore"):
             covariance = _given_covariance(parameters.covariance_prior, p, kind, scaler)
@@ -399,6 +406,14 @@ def _covariance(parameters, X, weight, scaler, strategy, total):
             "covariance_prior."
         )
     return covariance
+
+
+def _no_wider_than_gaps(covariance):
+    """Covariance of scaled columns, or variances, with variances of 1 at most: groups add to them."""
+    if covariance.ndim == 1:
+        return np.minimum(covariance, 1.0)
+    factor = 1.0 / np.sqrt(np.maximum(np.diag(covariance), 1.0))
+    return covariance * np.outer(factor, factor)
 
 
 def _refuse_correlations(covariance):

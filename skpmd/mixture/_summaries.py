@@ -32,6 +32,7 @@ _WEIGHTS = {
     ("conjugate", False): "lower bounds of the evidence of each particle",
     ("conjugate", True): "all equal, not of the posterior",
 }
+_ROUNDING = 0.02  # A share of a variance that rounding may be.
 _LOWER_DF = "lower degrees_of_freedom_prior, or take fewer components"
 _SIMPLER = "take fewer components, or covariance_type='diag' or 'spherical'"
 _NARROWER = "give a smaller covariance_prior, or take fewer components"
@@ -197,6 +198,9 @@ def prior_findings(state):
     weights = np.exp(points.log_mixing[best])
     rows = weights * state.n_samples_seen
     matrix = kind in ("full", "tied")
+    lost = _lost_in_rounding(state, best, weights)
+    if lost:
+        return lost
     if kind == "tied":
         rows = np.full(len(rows), state.n_samples_seen - len(rows))
     # Rows that the prior counts as, but for those that any covariance needs.
@@ -217,6 +221,26 @@ def prior_findings(state):
         if weights[which].sum() > 0.5:
             findings.append(f"the prior of the covariances {what}: {advice}")
     return findings[:1]
+
+
+def _lost_in_rounding(state, best, weights):
+    """Why scatters of most of the mixture are of rounding's size: they are differences of squares."""
+    points, tied = state.points, state.prior.covariance_type == "tied"
+    if state.strategy == "parameters":
+        return []
+    square, root = points.location[best] ** 2, points.scale_cholesky[best]
+    variances = root**2 if is_diagonal(points) else (root**2).sum(axis=-1)
+    # All centres of tied components enter one scatter.
+    noise = np.finfo(float).eps * ((weights[:, None] * square).max(axis=0) if tied else square)
+    far = (noise > _ROUNDING * variances).any(axis=1)
+    if not weights[far].sum() > 0.5:
+        return []
+    away = np.sqrt(square.max())
+    return [
+        f"components lie {away:.1g} times a column's scale apart, and rounding leaves few digits of "
+        "their covariances: leave mistyped rows out"
+        + (", or take another covariance_type" if tied else "")
+    ]
 
 
 def draws_of(state):
