@@ -28,6 +28,7 @@ from skpmd.mixture._special import log_gamma_rise
 _LOG_PI = np.log(np.pi)
 # From so many rows on, 1 + u has lost digits of u that the density needs.
 _HUGE = 1e9
+TIED_REACH = 1e6  # Scaled rows of tied components count as if they were no further away.
 _WORTH = 1 << 20  # Matrices are worth a thread if their inverses take so many multiplications.
 
 
@@ -225,12 +226,20 @@ class Full(Family):
 
 
 class Tied(Family):
-    """One covariance matrix, whose scatter all components add to."""
+    """One covariance matrix, whose scatter all components add to.
+
+    The scatter is a difference of squares: a single row further away than `TIED_REACH` would take
+    all digits from it, and counts as if it were there.
+    """
 
     def __init__(self, mean, kappa, nu, scatter):
         super().__init__(mean, kappa, nu, scatter)
         self.n_features = 1 + self.p
         self.n_shared = self.p * (self.p + 1) // 2
+
+    def features(self, X):
+        """Features of the rows, shape (n, f): those of a component first."""
+        return quadratic_features(np.clip(X, -TIED_REACH, TIED_REACH))
 
     def _scatter(self, counts, shared, kappa, mean):
         K = counts.shape[1]

@@ -20,8 +20,10 @@ _LLOYD_STEPS = {"k-means++": 2, "random_from_data": 2, "kmeans": 20}
 def initial_counts(model, X, weight, init, m, rng):
     """Counts of m particles after assigning a sample of rows each, as if they were all rows.
 
-    A mistyped value would take a centre for itself: rare values far away count as if they were
-    where the others end. Where components share a covariance it has to have one, or all are wide.
+    A mistyped value takes a centre for itself where centres are to be far from each other. That is
+    right for one, and where components share a covariance it has to be so, or all are wide. For
+    more of them than there are components to spare, every other start has rare values that are far
+    away count as if they were where the others end.
     X (n, p) holds distinct rows, and ``weight`` (n,) how often each counts. ``init`` is one of
     `INITS`:
 
@@ -38,7 +40,7 @@ def initial_counts(model, X, weight, init, m, rng):
     limits, parts = None, []
     for i in counted(range(m), "starts of particles", m):
         some, w = _sample(X, weight, size, rng)
-        if not model.family.n_shared:
+        if i % 2 and not model.family.n_shared:
             limits = limits_of(some, w) if limits is None else limits
             np.clip(some, -limits, limits, out=some)
         parts.append(_start(model, some, w, turns[i % len(turns)], weight.sum(), rng))

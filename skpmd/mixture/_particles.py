@@ -39,7 +39,8 @@ def rescaled(particles, scaler, other):
     ratio = scaler.scale / other.scale
     return particles._replace(
         location=other.transform(scaler.inverse_transform(particles.location)),
-        scale_cholesky=particles.scale_cholesky * (ratio if is_diagonal(particles) else ratio[:, None]),
+        scale_cholesky=particles.scale_cholesky
+        * (ratio if is_diagonal(particles) else ratio[:, None]),
     )
 
 

@@ -20,6 +20,8 @@ _MEAN_PRECISION = {"conjugate": 1e-4, "parameters": 0.01}
 _GAP_SHARE, _N_QUANTILES = 0.25, 400
 # Values count for the prior's defaults as if they were at most so many scales from the median.
 _NEAR = 3.0
+# The variance that the prior's default starts from is at most so many squared scales.
+_WIDEST = 2.0
 # Rows beyond all but this share of them, and beyond so many rows, may be mistakes; the prior of the
 # means need not reach them. It reaches all others where they are within so many scales.
 _RARE, _FEW_MISTAKES, _REACH = 0.01, 2.5, 5.0
@@ -354,7 +356,9 @@ def _covariance_of(X, weight, matrix, near=_NEAR):
 
     Without ``matrix`` it is the variances.
     """
-    mean, second = over_rows(partial(_moments, weight.sum(), matrix, near), X, weight, add=each_added)
+    mean, second = over_rows(
+        partial(_moments, weight.sum(), matrix, near), X, weight, add=each_added
+    )
     return second - (np.outer(mean, mean) if matrix else mean**2)
 
 
@@ -409,10 +413,10 @@ def _covariance(parameters, X, weight, scaler, strategy, total):
 
 
 def _no_wider_than_gaps(covariance):
-    """Covariance of scaled columns, or variances, with variances of 1 at most: groups add to them."""
+    """Covariance of scaled columns, or variances, that groups far from each other do not widen."""
     if covariance.ndim == 1:
-        return np.minimum(covariance, 1.0)
-    factor = 1.0 / np.sqrt(np.maximum(np.diag(covariance), 1.0))
+        return np.minimum(covariance, _WIDEST)
+    factor = np.sqrt(_WIDEST / np.maximum(np.diag(covariance), _WIDEST))
     return covariance * np.outer(factor, factor)
 
 

@@ -8,7 +8,7 @@ from skpmd._base.records import Records
 from skpmd._export import Variable
 from skpmd.engine import weighting as weights_of
 from skpmd.engine.course import phase
-from skpmd.mixture._components import cholesky
+from skpmd.mixture._components import TIED_REACH, cholesky
 from skpmd.mixture._conjugate_fit import ConjugateFit
 from skpmd.mixture._particles import MixtureParticles, SMCFit, is_diagonal, rescaled
 from skpmd.mixture._prior import MixturePrior, Scaler
@@ -32,7 +32,7 @@ _WEIGHTS = {
     ("conjugate", False): "lower bounds of the evidence of each particle",
     ("conjugate", True): "all equal, not of the posterior",
 }
-_ROUNDING = 0.02  # A share of a variance that rounding may be.
+_ROUNDING, _RARE = 0.02, 0.01  # Rounding may be such a share of a variance in so many of the rows.
 _LOWER_DF = "lower degrees_of_freedom_prior, or take fewer components"
 _SIMPLER = "take fewer components, or covariance_type='diag' or 'spherical'"
 _NARROWER = "give a smaller covariance_prior, or take fewer components"
@@ -224,22 +224,21 @@ def prior_findings(state):
 
 
 def _lost_in_rounding(state, best, weights):
-    """Why scatters of most of the mixture are of rounding's size: they are differences of squares."""
-    points, tied = state.points, state.prior.covariance_type == "tied"
+    """Why scatters of some of the mixture are of rounding's size: they are differences of squares."""
+    points = state.points
     if state.strategy == "parameters":
         return []
-    square, root = points.location[best] ** 2, points.scale_cholesky[best]
-    variances = root**2 if is_diagonal(points) else (root**2).sum(axis=-1)
-    # All centres of tied components enter one scatter.
-    noise = np.finfo(float).eps * ((weights[:, None] * square).max(axis=0) if tied else square)
-    far = (noise > _ROUNDING * variances).any(axis=1)
-    if not weights[far].sum() > 0.5:
+    location, root = np.abs(points.location[best]), points.scale_cholesky[best]
+    if state.prior.covariance_type == "tied":
+        far = (location > 0.9 * TIED_REACH).any(axis=1)
+    else:
+        variances = root**2 if is_diagonal(points) else (root**2).sum(axis=-1)
+        far = (np.finfo(float).eps * location**2 > _ROUNDING * variances).any(axis=1)
+    if not weights[far].sum() > _RARE:
         return []
-    away = np.sqrt(square.max())
     return [
-        f"components lie {away:.1g} times a column's scale apart, and rounding leaves few digits of "
-        "their covariances: leave mistyped rows out"
-        + (", or take another covariance_type" if tied else "")
+        f"components lie {location.max():.1g} times a column's scale from the others, and rounding "
+        "leaves few digits of covariances: take fewer rows, of one part, or leave mistyped ones out"
     ]
 
 
