@@ -400,7 +400,8 @@ def cholesky(matrices):
         except np.linalg.LinAlgError:
             continue
     raise np.linalg.LinAlgError(
-        "A component's scatter is not positive definite: raise reg_covar or covariance_prior."
+        "A component's scatter is not positive definite: raise reg_covar or covariance_prior, or "
+        "leave rows out that lie more than 1e7 times a column's scale from the others."
     )
 
 

@@ -25,7 +25,7 @@ class Components(NamedTuple):
 
     log_weights: np.ndarray  # (c,): Before anything is known.
     known: Students  # Of the known columns alone.
-    # (c, k, k): Inverse of the Cholesky factor of S_aa, and (c, k) where scale matrices are diagonal.
+    # (c, k, k): Inverse of the Cholesky factor of S_aa; (c, k) where scale matrices are diagonal.
     whitener: np.ndarray
     # (c, q, k): Changes of the centre by whitened known values; None where there are none.
     slope: np.ndarray | None

@@ -59,7 +59,7 @@ class MixtureDensity:
     def __init__(self, columns, components, values, scaler):
         self.columns, self._components, self._values = columns, components, values
         self._shift, self._scale = scaler.shift[columns], scaler.scale[columns]
-        (c, q), k = components.location.shape, values.shape[1]
+        c, k = len(components.df), values.shape[1]
         self._step = max(1, _NUMBERS // (c * max(components.root[0].size, k)))
         self._diagonal = components.root.ndim == 2
 

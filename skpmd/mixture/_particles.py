@@ -21,7 +21,7 @@ class MixtureParticles(NamedTuple):
     # stacking they are ``log_weights[:, None] + log_mixing``.
     log_predictive: np.ndarray
     location: np.ndarray  # (m, K, p): Centres.
-    # (m, K, p, p): Lower Cholesky factors of the scale matrices; (m, K, p) where these are diagonal.
+    # (m, K, p, p): Lower Cholesky factors of the scale matrices; (m, K, p) where they are diagonal.
     scale_cholesky: np.ndarray
     df: np.ndarray  # (m, K): Degrees of freedom; inf is a normal.
     # Whether a component is a product of univariate Students, one for each column (diagonal

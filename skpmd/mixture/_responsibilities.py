@@ -1,7 +1,7 @@
 """Responsibilities averaged over particles that are mixtures of normals.
 
-A normal's log density is linear in the features (1, x, x x') of a row, or (1, x, x^2): those of many rows under
-many components are one matrix product.
+A normal's log density is linear in the features (1, x, x x') of a row, or (1, x, x^2): those of
+many rows under many components are one matrix product.
 """
 
 import numpy as np

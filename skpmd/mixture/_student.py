@@ -16,8 +16,8 @@ class Students:
     """Components with location, scale matrix and degrees of freedom.
 
     Centres have the shape (c, p), lower Cholesky factors of the scale matrices (c, p, p), or (c, p)
-    where these are diagonal, and ``df`` (c,), which is inf for a normal. With ``product`` columns have univariate Students of
-    their own.
+    where these are diagonal, and ``df`` (c,), which is inf for a normal. With ``product`` columns
+    have univariate Students of their own.
     """
 
     def __init__(self, location, scale_cholesky, df, product):

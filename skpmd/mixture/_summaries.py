@@ -224,7 +224,7 @@ def prior_findings(state):
 
 
 def _lost_in_rounding(state, best, weights):
-    """Why scatters of some of the mixture are of rounding's size: they are differences of squares."""
+    """Why scatters of some rows are of rounding's size: they are differences of squares."""
     points = state.points
     if state.strategy == "parameters":
         return []

@@ -112,8 +112,8 @@ class MixtureDensityDisplay:
         X : array-like of shape (n_samples, n_features), default=None
             Rows to draw, as the outermost estimator takes them.
         column : int or str, default=None
-            Column, by its index or name, whose density to draw. By default it is drawn for all columns if there are one or
-            two; with more columns one has to be given.
+            Column, by its index or name, whose density to draw. By default it is drawn for all
+            columns if there are one or two; with more columns one has to be given.
         level : float, default=0.9
             Probability of the band in one column, at each point. With ``strategy="conjugate"`` the
             band is too narrow if components overlap.
