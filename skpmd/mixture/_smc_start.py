@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd.mixture._component_priors import Conditional, Independent, NormalWishart
-from skpmd.mixture._prior import drawn_in
 from skpmd.mixture._stick_breaking import Sticks
 
 
@@ -60,11 +59,10 @@ def near_rows(sticks, components, X, weight):
     """Priors of weights and components that spread over the rows.
 
     Variances are about those of the rows, by K^(-2 / p), the size at which K components fill the
-    same space; means are spread as the rows are, without rare values far away. The priors given say
-    what form the new ones have. The rows X (n, p) count ``weight`` (n,) times.
+    same space; means are spread as the rows are, the far ones too, or the way to these is not known.
+    The priors given say what form the new ones have. The rows X (n, p) count ``weight`` (n,) times.
     """
     n_components, p = len(sticks.a) + 1, X.shape[1]
-    X = drawn_in(X, weight)
     mean = np.average(X, axis=0, weights=weight)
     centred = X - mean
     covariance = (centred.T * (weight / weight.sum())) @ centred
