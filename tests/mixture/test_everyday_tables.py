@@ -137,7 +137,9 @@ def exact_log_evidence(x, mean, kappa, nu, scatter):
 def test_default_degrees_of_freedom_are_one_more_than_the_least():
     X = np.random.default_rng(0).normal(size=(50, 7))
     for kind, df in {"full": 7.0, "tied": 7.0, "diag": 1.0, "spherical": 1.0 / 7.0}.items():
-        assert fitted(X, 1, covariance_type=kind).degrees_of_freedom_prior_ == df
+        model = fitted(X, 1, covariance_type=kind)
+        assert model.degrees_of_freedom_prior_ == df
+        np.testing.assert_allclose(model.mean_prior_, np.median(X, axis=0), atol=0.1)
 
 
 def test_one_diagonal_component_has_the_evidence_of_its_columns():
