@@ -22,11 +22,13 @@ from skpmd.mixture._kernels import (
     product_log_sum,
     quadratic_features,
 )
+from skpmd.mixture._particles import root_times
 from skpmd.mixture._special import log_gamma_rise
 
 _LOG_PI = np.log(np.pi)
 # From so many rows on, 1 + u has lost digits of u that the density needs.
 _HUGE = 1e9
+TIED_REACH = 1e6  # Scaled rows of tied components count as if they were no further away.
 _WORTH = 1 << 20  # Matrices are worth a thread if their inverses take so many multiplications.
 
 
@@ -130,27 +132,25 @@ class Family:
         )
 
     def location_scale(self, normals):
-        """Lower Cholesky factors (m, K, p, p) of Psi / nu, which is 1 / E[precision]."""
-        root = np.broadcast_to(self._full_root(normals), normals.kappa.shape + 2 * (self.p,))
-        return root / np.sqrt(normals.nu)[..., None, None]
+        """Roots of Psi / nu, which is 1 / E[precision], as `MixtureParticles` has them."""
+        return self._root(normals) / self._of_roots(np.sqrt(normals.nu))
 
     def student_scale(self, normals):
-        """Lower Cholesky factors (m, K, p, p) of the next row's scale matrix."""
+        """Roots of the next row's scale matrix, as `MixtureParticles` has them."""
         df = self.student_df(normals) / self.per_row
         factor = (normals.kappa + 1.0) / (normals.kappa * df)
-        root = np.broadcast_to(self._full_root(normals), normals.kappa.shape + 2 * (self.p,))
-        return root * np.sqrt(factor)[..., None, None]
+        return self._root(normals) * self._of_roots(np.sqrt(factor))
 
     def draw(self, normals, chosen, rng):
         """Parameters drawn from the posteriors of n chosen particles.
 
-        These are means, of shape (n, K, p), and lower Cholesky factors of the covariances,
-        (n, K, p, p).
+        These are means, of shape (n, K, p), and roots of the covariances, as `MixtureParticles` has
+        them.
         """
-        scale = self._draw_scale(normals, chosen, rng)
-        scale = np.broadcast_to(scale, normals.kappa[chosen].shape + 2 * (self.p,))
-        noise = rng.standard_normal(scale.shape[:-1]) / np.sqrt(normals.kappa[chosen])[..., None]
-        return normals.mean[chosen] + np.einsum("nkij,nkj->nki", scale, noise), scale
+        scale, mean = self._draw_scale(normals, chosen, rng), normals.mean[chosen]
+        scale = np.array(np.broadcast_to(scale, mean.shape + scale.shape[3:]))
+        noise = rng.standard_normal(mean.shape) / np.sqrt(normals.kappa[chosen])[..., None]
+        return mean + root_times(scale, noise), scale
 
     # ------------------------------------------------------------------ by covariance type
     @property
@@ -181,8 +181,13 @@ class Family:
         )
         return out.reshape(normals.root.shape)
 
-    def _full_root(self, normals):
-        return normals.root
+    def _root(self, normals):
+        """Root of Psi of each component: (m, K, p, p), or (m, K, p) where it is diagonal."""
+        return np.broadcast_to(normals.root, normals.kappa.shape + normals.root.shape[2:])
+
+    def _of_roots(self, factor):
+        """Factors (m, K) that multiply all entries of roots."""
+        return factor[..., None, None]
 
     def _draw_scale(self, normals, chosen, rng):
         """Bartlett: with Psi = L L' the precision is L^-T A A' L^-1, so the covariance is B B'."""
@@ -221,12 +226,20 @@ class Full(Family):
 
 
 class Tied(Family):
-    """One covariance matrix, whose scatter all components add to."""
+    """One covariance matrix, whose scatter all components add to.
+
+    The scatter is a difference of squares: a single row further away than `TIED_REACH` would take
+    all digits from it, and counts as if it were there.
+    """
 
     def __init__(self, mean, kappa, nu, scatter):
         super().__init__(mean, kappa, nu, scatter)
         self.n_features = 1 + self.p
         self.n_shared = self.p * (self.p + 1) // 2
+
+    def features(self, X):
+        """Features of the rows, shape (n, f): those of a component first."""
+        return quadratic_features(np.clip(X, -TIED_REACH, TIED_REACH))
 
     def _scatter(self, counts, shared, kappa, mean):
         K = counts.shape[1]
@@ -300,13 +313,16 @@ class Diagonal(Family):
     def _factored(self, scatter):
         return scatter, None, np.log(scatter).sum(axis=-1)
 
-    def _full_root(self, normals):
-        return np.sqrt(normals.scatter)[..., None] * np.eye(self.p)
+    def _root(self, normals):
+        return np.sqrt(normals.scatter)
+
+    def _of_roots(self, factor):
+        return factor[..., None]
 
     def _draw_scale(self, normals, chosen, rng):
         nu = np.broadcast_to(normals.nu[chosen][..., None], normals.mean[chosen].shape)
         chi2 = np.maximum(2.0 * rng.standard_gamma(0.5 * nu), np.finfo(float).tiny)
-        return np.sqrt(normals.scatter[chosen] / chi2)[..., None] * np.eye(self.p)
+        return np.sqrt(normals.scatter[chosen] / chi2)
 
     def _of_scatter(self, normals):
         half = 0.5 * normals.nu
@@ -354,13 +370,16 @@ class Spherical(Family):
     def _factored(self, scatter):
         return scatter, None, self.p * np.log(self.p * scatter)
 
-    def _full_root(self, normals):
-        return np.sqrt(normals.scatter)[..., None, None] * np.eye(self.p)
+    def _root(self, normals):
+        return np.sqrt(normals.scatter)[..., None] * np.ones(self.p)
+
+    def _of_roots(self, factor):
+        return factor[..., None]
 
     def _draw_scale(self, normals, chosen, rng):
         chi2 = 2.0 * rng.standard_gamma(0.5 * self.p * normals.nu[chosen])
         variance = self.p * normals.scatter[chosen] / np.maximum(chi2, np.finfo(float).tiny)
-        return np.sqrt(variance)[..., None, None] * np.eye(self.p)
+        return np.sqrt(variance)[..., None] * np.ones(self.p)
 
     def _of_scatter(self, normals):
         half = 0.5 * self.p * normals.nu
@@ -381,7 +400,8 @@ def cholesky(matrices):
         except np.linalg.LinAlgError:
             continue
     raise np.linalg.LinAlgError(
-        "A component's scatter is not positive definite: raise reg_covar or covariance_prior."
+        "A component's scatter is not positive definite: raise reg_covar or covariance_prior, or "
+        "leave rows out that lie more than 1e7 times a column's scale from the others."
     )
 
 

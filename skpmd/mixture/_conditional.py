@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import softmax
 
+from skpmd.mixture._particles import is_diagonal, root_times
 from skpmd.mixture._student import Students, cholesky_of_rows
 
 
@@ -24,10 +25,12 @@ class Components(NamedTuple):
 
     log_weights: np.ndarray  # (c,): Before anything is known.
     known: Students  # Of the known columns alone.
-    whitener: np.ndarray  # (c, k, k): Inverse of the Cholesky factor of S_aa.
-    slope: np.ndarray  # (c, q, k): Changes of the centre by whitened known values.
+    # (c, k, k): Inverse of the Cholesky factor of S_aa; (c, k) where scale matrices are diagonal.
+    whitener: np.ndarray
+    # (c, q, k): Changes of the centre by whitened known values; None where there are none.
+    slope: np.ndarray | None
     location: np.ndarray  # (c, q): m_b.
-    # (c, q, q): Cholesky factor of the conditional scale matrix, but for a factor.
+    # (c, q, q), or (c, q): Cholesky factor of the conditional scale matrix, but for a factor.
     root: np.ndarray
     df: np.ndarray  # (c,): Of the conditional; inf is a normal.
 
@@ -45,16 +48,21 @@ def components_of(particles, known, wanted):
     p, k = particles.location.shape[-1], len(known)
     both = np.concatenate([known, wanted]).astype(int)
     location = particles.location.reshape(-1, p)[:, both]
-    root = cholesky_of_rows(particles.scale_cholesky.reshape(-1, p, p)[:, both])
-    df = particles.df.ravel()
-    students = Students(location[:, :k], root[:, :k, :k], df, particles.product)
+    df, diagonal = particles.df.ravel(), is_diagonal(particles)
+    if diagonal:
+        root = particles.scale_cholesky.reshape(-1, p)[:, both]
+        parts = root[:, :k], root[:, k:]
+    else:
+        root = cholesky_of_rows(particles.scale_cholesky.reshape(-1, p, p)[:, both])
+        parts = root[:, :k, :k], root[:, k:, k:]
+    students = Students(location[:, :k], parts[0], df, particles.product)
     return Components(
         log_weights=particles.log_predictive.ravel(),
         known=students,
-        whitener=np.linalg.inv(root[:, :k, :k]),
-        slope=root[:, k:, :k],
+        whitener=1.0 / parts[0] if diagonal else np.linalg.inv(parts[0]),
+        slope=None if diagonal else root[:, k:, :k],
         location=location[:, k:],
-        root=root[:, k:, k:],
+        root=parts[1],
         df=df if students.product else df + k,
     )
 
@@ -64,8 +72,11 @@ def given(components, values):
     known, c = components.known, len(components.df)
     weights = softmax(components.log_weights + known.log_density(values), axis=1)
     off = values[:, None] - known.location
-    white = np.einsum("cij,ncj->nci", components.whitener, off)
-    location = components.location + np.einsum("cqk,nck->ncq", components.slope, white)
+    white = root_times(components.whitener[None], off)
+    if components.slope is None:
+        location = np.broadcast_to(components.location, (len(values), *components.location.shape))
+    else:
+        location = components.location + np.einsum("cqk,nck->ncq", components.slope, white)
     factor = np.ones((len(values), c))
     if not known.product:
         finite = np.where(known.normal, 1.0, known.df)

@@ -16,12 +16,12 @@ from skpmd.engine.mirror import Settings
 from skpmd.engine.particles import Particles
 from skpmd.mixture._conjugate import ConjugateMixture, Counts
 from skpmd.mixture._initialization import initial_counts
-from skpmd.mixture._prior import MixturePrior, Scaler, prior_of
+from skpmd.mixture._prior import MixturePrior, Scaler, medians, prior_of
 from skpmd.mixture._reservoir import Reservoir, discounted, reservoir_size, retained_of
 from skpmd.mixture._rows import RowView, joined
 
-# n_particles="auto" is the first, and the second from so many columns on.
-_MANY, _FEW, _MANY_COLUMNS = 16, 8, 20
+# n_particles="auto" is the first of so many columns at most.
+_AUTO = {20: 16, 100: 8, np.inf: 4}
 # One particle is the best of so many starts, half of which go on after so many iterations.
 _STARTS, _ROUND = 8, 5
 # max_full_iter="auto" is the first, and the second for one particle or so few rows.
@@ -59,7 +59,7 @@ def n_particles(parameters, p):
         return parameters.n_particles
     if parameters.n_components == 1:
         return 1
-    return _MANY if p <= _MANY_COLUMNS else _FEW
+    return next(m for most, m in _AUTO.items() if p <= most)
 
 
 def fit_conjugate(parameters, rows, weight, rng, before=None):
@@ -68,10 +68,12 @@ def fit_conjugate(parameters, rows, weight, rng, before=None):
     ``weight`` (n,) is how often each counts. The outcome is a `ConjugateFit`. Particles start from
     those of another, ``before``, or where that is None from `initial_counts`.
     """
-    scaler = Scaler.of(rows, weight, parameters.covariance_type)
-    retained = retained_of(rows, weight, reservoir_size(parameters.n_components))
-    X = rows.scaled(scaler)
-    prior = prior_of(parameters, X, weight, scaler, "conjugate")
+    K, kind = parameters.n_components, parameters.covariance_type
+    retained = retained_of(rows, weight, reservoir_size(K, rows.shape[1]))
+    sample, all_rows = (retained.X, retained.sampled_weight()), (rows, weight)
+    scaler = Scaler.of(*sample, K, kind, None if retained.complete else all_rows)
+    X, sample = rows.scaled(scaler), (scaler.transform(sample[0]), sample[1])
+    prior = prior_of(parameters, X, weight, scaler, "conjugate", sample)
     model = ConjugateMixture(prior, scaler.log_jacobian)
     m = n_particles(parameters, X.shape[1])
     max_full_iter = _max_full_iter(parameters, len(X), m)
@@ -229,7 +231,7 @@ def update_conjugate(parameters, before, rows, weight):
     a, _ = coefficients(options, before.n_samples_seen, size)
     n_samples_seen, reservoir = before.n_samples_seen + size, before.reservoir
     if parameters.total_samples is None or a == 0.0:  # This is no second pass.
-        most = reservoir_size(before.model.K)
+        most = reservoir_size(before.model.K, before.model.p)
         complete, new, weight_of_new = reservoir.complete, rows, weight
         if not complete:  # Then no more of these rows can be retained either.
             part = retained_of(rows, weight, most)
@@ -270,8 +272,7 @@ def _prior_of_now(parameters, before, reservoir, counts):
     """The prior is not in the counts: its defaults follow the rows."""
     scaler = before.scaler
     X, weight = scaler.transform(reservoir.X), reservoir.sampled_weight()
-    prior = prior_of(parameters, X, weight, scaler, "conjugate", counts.total)
+    prior = prior_of(parameters, X, weight, scaler, "conjugate", total=counts.total)
     if parameters.mean_prior is None:
-        sums = counts.components[0, :, 1 : 1 + before.model.p].sum(axis=0)
-        prior = prior._replace(mean=sums / counts.total)
+        prior = prior._replace(mean=medians(X, reservoir.weight))
     return prior

@@ -6,6 +6,7 @@ from scipy.special import logsumexp, ndtr, ndtri, stdtr, stdtrit
 from skpmd._base.quantiles import lower_quantile
 from skpmd._base.utils import as_floats, as_generator, check_level, check_n_draws
 from skpmd.mixture._conditional import given
+from skpmd.mixture._particles import root_times
 from skpmd.mixture._special import log_gamma_rise
 
 _NUMBERS = 1 << 20  # Rows are taken so many at a time that arrays have about so many numbers.
@@ -58,8 +59,9 @@ class MixtureDensity:
     def __init__(self, columns, components, values, scaler):
         self.columns, self._components, self._values = columns, components, values
         self._shift, self._scale = scaler.shift[columns], scaler.scale[columns]
-        c, q, k = components.slope.shape
-        self._step = max(1, _NUMBERS // (c * max(q * q, k)))
+        c, k = len(components.df), values.shape[1]
+        self._step = max(1, _NUMBERS // (c * max(components.root[0].size, k)))
+        self._diagonal = components.root.ndim == 2
 
     @property
     def shape(self):
@@ -94,14 +96,19 @@ class MixtureDensity:
             Covariances in products of the columns' units.
         """
         root, ratio = self._components.root, self._variance_ratio()
-        within, out = root @ root.swapaxes(1, 2), np.empty((*self.shape, len(self.columns)))
+        q, at = len(self.columns), np.arange(len(self.columns))
+        out = np.empty((*self.shape, q))
         for rows, (weights, location, factor) in self._given():
             mean = np.einsum("nc,ncq->nq", weights, location)
             off = location - mean[:, None]
             share = weights * factor * np.where(weights > 0.0, ratio, 0.0)
             is_infinite = ~np.isfinite(share).all(axis=1)
             share[is_infinite] = 0.0
-            out[rows] = np.einsum("nc,cqr->nqr", share, within)
+            if self._diagonal:
+                out[rows] = 0.0
+                out[rows, at, at] = share @ root**2
+            else:
+                out[rows] = np.einsum("nc,cqr->nqr", share, root @ root.swapaxes(1, 2))
             out[rows] += (weights[..., None] * off).swapaxes(1, 2) @ off
             out[rows][is_infinite] = np.inf
         return out * np.outer(self._scale, self._scale)
@@ -271,7 +278,7 @@ class MixtureDensity:
         rng, (n, q), components = as_generator(random_state), self.shape, self._components
         out, normal = np.empty((n_samples, n, q)), np.isinf(components.df)
         half = 0.5 * np.where(normal, 1.0, components.df)
-        for rows, one in self._given(at_least=n_samples * q * q):
+        for rows, one in self._given(at_least=n_samples * components.root[0].size):
             at = np.arange(len(one.weights))
             chosen = _chosen(one.weights, rng.random((n_samples, len(at))))
             noise = rng.standard_normal((*chosen.shape, q))
@@ -279,7 +286,7 @@ class MixtureDensity:
             chi2 = np.maximum(rng.standard_gamma(shape), np.finfo(float).tiny) / shape
             noise *= np.where(normal[chosen][..., None], 1.0, 1.0 / np.sqrt(chi2))
             noise *= np.sqrt(one.factor[at, chosen])[..., None]
-            out[:, rows] = np.einsum("snij,snj->sni", components.root[chosen], noise)
+            out[:, rows] = root_times(components.root[chosen], noise)
             out[:, rows] += one.location[at, chosen]
         return out * self._scale + self._shift
 
@@ -321,14 +328,16 @@ class MixtureDensity:
 
     def _sds(self):
         """Scales of the columns of each component, but for a factor; shape (c, q)."""
-        return np.sqrt((self._components.root**2).sum(axis=2))
+        root = self._components.root
+        return root if self._diagonal else np.sqrt((root**2).sum(axis=2))
 
     def _log_densities(self, off, factor):
         """Log densities (n, c) at distances from the centres (n, c, q)."""
         root, df, q = self._components.root, self._components.df, off.shape[2]
-        inverse = np.linalg.inv(root)
-        form = np.einsum("cij,ncj->nci", inverse, off) ** 2 / factor[..., None]
-        log_det = np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
+        inverse = 1.0 / root if self._diagonal else np.linalg.inv(root)
+        form = root_times(inverse[None], off) ** 2 / factor[..., None]
+        diagonal = root if self._diagonal else np.diagonal(root, axis1=1, axis2=2)
+        log_det = np.log(diagonal).sum(axis=1)
         constant = -log_det - 0.5 * q * np.log(factor)
         if self._components.known.product:
             return constant + _log_student(form, df[:, None], 1).sum(axis=2)

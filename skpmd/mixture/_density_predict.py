@@ -201,10 +201,10 @@ class MixtureQueries:
 
 def students_of(particles):
     """All components of `MixtureParticles`, one after the other, as `Students`."""
-    p = particles.location.shape[-1]
+    p, root = particles.location.shape[-1], particles.scale_cholesky
     return Students(
         particles.location.reshape(-1, p),
-        particles.scale_cholesky.reshape(-1, p, p),
+        root.reshape(-1, *root.shape[2:]),
         particles.df.ravel(),
         particles.product,
     )

@@ -30,6 +30,7 @@ from skpmd.mixture._summaries import (
     posterior_of,
     precisions,
     prior_covariance,
+    prior_findings,
 )
 
 WEIGHTINGS = ("stacking", "posterior", "uniform")
@@ -74,26 +75,29 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         deviations and uniform correlations, and is for ``strategy="parameters"``. A parameter that
         does not belong to this prior raises an error.
     mean_prior : array-like of shape (n_features,) or None, default=None
-        Prior mean of the means; None means the mean of the rows.
+        Prior mean of the means; None means the medians of the columns.
     mean_precision_prior : float or None, default=None
         Prior precision of the means, relative to the components' precisions (``"normal_wishart"``
-        only); None means 1e-4, or 0.01 with ``strategy="parameters"``.
+        only); None means 1e-4, or 0.01 with ``strategy="parameters"``, and less where groups are
+        many times a column's scale away from the median.
     mean_scale_prior : float or array-like of shape (n_features,) or None, default=None
         Prior standard deviations of the means with ``component_prior="independent"``; None means
-        those of the rows.
+        those of the rows, without rare values far away.
     degrees_of_freedom_prior : float or None, default=None
         Degrees of freedom of the Wishart distribution (``"normal_wishart"`` only), at least 0.1
-        above their bound, which is n_features - 1, or 0 with ``"diag"`` and ``"spherical"``; None
-        means n_features.
+        above their bound, which is n_features - 1, or 0 with ``"diag"`` and ``"spherical"``. None
+        means one degree of freedom more than the least: n_features, 1 with ``"diag"``, where each
+        column has its own, and 1 / n_features with ``"spherical"``, where a row has n_features.
     covariance_prior : float or array-like or None, default=None
         Prior scatter, of the shape that `sklearn.mixture.BayesianGaussianMixture` takes. None means
         a share of the rows' covariance: ``(10 * n_components / n_samples)**2``, between 1e-4 and 1,
-        or 0.01 with ``strategy="parameters"``. Use a larger share to find groups rather than to
-        estimate densities. With ``component_prior="independent"`` its diagonal has the squared
-        scales of the half-normal standard deviations, and all other entries must be 0; None means
-        the rows' variances.
+        or 0.01 with ``strategy="parameters"``. In this covariance, values far from the median count
+        as if they were three scales away, and far groups do not widen it. Use a larger share to
+        find groups rather than to estimate densities. With ``component_prior="independent"`` its
+        diagonal has the squared scales of the half-normal standard deviations, and all other
+        entries must be 0; None means the rows' variances, by the same rule.
     reg_covar : float, default=1e-6
-        Added to the diagonal of the prior scatter, relative to the columns' variances.
+        Added to the diagonal of the prior scatter, relative to the columns' squared scales.
     init_params : {"mixed", "k-means++", "kmeans", "random_from_data", "random"}, default="mixed"
         How each particle of the conjugate strategy starts: from centres that are far from each
         other, with 2 or 20 steps of Lloyd's algorithm; from random rows, with 2 steps; or with
@@ -205,12 +209,14 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
 
     Notes
     -----
-    Columns are shifted and scaled internally, so that their units do not matter; the prior's
-    defaults are relative to the rows. Densities and draws of rows are averages over particles with
-    the weights of ``weighting``. Labels, responsibilities, parameters and ``posterior_`` weight the
-    particles by their bounds of the evidence (equally with ``weighting="uniform"``), so that one
-    particle often has nearly all of the weight. Components of all particles are matched with those
-    of the best particle.
+    Columns are shifted and scaled internally, so that their units do not matter; the
+    prior's defaults are relative to the rows. Medians and a scale from gaps between near values are
+    what they are relative to: mistyped values, sentinels such as -9999 and groups far from each
+    other leave the other rows' components as they are, if there are components for them. Densities
+    and draws of rows are averages over particles with the weights of ``weighting``. Labels,
+    responsibilities, parameters and ``posterior_`` weight the particles by their bounds of the
+    evidence (equally with ``weighting="uniform"``), so that one particle often has nearly all of
+    the weight. Components of all particles are matched with those of the best particle.
 
     The log evidence refers to the prior over all orders of the components, and the posterior is an
     equal mixture of these orders: no factor of ``n_components!`` has to be added.
@@ -400,7 +406,8 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         Warns
         -----
         ConvergenceWarning
-            If a given ``max_full_iter`` ends the steps before the bound has converged; with
+            If a given ``max_full_iter`` ends the steps before the bound has converged; if the prior
+            of the covariances outweighs the rows in most of the mixture; with
             ``strategy="parameters"``, for each reason not to trust the posterior.
         """
         data = {"X": X, "sample_weight": sample_weight}
@@ -412,7 +419,10 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
                 return self.partial_fit(X, y, sample_weight)
             parameters = self._parameters()
             rows, weight = rows_of_fit(*self._read(X, sample_weight, reset=True))
-            self._set_state(self._first_state(parameters, rows, weight, earlier))
+            state = self._first_state(parameters, rows, weight, earlier)
+            reasons = [*state.fit.convergence_warnings, *prior_findings(state)]
+            fit = state.fit._replace(convergence_warnings=reasons)
+            self._set_state(state._replace(fit=fit))
             self._freeze()
             with untimed():  # Without them here the first prediction would take the time.
                 weighed = drive(self._weighed())

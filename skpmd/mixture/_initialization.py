@@ -6,6 +6,7 @@ from skpmd._base.rows import stratified_sample
 from skpmd.engine.course import counted
 from skpmd.mixture._conjugate import Counts
 from skpmd.mixture._kernels import kmeans_plusplus, lloyd
+from skpmd.mixture._prior import limits_of
 from skpmd.mixture._rows import pieces
 
 # A start sees at least so many rows, or so many for each component.
@@ -19,6 +20,10 @@ _LLOYD_STEPS = {"k-means++": 2, "random_from_data": 2, "kmeans": 20}
 def initial_counts(model, X, weight, init, m, rng):
     """Counts of m particles after assigning a sample of rows each, as if they were all rows.
 
+    A mistyped value takes a centre for itself where centres are to be far from each other. That is
+    right for one, and where components share a covariance it has to be so, or all are wide. For
+    more of them than there are components to spare, every other start has rare values that are far
+    away count as if they were where the others end.
     X (n, p) holds distinct rows, and ``weight`` (n,) how often each counts. ``init`` is one of
     `INITS`:
 
@@ -32,10 +37,13 @@ def initial_counts(model, X, weight, init, m, rng):
     if init == "kmeans":
         size *= _MORE_ROWS
     turns = ("k-means++", "random_from_data") if init == "mixed" else (init,)
-    parts = [
-        _start(model, *_sample(X, weight, size, rng), turns[i % len(turns)], weight.sum(), rng)
-        for i in counted(range(m), "starts of particles", m)
-    ]
+    limits, parts = None, []
+    for i in counted(range(m), "starts of particles", m):
+        some, w = _sample(X, weight, size, rng)
+        if i % 2 and not model.family.n_shared:
+            limits = limits_of(some, w) if limits is None else limits
+            np.clip(some, -limits, limits, out=some)
+        parts.append(_start(model, some, w, turns[i % len(turns)], weight.sum(), rng))
     return Counts(*(np.concatenate(values) for values in zip(*parts, strict=True)))
 
 
@@ -49,23 +57,31 @@ def _sample(X, weight, size, rng):
 
 def _start(model, X, weight, init, total, rng):
     """Counts of one particle."""
-    K, n, family = model.K, len(X), model.family
+    K, n = model.K, len(X)
+    weight = weight * (total / weight.sum())
     if init == "random":
         resp = rng.random((n, K))
-        resp /= resp.sum(axis=1, keepdims=True)
+        resp *= (weight / resp.sum(axis=1))[:, None]
+        return _counts(model, X, [(slice(None), one) for one in resp.T])
+    if init == "random_from_data":
+        uniforms = rng.random(K) * weight.sum()
+        places = np.searchsorted(np.cumsum(weight), uniforms, side="right")
+        centres = X[np.minimum(places, n - 1)]
     else:
-        if init == "random_from_data":
-            uniforms = rng.random(K) * weight.sum()
-            places = np.searchsorted(np.cumsum(weight), uniforms, side="right")
-            centres = X[np.minimum(places, n - 1)]
-        else:
-            centres = kmeans_plusplus(X, weight, rng.random(K))
-        labels = lloyd(X, weight, centres, _LLOYD_STEPS[init])
-        resp = np.zeros((n, K))
-        resp[np.arange(n), labels] = 1.0
-    weight, counts = weight * (total / weight.sum()), model.no_counts(1)
-    for some in pieces(X):
-        features, w = family.features(X[some]), weight[some]
-        counts.components[0] += (resp[some] * w[:, None]).T @ features[:, : family.n_features]
-        counts.shared[0] += w @ features[:, family.n_features :]
+        centres = kmeans_plusplus(X, weight, rng.random(K))
+    labels = lloyd(X, weight, centres, _LLOYD_STEPS[init])
+    order = np.argsort(labels, kind="stable")
+    own = np.split(order, np.searchsorted(labels[order], np.arange(1, K)))
+    return _counts(model, X, [(rows, weight[rows]) for rows in own])
+
+
+def _counts(model, X, parts):
+    """Counts of the rows of each component, and how often each of them counts."""
+    family, counts = model.family, model.no_counts(1)
+    for k, (rows, weight) in enumerate(parts):
+        part = X[rows]
+        for some in pieces(part) if len(part) else ():
+            added = weight[some] @ family.features(part[some])
+            counts.components[0, k] += added[: family.n_features]
+            counts.shared[0] += added[family.n_features :]
     return counts

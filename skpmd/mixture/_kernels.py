@@ -12,6 +12,8 @@ from numba import njit
 _NEGLIGIBLE, _LITTLE = -37.0, 1e-9
 # A product beyond this is replaced by its log.
 _LARGE = 1e100
+# Rows that are taken side by side, and columns whose product is taken before its size is looked at.
+_SIDE, _AT_ONCE = 32, 8
 _LOG_PI = math.log(math.pi)
 # From here on log gammas lose more digits than the series does.
 _HUGE = 1e6
@@ -107,22 +109,54 @@ def responsibilities(log_joint, weight, resp, log_density, entropy):
 
 
 @njit(cache=True, nogil=True)
+def _log_of_product(x, location, rate):
+    """Sum over columns of log(1 + rate (x - location)^2) of one row and one component."""
+    total, more = 0.0, 0.0  # The product is 1 + more, which may be tiny.
+    for j in range(len(x)):
+        gap = x[j] - location[j]
+        form = rate[j] * gap * gap
+        more += form + more * form
+        if more > _LARGE:
+            total += math.log(more)
+            more = 0.0
+    return total + math.log1p(more)
+
+
+@njit(cache=True, nogil=True)
 def product_log_sum(X, location, rate):
-    """Sum over columns of log(1 + rate (x - location)^2), shape (n, c); few logs are taken."""
+    """Sum over columns of log(1 + rate (x - location)^2), shape (n, c); few logs are taken.
+
+    Rows are taken side by side, as vector registers hold them, and columns by so few that their
+    product seldom overflows: where it does a row is taken by itself.
+    """
     n, p = X.shape
     c = len(location)
-    out = np.empty((n, c))
-    for a in range(n):
-        for k in range(c):
-            total, more = 0.0, 0.0  # The product is 1 + more, which may be tiny.
+    out, side = np.empty((n, c)), np.zeros((p, _SIDE))
+    more, total = np.empty(_SIDE), np.empty(_SIDE)
+    for start in range(0, n, _SIDE):
+        width = min(_SIDE, n - start)
+        for i in range(width):
             for j in range(p):
-                gap = X[a, j] - location[k, j]
-                form = rate[k, j] * gap * gap
-                more += form + more * form
-                if more > _LARGE:
-                    total += math.log(more)
-                    more = 0.0
-            out[a, k] = total + math.log1p(more)
+                side[j, i] = X[start + i, j]
+        for k in range(c):
+            for i in range(_SIDE):
+                more[i], total[i] = 0.0, 0.0
+            for first in range(0, p, _AT_ONCE):
+                for j in range(first, min(p, first + _AT_ONCE)):
+                    centre, factor = location[k, j], rate[k, j]
+                    for i in range(_SIDE):
+                        gap = side[j, i] - centre
+                        form = factor * gap * gap
+                        more[i] += form + more[i] * form
+                for i in range(width):
+                    if more[i] > _LARGE:
+                        total[i] += math.log(more[i])
+                        more[i] = 0.0
+            for i in range(width):
+                value = total[i] + math.log1p(more[i])
+                if not math.isfinite(value):
+                    value = _log_of_product(X[start + i], location[k], rate[k])
+                out[start + i, k] = value
     return out
 
 
@@ -152,7 +186,7 @@ def left_out(log_ratio, log_density, resp, kappa, kappa0, df, per_row, D, power)
             r = min(resp[a, k], kappa[k] - kappa0)
             if r <= _LITTLE:
                 continue
-            less = kappa[k] - r
+            less = max(kappa[k] - r, kappa0)  # Rounding may leave nothing of a tiny kappa0.
             q = math.expm1(log_ratio[a, k]) * (kappa[k] + 1.0) / kappa[k]
             factor = max(1.0 - r * q * kappa[k] / less, 1e-12)
             u = less / (less + 1.0) * (kappa[k] / less) ** 2 * q / factor
@@ -176,7 +210,7 @@ def left_out_product(X, log_density, resp, kappa, kappa0, df, location, scatter)
             r = min(resp[a, k], kappa[k] - kappa0)
             if r <= _LITTLE:
                 continue
-            less, after = kappa[k] - r, df[k] - r
+            less, after = max(kappa[k] - r, kappa0), df[k] - r
             one = _log_gamma_rise(0.5 * after, 0.5)
             one += 0.5 * (math.log(less / (less + 1.0)) - _LOG_PI)
             total = p * one
@@ -233,8 +267,11 @@ def lloyd(X, weight, centres, steps):
             nearest = np.inf
             for k in range(K):
                 distance = 0.0
-                for j in range(p):
-                    distance += (X[a, j] - centres[k, j]) ** 2
+                for first in range(0, p, _SIDE):  # Most centres are too far by some columns.
+                    for j in range(first, min(p, first + _SIDE)):
+                        distance += (X[a, j] - centres[k, j]) ** 2
+                    if distance >= nearest:
+                        break
                 if distance < nearest:
                     nearest = distance
                     labels[a] = k

@@ -105,7 +105,9 @@ def _joined_reservoirs(fits):
         other, complete = fit.reservoir, total.complete and fit.reservoir.complete
         rows = RowView(other.X, np.arange(len(other.X)))
         rows, weight = joined(rows, other.weight, total)
-        total = retained_of(rows, weight, reservoir_size(fits[0].model.K), complete)
+        total = retained_of(
+            rows, weight, reservoir_size(fits[0].model.K, fits[0].model.p), complete
+        )
     return total
 
 

@@ -8,6 +8,7 @@ from skpmd.engine.threads import by_rows
 from skpmd.engine.triangular import ends_of
 from skpmd.mixture._component_priors import Independent, NormalWishart, by_parameters
 from skpmd.mixture._likelihood import Mixtures, Sums, log_likelihood, no_sums, sums
+from skpmd.mixture._prior import drawn_in
 from skpmd.mixture._smc_kernels import curvature_roots
 from skpmd.mixture._smc_start import Blend, blended_sticks, near_rows
 from skpmd.mixture._stick_breaking import Sticks, by_sticks, log_mixing, sticks_of
@@ -246,6 +247,7 @@ def parameter_model(prior, X, weight):
 
 def _axis(X, weight):
     """First principal axis of the rows, its largest entry positive."""
+    X = drawn_in(X, weight)
     centred = X - np.average(X, axis=0, weights=weight)
     axis = np.linalg.eigh((centred.T * weight) @ centred)[1][:, -1]
     return axis * np.sign(axis[np.argmax(np.abs(axis))])

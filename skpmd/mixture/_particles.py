@@ -21,8 +21,7 @@ class MixtureParticles(NamedTuple):
     # stacking they are ``log_weights[:, None] + log_mixing``.
     log_predictive: np.ndarray
     location: np.ndarray  # (m, K, p): Centres.
-    # (m, K, p, p): Lower Cholesky factors of the scale matrices (full matrices for every covariance
-    # type).
+    # (m, K, p, p): Lower Cholesky factors of the scale matrices; (m, K, p) where they are diagonal.
     scale_cholesky: np.ndarray
     df: np.ndarray  # (m, K): Degrees of freedom; inf is a normal.
     # Whether a component is a product of univariate Students, one for each column (diagonal
@@ -40,8 +39,21 @@ def rescaled(particles, scaler, other):
     ratio = scaler.scale / other.scale
     return particles._replace(
         location=other.transform(scaler.inverse_transform(particles.location)),
-        scale_cholesky=particles.scale_cholesky * ratio[:, None],
+        scale_cholesky=particles.scale_cholesky
+        * (ratio if is_diagonal(particles) else ratio[:, None]),
     )
+
+
+def is_diagonal(particles):
+    """Whether scale matrices are diagonal, and their roots vectors."""
+    return particles.scale_cholesky.ndim == particles.location.ndim
+
+
+def root_times(root, noise):
+    """Roots (..., p, p), or (..., p) where they are diagonal, times vectors (..., p)."""
+    if root.ndim == noise.ndim:
+        return root * noise
+    return np.einsum("...ij,...j->...i", root, noise)
 
 
 class SMCFit(NamedTuple):

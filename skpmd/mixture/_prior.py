@@ -4,6 +4,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
 from skpmd._base.utils import as_floats
 from skpmd.engine.loop import Options
@@ -14,6 +15,16 @@ _COVARIANCE_SHARE = 0.01
 # The conjugate strategy's share falls once a component has more rows than this, and it stops here.
 _FEW_ROWS_EACH, _MIN_SHARE = 10.0, 1e-4
 _MEAN_PRECISION = {"conjugate": 1e-4, "parameters": 0.01}
+# A column's scale is that of gaps between values this share of a component's rows apart, by so many
+# of its quantiles.
+_GAP_SHARE, _N_QUANTILES = 0.25, 400
+# Values count for the prior's defaults as if they were at most so many scales from the median.
+_NEAR = 3.0
+# The variance that the prior's default starts from is at most so many squared scales.
+_WIDEST = 2.0
+# Rows beyond all but this share of them, and beyond so many rows, may be mistakes; the prior of the
+# means need not reach them. It reaches all others where they are within so many scales.
+_RARE, _FEW_MISTAKES, _REACH = 0.01, 2.5, 5.0
 # An eigenvalue below this share of reg_covar says that reg_covar has been lost in rounding.
 # A prior may be so many sds of the rows away from them, and so many of their variances wide.
 _MAX_MEAN, _MAX_SCATTER = 1e7, 1e15
@@ -66,21 +77,21 @@ class Scaler(NamedTuple):
     scale: np.ndarray
 
     @classmethod
-    def of(cls, X, weight, covariance_type):
-        """Weighted means and standard deviations; one scale for all columns where it has to be.
+    def of(cls, sample, weight, n_components, covariance_type, rows=None):
+        """Weighted medians, and scales of gaps between near values, as sds of a normal column.
 
-        A column without variation has scale 1. The rows (n, p) are an array or a `RowView`.
+        Far groups, sentinels and mistyped values leave them as they are. A column without variation
+        has scale 1, and spherical components have one scale for all columns. The sample (n, p)
+        counts ``weight`` (n,) times; a column that does not vary in it has the sd that it has in
+        ``rows``, a `RowView` and its weights, where these are more.
         """
-        total = weight.sum()
-        shift, low, high = over_rows(partial(_mean_and_range, total), X, weight, add=_both)
-        variance = over_rows(partial(_variance, total, shift), X, weight, add=np.add)
-        # Rounding leaves a constant column of 1e9 a standard deviation of 1e-7.
-        rounding = 10.0 * np.finfo(float).eps * np.maximum(high, -low)
-        constant = (low == high) | (np.sqrt(variance) <= rounding)
+        shift, scale = _medians_and_scales(sample, weight, n_components)
+        if rows is not None and not scale.all():
+            scale = np.where(scale == 0.0, _sds(*rows, shift), scale)
         if covariance_type == "spherical":
-            variance = np.full_like(variance, np.where(constant, 0.0, variance).mean())
-            constant = variance == 0.0
-        return cls(shift, np.where(constant, 1.0, np.sqrt(variance)))
+            largest = scale.max() or 1.0  # Squares of tiny scales would underflow.
+            scale = np.full_like(scale, largest * np.sqrt(np.mean((scale / largest) ** 2)))
+        return cls(shift, np.where(scale == 0.0, 1.0, scale))
 
     @property
     def log_jacobian(self):
@@ -98,30 +109,80 @@ class Scaler(NamedTuple):
         return X * self.scale + self.shift
 
 
-def _mean_and_range(total, X, weight):
-    """Weighted means of the columns, of this total weight, their minima and their maxima."""
-    mean = np.zeros(X.shape[1])
-    low, high = np.full(X.shape[1], np.inf), np.full(X.shape[1], -np.inf)
-    for some in pieces(X):
-        part = X[some]
-        mean += (weight[some] / total) @ part
-        np.minimum(low, part.min(axis=0), out=low)
-        np.maximum(high, part.max(axis=0), out=high)
-    return mean, low, high
+def _medians_and_scales(X, weight, n_components):
+    """Weighted medians of columns, and their scales, each (p,); a scale is 0 without variation.
+
+    Gaps are between quantiles that are a share of a component's rows apart. Half of them are
+    smaller, so that gaps between groups do not count; of tied values, whose gaps are often 0, the
+    others stand for all as squares do. The scale is 1 for a standard normal column.
+    """
+    step = max(_GAP_SHARE / n_components, 1.0 / len(X))
+    n = max(_N_QUANTILES, int(np.ceil(4.0 / step)))
+    ahead = min(int(np.ceil(step * n)), n - 1)
+    at = (np.arange(n) + 0.5) / n
+    values, normal = _quantiles(X, weight, at), ndtri(at)
+    median = 0.5 * (values[(n - 1) // 2] + values[n // 2])
+    gaps, scale = values[ahead:] - values[:-ahead], np.zeros(X.shape[1])
+    # Rounding leaves a constant column of 1e9 gaps of 1e-7.
+    present = gaps > 10.0 * np.finfo(float).eps * np.abs(median)
+    of_normal = np.median(normal[ahead:] - normal[:-ahead])
+    for j in np.flatnonzero(present.any(axis=0)):
+        share = np.sqrt(present[:, j].mean())
+        scale[j] = share * np.median(gaps[present[:, j], j]) / of_normal
+    return median, scale
 
 
-def _both(one, other):
-    """Means, minima and maxima of two parts of the rows."""
-    (mean, low, high), (more, lower, higher) = one, other
-    return mean + more, np.minimum(low, lower), np.maximum(high, higher)
+def medians(X, weight):
+    """Weighted medians of columns, as those of a `Scaler`."""
+    return _medians_and_scales(X, weight, 1)[0]
 
 
-def _variance(total, mean, X, weight):
-    """Weighted variances of the columns around their means."""
+def _sds(X, weight, centre):
+    """Weighted standard deviations of all rows around a centre; 0 where rounding leaves more."""
+    sds = np.sqrt(over_rows(partial(_variance, weight.sum(), centre), X, weight, add=np.add))
+    return np.where(sds <= 10.0 * np.finfo(float).eps * np.abs(centre), 0.0, sds)
+
+
+def _variance(total, centre, X, weight):
+    """Weighted variances of the columns around a centre."""
     variance = np.zeros(X.shape[1])
     for some in pieces(X):
-        variance += (weight[some] / total) @ (X[some] - mean) ** 2
+        variance += (weight[some] / total) @ (X[some] - centre) ** 2
     return variance
+
+
+def reach_of(X, weight, all_rows=False):
+    """Largest distance of scaled rows (n, p) from 0 in each column, but for rows that are rare."""
+    X = np.abs(X)
+    if all_rows:
+        return X.max(axis=0)
+    place = 1.0 - max(_RARE, _FEW_MISTAKES / len(X))
+    return _quantiles(X, weight, np.array([max(place, 0.0)]))[0]
+
+
+def drawn_in(X, weight):
+    """Scaled rows (n, p) whose rare values far from 0 are as near as the others."""
+    reach = limits_of(X, weight)
+    return np.clip(X, -reach, reach)
+
+
+def limits_of(X, weight):
+    """Where `drawn_in` takes far values to, (p,)."""
+    return np.maximum(reach_of(X, weight), _REACH)
+
+
+def _quantiles(X, weight, at):
+    """Weighted quantiles of columns, each the value of a row; shape (len(at), p)."""
+    if (weight == weight[0]).all():  # Places are those of all columns.
+        places = np.ceil(at * len(X) - _ROUNDING).astype(int) - 1
+        return np.sort(X, axis=0)[np.maximum(places, 0)]
+    out = np.empty((len(at), X.shape[1]))
+    for j, column in enumerate(X.T):
+        order = np.argsort(column, kind="stable")
+        total = np.cumsum(weight[order])
+        places = np.searchsorted(total, (at - _ROUNDING) * total[-1], side="left")
+        out[:, j] = column[order[np.minimum(places, len(X) - 1)]]
+    return out
 
 
 class MixturePrior(NamedTuple):
@@ -176,14 +237,15 @@ def strategy_of(parameters):
     return "conjugate" if parameters.strategy == "auto" else parameters.strategy
 
 
-def prior_of(parameters, X, weight, scaler, strategy, total=None):
+def prior_of(parameters, X, weight, scaler, strategy, sample=None, total=None):
     """The prior, in scaled columns, that an estimator's parameters and rows come to.
 
     X (n, p) holds scaled rows, as an array or a `RowView`, and ``weight`` (n,) how often each
-    counts. They are a sample of
-    ``total`` rows, or all there are where that is None. Some defaults differ between the
+    counts. They are a sample of ``total`` rows, or all there are where that is None; ``sample``, an
+    array and its weights, stands for them where that is not None. Some defaults differ between the
     strategies, "conjugate" and "parameters".
     """
+    sample = (X, weight) if sample is None else sample
     _refuse_unused(parameters)
     p, K, kind = X.shape[1], parameters.n_components, parameters.weight_concentration_prior_type
     concentration, mean = parameters.weight_concentration_prior, np.zeros(p)
@@ -191,9 +253,13 @@ def prior_of(parameters, X, weight, scaler, strategy, total=None):
         with np.errstate(over="ignore"):
             mean = scaler.transform(_array("mean_prior", parameters.mean_prior, (p,)))
         _refuse_far("mean_prior", mean, _MAX_MEAN, "standard deviations away from the mean")
-    precision, mean_scale = parameters.mean_precision_prior, np.ones(p)
+    precision = parameters.mean_precision_prior
     if parameters.mean_scale_prior is not None:
         mean_scale = _scales(parameters.mean_scale_prior, p) / scaler.scale
+    elif parameters.component_prior == "independent":
+        mean_scale = _spread(*sample)
+    else:
+        mean_scale = np.ones(p)  # Without a meaning.
     return MixturePrior(
         n_components=K,
         covariance_type=parameters.covariance_type,
@@ -202,23 +268,46 @@ def prior_of(parameters, X, weight, scaler, strategy, total=None):
         discount=float(parameters.discount) if kind == "pitman_yor" else 0.0,
         component_prior=parameters.component_prior,
         mean=mean,
-        mean_precision=_MEAN_PRECISION[strategy] if precision is None else float(precision),
+        mean_precision=(
+            _mean_precision(*sample, parameters.covariance_type, strategy)
+            if precision is None
+            else float(precision)
+        ),
         mean_scale=mean_scale,
         df=_df(parameters, p),
         covariance=_covariance(parameters, X, weight, scaler, strategy, total or weight.sum()),
     )
 
 
+def _mean_precision(X, weight, kind, strategy):
+    """kappa: the prior of the means is so wide that groups far from the median are not drawn to it.
+
+    A group at a distance d adds kappa d^2 to its scatter. A tied scatter has all of them, even
+    those of a single row.
+    """
+    reach = reach_of(X, weight, all_rows=kind == "tied").max()
+    near = _REACH * (np.sqrt(X.shape[1]) if kind == "spherical" else 1.0)
+    return _MEAN_PRECISION[strategy] * (near / max(reach, near)) ** 2
+
+
+def _spread(X, weight):
+    """Standard deviations of scaled rows, without rare values far away; 1 without variation."""
+    X = drawn_in(X, weight)
+    sds = np.sqrt(_variance(weight.sum(), np.average(X, axis=0, weights=weight), X, weight))
+    return np.where(sds > 0.0, sds, 1.0)
+
+
 def _df(parameters, p):
+    """nu: by default one degree of freedom more than the least, of a matrix or of a variance."""
     if parameters.degrees_of_freedom_prior is None:
-        return float(p)
+        return {"diag": 1.0, "spherical": 1.0 / p}.get(parameters.covariance_type, float(p))
     df = float(parameters.degrees_of_freedom_prior)
     lower = p - 1 if parameters.covariance_type in ("full", "tied") else 0
     if df < lower + _MIN_DF:
         raise ValueError(
             f"The parameter 'degrees_of_freedom_prior' should be greater than {lower}, by "
-            f"{_MIN_DF} at least, but got {df:.3f}: raise it, or leave it None for the number of "
-            "columns."
+            f"{_MIN_DF} at least, but got {df:.3f}: raise it, or leave it None for the "
+            "default."
         )
     if df > _MAX_DF:
         raise ValueError(
@@ -261,19 +350,25 @@ def _covariance_share(parameters, total, strategy):
     return float(np.clip(few**2, _MIN_SHARE, 1.0))
 
 
-def _covariance_of(X, weight):
-    """Weighted covariance of scaled rows, whose means are next to zero, some rows at a time."""
-    mean, second = over_rows(partial(_moments, weight.sum()), X, weight, add=each_added)
-    return second - np.outer(mean, mean)
+def _covariance_of(X, weight, matrix, near=_NEAR):
+    """Weighted covariance of scaled rows, some at a time, values far from the median drawn in.
+
+    Without ``matrix`` it is the variances.
+    """
+    mean, second = over_rows(
+        partial(_moments, weight.sum(), matrix, near), X, weight, add=each_added
+    )
+    return second - (np.outer(mean, mean) if matrix else mean**2)
 
 
-def _moments(total, X, weight):
-    """Weighted means of the columns and of their products."""
-    mean, second = np.zeros(X.shape[1]), np.zeros((X.shape[1], X.shape[1]))
+def _moments(total, matrix, near, X, weight):
+    """Weighted means of the columns and of their products, or of their squares."""
+    p = X.shape[1]
+    mean, second = np.zeros(p), np.zeros((p, p) if matrix else p)
     for some in pieces(X):
-        part, share = X[some], weight[some] / total
+        part, share = np.clip(X[some], -near, near), weight[some] / total
         mean += share @ part
-        second += (part.T * share) @ part
+        second += (part.T * share) @ part if matrix else share @ part**2
     return mean, second
 
 
@@ -284,13 +379,19 @@ def _covariance(parameters, X, weight, scaler, strategy, total):
     )  # fmt: skip
     if parameters.covariance_prior is None:
         share = _covariance_share(parameters, total, strategy)
-        covariance = share * _covariance_of(X, weight)
-        if kind == "diag":
-            covariance = np.diag(covariance).copy()
-        elif kind in ("full", "tied") and independent:
-            covariance = np.diag(np.diag(covariance))  # The prior of correlations is uniform.
+        matrix = kind in ("full", "tied")
+        # With independent components the prior of correlations is uniform.
+        # One column may have all of the variance that spherical components have in each.
+        near = _NEAR * (np.sqrt(p) if kind == "spherical" else 1.0)
+        covariance = _covariance_of(X, weight, matrix and not independent, near)
+        if kind == "spherical":
+            covariance = covariance.mean(keepdims=True)
+        if not independent:
+            covariance = share * _no_wider_than_gaps(covariance)
+        if matrix and independent:
+            covariance = np.diag(covariance)
         elif kind == "spherical":
-            covariance = np.array(np.trace(covariance) / p)
+            covariance = covariance[0]
     else:
         with np.errstate(over="ignore"):
             covariance = _given_covariance(parameters.covariance_prior, p, kind, scaler)
@@ -308,6 +409,14 @@ def _covariance(parameters, X, weight, scaler, strategy, total):
             "covariance_prior."
         )
     return covariance
+
+
+def _no_wider_than_gaps(covariance):
+    """Covariance of scaled columns, or variances, that groups far from each other do not widen."""
+    if covariance.ndim == 1:
+        return np.minimum(covariance, _WIDEST)
+    factor = np.sqrt(_WIDEST / np.maximum(np.diag(covariance), _WIDEST))
+    return covariance * np.outer(factor, factor)
 
 
 def _refuse_correlations(covariance):

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from skpmd.mixture._particles import MixtureParticles, select
+from skpmd.mixture._particles import MixtureParticles, is_diagonal, select
 
 # Matrices of affinities have about so many entries at once.
 _MAX_NUMBERS = 1 << 17
@@ -94,7 +94,8 @@ def _assigned(affinity):
 def _affinities(particles, best, places):
     """Affinities of the best particle's components with others'; shape (len(places), K, K)."""
     _, n_components, p = particles.location.shape
-    many = max(1, _MAX_NUMBERS // (n_components * p) ** 2)
+    numbers = n_components**2 * (p if is_diagonal(particles) else p**2)
+    many = max(1, _MAX_NUMBERS // numbers)
     parts = [
         _affinity(particles, best, places[start : start + many])
         for start in range(0, len(places), many)
@@ -104,22 +105,38 @@ def _affinities(particles, best, places):
 
 def _affinity(particles, best, places):
     root = particles.scale_cholesky
-    covariance = root[places] @ root[places].swapaxes(-1, -2)
-    of_best = root[best] @ root[best].swapaxes(-1, -2)
-    middle = 0.5 * (covariance[:, None] + of_best[:, None])
     away = particles.location[places][:, None] - particles.location[best][:, None]
-    # A distribution of no width has no inverse: a ridge of rounding error's size stands in.
-    p, at = away.shape[-1], np.arange(away.shape[-1])
-    middle[..., at, at] *= 1.0 + 1e-10
-    middle[..., at, at] += 1e-300
-    square = (np.linalg.solve(middle, away[..., None])[..., 0] * away).sum(axis=-1)
-    logs = [
-        2.0 * np.log(np.diagonal(one, axis1=-2, axis2=-1)).sum(axis=-1)
-        for one in (root[places], root[best])
-    ]
-    log_det = np.linalg.slogdet(middle)[1] - 0.5 * (logs[0][:, None] + logs[1][:, None])
+    of_middle = _of_diagonals if is_diagonal(particles) else _of_matrices
+    square, log_det, logs = of_middle(root[places], root[best], away)
+    p = away.shape[-1]
+    log_det = log_det - 0.5 * (logs[0][:, None] + logs[1][:, None])
     distance = 0.125 * np.maximum(square, 0.0) + 0.5 * np.maximum(log_det, 0.0)
     log_mixing = particles.log_mixing
     pairs = log_mixing[places][:, None] + log_mixing[best][:, None]
     overlap = np.exp(0.5 * pairs - distance)
     return overlap - _FAR_APART * np.minimum(distance, 1e6 * p)
+
+
+def _of_matrices(root, of_best, away):
+    """Forms and log determinants of mean covariances, and log determinants of both, by roots.
+
+    A distribution of no width has no inverse: a ridge of rounding error's size stands in.
+    """
+    covariances = [one @ one.swapaxes(-1, -2) for one in (root, of_best)]
+    middle = 0.5 * (covariances[0][:, None] + covariances[1][:, None])
+    at = np.arange(away.shape[-1])
+    middle[..., at, at] *= 1.0 + 1e-10
+    middle[..., at, at] += 1e-300
+    square = (np.linalg.solve(middle, away[..., None])[..., 0] * away).sum(axis=-1)
+    logs = [
+        2.0 * np.log(np.diagonal(one, axis1=-2, axis2=-1)).sum(axis=-1) for one in (root, of_best)
+    ]
+    return square, np.linalg.slogdet(middle)[1], logs
+
+
+def _of_diagonals(root, of_best, away):
+    """As `_of_matrices`, of diagonal ones."""
+    middle = 0.5 * (root[:, None] ** 2 + of_best[:, None] ** 2)
+    middle = middle * (1.0 + 1e-10) + 1e-300
+    logs = [2.0 * np.log(one).sum(axis=-1) for one in (root, of_best)]
+    return (away**2 / middle).sum(axis=-1), np.log(middle).sum(axis=-1), logs

@@ -12,8 +12,9 @@ import numpy as np
 from skpmd._base.hashing import uniforms
 from skpmd.mixture._rows import distinct_rows, over_rows, pieces
 
-# The reservoir holds at least so many rows, or so many for each component.
-_MIN_ROWS, _ROWS_EACH = 1000, 200
+# The reservoir holds at least so many rows, or so many for each component; of many columns so many
+# numbers at most, but rows for each component.
+_MIN_ROWS, _ROWS_EACH, _MAX_NUMBERS, _FEW_EACH = 1000, 200, 1 << 16, 10
 
 
 class Reservoir(NamedTuple):
@@ -29,9 +30,10 @@ class Reservoir(NamedTuple):
         return self.weight if self.complete else self.weight / np.maximum(self.discount, 1e-300)
 
 
-def reservoir_size(n_components):
+def reservoir_size(n_components, n_columns):
     """How many rows are retained."""
-    return max(_MIN_ROWS, _ROWS_EACH * n_components)
+    most = max(_MAX_NUMBERS // n_columns, _FEW_EACH * n_components)
+    return min(max(_MIN_ROWS, _ROWS_EACH * n_components), most)
 
 
 def discounted(reservoir, factor):

@@ -1,14 +1,13 @@
 """Responsibilities averaged over particles that are mixtures of normals.
 
-A normal's log density is linear in the features (1, x, x x') of a row: those of many rows under
-many components are one matrix product.
+A normal's log density is linear in the features (1, x, x x') of a row, or (1, x, x^2): those of
+many rows under many components are one matrix product.
 """
 
 import numpy as np
 from scipy.special import softmax
 
 from skpmd.engine.threads import each
-from skpmd.mixture._kernels import quadratic_features
 from skpmd.mixture._smc_kernels import add_shares, relative_to_largest
 
 # Rows are taken so many at a time, with particles of about so many densities.
@@ -47,7 +46,7 @@ def _of_normals(students, log_mixing, weights, X):
     out = np.empty((len(X), K))
 
     def fill(start):
-        features = quadratic_features(X[start : start + _ROWS]).T
+        features = students.features(X[start : start + _ROWS]).T
         total = np.zeros((K, features.shape[1]))
         many = max(1, _DENSITIES // total.size)
         for first in range(0, m, many):

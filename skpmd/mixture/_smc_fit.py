@@ -97,7 +97,7 @@ def _refit(parameters, X, weight, size, a, state):
 
 
 def _scaler_and_prior(parameters, X, weight):
-    scaler = Scaler.of(X, weight, parameters.covariance_type)
+    scaler = Scaler.of(X, weight, parameters.n_components, parameters.covariance_type)
     return scaler, prior_of(parameters, scaler.transform(X), weight, scaler, "parameters")
 
 
@@ -211,16 +211,19 @@ def particles_of(model, particles):
     # A rejuvenation may have taken some out of the region of ordered components.
     alive = np.isfinite(particles.log_ratio)
     mixtures = model.mixtures(np.ascontiguousarray(particles.theta[alive]))
-    # Sigma = A A' with A = C^-T; of A' = Q R it is R' R, whatever the precision's condition.
-    root = np.linalg.qr(np.linalg.inv(mixtures.factor), mode="r").swapaxes(-1, -2)
-    sign = np.where(np.diagonal(root, axis1=-2, axis2=-1) < 0.0, -1.0, 1.0)
+    if model.type in ("diag", "spherical"):
+        root = 1.0 / np.diagonal(mixtures.factor, axis1=-2, axis2=-1)
+    else:  # Sigma = A A', A = C^-T; of A' = Q R it is R' R, whatever the precision's condition.
+        root = np.linalg.qr(np.linalg.inv(mixtures.factor), mode="r").swapaxes(-1, -2)
+        sign = np.where(np.diagonal(root, axis1=-2, axis2=-1) < 0.0, -1.0, 1.0)
+        root = root * sign[..., None, :]
     log_weight = log_weights(particles.log_ratio[alive])
     return MixtureParticles(
         log_weights=log_weight,
         log_mixing=mixtures.log_mixing,
         log_predictive=log_weight[:, None] + mixtures.log_mixing,
         location=np.ascontiguousarray(mixtures.means),
-        scale_cholesky=np.ascontiguousarray(root * sign[..., None, :]),
+        scale_cholesky=np.ascontiguousarray(root),
         df=np.full(mixtures.log_mixing.shape, np.inf),
     )
 

@@ -59,8 +59,8 @@ def near_rows(sticks, components, X, weight):
     """Priors of weights and components that spread over the rows.
 
     Variances are about those of the rows, by K^(-2 / p), the size at which K components fill the
-    same space; means are spread as the rows are. The priors given say what form the new ones have.
-    The rows X (n, p) count ``weight`` (n,) times.
+    same space; means are spread as the rows are, the far ones too, or no way leads to these. The
+    priors given say what form the new ones have. The rows X (n, p) count ``weight`` (n,) times.
     """
     n_components, p = len(sticks.a) + 1, X.shape[1]
     mean = np.average(X, axis=0, weights=weight)

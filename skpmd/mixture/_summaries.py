@@ -8,9 +8,9 @@ from skpmd._base.records import Records
 from skpmd._export import Variable
 from skpmd.engine import weighting as weights_of
 from skpmd.engine.course import phase
-from skpmd.mixture._components import cholesky
+from skpmd.mixture._components import TIED_REACH, cholesky
 from skpmd.mixture._conjugate_fit import ConjugateFit
-from skpmd.mixture._particles import MixtureParticles, SMCFit, rescaled
+from skpmd.mixture._particles import MixtureParticles, SMCFit, is_diagonal, rescaled
 from skpmd.mixture._prior import MixturePrior, Scaler
 from skpmd.mixture._relabel import relabelled, relabelling
 from skpmd.mixture._rows import RowView
@@ -32,6 +32,10 @@ _WEIGHTS = {
     ("conjugate", False): "lower bounds of the evidence of each particle",
     ("conjugate", True): "all equal, not of the posterior",
 }
+_ROUNDING, _RARE = 0.02, 0.01  # Rounding may be such a share of a variance in so many of the rows.
+_LOWER_DF = "lower degrees_of_freedom_prior, or take fewer components"
+_SIMPLER = "take fewer components, or covariance_type='diag' or 'spherical'"
+_NARROWER = "give a smaller covariance_prior, or take fewer components"
 _CAVEAT = "given each particle's responsibilities: too narrow where components overlap"
 
 
@@ -160,7 +164,8 @@ def posterior_of(state):
         error = state.fit.log_evidence_se
         evidence = {"log_evidence": state.log_evidence, "log_evidence_se": error}
     m, K, p = points.location.shape
-    variances = (points.scale_cholesky**2).sum(axis=-1)
+    variances = points.scale_cholesky**2
+    variances = variances if is_diagonal(points) else variances.sum(axis=-1)
     means = state.scaler.inverse_transform(points.location)
     stds = np.sqrt(variances) * state.scaler.scale
     parts = [np.exp(points.log_mixing), means.reshape(m, -1), stds.reshape(m, -1)]
@@ -181,6 +186,65 @@ def posterior_of(state):
     )  # fmt: skip
 
 
+def prior_findings(state):
+    """Why the prior, not the rows, decides on most of the mixture: a list of str, most often empty.
+
+    A component's scatter is the prior's and that of its own rows, and its degrees of freedom count
+    both. Where most rows are in components to which the prior gives more than they do, densities
+    and labels are those of the prior. Columns that do not vary in a component say nothing of this.
+    """
+    prior, points = state.prior, state.points
+    if prior.component_prior != "normal_wishart":
+        return []
+    p, kind = len(prior.mean), prior.covariance_type
+    best = int(points.log_weights.argmax())
+    weights = np.exp(points.log_mixing[best])
+    rows = weights * state.n_samples_seen
+    matrix = kind in ("full", "tied")
+    lost = _lost_in_rounding(state, best, weights)
+    if lost:
+        return lost
+    if kind == "tied":
+        rows = np.full(len(rows), state.n_samples_seen - len(rows))
+    # Rows that the prior counts as, but for those that any covariance needs.
+    df = prior.df - (p - 1 if matrix else 0)
+    root = points.scale_cholesky[best]
+    variances = root**2 if is_diagonal(points) else (root**2).sum(axis=-1)
+    scatter = np.diag(prior.covariance) if matrix else prior.covariance
+    own = np.maximum(variances * (prior.df + rows)[:, None] - scatter, 0.0)
+    varies = own > 1e-3 * scatter
+    less = np.where(varies, own < scatter, False).sum(axis=1) > 0.5 * varies.sum(axis=1)
+    wide, short = less & varies.any(axis=1), np.full(len(rows), matrix) & (rows < p)
+    findings = []
+    for which, what, advice in (
+        (rows < df, f"counts as {df:.3g} rows in components of fewer", _LOWER_DF),
+        (short, f"fills covariances of {p} columns in components of fewer rows", _SIMPLER),
+        (wide, "is wider than the rows of components are", _NARROWER),
+    ):
+        if weights[which].sum() > 0.5:
+            findings.append(f"the prior of the covariances {what}: {advice}")
+    return findings[:1]
+
+
+def _lost_in_rounding(state, best, weights):
+    """Why scatters of some rows are of rounding's size: they are differences of squares."""
+    points = state.points
+    if state.strategy == "parameters":
+        return []
+    location, root = np.abs(points.location[best]), points.scale_cholesky[best]
+    if state.prior.covariance_type == "tied":
+        far = (location > 0.9 * TIED_REACH).any(axis=1)
+    else:
+        variances = root**2 if is_diagonal(points) else (root**2).sum(axis=-1)
+        far = (np.finfo(float).eps * location**2 > _ROUNDING * variances).any(axis=1)
+    if not weights[far].sum() > _RARE:
+        return []
+    return [
+        f"components lie {location.max():.1g} times a column's scale from the others, and rounding "
+        "leaves few digits of covariances: take fewer rows, of one part, or leave mistyped ones out"
+    ]
+
+
 def draws_of(state):
     """Normal mixtures that the posterior has as its particles, in scaled columns."""
     if state.strategy == "parameters":
@@ -191,8 +255,8 @@ def draws_of(state):
 
 def _conjugate_draws(fit, points, rng):
     """Draws of the particles' posteriors, as particles of equal weight."""
-    model, p = fit.model, fit.model.p
-    n = int(np.clip(_MAX_NUMBERS / (model.K * p * p), _MIN_DRAWS, _DRAWS))
+    model, numbers = fit.model, points.scale_cholesky[0].size
+    n = int(np.clip(_MAX_NUMBERS / numbers, _MIN_DRAWS, _DRAWS))
     weights = np.exp(points.log_weights)
     places = np.sort(rng.choice(len(weights), size=n, p=weights / weights.sum()))
     normals, sizes = model.posteriors(fit.counts).normals, fit.counts.sizes[places]
@@ -221,16 +285,17 @@ def component_parameters(points, scaler, covariance_type):
     weights = np.tensordot(w, np.exp(points.log_mixing[chosen]), axes=1)
     means = scaler.inverse_transform(np.tensordot(w, points.location[chosen], axes=1))
     roots = points.scale_cholesky[chosen]
-    covariances = np.zeros(roots.shape[1:])
-    for weight, root in zip(w, roots, strict=True):
-        covariances += weight * (root @ np.swapaxes(root, -1, -2))
-    covariances *= np.outer(scaler.scale, scaler.scale)
-    if covariance_type == "tied":
-        covariances = covariances[0]
-    elif covariance_type != "full":
-        covariances = np.diagonal(covariances, axis1=1, axis2=2).copy()
+    if is_diagonal(points):
+        covariances = np.tensordot(w, roots**2, axes=1) * scaler.scale**2
         if covariance_type == "spherical":
             covariances = covariances.mean(axis=1)
+    else:
+        covariances = np.zeros(roots.shape[1:])
+        for weight, root in zip(w, roots, strict=True):
+            covariances += weight * (root @ np.swapaxes(root, -1, -2))
+        covariances *= np.outer(scaler.scale, scaler.scale)
+        if covariance_type == "tied":
+            covariances = covariances[0]
     return weights / weights.sum(), means, covariances
 
 

@@ -111,9 +111,9 @@ class MixtureDensityDisplay:
             the mixture, which may be scaled.
         X : array-like of shape (n_samples, n_features), default=None
             Rows to draw, as the outermost estimator takes them.
-        column : int, default=None
-            Column whose density to draw. By default it is drawn for all columns if there are one or
-            two; with more columns one has to be given.
+        column : int or str, default=None
+            Column, by its index or name, whose density to draw. By default it is drawn for all
+            columns if there are one or two; with more columns one has to be given.
         level : float, default=0.9
             Probability of the band in one column, at each point. With ``strategy="conjugate"`` the
             band is too narrow if components overlap.
@@ -159,7 +159,10 @@ class MixtureDensityDisplay:
             n = check_count("n_points", 120 if n_points is None else n_points, 2)
             display = cls(**_plane(mixture, rows, n), data=rows, names=names, **options)
         else:
-            j = check_count("column", 0 if column is None else column, -n_columns)
+            if isinstance(column, str):
+                j = int(mixture._places(column)[0])
+            else:
+                j = check_count("column", 0 if column is None else column, -n_columns)
             n = check_count("n_points", 400 if n_points is None else n_points, 2)
             own = marginal_of(mixture.posterior_, j)
             data = None if rows is None else rows[:, j]

@@ -111,6 +111,11 @@ def test_left_out_density_is_that_of_the_component_without_the_row(covariance_ty
         assert left_out[a, k] == pytest.approx(direct[0, k], abs=1e-9)
 
 
+def matrix_of(root):
+    """Roots as matrices, those of diagonal covariances too."""
+    return root if root.shape[-2:] == (3, 3) else root[..., None] * np.eye(3)
+
+
 @pytest.mark.parametrize("covariance_type", TYPES)
 def test_densities_are_scipys(covariance_type):
     X, model = rows(), mixture(2, covariance_type)
@@ -123,10 +128,9 @@ def test_densities_are_scipys(covariance_type):
     np.testing.assert_allclose(students.log_density(X), log_density, atol=1e-9)
     for k in range(2):
         if family.product:
-            scale = np.diagonal(roots[k])
-            expected = t.logpdf(X, df[k], normals.mean[0, k], scale).sum(axis=1)
+            expected = t.logpdf(X, df[k], normals.mean[0, k], roots[k]).sum(axis=1)
         else:
-            shape = roots[k] @ roots[k].T
+            shape = matrix_of(roots[k]) @ matrix_of(roots[k]).T
             expected = multivariate_t.logpdf(X, normals.mean[0, k], shape, df[k])
         np.testing.assert_allclose(log_density[:, k], expected, atol=1e-9)
 
@@ -161,10 +165,14 @@ def test_draws_of_parameters_have_the_posterior_moments(covariance_type):
     normals = model.posteriors(counts_of(model, X)).normals
     chosen = np.zeros(20_000, dtype=int)
     location, scale = model.family.draw(normals, chosen, np.random.default_rng(0))
+    root = matrix_of(model.family.location_scale(normals)[0])
+    assert scale.shape == (
+        (20_000, 2, 3, 3) if covariance_type in ("full", "tied") else (20_000, 2, 3)
+    )
+    scale = matrix_of(scale)
     np.testing.assert_allclose(location.mean(axis=0), normals.mean[0], atol=0.05)
     inverse = np.linalg.inv(scale)
     precision = np.einsum("akji,akjl->kil", inverse, inverse) / len(chosen)
-    root = model.family.location_scale(normals)[0]
     expected = np.linalg.inv(root @ np.swapaxes(root, 1, 2))
     np.testing.assert_allclose(precision, expected, rtol=0.05, atol=0.05 * expected.max())
 

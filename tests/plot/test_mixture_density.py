@@ -105,6 +105,14 @@ def test_names_and_pipelines():
     mixture = GaussianMixturePMD(2, strategy="conjugate", n_particles=2, random_state=0)
     display = MixtureDensityDisplay.from_estimator(mixture.fit(frame), frame, n_points=20)
     assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("speed", "mass")
+    named, placed = (
+        MixtureDensityDisplay.from_estimator(mixture, frame, column=one, n_points=20)
+        for one in ("mass", 1)
+    )
+    assert named.ax_.get_xlabel() == "mass"
+    np.testing.assert_array_equal(named.density, placed.density)
+    with pytest.raises(ValueError, match="'weight', which is none of .'speed', 'mass'."):
+        MixtureDensityDisplay.from_estimator(mixture, column="weight")
     model = make_pipeline(StandardScaler(), mixture).fit(PLANE)
     display = MixtureDensityDisplay.from_estimator(model, PLANE, n_points=20)
     np.testing.assert_allclose(display.data, StandardScaler().fit_transform(PLANE))

@@ -18,6 +18,9 @@ among the right fits.
   prices, sentinels, dummies, constants, in one table, a stream or shards.
 * ``mixture``: ``strategy="parameters"`` on few rows: the expected density at four points, in units
   of its posterior sd, and the evidence, against a sum over all assignments of rows to components.
+  In ``raw units`` tables with mistyped rows, sentinels, far groups, many columns, ties and odd
+  units are judged by new rows, beside the same mixture of the table without them
+  (`honesty_everyday_mixture`).
 * ``gp``: predictions of the process at 40 points against the exact process with the same kernel,
   hence of one particle.
   With fewer inducing inputs than rows the process has less to go by, and its sds say so: wrong is
@@ -41,10 +44,23 @@ KINDS = ("custom", "logistic", "mixture", "gp", "lda")
 
 def run(config):
     """A row for each group of fits, and one for each estimator and for all."""
-    from . import honesty_custom, honesty_everyday_logistic, honesty_families
+    from . import (
+        honesty_custom,
+        honesty_everyday_gp,
+        honesty_everyday_lda,
+        honesty_everyday_logistic,
+        honesty_everyday_mixture,
+        honesty_families,
+    )
 
+    everyday = (
+        honesty_everyday_logistic,
+        honesty_everyday_mixture,
+        honesty_everyday_gp,
+        honesty_everyday_lda,
+    )
     cases = []
-    for module in (honesty_custom, honesty_families, honesty_everyday_logistic):
+    for module in (honesty_custom, honesty_families, *everyday):
         for case in module.cases(config.quick):
             cases.append(case)
             if case.silent:

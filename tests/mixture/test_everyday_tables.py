@@ -1,0 +1,247 @@
+"""Mixtures of tables in raw units: what is odd in a few rows or columns leaves the others alone."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import norm
+from scipy.stats import t as student
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import adjusted_rand_score
+
+from skpmd import GaussianMixturePMD
+from skpmd.mixture._kernels import product_log_sum
+from skpmd.mixture._prior import Scaler
+
+TYPES = ("full", "tied", "diag", "spherical")
+
+
+def fitted(X, n_components=2, **params):
+    return GaussianMixturePMD(n_components, random_state=0, **params).fit(X)
+
+
+def groups(n, centres, seed=0):
+    rng, centres = np.random.default_rng(seed), np.asarray(centres, dtype=float)
+    labels = rng.integers(0, len(centres), n)
+    return rng.normal(size=(n, centres.shape[1])) + centres[labels], labels
+
+
+TWO = [[-3.5, 0.0], [3.5, 1.0]]
+
+
+# ---------------------------------------------------------------------- scales
+def test_scales_are_of_near_values():
+    rng = np.random.default_rng(1)
+    normal = rng.normal(5.0, 2.0, 2000)
+    far = np.where(np.arange(2000) % 2, normal, normal + 7e5)
+    odd = normal.copy()
+    odd[:100], odd[100] = -9999.0, 3e14
+    X = np.column_stack([normal, far, odd, np.full(2000, 8e9), rng.random(2000) < 0.3])
+    shift, scale = Scaler.of(X, np.ones(2000), 2, "diag")
+    # The median of gaps of 250 rows has a standard error of about 2 %; a gap of as many rows is
+    # twice as wide where they are half of all, as in each of two far groups.
+    np.testing.assert_allclose(scale[[0, 2]], 2.0, rtol=0.12)
+    assert 2.0 < scale[1] < 4.5
+    assert scale[3] == 1.0 and 0.2 < scale[4] < 2.0
+    np.testing.assert_allclose(shift[[0, 2]], 5.0, atol=0.5)
+
+
+def test_scales_follow_units_and_weights():
+    rng = np.random.default_rng(2)
+    X, weight = rng.normal(size=(60, 3)) ** 3, rng.integers(1, 4, 60).astype(float)
+    unit, away = np.array([1e-12, 3.0, 1e9]), np.array([0.0, 50.0, -2e9])
+    one = Scaler.of(X, weight, 3, "diag")
+    other = Scaler.of(X * unit + away, weight, 3, "diag")
+    np.testing.assert_allclose(other.scale, one.scale * unit, rtol=1e-9)
+    np.testing.assert_allclose(other.shift, one.shift * unit + away, rtol=1e-9)
+    twice = Scaler.of(X, 2.0 * weight, 3, "diag")
+    np.testing.assert_allclose(twice.scale, one.scale, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_units_do_not_matter(kind):
+    X, _ = groups(150, TWO)
+    unit = np.array([1e-18, 1e12]) if kind != "spherical" else np.array([1e-18, 1e-18])
+    away = np.array([4.0, 2000.0]) * unit
+    one, other = fitted(X, covariance_type=kind), fitted(X * unit + away, covariance_type=kind)
+    assert other.score(X * unit + away) + np.log(unit).sum() == pytest.approx(
+        one.score(X), abs=1e-6
+    )
+    np.testing.assert_array_equal(other.predict(X * unit + away), one.predict(X))
+
+
+# ---------------------------------------------------------------------- rows that are odd
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize(
+    "odd", [[(11, 0, 2e5)], [(11, 1, -7e11)], [(k, 1, -9999.0) for k in range(0, 300, 11)]],
+)  # fmt: skip
+def test_odd_rows_leave_the_others_alone(kind, odd):
+    X, _ = groups(300, TWO)
+    new, labels = groups(1000, TWO, seed=1)
+    wrong, rows = X.copy(), {row for row, _, _ in odd}
+    for row, column, value in odd:
+        wrong[row, column] = value
+    clean = np.delete(X, list(rows), axis=0)
+    # Sentinels of both groups in one tied component would widen all others.
+    more = 4 if kind == "tied" and len(rows) > 1 else 3
+    before = fitted(clean, 2, covariance_type=kind)
+    after = fitted(wrong, more, covariance_type=kind)
+    share = np.log(len(clean) / len(X))
+    # Sentinels and weights of a component more cost hundredths of a nat.
+    assert after.score(new) == pytest.approx(before.score(new) + share, abs=0.05)
+    assert adjusted_rand_score(labels, after.predict(new)) > 0.95
+    assert after.converged_ and after.diagnostics_["warnings"] == []
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_far_groups_have_the_scales_of_their_rows(kind):
+    X, labels = groups(400, [[0.0, 0.0], [5000.0, -800.0]])
+    model = fitted(X, covariance_type=kind)
+    assert adjusted_rand_score(labels, model.predict(X)) == 1.0
+    variances = model.covariances_
+    if kind in ("full", "tied"):
+        variances = np.diagonal(variances, axis1=-2, axis2=-1)
+    np.testing.assert_allclose(variances, 1.0, atol=0.3)  # Four standard errors of 200 rows: .4
+
+
+def test_draws_of_parameters_do_not_see_a_mistyped_row():
+    X, _ = groups(60, [[-4.0], [4.0]])
+    wrong = np.append(X, [[3e6]], axis=0)
+    params = {"strategy": "parameters", "n_particles": 300}
+    model = fitted(wrong, 3, **params)
+    new, _ = groups(500, [[-4.0], [4.0]], seed=1)
+    assert model.score(new) > fitted(X, 2, **params).score(new) - 0.15
+
+
+def test_too_far_is_warned_of():
+    X = np.append(*(groups(100, [[0.0], [6.0]], seed)[0] for seed in (0, 1)), axis=0)
+    X[::2] += 4e7
+    with pytest.warns(ConvergenceWarning, match="rounding leaves few digits"):
+        fitted(X, 2)
+
+
+# ---------------------------------------------------------------------- priors by columns
+def exact_log_evidence(x, mean, kappa, nu, scatter):
+    """Of one column under a normal-inverse-gamma prior: Student densities one after the other."""
+    total = 0.0
+    for value in x:
+        scale = np.sqrt(scatter / nu * (kappa + 1.0) / kappa)
+        total += student.logpdf(value, nu, mean, scale)
+        scatter += kappa / (kappa + 1.0) * (value - mean) ** 2
+        mean = (kappa * mean + value) / (kappa + 1.0)
+        kappa, nu = kappa + 1.0, nu + 1.0
+    return total
+
+
+def test_default_degrees_of_freedom_are_one_more_than_the_least():
+    X = np.random.default_rng(0).normal(size=(50, 7))
+    for kind, df in {"full": 7.0, "tied": 7.0, "diag": 1.0, "spherical": 1.0 / 7.0}.items():
+        model = fitted(X, 1, covariance_type=kind)
+        assert model.degrees_of_freedom_prior_ == df
+        np.testing.assert_allclose(model.mean_prior_, np.median(X, axis=0), atol=0.1)
+
+
+def test_one_diagonal_component_has_the_evidence_of_its_columns():
+    X = np.random.default_rng(3).normal([0.0, 9.0, -4.0], [1.0, 50.0, 1e-3], size=(40, 3))
+    model = fitted(X, 1, covariance_type="diag")
+    parts = [
+        exact_log_evidence(
+            X[:, j], model.mean_prior_[j], model.mean_precision_prior_, 1.0,
+            model.covariance_prior_[j],
+        )
+        for j in range(3)
+    ]  # fmt: skip
+    assert model.lower_bound_ == pytest.approx(sum(parts), abs=1e-6)
+
+
+def test_one_spherical_component_has_the_posterior_of_a_grid():
+    """One variance for all columns, by quadrature over it."""
+    X = np.random.default_rng(4).normal(2.0, 3.0, size=(12, 2))
+    model = fitted(X, 1, covariance_type="spherical")
+    kappa, scatter = model.mean_precision_prior_, model.covariance_prior_
+    logs = np.linspace(-6.0, 12.0, 20001)  # Of the precision.
+    precision, prior = np.exp(logs), 0.5 * (logs + np.log(scatter)) - scatter * np.exp(logs)
+    prior -= logsumexp(prior)  # Gamma(1 / 2, rate scatter): p nu = 1, p Psi / 2 = scatter.
+    kappa_n = kappa + len(X)
+    mean = (kappa * model.mean_prior_ + X.sum(axis=0)) / kappa_n
+    square = (X**2).sum() + kappa * (model.mean_prior_**2).sum() - kappa_n * (mean**2).sum()
+    weight = prior + 0.5 * X.size * logs - 0.5 * precision * square
+    weight -= logsumexp(weight)
+    at = np.array([[0.0, 1.0], [5.0, -6.0]])
+    sd = np.sqrt((1.0 + 1.0 / kappa_n) / precision)
+    density = norm.logpdf(at[:, None], mean, sd[None, :, None]).sum(axis=2)
+    expected = logsumexp(density + weight, axis=1)
+    np.testing.assert_allclose(model.score_samples(at), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["diag", "spherical"])
+def test_many_columns_find_groups_and_their_variances(kind):
+    rng = np.random.default_rng(5)
+    X, labels = groups(240, 1.8 * rng.normal(size=(3, 70)), seed=5)
+    model = fitted(X, 3, covariance_type=kind)
+    assert adjusted_rand_score(labels, model.predict(X)) == 1.0
+    np.testing.assert_allclose(model.covariances_.reshape(3, -1).mean(axis=1), 1.0, atol=0.06)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_evidence_keeps_its_order_with_columns():
+    X, _ = groups(60, 2.0 * np.random.default_rng(7).normal(size=(2, 9)), seed=7)
+    params = {"covariance_type": "diag", "strategy": "parameters", "n_particles": 120}
+    for p in (3, 9):
+        one, two = (fitted(X[:, :p], k, **params).log_evidence_ for k in (1, 2))
+        assert two > one + 5.0
+
+
+# ---------------------------------------------------------------------- diagonal covariances
+@pytest.mark.parametrize("kind", ["diag", "spherical"])
+def test_diagonal_covariances_stay_diagonal(kind):
+    X, labels = groups(300, np.random.default_rng(8).normal(size=(6, 150)), seed=8)
+    model = fitted(X, 6, covariance_type=kind)
+    particles = model._predictive
+    assert particles.scale_cholesky.shape == particles.location.shape
+    assert model._state.points.scale_cholesky.shape == particles.location.shape
+    assert model.covariances_.shape == ((6, 150) if kind == "diag" else (6,))
+    assert model.precisions_.shape == model.covariances_.shape
+    # Counts and points of four particles, and 2^16 numbers of rows.
+    assert len(pickle.dumps(model)) < 8 * (4 * 6 * 150 * 4 + 2**16) + 30_000
+    assert len(model._state.fit.reservoir.X) <= 2**16 // 150
+    assert adjusted_rand_score(labels, model.predict(X)) > 0.7
+    some, rest = [3, 140], np.setdiff1d(np.arange(150), [3, 140])
+    joint = model.score_samples(X[:4])
+    known = model.marginal(some).log_pdf(X[:4, some])
+    given = model.conditional(some, X[:4, some])
+    values = [given[0]] if isinstance(given, list) else given.log_pdf(X[:4, rest])
+    np.testing.assert_allclose(known + values, joint, rtol=1e-9)
+
+
+def test_products_of_columns_of_any_size():
+    rng = np.random.default_rng(9)
+    X, centre, rate = rng.normal(size=(40, 21)), rng.normal(size=(5, 21)), rng.random((5, 21))
+    X[3, 4], X[7, :12] = 1e150, 1e40
+    expected = np.log1p(rate * (X[:, None] - centre) ** 2).sum(axis=2)
+    np.testing.assert_allclose(product_log_sum(X, centre, rate), expected, rtol=1e-12)
+
+
+# ---------------------------------------------------------------------- a prior that outweighs
+@pytest.mark.parametrize(
+    "kind, params, message",
+    [
+        ("diag", {"degrees_of_freedom_prior": 200.0}, "counts as 200 rows .* lower degrees"),
+        ("diag", {"covariance_prior": [900.0, 900.0]}, "wider than the rows .* covariance_prior"),
+        ("full", {"covariance_prior": 900.0 * np.eye(2)}, "wider than the rows"),
+    ],
+)
+def test_a_prior_that_outweighs_the_rows_is_named(kind, params, message):
+    X, _ = groups(60, TWO)
+    assert fitted(X, covariance_type=kind).diagnostics_["warnings"] == []
+    with pytest.warns(ConvergenceWarning, match=message):
+        model = fitted(X, covariance_type=kind, **params)
+    assert len(model.diagnostics_["warnings"]) == 1
+
+
+def test_fewer_rows_than_columns_fill_no_matrix():
+    X = np.random.default_rng(0).normal(size=(15, 20))
+    with pytest.warns(ConvergenceWarning, match="fills covariances of 20 columns"):
+        fitted(X, 1)
