@@ -120,8 +120,8 @@ def loo(estimator, X, y=None, *, sample_weight=None):
     Returns
     -------
     ExpectedLogDensity
-        The estimate; ``pareto_k`` is nan if there are few particles, or if their weights do not
-        change.
+        The estimate, with the Monte Carlo error of each row's part. ``pareto_k`` is nan if there
+        are few particles, or if their weights do not change.
 
     Raises
     ------
@@ -134,8 +134,8 @@ def loo(estimator, X, y=None, *, sample_weight=None):
     Warns
     -----
     ConvergenceWarning
-        If some rows' weights have a heavy tail, or the particles' weights are not posterior
-        weights.
+        If some rows' weights have a heavy tail, particles are too few for some rows (raise
+        ``n_particles``), or their weights are not posterior weights.
 
     References
     ----------
