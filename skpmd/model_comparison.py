@@ -427,7 +427,8 @@ def _without_each(left_out):
         terms, w = row[possible][seen], np.exp(smoothed[seen])
         found.pointwise[i] = logsumexp(smoothed[seen] + terms)
         # Of independent draws; where these are fewer than the weights say, there is more.
-        error = np.sqrt(w**2 @ np.expm1(terms - found.pointwise[i]) ** 2)
+        with np.errstate(invalid="ignore"):
+            error = np.sqrt(w**2 @ np.expm1(terms - found.pointwise[i]) ** 2)
         found.mcse[i] = error * np.sqrt(effective_sample_size(log_w) / ess)
         if lost > _LOST:
             continue
