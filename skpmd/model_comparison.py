@@ -474,5 +474,6 @@ def _result(method, seen, pointwise, k, n_bad, mcse=None):
 
 
 def _standard_error(values):
-    """Of sums over rows, (k, n)."""
-    return np.sqrt(values.shape[1]) * values.std(axis=1)
+    """Of sums over rows, (k, n); nan where one of them is infinite."""
+    with np.errstate(invalid="ignore"):
+        return np.sqrt(values.shape[1]) * values.std(axis=1)

@@ -202,7 +202,7 @@ def test_rows_that_are_impossible_under_particles_with_weight_are_reported():
 
 
 def test_too_few_particles_are_no_reason_to_drop_rows():
-    # The ratios have a Pareto tail of this shape. Of 0.8 few particles cannot tell whether it is
+    # The ratios have a Pareto tail of this shape. Of 0.95 few particles cannot tell if it is
     # above 0.7, many can; weights of 0.3 are good, however few there are.
     def of(m, shape):
         p = (np.arange(m) + 0.5) / m
@@ -211,10 +211,10 @@ def test_too_few_particles_are_no_reason_to_drop_rows():
     for m in (60, 1000):
         assert loo(Fitted(of(m, 0.3)), None).n_bad == 0
     with pytest.warns(ConvergenceWarning, match="too few particles for 1 of 2 rows") as caught:
-        assert loo(Fitted(of(400, 0.8)), None).n_bad == 1
+        assert loo(Fitted(of(400, 0.95)), None).n_bad == 1
     assert "Fit without" not in str(caught[0].message)
     with pytest.warns(ConvergenceWarning, match="k-hat is above 0.7 for 1 of 2 rows.*Fit without"):
-        assert loo(Fitted(of(50_000, 0.8)), None).n_bad == 1
+        assert loo(Fitted(of(50_000, 0.95)), None).n_bad == 1
 
 
 def test_errors_of_rows_are_those_of_independent_draws():
