@@ -31,6 +31,7 @@ def findings(posterior):
             f"The standard error of log_evidence is {error:.2f} nats: a difference between models "
             "of less than three of these says nothing."
         )
+    found += [text[0].upper() + text[1:] + "." for text in posterior.concerns]
     if posterior.caveat is not None:
         found.append(f"Of this posterior: {posterior.caveat}.")
     return found

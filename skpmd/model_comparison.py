@@ -6,6 +6,7 @@ the weights of the particles directly: nothing is resampled.
 
 import warnings
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
@@ -15,7 +16,8 @@ from sklearn.utils.validation import _num_samples
 from skpmd._base.left_out import LeftOut
 from skpmd._base.utils import as_floats
 from skpmd._base.warn import warn
-from skpmd.engine.diagnostics import MAX_K, heavy_tail
+from skpmd.engine.diagnostics import MAX_K, heavy_tail, max_k, tail_length
+from skpmd.engine.particles import effective_sample_size, log_weights
 from skpmd.engine.psis import pareto_smoothed
 from skpmd.engine.weighting import stacked
 from skpmd.wrappers import innermost
@@ -23,6 +25,12 @@ from skpmd.wrappers import innermost
 __all__ = ["ExpectedLogDensity", "compare", "loo", "waic"]
 
 _MAX_ITER, _TOL = 10_000, 1e-10  # Of stacking.
+_NEGLIGIBLE = 1e-12  # A particle of a smaller weight has no part in WAIC.
+# Particles under which a row is impossible may have so much weight together, by rounding.
+_LOST = 1e-6
+# k-hat is above 0.7 beyond doubt by so many of its standard errors; a row's contribution is not to
+# be trusted from this error on, in nats.
+_ERRORS, _LARGE_ERROR = 1.64, 0.3
 _LARGE_VARIANCE = 0.4  # Of a row's log likelihood: WAIC is not to be trusted (Vehtari et al. 2017).
 
 
@@ -46,8 +54,12 @@ class ExpectedLogDensity:
     pareto_k : ndarray of shape (n,) or None
         k-hat of each row's importance weights; None for WAIC.
     n_bad : int
-        Number of rows whose contribution is not to be trusted: those with k-hat above 0.7 and
-        weights that differ visibly, or, for WAIC, with a variance of the log likelihood above 0.4.
+        Number of rows whose contribution is not to be trusted: those with weights that differ
+        visibly and a k-hat above min(1 - 1 / log10(S), 0.7), where S is the effective number of
+        particles; those with a large ``mcse``; or, for WAIC, those with a variance of the log
+        likelihood above 0.4.
+    mcse : ndarray of shape (n,) or None
+        Monte Carlo standard error of each contribution, from the particles; None for WAIC.
 
     Examples
     --------
@@ -67,6 +79,7 @@ class ExpectedLogDensity:
     pointwise: np.ndarray
     pareto_k: np.ndarray | None
     n_bad: int
+    mcse: np.ndarray | None = None
 
     def __repr__(self):
         bad = f", {self.n_bad} rows not to be trusted" if self.n_bad else ""
@@ -107,8 +120,8 @@ def loo(estimator, X, y=None, *, sample_weight=None):
     Returns
     -------
     ExpectedLogDensity
-        The estimate; ``pareto_k`` is nan if there are few particles, or if their weights do not
-        change.
+        The estimate, with the Monte Carlo error of each row's part. ``pareto_k`` is nan if there
+        are few particles, or if their weights do not change.
 
     Raises
     ------
@@ -121,8 +134,8 @@ def loo(estimator, X, y=None, *, sample_weight=None):
     Warns
     -----
     ConvergenceWarning
-        If some rows' weights have a heavy tail, or the particles' weights are not posterior
-        weights.
+        If some rows' weights have a heavy tail, particles are too few for some rows (raise
+        ``n_particles``), or their weights are not posterior weights.
 
     References
     ----------
@@ -143,16 +156,10 @@ def loo(estimator, X, y=None, *, sample_weight=None):
     (0, True)
     """
     left_out = _left_out(estimator, X, y, sample_weight)
-    pointwise, k, n_bad = _without_each(left_out)
-    if n_bad:
-        warnings.warn(
-            f"k-hat is above {MAX_K} for {n_bad} of {len(k)} rows: without one of them the "
-            "posterior is another. Fit without these rows (pareto_k says which), or compare by "
-            "cross-validation.",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
-    return _result("loo", left_out.seen, pointwise, k, n_bad)
+    found = _without_each(left_out)
+    if found.reasons:
+        warnings.warn(" ".join(found.reasons), ConvergenceWarning, stacklevel=2)
+    return _result("loo", left_out.seen, found.pointwise, found.k, found.n_bad, found.mcse)
 
 
 def waic(estimator, X, y=None, *, sample_weight=None):
@@ -205,9 +212,14 @@ def waic(estimator, X, y=None, *, sample_weight=None):
     >>> waic(model, X, y).method
     'waic'
     """
-    log_weight, table = _pointwise(estimator, X, y)
+    log_weight, table, _ = _pointwise(estimator, X, y)
     weight = np.exp(log_weight)
-    variance = weight @ (table - weight @ table) ** 2
+    table = table[weight > _NEGLIGIBLE]  # Others may be where rows are impossible.
+    log_weight = log_weights(log_weight[weight > _NEGLIGIBLE])
+    weight = np.exp(log_weight)
+    with np.errstate(invalid="ignore"):
+        variance = weight @ (table - weight @ table) ** 2
+    variance[np.isnan(variance)] = np.inf
     # Of equal weights this is the variance that divides by m - 1.
     variance /= 1.0 - weight @ weight if weight.max() < 1.0 else 1.0
     times = _row_weights(sample_weight, table.shape[1])
@@ -318,10 +330,9 @@ def _by_evidence(models):
 
 
 def _pointwise(estimator, X, y):
-    """Log weights of the particles (m,), and log likelihoods of the rows under each (m, n).
+    """Log weights of the particles (m,), log likelihoods of the rows (m, n), and ess.
 
-    Those without weight are left out: they may be where rows are impossible, and -inf less -inf is
-    no number.
+    Particles without weight are left out: they may be where rows are impossible.
     """
     inner, X = innermost(estimator, X)
     if not hasattr(inner, "pointwise_log_likelihood"):
@@ -342,8 +353,8 @@ def _pointwise(estimator, X, y):
             f"The particles' weights are no plain posterior weights ({posterior.weighting}): "
             "leaving out a row would change them otherwise.",
         )
-    is_alive = posterior.log_weights > -np.inf
-    return posterior.log_weights[is_alive], np.asarray(table)[is_alive]
+    is_alive = posterior.weights > 0.0
+    return posterior.log_weights[is_alive], np.asarray(table)[is_alive], posterior.ess
 
 
 def _row_weights(sample_weight, n):
@@ -367,42 +378,102 @@ def _left_out(estimator, X, y, sample_weight):
         left_out = inner._leave_one_out(rows, y, times)
         if left_out is not None:
             return left_out
-    log_weight, table = _pointwise(estimator, X, y)
+    log_weight, table, ess = _pointwise(estimator, X, y)
     times = _row_weights(sample_weight, table.shape[1])
     if hasattr(inner, "_check_rows_of_fit") and not (X is None and y is None):
         inner._check_rows_of_fit(times)
     seen = logsumexp(log_weight[:, None] + table, axis=0)
-    return LeftOut(log_weight, table, times * table, seen)
+    evidence = np.multiply(times, table, out=np.zeros(table.shape), where=times > 0.0)
+    return LeftOut(log_weight, table, evidence, seen, ess)
+
+
+class _Found(NamedTuple):
+    """Log densities of the rows (n,), k-hat of their weights, and what is not to be trusted."""
+
+    pointwise: np.ndarray
+    k: np.ndarray
+    mcse: np.ndarray
+    n_bad: int = 0
+    reasons: tuple = ()  # In words, with what to do.
 
 
 def _without_each(left_out):
-    """Log densities of the rows (n,), k-hat of their weights, and how many are not to be trusted.
+    """What is `_Found` of the rows.
 
     A row's density given all others is an average over particles, whose weights change by the
     reciprocal of what the row has added to them.
     """
-    n = len(left_out.seen)
-    pointwise, k = np.empty(n), np.full(n, np.nan)
+    n, log_w = len(left_out.seen), left_out.log_weights
+    found = _Found(*np.full((3, n), np.nan))
     if left_out.log_evidence is None:
-        pointwise[:] = logsumexp(left_out.log_weights[:, None] + left_out.log_density, axis=0)
-        return pointwise, k, int((~np.isfinite(pointwise)).sum())
-    n_bad = 0
+        found.pointwise[:] = logsumexp(log_w[:, None] + left_out.log_density, axis=0)
+        impossible = int((~np.isfinite(found.pointwise)).sum())
+        return found._replace(n_bad=impossible, reasons=_reasons(0, 0, impossible, n))
+    ess = min(effective_sample_size(log_w), left_out.ess)
+    most, n_turned, n_few, n_impossible = max_k(ess), 0, 0, 0
     for i, row in enumerate(left_out.log_density.T):
-        ratio = left_out.log_weights - left_out.log_evidence[:, i]
-        smoothed, k[i] = pareto_smoothed(ratio)
-        pointwise[i] = logsumexp(smoothed + row)
-        n_bad += heavy_tail(ratio, k[i]) or not np.isfinite(pointwise[i])
-    return pointwise, k, n_bad
+        evidence = left_out.log_evidence[:, i]
+        # Where a row is impossible the posterior is not: such a particle has no weight.
+        possible = np.isfinite(evidence)
+        ratio = log_w[possible] - evidence[possible]
+        lost = np.exp(log_w[~possible]).sum()
+        if lost > _LOST or not len(ratio):
+            n_impossible += 1
+            if not len(ratio):
+                found.pointwise[i] = -np.inf
+                continue
+        smoothed, found.k[i] = pareto_smoothed(ratio)
+        seen = smoothed > -np.inf
+        terms, w = row[possible][seen], np.exp(smoothed[seen])
+        found.pointwise[i] = logsumexp(smoothed[seen] + terms)
+        # Of independent draws; where these are fewer than the weights say, there is more.
+        with np.errstate(invalid="ignore"):
+            error = np.sqrt(w**2 @ np.expm1(terms - found.pointwise[i]) ** 2)
+        found.mcse[i] = error * np.sqrt(effective_sample_size(log_w) / ess)
+        if lost > _LOST:
+            continue
+        if heavy_tail(ratio, found.k[i], most):
+            # A shape is known to (1 + k) / sqrt(n) from n weights of a tail.
+            error = (1.0 + found.k[i]) / np.sqrt(tail_length(min(ess, len(ratio))))
+            n_turned += found.k[i] - _ERRORS * error > MAX_K
+            n_few += not found.k[i] - _ERRORS * error > MAX_K
+        else:
+            n_few += not found.mcse[i] <= _LARGE_ERROR
+    n_bad = n_turned + n_few + n_impossible
+    return found._replace(n_bad=n_bad, reasons=_reasons(n_turned, n_few, n_impossible, n))
 
 
-def _result(method, seen, pointwise, k, n_bad):
+def _reasons(n_turned, n_few, n_impossible, n):
+    """Reasons not to trust some of n rows, in words, with what to do."""
+    found = []
+    if n_turned:
+        found.append(
+            f"k-hat is above {MAX_K} for {n_turned} of {n} rows: without one of them the "
+            "posterior is another. Fit without these rows (pareto_k says which), or compare by "
+            "cross-validation."
+        )
+    if n_few:
+        found.append(
+            f"There are too few particles for {n_few} of {n} rows (mcse and pareto_k say which): "
+            "raise n_particles."
+        )
+    if n_impossible:
+        found.append(
+            f"{n_impossible} of {n} rows are impossible under particles that have a weight: the "
+            "particles are not those of these rows' posterior, or the likelihood is 0 by rounding."
+        )
+    return tuple(found)
+
+
+def _result(method, seen, pointwise, k, n_bad, mcse=None):
     elpd = float(pointwise.sum())
     error = float(_standard_error(pointwise[None])[0])
     return ExpectedLogDensity(
-        method, elpd, error, float(seen.sum()) - elpd, pointwise, k, int(n_bad)
+        method, elpd, error, float(seen.sum()) - elpd, pointwise, k, int(n_bad), mcse
     )
 
 
 def _standard_error(values):
-    """Of sums over rows, (k, n)."""
-    return np.sqrt(values.shape[1]) * values.std(axis=1)
+    """Of sums over rows, (k, n); nan where one of them is infinite."""
+    with np.errstate(invalid="ignore"):
+        return np.sqrt(values.shape[1]) * values.std(axis=1)

@@ -70,6 +70,8 @@ class Posterior:
         Takes points of shape (k, d), and returns numbers of shape (k,) that are -inf where the
         prior has no density; for a support that bounds of single coordinates do not describe. It is
         left out of pickles and files.
+    concerns : sequence of str, optional
+        Reasons not to trust the posterior that its own numbers do not tell, for `check`.
     rows : EarlierRows, optional
         The rows, or what represents them, for a further fit for which a density of the particles is
         not enough; see the user guide on priors. Set it to None before passing the posterior to
@@ -143,6 +145,7 @@ class Posterior:
         support=None,
         simplex=None,
         log_prior=None,
+        concerns=(),
         rows=None,
         frame=None,
     ):
@@ -173,7 +176,7 @@ class Posterior:
             support = np.where(np.isin(np.arange(d), simplex), 0.0, lower), upper
         self.weighting, self.log_joint, self.support = weighting, log_joint, support
         self.simplex, self.log_prior, self._needs_prior = simplex, log_prior, False
-        self.rows, self._kde, self._fitted = rows, None, {}
+        self.concerns, self.rows, self._kde, self._fitted = list(concerns), rows, None, {}
         self.frame = frame
 
     @property
@@ -447,8 +450,9 @@ class Posterior:
         -------
         list of str
             One or two sentences for each finding, the most serious first: a large R-hat, weights
-            with a heavy tail, weights that are not posterior weights, few effective draws, an
-            uncertain evidence. Empty if there are no findings.
+            with a heavy tail, particles that have not been weighed by all rows, weights that are
+            not posterior weights, few effective draws, an uncertain evidence, and what else a fit
+            warned of. Empty if there are no findings.
         """
         return findings(self)
 
@@ -572,7 +576,7 @@ class Posterior:
         return {**self.__dict__, **without}
 
     # What files of earlier versions do not have.
-    simplex = log_prior = None
+    simplex, log_prior, concerns = None, None, ()
     _needs_prior = False
 
     @property

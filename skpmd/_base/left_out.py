@@ -20,6 +20,8 @@ class LeftOut(NamedTuple):
     # where the weights stay as they are, for they are none of a posterior.
     log_evidence: np.ndarray | None
     seen: np.ndarray  # (n,): Log predictive density of the row by the fit that it was in.
+    # Effective number of particles, where it is smaller than what their weights say.
+    ess: float = np.inf
 
 
 def check_rows_of_fit(times, total):

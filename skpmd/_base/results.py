@@ -20,6 +20,7 @@ _ENOUGH = 100.0
 _MAX_DISAGREEMENT, _MAX_ERROR = 6.0, 0.2
 # above this R-hat, and below so many effective draws: a mean then errs by a tenth of its sd.
 _MAX_R_HAT, _MIN_DRAWS = 1.05, 100.0
+_OF_NUMBERS = "the effective sample size is", "Pareto k-hat is", "R-hat is", "posterior means may"
 _CAVEAT = "it is a product of {}, and no row has weighed it"
 _NO_ROW = (
     "it is merged from densities of shards, and no row has weighed it: give X and y to merge, or "
@@ -79,6 +80,10 @@ def results_of(
     r_hat = None if chains is None else chains.r_hat
     is_own = coordinates is None or coordinates is particles.theta
     shown = particles.theta if is_own else coordinates
+    found = convergence_warnings(outcome, stream, remedies)
+    # What the posterior's own numbers tell, it tells by itself.
+    concerns = [text for text in found if not text.startswith(_OF_NUMBERS)]
+    concerns += _not_weighed(outcome, stream, merged)
     posterior = Posterior(
         shown if frame is None else frame.inward(shown),
         particles.log_ratio,
@@ -98,6 +103,7 @@ def results_of(
         support=support,
         log_prior=log_prior,
         frame=frame,
+        concerns=concerns,
     )
     diagnostics = {
         "ess": posterior.ess,
@@ -109,7 +115,7 @@ def results_of(
         **of_product,
         **outcome.notes,
         **diagnostics,
-        "warnings": convergence_warnings(outcome, stream, remedies),
+        "warnings": found,
     }
     records = Records().extended(outcome.infos) if records is None else records
     return Results(posterior, records, diagnostics, evidence)
@@ -152,6 +158,29 @@ class ParticleResults(ParticleEstimator):
         """
         found = self.diagnostics_
         self._conclude(found["warnings"], remedy, found["interrupted"])
+
+
+def _not_weighed(outcome, stream, merged):
+    """What there is to say of particles that have not been weighed by all rows, a list of str."""
+    error, of_rows = outcome.mean_error, outcome.reweighted or outcome.chains is not None
+    if of_rows or merged is not None:
+        return []
+    known = "by how much they are off is not known"
+    if error is not None:
+        known = (
+            f"their means may be off by {error:.2f} standard deviations by rejuvenations and few "
+            "particles, or by more where the steps have not gone all the way"
+        )
+    if not stream:
+        return [
+            "the particles are not reweighted: they are where the steps have brought them, which "
+            f"need not be where the posterior is, and {known}. "
+            + ("Give the fit more time" if outcome.ended_early else "Set reweight=True")
+        ]
+    # A stream has no rows to weigh by; its account of errors says how far it is off.
+    if error is None or error > _MAX_ERROR:
+        return [f"the particles of a stream are not weighed by all of its rows, and {known}"]
+    return []
 
 
 def _log_joint(particles):

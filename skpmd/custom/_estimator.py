@@ -355,8 +355,8 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
 
     >>> def predict_mean(theta, X):
     ...     return np.repeat(theta, len(X), axis=1)
-    >>> mean, interval = pmd.set_params(predict_mean=predict_mean).predict(X, return_interval=0.9)
-    >>> bool(abs(mean[0] - exact) < 0.01), interval.shape
+    >>> mean = pmd.set_params(predict_mean=predict_mean).predict(X)
+    >>> bool(abs(mean[0] - exact) < 0.01), pmd.predict_interval(X, target="mean").shape
     (True, (100, 2))
     """
 

@@ -12,6 +12,7 @@ from skpmd._base.estimator import result
 from skpmd._base.left_out import check_rows_of_fit
 from skpmd._base.utils import as_generator, check_level, check_n_draws, weighted_quantile
 from skpmd._base.validation import checked_weights
+from skpmd._base.warn import warn
 from skpmd.custom._model import noted, parts_of
 from skpmd.custom._rows import rows_of
 from skpmd.custom._tables import check_sum, checked_table, count, in_parts, pointwise_table
@@ -83,6 +84,11 @@ class CustomPredictions:
             If a function returns an array of the wrong shape.
         FloatingPointError
             If a function returns nan.
+
+        Warns
+        -----
+        UserWarning
+            If standard deviations or intervals are requested without ``sample_targets``.
         """
         if return_std and return_interval is not None:
             raise RuntimeError("At most one of return_std and return_interval can be requested.")
@@ -91,6 +97,13 @@ class CustomPredictions:
             tails = check_level(return_interval, "return_interval")
             spread = partial(_ends, tails=tails)
         check_is_fitted(self)
+        if spread is not None and self.sample_targets is None:
+            name = "return_std" if return_std else "return_interval"
+            warn(
+                f"{name} is that of the mean alone, and not of a new y, without sample_targets: "
+                "give such a function, or ask for predict_interval(X, target='mean').",
+                UserWarning,
+            )
         X, _ = self._data(X, None, reset=False)
         mean = self._over_means(X, _mean)
         return mean if spread is None else (mean, self._spread("auto", X, spread))

@@ -16,14 +16,23 @@ _LARGE = 50.0
 _BLOCK = 1 << 17
 
 
-def heavy_tail(log_ratio, k):
+def max_k(n):
+    """The k-hat up to which averages over n effective draws are to be trusted, at most 0.7.
+
+    It is 1 - 1 / log10(n), from where on more draws than these are needed (Vehtari et al. 2024).
+    """
+    return min(1.0 - 1.0 / np.log10(max(n, 2.0)), MAX_K)
+
+
+def heavy_tail(log_ratio, k, most=MAX_K):
     """Whether k-hat is above 0.7 and the tail that it describes would carry visible weight.
 
     k-hat has no scale: among nearly equal weights it is the shape of tiny differences, and no
     reason to worry. The size that the largest weight would have among ten times as many draws
-    separates the two cases: the excess of the largest over the tail's start grows by 10^k.
+    separates the two cases: the excess of the largest over the tail's start grows by 10^k. Another
+    bound than 0.7 is ``most``.
     """
-    if not k > MAX_K:
+    if not k > most:
         return False
     tail = len(log_ratio) * np.exp(_largest(log_weights(log_ratio)))  # In units of the mean.
     return bool(tail[0] + 10.0**k * (tail[-1] - tail[0]) > _LARGE)

@@ -51,10 +51,12 @@ class PredictiveBandDisplay:
         Name of the points.
     target_name : str, default="y"
         Name of the target.
+    band_name : str, default="new y"
+        What the bands are of.
 
     Attributes
     ----------
-    x, center, inner, outer, levels, data, name, center_name, data_name, target_name
+    x, center, inner, outer, levels, data, name, center_name, data_name, target_name, band_name
         As given.
     ax_ : matplotlib Axes
         Axes that the plot is drawn in.
@@ -82,12 +84,12 @@ class PredictiveBandDisplay:
 
     def __init__(
         self, *, x, center, inner, outer, levels=(0.5, 0.9), data=None, name="x",
-        center_name="mean", data_name="data", target_name="y",
+        center_name="mean", data_name="data", target_name="y", band_name="new y",
     ):  # fmt: skip
         self.x, self.center, self.inner, self.outer = x, center, inner, outer
         self.levels, self.data, self.name = levels, data, name
         self.center_name, self.data_name = center_name, data_name
-        self.target_name = target_name
+        self.target_name, self.band_name = target_name, band_name
 
     @classmethod
     def from_estimator(
@@ -100,7 +102,8 @@ class PredictiveBandDisplay:
         ----------
         estimator : estimator
             A fitted regressor with predictive distributions or intervals, or a pipeline, a search,
-            a transformed target and the like around one.
+            a transformed target and the like around one. Of a `skpmd.ParticleMirrorDescent` without
+            ``sample_targets`` the bands are those of the mean, and the legend says so.
         X : array-like or DataFrame of shape (n_samples, n_features)
             Rows, as the outermost estimator takes them. Points go from the smallest value of the
             column to its largest, and further by a twentieth of this range at both ends.
@@ -129,9 +132,10 @@ class PredictiveBandDisplay:
         Raises
         ------
         ValueError
-            If an option has a value that is not allowed, or there is no such column.
+            If an option has a value that is not allowed, there is no such column, or there are
+            several targets.
         TypeError
-            If the innermost estimator has no predictive distributions.
+            If the innermost estimator has no predictive distributions and no intervals.
         ImportError
             If matplotlib is not installed.
         """
@@ -146,14 +150,24 @@ class PredictiveBandDisplay:
             "target_name": name_of(y),
             "data_name": "data" if n_columns == 1 else "data (other columns vary)",
         }
-        if isinstance(innermost(estimator, None)[0], TransformedTargetRegressor):
+        inner, _ = innermost(estimator, None)
+        by_intervals = hasattr(inner, "predict_interval") and not hasattr(inner, "predict_proba")
+        if by_intervals or isinstance(inner, TransformedTargetRegressor):
             # There are intervals of the target, but no distribution with a mean.
+            of_mean = getattr(inner, "sample_targets", True) is None
+            center = np.asarray(estimator.predict(table), dtype=np.float64)
+            if center.size != len(x):
+                raise ValueError(
+                    f"the estimator predicts {center.shape[1:]} targets for each row, and a band "
+                    "is of one: draw the others by from_predictions or by matplotlib."
+                )
             display = cls(
                 x=x,
-                center=np.asarray(estimator.predict(table), dtype=np.float64).reshape(len(x)),
-                inner=predict_interval(estimator, table, levels[0]),
-                outer=predict_interval(estimator, table, levels[1]),
-                center_name="prediction",
+                center=center.reshape(len(x)),
+                inner=predict_interval(estimator, table, levels[0]).reshape(len(x), 2),
+                outer=predict_interval(estimator, table, levels[1]).reshape(len(x), 2),
+                center_name="prediction" if not by_intervals else "mean",
+                band_name="the mean" if of_mean else "new y",
                 **options,
             )
         else:
@@ -237,7 +251,7 @@ class PredictiveBandDisplay:
         """
         self.ax_, self.figure_ = one_axes(ax)
         bands = {"linewidth": 0.0, **(band_kw or {})}
-        inner, outer = (f"{percent(level)} of new y" for level in self.levels)
+        inner, outer = (f"{percent(level)} of {self.band_name}" for level in self.levels)
         self.outer_band_ = self.ax_.fill_between(
             self.x, *self.outer.T, **{"color": LIGHT, "label": outer, **bands}
         )

@@ -99,10 +99,12 @@ def test_predictions_of_a_linear_regression(fitted):
 def test_spread_is_that_of_the_mean_without_draws_of_targets():
     model = linear(sample_targets=None).fit(X, Y)
     _, sd = exact(X, Y, NEW)
-    np.testing.assert_allclose(model.predict(NEW, return_std=True)[1], sd, rtol=0.047)
+    with pytest.warns(UserWarning, match="return_std is that of the mean alone.*sample_targets"):
+        np.testing.assert_allclose(model.predict(NEW, return_std=True)[1], sd, rtol=0.047)
     ends = model.predict_interval(NEW)
     np.testing.assert_array_equal(ends, model.predict_interval(NEW, target="mean"))
-    np.testing.assert_array_equal(ends, model.predict(NEW, return_interval=0.9)[1])
+    with pytest.warns(UserWarning, match="return_interval is that of the mean alone"):
+        np.testing.assert_array_equal(ends, model.predict(NEW, return_interval=0.9)[1])
     with pytest.raises(ValueError, match="target='y' needs sample_targets"):
         model.predict_interval(NEW, target="y")
 

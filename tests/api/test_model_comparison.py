@@ -172,6 +172,66 @@ def test_a_row_that_the_posterior_turns_on_is_reported():
         waic(Fitted(table), X)
 
 
+def test_particles_of_no_weight_never_meet_an_impossible_row():
+    # Weights that underflow and rows of density zero: 0 times inf is no number.
+    X, exact = normal_rows()
+    precision = 1.0 / 25.0 + len(X)
+    theta = np.random.default_rng(0).normal(X.sum() / precision, precision**-0.5, 4000)
+    table = stats.norm(theta[:, None], 1.0).logpdf(X[:, 0])
+    expected = loo(Fitted(table), X)
+    for log_weight in (-np.inf, -2000.0, -500.0):
+        more = np.concatenate([table, np.full((300, len(X)), -np.inf)])
+        weights = np.concatenate([np.zeros(4000), np.full(300, log_weight)])
+        found = loo(Fitted(more, weights), X)
+        np.testing.assert_allclose(found.pointwise, expected.pointwise, rtol=1e-12)
+        assert found.n_bad == 0
+        np.testing.assert_allclose(waic(Fitted(more, weights), X).elpd, exact.sum(), atol=0.1)
+    # Nor rows that have no part in the fit, whatever particles say of them.
+    table[:, 3] = -np.inf
+    with pytest.warns(ConvergenceWarning, match="too few particles for 1 of 40 rows"):
+        found = loo(Fitted(table), X, sample_weight=np.r_[1, 1, 1, 0, np.ones(len(X) - 4)])
+    assert np.isfinite(np.delete(found.pointwise, 3)).all() and found.pointwise[3] == -np.inf
+
+
+def test_rows_that_are_impossible_under_particles_with_weight_are_reported():
+    table = np.full((500, 6), -1.0)
+    table[:100, 2] = -np.inf
+    with pytest.warns(ConvergenceWarning, match="1 of 6 rows are impossible under particles"):
+        found = loo(Fitted(table), None)
+    assert found.n_bad == 1 and found.pointwise[2] == pytest.approx(-1.0)
+
+
+def test_too_few_particles_are_no_reason_to_drop_rows():
+    # The ratios have a Pareto tail of this shape. Of 0.95 few particles cannot tell if it is
+    # above 0.7, many can; weights of 0.3 are good, however few there are.
+    def of(m, shape):
+        p = (np.arange(m) + 0.5) / m
+        return np.column_stack([shape * np.log1p(-p), np.full(m, -1.0)])
+
+    for m in (60, 1000):
+        assert loo(Fitted(of(m, 0.3)), None).n_bad == 0
+    with pytest.warns(ConvergenceWarning, match="too few particles for 1 of 2 rows") as caught:
+        assert loo(Fitted(of(400, 0.95)), None).n_bad == 1
+    assert "Fit without" not in str(caught[0].message)
+    with pytest.warns(ConvergenceWarning, match="k-hat is above 0.7 for 1 of 2 rows.*Fit without"):
+        assert loo(Fitted(of(50_000, 0.95)), None).n_bad == 1
+
+
+def test_errors_of_rows_are_those_of_independent_draws():
+    # Over 200 sets of draws; a standard deviation of 200 is known to 5 %: 4.5 of these.
+    X, _ = normal_rows()
+    precision = 1.0 / 25.0 + len(X)
+    found = [
+        loo(Fitted(stats.norm(theta[:, None], 1.0).logpdf(X[::13, 0])), X)
+        for theta in np.random.default_rng(0).normal(
+            X.sum() / precision, precision**-0.5, (200, 1000)
+        )
+    ]
+    spread = np.std([one.pointwise for one in found], axis=0)
+    stated = np.mean([one.mcse for one in found], axis=0)
+    np.testing.assert_allclose(stated / spread, 1.0, atol=4.5 * 0.05)
+
+
 def test_weights_of_stacking_are_reported():
     table = np.random.default_rng(0).normal(-1.0, 0.1, (200, 10))
     with pytest.warns(ConvergenceWarning, match="no plain posterior weights \\(stacking\\)"):

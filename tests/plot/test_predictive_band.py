@@ -10,7 +10,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skpmd import NormalMixture, SparseGPRegressorPMD
+from skpmd import NormalMixture, ParticleMirrorDescent, SparseGPRegressorPMD
 from skpmd.plot import PredictiveBandDisplay
 
 RNG = np.random.default_rng(0)
@@ -136,3 +136,39 @@ def test_bad_arguments_are_refused(fitted):
         PredictiveBandDisplay.from_predictions([1.0], np.ones((1, 2)))
     with pytest.raises(ValueError, match="x must have shape"):
         PredictiveBandDisplay.from_predictions([1.0], NormalMixture([0.0, 1.0], [1.0, 1.0]))
+
+
+def own_model(**functions):
+    return ParticleMirrorDescent(
+        log_likelihood_pointwise=lambda theta, X, y: norm.logpdf(y, theta @ X.T, 0.6),
+        prior={"b": norm(np.zeros(2), 2.0)},
+        predict_mean=lambda theta, X: theta @ X.T,
+        random_state=0,
+        **functions,
+    )
+
+
+@pytest.mark.parametrize("has_targets", [True, False])
+def test_bands_of_a_model_of_ones_own(has_targets):
+    # A conjugate linear model: 4000 draws know an end to 2 % of the standard deviation or so.
+    def sample_targets(theta, X, rng):
+        return rng.normal(theta @ X.T, 0.6)
+
+    model = own_model(sample_targets=sample_targets if has_targets else None).fit(X, Y)
+    display = PredictiveBandDisplay.from_estimator(model, X, Y, n_points=9)
+    cov = np.linalg.inv(X.T @ X / 0.36 + np.eye(2) / 4.0)
+    rows = np.column_stack([display.x, np.full(9, np.median(X[:, 1]))])
+    mean = rows @ cov @ X.T @ Y / 0.36
+    sd = np.sqrt(np.einsum("ij,jk,ik->i", rows, cov, rows) + 0.36 * has_targets)
+    np.testing.assert_allclose(display.center, mean, atol=0.02)
+    for band, z in ((display.inner, norm.ppf(0.75)), (display.outer, norm.ppf(0.95))):
+        exact = mean[:, None] + np.outer(sd, [-z, z])
+        np.testing.assert_allclose((band - exact) / sd[:, None], 0.0, atol=0.12)
+    words = [text.get_text() for text in display.legend_.get_texts()]
+    assert any(("of new y" if has_targets else "of the mean") in word for word in words)
+
+
+def test_a_band_is_of_one_target():
+    model = own_model().set_params(predict_mean=lambda theta, X: np.stack([theta @ X.T] * 2, -1))
+    with pytest.raises(ValueError, match="a band is of one"):
+        PredictiveBandDisplay.from_estimator(model.fit(X, Y), X, Y)
