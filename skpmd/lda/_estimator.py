@@ -124,8 +124,13 @@ None, default=None
     batch_size : int or "auto", default="auto"
         Number of documents in a step; ``"auto"`` is 64, and 32 if there are fewer than 5000
         documents in total.
-    max_iter : int, default=5
-        Number of passes of stochastic steps through the documents; may be 0.
+    max_iter : int or "auto", default="auto"
+        Number of passes of stochastic steps through the documents; may be 0. ``"auto"`` is 5, and
+        in a small collection a Gibbs chain then goes on from each particle. It ends when the topics
+        change little, or after visits of 3 million words, and a ``ConvergenceWarning`` says so
+        where they still change. Its draws make intervals as wide as the assignment of the words is
+        uncertain. There is no chain for more than 125,000 words, for data in blocks, with
+        ``max_full_iter``, and with ``weighting="posterior"``.
     max_full_iter : int, default=0
         Number of full-batch iterations after these passes. The counts are then those of all
         documents, each counted once. These iterations need additional memory for a second copy of
@@ -311,7 +316,7 @@ None, default=None
         "assignment": [StrOptions({"auto", *ASSIGNMENTS})],
         "n_local_iter": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "step_offset": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 0, None, closed="left")],
+        "max_iter": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
         "max_full_iter": [Interval(Integral, 0, None, closed="left")],
         "weighting": [StrOptions({"stacking", "posterior", "uniform"})],
         "vocabulary": [StrOptions({"fixed", "growing"})],
@@ -341,7 +346,7 @@ None, default=None
         step_offset=1.0,
         step_decay=0.7,
         batch_size="auto",
-        max_iter=5,
+        max_iter="auto",
         max_full_iter=0,
         total_samples=None,
         weighting="uniform",
@@ -444,7 +449,7 @@ None, default=None
             rng = as_generator(self.random_state)
             self._set_state(fit_topics(self._parameters(), X, weight, rng))
             self._freeze(but=("total_samples",))  # of the stream that may follow
-        self._conclude(interrupted=self._state.interrupted)
+        self._conclude(self._state.findings, interrupted=self._state.interrupted)
         return self
 
     @in_parts
@@ -522,14 +527,15 @@ None, default=None
     def diagnostics_(self):
         """How the last call ended, and diagnostics of a merge, a dict."""
         found = {"interrupted": self._state.interrupted, "out_of_time": self.out_of_time_}
-        return {"warnings": [], **found, **(self._state.merged or {})}
+        findings = list(self._state.findings)
+        return {"warnings": findings, **found, **(self._state.merged or {})}
 
     @result
     def posterior_(self):
         """Posterior of the topics, a `TopicPosterior`."""
         block, names = self._state.block, getattr(self, "feature_names_in_", None)
         given = block.topics, block.counts, self._labels, self._log_weights
-        return posterior_of(*given, self.weighting, names)
+        return posterior_of(*given, self.weighting, names, block.draws)
 
     @result
     def components_(self):

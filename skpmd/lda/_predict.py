@@ -11,6 +11,7 @@ from skpmd._base.validation import checked_weights
 from skpmd.engine.threads import each
 from skpmd.lda._completion import completion_split
 from skpmd.lda._documents import groups_of, tokens_of
+from skpmd.lda._draws import repeated
 from skpmd.lda._inference import (
     document_elbos,
     topic_mass,
@@ -253,13 +254,19 @@ def uncertainty(parameters, block, log_weights, labels, X, tails=None):
     weights, shape = np.exp(log_weights), (X.shape[0], block.topics.K)
     out = np.empty(shape if tails is None else (*shape, len(tails)))
 
+    n_draws = 1 if block.draws is None else len(block.draws.words) // block.topics.m
+    counts = block.counts if block.draws is None else block.draws
+    topics, max_iter = repeated(block.topics, n_draws), parameters.max_doc_update_iter
+
+    def moments_of(i, rows):
+        own = range(i * n_draws, (i + 1) * n_draws)
+        each_draw = [word_moments(topics, counts, r, X, max_iter, n_draws, *rows) for r in own]
+        return np.mean(each_draw, axis=0)
+
     def piece(start):
         rows = start, min(start + _UNCERTAIN, X.shape[0])
         totals = np.asarray(X[slice(*rows)].sum(axis=1, dtype=np.float64)).ravel()
-        given = block.topics, block.counts
-        moments = np.array(
-            [word_moments(*given, i, X, parameters.max_doc_update_iter, *rows) for i in places]
-        )
+        moments = np.array([moments_of(i, rows) for i in places])
         order = labels[places]
         moments = np.take_along_axis(moments, order[:, None, None], axis=3)
         alpha = np.take_along_axis(block.topics.alpha[places], order, axis=1)
