@@ -28,7 +28,7 @@ _NUMBERS = 1 << 24  # numbers of all draws at most
 _STARTING = 3  # sweeps of each document under the particle's own topics
 # The topics have settled where the halves of a round differ by less than so many of their standard
 # deviations, on average over topics, and are far from it beyond the second.
-_SETTLED, _MOVING = 0.35, 1.0
+_SETTLED, _MOVING = 0.4, 1.0
 # Two topics are the same to the documents where they differ by no more than so many.
 _ALIKE = 1.0
 
@@ -83,7 +83,7 @@ def drawn(topics, counts, seeds, X, weight):
         each(one_round, range(m))
         tick()
         n_sweeps += length
-        change, alike = _changes(topics, kept, n_draws)
+        change, alike = _changes(topics, kept, n_draws, [chain.halves for chain in chains])
         most = min(2 * length, _MOST)
         if change < _SETTLED or length >= _MOST or (n_sweeps + most) * n_tokens > _VISITS:
             break
@@ -107,8 +107,10 @@ class _Chain:
 
     def run(self, n_sweeps, words, totals):
         """Go on, and write the counts of words at even distances, after a quarter."""
-        at = np.linspace(n_sweeps // 4, n_sweeps, len(words) + 1)[1:].astype(int)
-        place = 0
+        skipped, place = n_sweeps // 4, 0
+        middle = (skipped + n_sweeps) // 2
+        self.halves = np.zeros((2, *self._words.shape))
+        at = np.linspace(skipped, n_sweeps, len(words) + 1)[1:].astype(int)
         for sweep in range(1, n_sweeps + 1):
             self._state = np.uint64(
                 kernels.gibbs_pass(
@@ -116,9 +118,14 @@ class _Chain:
                     self._state,
                 )
             )  # fmt: skip
+            if sweep > skipped:
+                self.halves[int(sweep > middle)] += (self._words + self._priors[0]) / (
+                    self._totals + self._priors[1]
+                )
             while place < len(at) and at[place] == sweep:
                 words[place], totals[place] = self._words, self._totals
                 place += 1
+        self.halves /= np.array([middle - skipped, n_sweeps - middle])[:, None, None]
 
 
 def repeated(topics, n):
@@ -138,34 +145,32 @@ def _only(topics, i):
     return topics.with_priors(topics.alpha[i : i + 1], topics.eta_scale[i : i + 1])
 
 
-def _changes(topics, kept, n_draws):
+def _changes(topics, kept, n_draws, halves):
     """How far topics move within a round, and pairs of topics that are the same to the documents.
 
     Distances are those of word probabilities, in standard deviations over all words of a topic:
     those between draws and those of the words' probabilities given a draw.
     """
-    m, K, half = topics.m, topics.K, n_draws // 2
-    means, variance, moved = np.zeros((m, topics.V, K)), np.zeros((m, K)), np.zeros((m, K))
+    m, K = topics.m, topics.K
+    means, variance = np.zeros((m, topics.V, K)), np.zeros((m, K))
     for i in range(m):
-        size = topics.eta_scale[i] * topics.eta_total
-        eta, halves = topics.eta_scale[i] * topics.eta, np.zeros((2, topics.V, K))
+        size, eta = topics.eta_scale[i] * topics.eta_total, topics.eta_scale[i] * topics.eta
         square = np.zeros(K)
-        for r in range(n_draws):
-            total = kept.totals[i * n_draws + r] + size
-            phi = (kept.words[i * n_draws + r] + eta) / total
-            halves[int(r >= half)] += phi / (half if r < half else n_draws - half)
+        for r in range(i * n_draws, (i + 1) * n_draws):
+            total = kept.totals[r] + size
+            phi = (kept.words[r] + eta) / total
+            means[i] += phi / n_draws
             square += (phi**2).sum(axis=0)
             variance[i] += (phi * (1.0 - phi) / (total + 1.0)).sum(axis=0) / n_draws
-        means[i] = (half * halves[0] + (n_draws - half) * halves[1]) / n_draws
         variance[i] += np.maximum(square / n_draws - (means[i] ** 2).sum(axis=0), 0.0)
-        moved[i] = ((halves[0] - halves[1]) ** 2).sum(axis=0)
+    moved = np.array([((first - second) ** 2).sum(axis=0) for first, second in halves])
     alike = set()
     for mean, own in zip(means, variance, strict=True):
-        apart = ((mean[:, :, None] - mean[:, None]) ** 2).sum(axis=0) if K <= 32 else _apart(mean)
-        near = apart < _ALIKE**2 * (own[:, None] + own)
+        near = _apart(mean) < _ALIKE**2 * (own[:, None] + own)
         pairs = {(k, o) for k, o in zip(*np.nonzero(np.triu(near, 1)), strict=True)}
         alike = alike | pairs
-    return float(np.sqrt(moved.mean(axis=0) / variance.mean(axis=0)).mean()), alike
+    variance = np.maximum(variance.mean(axis=0), np.finfo(float).tiny)  # 0 of a single word
+    return float(np.sqrt(moved.mean(axis=0) / variance).mean()), alike
 
 
 def _apart(mean):
