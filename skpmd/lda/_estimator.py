@@ -127,9 +127,9 @@ None, default=None
     max_iter : int or "auto", default="auto"
         Number of passes of stochastic steps through the documents; may be 0. ``"auto"`` is 5, and
         in a small collection a Gibbs chain then goes on from each particle. It ends when the topics
-        change little, or after visits of 3 million words, and a ``ConvergenceWarning`` says so
+        change little, or after visits of 6 million words, and a ``ConvergenceWarning`` says so
         where they still change. Its draws make intervals as wide as the assignment of the words is
-        uncertain. There is no chain for more than 125,000 words, for data in blocks, with
+        uncertain. There is no chain for more than 83,000 words, for data in blocks, with
         ``max_full_iter``, and with ``weighting="posterior"``.
     max_full_iter : int, default=0
         Number of full-batch iterations after these passes. The counts are then those of all
@@ -157,7 +157,7 @@ None, default=None
     shuffle : bool, default=True
         Whether each pass of `fit` takes the documents in a new order.
     max_doc_update_iter : int, default=100
-        Largest number of iterations for a document in predictions.
+        Largest number of iterations, or sweeps of a chain, for a document in predictions.
     mean_change_tol : float, default=1e-3
         Mean change of a document's topic pseudo-counts below which these iterations end.
     evaluate_every : int, default=-1
@@ -223,7 +223,8 @@ None, default=None
         It is only known with ``weighting="posterior"`` and ``max_full_iter``, under priors that are
         not learnt.
     n_iter_ : int
-        Number of passes and full-batch iterations of `fit`; `partial_fit` removes this attribute.
+        Number of passes, full-batch iterations and sweeps of a chain of `fit`; `partial_fit`
+        removes this attribute.
     bound_ : float
         Perplexity of the documents of `fit` after its last step, with ``evaluate_every``; nan if
         they have no words. `partial_fit` removes this attribute.
@@ -238,7 +239,8 @@ None, default=None
         Number of documents so far, counted with their weights; in an endless stream only those with
         words.
     diagnostics_ : dict
-        ``warnings``, a list of reasons not to trust a merge, ``interrupted`` and ``out_of_time``.
+        ``warnings``, a list of reasons not to trust a fit or a merge, ``interrupted`` and
+        ``out_of_time``.
         After `skpmd.merge` also the ``method``, the number of shards, ``n_shards``, and how well
         their topics match, ``alignment``.
     history_ : dict of str to ndarray of shape (n_steps,)
@@ -264,8 +266,8 @@ None, default=None
     if all calls except the last consist of whole batches, ``assignment`` is the same, and
     ``weighting`` is not ``"posterior"``.
 
-    Intervals of the topics' words include the spread between particles. Given an assignment of the
-    words, topics are too certain; the user guide shows how often intervals contain the true value.
+    Intervals of the topics' words include the spread between particles and, with ``max_iter="auto"``
+    and few documents, draws of the assignment of the words.
 
     See Also
     --------
@@ -277,6 +279,8 @@ None, default=None
 
     Dai, B., He, N., Dai, H. and Song, L. (2016). Provable Bayesian inference via particle mirror
     descent. AISTATS. arXiv:1506.03101, appendix F.2.
+
+    Griffiths, T. L. and Steyvers, M. (2004). Finding scientific topics. PNAS 101.
 
     Asuncion, A., Welling, M., Smyth, P. and Teh, Y. W. (2009). On smoothing and inference for topic
     models. UAI.

@@ -33,15 +33,14 @@ class LDAPredictions(TransformerMixin):
     def transform(self, X, *, normalize=True, return_std=False, return_interval=None):
         """Topic proportions of documents, averaged over relabelled particles.
 
-        Under a particle they are the mean of the Dirichlet distribution at the fixed point of
-        expectation-maximisation for the document's words. The result is not random.
+        Under a particle they are posterior means given its topics: in documents of up to 64 words
+        by a Gibbs chain whose random numbers come from the document's words, and in longer ones by
+        expectation-maximisation. A document always has the same result.
 
         Standard deviations and intervals are those of a mixture of beta distributions over
-        particles, whose variances account for the fact that the topic of each word is unknown. They
-        take more than ``n_components`` times as long. On average intervals of 90 % contain 82 to 90
-        % of a document's exact posterior if ``doc_topic_prior`` is 1 / 2 or more. If it is 1 / 10,
-        they contain 84 to 89 % for topics with words of their own, and down to 67 % for topics that
-        share most of their words. The topics' words are taken as known under each particle.
+        particles, which account for the fact that the topic of each word is unknown. They take
+        several times as long. Where a fit has drawn the topics of all words (``max_iter``), they
+        also contain the uncertainty of the topics; elsewhere only as far as particles differ.
 
         Parameters
         ----------
