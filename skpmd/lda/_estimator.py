@@ -266,8 +266,8 @@ None, default=None
     if all calls except the last consist of whole batches, ``assignment`` is the same, and
     ``weighting`` is not ``"posterior"``.
 
-    Intervals of the topics' words include the spread between particles and, with ``max_iter="auto"``
-    and few documents, draws of the assignment of the words.
+    Intervals of the topics' words include the spread between particles and, in small collections
+    with ``max_iter="auto"``, draws of the assignment of the words.
 
     See Also
     --------
