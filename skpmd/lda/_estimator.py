@@ -124,8 +124,13 @@ None, default=None
     batch_size : int or "auto", default="auto"
         Number of documents in a step; ``"auto"`` is 64, and 32 if there are fewer than 5000
         documents in total.
-    max_iter : int, default=5
-        Number of passes of stochastic steps through the documents; may be 0.
+    max_iter : int or "auto", default="auto"
+        Number of passes of stochastic steps through the documents; may be 0. ``"auto"`` is 5, and
+        in a small collection a Gibbs chain then goes on from each particle. It ends when the topics
+        change little, or after visits of 6 million words, and a ``ConvergenceWarning`` says so
+        where they still change. Its draws make intervals as wide as the assignment of the words is
+        uncertain. There is no chain for more than 83,000 words, for data in blocks, with
+        ``max_full_iter``, and with ``weighting="posterior"``.
     max_full_iter : int, default=0
         Number of full-batch iterations after these passes. The counts are then those of all
         documents, each counted once. These iterations need additional memory for a second copy of
@@ -152,7 +157,7 @@ None, default=None
     shuffle : bool, default=True
         Whether each pass of `fit` takes the documents in a new order.
     max_doc_update_iter : int, default=100
-        Largest number of iterations for a document in predictions.
+        Largest number of iterations, or sweeps of a chain, for a document in predictions.
     mean_change_tol : float, default=1e-3
         Mean change of a document's topic pseudo-counts below which these iterations end.
     evaluate_every : int, default=-1
@@ -218,7 +223,8 @@ None, default=None
         It is only known with ``weighting="posterior"`` and ``max_full_iter``, under priors that are
         not learnt.
     n_iter_ : int
-        Number of passes and full-batch iterations of `fit`; `partial_fit` removes this attribute.
+        Number of passes, full-batch iterations and sweeps of a chain of `fit`; `partial_fit`
+        removes this attribute.
     bound_ : float
         Perplexity of the documents of `fit` after its last step, with ``evaluate_every``; nan if
         they have no words. `partial_fit` removes this attribute.
@@ -233,7 +239,8 @@ None, default=None
         Number of documents so far, counted with their weights; in an endless stream only those with
         words.
     diagnostics_ : dict
-        ``warnings``, a list of reasons not to trust a merge, ``interrupted`` and ``out_of_time``.
+        ``warnings``, a list of reasons not to trust a fit or a merge, ``interrupted`` and
+        ``out_of_time``.
         After `skpmd.merge` also the ``method``, the number of shards, ``n_shards``, and how well
         their topics match, ``alignment``.
     history_ : dict of str to ndarray of shape (n_steps,)
@@ -259,8 +266,8 @@ None, default=None
     if all calls except the last consist of whole batches, ``assignment`` is the same, and
     ``weighting`` is not ``"posterior"``.
 
-    Intervals of the topics' words include the spread between particles. Given an assignment of the
-    words, topics are too certain; the user guide shows how often intervals contain the true value.
+    Intervals of the topics' words include the spread between particles and, in small collections
+    with ``max_iter="auto"``, draws of the assignment of the words.
 
     See Also
     --------
@@ -272,6 +279,8 @@ None, default=None
 
     Dai, B., He, N., Dai, H. and Song, L. (2016). Provable Bayesian inference via particle mirror
     descent. AISTATS. arXiv:1506.03101, appendix F.2.
+
+    Griffiths, T. L. and Steyvers, M. (2004). Finding scientific topics. PNAS 101.
 
     Asuncion, A., Welling, M., Smyth, P. and Teh, Y. W. (2009). On smoothing and inference for topic
     models. UAI.
@@ -311,7 +320,7 @@ None, default=None
         "assignment": [StrOptions({"auto", *ASSIGNMENTS})],
         "n_local_iter": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "step_offset": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 0, None, closed="left")],
+        "max_iter": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
         "max_full_iter": [Interval(Integral, 0, None, closed="left")],
         "weighting": [StrOptions({"stacking", "posterior", "uniform"})],
         "vocabulary": [StrOptions({"fixed", "growing"})],
@@ -341,7 +350,7 @@ None, default=None
         step_offset=1.0,
         step_decay=0.7,
         batch_size="auto",
-        max_iter=5,
+        max_iter="auto",
         max_full_iter=0,
         total_samples=None,
         weighting="uniform",
@@ -445,7 +454,7 @@ None, default=None
             rng = as_generator(self.random_state)
             self._set_state(fit_topics(self._parameters(), X, weight, rng))
             self._freeze(but=("total_samples",))  # of the stream that may follow
-        self._conclude(interrupted=self._state.interrupted)
+        self._conclude(self._state.findings, interrupted=self._state.interrupted)
         return self
 
     @in_parts
@@ -524,14 +533,15 @@ None, default=None
     def diagnostics_(self):
         """How the last call ended, and diagnostics of a merge, a dict."""
         found = {"interrupted": self._state.interrupted, "out_of_time": self.out_of_time_}
-        return {"warnings": [], **found, **(self._state.merged or {})}
+        findings = list(self._state.findings)
+        return {"warnings": findings, **found, **(self._state.merged or {})}
 
     @result
     def posterior_(self):
         """Posterior of the topics, a `TopicPosterior`."""
         block, names = self._state.block, getattr(self, "feature_names_in_", None)
         given = block.topics, block.counts, self._labels, self._log_weights
-        return posterior_of(*given, self.weighting, names)
+        return posterior_of(*given, self.weighting, names, block.draws)
 
     @result
     def components_(self):

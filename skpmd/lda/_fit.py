@@ -7,6 +7,7 @@ import numpy as np
 
 from skpmd._base.progress import bar_of_steps
 from skpmd._base.records import Records
+from skpmd._base.rows import is_read_in_blocks
 from skpmd.engine.course import phase, untimed, write
 from skpmd.engine.loop import FullBatch, Options, Outcome, Stage, drive, run
 from skpmd.engine.mirror import Settings
@@ -14,6 +15,7 @@ from skpmd.engine.particles import draw_prior, effective_sample_size
 from skpmd.engine.resampling import resample
 from skpmd.engine.schedules import step_size
 from skpmd.engine.weighting import uniform
+from skpmd.lda import _draws as draws
 from skpmd.lda import _learn_priors as learn_priors
 from skpmd.lda._documents import DocumentRows, tokens_of, total_of, with_words
 from skpmd.lda._early_stopping import held_out
@@ -25,6 +27,7 @@ from skpmd.lda._topics import Counts, LocalUpdate
 
 # Posterior weights resample where the effective sample size is below this part of the particles.
 _MIN_ESS = 0.5
+_PASSES = 5  # With max_iter="auto", before the draws of a small collection.
 _PIECE = 1 << 16  # Numbers of words that are gone through at a time.
 # A particle is a whole topic model: none is drawn anew, and no step is split.
 _SETTINGS = Settings(rejuvenation="never")
@@ -44,6 +47,7 @@ class LDAState(NamedTuple):
     validation_scores: tuple | None = None
     interrupted: bool = False  # Whether Ctrl-C ended the fit.
     merged: dict | None = None  # What there is to say of a merge of shards; None without.
+    findings: tuple = ()  # What speaks against a fit, in words.
 
 
 def initialise(parameters, X, weight, total, size, rng):
@@ -73,6 +77,8 @@ def fit_topics(parameters, X, weight, rng):
 
     If Ctrl-C ends the fit, each particle is as it was after its last complete step.
     """
+    is_auto = parameters.max_iter == "auto"
+    parameters = parameters._replace(max_iter=_PASSES) if is_auto else parameters
     X, weight, stopping = held_out(parameters, X, weight, rng)
     n, total = X.shape[0], total_of(X, weight)
     size = batch_size_of(parameters, float(n))
@@ -86,11 +92,33 @@ def fit_topics(parameters, X, weight, rng):
     scores = None if stopping is None else tuple(stopping.scores)
     n_iter = block.n_visits // n
     state = state._replace(block=block, n_iter=n_iter, validation_scores=scores)
+    if is_auto and not state.interrupted and _is_drawn(parameters, state, X):
+        after = drive(_with_draws(state, X, weight))
+        state = after.value._replace(interrupted=after.interrupted)
     if parameters.evaluate_every <= 0 or state.interrupted:
         return state
     with untimed():
         evaluated = drive(_evaluated(parameters, state, X, weight))
     return evaluated.value._replace(interrupted=evaluated.interrupted)
+
+
+def _is_drawn(parameters, state, X):
+    """Whether chains follow: not where other counts are asked for or documents are in blocks."""
+    if parameters.max_full_iter or parameters.weighting == "posterior" or is_read_in_blocks(X):
+        return False
+    topics = state.block.topics
+    return draws.affordable(X, topics.m, topics.V, topics.K)
+
+
+def _with_draws(state, X, weight):
+    """The state without the draws of its chains and with them, for `drive`."""
+    yield Stage(state)
+    block = state.block
+    found = draws.drawn(block.topics, block.counts, block.seeds, X, weight)
+    counts = draws.averaged(found.counts, block.topics.m)
+    block = block._replace(counts=counts, draws=found.counts, exact=False)
+    n_iter = state.n_iter + found.n_sweeps
+    yield Stage(state._replace(block=block, n_iter=n_iter, findings=tuple(found.findings)))
 
 
 def _evaluated(parameters, state, X, weight):
@@ -109,7 +137,7 @@ def update_stream(parameters, state, X, weight):
     if X.shape[1] > block.topics.V:
         wide = topics_of(parameters, X.shape[1])
         wide = wide.with_priors(block.topics.alpha, block.topics.eta_scale)
-        block = block._replace(topics=wide, counts=block.counts.widened(X.shape[1]))
+        block = block._replace(topics=wide, counts=block.counts.widened(X.shape[1]), draws=None)
     if total is None:
         X, weight = with_words(X, weight)
     update = state.update if block.n_visits else local_update_of(parameters, X, weight)

@@ -50,19 +50,21 @@ def topic_mass(topics, counts, i, X, max_iter=100, tol=1e-3, start=0, stop=None)
     return topics.alpha[i] + np.maximum(out[:, 0], 0.0)
 
 
-def word_moments(topics, counts, i, X, max_iter=100, start=0, stop=None):
+def word_moments(topics, counts, i, X, max_iter=100, n_chains=1, start=0, stop=None):
     """Posterior of the numbers n of a document's words in each topic, under one particle.
 
     Given these numbers, topic proportions have a Dirichlet distribution. The moments are those of
     `skpmd.lda._kernels.assigned_words`, of shape (stop - start, 3, K), float64: E[n], E[n^2] and
-    P(n > 0). Parameters are those of `topic_mass`; a chain has at most ``max_iter`` sweeps.
+    P(n > 0). Parameters are those of `topic_mass`; a chain has at most ``max_iter`` sweeps, and
+    fewer where its moments are averaged with those of others, ``n_chains`` together.
     """
     stop = X.shape[0] if stop is None else stop
     out, arguments = (
         np.empty((stop - start, 3, topics.K)),
         _arguments(topics, counts, i, X, start, stop),
     )
-    sweeps = _bounded(_SWEEPS_OF_MOMENTS, max_iter)
+    one = (-(-number // n_chains) for number in _SWEEPS_OF_MOMENTS)
+    sweeps = _bounded(tuple(one), max_iter)
     assigned_words(*arguments, *sweeps, True, out)
     return out
 

@@ -522,6 +522,115 @@ def assigned_words(
 
 
 @njit(cache=True, nogil=True)
+def first_topics(
+    indptr, indices, counts, words, scale, prior, inverse, alpha, state, n_sweeps, topics
+):
+    """Draw the topics of all tokens of all documents given the topics' words.
+
+    ``topics`` receives them, token by token in the order of ``indices``. Returns the state of the
+    stream of random numbers. See `sampled`.
+    """
+    nb, n = _n_blocks(words.shape[1]), len(indptr) - 1
+    longest = _longest(indptr, 0, n)
+    phi = np.empty((longest, nb * _BLOCK), dtype=np.float32)
+    assigned = np.empty((longest, _MAX_TOKENS), dtype=np.int32)
+    mass = np.zeros(nb * _BLOCK, dtype=np.float32)
+    own, joint, sums = np.zeros_like(mass), np.empty_like(mass), np.empty(nb, dtype=np.float32)
+    none, at = np.zeros(1), 0
+    for d in range(n):
+        a, b = indptr[d], indptr[d + 1]
+        for j in range(b - a):
+            _word_probabilities(words, scale, prior, inverse, indices[a + j], phi[j])
+        of = counts[a:b]
+        state = _draw_in_turn(phi, of, alpha, mass, own, joint, sums, state, assigned)
+        for _ in range(n_sweeps):
+            state = _sweep(
+                phi, of, alpha, mass, own, joint, sums, state, assigned, np.float32(0.0), False,
+                none, none, none,
+            )  # fmt: skip
+        for j in range(b - a):
+            for i in range(_tokens(of[j])[0]):
+                topics[at] = assigned[j, i]
+                at += 1
+    return state
+
+
+@njit(cache=True, nogil=True)
+def number_of_tokens(counts):
+    """Tokens that are assigned one by one."""
+    total = 0
+    for count in counts:
+        total += _tokens(count)[0]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def count_topics(indptr, indices, counts, weight, topics, words, totals):
+    """Add the words of all documents to those of their topics, times the documents' weights."""
+    at = 0
+    for d in range(len(indptr) - 1):
+        for j in range(indptr[d], indptr[d + 1]):
+            tokens, each = _tokens(counts[j])
+            for _ in range(tokens):
+                words[indices[j], topics[at]] += weight[d] * each
+                totals[topics[at]] += weight[d] * each
+                at += 1
+
+
+@njit(cache=True, fastmath=_FAST, nogil=True)
+def gibbs_pass(
+    indptr, indices, counts, weight, topics, words, totals, prior, prior_totals, alpha, state
+):
+    """Draw the topic of each token given those of all others, once for all tokens.
+
+    Topics' words and documents' proportions are integrated out (Griffiths and Steyvers 2004).
+    ``words`` (V, K), float32, and ``totals`` (K,), float64, are the counts by ``topics``, which
+    change in place; ``prior_totals`` (K,) are sums of the prior over words, and ``weight`` (n,)
+    those of documents. Returns the state of the stream. See `sampled`.
+    """
+    K, nb = words.shape[1], _n_blocks(words.shape[1])
+    mass, inverse = np.zeros(nb * _BLOCK, dtype=np.float32), np.empty(K, dtype=np.float32)
+    phi, joint = np.zeros_like(mass), np.empty_like(mass)
+    sums, zero = np.empty(nb, dtype=np.float32), np.float32(0.0)
+    for k in range(K):
+        inverse[k] = 1.0 / (totals[k] + prior_totals[k])
+    many_rows, start = prior.shape[0] > 1, 0
+    for d in range(len(indptr) - 1):
+        for k in range(K):
+            mass[k] = alpha[k]
+        at = start
+        for j in range(indptr[d], indptr[d + 1]):
+            tokens, each = _tokens(counts[j])
+            for _ in range(tokens):
+                mass[topics[at]] += each
+                at += 1
+        at = start
+        for j in range(indptr[d], indptr[d + 1]):
+            tokens, each = _tokens(counts[j])
+            gain = np.float32(weight[d] * each)
+            own, of = words[indices[j]], prior[indices[j] if many_rows else 0]
+            for _ in range(tokens):
+                z = topics[at]
+                mass[z] = max(mass[z] - each, alpha[z])  # not less by rounding
+                own[z] = max(own[z] - gain, zero)
+                totals[z] = max(totals[z] - gain, 0.0)
+                inverse[z] = 1.0 / (totals[z] + prior_totals[z])
+                for k in range(K):
+                    phi[k] = max((own[k] + of[k]) * inverse[k], _MIN_PROBABILITY)
+                total = _joint(phi, mass, joint, sums)
+                state, u = _next_uniform(state)
+                z = _draw_topic(joint, sums, u * total)
+                topics[at] = z
+                mass[z] += each
+                own[z] += gain
+                totals[z] += gain
+                inverse[z] = 1.0 / (totals[z] + prior_totals[z])
+                at += 1
+        start = at
+    return state
+
+
+@njit(cache=True, nogil=True)
 def deposit(indices, expected, words, factor, low, high):
     """Add ``factor`` times the expected counts to the words from ``low`` up to ``high``."""
     K = words.shape[1]

@@ -92,6 +92,7 @@ def _added(block, other):
         base=block.base + other.base[chosen],
         exact=block.exact and other.exact,
         last_step={},
+        draws=None,
         **both,
     )
     return total, float(affinity[every, chosen].mean())

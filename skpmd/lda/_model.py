@@ -38,6 +38,8 @@ class LDABlock(NamedTuple):
     # Whether the counts are those of all documents so far, each once, and nothing else.
     exact: bool = False
     last_step: dict = {}  # What the history keeps of the last step.
+    # Draws of each particle's counts, which say how uncertain they are; see `skpmd.lda._draws`.
+    draws: Counts | None = None
 
     def log_weights(self, source):
         """Log weights of the particles, by the ``weighting`` named; the weights sum to 1."""
@@ -133,6 +135,7 @@ class LDAModel(Model):
             last_step={
                 "step_size": gamma, "n_documents": n_visits - block.n_visits, "log_density": score
             },
+            draws=None,
         )  # fmt: skip
 
     def select_block(self, block, ancestors):

@@ -13,6 +13,11 @@ _NEGLIGIBLE = -30.0  # log weight of particles that are left out of intervals
 class TopicPosterior:
     """Posterior of the topics' word probabilities: a weighted mixture over relabelled particles.
 
+    A `fit` to a small collection draws the topics of all words several times, with ``max_iter``
+    "auto", and given each draw the topics' word probabilities have Dirichlet distributions:
+    intervals, standard deviations and draws are those of their mixture. Elsewhere they are
+    approximated as follows.
+
     If it were known which token belongs to which topic, a topic's word probabilities would have a
     Dirichlet distribution under each particle. But a particle only has probabilities of the topics
     for each token. Let N be the expected number of a word's tokens in a topic. Of these, no more
@@ -35,10 +40,12 @@ class TopicPosterior:
         Kind of the weights.
     feature_names : sequence of str, optional
         The words, for exports; by default their numbers.
+    draws : ndarray of shape (m, R, K, V), float32, optional
+        Dirichlet parameters given each of R draws of the topics of all words, for each particle.
 
     Attributes
     ----------
-    concentration, topic_word_prior, doc_topic_prior, log_weights, weighting, feature_names
+    concentration, topic_word_prior, doc_topic_prior, log_weights, weighting, feature_names, draws
         As given.
     weights : ndarray of shape (m,)
         Weights of the particles.
@@ -62,9 +69,9 @@ class TopicPosterior:
 
     def __init__(
         self, concentration, topic_word_prior, doc_topic_prior, log_weights, weighting,
-        feature_names=None,
+        feature_names=None, draws=None,
     ):  # fmt: skip
-        self.feature_names = feature_names
+        self.feature_names, self.draws = feature_names, draws
         self.concentration, self.topic_word_prior = concentration, topic_word_prior
         self.doc_topic_prior = doc_topic_prior
         self.log_weights, self.weights = log_weights, np.exp(log_weights)
@@ -98,13 +105,14 @@ class TopicPosterior:
         ndarray of shape (K, V), float64
             Standard deviations of the topics' word probabilities.
         """
-        square = np.zeros(self.concentration.shape[1:])
-        for i, weight in enumerate(self.weights):
-            for k, total in enumerate(self._totals[i]):
-                mean = self.concentration[i, k] / total
-                size = self._certain(i, k) / mean
-                square[k] += weight * mean * (1.0 + mean * size) / (1.0 + size)
-        return np.sqrt(np.maximum(square - self.mean() ** 2, 0.0))
+        out = np.empty(self.concentration.shape[1:])
+        for k in range(len(out)):
+            a, b, weights = self._betas(k, slice(None))
+            size = a + b
+            mean = weights @ (a / size)
+            square = weights @ (a * (a + 1.0) / (size * (size + 1.0)))
+            out[k] = np.sqrt(np.maximum(square - mean**2, 0.0))
+        return out
 
     def pseudo_counts(self):
         """Average of the Dirichlet parameters.
@@ -150,11 +158,15 @@ class TopicPosterior:
         chosen = shuffled(self.weights, n, rng)
         draws = np.empty((n, *self.concentration.shape[1:]))
         for draw, i in zip(draws, chosen, strict=True):
-            a = np.array([self._certain(i, k) for k in range(draws.shape[1])])
+            given = self.concentration[i]
+            if self.draws is None:
+                a = np.array([self._certain(i, k) for k in range(draws.shape[1])])
+            else:
+                given = a = self.draws[i, rng.integers(self.draws.shape[1])].astype(np.float64)
             # Gamma variates of small shape underflow, but their logs do not.
             draw[...] = np.log(rng.standard_gamma(a + 1.0))
             draw += np.log1p(-rng.random(a.shape)) / a
-            draw += np.log(self.concentration[i] / a)
+            draw += np.log(given / a)
             draw -= draw.max(axis=1, keepdims=True)
             np.exp(draw, out=draw)
             draw /= draw.sum(axis=1, keepdims=True)
@@ -324,12 +336,24 @@ class TopicPosterior:
         return export.to_arviz(self, n_draws, random_state, feature_names)
 
     def _ends(self, tails, topic, words):
+        a, b, weights = self._betas(topic, words)
+        return np.column_stack([mixture_quantiles(a, b, weights, q) for q in tails])
+
+    def _betas(self, topic, words):
+        """Parameters of the beta distributions of some words, (c, n), and their weights (c,)."""
         alive = self.log_weights > _NEGLIGIBLE
         weights = self.weights[alive] / self.weights[alive].sum()
-        mean = self.concentration[alive, topic][:, words] / self._totals[alive, topic, None]
-        a = np.array([self._certain(i, topic)[words] for i in np.flatnonzero(alive)])
-        b = np.maximum(a * (1.0 - mean) / mean, 1e-300)  # A single word has b = 0.
-        return np.column_stack([mixture_quantiles(a, b, weights, q) for q in tails])
+        if self.draws is None:
+            mean = self.concentration[alive, topic][:, words] / self._totals[alive, topic, None]
+            a = np.array([self._certain(i, topic)[words] for i in np.flatnonzero(alive)])
+            b = a * (1.0 - mean) / mean
+        else:
+            every = self.draws[alive, :, topic].astype(np.float64)
+            every = every.reshape(-1, every.shape[-1])
+            n = len(every) // len(weights)
+            weights = np.repeat(weights / n, n)
+            a, b = every[:, words], every.sum(axis=1, keepdims=True) - every[:, words]
+        return a, np.maximum(b, 1e-300), weights  # A single word has b = 0.
 
     def _certain(self, i, topic):
         """Prior and certain tokens of a particle's topic, (V,), float64."""
@@ -367,20 +391,25 @@ def _chosen(topics, K):
     return every[topics]
 
 
-def posterior_of(topics, counts, labels, log_weights, weighting, feature_names=None):
+def posterior_of(topics, counts, labels, log_weights, weighting, feature_names=None, draws=None):
     """The `TopicPosterior` of particles with counts and weights, with arrays of its own.
 
-    ``labels``, of shape (m, K), come from `skpmd.lda._relabel.relabelling`, and ``feature_names``
-    are the words where they are known.
+    ``labels``, of shape (m, K), come from `skpmd.lda._relabel.relabelling`, ``feature_names`` are
+    the words where they are known, and ``draws`` counts of several draws of each particle, or None.
     """
-    concentration, priors = np.empty((topics.m, topics.K, topics.V), dtype=np.float32), []
-    for i in range(topics.m):
+    m, K, V = topics.m, topics.K, topics.V
+    concentration, priors = np.empty((m, K, V), dtype=np.float32), []
+    n_draws = 0 if draws is None else len(draws.words) // m
+    several = np.empty((m, n_draws, K, V), dtype=np.float32)
+    for i in range(m):
         eta = (topics.eta_scale[i] * topics.eta).astype(np.float32)
         priors.append(eta.T[labels[i]])
         words = counts.words[i] * np.float32(counts.scale)
         words += eta
         concentration[i] = words.T[labels[i]]
+        for r in range(n_draws):
+            several[i, r] = (draws.words[i * n_draws + r] + eta).T[labels[i]]
     alpha = np.take_along_axis(topics.alpha, labels, axis=1)
-    return TopicPosterior(
-        concentration, np.array(priors), alpha, log_weights, weighting, feature_names
-    )
+    several = several if n_draws else None
+    given = concentration, np.array(priors), alpha, log_weights, weighting
+    return TopicPosterior(*given, feature_names, several)

@@ -11,6 +11,7 @@ from skpmd._base.validation import checked_weights
 from skpmd.engine.threads import each
 from skpmd.lda._completion import completion_split
 from skpmd.lda._documents import groups_of, tokens_of
+from skpmd.lda._draws import repeated
 from skpmd.lda._inference import (
     document_elbos,
     topic_mass,
@@ -32,15 +33,14 @@ class LDAPredictions(TransformerMixin):
     def transform(self, X, *, normalize=True, return_std=False, return_interval=None):
         """Topic proportions of documents, averaged over relabelled particles.
 
-        Under a particle they are the mean of the Dirichlet distribution at the fixed point of
-        expectation-maximisation for the document's words. The result is not random.
+        Under a particle they are posterior means given its topics: in documents of up to 64 words
+        by a Gibbs chain whose random numbers come from the document's words, and in longer ones by
+        expectation-maximisation. A document always has the same result.
 
         Standard deviations and intervals are those of a mixture of beta distributions over
-        particles, whose variances account for the fact that the topic of each word is unknown. They
-        take more than ``n_components`` times as long. On average intervals of 90 % contain 82 to 90
-        % of a document's exact posterior if ``doc_topic_prior`` is 1 / 2 or more. If it is 1 / 10,
-        they contain 84 to 89 % for topics with words of their own, and down to 67 % for topics that
-        share most of their words. The topics' words are taken as known under each particle.
+        particles, which account for the fact that the topic of each word is unknown. They take
+        several times as long. Where a fit has drawn the topics of all words (``max_iter``), they
+        also contain the uncertainty of the topics; elsewhere only as far as particles differ.
 
         Parameters
         ----------
@@ -253,13 +253,19 @@ def uncertainty(parameters, block, log_weights, labels, X, tails=None):
     weights, shape = np.exp(log_weights), (X.shape[0], block.topics.K)
     out = np.empty(shape if tails is None else (*shape, len(tails)))
 
+    n_draws = 1 if block.draws is None else len(block.draws.words) // block.topics.m
+    counts = block.counts if block.draws is None else block.draws
+    topics, max_iter = repeated(block.topics, n_draws), parameters.max_doc_update_iter
+
+    def moments_of(i, rows):
+        own = range(i * n_draws, (i + 1) * n_draws)
+        each_draw = [word_moments(topics, counts, r, X, max_iter, n_draws, *rows) for r in own]
+        return np.mean(each_draw, axis=0)
+
     def piece(start):
         rows = start, min(start + _UNCERTAIN, X.shape[0])
         totals = np.asarray(X[slice(*rows)].sum(axis=1, dtype=np.float64)).ravel()
-        given = block.topics, block.counts
-        moments = np.array(
-            [word_moments(*given, i, X, parameters.max_doc_update_iter, *rows) for i in places]
-        )
+        moments = np.array([moments_of(i, rows) for i in places])
         order = labels[places]
         moments = np.take_along_axis(moments, order[:, None, None], axis=3)
         alpha = np.take_along_axis(block.topics.alpha[places], order, axis=1)

@@ -32,6 +32,8 @@ class Proportions(NamedTuple):
         those of the particles.
         """
         first, second, some = np.moveaxis(moments, 2, 0)
+        found = first.sum(axis=2, keepdims=True)  # The documents' words, up to rounding.
+        first = first * np.divide(totals[:, None], found, out=np.ones_like(found), where=found > 0)
         alpha = np.broadcast_to(alpha[:, None], first.shape)
         size = alpha.sum(axis=2, keepdims=True) + totals[:, None]
         some = np.clip(some, 0.0, 1.0)

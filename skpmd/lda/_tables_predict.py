@@ -11,8 +11,8 @@ class LDATables:
     def topic_word_interval(self, level=0.9, topics=None):
         """Central credible intervals of the topics' word probabilities.
 
-        Each particle takes its assignment of words to topics as known; what differs between
-        particles is in the intervals too. With ``weighting="stacking"`` the weights of the
+        They are those of ``posterior_``: of draws of the topics of all words where a fit has made
+        them, and else approximate. With ``weighting="stacking"`` the weights of the
         particles are those that predict best, and not posterior weights.
 
         Parameters

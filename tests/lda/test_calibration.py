@@ -15,7 +15,7 @@ REPLICATIONS, DOCUMENTS, LENGTH, TOPICS, WORDS, PRIOR = 200, 150, 30, 3, 40, 0.1
 
 def coverage(n_replications, certain=None):
     """The share of intervals that hold the truth: of words that a topic had, and of rare ones."""
-    inside = {"seen": [], "rare": []}
+    inside = {"all": [], "seen": [], "rare": []}
     for seed in range(n_replications):
         rng = np.random.default_rng([20241124, seed])
         topics = rng.dirichlet(np.full(WORDS, PRIOR), TOPICS)
@@ -28,6 +28,7 @@ def coverage(n_replications, certain=None):
         place = linear_sum_assignment(distance)[1]
         low, high = np.moveaxis(model.topic_word_interval(0.9)[place], -1, 0)
         holds, expected = (low <= topics) & (topics <= high), topics * LENGTH * DOCUMENTS / TOPICS
+        inside["all"].append(holds.mean())
         inside["seen"].append(holds[expected >= 1.0].mean())
         inside["rare"].append(holds[(topics > 1e-8) & (topics < 1e-5)].mean())
     return {key: np.nanmean(shares) for key, shares in inside.items()}
@@ -35,6 +36,10 @@ def coverage(n_replications, certain=None):
 
 @pytest.mark.parametrize("n", [12, pytest.param(REPLICATIONS, marks=pytest.mark.slow)])
 def test_intervals_hold_what_they_say(n):
-    """The standard error of a share over 12 replications is below .02."""
+    """The standard error of a share over 12 replications is below .02.
+
+    Words that are chosen by their true probability have no share that is known exactly.
+    """
     found = coverage(n)
-    assert 0.86 < found["seen"] < 0.98 and found["rare"] > 0.8, found
+    assert 0.86 < found["all"] < 0.95, found
+    assert 0.8 < found["seen"] < 0.95 and found["rare"] > 0.8, found

@@ -33,7 +33,7 @@ def documents(n=30, V=7, length=8.0, seed=1):
 
 def estimator_of(model, counts, weights, **params):
     """An estimator that holds given particles."""
-    params = {"weighting": "stacking", "mean_change_tol": 1e-6, **params}
+    params = {"weighting": "stacking", "mean_change_tol": 1e-6, "max_iter": 5, **params}
     estimator = LDATopicModelPMD(
         model.K, n_particles=model.m, doc_topic_prior=model.alpha[0], random_state=0, **params
     ).fit(documents(V=model.V))

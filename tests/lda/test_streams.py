@@ -158,7 +158,7 @@ def test_parameters_of_a_stream_stay(name, value):
     fitted = stream().partial_fit(X)
     with pytest.raises(ValueError, match=f"{name} was .* in the calls before"):
         fitted.set_params(**{name: value}).partial_fit(X)
-    fitted.fit(X)
+    fitted.set_params(max_iter=5).fit(X)
 
 
 # ---------------------------------------------------------------------- documents without words

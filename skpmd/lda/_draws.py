@@ -1,0 +1,196 @@
+"""Draws of the assignment of all words to topics, which say how uncertain topics are.
+
+A particle's counts are expectations, which stochastic steps bring near a solution. In a small
+collection of documents there are many assignments about as good as any, and the topics' words are
+as uncertain as these make them. So a collapsed Gibbs chain goes on from each particle (Griffiths
+and Steyvers 2004), in rounds that become longer until the topics of the first half of a round are
+those of the second, next to how uncertain they are. Some assignments of the last round are kept:
+given each, the topics' words have Dirichlet posteriors. The cost is that of visits of tokens: of
+large collections, whose topics are known better and by longer chains only, there are no chains.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skpmd.engine.course import phase, tick
+from skpmd.engine.threads import each
+from skpmd.engine.weighting import uniform
+from skpmd.lda import _kernels as kernels
+from skpmd.lda._documents import Documents
+from skpmd.lda._relabel import relabelling
+from skpmd.lda._topics import Counts
+
+_VISITS = 6e6  # tokens that each particle's chain visits, at most
+_FIRST, _MOST = 24, 384  # sweeps of the first round, and at most of one
+_KEPT, _LEAST = 32, 4  # draws of all particles together, at least, and the least of each
+_NUMBERS = 1 << 24  # numbers of all draws at most
+_STARTING = 3  # sweeps of each document under the particle's own topics
+# The topics have settled where the halves of a round differ by less than so many of their standard
+# deviations, on average over topics, and are far from it beyond the second.
+_SETTLED, _MOVING = 0.4, 1.0
+# Two topics are the same to the documents where they differ by no more than so many.
+_ALIKE = 1.0
+
+
+class Drawn(NamedTuple):
+    """What the chains have found."""
+
+    # Counts of words in topics of R draws of each particle, those of the first particle first.
+    counts: Counts
+    n_sweeps: int
+    findings: list  # What speaks against the result, in words.
+
+
+def n_kept(m, V, K):
+    """Draws of each particle; 0 where there is no room for them."""
+    n = min(-(-_KEPT // m), _NUMBERS // (m * V * K))
+    return max(n, _LEAST) if n >= _LEAST else 0
+
+
+def affordable(X, m, V, K):
+    """Whether chains have two rounds within their visits, and room for draws."""
+    if K == 1 or not n_kept(m, V, K) or X.data.sum() > 64.0 * _VISITS:
+        return False
+    n = kernels.number_of_tokens(Documents.of(X).for_kernels().data)
+    return 0 < 3 * n * _FIRST <= _VISITS
+
+
+@phase("draws of topics")
+def drawn(topics, counts, seeds, X, weight):
+    """Draw topics of all words of documents X (n, V) given their weights (n,), or None.
+
+    The chains start from the particles' ``counts``, with ``seeds`` (m,). Returns `Drawn`.
+    """
+    m, K, V = topics.m, topics.K, topics.V
+    documents = Documents.of(X).for_kernels()
+    weight = np.ones(documents.n) if weight is None else np.asarray(weight, dtype=np.float64)
+    n_tokens, n_draws = kernels.number_of_tokens(documents.data), n_kept(m, V, K)
+    chains = [_Chain(topics, counts, i, seeds[i], documents, weight, n_tokens) for i in range(m)]
+    kept = Counts.zeros(m * n_draws, V, K)
+    several = [repeated(_only(topics, i), n_draws) for i in range(m)]
+    n_sweeps, length = 0, _FIRST
+
+    def one_round(i):
+        own = slice(i * n_draws, (i + 1) * n_draws)
+        chains[i].run(length, kept.words[own], kept.totals[own])
+        some = Counts(kept.words[own], kept.totals[own], np.zeros(n_draws), 1.0)
+        order = relabelling(several[i], some, uniform(n_draws))
+        kept.words[own] = np.take_along_axis(some.words, order[:, None], axis=2)
+        kept.totals[own] = np.take_along_axis(some.totals, order, axis=1)
+
+    while True:
+        each(one_round, range(m))
+        tick()
+        n_sweeps += length
+        change, alike = _changes(topics, kept, n_draws, [chain.halves for chain in chains])
+        most = min(2 * length, _MOST)
+        if change < _SETTLED or length >= _MOST or (n_sweeps + most) * n_tokens > _VISITS:
+            break
+        length = most
+    return Drawn(kept, n_sweeps, _findings(change, alike))
+
+
+class _Chain:
+    """A Gibbs chain over the topics of all tokens."""
+
+    def __init__(self, topics, counts, i, seed, documents, weight, n_tokens):
+        self._arguments = (*documents, weight)
+        given = topics.kernel_arguments(counts, i)
+        self._topics = np.empty(n_tokens, dtype=np.int32)
+        state = kernels.first_topics(*documents, *given, np.uint64(seed), _STARTING, self._topics)
+        self._state = np.uint64(state)
+        self._words = np.zeros((topics.V, topics.K), dtype=np.float32)
+        self._totals = np.zeros(topics.K)
+        kernels.count_topics(*self._arguments, self._topics, self._words, self._totals)
+        self._priors = given[2], topics.eta_scale[i] * topics.eta_total, given[4]
+
+    def run(self, n_sweeps, words, totals):
+        """Go on, and write the counts of words at even distances, after a quarter."""
+        skipped, place = n_sweeps // 4, 0
+        middle = (skipped + n_sweeps) // 2
+        self.halves = np.zeros((2, *self._words.shape))
+        at = np.linspace(skipped, n_sweeps, len(words) + 1)[1:].astype(int)
+        for sweep in range(1, n_sweeps + 1):
+            self._state = np.uint64(
+                kernels.gibbs_pass(
+                    *self._arguments, self._topics, self._words, self._totals, *self._priors,
+                    self._state,
+                )
+            )  # fmt: skip
+            if sweep > skipped:
+                self.halves[int(sweep > middle)] += (self._words + self._priors[0]) / (
+                    self._totals + self._priors[1]
+                )
+            while place < len(at) and at[place] == sweep:
+                words[place], totals[place] = self._words, self._totals
+                place += 1
+        self.halves /= np.array([middle - skipped, n_sweeps - middle])[:, None, None]
+
+
+def repeated(topics, n):
+    """Topics with n times each particle, one after the other."""
+    alpha = np.repeat(topics.alpha, n, axis=0)
+    return topics.with_priors(alpha, np.repeat(topics.eta_scale, n))
+
+
+def averaged(counts, m):
+    """Mean counts of each of m particles."""
+    words = np.array([own.mean(axis=0) for own in np.split(counts.words, m)])
+    totals = counts.totals.reshape(m, -1, counts.totals.shape[1]).mean(axis=1)
+    return Counts(words, totals, np.full(m, np.nan), 1.0)
+
+
+def _only(topics, i):
+    return topics.with_priors(topics.alpha[i : i + 1], topics.eta_scale[i : i + 1])
+
+
+def _changes(topics, kept, n_draws, halves):
+    """How far topics move within a round, and pairs of topics that are the same to the documents.
+
+    Distances are those of word probabilities, in standard deviations over all words of a topic:
+    those between draws and those of the words' probabilities given a draw.
+    """
+    m, K = topics.m, topics.K
+    means, variance = np.zeros((m, topics.V, K)), np.zeros((m, K))
+    for i in range(m):
+        size, eta = topics.eta_scale[i] * topics.eta_total, topics.eta_scale[i] * topics.eta
+        square = np.zeros(K)
+        for r in range(i * n_draws, (i + 1) * n_draws):
+            total = kept.totals[r] + size
+            phi = (kept.words[r] + eta) / total
+            means[i] += phi / n_draws
+            square += (phi**2).sum(axis=0)
+            variance[i] += (phi * (1.0 - phi) / (total + 1.0)).sum(axis=0) / n_draws
+        variance[i] += np.maximum(square / n_draws - (means[i] ** 2).sum(axis=0), 0.0)
+    moved = np.array([((first - second) ** 2).sum(axis=0) for first, second in halves])
+    alike = set()
+    for mean, own in zip(means, variance, strict=True):
+        near = _apart(mean) < _ALIKE**2 * (own[:, None] + own)
+        pairs = {(k, o) for k, o in zip(*np.nonzero(np.triu(near, 1)), strict=True)}
+        alike = alike | pairs
+    variance = np.maximum(variance.mean(axis=0), np.finfo(float).tiny)  # 0 of a single word
+    return float(np.sqrt(moved.mean(axis=0) / variance).mean()), alike
+
+
+def _apart(mean):
+    """Squared distances between the columns."""
+    square = (mean**2).sum(axis=0)
+    return np.maximum(square[:, None] + square - 2.0 * mean.T @ mean, 0.0)
+
+
+def _findings(change, alike):
+    found = []
+    if change > _MOVING:
+        found.append(
+            f"the topics still change from sweep to sweep, by {change:.1f} of their standard "
+            "deviations, so that intervals are too narrow (set max_iter to a larger number of "
+            "passes, or give more documents or fewer topics)"
+        )
+    if alike:
+        topics = sorted({int(k) for pair in alike for k in pair})
+        found.append(
+            f"the documents do not tell {len(topics)} topics from each other, the difference of "
+            "two being less than its uncertainty (lower n_components, or give more documents)"
+        )
+    return found
