@@ -40,10 +40,10 @@ KINDS = ("custom", "logistic", "mixture", "gp", "lda")
 
 def run(config):
     """A row for each group of fits, and one for each estimator and for all."""
-    from . import honesty_custom, honesty_families
+    from . import honesty_custom, honesty_everyday_gp, honesty_families
 
     cases = []
-    for module in (honesty_custom, honesty_families):
+    for module in (honesty_custom, honesty_families, honesty_everyday_gp):
         for case in module.cases(config.quick):
             cases.append(case)
             if case.silent:
