@@ -421,10 +421,10 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         ConvergenceWarning
             If a length scale ends at its lower bound or a noise at its upper one, or a bound costs
             much evidence; if no row tells of another under the kernel although near rows agree; if
-            a kernel without noise meets rows that have some; with inducing inputs alone, if a quarter of the variance of f is due to too few of them; with
-            neighbours, if the 90 % intervals for up to 500 rows, given all others, contain less
-            than 75 % of them; with ``weighting="posterior"``, for each of the warnings in
-            ``diagnostics_``.
+            a kernel without noise meets rows that have some; with inducing inputs alone, if a
+            quarter of the variance of f is due to too few of them; with neighbours, if the 90 %
+            intervals for up to 500 rows, given all others, contain less than 75 % of them; with
+            ``weighting="posterior"``, for each of the warnings in ``diagnostics_``.
         """
         data = {"X": X, "y": y, "sample_weight": sample_weight, "noise_variance": noise_variance}
         with self._all_or_nothing(fit_of=data):
