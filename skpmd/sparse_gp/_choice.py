@@ -33,6 +33,8 @@ _FEW_INDUCING, _MAY_BE_AHEAD = 1000, 0.01
 # Evaluations of the evidence in the search for the kernel of inducing inputs, and the rows whose
 # evidence spreads particles around its end.
 _EVALUATIONS, _DRAWN_ROWS = 15, 1000
+# Approximations are equal to so many digits of their gains, and are these, the cheapest first.
+_DIGITS, _BY_COST = 3, ("vecchia", "fitc", "full_scale")
 _CHOICE = "the choice of an approximation"  # What a limit of the time ends.
 _ROUGH = 1  # Twice nu of the roughest Matern kernel.
 
@@ -102,8 +104,13 @@ def _both_ahead(ahead, parameters, state, n, has_all):
 
 
 def _best_of(parameters, found, data):
-    """The state of the first of [(gain, approximation, state), ...] by gain that can be fitted."""
-    for _, approximation, state in sorted(found, key=itemgetter(0), reverse=True):
+    """The state of the first of [(gain, approximation, state), ...] by gain that can be fitted.
+
+    Of equal ones it is the one with the cheapest predictions: inducing inputs that are all rows
+    need no neighbours.
+    """
+    order = sorted(found, key=lambda one: (-round(one[0], _DIGITS), _BY_COST.index(one[1])))
+    for _, approximation, state in order:
         if approximation == "vecchia":
             return _with_particles(parameters, state)
         try:

@@ -1,18 +1,22 @@
 """Predictions of a classifier: averages over q(f) and over particles, chunk by chunk of rows."""
 
 import numpy as np
-from scipy.special import logit
+from scipy.special import expit, log_expit, logit, ndtri, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skpmd._base.by_block import of_all_rows, row_by_row
+from skpmd._base.utils import check_level
 from skpmd._base.validation import refuse_overflows
+from skpmd.engine.quasi_random import uniforms
 from skpmd.engine.threads import each
+from skpmd.predictive import NormalMixture
 from skpmd.sparse_gp._kernels_logistic import log_expectations
 from skpmd.sparse_gp._predict import average
 from skpmd.sparse_gp._score_predict import kind_of_rows
 
 _CHUNK = 1 << 22  # Covariances held at once.
+_POINTS = 1 << 10  # Of the processes of three classes or more, for intervals.
 _CERTAIN = 1e-15  # No probability is nearer to 0 or 1 than this to decision_function.
 
 
@@ -42,7 +46,7 @@ class ClassifierPredictions:
         return self.classes_[proba.argmax(axis=1)]
 
     @row_by_row
-    def predict_proba(self, X):
+    def predict_proba(self, X, return_interval=None):
         """Probabilities of the classes, averaged over the process and over the particles.
 
         The averages over the process are integrals in one dimension, right to 1e-8; no randomness
@@ -52,12 +56,21 @@ class ClassifierPredictions:
         ----------
         X : array-like of shape (n_samples, n_features)
             Features.
+        return_interval : float in (0, 1), default=None
+            If given, the level of the intervals of `predict_proba_interval`, which are then
+            returned too. A `Pipeline` passes the argument on; for searches see
+            `skpmd.wrappers.predict_proba_interval`.
 
         Returns
         -------
-        ndarray of shape (n_samples, n_classes)
+        proba : ndarray of shape (n_samples, n_classes)
             A column for each of ``classes_``.
+        interval : ndarray of shape (n_samples, n_classes, 2)
+            Lower and upper ends, with ``return_interval``.
         """
+        if return_interval is not None:
+            tails = check_level(return_interval, "return_interval")
+            return self.predict_proba(X), self._intervals(X, tails)
         mean, variance, weights = self._moments(X)
         ones = np.ones(mean.size)
         log_p, slope, curvature = (np.empty(mean.size) for _ in range(3))
@@ -107,6 +120,52 @@ class ClassifierPredictions:
         spread = average(weights, variances + (means - mean) ** 2)
         return (mean[0], spread[0]) if len(mean) == 1 else (mean.T, spread.T)
 
+    @row_by_row
+    def predict_proba_interval(self, X, level=0.9):
+        """Central credible intervals of the probabilities: what the rows leave open of them.
+
+        With two classes they are quantiles of the logistic function of the process. With more they
+        are those of 1024 fixed points of a quasi-random sequence, the same for each row, for which
+        the probabilities of all processes are divided by their sum.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        level : float in (0, 1), default=0.9
+            Posterior probability of each interval.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes, 2)
+            Lower and upper ends.
+
+        Raises
+        ------
+        ValueError
+            If the level does not lie strictly between 0 and 1.
+        """
+        return self._intervals(X, check_level(level))
+
+    def _intervals(self, X, tails):
+        """Ends (n, C, 2) of the probabilities between two tails."""
+        means, variances, weights = self._moments(X, noise=False)
+        sds = np.sqrt(np.maximum(variances, 0.0))
+        _, C, n = means.shape
+        if C == 1:
+            ends = expit(NormalMixture(means[:, 0], sds[:, 0], weights).ppf(tails))
+            return np.stack([1.0 - ends[:, ::-1], ends], axis=1)
+        points = uniforms(_POINTS, C + 1, np.random.default_rng(0))
+        which = np.searchsorted(np.cumsum(weights), points[:, 0] * weights.sum())
+        which = np.minimum(which, len(weights) - 1)
+        z, ends = ndtri(points[:, 1:, None]), np.empty((n, C, 2))
+        step = max(1, _CHUNK // (_POINTS * C))
+        for rows in (slice(a, a + step) for a in range(0, n, step)):
+            log_p = log_expit(means[which][..., rows] + sds[which][..., rows] * z)
+            shares = softmax(log_p, axis=1)
+            ends[rows] = np.moveaxis(np.quantile(shares, tails, axis=0), 0, -1).transpose(1, 0, 2)
+        return ends
+
     # ------------------------------------------------------------------ particles
     def _conditionals(self):
         """q(u) of each process of each particle, factored."""
@@ -116,8 +175,8 @@ class ClassifierPredictions:
             self._cache["conditionals"] = known
         return self._cache["conditionals"]
 
-    def _moments(self, X):
-        """Means and variances of f with the kernel's noise, each (m, C, n); weights (m,)."""
+    def _moments(self, X, noise=True):
+        """Means and variances of f, with the kernel's noise or without, (m, C, n); weights (m,)."""
         check_is_fitted(self)
         model, theta = self._state.model, self._state.particles.theta
         X = self._checked_data(X, **kind_of_rows(model.covariance.kernel), reset=False)
@@ -131,7 +190,9 @@ class ClassifierPredictions:
                 for i, one in enumerate(theta):
                     mean, variance = model.predict(one, known[i], X[rows])
                     out[0, i, rows] = mean[:, 0]
-                    out[1, i, rows] = variance + model.covariance.noise(one, X[rows])
+                    out[1, i, rows] = variance
+                    if noise:
+                        out[1, i, rows] += model.covariance.noise(one, X[rows])
 
             each(fill, [slice(a, a + step) for a in range(0, len(X), step)])
         shape = (-1, model.n_processes, len(X))

@@ -73,7 +73,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
     Parameters
     ----------
     kernel : Kernel or None, default=None
-        Covariance, any of `sklearn.gaussian_process.kernels`. A `WhiteKernel` is the noise. None
+        Covariance, any of `sklearn.gaussian_process.kernels`. A `WhiteKernel` is the noise.
+        scikit-learn's default bounds are widened where the units of the data ask for it. None
         means ``ConstantKernel() * RBF(one length scale for each column) + WhiteKernel()``, started
         from the scales of the data. If neighbours are tried, the likelihood or, under "auto", the
         predictions of some rows choose between RBF and Matern kernels of nu 0.5, 1.5 and 2.5.
@@ -84,8 +85,9 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         Optimizer of the marginal likelihood of a subset, or of the likelihood with neighbours; as
         in `GaussianProcessRegressor`. None means that the kernel is not changed.
     n_restarts_optimizer : int, default=1
-        Number of further starts; one more start has short length scales. With more than 200 rows
-        only the best start after a few steps on 500 rows continues.
+        Number of further starts; one more start has short length scales. Where the kernel's length
+        scales are far from the units of X, or it has a period, others are placed by the data. With
+        more than 200 rows only the best start after a few steps on 500 rows continues.
     n_subset : int, default=2000
         Largest number of rows that the kernel is fitted to, with inducing inputs alone; the cost
         grows with the cube of this number. If it is above 1000, most of the search uses 1000 rows.
@@ -423,11 +425,12 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         Warns
         -----
         ConvergenceWarning
-            If a length scale ends at its lower bound or a noise at its upper one; with inducing
-            inputs alone, if a quarter of the variance of f is due to too few of them; with
-            neighbours, if the 90 % intervals for up to 500 rows, given all others, contain less
-            than 75 % of them; with ``weighting="posterior"``, for each of the warnings in
-            ``diagnostics_``.
+            If a length scale ends at its lower bound or a noise at its upper one, or a bound costs
+            much evidence; if no row tells of another under the kernel although near rows agree; if
+            a kernel without noise meets rows that have some; with inducing inputs alone, if a
+            quarter of the variance of f is due to too few of them; with neighbours, if the 90 %
+            intervals for up to 500 rows, given all others, contain less than 75 % of them; with
+            ``weighting="posterior"``, for each of the warnings in ``diagnostics_``.
         """
         data = {"X": X, "y": y, "sample_weight": sample_weight, "noise_variance": noise_variance}
         with self._all_or_nothing(fit_of=data):

@@ -137,7 +137,9 @@ def maximise_evidence(
 
 def _placed(covariance, sample, rng):
     """Starts in the units of the data, the best by some rows."""
-    some = take(sample, _PLACED_ROWS, rng) if has_units(covariance.kernel, sample) else sample
+    if not has_units(covariance.kernel, sample):
+        return []
+    some = take(sample, _PLACED_ROWS, rng)
 
     def value(theta):
         return log_marginal_likelihood(covariance, theta, some, gradient=False)

@@ -18,7 +18,7 @@ _BEYOND, _GAIN = np.log(10.0), 3.0
 # A kernel without noise is warned of where with it they gain so many nats, by these fractions of
 # the variance of y.
 _GAIN_OF_NOISE, _FRACTIONS = 10.0, (0.003, 0.03, 0.3)
-_NO_NOISE = 1e-6
+_NO_NOISE, _FEWEST_ROWS, _SCALES = 1e-6, 10, (1.0, 10.0, 1e2, 1e4)
 
 
 def some_of(sample):
@@ -31,11 +31,12 @@ def kernel_findings(covariance, theta, sample, is_searched=True):
     """Sentences, with what to do, on a kernel and the rows that it was fitted to; mostly none."""
     sample = some_of(sample)
     found = at_independence(covariance.kernel, theta) if is_searched else []
+    without_noise = _of_noise(covariance, theta, sample)
+    if without_noise:
+        return found + without_noise
     if is_flat(log_marginal_likelihood(covariance, theta, sample, gradient=False), sample):
-        found.append(_of_units(covariance, sample))
-    elif is_searched and not found:
-        found += _of_bounds(covariance, theta, sample)
-    return found + _of_noise(covariance, theta, sample)
+        return [*found, _of_units(covariance, sample)]
+    return found + _of_bounds(covariance, theta, sample) if is_searched else found
 
 
 def at_independence(kernel, theta):
@@ -59,6 +60,11 @@ def at_independence(kernel, theta):
 
 def _of_units(covariance, sample):
     """Of a kernel under which no row tells of another."""
+    if np.min(sample.noise_variance) > (sample.y**2).mean():
+        return (
+            "alpha, or noise_variance, is more than the variance of y as it is fitted, so that no "
+            "row tells of another: lower it, or set normalize_y=True."
+        )
     scales = column_scales(sample.X)
     where = f"{scales[0]:.3g}" if len(scales) == 1 else f"{scales.min():.3g} to {scales.max():.3g}"
     kernel, beyond = covariance.kernel, ""
@@ -84,7 +90,9 @@ def _of_bounds(covariance, theta, sample):
     names = parameter_names(kernel)
     for place, (name, (low, high)) in enumerate(zip(names, kernel.bounds, strict=True)):
         for which, end, sign in (("lower", low, -1.0), ("upper", high, 1.0)):
-            if not np.isclose(theta[place], end, atol=1e-6):
+            # A small noise belongs to a smooth y, or to rows that are there several times.
+            is_little_noise = sign < 0.0 and name.partition("[")[0].endswith("noise_level")
+            if is_little_noise or not np.isclose(theta[place], end, atol=1e-6):
                 continue
             other = theta.copy()
             other[place] += sign * _BEYOND
@@ -102,17 +110,25 @@ def _of_noise(covariance, theta, sample):
     """Of a kernel without noise, where the rows have some."""
     variance = float((sample.y**2).mean())
     noise = covariance.noise(theta, sample.X) * sample.noise_factor + sample.noise_variance
-    if noise.max() > _NO_NOISE * variance:
+    if len(sample.y) < _FEWEST_ROWS or noise.max() > _NO_NOISE * variance:
         return []
 
-    def value(one, more=0.0):
-        noisy = sample._replace(noise_variance=sample.noise_variance + more * variance)
-        return log_marginal_likelihood(covariance, one, noisy, gradient=False)
+    def value(one, more):
+        """The largest log evidence with more noise, and f of any of some scales."""
+        noise = sample.noise_variance + more * variance
+        found = []
+        for scale in _SCALES:  # A wrong amplitude is no noise.
+            some = sample._replace(y=sample.y / np.sqrt(scale), noise_variance=noise / scale)
+            density = log_marginal_likelihood(covariance, one, some, gradient=False)
+            found.append(density - 0.5 * sample.weight.sum() * sample.y.shape[1] * np.log(scale))
+        return max(found)
 
     starts = [theta]
     if len(theta):
+        starts += [covariance.kernel.theta]
         starts += placed_starts(covariance, sample, lambda one: value(one, _FRACTIONS[-1]))
-    gain = max(value(one, more) for one in starts for more in _FRACTIONS) - value(theta)
+    gain = max(value(one, more) for one in starts for more in _FRACTIONS)
+    gain -= max(value(one, 0.0) for one in starts)
     if not gain > _GAIN_OF_NOISE:
         return []
     return [

@@ -122,7 +122,10 @@ def fit_hyperparameters(parameters, covariance, whole, subset, rng):
     """
     optimizer, df = parameters.optimizer, parameters.student_df
     if optimizer is None or not covariance.kernel.n_dims:
-        return covariance.kernel.theta, subset
+        theta = covariance.kernel.theta
+        for _ in range(0 if df is None else _STUDENT_ROUNDS):
+            subset = _student_weighed(covariance, theta, subset, df)
+        return theta, subset
     sample = subset if callable(optimizer) else take(subset, _SEARCH_ROWS, rng)
     n_rows = len(sample.y)
     n_restarts = parameters.n_restarts_optimizer
@@ -132,10 +135,7 @@ def fit_hyperparameters(parameters, covariance, whole, subset, rng):
         for _ in range(_STUDENT_ROUNDS):
             if out_of_time(SEARCH):
                 break
-            error = squared_errors(covariance, theta, sample)
-            scale = noise_of(covariance, theta, sample._replace(noise_factor=1.0))
-            precision = (df + 1.0) / (df + error / scale)
-            sample = sample._replace(noise_factor=1.0 / precision)
+            sample = _student_weighed(covariance, theta, sample, df)
             theta = maximise_evidence(covariance, sample, optimizer, 0, rng, theta)
     elif len(subset.y) > n_rows and not out_of_time(SEARCH):
         theta = maximise_evidence(
@@ -146,6 +146,13 @@ def fit_hyperparameters(parameters, covariance, whole, subset, rng):
     if many and covariance.is_fast and not out_of_time(SEARCH):
         theta = _refined(parameters, covariance, whole, theta, rng)
     return theta, sample
+
+
+def _student_weighed(covariance, theta, sample, df):
+    """The sample with the noise that Student noise gives its errors under an exact process."""
+    error = squared_errors(covariance, theta, sample)
+    scale = noise_of(covariance, theta, sample._replace(noise_factor=1.0))
+    return sample._replace(noise_factor=(df + error / scale) / (df + 1.0))
 
 
 def _refined(parameters, covariance, whole, theta, rng):

@@ -179,14 +179,13 @@ def has_units(kernel, sample):
 def placed_starts(covariance, sample, value):
     """Hyperparameters in the units of the data, at most three (d,) of the largest ``value(theta)``.
 
-    None where the kernel's own are such already. Length scales are shares of typical distances
-    between rows, and periods those of peaks of a periodogram of the targets.
+    Length scales are shares of typical distances between rows, and periods those of peaks of a
+    periodogram of the targets. None where nothing of the kernel is in units of X.
     """
-    kernel, variance = covariance.kernel, _variance(sample)
-    if not has_units(kernel, sample):
-        return []
-    parts = free_parts(kernel)
+    kernel, variance, parts = covariance.kernel, _variance(sample), free_parts(covariance.kernel)
     in_units = [part for part in parts if is_in_units_of_X(part)]
+    if not in_units or sample.X.dtype != np.float64:
+        return []
     periodic = [part for part in in_units if part.attribute == "periodicity"]
     periods, candidates = _periods(sample, len(periodic)), []
     for factor in _FACTORS:

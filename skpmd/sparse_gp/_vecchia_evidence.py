@@ -15,7 +15,7 @@ from skpmd.sparse_gp._exact_evidence import (
     starts_around,
     with_other_noise,
 )
-from skpmd.sparse_gp._starts import placed_starts
+from skpmd.sparse_gp._starts import has_units, placed_starts
 from skpmd.sparse_gp._vecchia import VecchiaGP
 
 # Rounds of a search: the rows whose density it maximises, which it takes from so many of all, its
@@ -175,7 +175,9 @@ def _first(parameters, covariances, sites, sample, rng):
     batch = batch_of(kernel.theta)
     first = _with_best_noise(batch, kernel.theta, sample)
     n_restarts = parameters.n_restarts_optimizer
-    placed = placed_starts(covariance, sample, batch.value) if n_restarts else ()
+    placed = ()
+    if n_restarts and has_units(kernel, sample):
+        placed = placed_starts(covariance, sample, batch.value)
     starts = starts_around(covariance, first, n_restarts, rng, placed)
     if len(starts) == len(covariances) == 1:
         return [(covariance, first)]

@@ -179,6 +179,37 @@ def test_a_sample_of_rows_of_one_weight_is_that_of_any_weights():
     np.testing.assert_array_equal(one, many)
 
 
+@pytest.mark.parametrize(
+    "weight",
+    [
+        np.ones(130),
+        np.linspace(0.3, 0.99, 150),
+        np.r_[np.full(90, 1.0), 40.0, 7.0, np.full(60, 0.5)],
+        np.full(101, 3e9),
+    ],
+    ids=["equal", "unequal", "heavy", "nearly all"],
+)
+def test_no_light_row_of_a_sample_is_there_twice(weight):
+    n, times, total = 100, 3000, np.zeros(len(weight))
+    for seed in range(times):
+        places, counts = stratified_sample(weight, n, np.random.default_rng(seed))
+        assert (np.diff(places) > 0).all() and len(places) <= n
+        total[places] += counts
+    share = weight * n / weight.sum()
+    np.testing.assert_allclose(counts.sum(), n)
+    heavy = share >= 1.0
+    np.testing.assert_allclose(total[heavy], times * share[heavy])
+    # Rows are drawn in proportion to their weight: binomial, five standard deviations.
+    sd = np.sqrt(times * np.maximum(share * (1.0 - share), 1e-9))
+    assert (np.abs(total - times * share)[~heavy] < 5.0 * sd[~heavy]).all()
+
+
+def test_sorted_rows_are_all_represented_in_a_sample():
+    for seed in range(50):
+        places, _ = stratified_sample(np.ones(1000), 50, np.random.default_rng(seed))
+        np.testing.assert_array_equal(places // 20, np.arange(50))
+
+
 # ------------------------------------------------------------------ passes past one group of blocks
 @pytest.fixture
 def small_groups(monkeypatch):

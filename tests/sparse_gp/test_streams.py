@@ -214,9 +214,9 @@ def test_the_kernel_of_a_stream_is_moved_on_by_many_rows():
     np.testing.assert_allclose(gp.predict(X[:9]), whole.predict(X[:9]), rtol=1e-9)
 
 
-@pytest.mark.parametrize("n_particles", [1, 2])
-def test_student_noise_in_parts(n_particles):
-    rng = np.random.default_rng(0)
+@pytest.mark.parametrize("n_particles, seed", [(1, 0), (2, 0), (2, 4), (2, 8)])
+def test_student_noise_in_parts(n_particles, seed):
+    rng = np.random.default_rng(seed)
     X = rng.uniform(0.0, 10.0, (300, 1))
     truth = np.sin(2.0 * X[:, 0])
     y = truth + 0.1 * rng.standard_normal(300)

@@ -12,8 +12,8 @@ from sklearn.datasets import load_diabetes
 from ..harness.pictures import legend_above
 from ..harness.study import Gate, pyplot
 
-JITTERS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
-DEFAULT = 1e-8
+JITTERS = (1e-14, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
+DEFAULT = 1e-14
 
 
 def run(config):

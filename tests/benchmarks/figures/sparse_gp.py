@@ -69,7 +69,7 @@ def jitter(rows):
         return max(row["mean_error"] for row in rows if row["jitter"] == jitter)
 
     yield (
-        f"is {scientific(largest(1e-8))} predictive standard deviations by default, "
+        f"is {scientific(largest(1e-14))} predictive standard deviations by default, "
         rf"{scientific(largest(1e-10))} at a jitter of :math:`10^{{-10}}`, and "
         rf"{largest(1e-4):.3f} at :math:`10^{{-4}}`"
     )
