@@ -16,13 +16,12 @@ from skpmd.engine.course import phase, share_of_time
 from skpmd.engine.journal import once
 from skpmd.engine.loop import drive
 from skpmd.engine.model import Batch
-from skpmd.engine.particles import Particles, weights
-from skpmd.engine.resampling import resample
+from skpmd.engine.particles import Particles
 from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, take
 from skpmd.sparse_gp._descent import SHARE
 from skpmd.sparse_gp._fit import MIN_SCORED, GPState, with_results
 from skpmd.sparse_gp._hyperparameters import check_kernel, n_particles, new_covariance
-from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around
+from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around, resampled
 from skpmd.sparse_gp._vecchia import Sites, VecchiaGP
 from skpmd.sparse_gp._vecchia_evidence import best_kernel, some_rows
 from skpmd.sparse_gp._vecchia_posterior import states_of_kernels
@@ -202,11 +201,6 @@ def _drawn(parameters, model, theta, m, rng):
         return model.log_likelihood(one[None], batch)[0]
 
     return draw_around(evidence, model.covariance.kernel.bounds, model.prior, theta, m, rng)
-
-
-def resampled(particles, m, rng):
-    """Equally weighted hyperparameters, (m, d), of weighted ones."""
-    return particles.theta[resample("systematic", weights(particles.log_ratio), m, rng)]
 
 
 @phase("weights of particles")
