@@ -108,6 +108,20 @@ def squared_errors(covariance, theta, sample):
     return ((ridge[:, None] * alpha) ** 2).sum(axis=1) + y.shape[1] * variance
 
 
+def left_out(covariance, theta, sample):
+    """Means (n, t) and variances (n,) of rows from all others; None where there are none.
+
+    Rasmussen and Williams 2006, equations 5.10 to 5.12.
+    """
+    _, factor = _factored(covariance, theta, sample)
+    if factor is None:
+        return None
+    alpha, _ = dpotrs(factor, sample.y)
+    inverse, _ = dpotri(factor, overwrite_c=1)
+    variance = 1.0 / np.diag(inverse)
+    return sample.y - variance[:, None] * alpha, variance
+
+
 def _factored(covariance, theta, sample):
     """Noise of the rows, and the Cholesky factor of their covariance or None."""
     noise = noise_of(covariance, theta, sample)

@@ -115,11 +115,16 @@ def _first(model, size, rng):
 def _valued(model, theta):
     """Log prior densities and log-likelihoods (m,); -inf off the support, where none is taken."""
     with np.errstate(all="ignore"):
-        log_prior = np.nan_to_num(model.log_prior(theta), nan=-np.inf)
+        log_prior = _known(model.log_prior(theta))
     inside, values = np.isfinite(log_prior), np.full(len(theta), -np.inf)
     if inside.any():
-        values[inside] = np.nan_to_num(model.log_likelihood(theta[inside]), nan=-np.inf)
+        values[inside] = _known(model.log_likelihood(theta[inside]))
     return log_prior, values
+
+
+def _known(values):
+    """Log densities, -inf where there is no number."""
+    return np.where(np.isnan(values), -np.inf, values)
 
 
 @phase("search for optima")
