@@ -108,13 +108,16 @@ def test_draws_are_those_of_the_posterior():
         value = -0.5 * ((theta - at) ** 2).sum() / 0.5**2
         return (value, -(theta - at) / 0.5**2) if gradient else value
 
-    draws = draw_posterior(evidence, prior, at, 401, 12, np.random.default_rng(6))[1:]
+    draws = np.concatenate([
+        draw_posterior(evidence, prior, at, 101, 12, np.random.default_rng(seed))[1:]
+        for seed in range(4)
+    ])  # fmt: skip
     many = prior.inward(prior.sample(rng, 200_000))
     weight = np.exp(-0.5 * ((many - at) ** 2).sum(axis=1) / 0.5**2)
     mean = weight @ many / weight.sum()
     sd = np.sqrt(weight @ (many - mean) ** 2 / weight.sum())
-    # Four hundred draws, nearly independent: .05 sds a mean, .035 a log sd; four of them.
-    np.testing.assert_allclose(draws.mean(axis=0), mean, atol=0.2 * sd.min())
+    # Means of four runs have errors of .08 sds, and sds of .04; nearly four of them.
+    np.testing.assert_allclose((draws.mean(axis=0) - mean) / sd, 0.0, atol=0.3)
     np.testing.assert_allclose(draws.std(axis=0), sd, rtol=0.15)
 
 
