@@ -5,7 +5,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from skpmd._base.rows import distinct
+from skpmd._base.rows import distinct, merged
 from skpmd._base.utils import as_generator
 from skpmd.engine import mirror
 from skpmd.engine.course import phase, share_of_time, write
@@ -16,7 +16,7 @@ from skpmd.sparse_gp._covariance import KernelCovariance
 from skpmd.sparse_gp._data import Data
 from skpmd.sparse_gp._descent import SHARE
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood, maximise_evidence
-from skpmd.sparse_gp._fit import fit, interrupted, update
+from skpmd.sparse_gp._fit import fit, fit_kernels, interrupted, update
 from skpmd.sparse_gp._full_scale_fit import n_beside, new_full_scale, with_inducing
 from skpmd.sparse_gp._hyperparameters import MIN_INDUCING, n_inducing, n_particles
 from skpmd.sparse_gp._vecchia_fit import covariance_of, fit_vecchia, with_kernel
@@ -35,6 +35,9 @@ _FEW_INDUCING, _MAY_BE_AHEAD = 1000, 0.01
 _EVALUATIONS, _DRAWN_ROWS = 15, 1000
 # Approximations are equal to so many digits of their gains, and are these, the cheapest first.
 _DIGITS, _BY_COST = 3, ("vecchia", "fitc", "full_scale")
+# Up to so many distinct rows the posterior of kernels is that of the exact process; of more rows
+# than so many times that nobody asks how many are distinct.
+_EXACT_ROWS, _MAX_COPIES = 500, 20
 _CHOICE = "the choice of an approximation"  # What a limit of the time ends.
 _ROUGH = 1  # Twice nu of the roughest Matern kernel.
 
@@ -47,6 +50,8 @@ def fit_chosen(parameters, data):
     both together. Unless both are ahead of neighbours, and inducing inputs are not, all but
     neighbours are tried under another kernel too.
     """
+    if _is_exact(parameters, data):
+        return fit_kernels(parameters, data)
     if not _may_have_neighbours(parameters, data):
         return fit(parameters._replace(approximation="fitc"), data)
     if parameters.weighting == "posterior":
@@ -186,6 +191,15 @@ def _may_have_neighbours(parameters, data):
         return False
     few = len(data.y) <= MIN_INDUCING or len(distinct(data.X)[0]) <= MIN_INDUCING
     return parameters.weighting == "posterior" or not few
+
+
+def _is_exact(parameters, data):
+    """Whether the posterior of kernels is that of the exact process: rows are few."""
+    given = parameters.n_inducing != "auto" or not isinstance(parameters.inducing_init, str)
+    if parameters.weighting != "posterior" or given or len(data.y) > _MAX_COPIES * _EXACT_ROWS:
+        return False
+    places, _ = merged(data.weight, data.X, data.y, data.noise_variance + data.alpha)
+    return len(places) <= _EXACT_ROWS
 
 
 def _of_near(state, n):

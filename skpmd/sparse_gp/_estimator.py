@@ -103,7 +103,10 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         Prior of the free hyperparameters, one distribution for each in the order of
         ``kernel.theta``, not on the log scale. It is used for several particles; a single particle,
         and the first of several, maximise the marginal likelihood without it. None means uniform on
-        the log scale between the kernel's bounds.
+        the log scale between the kernel's bounds. Predictions from up to 500 rows then have a
+        weakly informative prior for RBF and Matern kernels: half-normal for the noise's standard
+        deviation, log-normal for the amplitude and for a length scale that all columns have in
+        common, from which those of columns differ as far as the rows say so.
     normalize_y : bool, default=True
         Whether y is fitted as (y - mean) / standard deviation.
     n_inducing : int or "auto", default="auto"
@@ -127,9 +130,10 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         "full_scale" combines both: inducing inputs, and neighbours for the remaining variance
         (Gyger, Furrer and Sigrist 2025); a prediction costs more. "auto" is "fitc" in streams that
         begin with `partial_fit`, for up to 1000 distinct rows, for other kernels and Student noise,
-        and if inducing inputs or their number are given. It is "vecchia" with
-        ``weighting="posterior"``. Otherwise `fit` takes the approximation that predicts some of the
-        rows best. ``approximation_`` is the one taken.
+        and if inducing inputs or their number are given. With ``weighting="posterior"`` it is the
+        exact process ("fitc" with all rows as inducing inputs) for up to 500 distinct rows, and
+        "vecchia" for more. Otherwise `fit` takes the approximation that predicts some of the rows
+        best. ``approximation_`` is the one taken.
     n_neighbors : int or "auto", default="auto"
         With ``approximation="vecchia"`` and "full_scale" the number of rows that each row, and each
         prediction, is conditioned on; the cost of a row grows with the cube of this number.
@@ -157,9 +161,11 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         whose predictions are expensive. It is 1 in streams that begin with `partial_fit` and if the
         kernel is not optimised, and 32 with ``weighting="posterior"``.
     weighting : {"stacking", "uniform", "posterior"}, default="stacking"
-        Weights of several particles. ``"posterior"``: the posterior of the hyperparameters. With
-        neighbours, which "auto" takes for it in `fit`, it is found by importance reweighting of
-        proposals that are fitted to the likelihood of all rows. With inducing inputs it is found by
+        Weights of several particles. ``"posterior"``: the posterior of the hyperparameters.
+        For up to 500 distinct rows "auto" finds it in `fit` by importance sampling from the whole
+        prior on, with the likelihood of the exact process. With neighbours, which "auto" takes for
+        more rows, proposals are fitted to the likelihood of all rows near its optimum. With
+        inducing inputs it is found by
         mirror steps from ``hyperprior`` with rejuvenation, at a cost of n M^2 for each particle and
         step. This is for few rows: with more than some hundred, one particle gets nearly all of the
         weight. ``"stacking"`` and ``"uniform"`` draw particles from the posterior given the subset.
@@ -428,9 +434,10 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             If a length scale ends at its lower bound or a noise at its upper one, or a bound costs
             much evidence; if no row tells of another under the kernel although near rows agree; if
             a kernel without noise meets rows that have some; with inducing inputs alone, if a
-            quarter of the variance of f is due to too few of them; with neighbours, if the 90 %
-            intervals for up to 500 rows, given all others, contain less than 75 % of them; with
-            ``weighting="posterior"``, for each of the warnings in ``diagnostics_``.
+            quarter of the variance of f is due to too few of them; if the 90 % intervals for up to
+            500 rows, given all others, contain less than 75 % of them (with neighbours, or 30 to
+            500 distinct rows in all); with ``weighting="posterior"``, for each of the warnings in
+            ``diagnostics_``.
         """
         data = {"X": X, "y": y, "sample_weight": sample_weight, "noise_variance": noise_variance}
         with self._all_or_nothing(fit_of=data):
@@ -694,11 +701,10 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         """Warn of what speaks against a posterior, a kernel fitted just now, or the inputs."""
         if self.diagnostics_["interrupted"]:
             self._conclude(interrupted=True)
-        if self.approximation_ in _NEAR:
-            if fitted_kernel:
-                warn_of_left_out(self._state)
-        else:
+        if self.approximation_ not in _NEAR:
             warn_of_open_variance(self._state)
+        if fitted_kernel:
+            warn_of_left_out(self._state)
         if self.weighting == "posterior":
             self._warn_or_interrupt()
             return

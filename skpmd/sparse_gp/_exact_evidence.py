@@ -6,6 +6,7 @@ from operator import itemgetter
 import numpy as np
 
 from skpmd.engine.journal import branched
+from skpmd.engine.model import Model
 from skpmd.engine.threads import each
 from skpmd.sparse_gp._blas import dpotrf, dpotri, dpotrs
 from skpmd.sparse_gp._covariance import parameter_names
@@ -58,6 +59,44 @@ def log_marginal_likelihood(covariance, theta, sample, gradient=True):
     return value, covariance.contracted_gradient(theta, X, W, d * sample.noise_factor)
 
 
+class ExactProcess(Model):
+    """Hyperparameters of an exact process on few rows, whose log marginal likelihood weighs them.
+
+    ``prior`` is a `HyperPrior` and ``sample`` holds all rows. Batches are not looked at.
+    """
+
+    def __init__(self, covariance, prior, sample):
+        self.covariance, self.prior, self.sample = covariance, prior, sample
+
+    def sample_prior(self, rng, m):
+        """Draw m rows of hyperparameters."""
+        return self.prior.sample(rng, m)
+
+    def log_prior(self, theta):
+        """Log density of the hyperparameters."""
+        return self.prior.log_density(theta)
+
+    def log_likelihood(self, theta, batch=None):
+        """Log marginal likelihoods (m,) of all rows; -inf where there is none."""
+
+        def of(one):
+            return log_marginal_likelihood(self.covariance, one, self.sample, gradient=False)
+
+        with np.errstate(all="ignore"):
+            return np.array(each(of, theta))
+
+    def log_joint_and_gradient(self, theta):
+        """Log joint densities (m,) and their gradients (m, d)."""
+
+        def of(one):
+            return log_marginal_likelihood(self.covariance, one, self.sample)
+
+        with np.errstate(all="ignore"):
+            values, slopes = zip(*each(of, theta), strict=True)
+        by_prior = [self.prior.slope(one) for one in theta]
+        return np.array(values) + self.log_prior(theta), np.array(slopes) + np.array(by_prior)
+
+
 def squared_errors(covariance, theta, sample):
     """Expected squared errors of f at the rows themselves, summed over targets, shape (n,)."""
     y = sample.y
@@ -70,6 +109,20 @@ def squared_errors(covariance, theta, sample):
     ridge = noise / sample.weight
     variance = np.maximum(ridge - ridge**2 * np.diag(inverse), 0.0)
     return ((ridge[:, None] * alpha) ** 2).sum(axis=1) + y.shape[1] * variance
+
+
+def left_out(covariance, theta, sample):
+    """Means (n, t) and variances (n,) of rows from all others; None where there are none.
+
+    Rasmussen and Williams 2006, equations 5.10 to 5.12.
+    """
+    _, factor = _factored(covariance, theta, sample)
+    if factor is None:
+        return None
+    alpha, _ = dpotrs(factor, sample.y)
+    inverse, _ = dpotri(factor, overwrite_c=1)
+    variance = 1.0 / np.diag(inverse)
+    return sample.y - variance[:, None] * alpha, variance
 
 
 def _factored(covariance, theta, sample):

@@ -11,7 +11,7 @@ from skpmd._base.stacking import hold_out, n_held_out
 from skpmd._base.streaming import Stream, advance, coefficients, stream_after
 from skpmd._base.utils import as_generator
 from skpmd._base.warn import warn
-from skpmd.engine import weighting
+from skpmd.engine import mirror, weighting
 from skpmd.engine.course import share_of_time
 from skpmd.engine.journal import once
 from skpmd.engine.loop import FullBatch, drive, full_batch_iterations, run
@@ -20,9 +20,11 @@ from skpmd.posterior import Posterior
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import Data, Population, Sample, ScaledRows, Scaler, take
 from skpmd.sparse_gp._descent import SHARE
-from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
+from skpmd.sparse_gp._exact_evidence import ExactProcess, log_marginal_likelihood
+from skpmd.sparse_gp._few_rows import Given, Shrunk, draw_posterior
 from skpmd.sparse_gp._hyperparameters import (
     FEW_PARTICLES,
+    FEW_ROWS,
     check_kernel,
     fit_hyperparameters,
     n_inducing,
@@ -30,8 +32,9 @@ from skpmd.sparse_gp._hyperparameters import (
     new_covariance,
     new_model,
 )
-from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around
+from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around, resampled
 from skpmd.sparse_gp._inducing import extended
+from skpmd.sparse_gp._kernel_posterior import states_of_kernels
 from skpmd.sparse_gp._model import SparseGP
 from skpmd.sparse_gp._open_variance import MonitoredRows, SomeRows
 from skpmd.sparse_gp._particle_scores import log_density
@@ -111,10 +114,15 @@ def initialise(parameters, data, rng):
         def evidence(one, gradient):
             return log_marginal_likelihood(covariance, one, sample, gradient)
 
-        bounds = covariance.kernel.bounds
-        positions = once(
-            "draws of kernels", lambda: draw_around(evidence, bounds, prior, theta, m, rng), rng
-        )
+        def drawn():
+            n = len(sample.weight)
+            if m == 1 or not len(theta) or n > FEW_ROWS or n < len(whole.weight):
+                return draw_around(evidence, covariance.kernel.bounds, prior, theta, m, rng)
+            weak = covariance.is_fast and parameters.hyperprior is None
+            its = Shrunk(covariance.kernel, sample) if weak else Given(prior)
+            return draw_posterior(evidence, its, theta, m, n, rng)
+
+        positions = once("draws of kernels", drawn, rng)
         zero = np.zeros(m)
         particles = Particles(positions, zero, zero, zero, model.prior_block(positions))
         log_weights = weighting.uniform(m)
@@ -147,6 +155,31 @@ def fit(parameters, data):
     with bar_of_steps(options, rows) as report:
         outcome = run(state.model, rows, state.particles, options, rng, report)
     stream = stream_after(outcome, rows.total, rng)
+    return with_results(state._replace(stream=stream), outcome)
+
+
+def fit_kernels(parameters, data):
+    """The state after a fit to few rows, with the posterior of kernels of the exact process.
+
+    All rows are inducing inputs, and predictions average over draws of the posterior.
+    """
+    rng = as_generator(parameters.random_state)
+    parameters = parameters._replace(approximation="fitc", n_inducing=len(data.y))
+    state, rows = initialise(parameters, data, rng)
+    model, m = state.model, len(state.particles.theta)
+    sample = take(Population(rows), len(data.y), rng)
+    exact = ExactProcess(model.covariance, model.prior, sample)
+    with bar_of_rounds() as report:
+        outcome = drive(states_of_kernels(exact, m, rng), report)
+    positions, zero = resampled(outcome.particles, m, rng), np.zeros(m)
+    particles = Particles(positions, zero, zero, zero, model.prior_block(positions))
+    still = mirror.Settings(rejuvenation="never")
+    particles, _ = mirror.step(particles, model, rows.whole(), 0.0, 1.0, still, rng)
+    log_prior = model.log_prior(positions)
+    # They are draws of the posterior, weighed alike until more rows come.
+    log_pi = log_prior + model.log_partition(particles.block)
+    particles = Particles(positions, zero, log_pi, log_prior, particles.block)
+    stream = stream_after(outcome._replace(particles=particles), rows.total, rng)
     return with_results(state._replace(stream=stream), outcome)
 
 

@@ -19,6 +19,7 @@ from skpmd.sparse_gp._exact_evidence import (
     squared_errors,
     with_other_noise,
 )
+from skpmd.sparse_gp._few_rows import scales_of
 from skpmd.sparse_gp._inducing import choose
 from skpmd.sparse_gp._model import SEARCH_JITTER, SparseGP
 from skpmd.sparse_gp._sparse_evidence import best_of, refine, student_weighed
@@ -37,13 +38,12 @@ _REFINE_STUDENT_EVALUATIONS = (6, 6, 6)
 _SEARCH_ROWS, _MORE_EVALUATIONS = 1000, 15
 # The automatic number of particles: for up to so many rows many, for more rows fewer, then one; and
 # all of them together hold so many numbers at most.
-_FEW_ROWS, _MANY_PARTICLES = 500, 16
+FEW_ROWS, _MANY_PARTICLES = 500, 16
 _MAX_AVERAGED, _FEW_PARTICLES = 10_000, 8
 _MAX_HELD = 1 << 24
 # Many steps of many particles make a posterior: by default each of them is to be cheap.
 _POSTERIOR_PARTICLES, _POSTERIOR_INDUCING = 32, 100
 _STUDENT_ROUNDS = 3  # Rounds in which rows are weighed by their errors, under Student noise.
-_ROUNDING = 1e-13
 
 
 def default_kernel(sample, nu=np.inf, shortest=1e-2, min_noise=1e-6):
@@ -54,14 +54,7 @@ def default_kernel(sample, nu=np.inf, shortest=1e-2, min_noise=1e-6):
     times that for its lower bound, as the noise has ``min_noise`` times the variance. A Matern
     kernel of another ``nu`` takes the place of RBF.
     """
-    X, y, weight = sample.X, sample.y, sample.weight
-    mean = np.average(X, axis=0, weights=weight)
-    sd = np.sqrt(np.average((X - mean) ** 2, 0, weight))
-    # A constant column differs from its mean by rounding.
-    start = np.where(sd > _ROUNDING * np.abs(mean), sd, 1.0) * np.sqrt(X.shape[1])
-    # With a wide noise of their own, outliers count little.
-    variance = float(np.average(y**2, axis=0, weights=weight / sample.noise_factor).mean())
-    variance = variance if variance > 0.0 else 1.0
+    start, variance = scales_of(sample)
     signal = ConstantKernel(variance, (1e-3 * variance, 1e3 * variance))
     noise = WhiteKernel(0.1 * variance, (min_noise * variance, 10.0 * variance))
     bounds = np.column_stack([shortest * start, 1e3 * start])
@@ -192,7 +185,7 @@ def n_particles(parameters, kernel, n_rows, n_held):
     is_meant = parameters.optimizer is None or not kernel.n_dims
     if is_meant or n_rows > _MAX_AVERAGED or out_of_time(PARTICLES):
         return 1  # The kernel is meant as it is, or the rows leave little doubt of it.
-    most = _MANY_PARTICLES if n_rows <= _FEW_ROWS else _FEW_PARTICLES
+    most = _MANY_PARTICLES if n_rows <= FEW_ROWS else _FEW_PARTICLES
     return int(np.clip(_MAX_HELD // n_held, 1, most))
 
 

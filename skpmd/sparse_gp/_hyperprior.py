@@ -4,6 +4,7 @@ import numpy as np
 
 from skpmd.engine.course import phase
 from skpmd.engine.importance import Proposal, draw, log_density
+from skpmd.engine.particles import weights
 from skpmd.engine.resampling import resample
 from skpmd.engine.threads import each
 
@@ -61,6 +62,14 @@ class HyperPrior:
         length = (high - low)[np.isfinite(high - low) & (high > low)]
         return np.where(inside, -np.log(length).sum(), -np.inf)
 
+    def slope(self, theta, step=1e-5):
+        """Gradient (d,) of the log density at one point, by differences; 0 where it has none."""
+        steps = step * np.eye(len(theta))
+        with np.errstate(all="ignore"):
+            ahead, behind = self.log_density(theta + steps), self.log_density(theta - steps)
+            slope = (ahead - behind) / (2.0 * step)
+        return np.where(np.isfinite(slope), slope, 0.0)
+
 
 @phase("draws of hyperparameters")
 def draw_around(evidence, bounds, prior, theta, m, rng):
@@ -102,6 +111,11 @@ def draw_around(evidence, bounds, prior, theta, m, rng):
     weight = np.exp(log_weight - log_weight.max())
     chosen = resample("systematic", weight / weight.sum(), m - 1, rng)
     return np.concatenate([theta[None], draws[chosen]])
+
+
+def resampled(particles, m, rng):
+    """Equally weighted hyperparameters, (m, d), of weighted ones."""
+    return particles.theta[resample("systematic", weights(particles.log_ratio), m, rng)]
 
 
 def proposal_around(slope_at, theta):

@@ -16,13 +16,13 @@ from skpmd.engine.course import phase, share_of_time
 from skpmd.engine.journal import once
 from skpmd.engine.loop import drive
 from skpmd.engine.model import Batch
-from skpmd.engine.particles import Particles, weights
-from skpmd.engine.resampling import resample
+from skpmd.engine.particles import Particles
 from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, take
 from skpmd.sparse_gp._descent import SHARE
+from skpmd.sparse_gp._exact_evidence import left_out
 from skpmd.sparse_gp._fit import MIN_SCORED, GPState, with_results
-from skpmd.sparse_gp._hyperparameters import check_kernel, n_particles, new_covariance
-from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around
+from skpmd.sparse_gp._hyperparameters import FEW_ROWS, check_kernel, n_particles, new_covariance
+from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around, resampled
 from skpmd.sparse_gp._vecchia import Sites, VecchiaGP
 from skpmd.sparse_gp._vecchia_evidence import best_kernel, some_rows
 from skpmd.sparse_gp._vecchia_posterior import states_of_kernels
@@ -204,11 +204,6 @@ def _drawn(parameters, model, theta, m, rng):
     return draw_around(evidence, model.covariance.kernel.bounds, model.prior, theta, m, rng)
 
 
-def resampled(particles, m, rng):
-    """Equally weighted hyperparameters, (m, d), of weighted ones."""
-    return particles.theta[resample("systematic", weights(particles.log_ratio), m, rng)]
-
-
 @phase("weights of particles")
 def _stacked(model, positions, rows):
     """Log weights of particles by their predictions of some rows from all others."""
@@ -217,19 +212,28 @@ def _stacked(model, positions, rows):
 
 
 def warn_of_left_out(state):
-    """Warn where rows are further from what all others say of them than they should be."""
+    """Warn where rows are further from what all others say of them than they should be.
+
+    With neighbours that is said by the best particle, and of few rows by the average over all.
+    """
     model = getattr(state.model, "rows", state.model)  # Inducing inputs have no part in it.
-    n = len(model.sites.weight)
-    if n < _MIN_CHECKED:
+    if isinstance(model, VecchiaGP):
+        n = len(model.sites.weight)
+        rows = np.arange(min(n, _CHECKED_ROWS))  # Rows are in random order.
+        found = [model.left_out(state.particles.theta[state.best], rows)] if len(rows) else []
+        y, remedy = model.sites.y[rows], "n_restarts_optimizer or n_neighbors"
+    else:
+        n, y, remedy = len(state.sample.weight), state.sample.y, "n_restarts_optimizer"
+        if model.df is not None or not n == state.n_fitted <= FEW_ROWS or n < _MIN_CHECKED:
+            return
+        found = [left_out(model.covariance, one, state.sample) for one in state.particles.theta]
+        found = [one for one in found if one is not None]
+    if n < _MIN_CHECKED or not found:
         return
-    rows = np.arange(min(n, _CHECKED_ROWS))  # Rows are in random order.
-    mean, variance = model.left_out(state.particles.theta[state.best], rows)
-    variance = variance[:, None]
-    inside = np.abs(model.sites.y[rows] - mean) < norm.isf(0.5 - 0.5 * _LEVEL) * np.sqrt(variance)
-    coverage = inside.mean()
+    below = np.mean([norm.cdf((y - m) / np.sqrt(v)[:, None]) for m, v in found], axis=0)
+    coverage = (np.abs(below - 0.5) < 0.5 * _LEVEL).mean()
     if coverage < _MIN_COVERAGE:
         warn(
             f"Intervals of {_LEVEL:.0%} for rows, given all others, hold {coverage:.0%} of them: "
-            "the kernel does not suit the rows. Give another kernel, or raise "
-            "n_restarts_optimizer or n_neighbors."
+            f"the kernel does not suit the rows. Give another kernel, or raise {remedy}."
         )

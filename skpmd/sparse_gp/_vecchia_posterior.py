@@ -31,7 +31,7 @@ def states_of_kernels(model, rows, theta, n, rng):
 
     def of_theta(points):
         found = [model.gradient(one, rows, batches[0].weight) for one in points]
-        by_prior = [_slope(model.log_prior, one) for one in points]
+        by_prior = [model.prior.slope(one) for one in points]
         values, slopes = zip(*found, strict=True)
         return np.array(values) + model.log_prior(points), np.array(slopes) + np.array(by_prior)
 
@@ -60,12 +60,3 @@ def _around(model, theta, rng):
     near = theta + _SPREAD * rng.standard_normal((_STARTS, len(theta)))
     near[0] = theta
     return np.clip(near, low + inside, high - inside)
-
-
-def _slope(log_prior, theta, step=1e-5):
-    """Gradient of a prior at one point, by differences of coordinates; 0 where it has none."""
-    steps = step * np.eye(len(theta))
-    with np.errstate(all="ignore"):
-        ahead, behind = log_prior(theta + steps), log_prior(theta - steps)
-        slope = (ahead - behind) / (2.0 * step)
-    return np.where(np.isfinite(slope), slope, 0.0)

@@ -246,7 +246,8 @@ def test_bounds_without_a_density_have_draws(approximation, bounds):
 
 def test_a_prior_without_mass_near_the_kernel_is_named():
     X, y = problem(40)
-    gp = SparseGPRegressorPMD(KERNEL, hyperprior=[stats.uniform(50.0, 1.0)] * 2, random_state=0)
+    far = [stats.uniform(50.0, 1.0)] * 2  # Of all rows draws of the prior itself would be found.
+    gp = SparseGPRegressorPMD(KERNEL, hyperprior=far, n_subset=30, random_state=0)
     with pytest.raises(ValueError, match="hyperprior has no mass"):
         gp.fit(X, y)
     gp.set_params(n_particles=1).fit(X, y)
