@@ -32,7 +32,7 @@ _WEIGHTS = {
     ("conjugate", False): "lower bounds of the evidence of each particle",
     ("conjugate", True): "all equal, not of the posterior",
 }
-_ROUNDING, _RARE = 0.02, 0.01  # Rounding may be such a share of a variance in so many of the rows.
+_ROUNDING, _RARE = 0.02, 0.03  # Rounding may be such a share of a variance in so many of the rows.
 _EXPECTED = 10.0  # Rows of each component.
 _LOWER_DF = "lower degrees_of_freedom_prior, or take fewer components"
 _SIMPLER = "take fewer components, or covariance_type='diag' or 'spherical'"
