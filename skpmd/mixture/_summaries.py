@@ -32,7 +32,8 @@ _WEIGHTS = {
     ("conjugate", False): "lower bounds of the evidence of each particle",
     ("conjugate", True): "all equal, not of the posterior",
 }
-_ROUNDING, _RARE = 0.02, 0.01  # Rounding may be such a share of a variance in so many of the rows.
+_ROUNDING, _RARE = 0.02, 0.03  # Rounding may be such a share of a variance in so many of the rows.
+_EXPECTED = 10.0  # Rows of each component.
 _LOWER_DF = "lower degrees_of_freedom_prior, or take fewer components"
 _SIMPLER = "take fewer components, or covariance_type='diag' or 'spherical'"
 _NARROWER = "give a smaller covariance_prior, or take fewer components"
@@ -196,6 +197,8 @@ def prior_findings(state):
     prior, points = state.prior, state.points
     if prior.component_prior != "normal_wishart":
         return []
+    if state.n_samples_seen < _EXPECTED * prior.n_components:
+        return []  # That so few rows leave much to the prior is known.
     p, kind = len(prior.mean), prior.covariance_type
     best = int(points.log_weights.argmax())
     weights = np.exp(points.log_mixing[best])
