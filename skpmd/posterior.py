@@ -64,7 +64,7 @@ class Posterior:
     support : tuple of two ndarray of shape (d,), optional
         Lower and upper bounds of the coordinates, if known; infinite for a coordinate without
         bounds.
-    simplex : array-like of int, optional
+    simplex : array-like of int, shape (k,), optional
         Places of coordinates that are positive and sum to one.
     log_prior : callable, optional
         Takes points of shape (k, d), and returns numbers of shape (k,) that are -inf where the

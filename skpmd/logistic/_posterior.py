@@ -339,9 +339,20 @@ class GaussianPosterior:
             "narrow where columns are correlated. Give covariance_type='full' where memory allows."
         ]
 
-    def moments_in(self, units):
-        """Means and standard deviations in the frame, if these units are of it, or as given."""
-        return (self.loc, self.scale) if units is None else self._own
+    def moments_in(self, frame):
+        """Means and standard deviations in the frame, or in the given units.
+
+        Parameters
+        ----------
+        frame : Units or None
+            That of this posterior, or None for the given units.
+
+        Returns
+        -------
+        loc, scale : ndarray of shape (d,)
+            Means and standard deviations.
+        """
+        return (self.loc, self.scale) if frame is None else self._own
 
     def _in_given(self, u):
         return u if self.frame is None else self.frame.inward(u)

@@ -67,6 +67,11 @@ class ClassifierPredictions:
             A column for each of ``classes_``.
         interval : ndarray of shape (n_samples, n_classes, 2)
             Lower and upper ends, with ``return_interval``.
+
+        Raises
+        ------
+        ValueError
+            If ``return_interval`` is not between 0 and 1, or X is not as it was in `fit`.
         """
         if return_interval is not None:
             tails = check_level(return_interval, "return_interval")

@@ -182,7 +182,8 @@ class SparseGP(Model):
     def _log_partitions(self, block):
         """By one Cholesky factor of the precision with the linear part s below it.
 
-        The rows below are then (L^-1 s)', for any corner that leaves the matrix positive definite.
+        The rows below are then (L^-1 s)', for any corner that leaves the matrix positive definite;
+        twice |s|^2 does so whatever rounding does.
         """
         precision, linear, rest = self._parts(block)
         M, t = linear.shape[1:]
@@ -191,10 +192,16 @@ class SparseGP(Model):
         whole[:, M:, :M] = linear.transpose(0, 2, 1)
         squared = np.einsum("imt,imt->i", linear, linear)
         corner = np.concatenate(
-            [np.ones((len(block), M)), np.tile(1.0 + squared[:, None], (1, t))], axis=1
+            [np.ones((len(block), M)), np.tile(1.0 + 2.0 * squared[:, None], (1, t))], axis=1
         )
         whole[:, np.arange(M + t), np.arange(M + t)] += corner
-        factor = np.linalg.cholesky(whole)
+        try:
+            factor = np.linalg.cholesky(whole)
+        except np.linalg.LinAlgError:
+            # Of rows almost without noise the precision has rounding above the identity in it.
+            at = np.arange(M)
+            whole[:, at, at] += M * np.finfo(float).eps * whole[:, at, at].max(axis=1)[:, None]
+            factor = np.linalg.cholesky(whole)
         solved = factor[:, M:, :M]
         log_det = np.log(factor[:, np.arange(M), np.arange(M)]).sum(axis=1)
         return rest + 0.5 * np.einsum("itm,itm->i", solved, solved) - t * log_det

@@ -35,7 +35,7 @@ def process():
 
 @pytest.fixture(scope="module")
 def topics():
-    return LDATopicModelPMD(2, n_particles=2, random_state=0).fit(WORDS)
+    return LDATopicModelPMD(2, n_particles=2, max_iter=5, random_state=0).fit(WORDS)
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "seed", np.nan, [1]])
@@ -327,10 +327,11 @@ def test_weights_of_classes_beside_which_nothing_counts_are_named():
 def test_columns_without_variance_that_make_a_posterior_singular_are_named():
     X, weight = np.full((12, 4), 1.7e9), 10.0 ** np.linspace(-20.0, 12.0, 12)
     with pytest.raises(ValueError, match="Column 0 of X has the mean 1.7e.09"):
-        BayesianLogisticRegressionPMD().fit(X, CLASSES, sample_weight=weight)
+        BayesianLogisticRegressionPMD(scale=None).fit(X, CLASSES, sample_weight=weight)
     stamps = 1e10 + np.random.default_rng(155).standard_normal((6, 3))
     with pytest.raises(ValueError, match="Column . of X has the mean 1e.10"):
-        BayesianLogisticRegressionPMD(prior_scale="evidence").fit(stamps, CLASSES[:6])
+        model = BayesianLogisticRegressionPMD(scale=None, prior_scale="evidence")
+        model.fit(stamps, CLASSES[:6])
 
 
 @pytest.mark.parametrize("name", ["prior_scale", "intercept_prior_scale"])
@@ -356,7 +357,7 @@ def test_parameters_in_single_precision():
 @pytest.mark.parametrize("query", ["transform", "score_samples", "perplexity", "predict_proba"])
 def test_parameters_that_predictions_of_topics_take_are_checked(query):
     """Set after the fit, they ended in an error of Numba."""
-    topics = LDATopicModelPMD(2, n_particles=2, random_state=0).fit(WORDS)
+    topics = LDATopicModelPMD(2, n_particles=2, max_iter=5, random_state=0).fit(WORDS)
     topics.set_params(max_doc_update_iter=None)
     with pytest.raises(ValueError, match="max_doc_update_iter"):
         getattr(topics, query)(WORDS)

@@ -122,6 +122,7 @@ def process(X, y, **parameters):
     return SparseGPRegressorPMD(**{**GIVEN, **parameters}).fit(X, y)
 
 
+@pytest.mark.filterwarnings("ignore:.*given all others")  # The kernel is not that of the rows.
 @pytest.mark.parametrize("approximation", ["fitc", "vfe", "dtc"])
 def test_natural_parameters_of_processes_add_up(approximation):
     X, y = process_rows()

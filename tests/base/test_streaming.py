@@ -62,7 +62,7 @@ def stream(model, X, y, k=5, passes=1):
 @FEW
 def test_without_rejuvenation_parts_are_one_reweighting_of_the_prior_draws():
     X, y = labelled(60)
-    params = {"proposal": "prior", "rejuvenation": "never", "n_particles": 300}
+    params = {"proposal": "prior", "rejuvenation": "never", "n_particles": 300, "scale": None}
     model = stream(BayesianLogisticRegressionPMD(**params, random_state=0), X, y)
     posterior = model.posterior_
     logits = posterior.particles[:, :3] @ X.T + posterior.particles[:, 3:]
@@ -166,6 +166,7 @@ def test_passes_over_parts_end_at_the_posterior_exactly():
     """Without rejuvenation and with total_samples, every row has the power 1 after a pass."""
     X, y = labelled(60)
     params = {"proposal": "prior", "rejuvenation": "never", "n_particles": 300, "random_state": 0}
+    params |= {"scale": None}  # Units would be those of the first part.
     model = BayesianLogisticRegressionPMD(**params, total_samples=60)
     once = BayesianLogisticRegressionPMD(**params).fit(X, y).posterior_
     stream(model, X, y, k=4, passes=3)  # equal parts
@@ -548,7 +549,7 @@ def test_a_class_that_parts_lack_is_warned_of(retained, monkeypatch):
         monkeypatch.setattr(_retained, "_MAX_NUMBERS", 0)
     X, y = load_iris(return_X_y=True)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
-    model = BayesianLogisticRegressionPMD(n_particles=1000, random_state=0)
+    model = BayesianLogisticRegressionPMD(scale=None, n_particles=1000, random_state=0)
     parts = [
         np.flatnonzero(y != lacking)[k // 3 :: 3] for k, lacking in enumerate([2, 0, 1, 2, 0, 1])
     ]
@@ -557,7 +558,9 @@ def test_a_class_that_parts_lack_is_warned_of(retained, monkeypatch):
         for rows in parts:
             model.partial_fit(X[rows], y[rows], classes=[0, 1, 2])
     rows = np.concatenate(parts)
-    whole = BayesianLogisticRegressionPMD(n_particles=1000, random_state=0).fit(X[rows], y[rows])
+    whole = BayesianLogisticRegressionPMD(scale=None, n_particles=1000, random_state=0).fit(
+        X[rows], y[rows]
+    )
 
     def contrasts(posterior):
         rows = posterior.particles.reshape(-1, 3, 5)
@@ -579,7 +582,9 @@ def test_a_large_error_is_warned_of():
     X, y = labelled(100, p=12)
     with pytest.warns(ConvergenceWarning, match="posterior means may be off by"):
         for part in chunks(X, y, 10):
-            model = BayesianLogisticRegressionPMD(proposal="prior", n_particles=300, random_state=0)
+            model = BayesianLogisticRegressionPMD(
+                scale=None, proposal="prior", n_particles=300, random_state=0
+            )
             stream(model, *part, k=5)
 
 
@@ -659,12 +664,12 @@ def test_what_speaks_against_a_gaussian_is_not_forgotten_by_the_next_part(seed, 
     silent."""
     X, y = make_classification(1200, 12, n_informative=6, random_state=seed)
     order = np.argsort(y, kind="stable")
-    model = BayesianLogisticRegressionPMD(random_state=seed)
+    model = BayesianLogisticRegressionPMD(scale=None, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         for part in np.array_split(order, 4):
             model.partial_fit(X[part], y[part], classes=[0, 1])
-        exact = BayesianLogisticRegressionPMD(random_state=seed).fit(X, y).posterior_
+        exact = BayesianLogisticRegressionPMD(scale=None, random_state=seed).fit(X, y).posterior_
     off = np.abs((model.posterior_.mean() - exact.mean()) / exact.std()).max()
     assert off > 5.0 and model.diagnostics_["warnings"]
     assert model.diagnostics_["mean_error"] > 0.5 * off

@@ -112,7 +112,7 @@ def test_a_stream_of_skewed_posteriors_ends_at_the_exact_one(seed, monkeypatch):
     rng = np.random.default_rng(seed)
     X = np.column_stack([rng.standard_normal(120), 2.0 * (rng.random(120) < 0.1)])
     y = rng.random(120) < 1 / (1 + np.exp(-(X @ [1.0, 1.0])))
-    model = BayesianLogisticRegressionPMD(fit_intercept=False, random_state=0)
+    model = BayesianLogisticRegressionPMD(scale=None, fit_intercept=False, random_state=0)
     for rows in np.array_split(np.arange(120), 12):
         model.partial_fit(X[rows], y[rows], classes=[False, True])
     axis = np.linspace(-8, 8, 801)

@@ -6,7 +6,6 @@ ALLOWED = (
     "Above 0.7 a few particles decide all averages",
     "which should be below 1.05",
     "``prior_scale`` (default 1.0)",
-    "(a standard deviation of 0.001, say)",
     "':math:`N(0, s^2)`', 'L2 penalty",
     ":math:`t_\\nu(0, s)`",
     "(scikit-learn 1.8 or later",
