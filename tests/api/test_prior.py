@@ -46,6 +46,7 @@ def answer(model, X):
     return model.predict(X) if isinstance(model, SparseGPRegressorPMD) else model.predict_proba(X)
 
 
+@pytest.mark.filterwarnings("ignore:.*moves hardly change")  # There are few particles.
 @pytest.mark.parametrize("model, X, y", CASES, ids=NAMES)
 def test_it_goes_on_from_the_prior(model, X, y):
     h = len(X) // 2
