@@ -59,7 +59,8 @@ class ExpectedLogDensity:
         particles; those with a large ``mcse``; or, for WAIC, those with a variance of the log
         likelihood above 0.4.
     mcse : ndarray of shape (n,) or None
-        Monte Carlo standard error of each contribution, from the particles; None for WAIC.
+        Monte Carlo standard error of each contribution, from the particles; infinite for a row
+        without which the posterior of a model of one's own has a wider support; None for WAIC.
 
     Examples
     --------
@@ -384,7 +385,8 @@ def _left_out(estimator, X, y, sample_weight):
         inner._check_rows_of_fit(times)
     seen = logsumexp(log_weight[:, None] + table, axis=0)
     evidence = np.multiply(times, table, out=np.zeros(table.shape), where=times > 0.0)
-    return LeftOut(log_weight, table, evidence, seen, ess)
+    closing = inner._closing_rows(rows, y, table) if hasattr(inner, "_closing_rows") else None
+    return LeftOut(log_weight, table, evidence, seen, ess, closing)
 
 
 class _Found(NamedTuple):
@@ -408,9 +410,10 @@ def _without_each(left_out):
     if left_out.log_evidence is None:
         found.pointwise[:] = logsumexp(log_w[:, None] + left_out.log_density, axis=0)
         impossible = int((~np.isfinite(found.pointwise)).sum())
-        return found._replace(n_bad=impossible, reasons=_reasons(0, 0, impossible, n))
+        return found._replace(n_bad=impossible, reasons=_reasons(0, 0, impossible, 0, n))
     ess = min(effective_sample_size(log_w), left_out.ess)
-    most, n_turned, n_few, n_impossible = max_k(ess), 0, 0, 0
+    most, n_turned, n_few, n_impossible, n_closing = max_k(ess), 0, 0, 0, 0
+    closing = np.zeros(n, dtype=bool) if left_out.closing is None else left_out.closing
     for i, row in enumerate(left_out.log_density.T):
         evidence = left_out.log_evidence[:, i]
         # Where a row is impossible the posterior is not: such a particle has no weight.
@@ -432,18 +435,22 @@ def _without_each(left_out):
         found.mcse[i] = error * np.sqrt(effective_sample_size(log_w) / ess)
         if lost > _LOST:
             continue
-        if heavy_tail(ratio, found.k[i], most):
+        if closing[i]:
+            n_closing += 1
+            found.mcse[i] = np.inf
+        elif heavy_tail(ratio, found.k[i], most):
             # A shape is known to (1 + k) / sqrt(n) from n weights of a tail.
             error = (1.0 + found.k[i]) / np.sqrt(tail_length(min(ess, len(ratio))))
             n_turned += found.k[i] - _ERRORS * error > MAX_K
             n_few += not found.k[i] - _ERRORS * error > MAX_K
         else:
             n_few += not found.mcse[i] <= _LARGE_ERROR
-    n_bad = n_turned + n_few + n_impossible
-    return found._replace(n_bad=n_bad, reasons=_reasons(n_turned, n_few, n_impossible, n))
+    n_bad = n_turned + n_few + n_impossible + n_closing
+    reasons = _reasons(n_turned, n_few, n_impossible, n_closing, n)
+    return found._replace(n_bad=n_bad, reasons=reasons)
 
 
-def _reasons(n_turned, n_few, n_impossible, n):
+def _reasons(n_turned, n_few, n_impossible, n_closing, n):
     """Reasons not to trust some of n rows, in words, with what to do."""
     found = []
     if n_turned:
@@ -461,6 +468,11 @@ def _reasons(n_turned, n_few, n_impossible, n):
         found.append(
             f"{n_impossible} of {n} rows are impossible under particles that have a weight: the "
             "particles are not those of these rows' posterior, or the likelihood is 0 by rounding."
+        )
+    if n_closing:
+        found.append(
+            f"Without {n_closing} of {n} rows the posterior reaches further than all particles do "
+            "(mcse is inf there): fit without each of them, or compare by cross-validation."
         )
     return tuple(found)
 

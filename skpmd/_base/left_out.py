@@ -22,6 +22,8 @@ class LeftOut(NamedTuple):
     seen: np.ndarray  # (n,): Log predictive density of the row by the fit that it was in.
     # Effective number of particles, where it is smaller than what their weights say.
     ess: float = np.inf
+    # (n,): Rows without which points are possible that no particle can be at; None is no row.
+    closing: np.ndarray | None = None
 
 
 def check_rows_of_fit(times, total):

@@ -15,6 +15,7 @@ from skpmd._base.validation import checked_weights
 from skpmd._base.warn import warn
 from skpmd.custom._model import noted, parts_of
 from skpmd.custom._rows import rows_of
+from skpmd.custom._support import closing_rows
 from skpmd.custom._tables import check_sum, checked_table, count, in_parts, pointwise_table
 from skpmd.engine.resampling import shuffled
 from skpmd.engine.threads import each, in_order
@@ -186,6 +187,18 @@ class CustomPredictions:
     def _check_rows_of_fit(self, times):
         """ValueError where rows that are to be left out are not those of the fit."""
         check_rows_of_fit(times, self._state.stream.seen)
+
+    def _closing_rows(self, X, y, table):
+        """Rows (n,) without which the support is wider; ``table`` is of particles with weight."""
+        model, rows, _ = self._read(X, y, None, reset=False)
+        posterior, batch = self.posterior_, rows.data
+        with self._threads():
+            return closing_rows(
+                model.log_prior,
+                lambda theta: model.log_likelihood(theta, batch),
+                lambda theta: pointwise_table(model, self.log_likelihood_pointwise, theta, batch),
+                posterior.particles, posterior.weights > 0.0, table, posterior.std(),
+            )  # fmt: skip
 
     def pointwise_log_likelihood(self, X=None, y=None):
         """Log-likelihood of each row under each particle, for `skpmd.model_comparison.loo`.

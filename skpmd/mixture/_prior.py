@@ -80,15 +80,17 @@ class Scaler(NamedTuple):
     def of(cls, sample, weight, n_components, covariance_type, rows=None):
         """Weighted medians, and scales of gaps between near values, as sds of a normal column.
 
-        Far groups, sentinels and mistyped values leave them as they are. A column without variation
-        has scale 1, and spherical components have one scale for all columns. The sample (n, p)
-        counts ``weight`` (n,) times; a column that does not vary in it has the sd that it has in
-        ``rows``, a `RowView` and its weights, where these are more.
+        Far groups, sentinels and mistyped values leave them as they are. A column whose values are
+        all alike but for rare ones, fewer than quantiles tell, has the sd of its values, and one
+        without variation scale 1. Spherical components have one scale for all columns, of those
+        that vary more often where there are any. The sample (n, p) counts ``weight`` (n,) times;
+        sds are those of ``rows``, a `RowView` and its weights, where these are more.
         """
         shift, scale = _medians_and_scales(sample, weight, n_components)
-        if rows is not None and not scale.all():
-            scale = np.where(scale == 0.0, _sds(*rows, shift), scale)
-        if covariance_type == "spherical":
+        is_spherical, is_rare = covariance_type == "spherical", scale == 0.0
+        if is_rare.all() or (is_rare.any() and not is_spherical):
+            scale = np.where(is_rare, _sds(*(rows or (sample, weight)), shift), scale)
+        if is_spherical:
             largest = scale.max() or 1.0  # Squares of tiny scales would underflow.
             scale = np.full_like(scale, largest * np.sqrt(np.mean((scale / largest) ** 2)))
         return cls(shift, np.where(scale == 0.0, 1.0, scale))

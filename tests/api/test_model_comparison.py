@@ -201,6 +201,26 @@ def test_rows_that_are_impossible_under_particles_with_weight_are_reported():
     assert found.n_bad == 1 and found.pointwise[2] == pytest.approx(-1.0)
 
 
+@pytest.mark.parametrize("given", ["log_likelihood", "log_likelihood_pointwise"])
+def test_a_row_that_closes_off_part_of_the_support_is_reported(given):
+    # Rows are shifted exponential, and the least of them bounds the shift: The others say
+    # nothing against a shift above it, where no particle is.
+    X = 3.0 + np.random.default_rng(5).exponential(2.0, (25, 1))
+
+    def pointwise(theta, X, y):
+        gap = X[:, 0] - theta
+        return np.where(gap > 0.0, -gap / 2.0 - np.log(2.0), -np.inf)
+
+    def whole(theta, X, y):
+        return pointwise(theta, X, y).sum(axis=1)
+
+    functions = {"log_likelihood": None, given: whole if given == "log_likelihood" else pointwise}
+    model = ParticleMirrorDescent(**functions, prior={"shift": stats.norm(0, 5)}, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="Without 1 of 25 rows"):
+        found = loo(model.fit(X), X)
+    assert found.n_bad == 1 and np.flatnonzero(np.isinf(found.mcse)) == X.argmin()
+
+
 def test_too_few_particles_are_no_reason_to_drop_rows():
     # The ratios have a Pareto tail of this shape. Of 0.95 few particles cannot tell if it is
     # above 0.7, many can; weights of 0.3 are good, however few there are.

@@ -59,6 +59,19 @@ def test_scales_follow_units_and_weights():
     np.testing.assert_allclose(twice.scale, one.scale, rtol=1e-12)
 
 
+def test_rare_values_of_a_column_follow_units():
+    # One value in 900 is between two quantiles.
+    X = np.random.default_rng(3).normal(size=(900, 2))
+    X[:, 1] = np.arange(900) == 40
+    one = fitted(X, n_components=1, covariance_type="diag")
+    other = fitted(X * [1.0, 1e-9], n_components=1, covariance_type="diag")
+    assert one.covariances_[0, 1] == pytest.approx(X[:, 1].var(), rel=0.01)
+    assert other.covariances_[0, 1] == pytest.approx(1e-18 * one.covariances_[0, 1], rel=1e-6)
+    # A rare value has no part in the one scale of spherical components where others vary.
+    scales = Scaler.of(X * [1.0, 1e6], np.ones(900), 1, "spherical").scale
+    np.testing.assert_allclose(scales, np.sqrt(0.5), rtol=0.1)
+
+
 @pytest.mark.parametrize("kind", TYPES)
 def test_units_do_not_matter(kind):
     X, _ = groups(150, TWO)
