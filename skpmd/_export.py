@@ -10,7 +10,7 @@ import numpy as np
 
 from skpmd._base.utils import as_generator, check_n_draws
 from skpmd._base.version import __version__
-from skpmd.engine.resampling import shuffled
+from skpmd.engine.resampling import random_draws
 
 _AXES = "particle", "particle_weight", "chain", "draw"
 _SHOWN = 20  # So many coordinates have a row in a notebook.
@@ -130,7 +130,7 @@ def to_xarray(posterior):
 def to_arviz(posterior, n_draws, random_state, groups):
     """Draws of equal weight as ArviZ has them; see `Posterior.to_arviz`."""
     n_draws, rng = check_n_draws("n_draws", n_draws), as_generator(random_state)
-    chosen = shuffled(posterior.weights, n_draws, rng)
+    chosen = random_draws(posterior.weights, n_draws, rng)
     variables = variables_of(posterior)
     given = {name: values for name, values in groups.items() if values is not None}
     if given:

@@ -27,7 +27,7 @@ __all__ = ["ExpectedLogDensity", "compare", "loo", "waic"]
 _MAX_ITER, _TOL = 10_000, 1e-10  # Of stacking.
 _NEGLIGIBLE = 1e-12  # A particle of a smaller weight has no part in WAIC.
 # Particles under which a row is impossible may have so much weight together, by rounding.
-_LOST = 1e-6
+_NEGLIGIBLE = 1e-6
 # k-hat is above 0.7 beyond doubt by so many of its standard errors; a row's contribution is not to
 # be trusted from this error on, in nats.
 _ERRORS, _LARGE_ERROR = 1.64, 0.3
@@ -389,7 +389,7 @@ def _left_out(estimator, X, y, sample_weight):
     return LeftOut(log_weight, table, evidence, seen, ess, closing)
 
 
-class _Found(NamedTuple):
+class _RowResults(NamedTuple):
     """Log densities of the rows (n,), k-hat of their weights, and what is not to be trusted."""
 
     pointwise: np.ndarray
@@ -400,13 +400,13 @@ class _Found(NamedTuple):
 
 
 def _without_each(left_out):
-    """What is `_Found` of the rows.
+    """What is `_RowResults` of the rows.
 
     A row's density given all others is an average over particles, whose weights change by the
     reciprocal of what the row has added to them.
     """
     n, log_w = len(left_out.seen), left_out.log_weights
-    found = _Found(*np.full((3, n), np.nan))
+    found = _RowResults(*np.full((3, n), np.nan))
     if left_out.log_evidence is None:
         found.pointwise[:] = logsumexp(log_w[:, None] + left_out.log_density, axis=0)
         impossible = int((~np.isfinite(found.pointwise)).sum())
@@ -419,8 +419,8 @@ def _without_each(left_out):
         # Where a row is impossible the posterior is not: such a particle has no weight.
         possible = np.isfinite(evidence)
         ratio = log_w[possible] - evidence[possible]
-        lost = np.exp(log_w[~possible]).sum()
-        if lost > _LOST or not len(ratio):
+        share = np.exp(log_w[~possible]).sum()
+        if share > _NEGLIGIBLE or not len(ratio):
             n_impossible += 1
             if not len(ratio):
                 found.pointwise[i] = -np.inf
@@ -433,7 +433,7 @@ def _without_each(left_out):
         with np.errstate(invalid="ignore"):
             error = np.sqrt(w**2 @ np.expm1(terms - found.pointwise[i]) ** 2)
         found.mcse[i] = error * np.sqrt(effective_sample_size(log_w) / ess)
-        if lost > _LOST:
+        if share > _NEGLIGIBLE:
             continue
         if closing[i]:
             n_closing += 1

@@ -16,7 +16,7 @@ from skpmd.engine.diagnostics import MAX_K, heavy_tail
 from skpmd.engine.edges import Unbounded
 from skpmd.engine.particles import effective_sample_size, log_sum_exp
 from skpmd.engine.particles import log_weights as normalised
-from skpmd.engine.resampling import shuffled
+from skpmd.engine.resampling import random_draws
 
 # Smooth draws outside the support are drawn anew so many times; their share is known by so many.
 _ROUNDS, _N_MASS = 100, 1 << 13
@@ -329,7 +329,7 @@ class Posterior:
         n = check_n_draws("n_samples", n_samples, least=0)
         rng = as_generator(random_state)
         if not smooth:
-            return self.particles[shuffled(self.weights, n, rng)]
+            return self.particles[random_draws(self.weights, n, rng)]
         self._density()
         draws, missing = [np.empty((0, self.particles.shape[1]))], n
         for _ in range(_ROUNDS):
@@ -338,7 +338,7 @@ class Posterior:
             some = self._smooth_draws(missing, rng)
             draws.append(some[self._within(some)])
             missing -= len(draws[-1])
-        draws.append(self.particles[shuffled(self.weights, missing, rng)])
+        draws.append(self.particles[random_draws(self.weights, missing, rng)])
         return rng.permutation(np.concatenate(draws))
 
     def log_density(self, theta):

@@ -17,7 +17,7 @@ from skpmd.custom._model import noted, parts_of
 from skpmd.custom._rows import rows_of
 from skpmd.custom._support import closing_rows
 from skpmd.custom._tables import check_sum, checked_table, count, in_parts, pointwise_table
-from skpmd.engine.resampling import shuffled
+from skpmd.engine.resampling import random_draws
 from skpmd.engine.threads import each, in_order
 
 # Of targets of a row there are so many draws, or one for each particle. The probability that an
@@ -176,7 +176,7 @@ class CustomPredictions:
         n_samples, rng = check_n_draws("n_samples", n_samples), as_generator(random_state)
         X, _ = self._data(X, None, reset=False)
         theta, weights = self._with_weight
-        chosen = shuffled(weights, n_samples, rng)
+        chosen = random_draws(weights, n_samples, rng)
         batch = rows_of(X, None, None, "auto").data
         draws = [
             self._targets(some, batch, rng, numbers=False)

@@ -11,7 +11,7 @@ _LIKELY = 0.5  # A normal cut so many nats below its mode has a sixth beyond: .1
 
 
 def support_of(prior, given, found=None):
-    """What a `Posterior` is told of its support, as keywords.
+    """What a `Posterior` gets to know of its support, as keywords.
 
     ``prior`` is the `PriorCheck` and ``given`` the `PriorFunctions`. ``found`` are edges of the
     likelihood, where they are known.
@@ -73,8 +73,8 @@ def closing_rows(log_prior, of_all, of_each, particles, is_alive, table, std):
         return closing
     of_alive = log_prior(alive)
     for log_density, values in zip(log_prior(far), of_each(far), strict=True):
-        lost = np.isneginf(values)
-        if lost.sum() == 1:
-            most = (of_alive + table[:, ~lost].sum(axis=1)).max()
-            closing |= lost & (log_density + values[~lost].sum() > most - _LIKELY)
+        impossible = np.isneginf(values)
+        if impossible.sum() == 1:
+            most = (of_alive + table[:, ~impossible].sum(axis=1)).max()
+            closing |= impossible & (log_density + values[~impossible].sum() > most - _LIKELY)
     return closing

@@ -52,7 +52,7 @@ def resample(scheme, weights, n, rng):
     return SCHEMES[scheme](weights, n, rng)
 
 
-def shuffled(weights, n, rng):
+def random_draws(weights, n, rng):
     """Systematic ancestors in random order, shape (n,), int64: each of them is a fair draw."""
     return rng.permutation(systematic(weights, n, rng))
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from skpmd._base.utils import as_generator, check_level, check_n_draws
-from skpmd.engine.resampling import shuffled
+from skpmd.engine.resampling import random_draws
 from skpmd.lda import _export as export
 from skpmd.lda._beta_quantiles import mixture_quantiles
 
@@ -155,7 +155,7 @@ class TopicPosterior:
         """
         n = check_n_draws("n_samples", n_samples, least=0)
         rng = as_generator(random_state)
-        chosen = shuffled(self.weights, n, rng)
+        chosen = random_draws(self.weights, n, rng)
         draws = np.empty((n, *self.concentration.shape[1:]))
         for draw, i in zip(draws, chosen, strict=True):
             given = self.concentration[i]

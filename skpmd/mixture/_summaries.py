@@ -204,9 +204,9 @@ def prior_findings(state):
     weights = np.exp(points.log_mixing[best])
     rows = weights * state.n_samples_seen
     matrix = kind in ("full", "tied")
-    lost = _lost_in_rounding(state, best, weights)
-    if lost:
-        return lost
+    reason = _beyond_rounding(state, best, weights)
+    if reason:
+        return reason
     if kind == "tied":
         rows = np.full(len(rows), state.n_samples_seen - len(rows))
     # Rows that the prior counts as, but for those that any covariance needs.
@@ -229,7 +229,7 @@ def prior_findings(state):
     return findings[:1]
 
 
-def _lost_in_rounding(state, best, weights):
+def _beyond_rounding(state, best, weights):
     """Why scatters of some rows are of rounding's size: they are differences of squares."""
     points = state.points
     if state.strategy == "parameters":

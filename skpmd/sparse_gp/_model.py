@@ -30,7 +30,7 @@ SEARCH_JITTER = 1e-8
 # Smallest variance of noise, as a fraction of the mean variance of f that is left by one of the
 # inducing inputs, or of this share of all of it. All rows have the same: where there is no other
 # noise it decides how they weigh.
-MIN_NOISE, _LEAST_SHARE = 1e-10, 1e-6
+MIN_NOISE, _MIN_SHARE = 1e-10, 1e-6
 # What inducing inputs leave of a row's variance is rounding below this fraction of it.
 _NOTHING_LEFT = 1e-13
 # At most so many factors of K_ZZ are cached, and at most so many numbers in them (256 MB).
@@ -285,7 +285,7 @@ class SparseGP(Model):
         place = int(variance.argmax())
         shared = self.covariance.cross(theta, Z[place : place + 1], Z)[0] ** 2 / variance[place]
         mean = float(np.mean(variance))
-        return MIN_NOISE * max(float(np.mean(variance - shared)), _LEAST_SHARE * mean)
+        return MIN_NOISE * max(float(np.mean(variance - shared)), _MIN_SHARE * mean)
 
     def whitened(self, theta, X):
         """v_x of the rows of X under one particle, shape (M, n), Fortran order."""

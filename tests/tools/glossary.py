@@ -55,6 +55,11 @@ ELSEWHERE = {
     "skpmd/mixture/_partition.py": ("loss losses", "losses of decision theory"),
     "skpmd/decision.py": ("loss", "a parameter, a loss of decision theory"),
     "skpmd/mixture/_predict.py": ("loss", "a parameter, such a loss"),
+    "skpmd/lda": ("sweep sweeps halves kept", "of Gibbs chains, and their draws that are kept"),
+    **dict.fromkeys(
+        ("skpmd/logistic", "skpmd/sparse_gp/_findings.py", "skpmd/sparse_gp/_starts.py"),
+        ("units", "what coefficients and length scales are per: units of columns"),
+    ),
     **dict.fromkeys(
         ("skpmd/engine", "skpmd/_base", "skpmd/metrics.py"),
         ("kept fresh", "a mask of rows, new particles: there is no reservoir"),
