@@ -356,6 +356,25 @@ def test_columns_that_vary_later_have_units_then():
     np.testing.assert_allclose(stream.coef_std_, whole.coef_std_, rtol=0.06)
 
 
+def test_few_first_rows_do_not_decide_on_units():
+    """Two rows that are near each other come first: units are those of the first 50 and more."""
+    X, y = everyday(n=200, seed=8)
+    first = np.argsort(np.abs(X[:, 0] - X[0, 0]))[:2]
+    order = np.concatenate([first, np.setdiff1d(np.arange(200), first)])
+    stream = BayesianLogisticRegressionPMD(random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # The third column may be one number in two rows.
+        stream.partial_fit(X[order[:2]], y[order[:2]], classes=[0, 1])
+    for part in np.split(order[2:], [10, 60, 90]):
+        stream.partial_fit(X[part], y[part])
+    units = stream.posterior_.frame
+    np.testing.assert_allclose(units.scale, X[order[:62]].std(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(units.centre, X[order[:62]].mean(axis=0), rtol=1e-6)
+    whole = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
+    # Sixty rows know sds to 9 %, and the prior moves means by a small part of their sds.
+    assert np.abs((stream.coef_ - whole.coef_) / whole.coef_std_).max() < 0.2
+
+
 def test_a_stream_is_warned_of_too():
     X, y = rows()
     with pytest.warns(UserWarning, match=r"1 of 3 columns \(x1\)"):
