@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 from scipy.special import expit, log_expit
@@ -234,6 +235,20 @@ def test_an_earlier_posterior_is_a_prior_in_its_own_units(with_rows):
     turned = BayesianLogisticRegressionPMD(prior=first.posterior_, random_state=0)
     turned.fit(X[200:], y[200:])
     np.testing.assert_allclose(turned.coef_, second.coef_)
+
+
+def test_a_prior_on_some_columns_has_the_others_at_their_means():
+    X, y = everyday(n=240)
+    scaler = StandardScaler().fit(X[:120])
+    Z, found = scaler.transform(X), []
+    for rows_, scale in ((X, "auto"), (Z, None)):
+        names = np.array(list("abcd"), dtype=object)
+        first, second = (pd.DataFrame(part, columns=names) for part in (rows_[:120], rows_[120:]))
+        earlier = BayesianLogisticRegressionPMD(scale=scale, random_state=0).fit(first, y[:120])
+        model = BayesianLogisticRegressionPMD(prior=earlier.posterior_, random_state=0)
+        found.append(model.fit(second[["d", "b"]], y[120:]))
+    sds = found[0].coef_ * scaler.scale_[[3, 1]] - found[1].coef_
+    assert np.abs(sds / found[1].coef_std_).max() < 1e-6
 
 
 @pytest.mark.parametrize("how", ["rows", "densities", "diag"])
