@@ -4,6 +4,7 @@ import numpy as np
 
 from skpmd._base.prior import coordinates_named, posterior_of_prior
 from skpmd.engine import fitted_density
+from skpmd.logistic._compressed import own_posterior
 from skpmd.logistic._posterior import GaussianPosterior
 from skpmd.logistic._priors import NormalPrior, Prior, ShiftedPrior
 
@@ -65,5 +66,9 @@ def prior_of_posterior(prior, names, mean_field):
             "covariance_type='diag' takes a prior that was fitted with it: this one is of "
             "particles. Set covariance_type='full'."
         )
+    units = None if posterior.frame is None else posterior.frame.of(places)
+    if units is not None and len(places) < len(posterior.names):
+        # Columns that are left out stay at their centres, and not at zero, far from all rows.
+        return DensityPrior(own_posterior(posterior).fitted_density(places)), units
     density = posterior.fitted_density(places)
     return DensityPrior(density._replace(free=None)), density.free

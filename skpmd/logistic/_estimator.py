@@ -208,7 +208,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         or, with ``scale=None``, where all columns are zero.
     scale : "auto" or None, default="auto"
         What ``prior_mean`` and ``prior_scale`` refer to. ``"auto"``: the change of the logit per
-        standard deviation of a column, in the rows of `fit`, or in the first rows of a stream (1
+        standard deviation of a column, in the rows of `fit` with their weights, those by class
+        included, or in the first calls of a stream that have 50 rows together (1
         for a column that does not vary). With ``covariance_type="diag"`` the unit of a column that
         is zero in most rows is at least a third of the root mean square of its other numbers.
         Columns are centred inside, unless there is no intercept, so that a column in any units

@@ -26,7 +26,8 @@ from skpmd.logistic._design import stacked
 # Weighted rows of each class for each of its coefficients (events per variable): with fewer a
 # stream knows next to nothing of it.
 _ENOUGH = 10.0
-_ENOUGH_IN_ALL = 50.0  # Fewer rows that come sorted look like others.
+# Fewer rows that come sorted look like others, and tell little of the units of columns.
+_ENOUGH_IN_ALL = 50.0
 _MAX_Z = 4.0  # Shares and means that differ by more standard errors are not the same.
 _MAX_SHIFT = 0.25  # Of a column, in sds: there may be thousands of rows, which show any shift.
 _MORE = 0.25  # The posterior is found anew when there are so many more rows of a class.
@@ -43,17 +44,18 @@ class Retained(NamedTuple):
 
 
 def with_units_of(rows, units, retained):
-    """Units with those of columns that vary for the first time in ``rows``, and what is `Retained`.
+    """Units as rows up to now tell them, where the first ones could not, and what is `Retained`.
 
-    ``rows`` are as given. Where there are such columns, the posterior is to be found anew.
+    They are new of columns that vary for the first time in ``rows``, which are as given, and of all
+    that vary where there were too few rows to tell. Then the posterior is to be found anew.
     """
-    is_one = units.scale == 1.0
-    if not is_one.any():
-        return units, retained
     X, y, weight = retained.rows
+    is_few, is_one = len(weight) < _ENOUGH_IN_ALL, units.scale == 1.0
+    if not (is_few or is_one.any()):
+        return units, retained
     old = Batch(units.given(X), y, weight)
     found = moments_of([old, *rows.whole()])
-    new = is_one & ~moments_of([old]).varies & found.varies
+    new = found.varies if is_few else is_one & ~moments_of([old]).varies & found.varies
     if not new.any():
         return units, retained
     centre = np.where(new & units.fit_intercept, found.mean, units.centre)

@@ -11,6 +11,8 @@ _MIN_CURVATURE = 1.0
 # At most this share of the rows is stiff, or so many if these are more: inner steps have to be
 # cheap.
 _MAX_SHARE, _FEW_ROWS = 0.02, 32
+# Copies of a row count together. They are found in each piece, and then among so many pieces.
+_MAX_SPREAD = 32.0
 # Directions whose curvature by all stiff rows together is below this times 1/4 are left out.
 _MIN_SQUARE = 16.0
 # The variance of the normal density with the height of the logistic one.
@@ -31,12 +33,11 @@ def stiff_rows(model, batches, power, mean, chol):
     The stiff part is the likelihood of the rows where that is large, seen along the directions in
     which these rows vary; in all others they are held at the mean.
     """
-    rows = _chosen(model, batches, mean, chol)
-    X, y, weight = (np.concatenate(part) for part in zip(*rows, strict=True))
+    X, y, weight = _chosen(model, batches, mean, chol)
     factors = _by_class(chol, X.shape[1])
     K = len(factors)
     white = np.concatenate([X @ factor for factor in factors - _common(factors)])
-    values, vectors = np.linalg.eigh(white.T @ white)
+    values, vectors = np.linalg.eigh(white.T @ (np.tile(weight, K)[:, None] * white))
     axes = vectors[:, values > _MIN_SQUARE]
     at_mean = (mean.reshape(K, -1) @ X.T).ravel()
     slopes = np.ascontiguousarray((white @ axes).T, dtype=np.float32)
@@ -54,20 +55,29 @@ def stiff_rows(model, batches, power, mean, chol):
 
 
 def _chosen(model, batches, mean, chol):
-    """Rows of large expected curvature, in pieces (dense X with ones, y, weight)."""
-    parts, curvatures = [], []
+    """Distinct rows of large expected curvature: dense X with ones, y, weight."""
+    found, n_rows = [], 0
     for one in pieces(batches, _TABLE):
-        X, y, weight = model.design(one)
-        curvature = weight * _expected_curvature(X, mean, chol)
-        some = curvature > _MIN_CURVATURE
-        parts.append((X[some], y[some], weight[some]))
-        curvatures.append(curvature[some])
-    n_rows = sum(batch.X.shape[0] for batch in batches)
+        X, y, weight = _distinct(*model.design(one))
+        n_rows += len(y)
+        some = weight * _expected_curvature(X, mean, chol) > _MIN_CURVATURE / _MAX_SPREAD
+        found.append((X[some], y[some], weight[some]))
+    X, y, weight = _distinct(*(np.concatenate(part) for part in zip(*found, strict=True)))
+    curvature = weight * _expected_curvature(X, mean, chol)
     most = max(_FEW_ROWS, int(_MAX_SHARE * n_rows))
-    largest = np.sort(np.concatenate(curvatures))[::-1]
-    bound = largest[most] if len(largest) > most else 0.0
-    for part, curvature in zip(parts, curvatures, strict=True):
-        yield tuple(column[curvature > bound] for column in part)
+    bound = np.sort(curvature)[::-1][most] if len(curvature) > most else 0.0
+    some = curvature > max(bound, _MIN_CURVATURE)
+    return X[some], y[some], weight[some]
+
+
+def _distinct(X, y, weight):
+    """Each row once, with the weight of all its copies, in an order that is the rows' own."""
+    bits = (np.column_stack([X, y]) + 0.0).view(np.uint64)  # There is one zero.
+    factors = np.random.default_rng(0).integers(1 << 63, size=bits.shape[1], dtype=np.uint64)
+    # Rows that share a key by chance would be taken for one: the moves stay exact nevertheless.
+    keys = ((bits ^ (bits >> 32)) * (2 * factors + 1)).sum(axis=1)
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    return X[first], y[first], np.bincount(inverse, weight, minlength=len(first))
 
 
 def _expected_curvature(X, mean, chol):

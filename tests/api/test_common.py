@@ -109,11 +109,6 @@ def test_scikit_learn_check(estimator, check):
         # 33 coordinates here: a redraw from 200 particles has a covariance without full rank, and
         # rows in another order rotate it. Without redraws weights have to equal repetitions.
         estimator = clone(estimator).set_params(rejuvenation="never")  # others share this one
-    if isinstance(estimator, BayesianLogisticRegressionPMD) and name.startswith("check_sample_w"):
-        # 15 rows of 30 columns and three classes need moves under a prior per standard deviation,
-        # whose split into stiff rows and others takes copies apart: chains amplify that.
-        # tests/logistic/test_column_scale.py holds weights against copies where weights suffice.
-        estimator = clone(estimator).set_params(scale=None)
     check(estimator)
 
 

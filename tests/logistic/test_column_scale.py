@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 from scipy.special import expit, log_expit
@@ -236,6 +237,20 @@ def test_an_earlier_posterior_is_a_prior_in_its_own_units(with_rows):
     np.testing.assert_allclose(turned.coef_, second.coef_)
 
 
+def test_a_prior_on_some_columns_has_the_others_at_their_means():
+    X, y = everyday(n=240)
+    scaler = StandardScaler().fit(X[:120])
+    Z, found = scaler.transform(X), []
+    for rows_, scale in ((X, "auto"), (Z, None)):
+        names = np.array(list("abcd"), dtype=object)
+        first, second = (pd.DataFrame(part, columns=names) for part in (rows_[:120], rows_[120:]))
+        earlier = BayesianLogisticRegressionPMD(scale=scale, random_state=0).fit(first, y[:120])
+        model = BayesianLogisticRegressionPMD(prior=earlier.posterior_, random_state=0)
+        found.append(model.fit(second[["d", "b"]], y[120:]))
+    sds = found[0].coef_ * scaler.scale_[[3, 1]] - found[1].coef_
+    assert np.abs(sds / found[1].coef_std_).max() < 1e-6
+
+
 @pytest.mark.parametrize("how", ["rows", "densities", "diag"])
 def test_shards_with_other_centres_are_merged_right(how):
     """Against all rows in the units of the first shard; of a thousand rows each prior is little."""
@@ -354,6 +369,25 @@ def test_columns_that_vary_later_have_units_then():
     whole = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
     assert np.abs((stream.coef_ - whole.coef_) / whole.coef_std_).max() < 0.1
     np.testing.assert_allclose(stream.coef_std_, whole.coef_std_, rtol=0.06)
+
+
+def test_few_first_rows_do_not_decide_on_units():
+    """Two rows that are near each other come first: units are those of the first 50 and more."""
+    X, y = everyday(n=200, seed=8)
+    first = np.argsort(np.abs(X[:, 0] - X[0, 0]))[:2]
+    order = np.concatenate([first, np.setdiff1d(np.arange(200), first)])
+    stream = BayesianLogisticRegressionPMD(random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # The third column may be one number in two rows.
+        stream.partial_fit(X[order[:2]], y[order[:2]], classes=[0, 1])
+    for part in np.split(order[2:], [10, 60, 90]):
+        stream.partial_fit(X[part], y[part])
+    units = stream.posterior_.frame
+    np.testing.assert_allclose(units.scale, X[order[:62]].std(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(units.centre, X[order[:62]].mean(axis=0), rtol=1e-6)
+    whole = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
+    # Sixty rows know sds to 9 %, and the prior moves means by a small part of their sds.
+    assert np.abs((stream.coef_ - whole.coef_) / whole.coef_std_).max() < 0.2
 
 
 def test_a_stream_is_warned_of_too():

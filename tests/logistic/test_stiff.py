@@ -74,6 +74,34 @@ def test_a_posterior_without_rare_rows_has_no_stiff_part():
     assert values.shape == (3,) and gradients.shape == (3, 0)
 
 
+@pytest.mark.parametrize("K", [2, 3])
+def test_copies_of_rows_count_like_their_weight_in_any_order_and_pieces(K):
+    # No copy by itself is stiff here, and their sums are. Offsets are in single precision.
+    model, batch = problem(K)
+    counts = np.random.default_rng(1).integers(0, 6, len(batch.y))
+    counts[:4] = 5
+    whole = batch._replace(weight=counts.astype(float))
+    copies = Batch(*(np.repeat(part, counts, axis=0) for part in batch))
+    order = np.random.default_rng(2).permutation(len(copies.y))
+    mixed = [part[order] for part in copies[:2]]
+    cut = [
+        Batch(*(part[some] for part in mixed), np.ones(len(order[some])))
+        for some in (slice(700), slice(700, None))
+    ]
+    d, p = model.n_coordinates, batch.X.shape[1]
+    scale = np.full(d, 0.01)
+    scale[p - 1 :: p + 1] = 0.12
+    one, other = (
+        stiff_rows(model, some, 1.0, np.zeros(d), np.diag(scale)) for some in ([whole], cut)
+    )
+    assert one.axes.shape[1] == other.axes.shape[1] > 0
+    z = np.random.default_rng(3).standard_normal((6, d))
+    values, gradients = one.function(z @ one.axes)
+    again, by_others = other.function(z @ other.axes)
+    np.testing.assert_allclose(again, values, rtol=1e-6)
+    np.testing.assert_allclose(by_others @ other.axes.T, gradients @ one.axes.T, atol=1e-4)
+
+
 def test_stiff_rows_are_few():
     # Under this posterior every row has a logit of sd 10; 2 % of 5000 rows are 100.
     rng = np.random.default_rng(0)
