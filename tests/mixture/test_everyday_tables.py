@@ -271,3 +271,15 @@ def test_fewer_rows_than_columns_fill_no_matrix():
     X = np.random.default_rng(0).normal(size=(15, 20))
     with pytest.warns(ConvergenceWarning, match="fills covariances of 20 columns"):
         fitted(X, 1)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_more_components_than_rows_are_named(kind):
+    X = np.random.default_rng(1).normal(size=(4, 2))
+    stream = GaussianMixturePMD(7, covariance_type=kind, random_state=0).partial_fit(X)
+    assert stream.diagnostics_["warnings"] == []  # More rows may come.
+    with pytest.warns(ConvergenceWarning, match="n_components=7 is more than the rows, which are"):
+        model = fitted(X, 7, covariance_type=kind)
+    # As one Gaussian of four rows about: no component between them is far too narrow.
+    assert -10.0 < model.score(np.random.default_rng(2).normal(size=(200, 2))) < -2.0
+    assert model.weights_.sum() == pytest.approx(1.0) and model.weights_.min() > 0.0
