@@ -18,6 +18,8 @@ _MEAN_PRECISION = {"conjugate": 1e-4, "parameters": 0.01}
 # A column's scale is that of gaps between values this share of a component's rows apart, by so many
 # of its quantiles.
 _GAP_SHARE, _N_QUANTILES = 0.25, 400
+# Gaps so many times wider than the others end a group of values.
+_APART = 10.0
 # Values count for the prior's defaults as if they were at most so many scales from the median.
 _NEAR = 3.0
 # The variance that the prior's default starts from is at most so many squared scales.
@@ -115,8 +117,10 @@ def _medians_and_scales(X, weight, n_components):
     """Weighted medians of columns, and their scales, each (p,); a scale is 0 without variation.
 
     Gaps are between quantiles that are a share of a component's rows apart. Half of them are
-    smaller, so that gaps between groups do not count; of tied values, whose gaps are often 0, the
-    others stand for all as squares do. The scale is 1 for a standard normal column.
+    smaller, so that gaps between groups do not count; where groups are far apart, a gap is that of
+    a larger share of the values of one. Of tied values, whose gaps are often 0, the others stand
+    for all as squares do. A few values, of which most rows have one, leave gaps wider than the
+    standard deviation, which is the most. The scale is 1 for a standard normal column.
     """
     step = max(_GAP_SHARE / n_components, 1.0 / len(X))
     n = max(_N_QUANTILES, int(np.ceil(4.0 / step)))
@@ -127,11 +131,18 @@ def _medians_and_scales(X, weight, n_components):
     gaps, scale = values[ahead:] - values[:-ahead], np.zeros(X.shape[1])
     # Rounding leaves a constant column of 1e9 gaps of 1e-7.
     present = gaps > 10.0 * np.finfo(float).eps * np.abs(median)
-    of_normal = np.median(normal[ahead:] - normal[:-ahead])
     for j in np.flatnonzero(present.any(axis=0)):
-        share = np.sqrt(present[:, j].mean())
-        scale[j] = share * np.median(gaps[present[:, j], j]) / of_normal
-    return median, scale
+        typical, share = np.median(gaps[present[:, j], j]), np.sqrt(present[:, j].mean())
+        step = min(int(ahead * _n_groups(gaps[:, j] <= _APART * typical, ahead)), n - 1)
+        scale[j] = share * typical / np.median(normal[step:] - normal[:-step])
+    return median, np.minimum(scale, _sds(X, weight, np.average(X, axis=0, weights=weight)))
+
+
+def _n_groups(near, ahead):
+    """Effective number of groups of a column's quantiles, of which each near gap joins two."""
+    ends = np.flatnonzero(np.diff(np.concatenate([[0], near, [0]])))
+    sizes = ends[1::2] - ends[::2] + ahead
+    return sizes.sum() ** 2 / (sizes**2).sum()
 
 
 def medians(X, weight):

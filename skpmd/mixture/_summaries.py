@@ -197,6 +197,13 @@ def prior_findings(state):
     prior, points = state.prior, state.points
     if prior.component_prior != "normal_wishart":
         return []
+    # Weights may be less than one, and rows equal. The posterior of all parameters needs no rows.
+    n = max(state.n_samples_seen, getattr(state.fit, "n_rows_fitted", np.inf))
+    if n < prior.n_components:
+        return [
+            f"n_components={prior.n_components} is more than the rows, which are {n:.6g}: "
+            "components without rows are those of the prior; take fewer components"
+        ]
     if state.n_samples_seen < _EXPECTED * prior.n_components:
         return []  # That so few rows leave much to the prior is known.
     p, kind = len(prior.mean), prior.covariance_type

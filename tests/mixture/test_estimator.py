@@ -156,6 +156,7 @@ CASES = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*is more than the rows:sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("covariance_type", TYPES)
 def test_hard_data_give_finite_answers(case, covariance_type):
@@ -171,6 +172,7 @@ def test_hard_data_give_finite_answers(case, covariance_type):
         assert all(np.isfinite(value).all() for value in values)
 
 
+@pytest.mark.filterwarnings("ignore:.*is more than the rows:sklearn.exceptions.ConvergenceWarning")
 def test_components_may_die():
     X = np.repeat([[0.0, 0.0], [5.0, 5.0], [0.0, 5.0]], [20, 30, 50], axis=0)
     X = X + 1e-3 * np.random.default_rng(0).normal(size=X.shape)
