@@ -23,7 +23,9 @@ from skpmd.lda._topics import Counts
 
 _VISITS = 6e6  # tokens that each particle's chain visits, at most
 _FIRST, _MOST = 24, 384  # sweeps of the first round, and at most of one
-_KEPT, _LEAST = 32, 4  # draws of all particles together, at least, and the least of each
+# Draws of all particles together, at least, where they have no more than so many numbers, and
+# where they have more; and the least of each particle. Of few draws the tails are too near.
+_KEPT, _FEW, _KEPT_OF_MANY, _LEAST = 128, 1 << 20, 32, 4
 _NUMBERS = 1 << 24  # numbers of all draws at most
 _STARTING = 3  # sweeps of each document under the particle's own topics
 # The topics have settled where the halves of a round differ by less than so many of their standard
@@ -44,7 +46,8 @@ class Drawn(NamedTuple):
 
 def n_kept(m, V, K):
     """Draws of each particle; 0 where there is no room for them."""
-    n = min(-(-_KEPT // m), _NUMBERS // (m * V * K))
+    wanted = min(max(_FEW // (V * K), _KEPT_OF_MANY), _KEPT)
+    n = min(-(-wanted // m), _NUMBERS // (m * V * K))
     return max(n, _LEAST) if n >= _LEAST else 0
 
 
