@@ -12,12 +12,13 @@ large collections, whose topics are known better and by longer chains only, ther
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from skpmd.engine.course import phase, tick
 from skpmd.engine.threads import each
 from skpmd.engine.weighting import uniform
 from skpmd.lda import _kernels as kernels
-from skpmd.lda._documents import Documents
+from skpmd.lda._documents import Documents, groups_of
 from skpmd.lda._relabel import relabelling
 from skpmd.lda._topics import Counts
 
@@ -51,12 +52,20 @@ def n_kept(m, V, K):
     return max(n, _LEAST) if n >= _LEAST else 0
 
 
-def affordable(X, m, V, K):
-    """Whether chains have two rounds within their visits, and room for draws."""
-    if K == 1 or not n_kept(m, V, K) or X.data.sum() > 64.0 * _VISITS:
-        return False
-    n = kernels.number_of_tokens(Documents.of(X).for_kernels().data)
-    return 0 < 3 * n * _FIRST <= _VISITS
+def in_memory(X, m, V, K):
+    """Documents X, or those of data in blocks, where chains are affordable, and None elsewhere.
+
+    Chains need two rounds within their visits, and room for draws.
+    """
+    if K == 1 or not n_kept(m, V, K):
+        return None
+    parts, n, most = [], 0, _VISITS / (3 * _FIRST)
+    for some, _ in groups_of(X, None):
+        n += kernels.number_of_tokens(Documents.of(some).for_kernels().data)
+        if n > most:
+            return None
+        parts.append(some)
+    return sp.vstack(parts, format="csr") if n else None
 
 
 @phase("draws of topics")
