@@ -25,7 +25,7 @@ _DOCUMENTS = 256  # documents that a thread takes at a time
 _UNCERTAIN = 32  # the same for uncertainties, which take longer
 # Words of a document from which on it is long, and draws of a particle's topics that the intervals
 # of short and of long documents use, for a chain under each takes time.
-_LONG, _DRAWS_USED = 64, {False: 8, True: 3}
+_LONG, _DRAWS_USED = 64, {False: 8, True: 4}
 _SPLIT = 512  # documents that are split in two at a time
 
 
@@ -275,7 +275,7 @@ def _uncertainty(max_iter, block, log_weights, labels, X, totals, tails, are_lon
     out = np.empty(shape if tails is None else (*shape, len(tails)))
 
     def moments_of(i, rows):
-        given = X, max_iter, n_chains, *rows, are_long
+        given = X, max_iter, n_chains, *rows, are_long and n_draws > 1
         each_draw = [word_moments(topics, counts, i * n_draws + r, *given) for r in used]
         return np.mean(each_draw, axis=0)
 
