@@ -18,7 +18,7 @@ _MIN_PROBABILITY = np.float32(1e-30)
 _MIN_LOG = -69.0
 # Tokens of a document that its chains visit, and the least and the most of their sweeps, over all
 # particles: for means, which average conditional probabilities of many tokens where there are many,
-# and for moments. Many chains of long documents, whose sweeps take long, have fewer.
+# and for moments. Several chains of long documents, whose sweeps take long, have fewer.
 _SWEEPS, _SWEEPS_OF_MOMENTS, _SWEEPS_OF_LONG = (1024, 16, 64), (8192, 48, 256), (9600, 16, 64)
 _BLOCK = 16  # topics are padded to multiples of this, which fill whole registers
 # Sums of products may be taken in any order, and no nan occurs.
@@ -60,7 +60,7 @@ def word_moments(
     `skpmd.lda._kernels.assigned_words`, of shape (stop - start, 3, K), float64: E[n], E[n^2] and
     P(n > 0). Parameters are those of `topic_mass`; a chain has at most ``max_iter`` sweeps, and
     fewer where its moments are averaged with those of others, ``n_chains`` together, and fewer
-    still where documents ``are_long``, of more than 64 words, and chains are many.
+    still where documents ``are_long``, of more than 64 words, and chains are several.
     """
     stop = X.shape[0] if stop is None else stop
     out, arguments = (

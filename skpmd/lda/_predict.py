@@ -275,7 +275,7 @@ def _uncertainty(max_iter, block, log_weights, labels, X, totals, tails, are_lon
     out = np.empty(shape if tails is None else (*shape, len(tails)))
 
     def moments_of(i, rows):
-        given = X, max_iter, n_chains, *rows, are_long and n_draws > 1
+        given = X, max_iter, n_chains, *rows, are_long and n_chains > 1
         each_draw = [word_moments(topics, counts, i * n_draws + r, *given) for r in used]
         return np.mean(each_draw, axis=0)
 
