@@ -12,18 +12,21 @@ large collections, whose topics are known better and by longer chains only, ther
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from skpmd.engine.course import phase, tick
 from skpmd.engine.threads import each
 from skpmd.engine.weighting import uniform
 from skpmd.lda import _kernels as kernels
-from skpmd.lda._documents import Documents
+from skpmd.lda._documents import Documents, groups_of
 from skpmd.lda._relabel import relabelling
 from skpmd.lda._topics import Counts
 
 _VISITS = 6e6  # tokens that each particle's chain visits, at most
 _FIRST, _MOST = 24, 384  # sweeps of the first round, and at most of one
-_KEPT, _LEAST = 32, 4  # draws of all particles together, at least, and the least of each
+# Draws of all particles together, at least, where they have no more than so many numbers, and
+# where they have more; and the least of each particle. Of few draws the tails are too near.
+_KEPT, _FEW, _KEPT_OF_MANY, _LEAST = 128, 1 << 20, 32, 4
 _NUMBERS = 1 << 24  # numbers of all draws at most
 _STARTING = 3  # sweeps of each document under the particle's own topics
 # The topics have settled where the halves of a round differ by less than so many of their standard
@@ -44,16 +47,25 @@ class Drawn(NamedTuple):
 
 def n_kept(m, V, K):
     """Draws of each particle; 0 where there is no room for them."""
-    n = min(-(-_KEPT // m), _NUMBERS // (m * V * K))
+    wanted = min(max(_FEW // (V * K), _KEPT_OF_MANY), _KEPT)
+    n = min(-(-wanted // m), _NUMBERS // (m * V * K))
     return max(n, _LEAST) if n >= _LEAST else 0
 
 
-def affordable(X, m, V, K):
-    """Whether chains have two rounds within their visits, and room for draws."""
-    if K == 1 or not n_kept(m, V, K) or X.data.sum() > 64.0 * _VISITS:
-        return False
-    n = kernels.number_of_tokens(Documents.of(X).for_kernels().data)
-    return 0 < 3 * n * _FIRST <= _VISITS
+def in_memory(X, m, V, K):
+    """Documents X, or those of data in blocks, where chains are affordable, and None elsewhere.
+
+    Chains need two rounds within their visits, and room for draws.
+    """
+    if K == 1 or not n_kept(m, V, K):
+        return None
+    parts, n, most = [], 0, _VISITS / (3 * _FIRST)
+    for some, _ in groups_of(X, None):
+        n += kernels.number_of_tokens(Documents.of(some).for_kernels().data)
+        if n > most:
+            return None
+        parts.append(some)
+    return sp.vstack(parts, format="csr") if n else None
 
 
 @phase("draws of topics")

@@ -129,8 +129,8 @@ None, default=None
         in a small collection a Gibbs chain then goes on from each particle. It ends when the topics
         change little, or after visits of 6 million words, and a ``ConvergenceWarning`` says so
         where they still change. Its draws make intervals as wide as the assignment of the words is
-        uncertain. There is no chain for more than 83,000 words, for data in blocks, with
-        ``max_full_iter``, and with ``weighting="posterior"``.
+        uncertain. There is no chain for more than 83,000 words, with ``max_full_iter``, and
+        with ``weighting="posterior"``.
     max_full_iter : int, default=0
         Number of full-batch iterations after these passes. The counts are then those of all
         documents, each counted once. These iterations need additional memory for a second copy of

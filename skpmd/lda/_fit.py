@@ -7,7 +7,6 @@ import numpy as np
 
 from skpmd._base.progress import bar_of_steps
 from skpmd._base.records import Records
-from skpmd._base.rows import is_read_in_blocks
 from skpmd.engine.course import phase, untimed, write
 from skpmd.engine.loop import FullBatch, Options, Outcome, Stage, drive, run
 from skpmd.engine.mirror import Settings
@@ -92,8 +91,9 @@ def fit_topics(parameters, X, weight, rng):
     scores = None if stopping is None else tuple(stopping.scores)
     n_iter = block.n_visits // n
     state = state._replace(block=block, n_iter=n_iter, validation_scores=scores)
-    if is_auto and not state.interrupted and _is_drawn(parameters, state, X):
-        after = drive(_with_draws(state, X, weight))
+    held = _to_draw(parameters, state, X) if is_auto and not state.interrupted else None
+    if held is not None:
+        after = drive(_with_draws(state, held, weight))
         state = after.value._replace(interrupted=after.interrupted)
     if parameters.evaluate_every <= 0 or state.interrupted:
         return state
@@ -102,12 +102,12 @@ def fit_topics(parameters, X, weight, rng):
     return evaluated.value._replace(interrupted=evaluated.interrupted)
 
 
-def _is_drawn(parameters, state, X):
-    """Whether chains follow: not where other counts are asked for or documents are in blocks."""
-    if parameters.max_full_iter or parameters.weighting == "posterior" or is_read_in_blocks(X):
-        return False
+def _to_draw(parameters, state, X):
+    """Documents that chains follow for: none where other counts are asked for or there are many."""
+    if parameters.max_full_iter or parameters.weighting == "posterior":
+        return None
     topics = state.block.topics
-    return draws.affordable(X, topics.m, topics.V, topics.K)
+    return draws.in_memory(X, topics.m, topics.V, topics.K)
 
 
 def _with_draws(state, X, weight):

@@ -16,9 +16,10 @@ from skpmd.lda._kernels import assigned_words
 # Probabilities are kept above this, for float32 ends at 1e-38; and their logs above the next.
 _MIN_PROBABILITY = np.float32(1e-30)
 _MIN_LOG = -69.0
-# Tokens of a document that its chain visits, and the least and the most of its sweeps: for means,
-# which average conditional probabilities of many tokens where there are many, and for moments.
-_SWEEPS, _SWEEPS_OF_MOMENTS = (512, 8, 32), (8192, 48, 256)
+# Tokens of a document that its chains visit, and the least and the most of their sweeps, over all
+# particles: for means, which average conditional probabilities of many tokens where there are many,
+# and for moments. Several chains of long documents, whose sweeps take long, have fewer.
+_SWEEPS, _SWEEPS_OF_MOMENTS, _SWEEPS_OF_LONG = (1024, 16, 64), (8192, 48, 256), (9600, 16, 64)
 _BLOCK = 16  # topics are padded to multiples of this, which fill whole registers
 # Sums of products may be taken in any order, and no nan occurs.
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
@@ -46,32 +47,35 @@ def topic_mass(topics, counts, i, X, max_iter=100, tol=1e-3, start=0, stop=None)
     mass = np.empty((stop - start, topics.K))
     _iterate(*arguments, max_iter, tol, False, mass)
     out[:, 0] = mass - topics.alpha[i]
-    assigned_words(*arguments, *_bounded(_SWEEPS, max_iter), False, out)
+    assigned_words(*arguments, *_shared(_SWEEPS, topics.m, max_iter), False, out)
     return topics.alpha[i] + np.maximum(out[:, 0], 0.0)
 
 
-def word_moments(topics, counts, i, X, max_iter=100, n_chains=1, start=0, stop=None):
+def word_moments(
+    topics, counts, i, X, max_iter=100, n_chains=1, start=0, stop=None, are_long=False
+):  # fmt: skip
     """Posterior of the numbers n of a document's words in each topic, under one particle.
 
     Given these numbers, topic proportions have a Dirichlet distribution. The moments are those of
     `skpmd.lda._kernels.assigned_words`, of shape (stop - start, 3, K), float64: E[n], E[n^2] and
     P(n > 0). Parameters are those of `topic_mass`; a chain has at most ``max_iter`` sweeps, and
-    fewer where its moments are averaged with those of others, ``n_chains`` together.
+    fewer where its moments are averaged with those of others, ``n_chains`` together, and fewer
+    still where documents ``are_long``, of more than 64 words, and chains are several.
     """
     stop = X.shape[0] if stop is None else stop
     out, arguments = (
         np.empty((stop - start, 3, topics.K)),
         _arguments(topics, counts, i, X, start, stop),
     )
-    one = (-(-number // n_chains) for number in _SWEEPS_OF_MOMENTS)
-    sweeps = _bounded(tuple(one), max_iter)
+    sweeps = _shared(_SWEEPS_OF_LONG if are_long else _SWEEPS_OF_MOMENTS, n_chains, max_iter)
     assigned_words(*arguments, *sweeps, True, out)
     return out
 
 
-def _bounded(sweeps, most):
-    """Visits and numbers of sweeps, of which there are to be no more than so many."""
-    return sweeps[0], min(sweeps[1], most), min(sweeps[2], most)
+def _shared(sweeps, n_chains, most):
+    """Visits and numbers of sweeps of each of some chains, which have no more than ``most``."""
+    visits, *ends = (-(-number // n_chains) for number in sweeps)
+    return visits, *(min(end, most) for end in ends)
 
 
 def document_elbos(topics, counts, i, X, max_iter=100, tol=1e-3, start=0, stop=None):

@@ -23,6 +23,9 @@ from skpmd.lda._proportions import Proportions
 _NEGLIGIBLE = -30.0  # log weight, relative to the largest, of particles that are left out
 _DOCUMENTS = 256  # documents that a thread takes at a time
 _UNCERTAIN = 32  # the same for uncertainties, which take longer
+# Words of a document from which on it is long, and draws of a particle's topics that the intervals
+# of short and of long documents use, for a chain under each takes time.
+_LONG, _DRAWS_USED = 64, {False: 8, True: 4}
 _SPLIT = 512  # documents that are split in two at a time
 
 
@@ -249,27 +252,40 @@ def proportions(parameters, block, log_weights, labels, X, normalize):
 
 def uncertainty(parameters, block, log_weights, labels, X, tails=None):
     """Standard deviations (n, K) of topic proportions, or their quantiles at ``tails``."""
+    shape = X.shape[0], block.topics.K
+    out = np.empty(shape if tails is None else (*shape, len(tails)))
+    totals = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
+    given = parameters.max_doc_update_iter, block, log_weights, labels
+    for are_long in (False, True):
+        own = (totals > _LONG) == are_long
+        if own.any():
+            some = X if own.all() else X[own]
+            out[own] = _uncertainty(*given, some, totals[own], tails, are_long)
+    return out
+
+
+def _uncertainty(max_iter, block, log_weights, labels, X, totals, tails, are_long):
+    """The same of documents with ``totals`` words, of which all are long, or none."""
     places, log_weights = _with_weight(log_weights)
-    weights, shape = np.exp(log_weights), (X.shape[0], block.topics.K)
+    counts = block.counts if block.draws is None else block.draws
+    n_draws = len(counts.words) // block.topics.m
+    used = np.linspace(0, n_draws, min(n_draws, _DRAWS_USED[are_long]), False).astype(int)
+    topics, n_chains = repeated(block.topics, n_draws), len(used) * len(places)
+    shape = X.shape[0], block.topics.K
     out = np.empty(shape if tails is None else (*shape, len(tails)))
 
-    n_draws = 1 if block.draws is None else len(block.draws.words) // block.topics.m
-    counts = block.counts if block.draws is None else block.draws
-    topics, max_iter = repeated(block.topics, n_draws), parameters.max_doc_update_iter
-
     def moments_of(i, rows):
-        own = range(i * n_draws, (i + 1) * n_draws)
-        each_draw = [word_moments(topics, counts, r, X, max_iter, n_draws, *rows) for r in own]
+        given = X, max_iter, n_chains, *rows, are_long and n_chains > 1
+        each_draw = [word_moments(topics, counts, i * n_draws + r, *given) for r in used]
         return np.mean(each_draw, axis=0)
 
     def piece(start):
         rows = start, min(start + _UNCERTAIN, X.shape[0])
-        totals = np.asarray(X[slice(*rows)].sum(axis=1, dtype=np.float64)).ravel()
         moments = np.array([moments_of(i, rows) for i in places])
         order = labels[places]
         moments = np.take_along_axis(moments, order[:, None, None], axis=3)
         alpha = np.take_along_axis(block.topics.alpha[places], order, axis=1)
-        found = Proportions.of(moments, alpha, totals, weights)
+        found = Proportions.of(moments, alpha, totals[slice(*rows)], np.exp(log_weights))
         out[slice(*rows)] = found.standard_deviations() if tails is None else found.intervals(tails)
 
     each(piece, range(0, X.shape[0], _UNCERTAIN))

@@ -108,6 +108,7 @@ CASES = {
     "mixture": mixture,
     "mixture, full batch": lambda: mixture(max_iter=0, covariance_type="diag"),
     "topics": topics,
+    "topics, chains": lambda: topics(max_iter="auto"),
     "topics, in order": lambda: topics(shuffle=False, evaluate_every=1),
     "topics, full batch": lambda: topics(max_full_iter=2, early_stopping=True),
 }  # fmt: skip

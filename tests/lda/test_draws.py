@@ -75,7 +75,7 @@ def test_results_are_those_of_the_draws():
     X = drawn(3)[2]
     model = fit(X, n_particles=2)
     posterior, block = model.posterior_, model._state.block
-    assert posterior.draws.shape == (2, 16, 2, 25) and model.n_iter_ > 5
+    assert posterior.draws.shape == (2, 64, 2, 25) and model.n_iter_ > 5
     np.testing.assert_allclose(posterior.draws.mean(axis=1), posterior.concentration, rtol=1e-4)
     np.testing.assert_allclose(block.draws.totals.sum(axis=1), X.sum(), rtol=1e-6)
     some = posterior.sample(4000, random_state=1)

@@ -67,6 +67,21 @@ def test_two_topics_against_a_grid(alpha, eta, ratio, mean, least):
     assert mean < np.mean(held) < 0.93 and min(held) > least
 
 
+def test_long_documents_against_a_grid():
+    """One chain of some tens of sweeps, whose intervals are narrow: 83 % on average, as stated."""
+    X = corpus(0.5, 0.3, n=30, length=300)
+    lda = fit(X)
+    ends, found = lda.transform(X, return_interval=0.9)[1][:, 0], []
+    std = lda.transform(X, return_std=True)[1][:, 0]
+    held = []
+    for document, sd, own in zip(X, std, ends, strict=True):
+        density = exact(lda, document)
+        found.append(sd / np.sqrt(density @ (T - density @ T) ** 2))
+        held.append(np.diff(np.interp(own, T, np.cumsum(density)))[0])
+    assert abs(np.median(found) - 1.0) < 0.15
+    assert 0.8 < np.mean(held) < 0.94 and min(held) > 0.5
+
+
 def test_documents_that_say_nothing_have_the_prior():
     X = corpus(0.5, 0.5, K=3)
     lda = fit(X, K=3, alpha=[0.3, 1.0, 2.0])
@@ -124,7 +139,7 @@ def test_topics_are_relabelled_before_they_are_mixed():
     block, counts = lda._state.block, sparse.csr_matrix(X, dtype=np.float32)
     assert len(np.unique(lda._labels, axis=0)) > 1
     moments = [
-        word_moments(block.topics, block.counts, i, counts)[..., order]
+        word_moments(block.topics, block.counts, i, counts, n_chains=4)[..., order]
         for i, order in enumerate(lda._labels)
     ]
     alpha = np.full((4, 3), 0.5)
