@@ -9,6 +9,7 @@ from skpmd.sparse_gp._starts import (
     free_parts,
     is_flat,
     is_in_units_of_X,
+    is_no_better_than_noise,
     placed_starts,
 )
 
@@ -32,13 +33,12 @@ def kernel_findings(covariance, theta, sample, is_searched=True):
     sample = some_of(sample)
     found = at_independence(covariance.kernel, theta) if is_searched else []
     value = log_marginal_likelihood(covariance, theta, sample, gradient=False)
-    flat = is_flat(value, sample)
     # With far too little noise a kernel that tells much has as low an evidence as a flat one.
-    most = np.inf if flat else _NO_NOISE
+    most = np.inf if is_no_better_than_noise(value, sample) else _NO_NOISE
     without_noise = _of_noise(covariance, theta, sample, most, is_searched)
     if without_noise:
         return found + without_noise
-    if flat:
+    if is_flat(value, sample):
         return [*found, _of_units(covariance, sample)]
     return found + _of_bounds(covariance, theta, sample) if is_searched else found
 
