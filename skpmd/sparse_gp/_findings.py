@@ -94,9 +94,11 @@ def _of_bounds(covariance, theta, sample):
     names = parameter_names(kernel)
     for place, (name, (low, high)) in enumerate(zip(names, kernel.bounds, strict=True)):
         for which, end, sign in (("lower", low, -1.0), ("upper", high, 1.0)):
-            # A small noise belongs to a smooth y, or to rows that are there several times.
-            is_little_noise = sign < 0.0 and name.partition("[")[0].endswith("noise_level")
-            if is_little_noise or not np.isclose(theta[place], end, atol=1e-6):
+            # A small noise belongs to a smooth y, or to rows that are there several times; a large
+            # one, and short length scales, are named as those of independent rows.
+            kind = name.partition("[")[0].rpartition("__")[2]
+            is_known = kind == "noise_level" or (kind == "length_scale" and sign < 0.0)
+            if is_known or not np.isclose(theta[place], end, atol=1e-6):
                 continue
             other = theta.copy()
             other[place] += sign * _BEYOND
