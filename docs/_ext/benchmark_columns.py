@@ -155,6 +155,13 @@ IN_STUDY = {
         "setting": "approximation that the fit has taken",
         "split": "number of the split",
     },
+    "gp_small": {
+        "cpu": "CPU seconds of the fit, mean over tables",
+        "crps": "continuous ranked probability score by ten quantiles; smaller is better",
+        "data": "function that y is of, with noise",
+        "rmse": "root mean square error on the new rows; smaller is better",
+        "seeds": "number of tables that are averaged",
+    },
     "halves": {
         "gap": "largest gap of a mean in sds, or loss of held-out score as a share, as said above",
         "model": "estimator, as said above",

@@ -47,7 +47,7 @@ from skpmd.sparse_gp._open_variance import warn_of_open_variance
 from skpmd.sparse_gp._parameters import GPParameters
 from skpmd.sparse_gp._predict import GaussianProcessPredictions
 from skpmd.sparse_gp._score_predict import kind_of_rows
-from skpmd.sparse_gp._vecchia_fit import fit_vecchia, update_vecchia, warn_of_left_out
+from skpmd.sparse_gp._vecchia_fit import fit_vecchia, left_out_findings, update_vecchia
 
 # How `fit` and `partial_fit` go about it, where not as with inducing inputs.
 _FITS = {
@@ -703,17 +703,17 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             self._conclude(interrupted=True)
         if self.approximation_ not in _NEAR:
             warn_of_open_variance(self._state)
-        if fitted_kernel:
-            warn_of_left_out(self._state)
+        state, found = self._state, []
+        if fitted_kernel and self.weighting != "posterior":
+            found = kernel_findings(
+                state.model.covariance, state.theta, state.sample, self.optimizer is not None
+            )
+        if fitted_kernel and not found:  # What is wrong with a kernel makes intervals wrong.
+            found = left_out_findings(state)
+        self.diagnostics_["warnings"].extend(found)
         if self.weighting == "posterior":
             self._warn_or_interrupt()
             return
         self._conclude()
-        if fitted_kernel:
-            state = self._state
-            found = kernel_findings(
-                state.model.covariance, state.theta, state.sample, self.optimizer is not None
-            )
-            self.diagnostics_["warnings"].extend(found)
-            for reason in found:
-                warn(f"{type(self).__name__}: {reason}")
+        for reason in found:
+            warn(f"{type(self).__name__}: {reason}")

@@ -122,7 +122,7 @@ class Shrunk:
     def _free(self, u):
         theta = u[:, : len(self._middle)].copy()
         if len(self._scales) > 1:
-            theta[:, self._scales] *= np.exp(u[:, -1:])
+            theta[:, self._scales] *= np.exp(np.minimum(u[:, -1:], _MAX_LOG))
             theta[:, self._scales] += u[:, -2:-1]
         return theta + self._middle
 
@@ -158,7 +158,7 @@ class Shrunk:
         by_u[self._noise] = 0.5 * (1.0 - np.exp(np.minimum(u[self._noise], _MAX_LOG)))
         scales = self._scales
         if len(scales) > 1:
-            scale = np.exp(u[-1])
+            scale = np.exp(min(u[-1], _MAX_LOG))
             by_u[-2] += slope[scales].sum()
             by_u[-1] += scale * (slope[scales] @ u[scales])
             slope[scales] *= scale

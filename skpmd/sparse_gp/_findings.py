@@ -9,6 +9,7 @@ from skpmd.sparse_gp._starts import (
     free_parts,
     is_flat,
     is_in_units_of_X,
+    is_no_better_than_noise,
     placed_starts,
 )
 
@@ -31,10 +32,13 @@ def kernel_findings(covariance, theta, sample, is_searched=True):
     """Sentences, with what to do, on a kernel and the rows that it was fitted to; mostly none."""
     sample = some_of(sample)
     found = at_independence(covariance.kernel, theta) if is_searched else []
-    without_noise = _of_noise(covariance, theta, sample)
+    value = log_marginal_likelihood(covariance, theta, sample, gradient=False)
+    # With far too little noise a kernel that tells much has as low an evidence as a flat one.
+    most = np.inf if is_no_better_than_noise(value, sample) else _NO_NOISE
+    without_noise = _of_noise(covariance, theta, sample, most, is_searched)
     if without_noise:
         return found + without_noise
-    if is_flat(log_marginal_likelihood(covariance, theta, sample, gradient=False), sample):
+    if is_flat(value, sample):
         return [*found, _of_units(covariance, sample)]
     return found + _of_bounds(covariance, theta, sample) if is_searched else found
 
@@ -90,9 +94,11 @@ def _of_bounds(covariance, theta, sample):
     names = parameter_names(kernel)
     for place, (name, (low, high)) in enumerate(zip(names, kernel.bounds, strict=True)):
         for which, end, sign in (("lower", low, -1.0), ("upper", high, 1.0)):
-            # A small noise belongs to a smooth y, or to rows that are there several times.
-            is_little_noise = sign < 0.0 and name.partition("[")[0].endswith("noise_level")
-            if is_little_noise or not np.isclose(theta[place], end, atol=1e-6):
+            # A small noise belongs to a smooth y, or to rows that are there several times; a large
+            # one, and short length scales, are named as those of independent rows.
+            kind = name.partition("[")[0].rpartition("__")[2]
+            is_known = kind == "noise_level" or (kind == "length_scale" and sign < 0.0)
+            if is_known or not np.isclose(theta[place], end, atol=1e-6):
                 continue
             other = theta.copy()
             other[place] += sign * _BEYOND
@@ -106,11 +112,11 @@ def _of_bounds(covariance, theta, sample):
     return found
 
 
-def _of_noise(covariance, theta, sample):
-    """Of a kernel without noise, where the rows have some."""
+def _of_noise(covariance, theta, sample, most, is_searched):
+    """Of a kernel without noise, or ``most`` of it in variances of y, where the rows have more."""
     variance = float((sample.y**2).mean())
     noise = covariance.noise(theta, sample.X) * sample.noise_factor + sample.noise_variance
-    if len(sample.y) < _FEWEST_ROWS or noise.max() > _NO_NOISE * variance:
+    if len(sample.y) < _FEWEST_ROWS or noise.max() > most * variance:
         return []
 
     def value(one, more):
@@ -124,15 +130,18 @@ def _of_noise(covariance, theta, sample):
         return max(found)
 
     starts = [theta]
-    if len(theta):
+    if is_searched and len(theta):
         starts += [covariance.kernel.theta]
         starts += placed_starts(covariance, sample, lambda one: value(one, _FRACTIONS[-1]))
     gain = max(value(one, more) for one in starts for more in _FRACTIONS)
     gain -= max(value(one, 0.0) for one in starts)
     if not gain > _GAIN_OF_NOISE:
         return []
+    few, more = "no noise", "some"
+    if noise.max() > _NO_NOISE * variance:
+        few, more = "too little noise", "more"
     return [
-        f"the kernel has no noise, and with some the evidence of {len(sample.y)} rows would be "
+        f"the kernel has {few}, and with {more} the evidence of {len(sample.y)} rows would be "
         f"larger by {gain:.3g} nats: standard deviations mean nothing. Add a WhiteKernel to the "
-        "kernel, or raise alpha."
+        "kernel, or raise its noise_level or alpha."
     ]

@@ -132,7 +132,9 @@ def _factor(slope_at, theta):
     d = len(theta)
     steps = _STEP * np.eye(d)
     slopes = each(lambda step: slope_at(theta + step), [*steps, *-steps])
-    hessian = (np.array(slopes[d:]) - np.array(slopes[:d])) / (2.0 * _STEP)
-    values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
+    with np.errstate(invalid="ignore"):
+        hessian = (np.array(slopes[d:]) - np.array(slopes[:d])) / (2.0 * _STEP)
+    # Where columns are huge or tiny beyond reason, rounding leaves no number.
+    values, vectors = np.linalg.eigh(np.nan_to_num(0.5 * (hessian + hessian.T)))
     covariance_matrix = (vectors / np.maximum(values, 1.0)) @ vectors.T
     return np.linalg.cholesky(covariance_matrix)

@@ -279,7 +279,12 @@ def _peaks(x, y, degree):
 
 def is_flat(value, sample):
     """Whether rows tell nothing of each other at a log evidence, although near ones agree."""
-    return value < _log_density_of_noise(sample) + _FLAT and _agreement(sample) > _AGREE
+    return is_no_better_than_noise(value, sample) and _agreement(sample) > _AGREE
+
+
+def is_no_better_than_noise(value, sample):
+    """Whether a log evidence is not clearly above that of the targets as noise alone."""
+    return value < _log_density_of_noise(sample) + _FLAT
 
 
 def _log_density_of_noise(sample):

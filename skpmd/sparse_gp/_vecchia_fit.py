@@ -10,7 +10,6 @@ from skpmd._base.progress import bar_of_rounds
 from skpmd._base.records import Records
 from skpmd._base.streaming import Stream
 from skpmd._base.utils import as_generator
-from skpmd._base.warn import warn
 from skpmd.engine import mirror, weighting
 from skpmd.engine.course import phase, share_of_time
 from skpmd.engine.journal import once
@@ -211,8 +210,8 @@ def _stacked(model, positions, rows):
     return weighting.stacked(scores.T, model.sites.weight[rows], tol=-np.inf, dtype=np.float64)
 
 
-def warn_of_left_out(state):
-    """Warn where rows are further from what all others say of them than they should be.
+def left_out_findings(state):
+    """Sentences where rows are further from what all others say of them than they should be.
 
     With neighbours that is said by the best particle, and of few rows by the average over all.
     """
@@ -225,15 +224,16 @@ def warn_of_left_out(state):
     else:
         n, y, remedy = len(state.sample.weight), state.sample.y, "n_restarts_optimizer"
         if model.df is not None or not n == state.n_fitted <= FEW_ROWS or n < _MIN_CHECKED:
-            return
+            return []
         found = [left_out(model.covariance, one, state.sample) for one in state.particles.theta]
         found = [one for one in found if one is not None]
     if n < _MIN_CHECKED or not found:
-        return
+        return []
     below = np.mean([norm.cdf((y - m) / np.sqrt(v)[:, None]) for m, v in found], axis=0)
     coverage = (np.abs(below - 0.5) < 0.5 * _LEVEL).mean()
-    if coverage < _MIN_COVERAGE:
-        warn(
-            f"Intervals of {_LEVEL:.0%} for rows, given all others, hold {coverage:.0%} of them: "
-            f"the kernel does not suit the rows. Give another kernel, or raise {remedy}."
-        )
+    if coverage >= _MIN_COVERAGE:
+        return []
+    return [
+        f"intervals of {_LEVEL:.0%} for rows, given all others, hold {coverage:.0%} of them: the "
+        f"kernel does not suit the rows. Give another kernel, or raise {remedy}."
+    ]

@@ -17,7 +17,7 @@ from skpmd import SparseGPRegressorPMD
 from skpmd.sparse_gp._data import Sample
 from skpmd.sparse_gp._few_rows import Given, Shrunk, draw_posterior
 from skpmd.sparse_gp._hyperprior import HyperPrior
-from skpmd.sparse_gp._vecchia_fit import warn_of_left_out
+from skpmd.sparse_gp._vecchia_fit import left_out_findings
 
 
 def on_a_grid(kernel, X, y, n=45):
@@ -138,8 +138,9 @@ def test_a_kernel_that_few_rows_contradict_is_warned_of():
     rng = np.random.default_rng(8)
     X = rng.uniform(-2.0, 2.0, (40, 1))
     y = np.sin(3.0 * X[:, 0]) + 0.5 * rng.standard_normal(40)
-    small = ConstantKernel(1.0) * RBF(1.0) + WhiteKernel(1e-3)
+    small = ConstantKernel(1.0) * RBF(1.0) + WhiteKernel(0.05)
     with pytest.warns(UserWarning, match="the kernel does not suit the rows"):
         gp = SparseGPRegressorPMD(small, optimizer=None, random_state=0).fit(X, y)
     assert len(gp.posterior_.weights) == 1
-    warn_of_left_out(SparseGPRegressorPMD(random_state=0).fit(X, y)._state)  # Without a warning.
+    assert any("given all others" in one for one in gp.diagnostics_["warnings"])
+    assert not left_out_findings(SparseGPRegressorPMD(random_state=0).fit(X, y)._state)

@@ -146,7 +146,7 @@ def test_periods_are_found(periods, unit):
         (DotProduct(), 1, 1990.0, 2020.0),
     ],
 )
-@pytest.mark.filterwarnings("ignore:SparseGPRegressorPMD. the kernel has no noise")
+@pytest.mark.filterwarnings("ignore:SparseGPRegressorPMD. (the kernel has|intervals of)")
 def test_polynomials_without_noise_are_least_squares(kernel, degree, low, high, alpha):
     rng = np.random.default_rng(5)
     x = np.linspace(low, high, 50)
@@ -170,6 +170,16 @@ def test_a_kernel_without_noise_is_fitted_and_named(kernel):
         gp.fit(x, y)
     line = np.polyval(np.polyfit(x[:, 0], y, 1), x[:, 0])
     np.testing.assert_allclose(gp.predict(x), line, atol=1e-3)
+
+
+def test_far_too_little_noise_is_named_and_no_length_scale():
+    rng = np.random.default_rng(6)
+    x = np.linspace(-3.0, 5.0, 45)[:, None]
+    y = 1.0 + 0.5 * x[:, 0] + 0.3 * rng.standard_normal(45)
+    gp = SparseGPRegressorPMD(DotProduct() + WhiteKernel(1e-4), optimizer=None, **ONE)
+    with pytest.warns(ConvergenceWarning, match="the kernel has too little noise"):
+        gp.fit(x, y)
+    assert not any("length scales" in one for one in gp.diagnostics_["warnings"])
 
 
 @pytest.mark.parametrize("kernel", [RBF(), ConstantKernel() * Matern(nu=2.5)])

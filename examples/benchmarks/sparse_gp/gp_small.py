@@ -29,7 +29,7 @@ CELLS = (  # function, rows, columns, sd of the noise
     ("line", 8, 1, 0.3), ("line", 20, 10, 0.3), ("line", 30, 30, 0.5), ("additive", 12, 2, 0.3),
     ("additive", 20, 4, 0.2), ("additive", 60, 20, 0.3), ("sine", 12, 1, 0.2),
     ("sine", 30, 4, 0.3), ("sine", 40, 1, 1e-3), ("step", 40, 8, 0.1), ("noise", 20, 2, 1.0),
-    ("noise", 100, 8, 1.0),
+    ("noise", 100, 8, 1.0), ("additive", 100, 10, 0.3), ("sine", 150, 6, 0.3),
 )  # fmt: skip
 QUICK = (("line", 20, 10, 0.3), ("sine", 12, 1, 0.2), ("noise", 20, 2, 1.0))
 SEEDS, N_NEW, MIN_COVERAGE = 12, 100, 0.86
