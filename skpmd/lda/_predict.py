@@ -14,6 +14,7 @@ from skpmd.lda._documents import groups_of, tokens_of
 from skpmd.lda._draws import repeated
 from skpmd.lda._inference import (
     document_elbos,
+    proportion_sizes,
     topic_mass,
     word_moments,
     word_probabilities,
@@ -25,7 +26,7 @@ _DOCUMENTS = 256  # documents that a thread takes at a time
 _UNCERTAIN = 32  # the same for uncertainties, which take longer
 # Words of a document from which on it is long, and draws of a particle's topics that the intervals
 # of short and of long documents use, for a chain under each takes time.
-_LONG, _DRAWS_USED = 64, {False: 8, True: 4}
+_LONG, _DRAWS_USED = 64, {False: 8, True: 2}
 _SPLIT = 512  # documents that are split in two at a time
 
 
@@ -241,7 +242,7 @@ def proportions(parameters, block, log_weights, labels, X, normalize):
     out = np.zeros((X.shape[0], block.topics.K))
 
     def add(i, weight, rows):
-        mass = _mass(parameters, block, i, X, rows)
+        mass = _mass(parameters, block, i, X, rows, log_weights)
         if normalize:
             mass /= mass.sum(axis=1, keepdims=True)
         out[slice(*rows)] += weight * mass[:, labels[i]]
@@ -255,7 +256,8 @@ def uncertainty(parameters, block, log_weights, labels, X, tails=None):
     shape = X.shape[0], block.topics.K
     out = np.empty(shape if tails is None else (*shape, len(tails)))
     totals = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
-    given = parameters.max_doc_update_iter, block, log_weights, labels
+    how = parameters.max_doc_update_iter, parameters.mean_change_tol
+    given = how, block, log_weights, labels
     for are_long in (False, True):
         own = (totals > _LONG) == are_long
         if own.any():
@@ -264,28 +266,46 @@ def uncertainty(parameters, block, log_weights, labels, X, tails=None):
     return out
 
 
-def _uncertainty(max_iter, block, log_weights, labels, X, totals, tails, are_long):
-    """The same of documents with ``totals`` words, of which all are long, or none."""
+def _uncertainty(how, block, log_weights, labels, X, totals, tails, are_long):
+    """The same of documents with ``totals`` words, of which all are long, or none.
+
+    Long documents need no chains: few of their topics have a word or none. ``how`` are the most
+    iterations of one document and their tolerance.
+    """
+    max_iter, tol = how
     places, log_weights = _with_weight(log_weights)
     counts = block.counts if block.draws is None else block.draws
     n_draws = len(counts.words) // block.topics.m
     used = np.linspace(0, n_draws, min(n_draws, _DRAWS_USED[are_long]), False).astype(int)
-    topics, n_chains = repeated(block.topics, n_draws), len(used) * len(places)
+    topics, weights = repeated(block.topics, n_draws), np.exp(log_weights)
     shape = X.shape[0], block.topics.K
     out = np.empty(shape if tails is None else (*shape, len(tails)))
 
-    def moments_of(i, rows):
-        given = X, max_iter, n_chains, *rows, are_long and n_chains > 1
-        each_draw = [word_moments(topics, counts, i * n_draws + r, *given) for r in used]
-        return np.mean(each_draw, axis=0)
+    def by_chains(rows):
+        given = X, max_iter, len(used) * len(places), *rows
+        order, moments = labels[places], []
+        for i in places:
+            own = [word_moments(topics, counts, i * n_draws + r, *given) for r in used]
+            moments.append(np.mean(own, axis=0)[:, :, labels[i]])
+        alpha = np.take_along_axis(block.topics.alpha[places], order, axis=1)
+        return Proportions.of(np.array(moments), alpha, totals[slice(*rows)], weights)
+
+    def by_sizes(rows):
+        means, sizes = [], []
+        for i in places:
+            for r in used:
+                given = topics, counts, i * n_draws + r, X
+                mass = topic_mass(*given, max_iter, tol, *rows)[:, labels[i]]
+                means.append(mass / mass.sum(axis=1, keepdims=True))
+                sizes.append(proportion_sizes(*given, max_iter, *rows)[:, labels[i]])
+        share = np.repeat(weights / len(used), len(used))[:, None, None]
+        return Proportions(
+            np.array(means), np.array(sizes), np.broadcast_to(share, np.shape(means))
+        )
 
     def piece(start):
         rows = start, min(start + _UNCERTAIN, X.shape[0])
-        moments = np.array([moments_of(i, rows) for i in places])
-        order = labels[places]
-        moments = np.take_along_axis(moments, order[:, None, None], axis=3)
-        alpha = np.take_along_axis(block.topics.alpha[places], order, axis=1)
-        found = Proportions.of(moments, alpha, totals[slice(*rows)], np.exp(log_weights))
+        found = by_sizes(rows) if are_long else by_chains(rows)
         out[slice(*rows)] = found.standard_deviations() if tails is None else found.intervals(tails)
 
     each(piece, range(0, X.shape[0], _UNCERTAIN))
@@ -335,7 +355,7 @@ def completed_words(parameters, block, log_weights, given, held_out):
     out = np.zeros(held_out.nnz)
 
     def add(i, weight, rows):
-        mass = _mass(parameters, block, i, given, rows)
+        mass = _mass(parameters, block, i, given, rows, log_weights)
         mass /= mass.sum(axis=1, keepdims=True)
         own = slice(*held_out.indptr[list(rows)])
         values = word_probabilities(block.topics, block.counts, i, held_out, mass, *rows)
@@ -345,9 +365,10 @@ def completed_words(parameters, block, log_weights, given, held_out):
     return out
 
 
-def _mass(parameters, block, i, X, rows):
-    max_iter, tol = parameters.max_doc_update_iter, parameters.mean_change_tol
-    return topic_mass(block.topics, block.counts, i, X, max_iter, tol, *rows)
+def _mass(parameters, block, i, X, rows, log_weights):
+    how = parameters.max_doc_update_iter, parameters.mean_change_tol
+    n_chains = len(_with_weight(log_weights)[0])
+    return topic_mass(block.topics, block.counts, i, X, *how, *rows, n_chains)
 
 
 def _for_each_particle(function, log_weights, n):
