@@ -23,15 +23,15 @@ from skpmd.lda._relabel import relabelling
 from skpmd.lda._topics import Counts
 
 _VISITS = 6e6  # tokens that each particle's chain visits, at most
-_FIRST, _MOST = 24, 384  # sweeps of the first round, and at most of one
+_FIRST, _MAX_LENGTH = 24, 384  # sweeps of the first round, and at most of one
 # Draws of all particles together, at least, where they have no more than so many numbers, and
 # where they have more; and the least of each particle. Of few draws the tails are too near.
-_KEPT, _FEW, _KEPT_OF_MANY, _LEAST = 128, 1 << 20, 32, 4
+_KEPT, _FEW, _KEPT_OF_MANY, _MIN_EACH = 128, 1 << 20, 32, 4
 _NUMBERS = 1 << 24  # numbers of all draws at most
 _STARTING = 3  # sweeps of each document under the particle's own topics
-# The topics have settled where the halves of a round differ by less than so many of their standard
-# deviations, on average over topics, and are far from it beyond the second.
-_SETTLED, _MOVING = 0.4, 1.0
+# The topics have converged where the halves of a round differ by less than so many of their sds,
+# on average over topics, and are far from it beyond the second.
+_MAX_CHANGE, _MOVING = 0.4, 1.0
 # Two topics are the same to the documents where they differ by no more than so many.
 _ALIKE = 1.0
 
@@ -49,7 +49,7 @@ def n_kept(m, V, K):
     """Draws of each particle; 0 where there is no room for them."""
     wanted = min(max(_FEW // (V * K), _KEPT_OF_MANY), _KEPT)
     n = min(-(-wanted // m), _NUMBERS // (m * V * K))
-    return max(n, _LEAST) if n >= _LEAST else 0
+    return max(n, _MIN_EACH) if n >= _MIN_EACH else 0
 
 
 def in_memory(X, m, V, K):
@@ -96,8 +96,8 @@ def drawn(topics, counts, seeds, X, weight):
         tick()
         n_sweeps += length
         change, alike = _changes(topics, kept, n_draws, [chain.halves for chain in chains])
-        most = min(2 * length, _MOST)
-        if change < _SETTLED or length >= _MOST or (n_sweeps + most) * n_tokens > _VISITS:
+        most = min(2 * length, _MAX_LENGTH)
+        if change < _MAX_CHANGE or length >= _MAX_LENGTH or (n_sweeps + most) * n_tokens > _VISITS:
             break
         length = most
     return Drawn(kept, n_sweeps, _findings(change, alike))

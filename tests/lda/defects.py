@@ -13,8 +13,8 @@ DEFECTS = [
     Defect(
         "a word's own assignment has a part in its next one",
         "lda/_kernels.py",
-        "mass[z] = max(mass[z] - each, alpha[z])",
-        "mass[z] = max(mass[z], alpha[z])",
+        "mass[z] = max(mass[z] - each, alpha[z])  # not less by rounding\n            total",
+        "mass[z] = max(mass[z], alpha[z])\n            total",
         "lda/test_kernels.py",
     ),
     Defect(
@@ -125,8 +125,8 @@ DEFECTS = [
     Defect(
         "uncertain topic proportions are mixed over topics of other numbers",
         "lda/_predict.py",
-        "X, *own)[:, labels[i]])",
-        "X, *own))",
+        "proportion_sizes(*given, max_iter, *rows)[:, labels[i]]",
+        "proportion_sizes(*given, max_iter, *rows)",
         "lda/test_proportions.py",
     ),
     Defect(

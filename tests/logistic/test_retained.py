@@ -18,7 +18,7 @@ FIRST = np.argsort(Y, kind="stable")  # All of class 0, then all of class 1.
 
 
 def streamed(order, n_parts, X=X, y=Y, **params):
-    model = BayesianLogisticRegressionPMD(random_state=0, **params)
+    model = BayesianLogisticRegressionPMD(scale=None, random_state=0, **params)
     for part in np.array_split(order, n_parts):
         model.partial_fit(X[part], y[part], classes=np.unique(y))
     return model
@@ -27,13 +27,15 @@ def streamed(order, n_parts, X=X, y=Y, **params):
 def largest_error(model, X=X, y=Y, exact=None, **params):
     """Of a mean, in sds, against the posterior of a fit of all rows, which is made if not given."""
     if exact is None:
-        exact = BayesianLogisticRegressionPMD(random_state=1, **params).fit(X, y).posterior_
+        exact = (
+            BayesianLogisticRegressionPMD(scale=None, random_state=1, **params).fit(X, y).posterior_
+        )
     return np.abs((model.posterior_.mean() - exact.mean()) / exact.std()).max()
 
 
 @pytest.fixture(scope="module")
 def of_all_rows():
-    return BayesianLogisticRegressionPMD(random_state=1).fit(X, Y).posterior_
+    return BayesianLogisticRegressionPMD(scale=None, random_state=1).fit(X, Y).posterior_
 
 
 # Monte Carlo errors of two posteriors are 0.02 sd each. The last rows, less than a quarter of
@@ -49,7 +51,7 @@ def test_classes_in_order(n_parts, container, of_all_rows):
 @pytest.mark.filterwarnings("ignore:.*Pareto k-hat")  # Of 0.75, with the first of them.
 def test_each_row_of_the_second_class_by_itself():
     order = np.concatenate([FIRST[:450], FIRST[-40:]])
-    model = BayesianLogisticRegressionPMD(random_state=0, n_particles=1000)
+    model = BayesianLogisticRegressionPMD(scale=None, random_state=0, n_particles=1000)
     model.partial_fit(X[order[:450]], Y[order[:450]], classes=[0, 1])
     for i in order[450:]:
         model.partial_fit(X[[i]], Y[[i]])
@@ -91,7 +93,7 @@ def test_past_rows_are_discounted_as_the_stream_does():
     f, order = 0.002, FIRST[300:600]
     model = streamed(order, 2, forgetting=f)
     weight = np.where(np.arange(300) < 150, (1.0 - f) ** 150, 1.0)
-    exact = BayesianLogisticRegressionPMD(random_state=1)
+    exact = BayesianLogisticRegressionPMD(scale=None, random_state=1)
     exact = exact.fit(X[order], Y[order], sample_weight=weight).posterior_
     assert np.abs((model.posterior_.mean() - exact.mean()) / exact.std()).max() < 0.2
 
@@ -107,7 +109,9 @@ def test_what_is_forgotten_wholly_is_no_matter(half_life):
 
 def test_weights_are_copies_and_pickles_go_on():
     parts = np.array_split(FIRST[::6], 3)
-    one, two = (BayesianLogisticRegressionPMD(random_state=0, n_particles=500) for _ in range(2))
+    one, two = (
+        BayesianLogisticRegressionPMD(scale=None, random_state=0, n_particles=500) for _ in range(2)
+    )
     for part in parts:
         one.partial_fit(X[part], Y[part], [0, 1], sample_weight=np.full(len(part), 2.0))
         twice = np.repeat(part, 2)

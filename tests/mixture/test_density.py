@@ -135,6 +135,7 @@ def test_regression_beats_the_mean():
     assert 0.8 < ((low <= target[1::2]) & (target[1::2] <= high)).mean() <= 1.0
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # of few rows
 def test_infinite_variances_are_so():
     # An empty component has one degree of freedom: the prior's.
     mixture = GaussianMixturePMD(5, random_state=0, n_particles=1).fit(X[:2])

@@ -125,6 +125,7 @@ def test_what_a_prior_does_not_have_is_refused(X, params, message):
         sampled(**own).fit(np.column_stack([X, X**2]))
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # of few rows
 @pytest.mark.parametrize("covariance_type", TYPES)
 def test_degrees_of_freedom_are_refused_where_draws_would_not_be_numbers(X, covariance_type):
     least = 1.0 if covariance_type in ("full", "tied") else 0.0

@@ -377,8 +377,8 @@ DEFECTS = [
     Defect(
         "the default is one particle whatever there is to average",
         "sparse_gp/_hyperparameters.py",
-        "_FEW_ROWS, _MANY_PARTICLES = 500, 16",
-        "_FEW_ROWS, _MANY_PARTICLES = 500, 1",
+        "FEW_ROWS, _MANY_PARTICLES = 500, 16",
+        "FEW_ROWS, _MANY_PARTICLES = 500, 1",
         "sparse_gp/test_particles.py",
     ),
     Defect(
@@ -405,8 +405,8 @@ DEFECTS = [
     Defect(
         "weights of a posterior do not change without a row",
         "model_comparison.py",
-        "ratio = left_out.log_weights - left_out.log_evidence[:, i]",
-        "ratio = left_out.log_weights - 0.0 * left_out.log_evidence[:, i]",
+        "ratio = log_w[possible] - evidence[possible]",
+        "ratio = log_w[possible] - 0.0 * evidence[possible]",
         "sparse_gp/test_left_out.py",
     ),
     Defect(

@@ -8,7 +8,7 @@ ALLOWED = (
     "Standard errors below 0.005 posterior standard deviations",
     "its means on iris to be within 0.05 standard deviations",
     "less than 0.3 of the first round's draws",
-    "at most 2 % of the rows, or 32",
+    "At most 2 % of the rows, or 32",
     "adapted to an acceptance of 0.8",
     "the inner step to an acceptance of 0.9",
     "by less than 0.01 nats from one position to another",

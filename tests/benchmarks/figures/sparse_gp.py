@@ -6,6 +6,7 @@ PAGE = "docs/inside/sparse_gp.rst"
 ALLOWED = (
     # Thresholds and settings.
     "the 90 % intervals for them, given all others, hold less than three quarters",
+    "the 90 % intervals for them, each given all others, hold less than three quarters",
     "if more than 2 % of the rows keep more than half of their variance",
     "the range of the middle 80 % take the place of mean and standard deviation",
     "normal around their mean with a standard deviation of 0.5",
