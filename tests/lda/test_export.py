@@ -19,7 +19,7 @@ COUNTS = np.random.default_rng(0).poisson(1.0, (40, 6))
 @pytest.fixture(scope="module")
 def posterior():
     frame = pandas.DataFrame(COUNTS, columns=WORDS)
-    lda = LDATopicModelPMD(2, n_particles=3, weighting="stacking", random_state=0)
+    lda = LDATopicModelPMD(2, n_particles=3, weighting="stacking", max_iter=5, random_state=0)
     return lda.fit(frame).posterior_
 
 

@@ -273,7 +273,9 @@ def test_shards_with_other_centres_are_merged_right(how):
     # where both are in one unit.
     assert np.abs(sds).max() < (0.6 if how == "diag" else 0.12)
     np.testing.assert_allclose(
-        found.predict_proba(X), whole.predict_proba(scaler.transform(X)), atol=0.01
+        found.predict_proba(X),
+        whole.predict_proba(scaler.transform(X)),
+        atol=0.02 if how == "diag" else 0.01,
     )
 
 

@@ -65,7 +65,7 @@ def test_each_estimator_has_a_trace(estimator):
 
 
 def test_topics_have_a_trace():
-    lda = LDATopicModelPMD(3, random_state=0).fit(COUNTS)
+    lda = LDATopicModelPMD(3, max_iter=5, random_state=0).fit(COUNTS)
     display = TraceDisplay.from_estimator(lda, columns=["log_density", "step_size"])
     assert display.axes_[0].get_ylabel() == "log density\n(nats per word)"
     assert TraceDisplay.from_estimator(lda).columns[0] == "step_size"

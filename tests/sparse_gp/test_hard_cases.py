@@ -243,6 +243,7 @@ def test_near_rows_keep_their_distance_beside_rows_far_away():
     assert model.predict(rows)[2] > 1.0  # The prior's mean is zero on the scale of the first two.
 
 
+@pytest.mark.filterwarnings("ignore:.*given all others")  # The kernel is not fitted.
 def test_another_kernel_set_after_a_fit_is_no_matter_of_predictions():
     model = SparseGPRegressorPMD(optimizer=None, random_state=0).fit(*wave(30))
     before = model.predict(wave(5)[0])
@@ -252,6 +253,7 @@ def test_another_kernel_set_after_a_fit_is_no_matter_of_predictions():
         SparseGPRegressorPMD(kernel=np.ones(3)).predict(wave(5)[0])
 
 
+@pytest.mark.filterwarnings("ignore:.*given all others")  # The kernel is not fitted.
 def test_true_is_one_particle():
     X, y = wave(30)
     one, true = (
