@@ -204,13 +204,15 @@ def new_model(parameters, covariance, prior, whole, theta, rng):
     inducing = choose(parameters.inducing_init, whole, n, covariance, theta, rng)
     df = parameters.student_df
     kind, options = (SparseGP, {}) if df is None else (StudentSparseGP, {"df": df})
+    # Steps carry what rows have said from one factor of K_ZZ to another, by the inverse of it.
+    by_steps = parameters.weighting == "posterior"
     return kind(
         covariance,
         prior,
         inducing,
         parameters.approximation,
-        parameters.jitter,
+        max(SEARCH_JITTER, parameters.jitter) if by_steps else parameters.jitter,
         n_targets=whole.n_targets,
-        block_weighs=parameters.weighting == "posterior",
+        block_weighs=by_steps,
         **options,
     )

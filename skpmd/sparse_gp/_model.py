@@ -31,8 +31,6 @@ SEARCH_JITTER = 1e-8
 # inducing inputs, or of this share of all of it. All rows have the same: where there is no other
 # noise it decides how they weigh.
 MIN_NOISE, _MIN_SHARE = 1e-10, 1e-6
-# What is added to a precision that has no Cholesky factor, in units of its rounding.
-_OF_ROUNDING = 0.0, 1.0, 1e2, 1e4, 1e6
 # What inducing inputs leave of a row's variance is rounding below this fraction of it.
 _NOTHING_LEFT = 1e-13
 # At most so many factors of K_ZZ are cached, and at most so many numbers in them (256 MB).
@@ -197,17 +195,7 @@ class SparseGP(Model):
             [np.ones((len(block), M)), np.tile(1.0 + 2.0 * squared[:, None], (1, t))], axis=1
         )
         whole[:, np.arange(M + t), np.arange(M + t)] += corner
-        at = np.arange(M)
-        # Of rows almost without noise the precision has rounding in it that exceeds the identity.
-        rounding = M * np.finfo(float).eps * whole[:, at, at].max(axis=1)[:, None]
-        for more in _OF_ROUNDING:
-            whole[:, at, at] += more * rounding
-            try:
-                factor = np.linalg.cholesky(whole)
-                break
-            except np.linalg.LinAlgError:
-                if more == _OF_ROUNDING[-1]:
-                    raise
+        factor = np.linalg.cholesky(whole)
         solved = factor[:, M:, :M]
         log_det = np.log(factor[:, np.arange(M), np.arange(M)]).sum(axis=1)
         return rest + 0.5 * np.einsum("itm,itm->i", solved, solved) - t * log_det

@@ -599,7 +599,7 @@ def test_the_kernel_follows_a_stream():
 
 
 # ---------------------------------------------------------------------- which one
-@pytest.mark.filterwarnings("ignore:.*the kernel has too little noise")  # One is given.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # Of given kernels.
 def test_auto():
     """Rough functions have neighbours; few rows are exact, and so is what is asked for."""
     rng = np.random.default_rng(0)
