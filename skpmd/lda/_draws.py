@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.metrics.pairwise import euclidean_distances
 
 from skpmd.engine.course import phase, tick
 from skpmd.engine.threads import each
@@ -178,17 +179,11 @@ def _changes(topics, kept, n_draws, halves):
     moved = np.array([((first - second) ** 2).sum(axis=0) for first, second in halves])
     alike = set()
     for mean, own in zip(means, variance, strict=True):
-        near = _apart(mean) < _ALIKE**2 * (own[:, None] + own)
-        pairs = {(k, o) for k, o in zip(*np.nonzero(np.triu(near, 1)), strict=True)}
-        alike = alike | pairs
+        apart = euclidean_distances(mean.T, squared=True)
+        near = apart < _ALIKE**2 * (own[:, None] + own)
+        alike |= set(zip(*np.nonzero(np.triu(near, 1)), strict=True))
     variance = np.maximum(variance.mean(axis=0), np.finfo(float).tiny)  # 0 of a single word
     return float(np.sqrt(moved.mean(axis=0) / variance).mean()), alike
-
-
-def _apart(mean):
-    """Squared distances between the columns."""
-    square = (mean**2).sum(axis=0)
-    return np.maximum(square[:, None] + square - 2.0 * mean.T @ mean, 0.0)
 
 
 def _findings(change, alike):
