@@ -148,6 +148,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         Inducing inputs that others leave less variance than this, as a fraction of the mean
         variance, have no part of their own in the process; nor have those of which rounding leaves
         nothing. It is multiplied by ten until the covariance of the others is positive definite.
+        With ``weighting="posterior"`` by steps it is at least 1e-8.
     likelihood : {"gaussian", "student_t"}, default="gaussian"
         Distribution of the noise. Student noise is for outliers: its scale is the square root of
         the noise level of the `WhiteKernel`, and passes are repeated until the evidence lower bound
