@@ -16,12 +16,10 @@ from skpmd.lda._kernels import assigned_words
 # Probabilities are kept above this, for float32 ends at 1e-38; and their logs above the next.
 _MIN_PROBABILITY = np.float32(1e-30)
 _MIN_LOG = -69.0
-# Change of all pseudo-counts by which those of the other topics move with a further token, at most.
-_TOL_OF_SIZES = 0.01
 # Tokens of a document that its chains visit, and the least and the most of their sweeps, over all
 # particles: for means, which average conditional probabilities of many tokens where there are many,
 # and for moments.
-_SWEEPS, _SWEEPS_OF_MOMENTS = (1024, 16, 64), (8192, 48, 256)
+_SWEEPS, _SWEEPS_OF_MOMENTS = (1024, 16, 64), (8192, 64, 256)
 _BLOCK = 16  # topics are padded to multiples of this, which fill whole registers
 # Sums of products may be taken in any order, and no nan occurs.
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
@@ -45,32 +43,32 @@ def topic_mass(
     documents, which are taken from ``start`` up to ``stop``, by default to the end.
     """
     stop = X.shape[0] if stop is None else stop
-    out, arguments = (
-        np.empty((stop - start, 3, topics.K)),
-        _arguments(topics, counts, i, X, start, stop),
-    )
     mass = np.empty((stop - start, topics.K))
-    _iterate(*arguments, max_iter, tol, False, mass)
+    _iterate(*_arguments(topics, counts, i, X, start, stop), max_iter, tol, False, mass)
+    out = np.empty((stop - start, 4, topics.K))
     out[:, 0] = mass - topics.alpha[i]
-    assigned_words(*arguments, *_shared(_SWEEPS, n_chains or topics.m, max_iter), False, out)
+    sweeps = _shared(_SWEEPS, n_chains or topics.m, max_iter)
+    arguments = _of_draws(topics, counts, i, 1, np.zeros(1, dtype=int), X, start, stop)
+    assigned_words(*arguments, *sweeps, False, out)
     return topics.alpha[i] + np.maximum(out[:, 0], 0.0)
 
 
-def word_moments(topics, counts, i, X, max_iter=100, n_chains=1, start=0, stop=None):
+def word_moments(
+    topics, counts, i, X, max_iter=100, n_chains=1, start=0, stop=None, n_draws=1, used=(0,)
+):  # fmt: skip
     """Posterior of the numbers n of a document's words in each topic, under one particle.
 
     Given these numbers, topic proportions have a Dirichlet distribution. The moments are those of
-    `skpmd.lda._kernels.assigned_words`, of shape (stop - start, 3, K), float64: E[n], E[n^2] and
-    P(n > 0). Parameters are those of `topic_mass`; a chain has at most ``max_iter`` sweeps, and
-    fewer where its moments are averaged with those of others, ``n_chains`` together.
+    `skpmd.lda._kernels.assigned_words`, of shape (stop - start, 4, K), float64: E[n], E[n^2],
+    P(n > 0) and P(n is all words). Parameters are those of `topic_mass`; ``counts`` are those of
+    ``n_draws`` draws of each particle's topics, of which the chain goes through those ``used``. It
+    has at most ``max_iter`` sweeps, and fewer where its moments are averaged with those of others,
+    ``n_chains`` together.
     """
     stop = X.shape[0] if stop is None else stop
-    out, arguments = (
-        np.empty((stop - start, 3, topics.K)),
-        _arguments(topics, counts, i, X, start, stop),
-    )
-    sweeps = _shared(_SWEEPS_OF_MOMENTS, n_chains, max_iter)
-    assigned_words(*arguments, *sweeps, True, out)
+    out = np.empty((stop - start, 4, topics.K))
+    arguments = _of_draws(topics, counts, i, n_draws, np.asarray(used), X, start, stop)
+    assigned_words(*arguments, *_shared(_SWEEPS_OF_MOMENTS, n_chains, max_iter), True, out)
     return out
 
 
@@ -78,28 +76,6 @@ def _shared(sweeps, n_chains, most):
     """Visits and numbers of sweeps of each of some chains, which have no more than ``most``."""
     visits, *ends = (-(-number // n_chains) for number in sweeps)
     return visits, *(min(end, most) for end in ends)
-
-
-def proportion_sizes(topics, counts, i, X, max_iter=100, start=0, stop=None):
-    """Sizes a + b of beta distributions of topic proportions under one particle: (stop - start, K).
-
-    A further token that is known to be of topic k multiplies the likelihood by the proportion t_k,
-    and adds 1 to alpha_k. So, with the topics' word probabilities given,
-
-        E[t_k^2] = E[t_k] E[t_k, with 1 added to alpha_k]
-
-    holds exactly, and the variance follows from two means. Both are taken at the fixed point of
-    `topic_mass` for long documents. The sizes are those of beta distributions with these two
-    moments: the sum of alpha and the words where it is known which word is of which topic, and less
-    where it is not.
-
-    Parameters are those of `topic_mass`; ``max_iter`` bounds the extrapolations, of two iterations
-    each, that lead to a fixed point.
-    """
-    stop = X.shape[0] if stop is None else stop
-    out = np.empty((stop - start, topics.K))
-    _sizes(*_arguments(topics, counts, i, X, start, stop), max_iter, out)
-    return out
 
 
 def document_elbos(topics, counts, i, X, max_iter=100, tol=1e-3, start=0, stop=None):
@@ -142,6 +118,13 @@ def _arguments(topics, counts, i, X, start, stop):
     """First arguments of a kernel: documents, what E[phi] of a particle is made of, and alpha."""
     documents = Documents.of(X).rows(start, stop).for_kernels()
     return *documents, 0, stop - start, *topics.kernel_arguments(counts, i)[:-1], topics.alpha[i]
+
+
+def _of_draws(topics, counts, i, n_draws, used, X, start, stop):
+    """The same of draws of the particle's topics, the draws that are used, and its stream."""
+    documents = Documents.of(X).rows(start, stop).for_kernels()
+    own = topics.kernel_arguments_of_draws(counts, i, n_draws)
+    return *documents, 0, stop - start, *own, topics.alpha[i], used, np.uint64(i)
 
 
 @njit(cache=True, fastmath=_FAST, nogil=True, forceinline=True)
@@ -250,81 +233,6 @@ def _iterate(
             out[d - first, 0] = max(bound, _elbo(*own, log_t, alpha))
         else:
             out[d - first] = mass
-
-
-@njit(cache=True, nogil=True)
-def _sizes(
-    indptr, indices, counts, first, last, words, scale, prior, inverse, alpha, max_iter, out
-):  # fmt: skip
-    """Sizes of the beta distributions of `proportion_sizes`, in double precision."""
-    K = words.shape[1]
-    padded = -(-K // _BLOCK) * _BLOCK
-    phi = np.empty((_longest(indptr, first, last), padded))
-    mass, new, more = np.zeros(padded), np.zeros(padded), np.empty(K)
-    work = np.zeros((3, padded))
-    for d in range(first, last):
-        start, n = indptr[d], indptr[d + 1] - indptr[d]
-        words_in_all = 0.0
-        for j in range(n):
-            _phi(words, scale, prior, inverse, indices[start + j], phi[j])
-            words_in_all += counts[start + j]
-        for k in range(K):
-            mass[k] = alpha[k] + words_in_all / K
-        total = words_in_all + alpha.sum()
-        _extrapolated(phi, counts, start, n, alpha, max_iter, _TOL_OF_SIZES / total, mass, work)
-        for k in range(K):
-            more[:], new[:] = alpha, mass
-            more[k] += 1.0
-            new[k] += 1.0
-            others = moved = 0.0
-            for other in range(K):
-                others += mass[other] if other != k else 0.0
-            tol = _TOL_OF_SIZES * others / total
-            _extrapolated(phi, counts, start, n, more, max_iter, tol, new, work)
-            for other in range(K):
-                moved += mass[other] - new[other] if other != k else 0.0
-            moved = min(max(moved, 0.0), others)
-            if others > 0.0:
-                out[d - first, k] = total * (others - moved) / (total * moved + others)
-            else:
-                out[d - first, k] = total
-
-
-@njit(cache=True, nogil=True)
-def _em_step(phi, counts, start, n, alpha, t, gain, out):
-    """Write alpha and the expected words of topics; return the sum of their changes."""
-    _expected(phi, counts, start, n, t, gain)
-    change = 0.0
-    for k in range(len(alpha)):
-        out[k] = alpha[k] + t[k] * gain[k]
-        change += abs(out[k] - t[k])
-    return change
-
-
-@njit(cache=True, nogil=True)
-def _extrapolated(phi, counts, start, n, alpha, max_iter, tol, mass, work):
-    """Iterate mass = alpha + expected words, with squared extrapolation (Varadhan and Roland 2008).
-
-    An extrapolation that leaves the place of possible pseudo-counts is not taken.
-    """
-    gain, one, two = work
-    for _ in range(max_iter):
-        _em_step(phi, counts, start, n, alpha, mass, gain, one)
-        change = _em_step(phi, counts, start, n, alpha, one, gain, two)
-        step, bend = 0.0, 0.0
-        for k in range(len(alpha)):
-            step += (one[k] - mass[k]) ** 2
-            bend += (two[k] - 2.0 * one[k] + mass[k]) ** 2
-        length, possible = math.sqrt(step / bend) if bend > 0.0 else 1.0, True
-        for k in range(len(alpha)):
-            bent = two[k] - 2.0 * one[k] + mass[k]
-            far = mass[k] + 2.0 * length * (one[k] - mass[k]) + length * length * bent
-            possible = possible and far >= alpha[k]
-            one[k] = far
-        possible = possible and length > 1.0 and change >= tol
-        mass[:] = one if possible else two
-        if change < tol:
-            break
 
 
 @njit(cache=True, nogil=True)

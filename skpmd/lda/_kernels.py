@@ -14,12 +14,17 @@ from numba import njit
 _MIN_PROBABILITY = np.float32(1e-30)
 # A draw searches sums over blocks of topics, a group of sums at a time.
 _BLOCK, _GROUP = 4, 4
-_N_EM = 2  # steps of expectation-maximisation before a chain
+# Steps of expectation-maximisation before a chain, and before that of a long new document.
+_N_EM, _N_EM_OF_LONG = 2, 20
 # Occurrences of a word in a document that are assigned one by one; more are assigned in bundles.
 _MAX_TOKENS = 64
 # Words of documents in which whole topics, too, are drawn anew in predictions.
 _SHORT = 64
 _MAX_SHARED = 4  # topics of such a document, at most
+# Draws in a sweep of the words of two topics, the step of their log odds, and ends of these.
+_N_SPLITS, _SLICE, _MOST_LOG_ODDS, _MAX_SHRINKS = 2, 2.0, 300.0, 60
+_TINY = 1e-12  # is added to uniform numbers, whose logs are taken
+_ROUNDING = 1e-4  # of sums of counts in single precision
 # Sums of products may be taken in any order, and no nan occurs.
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
 
@@ -347,28 +352,30 @@ def _draw_in_turn(phi, counts, alpha, mass, words, joint, sums, state, assigned)
 
 
 @njit(cache=True, fastmath=_FAST, nogil=True, forceinline=True)
-def _count_token(joint, words, each, part, spread, some, first, second):
+def _count_token(joint, words, each, part, spread, whole, moments):
     """Add a token's part to the moments of the topics' words, given the other tokens ``words``.
 
     With p the token's conditional probabilities and n the words of topics with it, its part of the
     mean of n is p each, of that of n^2 it is p n each, and of P(n > 0) it is p each / n: the sums
-    of these over the tokens of a topic are n, n^2 and 1.
+    of these over the tokens of a topic are n, n^2 and 1. The last is also its part of the
+    probability that the topic has all words of the document, where n is no less than ``whole``.
     """
     if not spread:
         for k in range(len(words)):
-            first[k] += part * joint[k]
+            moments[0, k] += part * joint[k]
         return
     for k in range(len(words)):
         p, n = float(part * joint[k]), float(words[k] + each)
-        first[k] += p
-        second[k] += p * n
-        some[k] += p / n
+        moments[0, k] += p
+        moments[1, k] += p * n
+        moments[2, k] += p / n
+        moments[3, k] += p / n if n >= whole else 0.0
 
 
 @njit(cache=True, fastmath=_FAST, nogil=True, forceinline=True)
 def _sweep(
-    phi, counts, alpha, mass, words, joint, sums, state, assigned, weight, spread,
-    some, first, second,
+    phi, counts, alpha, mass, words, joint, sums, state, assigned, weight, spread, whole,
+    moments,
 ):  # fmt: skip
     """Draw the topic of each token given those of the others; count if ``weight`` is positive."""
     for j in range(len(counts)):
@@ -381,7 +388,8 @@ def _sweep(
             state, u = _next_uniform(state)
             z = _draw_topic(joint, sums, u * total)
             if weight > 0.0:
-                _count_token(joint, words, each, weight * each / total, spread, some, first, second)
+                part = weight * each / total
+                _count_token(joint, words, each, part, spread, whole, moments)
             assigned[j, i] = z
             words[z] += each
             mass[z] = alpha[z] + words[z]
@@ -391,7 +399,7 @@ def _sweep(
 @njit(cache=True, nogil=True)
 def _relabel(
     logs, counts, rises, alpha, mass, words, labels, chances, state, assigned, weight,
-    some, first, second,
+    moments,
 ):  # fmt: skip
     """Draw the topic of all tokens that share one, among topics without tokens; count likewise.
 
@@ -406,9 +414,9 @@ def _relabel(
     if n_blocks > _MAX_SHARED:
         for b in range(n_blocks):
             k = labels[b]
-            some[k] += weight
-            first[k] += weight * words[k]
-            second[k] += weight * words[k] ** 2
+            moments[0, k] += weight * words[k]
+            moments[1, k] += weight * words[k] ** 2
+            moments[2, k] += weight
         return state
     for b in range(n_blocks):
         z, size = labels[b], int(words[labels[b]] + 0.5)
@@ -435,9 +443,10 @@ def _relabel(
         if weight > 0.0:
             for k in range(K):
                 p = weight * chances[k] / total
-                some[k] += p
-                first[k] += p * size
-                second[k] += p * size * size
+                moments[0, k] += p * size
+                moments[1, k] += p * size * size
+                moments[2, k] += p
+                moments[3, k] += p if n_blocks == 1 else 0.0
         if to != z:
             for j in range(len(counts)):
                 for i in range(_tokens(counts[j])[0]):
@@ -445,6 +454,111 @@ def _relabel(
                         assigned[j, i] = to
             words[to], words[z] = words[z], np.float32(0.0)
             mass[to], mass[z] = alpha[to] + words[to], alpha[z]
+    return state
+
+
+@njit(cache=True, nogil=True)
+def _log_gamma_draw(a, state):
+    """The log of a gamma variable of shape a (Marsaglia and Tsang 2000)."""
+    log_scale = 0.0
+    if a < 1.0:
+        state, u = _next_uniform(state)
+        log_scale, a = math.log(u + _TINY) / a, a + 1.0
+    d = a - 1.0 / 3.0
+    c = 1.0 / math.sqrt(9.0 * d)
+    while True:
+        state, u = _next_uniform(state)
+        state, angle = _next_uniform(state)
+        x = math.sqrt(-2.0 * math.log(u + _TINY)) * math.cos(2.0 * math.pi * angle)
+        v = (1.0 + c * x) ** 3
+        state, u = _next_uniform(state)
+        if v > 0.0 and math.log(u + _TINY) < 0.5 * x * x + d * (1.0 - v + math.log(v)):
+            return state, math.log(d * v) + log_scale
+
+
+@njit(cache=True, nogil=True)
+def _log_odds_density(x, a, b, of):
+    """Log density of the log odds x of two topics, of words whose topic is one of these.
+
+    The log odds have a logistic beta prior (a, b); ``of`` (n, 3) has the words' probabilities under
+    each of the two, and their counts.
+    """
+    odds = math.exp(x)
+    value = a * x - (a + b) * math.log1p(odds)
+    for j in range(len(of)):
+        likelihood = (odds * of[j, 0] + of[j, 1]) / (odds + 1.0)
+        value += of[j, 2] * math.log(likelihood)
+    return value
+
+
+@njit(cache=True, nogil=True)
+def _split(phi, counts, alpha, mass, words, chosen, of, state, assigned):
+    """Draw anew which of the words of two topics are of the first, all at once.
+
+    Where the words of two topics are much alike, a chain of single tokens goes from one share of
+    these topics to another in hundreds of steps. Here their log odds are drawn given the topics of
+    tokens, and then, given which tokens are of one of the two, by a step of a slice sampler (Neal
+    2003), without their topics; at last the topics are drawn given the log odds. The two are
+    topics that ``chosen`` makes probable, or the second is any.
+    """
+    K, pair, total = len(alpha), [0, 0], 0.0
+    for k in range(K):
+        total += chosen[k]
+    for i in range(2):
+        state, u = _next_uniform(state)
+        if i and u < 0.5:
+            pair[i] = int(2.0 * u * K)
+            continue
+        target = (2.0 * u - 1.0 if i else u) * total
+        while pair[i] < K - 1 and target >= chosen[pair[i]]:
+            target -= chosen[pair[i]]
+            pair[i] += 1
+    k, other = pair
+    if k == other or words[k] + words[other] <= 0.0:
+        return state
+    n = 0
+    for j in range(len(counts)):
+        tokens, each = _tokens(counts[j])
+        found = 0
+        for i in range(tokens):
+            found += assigned[j, i] == k or assigned[j, i] == other
+        if found:
+            of[n, 0], of[n, 1], of[n, 2] = phi[j, k], phi[j, other], found * each
+            n += 1
+    of, a, b = of[:n], alpha[k], alpha[other]
+    state, first = _log_gamma_draw(a + words[k], state)
+    state, second = _log_gamma_draw(b + words[other], state)
+    x = min(max(first - second, -_MOST_LOG_ODDS), _MOST_LOG_ODDS)
+    state, u = _next_uniform(state)
+    level = _log_odds_density(x, a, b, of) + math.log(u + _TINY)
+    state, u = _next_uniform(state)
+    low = x - _SLICE * u
+    high = low + _SLICE
+    while low > -_MOST_LOG_ODDS and _log_odds_density(low, a, b, of) > level:
+        low -= _SLICE
+    while high < _MOST_LOG_ODDS and _log_odds_density(high, a, b, of) > level:
+        high += _SLICE
+    low, high = max(low, -_MOST_LOG_ODDS), min(high, _MOST_LOG_ODDS)
+    for _ in range(_MAX_SHRINKS):
+        state, u = _next_uniform(state)
+        new = low + u * (high - low)
+        if _log_odds_density(new, a, b, of) > level:
+            x = new
+            break
+        low, high = (new, high) if new < x else (low, new)
+    odds = math.exp(x)
+    words[k] = words[other] = np.float32(0.0)
+    for j in range(len(counts)):
+        tokens, each = _tokens(counts[j])
+        share = odds * phi[j, k] / (odds * phi[j, k] + phi[j, other])
+        for i in range(tokens):
+            z = assigned[j, i]
+            if z == k or z == other:
+                state, u = _next_uniform(state)
+                z = k if u < share else other
+                assigned[j, i] = z
+                words[z] += each
+    mass[k], mass[other] = a + words[k], b + words[other]
     return state
 
 
@@ -461,62 +575,81 @@ def _log_rises(alpha):
 @njit(cache=True, nogil=True)
 def assigned_words(
     indptr, indices, counts, first, last, words, scale, prior, inverse, alpha,
-    visits, least, most, spread, out,
+    used, stream, visits, least, most, spread, out,
 ):  # fmt: skip
     """Numbers n of words of each topic in documents given the topics: moments of their posterior.
 
     A Gibbs chain for each document averages the conditional probabilities of its tokens, and in
-    documents of few tokens those of whole topics, too. The chain's random numbers come from the
-    document's words alone, so that each document has one answer. A document has as many
-    sweeps as make ``visits`` tokens, but from ``least`` to ``most``, and a quarter more that are
-    not counted. ``out`` (last - first, 3, K), float64, receives the means of n, and with ``spread``
-    of n^2 and of whether n > 0. For documents of one word they are exact. Without ``spread`` the
-    rows of documents of more tokens than `_SHORT` stay as they are. See `sampled`.
+    documents of few tokens those of whole topics, too. It goes through the draws of topics that are
+    ``used``, numbers of ``words`` and ``inverse``, and averages over these. The chain's random
+    numbers come from the document's words and ``stream`` alone, so that each document has one
+    answer. A document has as many sweeps as make ``visits`` tokens, but from ``least`` to ``most``
+    and at least one of each draw, and a quarter more that are not counted.
+
+    ``out`` (last - first, 4, K), float64, receives the means of n, and with ``spread`` of n^2, of
+    whether n > 0 and of whether n is all words of the document. For documents of one word they are
+    exact. Without ``spread`` the rows of documents of more tokens than `_SHORT` stay as they are.
+    See `sampled`.
     """
-    K, nb = words.shape[1], _n_blocks(words.shape[1])
+    K, nb = words.shape[2], _n_blocks(words.shape[2])
     longest = _longest(indptr, first, last)
     phi = np.empty((longest, nb * _BLOCK), dtype=np.float32)
     logs = np.empty((min(longest, _SHORT), K))
     assigned = np.empty((longest, _MAX_TOKENS), dtype=np.int32)
     labels, chances = np.empty(K, dtype=np.int32), np.empty(K)
     mass = np.zeros(nb * _BLOCK, dtype=np.float32)
-    own, joint = np.zeros_like(mass), np.empty_like(mass)
-    sums, moments = np.empty(nb, dtype=np.float32), np.zeros((3, nb * _BLOCK))
-    rises = _log_rises(alpha)
+    own, joint, chosen = np.zeros_like(mass), np.empty_like(mass), np.empty_like(mass)
+    sums, moments = np.empty(nb, dtype=np.float32), np.zeros((4, nb * _BLOCK))
+    pairs, rises = np.empty((longest, 3)), _log_rises(alpha)
     for d in range(first, last):
         a, b = indptr[d], indptr[d + 1]
         of, n_tokens, whole = counts[a:b], 0, True
         for j in range(b - a):
-            _word_probabilities(words, scale, prior, inverse, indices[a + j], phi[j])
             tokens, each = _tokens(of[j])
             n_tokens += tokens
             whole = whole and each == 1.0
         if n_tokens > _SHORT and not spread:
             continue
         moments[:] = 0.0
-        if n_tokens:
-            n_sweeps = 1 if n_tokens == 1 else min(max(visits // n_tokens, least), most)
-            n_burn = 0 if n_tokens == 1 else max(n_sweeps // 4, 1)
-            blocks = whole and 1 < n_tokens <= _SHORT
-            if blocks:
-                for j in range(b - a):
+        n_sweeps = 1 if n_tokens == 1 else min(max(visits // max(n_tokens, 1), least), most)
+        n_sweeps = -(-n_sweeps // len(used))  # of each draw
+        n_burn = 0 if n_tokens == 1 else max(n_sweeps * len(used) // 4, 1)
+        blocks = whole and 1 < n_tokens <= _SHORT
+        part = np.float32((0.5 if blocks else 1.0) / (n_sweeps * len(used)))
+        n_splits = 0 if K == 1 or n_tokens == 1 else _N_SPLITS if spread else 1
+        most_words = float((1.0 - _ROUNDING) * of.sum())
+        state = _seed(indices[a:b], of) ^ stream
+        for r in range(len(used) if n_tokens else 0):
+            draw, n_before = used[r], n_burn if r == 0 else 0
+            for j in range(b - a):
+                _word_probabilities(
+                    words[draw], scale, prior, inverse[draw], indices[a + j], phi[j]
+                )  # fmt: skip
+                for k in range(K if blocks else 0):
+                    logs[j, k] = math.log(phi[j, k])
+            if r == 0:
+                state = _draw_in_turn(phi, of, alpha, mass, own, joint, sums, state, assigned)
+                if n_tokens > _SHORT:
+                    for _ in range(_N_EM_OF_LONG):
+                        _em_step(phi, of, mass, alpha, joint)
+                    state = _draw_assignments(phi, of, mass, alpha, joint, sums, state, assigned)
                     for k in range(K):
-                        logs[j, k] = math.log(phi[j, k])
-            part = np.float32((0.5 if blocks else 1.0) / n_sweeps)
-            state = _seed(indices[a:b], of)
-            state = _draw_in_turn(phi, of, alpha, mass, own, joint, sums, state, assigned)
-            for sweep in range(n_burn + n_sweeps):
-                weight = part if sweep >= n_burn else np.float32(0.0)
+                        own[k] = mass[k] - np.float32(alpha[k])
+                chosen[:] = mass
+            for sweep in range(n_before + n_sweeps):
+                for _ in range(n_splits):
+                    state = _split(phi, of, alpha, mass, own, chosen, pairs, state, assigned)
+                weight = part if sweep >= n_before else np.float32(0.0)
                 state = _sweep(
                     phi, of, alpha, mass, own, joint, sums, state, assigned, weight, spread,
-                    moments[2], moments[0], moments[1],
+                    most_words, moments,
                 )  # fmt: skip
                 if blocks:
                     state = _relabel(
                         logs, of, rises, alpha, mass, own, labels, chances, state,
-                        assigned, weight, moments[2], moments[0], moments[1],
+                        assigned, weight, moments,
                     )  # fmt: skip
-        for i in range(3):
+        for i in range(4):
             for k in range(K):
                 out[d - first, i, k] = moments[i, k]
 
@@ -536,7 +669,7 @@ def first_topics(
     assigned = np.empty((longest, _MAX_TOKENS), dtype=np.int32)
     mass = np.zeros(nb * _BLOCK, dtype=np.float32)
     own, joint, sums = np.zeros_like(mass), np.empty_like(mass), np.empty(nb, dtype=np.float32)
-    none, at = np.zeros(1), 0
+    none, at = np.zeros((4, 1)), 0
     for d in range(n):
         a, b = indptr[d], indptr[d + 1]
         for j in range(b - a):
@@ -546,7 +679,7 @@ def first_topics(
         for _ in range(n_sweeps):
             state = _sweep(
                 phi, of, alpha, mass, own, joint, sums, state, assigned, np.float32(0.0), False,
-                none, none, none,
+                np.inf, none,
             )  # fmt: skip
         for j in range(b - a):
             for i in range(_tokens(of[j])[0]):

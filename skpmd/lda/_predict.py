@@ -11,10 +11,8 @@ from skpmd._base.validation import checked_weights
 from skpmd.engine.threads import each
 from skpmd.lda._completion import completion_split
 from skpmd.lda._documents import groups_of, tokens_of
-from skpmd.lda._draws import repeated
 from skpmd.lda._inference import (
     document_elbos,
-    proportion_sizes,
     topic_mass,
     word_moments,
     word_probabilities,
@@ -24,9 +22,7 @@ from skpmd.lda._proportions import Proportions
 _NEGLIGIBLE = -30.0  # log weight, relative to the largest, of particles that are left out
 _DOCUMENTS = 256  # documents that a thread takes at a time
 _UNCERTAIN = 32  # the same for uncertainties, which take longer
-# Words of a document from which on it is long, and draws of a particle's topics that the intervals
-# of short and of long documents use, for a chain under each takes time.
-_LONG, _DRAWS_USED = 64, {False: 8, True: 2}
+_DRAWS_USED = 8  # draws of a particle's topics that intervals use: a chain under each takes time
 _SPLIT = 512  # documents that are split in two at a time
 
 
@@ -253,59 +249,21 @@ def proportions(parameters, block, log_weights, labels, X, normalize):
 
 def uncertainty(parameters, block, log_weights, labels, X, tails=None):
     """Standard deviations (n, K) of topic proportions, or their quantiles at ``tails``."""
-    shape = X.shape[0], block.topics.K
-    out = np.empty(shape if tails is None else (*shape, len(tails)))
-    totals = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
-    how = parameters.max_doc_update_iter, parameters.mean_change_tol
-    given = how, block, log_weights, labels
-    for are_long in (False, True):
-        own = (totals > _LONG) == are_long
-        if own.any():
-            some = X if own.all() else X[own]
-            out[own] = _uncertainty(*given, some, totals[own], tails, are_long)
-    return out
-
-
-def _uncertainty(how, block, log_weights, labels, X, totals, tails, are_long):
-    """The same of documents with ``totals`` words, of which all are long, or none.
-
-    Long documents need no chains: few of their topics have a word or none. ``how`` are the most
-    iterations of one document and their tolerance.
-    """
-    max_iter, tol = how
     places, log_weights = _with_weight(log_weights)
     counts = block.counts if block.draws is None else block.draws
     n_draws = len(counts.words) // block.topics.m
-    used = np.linspace(0, n_draws, min(n_draws, _DRAWS_USED[are_long]), False).astype(int)
-    topics, weights = repeated(block.topics, n_draws), np.exp(log_weights)
+    used = np.linspace(0, n_draws, min(n_draws, _DRAWS_USED), False).astype(int)
+    weights = np.exp(log_weights)
+    alpha = np.take_along_axis(block.topics.alpha[places], labels[places], axis=1)
+    totals = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
     shape = X.shape[0], block.topics.K
     out = np.empty(shape if tails is None else (*shape, len(tails)))
 
-    def by_chains(rows):
-        given = X, max_iter, len(used) * len(places), *rows
-        order, moments = labels[places], []
-        for i in places:
-            own = [word_moments(topics, counts, i * n_draws + r, *given) for r in used]
-            moments.append(np.mean(own, axis=0)[:, :, labels[i]])
-        alpha = np.take_along_axis(block.topics.alpha[places], order, axis=1)
-        return Proportions.of(np.array(moments), alpha, totals[slice(*rows)], weights)
-
-    def by_sizes(rows):
-        means, sizes = [], []
-        for i in places:
-            for r in used:
-                given = topics, counts, i * n_draws + r, X
-                mass = topic_mass(*given, max_iter, tol, *rows)[:, labels[i]]
-                means.append(mass / mass.sum(axis=1, keepdims=True))
-                sizes.append(proportion_sizes(*given, max_iter, *rows)[:, labels[i]])
-        share = np.repeat(weights / len(used), len(used))[:, None, None]
-        return Proportions(
-            np.array(means), np.array(sizes), np.broadcast_to(share, np.shape(means))
-        )
-
     def piece(start):
         rows = start, min(start + _UNCERTAIN, X.shape[0])
-        found = by_sizes(rows) if are_long else by_chains(rows)
+        given = X, parameters.max_doc_update_iter, len(places), *rows, n_draws, used
+        moments = [word_moments(block.topics, counts, i, *given)[..., labels[i]] for i in places]
+        found = Proportions.of(np.array(moments), alpha, totals[slice(*rows)], weights)
         out[slice(*rows)] = found.standard_deviations() if tails is None else found.intervals(tails)
 
     each(piece, range(0, X.shape[0], _UNCERTAIN))

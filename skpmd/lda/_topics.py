@@ -145,6 +145,13 @@ class Topics:
         scale, inverse = np.float32(counts.scale), self._inverse_totals(counts, i)
         return counts.words[i], scale, self._eta[i], inverse, self._alpha[i]
 
+    def kernel_arguments_of_draws(self, counts, i, n):
+        """The same of n draws of counts of each particle: (n, V, K) words, and so on; no alpha."""
+        own = slice(i * n, (i + 1) * n)
+        inverse = 1.0 / (counts.totals[own] + self.eta_scale[i] * self.eta_total)
+        inverse = inverse.astype(np.float32)
+        return counts.words[own], np.float32(counts.scale), self._eta[i], inverse
+
     def _inverse_totals(self, counts, i):
         return (1.0 / (counts.totals[i] + self.eta_scale[i] * self.eta_total)).astype(np.float32)
 

@@ -118,15 +118,22 @@ DEFECTS = [
     Defect(
         "it is known which word of a document is of which topic",
         "lda/_inference.py",
-        "moved = min(max(moved, 0.0), others)",
-        "moved = 0.0",
+        "assigned_words(*arguments, *sweeps, True, out)",
+        "assigned_words(*arguments, *sweeps, True, out)\n    out[:, 1] = out[:, 0] ** 2",
         "lda/test_proportions.py",
     ),
     Defect(
         "uncertain topic proportions are mixed over topics of other numbers",
         "lda/_predict.py",
-        "proportion_sizes(*given, max_iter, *rows)[:, labels[i]]",
-        "proportion_sizes(*given, max_iter, *rows)",
+        "word_moments(block.topics, counts, i, *given)[..., labels[i]]",
+        "word_moments(block.topics, counts, i, *given)",
+        "lda/test_proportions.py",
+    ),
+    Defect(
+        "a topic that may have all words of a document is one that may have many",
+        "lda/_proportions.py",
+        "_certain(1.0 - some), _certain(every)",
+        "_certain(1.0 - some), 0.0 * every",
         "lda/test_proportions.py",
     ),
     Defect(
