@@ -26,7 +26,7 @@ _FAST = {"reassoc", "contract", "nsz", "arcp"}
 
 
 def topic_mass(
-    topics, counts, i, X, max_iter=100, tol=1e-3, start=0, stop=None, n_chains=None
+    topics, counts, i, X, max_iter=100, tol=1e-3, start=0, stop=None, n_chains=None, stream=0
 ):  # fmt: skip
     """Pseudo-counts of topics in documents under one particle, the prior's included.
 
@@ -39,7 +39,8 @@ def topic_mass(
     topic proportions, which is near it, with at most ``max_iter`` iterations, which end where the
     mean change of the pseudo-counts is below ``tol``.
 
-    The particle is number ``i``. X (n, V), a CSR matrix without explicit zeros, has the
+    The particle is number ``i``. Random numbers come from a document's words and ``stream``, which
+    each of several particles has of its own. X (n, V), a CSR matrix without explicit zeros, has the
     documents, which are taken from ``start`` up to ``stop``, by default to the end.
     """
     stop = X.shape[0] if stop is None else stop
@@ -48,13 +49,14 @@ def topic_mass(
     out = np.empty((stop - start, 4, topics.K))
     out[:, 0] = mass - topics.alpha[i]
     sweeps = _shared(_SWEEPS, n_chains or topics.m, max_iter)
-    arguments = _of_draws(topics, counts, i, 1, np.zeros(1, dtype=int), X, start, stop)
+    arguments = _of_draws(topics, counts, i, 1, (0,), stream, X, start, stop)
     assigned_words(*arguments, *sweeps, False, out)
     return topics.alpha[i] + np.maximum(out[:, 0], 0.0)
 
 
 def word_moments(
-    topics, counts, i, X, max_iter=100, n_chains=1, start=0, stop=None, n_draws=1, used=(0,)
+    topics, counts, i, X, max_iter=100, n_chains=1, start=0, stop=None, n_draws=1, used=(0,),
+    stream=0,
 ):  # fmt: skip
     """Posterior of the numbers n of a document's words in each topic, under one particle.
 
@@ -67,7 +69,7 @@ def word_moments(
     """
     stop = X.shape[0] if stop is None else stop
     out = np.empty((stop - start, 4, topics.K))
-    arguments = _of_draws(topics, counts, i, n_draws, np.asarray(used), X, start, stop)
+    arguments = _of_draws(topics, counts, i, n_draws, used, stream, X, start, stop)
     assigned_words(*arguments, *_shared(_SWEEPS_OF_MOMENTS, n_chains, max_iter), True, out)
     return out
 
@@ -120,11 +122,11 @@ def _arguments(topics, counts, i, X, start, stop):
     return *documents, 0, stop - start, *topics.kernel_arguments(counts, i)[:-1], topics.alpha[i]
 
 
-def _of_draws(topics, counts, i, n_draws, used, X, start, stop):
-    """The same of draws of the particle's topics, the draws that are used, and its stream."""
+def _of_draws(topics, counts, i, n_draws, used, stream, X, start, stop):
+    """The same of draws of the particle's topics, the draws that are used, and the stream."""
     documents = Documents.of(X).rows(start, stop).for_kernels()
     own = topics.kernel_arguments_of_draws(counts, i, n_draws)
-    return *documents, 0, stop - start, *own, topics.alpha[i], used, np.uint64(i)
+    return *documents, 0, stop - start, *own, topics.alpha[i], np.asarray(used), np.uint64(stream)
 
 
 @njit(cache=True, fastmath=_FAST, nogil=True, forceinline=True)

@@ -262,7 +262,10 @@ def uncertainty(parameters, block, log_weights, labels, X, tails=None):
     def piece(start):
         rows = start, min(start + _UNCERTAIN, X.shape[0])
         given = X, parameters.max_doc_update_iter, len(places), *rows, n_draws, used
-        moments = [word_moments(block.topics, counts, i, *given)[..., labels[i]] for i in places]
+        moments = [
+            word_moments(block.topics, counts, i, *given, stream)[..., labels[i]]
+            for stream, i in enumerate(places)
+        ]
         found = Proportions.of(np.array(moments), alpha, totals[slice(*rows)], weights)
         out[slice(*rows)] = found.standard_deviations() if tails is None else found.intervals(tails)
 
@@ -325,8 +328,9 @@ def completed_words(parameters, block, log_weights, given, held_out):
 
 def _mass(parameters, block, i, X, rows, log_weights):
     how = parameters.max_doc_update_iter, parameters.mean_change_tol
-    n_chains = len(_with_weight(log_weights)[0])
-    return topic_mass(block.topics, block.counts, i, X, *how, *rows, n_chains)
+    places, _ = _with_weight(log_weights)
+    stream = np.searchsorted(places, i)
+    return topic_mass(block.topics, block.counts, i, X, *how, *rows, len(places), stream)
 
 
 def _for_each_particle(function, log_weights, n):

@@ -125,8 +125,8 @@ DEFECTS = [
     Defect(
         "uncertain topic proportions are mixed over topics of other numbers",
         "lda/_predict.py",
-        "word_moments(block.topics, counts, i, *given)[..., labels[i]]",
-        "word_moments(block.topics, counts, i, *given)",
+        "word_moments(block.topics, counts, i, *given, stream)[..., labels[i]]",
+        "word_moments(block.topics, counts, i, *given, stream)",
         "lda/test_proportions.py",
     ),
     Defect(

@@ -204,7 +204,7 @@ def test_predictions_are_averages_over_particles():
     order = estimator._labels
     assert sorted(map(tuple, np.sort(order, axis=1))) == [(0, 1, 2, 3)] * 3
     ends = estimator.max_doc_update_iter, estimator.mean_change_tol
-    mass = [topic_mass(model, counts, i, X, *ends)[:, order[i]] for i in range(3)]
+    mass = [topic_mass(model, counts, i, X, *ends, stream=i)[:, order[i]] for i in range(3)]
     proportions = [one / one.sum(axis=1, keepdims=True) for one in mass]
     np.testing.assert_allclose(
         estimator.transform(X), np.tensordot(weights, proportions, 1), rtol=1e-5
@@ -226,7 +226,7 @@ def test_completion_is_the_average_of_probabilities_of_words():
     given, held_out = completion_split(X)
     probability = np.zeros(held_out.shape)
     for i in range(3):
-        mass = topic_mass(model, counts, i, given, 100, 1e-6)
+        mass = topic_mass(model, counts, i, given, 100, 1e-6, stream=i)
         proportions = mass / mass.sum(axis=1, keepdims=True)
         probability += weights[i] * (proportions @ model.word_probabilities(counts, i).T)
     expected = np.exp(-(held_out.toarray() * np.log(probability)).sum() / held_out.sum())

@@ -138,7 +138,7 @@ def test_topics_are_relabelled_before_they_are_mixed():
     block, counts = lda._state.block, sparse.csr_matrix(X, dtype=np.float32)
     assert len(np.unique(lda._labels, axis=0)) > 1
     moments = [
-        word_moments(block.topics, block.counts, i, counts, n_chains=4)[..., order]
+        word_moments(block.topics, block.counts, i, counts, n_chains=4, stream=i)[..., order]
         for i, order in enumerate(lda._labels)
     ]
     alpha = np.full((4, 3), 0.5)
