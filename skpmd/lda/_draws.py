@@ -20,7 +20,7 @@ from skpmd.engine.threads import each
 from skpmd.engine.weighting import uniform
 from skpmd.lda import _kernels as kernels
 from skpmd.lda._documents import Documents, groups_of
-from skpmd.lda._relabel import relabelling
+from skpmd.lda._relabel import arrangement, relabelling
 from skpmd.lda._topics import Counts
 
 _VISITS = 6e6  # tokens that each particle's chain visits, at most
@@ -97,8 +97,14 @@ def drawn(topics, counts, seeds, X, weight):
         tick()
         n_sweeps += length
         change, alike = _changes(topics, kept, n_draws, [chain.halves for chain in chains])
+        orders = arrangement(topics, averaged(kept, m), weight.sum())
+        if orders is not None:
+            kept = kept.arranged(np.repeat(orders, n_draws, axis=0))
+            for chain, order in zip(chains, orders, strict=True):
+                chain.arrange(order)
+        has_settled = change < _MAX_CHANGE and orders is None
         most = min(2 * length, _MAX_LENGTH)
-        if change < _MAX_CHANGE or length >= _MAX_LENGTH or (n_sweeps + most) * n_tokens > _VISITS:
+        if has_settled or length >= _MAX_LENGTH or (n_sweeps + most) * n_tokens > _VISITS:
             break
         length = most
     return Drawn(kept, n_sweeps, _findings(change, alike))
@@ -117,6 +123,11 @@ class _Chain:
         self._totals = np.zeros(topics.K)
         kernels.count_topics(*self._arguments, self._topics, self._words, self._totals)
         self._priors = given[2], topics.eta_scale[i] * topics.eta_total, given[4]
+
+    def arrange(self, order):
+        """Let topic k be what is now ``order[k]``."""
+        self._topics = np.argsort(order).astype(np.int32)[self._topics]
+        self._words, self._totals = self._words[:, order].copy(), self._totals[order]
 
     def run(self, n_sweeps, words, totals):
         """Go on, and write the counts of words at even distances, after a quarter."""

@@ -28,6 +28,7 @@ from skpmd.lda._topics import Counts, LocalUpdate
 _MIN_ESS = 0.5
 _PASSES = 5  # With max_iter="auto", before the draws of a small collection.
 _PIECE = 1 << 16  # Numbers of words that are gone through at a time.
+_MANY = 64  # Documents of a call from which on the places of its topics are looked at.
 # A particle is a whole topic model: none is drawn anew, and no step is split.
 _SETTINGS = Settings(rejuvenation="never")
 
@@ -180,7 +181,7 @@ def after_steps(parameters, state, X, weight, total, batch_size, stopping=None):
     start = draw_prior(model, parameters.n_particles, rng)._replace(block=state.block)
     rows = DocumentRows(X, batch_size, parameters.shuffle, weight)
     options = Options(max_iter=parameters.max_iter, reweight=False, settings=_SETTINGS)
-    full_batch = FullBatch(parameters.max_full_iter, _never)
+    full_batch = FullBatch(parameters.max_full_iter, _after_iteration(parameters.max_full_iter))
     outcome = Outcome(start, [])
     if parameters.max_iter or parameters.max_full_iter:
         with bar_of_steps(options, rows, full_batch) as report:
@@ -224,9 +225,17 @@ def _step_sizes(parameters, block, total, rows):
     return step_sizes
 
 
-def _never(particles, t, memory):
-    """Full-batch iterations do not end before there have been as many as are asked for."""
-    return particles, False, memory
+def _after_iteration(n):
+    """What follows each of n full-batch iterations: none ends them, nor changes what they end with.
+
+    The last has to leave the counts of all documents as they are.
+    """
+
+    def until(particles, t, memory):
+        arranged = particles.block.arranged() if t < n else particles.block
+        return particles._replace(block=arranged), False, memory
+
+    return until
 
 
 class _AfterPass:
@@ -241,11 +250,18 @@ class _AfterPass:
         if self._stopping is not None:
             self._stopping.resume(memory[1])
 
+    def _is_due(self, block):
+        """Whether topics may change places: seldom in a stream of few documents at a time."""
+        n = self._rows[0].shape[0]
+        before = int(block.n_visits - n).bit_length()
+        return self._parameters.max_iter > 1 or n >= _MANY or before < block.n_visits.bit_length()
+
     def __call__(self, particles, iteration, rng, memory):
         parameters, stopping = self._parameters, self._stopping
         before, scores = memory or (None, ())
         every, evaluated = parameters.evaluate_every, before
         block, stop = _resampled(parameters, self._model, particles.block, rng), False
+        block = block.arranged() if self._is_due(block) else block
         if every > 0 and (iteration + 1) % every == 0:
             evaluated = _perplexity(parameters, block, *self._rows)
             write(f"pass {iteration + 1}: perplexity {evaluated:.4f}")

@@ -33,6 +33,7 @@ def merge_topics(states, n_shards):
     for state in states[1:]:
         block, match = _added(block, _unscaled(state.block))
         alignment.append(match)
+    block = block.arranged()
     merged = {
         "method": f"sum of the counts of relabelled topics of {n_shards} shards",
         "n_shards": n_shards,
@@ -74,13 +75,9 @@ def _added(block, other):
     _, chosen = linear_sum_assignment(affinity, maximize=True)
     every = np.arange(topics.m)
     order = order[every, chosen]
-    words, totals, documents, _ = other.counts.select(chosen)
-    counts = Counts(
-        block.counts.words + np.take_along_axis(words, order[:, None], axis=2),
-        block.counts.totals + np.take_along_axis(totals, order, axis=1),
-        block.counts.documents + documents,
-        1.0,
-    )
+    words, totals, documents, _ = other.counts.select(chosen).arranged(order)
+    mine = block.counts
+    counts = Counts(mine.words + words, mine.totals + totals, mine.documents + documents, 1.0)
     weights = log_weights(block.scores.log_weights + other.scores.log_weights[chosen])
     both = {
         name: getattr(block, name) + getattr(other, name)

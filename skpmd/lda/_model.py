@@ -12,6 +12,7 @@ from skpmd.engine import weighting
 from skpmd.engine.model import Model
 from skpmd.lda import _learn_priors as learn_priors
 from skpmd.lda._documents import tokens_of
+from skpmd.lda._relabel import arrangement
 from skpmd.lda._stacking import Scores, scored
 from skpmd.lda._topics import Counts, Topics
 
@@ -40,6 +41,13 @@ class LDABlock(NamedTuple):
     last_step: dict = {}  # What the history keeps of the last step.
     # Draws of each particle's counts, which say how uncertain they are; see `skpmd.lda._draws`.
     draws: Counts | None = None
+
+    def arranged(self):
+        """The block with topics at the places whose priors they suit; see `arrangement`."""
+        orders = arrangement(self.topics, self.counts, self.size)
+        if orders is None:
+            return self
+        return self._replace(counts=self.counts.arranged(orders), exact=False)
 
     def log_weights(self, source):
         """Log weights of the particles, by the ``weighting`` named; the weights sum to 1."""

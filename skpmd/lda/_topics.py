@@ -61,6 +61,11 @@ class Counts(NamedTuple):
             words=self.words[chosen], totals=self.totals[chosen], documents=self.documents[chosen]
         )
 
+    def arranged(self, orders):
+        """Counts, copies, whose topic k of particle i is now ``orders[i, k]``; (m, K), int."""
+        words = np.take_along_axis(self.words, orders[:, None], axis=2)
+        return self._replace(words=words, totals=np.take_along_axis(self.totals, orders, axis=1))
+
     def widened(self, n_words):
         """The same counts with more words, which have not occurred."""
         m, V, K = self.words.shape

@@ -4,12 +4,15 @@ from itertools import product
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from scipy.optimize import linear_sum_assignment
 from scipy.special import gammaln, softmax
 from sklearn.exceptions import ConvergenceWarning
 
 from skpmd import LDATopicModelPMD
+from skpmd.lda import _draws as draws
 from skpmd.lda import _kernels as kernels
+from skpmd.lda._topics import Counts, Topics
 
 
 def test_a_chain_is_the_posterior_by_enumeration():
@@ -110,3 +113,20 @@ def test_equal_documents_have_a_sane_perplexity():
     assert model.perplexity(X) < 8.0 and model.perplexity(X, method="completion") < 4.5
     odd = np.array([[0, 0, 0, 0, 1], [0, 0, 0, 0, 0], [1, 0, 0, 0, 0]])
     assert np.isfinite(model.score_samples(odd)).all() and np.isfinite(model.transform(odd)).all()
+
+
+def test_chains_exchange_topics_whose_priors_suit_each_other():
+    """Two topics that are large and small, found at the places of one another."""
+    rng = np.random.default_rng(4)
+    phi, theta = rng.dirichlet(np.full(30, 0.1), 2), rng.dirichlet([0.5, 0.15], 400)
+    X = sp.csr_matrix([rng.multinomial(20, t @ phi) for t in theta])
+    alpha, eta = np.tile([0.5, 0.15], (3, 1)), np.full((1, 2), 0.1)
+    topics = Topics(alpha, eta, np.ones(3), 30)
+    words = (4000.0 * np.repeat(phi[None, ::-1], 3, axis=0)).swapaxes(1, 2).astype(np.float32)
+    counts = Counts(words, words.sum(axis=1, dtype=np.float64), np.full(3, np.nan), 1.0)
+    found = draws.drawn(topics, counts, np.arange(3, dtype=np.uint64), X, None)
+    mean = draws.averaged(found.counts, 3)
+    assert (mean.totals[:, 0] > 2.0 * mean.totals[:, 1]).all()
+    for i in range(3):
+        own = topics.word_probabilities(mean, i).T
+        assert abs(own - phi).sum(axis=1).max() / 2.0 < 0.2  # Exchanged they differ by .7.

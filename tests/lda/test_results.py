@@ -2,6 +2,7 @@
 
 import pickle
 import sys
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from scipy.stats import kstest
 from skpmd import LDATopicModelPMD
 from skpmd.lda._beta_quantiles import mixture_quantiles
 from skpmd.lda._posterior import TopicPosterior, posterior_of
-from skpmd.lda._relabel import relabelling
+from skpmd.lda._relabel import arrangement, relabelling
 from skpmd.lda._topics import Counts, Topics
 
 
@@ -92,6 +93,65 @@ def test_topics_of_different_proportions_are_not_taken_for_one_another():
     found = relabelling(model, counts, equal(4))
     assert (found[:, [2, 5]] == [2, 5]).all()
     assert len(np.unique(found, axis=0)) > 1
+
+
+def apart(found, true):
+    return abs(found - true).sum(axis=1).max() / 2.0
+
+
+@pytest.mark.parametrize("way", ["fit", "stream", "numbered", "full"])
+@pytest.mark.parametrize("prior", ["documents", "words"])
+def test_particles_agree_where_topics_have_priors_of_their_own(way, prior):
+    """Each prior finds its topic in every particle; of total variations some were .5 to .9."""
+    rng = np.random.default_rng(15)
+    true, alpha, eta = rng.dirichlet(np.full(40, 0.1), 3), np.full(3, 0.2), 0.1
+    if prior == "documents":
+        alpha = np.array([0.1, 0.2, 0.4])
+    else:
+        eta = np.full((3, 40), 0.1)
+        np.put_along_axis(eta, np.argsort(-true, axis=1)[:, :2], 0.9, axis=1)
+    X = np.array([rng.multinomial(40, t @ true) for t in rng.dirichlet(alpha, 400)])
+    own = {"numbered": {"max_iter": 20}, "full": {"max_iter": 10, "max_full_iter": 3}}.get(way, {})
+    model = LDATopicModelPMD(3, doc_topic_prior=alpha, topic_word_prior=eta, random_state=0, **own)
+    if way == "stream":
+        for start in [*range(0, 400, 40), *range(0, 400, 5), *range(0, 400, 100)]:
+            model.partial_fit(X[start : start + 40])
+    else:
+        model.fit(X)
+    each = model.posterior_.topic_word
+    assert max(apart(one, model.topic_word_) for one in each) < 0.15
+    assert apart(model.topic_word_, true) < 0.15
+
+
+def test_topics_of_nearly_equal_priors_stay_where_they_are():
+    """No document says which of two such topics is which: they are matched, and not moved."""
+    model, counts, order = permuted(noise=0.02)
+    model = model.with_priors(np.tile([0.2, 0.2, 0.2, 0.2, 0.2, 0.2000001], (4, 1)), np.ones(4))
+    found = arrangement(model, counts, 100.0)
+    np.testing.assert_array_equal(found[0], np.arange(6))
+    assert (np.take_along_axis(order, found, axis=1) == order[0]).all()
+    assert arrangement(model, counts.arranged(found), 100.0) is None
+    assert arrangement(permuted()[0], counts, 100.0) is None  # Equal priors.
+
+
+def test_topics_take_the_places_of_their_priors():
+    """Against all orders of four topics, of one particle, by the Dirichlet-multinomial."""
+    rng = np.random.default_rng(6)
+    eta = rng.gamma(0.5, 1.0, (30, 4)) + 0.01
+    words = rng.gamma(0.3, 20.0, (1, 30, 4)).astype(np.float32)
+    totals = words.sum(axis=1, dtype=np.float64)
+    model = Topics(np.full((1, 4), 0.3), eta, np.full(1, 0.7), 30)
+    counts = Counts(0.5 * words, totals, np.full(1, np.nan), 2.0)
+
+    def density(order):
+        prior, n = 0.7 * eta, words[0][:, order]
+        size = prior.sum(axis=0)
+        found = (gammaln(prior + n) - gammaln(prior)).sum()
+        return found - (gammaln(size + n.sum(axis=0)) - gammaln(size)).sum()
+
+    best = max(permutations(range(4)), key=lambda order: density(list(order)))
+    assert density(list(best)) - density([0, 1, 2, 3]) > 3.0  # It pays to move.
+    np.testing.assert_array_equal(arrangement(model, counts, 50.0)[0], best)
 
 
 @pytest.mark.parametrize("learn_priors", [False, True])
