@@ -35,6 +35,7 @@ _STARTING = 3  # sweeps of each document under the particle's own topics
 _MAX_CHANGE, _MOVING = 0.4, 1.0
 # Two topics are the same to the documents where they differ by no more than so many.
 _ALIKE = 1.0
+_ROUNDING = 1e-9  # of weights that are to be whole
 
 
 class Drawn(NamedTuple):
@@ -53,32 +54,38 @@ def n_kept(m, V, K):
     return max(n, _MIN_EACH) if n >= _MIN_EACH else 0
 
 
-def in_memory(X, m, V, K):
-    """Documents X, or those of data in blocks, where chains are affordable, and None elsewhere.
+def in_memory(X, weight, m, V, K):
+    """Documents X, or those of data in blocks, and their weights where chains are affordable.
 
-    Chains need two rounds within their visits, and room for draws.
+    Elsewhere it is None. Chains need two rounds within their visits, and room for draws. A document
+    of weight w is w of them, each with topics of its own, or so many as weigh 1 at most.
     """
-    if K == 1 or not n_kept(m, V, K):
+    if K == 1 or V == 1 or not n_kept(m, V, K):
         return None
-    parts, n, most = [], 0, _VISITS / (3 * _FIRST)
-    for some, _ in groups_of(X, None):
-        n += kernels.number_of_tokens(Documents.of(some).for_kernels().data)
+    parts, weights, n, most = [], [], 0, _VISITS / (3 * _FIRST)
+    for some, own in groups_of(X, weight):
+        own = np.ones(some.shape[0]) if own is None else own
+        copies = np.ceil(own * (1.0 - _ROUNDING))
+        documents = Documents.of(some).for_kernels()
+        n += float(copies @ kernels.numbers_of_tokens(documents.indptr, documents.data))
         if n > most:
             return None
-        parts.append(some)
-    return sp.vstack(parts, format="csr") if n else None
+        copies = copies.astype(int)
+        parts.append(some[np.repeat(np.arange(len(own)), copies)])
+        weights.append(np.repeat(own / copies, copies))
+    return (sp.vstack(parts, format="csr"), np.concatenate(weights)) if n else None
 
 
 @phase("draws of topics")
 def drawn(topics, counts, seeds, X, weight):
-    """Draw topics of all words of documents X (n, V) given their weights (n,), or None.
+    """Draw topics of all words of documents X (n, V) given their weights (n,).
 
     The chains start from the particles' ``counts``, with ``seeds`` (m,). Returns `Drawn`.
     """
     m, K, V = topics.m, topics.K, topics.V
     documents = Documents.of(X).for_kernels()
-    weight = np.ones(documents.n) if weight is None else np.asarray(weight, dtype=np.float64)
-    n_tokens, n_draws = kernels.number_of_tokens(documents.data), n_kept(m, V, K)
+    n_tokens = int(kernels.numbers_of_tokens(documents.indptr, documents.data).sum())
+    n_draws = n_kept(m, V, K)
     chains = [_Chain(topics, counts, i, seeds[i], documents, weight, n_tokens) for i in range(m)]
     kept = Counts.zeros(m * n_draws, V, K)
     several = [repeated(_only(topics, i), n_draws) for i in range(m)]
@@ -202,8 +209,8 @@ def _findings(change, alike):
     if change > _MOVING:
         found.append(
             f"the topics still change from sweep to sweep, by {change:.1f} of their standard "
-            "deviations, so that intervals are too narrow (set max_iter to a larger number of "
-            "passes, or give more documents or fewer topics)"
+            "deviations, so that intervals are too narrow (lower n_components, or give more "
+            "documents)"
         )
     if alike:
         topics = sorted({int(k) for pair in alike for k in pair})

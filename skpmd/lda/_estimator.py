@@ -16,6 +16,7 @@ from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.rows import is_read_in_blocks
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import checked_weights, naming_conversions
+from skpmd._base.warn import warn
 from skpmd.lda import _results as results
 from skpmd.lda._documents import chosen
 from skpmd.lda._fit import fit_topics, initialise, restorer, update_stream, writeable
@@ -23,7 +24,7 @@ from skpmd.lda._merge import merge_topics, refined
 from skpmd.lda._parameters import LDAParameters, batch_size_of
 from skpmd.lda._posterior import posterior_of
 from skpmd.lda._predict import LDAPredictions
-from skpmd.lda._relabel import relabelling
+from skpmd.lda._relabel import disagreement, relabelling
 from skpmd.lda._tables_predict import LDATables
 from skpmd.lda._topics import ASSIGNMENTS
 
@@ -32,6 +33,9 @@ _MAX_COUNT = 1e15
 _NEW_WORDS = "new words need vocabulary='growing'"
 _LACKING = "a word that X lacks is a column of zeros"
 _PIECE = 1 << 16  # Counts that are looked at in float32 at a time.
+# Numbers that are less on average are no counts, which are 1 at least: the weights of
+# TfidfVectorizer for documents of more than six words, and shares for more than two.
+_LEAST_MEAN = 0.4
 # Counts of other types are made float64.
 _TYPES = [np.float64, np.float32, *(np.dtype(code) for code in "bBhHiIlLqQ?")]
 
@@ -59,6 +63,20 @@ def _vanish(data):
     """Whether some numbers are zero, perhaps in float32 only."""
     pieces = (data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
     return not all(piece.astype(np.float32).all() for piece in pieces)
+
+
+def _warn_of_shares(X):
+    """Warn where numbers seem to be shares of a document, which is then one of hardly any words."""
+    if is_read_in_blocks(X) or not X.nnz or X.data.mean(dtype=np.float64) >= _LEAST_MEAN:
+        return
+    some = np.diff(X.indptr) > 0
+    warn(
+        f"LDATopicModelPMD: X seems to hold shares or weights in the place of counts: a document "
+        f"of {X.nnz / some.sum():.3g} different words on average counts as "
+        f"{X.data.sum(dtype=np.float64) / some.sum():.2g} words, which say next to nothing of its "
+        "topics. Give counts, as CountVectorizer does.",
+        UserWarning,
+    )
 
 
 def _weighted(X, sample_weight):
@@ -91,8 +109,8 @@ class LDATopicModelPMD(
         Number of topics of each particle.
     doc_topic_prior : float or array-like of shape (n_components,) or None, default=None
         Dirichlet parameters of the documents' topic proportions (alpha); None means 1 /
-        n_components. Topics with different parameters are not interchangeable, and each of them
-        retains its number.
+        n_components. Topics with different parameters are not interchangeable: each is put to the
+        number whose parameter it suits, and retains it.
     topic_word_prior : float or array-like of shape (n_features,) or (n_components, n_features) or \
 None, default=None
         Dirichlet parameters of the topics' words (eta); None means 1 / n_components. An array of
@@ -127,10 +145,11 @@ None, default=None
     max_iter : int or "auto", default="auto"
         Number of passes of stochastic steps through the documents; may be 0. ``"auto"`` is 5, and
         in a small collection a Gibbs chain then goes on from each particle. It ends when the topics
-        change little, or after visits of 6 million words, and a ``ConvergenceWarning`` says so
-        where they still change. Its draws make intervals as wide as the assignment of the words is
-        uncertain. There is no chain for more than 83,000 words, with ``max_full_iter``, and
-        with ``weighting="posterior"``.
+        change little, or after visits of 6 million words. Its draws make intervals as wide as the
+        assignment of the words is uncertain. There is no chain for more than 83,000 words, with
+        ``max_full_iter``, and with ``weighting="posterior"``. A ``ConvergenceWarning`` says where
+        topics still change at the end, and where particles have found different ones; with a number
+        of passes only ``diagnostics_`` does.
     max_full_iter : int, default=0
         Number of full-batch iterations after these passes. The counts are then those of all
         documents, each counted once. These iterations need additional memory for a second copy of
@@ -239,7 +258,7 @@ None, default=None
         Number of documents so far, counted with their weights; in an endless stream only those with
         words.
     diagnostics_ : dict
-        ``warnings``, a list of reasons not to trust a fit or a merge, ``interrupted`` and
+        ``warnings``, a list of reasons not to trust a fit, a stream or a merge, ``interrupted`` and
         ``out_of_time``.
         After `skpmd.merge` also the ``method``, the number of shards, ``n_shards``, and how well
         their topics match, ``alignment``.
@@ -451,10 +470,13 @@ None, default=None
             X, _ = self._counts(X, reset=True)
             X, weight = _weighted(X, sample_weight)
             self._counted(weight)
+            _warn_of_shares(X)
             rng = as_generator(self.random_state)
             self._set_state(fit_topics(self._parameters(), X, weight, rng))
             self._freeze(but=("total_samples",))  # of the stream that may follow
-        self._conclude(self._state.findings, interrupted=self._state.interrupted)
+        # Who sets the number of passes has chosen, and finds the rest in diagnostics_.
+        reasons = self._findings if self.max_iter == "auto" else ()
+        self._conclude(reasons, interrupted=self._state.interrupted)
         return self
 
     @in_parts
@@ -499,6 +521,7 @@ None, default=None
             self._counted(weight)
             parameters, total = self._parameters(), self.total_samples
             if state is None:
+                _warn_of_shares(X)
                 rng, size = as_generator(self.random_state), batch_size_of(parameters, total)
                 state = initialise(parameters, X, weight, total, size, rng)
             state = writeable(state)
@@ -533,8 +556,9 @@ None, default=None
     def diagnostics_(self):
         """How the last call ended, and diagnostics of a merge, a dict."""
         found = {"interrupted": self._state.interrupted, "out_of_time": self.out_of_time_}
-        findings = list(self._state.findings)
-        return {"warnings": findings, **found, **(self._state.merged or {})}
+        merged = dict(self._state.merged or {})
+        reasons = [*merged.pop("warnings", []), *self._findings]
+        return {"warnings": reasons, **found, **merged}
 
     @result
     def posterior_(self):
@@ -628,6 +652,13 @@ None, default=None
     def _labels(self):
         """Relabelling of the particles' topics."""
         return relabelling(self._state.block.topics, self._state.block.counts, self._log_weights)
+
+    @result
+    def _findings(self):
+        """What speaks against the topics, in words."""
+        block = self._state.block
+        given = block.topics, block.counts, self._labels, self._log_weights
+        return [*self._state.findings, *disagreement(*given)]
 
     def _of_fit(self, name, value):
         if value is None:

@@ -689,12 +689,13 @@ def first_topics(
 
 
 @njit(cache=True, nogil=True)
-def number_of_tokens(counts):
-    """Tokens that are assigned one by one."""
-    total = 0
-    for count in counts:
-        total += _tokens(count)[0]
-    return total
+def numbers_of_tokens(indptr, counts):
+    """Tokens of each document that are assigned one by one, (n,) int64."""
+    out = np.zeros(len(indptr) - 1, dtype=np.int64)
+    for d in range(len(out)):
+        for j in range(indptr[d], indptr[d + 1]):
+            out[d] += _tokens(counts[j])[0]
+    return out
 
 
 @njit(cache=True, nogil=True)

@@ -12,6 +12,11 @@ _MAX_CANDIDATES = 8  # particles among which the reference of the relabelling is
 _DIFFERENT = 1e6  # loss of affinity that keeps topics of different priors apart
 # Topics change places where others suit the priors better by so many nats: not by chance alone.
 _CLEAR = 3.0
+# Particles disagree on a topic where theirs differ in this part of all probability (total
+# variation), by so many standard deviations of the words of one of them.
+_APART, _BEYOND = 0.25, 2.0
+_MOST_NAMED = 5
+_NEGLIGIBLE = 0.1  # weight of a particle that counts in this, as part of an equal one
 
 
 def relabelling(topics, counts, log_weights):
@@ -77,6 +82,39 @@ def _log_likelihoods(topics, counts, n_documents, i):
         found[k] += (gammaln(prior + own) - gammaln(prior)).sum(axis=0)
         found[k] -= gammaln(size + totals) - gammaln(size)
     return found
+
+
+def disagreement(topics, counts, labels, log_weights):
+    """What speaks against averages over particles, in a list: topics that are not the same ones.
+
+    A topic of a particle is compared with its average over the others that have weight.
+    """
+    weights = np.exp(log_weights)
+    some = np.flatnonzero(weights > _NEGLIGIBLE / topics.m)
+    if len(some) == 1 or topics.K == 1 or not counts.totals.any():
+        return []
+    mean = np.zeros((topics.V, topics.K))
+    for i in some:
+        mean += (
+            weights[i] / weights[some].sum() * topics.word_probabilities(counts, i)[:, labels[i]]
+        )
+    differ = np.zeros(topics.K, dtype=bool)
+    for i in some:
+        own = topics.word_probabilities(counts, i)[:, labels[i]].astype(np.float64)
+        size = (counts.totals[i] + topics.eta_scale[i] * topics.eta_total)[labels[i]]
+        apart, variance = own - mean, (own * (1.0 - own)).sum(axis=0) / (size + 1.0)
+        far = (apart**2).sum(axis=0) > _BEYOND**2 * variance
+        differ |= far & (np.abs(apart).sum(axis=0) > 2.0 * _APART)
+    if not differ.any():
+        return []
+    numbers = np.flatnonzero(differ)
+    named = ", ".join(str(k) for k in numbers[:_MOST_NAMED])
+    named += ", ..." if len(numbers) > _MOST_NAMED else ""
+    return [
+        f"the particles have found different topics in {len(numbers)} of {topics.K} ({named}), "
+        "whose averages are no topics of their own (lower n_components, give more documents, or "
+        "look at those of each particle in posterior_.topic_word)"
+    ]
 
 
 def matches(topics, counts, others):

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skpmd import LDATopicModelPMD
 from skpmd.lda import _draws as draws
 from skpmd.lda import _kernels as kernels
+from skpmd.lda._relabel import disagreement
 from skpmd.lda._topics import Counts, Topics
 
 
@@ -124,9 +125,106 @@ def test_chains_exchange_topics_whose_priors_suit_each_other():
     topics = Topics(alpha, eta, np.ones(3), 30)
     words = (4000.0 * np.repeat(phi[None, ::-1], 3, axis=0)).swapaxes(1, 2).astype(np.float32)
     counts = Counts(words, words.sum(axis=1, dtype=np.float64), np.full(3, np.nan), 1.0)
-    found = draws.drawn(topics, counts, np.arange(3, dtype=np.uint64), X, None)
+    found = draws.drawn(topics, counts, np.arange(3, dtype=np.uint64), X, np.ones(400))
     mean = draws.averaged(found.counts, 3)
     assert (mean.totals[:, 0] > 2.0 * mean.totals[:, 1]).all()
     for i in range(3):
         own = topics.word_probabilities(mean, i).T
         assert abs(own - phi).sum(axis=1).max() / 2.0 < 0.2  # Exchanged they differ by .7.
+
+
+def relabelled(found, true):
+    place = linear_sum_assignment(-np.sqrt(true) @ np.sqrt(found).T)[1]
+    return found[place], place
+
+
+def test_a_weighted_document_is_as_certain_as_its_copies():
+    """Topics of weights are drawn for each copy; drawn once for all, sds were 1.6 times these."""
+    phi, _, X = drawn(12, D=70)
+    weight = np.random.default_rng(1).integers(1, 9, 70)
+    one, other = fit(X.repeat(weight, axis=0)), None
+    other = LDATopicModelPMD(2, doc_topic_prior=0.6, topic_word_prior=0.4, random_state=0)
+    other.fit(X, sample_weight=weight.astype(float))
+    both = [(m, relabelled(m.topic_word_, phi)) for m in (one, other)]
+    sds = [m.posterior_.std()[place].mean() for m, (_, place) in both]
+    assert abs(np.log(sds[0] / sds[1])) < 0.1  # 128 draws each: a standard error of .06.
+    assert abs(both[0][1][0] - both[1][1][0]).sum(axis=1).max() / 2.0 < 0.06
+    halves = np.full(70, 0.5)
+    some, weights = draws.in_memory(sp.csr_matrix(X), 3.0 * halves, 4, 25, 2)
+    assert some.shape[0] == 140 and (weights == 0.75).all()
+    assert draws.in_memory(sp.csr_matrix(X), 1000.0 * halves, 4, 25, 2) is None
+
+
+@pytest.mark.parametrize("alpha", [0.2, [0.1, 0.2, 0.4]])
+def test_particles_that_found_different_topics_are_found(alpha):
+    """Three topics of 400 documents, of which one particle splits one in two and joins two."""
+    rng = np.random.default_rng(14)
+    true = rng.dirichlet(np.full(40, 0.1), 3)
+    X = np.array([rng.multinomial(40, t @ true) for t in rng.dirichlet([0.1, 0.2, 0.4], 400)])
+    with pytest.warns(ConvergenceWarning, match="have found different topics in . of 3"):
+        model = fit(X, K=3, alpha=alpha, eta=0.1)
+    assert "posterior_.topic_word" in model.diagnostics_["warnings"][0]
+    each = model.posterior_.topic_word
+    gaps = abs(each - model.topic_word_).sum(axis=2).max(axis=0) / 2.0
+    assert (gaps > 0.25).any()
+    # Who numbers the passes is not warned; neither is a stream. Both find it in diagnostics_.
+    numbered = fit(X, K=3, alpha=alpha, eta=0.1, max_iter=10)
+    assert "have found different topics" in numbered.diagnostics_["warnings"][0]
+    alone = fit(X, K=3, alpha=alpha, eta=0.1, n_particles=1)
+    assert alone.diagnostics_["warnings"] == []
+
+
+def test_uncertain_topics_are_no_disagreement():
+    """Particles differ as much in both, but in the first by no more than two tokens leave open."""
+    words = np.zeros((3, 12, 2), dtype=np.float32)
+    for i in range(3):
+        words[i, [i, i + 3], 0] = words[i, 11, 1] = 1.0
+    topics, labels = (
+        Topics(np.full((3, 2), 0.5), np.full((1, 2), 0.01), np.ones(3), 12),
+        [[0, 1]] * 3,
+    )
+    for factor, n in ((1.0, 0), (500.0, 1)):
+        totals = factor * words.sum(axis=1, dtype=np.float64)
+        counts = Counts(np.float32(factor) * words, totals, np.full(3, np.nan), 1.0)
+        found = disagreement(topics, counts, labels, np.full(3, -np.log(3.0)))
+        assert len(found) == n and all("in 1 of 2 (0)" in one for one in found)
+    alone = np.array([0.0, -50.0, -50.0])  # Particles without weight are in no average.
+    assert disagreement(topics, counts, labels, alone) == []
+
+
+def test_topics_that_still_change_after_the_passes_are_found(monkeypatch):
+    """A collection that is too large for chains: after five passes, and no longer after 25."""
+    monkeypatch.setattr(draws, "_VISITS", 1e5)
+    phi, _, X = drawn(9, K=4, V=60, D=1500, L=15, alpha=0.5, eta=0.5)
+    with pytest.warns(ConvergenceWarning, match="still change from pass to pass, by"):
+        few = fit(X, K=4, alpha=0.5, eta=0.5)
+    assert "set max_iter to a larger number" in few.diagnostics_["warnings"][0]
+    assert few.posterior_.draws is None and few.n_iter_ == 5
+    many = fit(X, K=4, alpha=0.5, eta=0.5, max_iter=25)
+    assert many.diagnostics_["warnings"] == []
+    held = []
+    for model in (few, many):
+        place = relabelled(model.topic_word_, phi)[1]
+        low, high = np.moveaxis(model.topic_word_interval(0.9)[place], -1, 0)
+        held.append(((low <= phi) & (phi <= high)).mean())
+    assert held[0] < 0.8 and held[1] > held[0] + 0.05  # The advice helps.
+
+
+def test_the_change_of_the_last_pass_is_that_of_the_topics():
+    X = drawn(3)[2]
+    before, after = (fit(X, max_iter=n, n_particles=2)._state.block for n in (3, 4))
+    phi = [
+        np.array([b.topics.word_probabilities(b.counts, i) for i in range(2)]).astype(float)
+        for b in (before, after)
+    ]
+    size = after.counts.totals + 0.4 * 25
+    variance = ((phi[1] * (1.0 - phi[1])).sum(axis=1) / (size + 1.0)).mean(axis=0)
+    change = np.sqrt(((phi[1] - phi[0]) ** 2).sum(axis=1).mean(axis=0) / variance).mean()
+    found = fit(X, max_iter=4, n_particles=2)._state.change
+    np.testing.assert_allclose(found, change, rtol=1e-3)
+    assert fit(X, max_iter=1)._state.change is None
+    assert fit(X, max_iter=3, weighting="posterior")._state.change is None
+
+
+def test_a_vocabulary_of_one_word_has_nothing_to_find():
+    assert fit(np.array([[3], [2], [0]]), K=3).diagnostics_["warnings"] == []

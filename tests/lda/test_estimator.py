@@ -435,3 +435,16 @@ def test_evidence_is_there_where_it_means_something():
     assert not hasattr(model(max_full_iter=1).fit(X), "lower_bound_")
     with pytest.raises(AttributeError, match="max_full_iter=1"):
         _ = model(1, max_iter=0).fit(X).log_evidence_
+
+
+@pytest.mark.parametrize("kind", ["shares", "tfidf"])
+@pytest.mark.parametrize("way", ["fit", "partial_fit"])
+def test_shares_in_the_place_of_counts_are_warned_of(kind, way):
+    rng = np.random.default_rng(4)
+    X = rng.poisson(0.4, (60, 45)) + (np.arange(45) == np.arange(60)[:, None] % 45)
+    norm = X.sum(axis=1) if kind == "shares" else np.sqrt((X**2).sum(axis=1))
+    small = LDATopicModelPMD(2, max_iter=2, random_state=0)
+    with pytest.warns(UserWarning, match="different words on average counts as .* words"):
+        getattr(small, way)(X / norm[:, None])
+    getattr(clone(small), way)(X)
+    getattr(clone(small), way)(0.7 * X)  # Discounted counts are no shares.
