@@ -4,12 +4,14 @@ import copy
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp
 
 from skpmd._base.progress import bar_of_steps
 from skpmd._base.records import Records
 from skpmd._base.rows import Rows
 from skpmd._base.streaming import Stream, advance, coefficients
 from skpmd.engine import mirror
+from skpmd.engine import weighting as weights_of
 from skpmd.engine.journal import once
 from skpmd.engine.loop import FullBatch, Outcome, run
 from skpmd.engine.mirror import Settings
@@ -28,8 +30,36 @@ _STARTS, _ROUND = 8, 5
 _MAX_FULL_ITER, _MAX_FULL_ITER_FEW, _FEW_ROWS = 3, 100, 2000
 # batch_size="auto" is at least so many rows, or so many for each column.
 _MIN_BATCH, _BATCH_EACH = 256, 32
+# Stacking ends after so many iterations or when the score gains less, and so many rows speak for
+# the weights at the start, so that none becomes 0.
+_STACKING = {"max_iter": 100, "tol": 1e-5, "prior_rows": 1.0}
+# A stream's rows are fitted anew where rows since the last fit, this share of all or more, have
+# changed the mean log density of all by so many nats, beyond so many standard errors.
+_GROWN, _UNLIKE, _ERRORS = 0.1, 0.05, 3.0
 # A particle is a whole mixture: none is drawn anew, and no step is split.
 _SETTINGS = Settings(rejuvenation="never")
+
+
+class Watch(NamedTuple):
+    """What a fit predicted of rows like its own, and how densities of later ones differ."""
+
+    expected: float  # Mean log density of a row that the best particle does not know.
+    sd: float  # Of that of a row.
+    n_fitted: float  # Weighted rows that say so.
+    n_since: float = 0.0  # Weighted rows since.
+    excess: float = 0.0  # Sum of their log densities over what was expected.
+
+    def after(self, log_density, size):
+        """The same after so many more weighted rows of this mean log density."""
+        excess = self.excess + size * (log_density - self.expected)
+        return self._replace(n_since=self.n_since + size, excess=excess)
+
+    def are_unlike(self, total):
+        """Whether the rows since then make all rows, of this total weight, unlike those fitted."""
+        if self.n_since < _GROWN * total:
+            return False
+        error = self.sd * np.sqrt(self.n_since * (1.0 + self.n_since / self.n_fitted))
+        return abs(self.excess) > _UNLIKE * total + _ERRORS * error
 
 
 class ConjugateFit(NamedTuple):
@@ -51,6 +81,7 @@ class ConjugateFit(NamedTuple):
     interrupted: bool
     rng: np.random.Generator  # Source of all randomness.
     merged: dict | None = None  # What there is to say of a merge of shards; None without.
+    watch: Watch | None = None  # Of a stream's rows since the last fit; None before there are any.
 
 
 def n_particles(parameters, p):
@@ -220,8 +251,9 @@ def update_conjugate(parameters, before, rows, weight):
 
     While all rows are retained, and the last fit saw at most half of them, all are fitted anew: a
     first part of one row says nothing of places. Later each row counts once, by the
-    responsibilities under the particles at its arrival. With ``total_samples`` rows of a second
-    pass are mirror steps.
+    responsibilities under the particles at its arrival. Where rows since the last fit are unlike
+    those that it saw, in units, places or groups, those retained are fitted anew. With
+    ``total_samples`` rows of a second pass are mirror steps.
 
     ``rows`` is a `RowView` of distinct ones, sorted, in the user's columns, and ``weight`` (n,) how
     often each counts. ``before`` is left as it is.
@@ -229,7 +261,7 @@ def update_conjugate(parameters, before, rows, weight):
     rng, size = copy.deepcopy(before.rng), float(weight.sum())
     options = parameters.options._replace(settings=_SETTINGS)
     a, _ = coefficients(options, before.n_samples_seen, size)
-    n_samples_seen, reservoir = before.n_samples_seen + size, before.reservoir
+    n_samples_seen, reservoir, watch = before.n_samples_seen + size, before.reservoir, None
     if parameters.total_samples is None or a == 0.0:  # This is no second pass.
         most = reservoir_size(before.model.K, before.model.p)
         complete, new, weight_of_new = reservoir.complete, rows, weight
@@ -242,17 +274,16 @@ def update_conjugate(parameters, before, rows, weight):
             records = before.records.joined(fit.records)
             return fit._replace(n_samples_seen=n_samples_seen, records=records)
         reservoir = retained_of(*total, most, complete)
+        if before.model.K > 1:  # One component is exact.
+            watch = before.watch or _watch_of(before)
     stream = Stream(
         before.model.particles(before.counts), None, Records(), before.n_samples_seen, rng
     )
     scaled = _rows(parameters, rows.scaled(before.scaler), weight)
     stream = advance(stream, before.model, scaled, options, _step)
-    prior = _prior_of_now(parameters, before, reservoir, stream.particles.block.counts)
-    return before._replace(
-        model=ConjugateMixture(prior, before.scaler.log_jacobian),
-        prior=prior,
-        counts=stream.particles.block.counts,
-        reservoir=reservoir,
+    counts = stream.particles.block.counts
+    after = _with_prior_of_now(parameters, before, reservoir, counts)._replace(
+        watch=watch and watch.after(stream.records.last[-1].extra["log_density"], size),
         n_samples_seen=n_samples_seen,
         records=before.records.extended(stream.records.last),
         converged=before.converged and before.model.K == 1,  # One component is exact.
@@ -260,6 +291,9 @@ def update_conjugate(parameters, before, rows, weight):
         interrupted=False,
         rng=rng,
     )
+    if after.watch and after.watch.are_unlike(counts.total):
+        return _renewed(parameters, after, rng)
+    return after
 
 
 def _step(stream, model, batches, a, b, options, rng):
@@ -268,11 +302,77 @@ def _step(stream, model, batches, a, b, options, rng):
     return stream._replace(particles=particles), info
 
 
-def _prior_of_now(parameters, before, reservoir, counts):
-    """The prior is not in the counts: its defaults follow the rows."""
-    scaler = before.scaler
+def _renewed(parameters, fit, rng):
+    """A stream's fit, or one of its retained rows anew if that predicts such rows better by far.
+
+    Each retained row counts once in the fit, so that it can be left out of what predicts it, and
+    then for as many as it stands for.
+    """
+    reservoir, rows = fit.reservoir, RowView(fit.reservoir.X, np.arange(len(fit.reservoir.X)))
+    again = fit_conjugate(parameters, rows, reservoir.sampled_weight(), rng)
+    if not reservoir.complete and not stacked(again)[1] > stacked(fit)[1] + _UNLIKE:
+        return fit._replace(watch=None, interrupted=again.interrupted)
+    factor = fit.counts.total / again.counts.total
+    counts = again.counts.step(again.counts, 1.0, factor)
+    return _with_prior_of_now(parameters, again, reservoir, counts)._replace(
+        n_samples_seen=fit.n_samples_seen,
+        records=fit.records.joined(again.records),
+        converged=again.converged and reservoir.complete,
+        convergence_warnings=[],
+    )
+
+
+def _with_prior_of_now(parameters, fit, reservoir, counts):
+    """A fit with other counts; the prior is not in them, and its defaults follow the rows."""
+    scaler = fit.scaler
     X, weight = scaler.transform(reservoir.X), reservoir.sampled_weight()
     prior = prior_of(parameters, X, weight, scaler, "conjugate", total=counts.total)
     if parameters.mean_prior is None:
         prior = prior._replace(mean=medians(X, reservoir.weight))
-    return prior
+    model = ConjugateMixture(prior, scaler.log_jacobian)
+    return fit._replace(model=model, prior=prior, counts=counts, reservoir=reservoir)
+
+
+def stacked(fit):
+    """Log weights (m, K) of the average of all components that predicts rows best, and how well.
+
+    That is the mean log density, in the user's columns, of a retained row that components do not
+    know.
+    """
+    log_mixing, table, largest = _left_out(fit)
+    m, weight = len(log_mixing), fit.reservoir.sampled_weight()
+    start = log_mixing.ravel() - np.log(m)
+    found = weights_of.stacked(table, weight, start, **_STACKING)
+    score = np.log(np.maximum(np.exp(table) @ np.exp(found), 1e-300)) + largest
+    score = np.average(score, weights=weight) + fit.scaler.log_jacobian
+    return found.reshape(m, -1), score
+
+
+def _watch_of(fit):
+    """`Watch` of rows like those that a fit retains."""
+    log_mixing, table, largest = _left_out(fit)
+    weight = fit.reservoir.sampled_weight()
+    score = logsumexp(table.reshape(-1, *log_mixing.shape) + log_mixing, axis=2)
+    score = (score + largest[:, None] + fit.scaler.log_jacobian).T
+    score = score[(score @ weight).argmax()]
+    expected = np.average(score, weights=weight)
+    sd = np.sqrt(np.average((score - expected) ** 2, weights=weight))
+    return Watch(float(expected), float(sd), float(weight.sum()))
+
+
+def _left_out(fit):
+    """Log densities of retained rows under components that do not know them.
+
+    First come the components' log mixing weights (m, K), then densities (n, m K) relative to the
+    row's largest, of which single precision says enough, and then these (n,).
+    """
+    posteriors = fit.model.posteriors(fit.counts)
+    weight, X = fit.reservoir.sampled_weight(), RowView(fit.reservoir.X, scaler=fit.scaler)
+    table = np.empty((len(X), posteriors.log_mixing.size), dtype=np.float32)
+    largest, done = np.empty(len(X)), 0
+    for part in fit.model.left_out(posteriors, X, weight):
+        rows = slice(done, done + len(part))
+        largest[rows] = part.max(axis=1)
+        table[rows] = part - largest[rows, None]
+        done += len(part)
+    return posteriors.log_mixing, table, largest

@@ -9,19 +9,15 @@ from skpmd._export import Variable
 from skpmd.engine import weighting as weights_of
 from skpmd.engine.course import phase
 from skpmd.mixture._components import TIED_REACH, cholesky
-from skpmd.mixture._conjugate_fit import ConjugateFit
+from skpmd.mixture._conjugate_fit import ConjugateFit, stacked
 from skpmd.mixture._particles import MixtureParticles, SMCFit, is_diagonal, rescaled
 from skpmd.mixture._prior import MixturePrior, Scaler
 from skpmd.mixture._relabel import relabelled, relabelling
-from skpmd.mixture._rows import RowView
 from skpmd.posterior import Posterior
 
 # There are so many draws of conjugate posteriors, but fewer where they hold more than so many
 # numbers.
 _DRAWS, _MIN_DRAWS, _MAX_NUMBERS = 1000, 200, 4_000_000
-# Stacking ends after so many iterations or when the score gains less, and so many rows speak for
-# the weights at the start, so that none becomes 0.
-_STACKING = {"max_iter": 100, "tol": 1e-5, "prior_rows": 1.0}
 # Particles with a lower log weight add nothing to averages of parameters.
 _NEGLIGIBLE = -30.0
 
@@ -131,15 +127,7 @@ def conjugate_particles(fit, points, weighting):
     posteriors = model.posteriors(fit.counts)
     log_predictive, m = points.log_predictive, len(points.log_weights)
     if weighting == "stacking" and m * model.K > 1:
-        start = posteriors.log_mixing - np.log(m)
-        weight, X = fit.reservoir.sampled_weight(), RowView(fit.reservoir.X, scaler=fit.scaler)
-        table, done = np.empty((len(X), start.size), dtype=np.float32), 0
-        for part in model.left_out(posteriors, X, weight):
-            # Relative to the row's largest single precision says enough.
-            table[done : done + len(part)] = part - part.max(axis=1, keepdims=True)
-            done += len(part)
-        log_predictive = weights_of.stacked(table, weight, start.ravel(), **_STACKING)
-        log_predictive = log_predictive.reshape(m, -1)
+        log_predictive, _ = stacked(fit)
     df = family.student_df(posteriors.normals)
     return points._replace(
         log_predictive=log_predictive,

@@ -218,3 +218,53 @@ def test_the_record_of_earlier_parts_stays_in_the_units_of_the_rows():
     after = stream.partial_fit(X[50:]).history_
     for name in ("elbo", "log_density"):
         np.testing.assert_allclose(after[name][: len(first["step"])], first[name], rtol=1e-9)
+
+
+# ---------------------------------------------------------------------- first parts unlike the rest
+def unlike(first, n_first=1400, n=3600):
+    """Rows of two groups after a first part of other ones, and new rows of the groups."""
+    rng = np.random.default_rng(11)
+    centres = np.array([[0.0, 0.0], [5.0, -4.0]])
+    before, X, new = (
+        centres[rng.integers(0, 2, m)] + rng.normal(size=(m, 2)) for m in (n_first, n, 2000)
+    )
+    return before * {"wide": 250.0, "narrow": 1.0 / 400.0}[first], X, new
+
+
+@pytest.mark.parametrize("first", ["wide", "narrow"])
+@pytest.mark.parametrize("covariance_type", ["full", "diag"])
+def test_a_stream_whose_first_part_has_other_units_ends_near_fit(first, covariance_type):
+    """Both know all rows, and densities of new ones differ by less than .05 nats; without a new
+    fit to retained rows a stream is half a nat to eleven nats behind.
+    """
+    before, X, new = unlike(first)
+    stream = mixture(covariance_type=covariance_type).partial_fit(before)
+    for part in np.array_split(X, 12):
+        stream.partial_fit(part)
+    whole = mixture(covariance_type=covariance_type).fit(np.concatenate([before, X]))
+    assert stream.score(new) > whole.score(new) - 0.05
+    assert len(stream.history_["step"]) == stream.n_iter_ > 12  # The record goes on.
+    assert stream._state.n_samples_seen == pytest.approx(stream._state.fit.counts.total)
+
+
+def test_rows_like_those_before_are_fitted_once(monkeypatch):
+    fits, true = [], _conjugate_fit.fit_conjugate
+    stream = mixture().partial_fit(blobs(1500))
+    monkeypatch.setattr(
+        _conjugate_fit, "fit_conjugate", lambda *args: fits.append(0) or true(*args)
+    )
+    for seed in range(1, 25):
+        stream.partial_fit(blobs(150, seed=seed))
+    assert not fits
+    stream.partial_fit(80.0 * blobs(1500))
+    assert fits
+
+
+def test_a_new_fit_that_predicts_no_better_is_not_taken(monkeypatch):
+    stream, more = mixture().partial_fit(blobs(1500)), 80.0 * blobs(1500, seed=1)
+    monkeypatch.setattr(_conjugate_fit, "stacked", lambda fit: (None, -1.0))
+    before = stream._state.scaler
+    stream.partial_fit(more)
+    assert (stream._state.scaler.scale == before.scale).all()
+    assert stream._state.fit.counts.total == pytest.approx(3000.0)
+    assert stream._state.fit.watch is None
