@@ -18,8 +18,9 @@ _MEAN_PRECISION = {"conjugate": 1e-4, "parameters": 0.01}
 # A column's scale is that of gaps between values this share of a component's rows apart, by so many
 # of its quantiles.
 _GAP_SHARE, _N_QUANTILES = 0.25, 400
-# Gaps so many times wider than the others end a group of values.
-_APART = 10.0
+# Gaps so many times wider than the others end a group of values; as much narrower than those of
+# this quantile they are of values that are nearly tied.
+_APART, _MANY = 10.0, 0.7
 # Values count for the prior's defaults as if they were at most so many scales from the median.
 _NEAR = 3.0
 # The variance that the prior's default starts from is at most so many squared scales.
@@ -118,9 +119,10 @@ def _medians_and_scales(X, weight, n_components):
 
     Gaps are between quantiles that are a share of a component's rows apart. Half of them are
     smaller, so that gaps between groups do not count; where groups are far apart, a gap is that of
-    a larger share of the values of one. Of tied values, whose gaps are often 0, the others stand
-    for all as squares do. A few values, of which most rows have one, leave gaps wider than the
-    standard deviation, which is the most. The scale is 1 for a standard normal column.
+    a larger share of the values of one. Of values that are tied, or nearly so beside the gaps of
+    many others, those others stand for all as squares do. A few values, of which most rows have
+    one, leave gaps wider than the standard deviation, which is the most. The scale is 1 for a
+    standard normal column.
     """
     step = max(_GAP_SHARE / n_components, 1.0 / len(X))
     n = max(_N_QUANTILES, int(np.ceil(4.0 / step)))
@@ -131,6 +133,7 @@ def _medians_and_scales(X, weight, n_components):
     gaps, scale = values[ahead:] - values[:-ahead], np.zeros(X.shape[1])
     # Rounding leaves a constant column of 1e9 gaps of 1e-7.
     present = gaps > 10.0 * np.finfo(float).eps * np.abs(median)
+    present &= gaps > np.quantile(gaps, _MANY, axis=0) / _APART
     for j in np.flatnonzero(present.any(axis=0)):
         typical, share = np.median(gaps[present[:, j], j]), np.sqrt(present[:, j].mean())
         step = min(int(ahead * _n_groups(gaps[:, j] <= _APART * typical, ahead)), n - 1)

@@ -57,6 +57,17 @@ def test_scales_of_few_values_are_no_wider_than_standard_deviations():
     np.testing.assert_allclose(scale / [12.0, 1.0], 1.0, atol=0.2)  # Gaps of 50 rows: 6 % each.
 
 
+def test_nearly_tied_values_count_as_tied_ones_do():
+    """Ends of a range that most rows have, smeared or not, leave the scale to the others."""
+    rng = np.random.default_rng(14)
+    end, others = rng.random(3000), rng.uniform(0.0, 80.0, 3000)
+    tied = np.where(end < 0.35, 0.0, np.where(end < 0.6, 80.0, others))
+    X = np.column_stack([tied, tied + rng.uniform(0.0, 0.5, 3000)])
+    _, scale = Scaler.of(X, np.ones(3000), 7, "full")
+    np.testing.assert_allclose(scale[1] / scale[0], 1.0, atol=0.2)  # Ties have gaps of none.
+    assert (scale > 0.4 * X.std(axis=0)).all()
+
+
 def test_scales_follow_units_and_weights():
     rng = np.random.default_rng(2)
     X, weight = rng.normal(size=(60, 3)) ** 3, rng.integers(1, 4, 60).astype(float)
