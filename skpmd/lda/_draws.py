@@ -23,7 +23,7 @@ from skpmd.lda._documents import Documents, groups_of
 from skpmd.lda._relabel import arrangement, relabelling
 from skpmd.lda._topics import Counts
 
-_VISITS = 6e6  # tokens that each particle's chain visits, at most
+_VISITS = 2e7  # tokens that each particle's chain visits, at most
 _FIRST, _MAX_LENGTH = 24, 384  # sweeps of the first round, and at most of one
 # Draws of all particles together, at least, where they have no more than so many numbers, and
 # where they have more; and the least of each particle. Of few draws the tails are too near.

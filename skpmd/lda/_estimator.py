@@ -145,8 +145,8 @@ None, default=None
     max_iter : int or "auto", default="auto"
         Number of passes of stochastic steps through the documents; may be 0. ``"auto"`` is 5, and
         in a small collection a Gibbs chain then goes on from each particle. It ends when the topics
-        change little, or after visits of 6 million words. Its draws make intervals as wide as the
-        assignment of the words is uncertain. There is no chain for more than 83,000 words, with
+        change little, or after visits of 20 million words. Its draws make intervals as wide as the
+        assignment of the words is uncertain. There is no chain for more than 277,000 words, with
         ``max_full_iter``, and with ``weighting="posterior"``. A ``ConvergenceWarning`` says where
         topics still change at the end, and where particles have found different ones; with a number
         of passes only ``diagnostics_`` does.
