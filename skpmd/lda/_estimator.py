@@ -658,7 +658,9 @@ None, default=None
         """What speaks against the topics, in words."""
         block = self._state.block
         given = block.topics, block.counts, self._labels, self._log_weights
-        return [*self._state.findings, *disagreement(*given)]
+        is_stream = self._state.n_iter is None and block.topics.K > 1
+        start = results.start_left(self._state.records) if is_stream else []
+        return [*self._state.findings, *start, *disagreement(*given)]
 
     def _of_fit(self, name, value):
         if value is None:

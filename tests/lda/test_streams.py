@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from scipy.optimize import linear_sum_assignment
 
 from skpmd import LDATopicModelPMD
 from skpmd.lda import _fit, _kernels, _learn_priors
@@ -467,3 +468,27 @@ def test_steps_on_all_documents_need_the_particles_once_more(monkeypatch):
     monkeypatch.setattr(LDAModel, "update_block", measured)
     fitted.fit(wide)
     assert peaks[-1] < 1.2 * fitted._state.block.counts.words.nbytes
+
+
+def test_a_stream_says_what_is_left_of_its_start():
+    """In small steps the same documents leave next to nothing of it, and intervals hold more."""
+    rng = np.random.default_rng(17)
+    phi = rng.dirichlet(np.full(70, 0.1), 3)
+    X = np.array([rng.multinomial(25, t @ phi) for t in rng.dirichlet(np.full(3, 0.2), 600)])
+    held = []
+    for size, n in (("auto", 1), (12, 0)):
+        stream = LDATopicModelPMD(
+            3, doc_topic_prior=0.2, topic_word_prior=0.1, batch_size=size, random_state=0
+        )
+        for part in np.array_split(X, 6):
+            stream.partial_fit(part)
+        found = [one for one in stream.diagnostics_["warnings"] if "guess" in one]
+        left = np.prod(1.0 - stream.history_["step_size"])
+        assert len(found) == n and (left > 0.003) == bool(n)
+        assert all(f"so that {left:.1%} of" in one and "batch_size" in one for one in found)
+        place = linear_sum_assignment(-np.sqrt(phi) @ np.sqrt(stream.topic_word_).T)[1]
+        low, high = np.moveaxis(stream.topic_word_interval(0.9)[place], -1, 0)
+        held.append(((low <= phi) & (phi <= high)).mean())
+    assert held[0] < 0.7 and held[1] > held[0] + 0.1
+    fitted = LDATopicModelPMD(3, max_iter=1, random_state=0).fit(X)
+    assert not any("guess" in one for one in fitted.diagnostics_["warnings"])
