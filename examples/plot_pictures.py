@@ -118,7 +118,7 @@ PosteriorPredictiveCheckDisplay.from_estimator(gp, X, y, statistic="min")
 # in the fit.
 
 digits = load_digits()
-lda = LDATopicModelPMD(6, n_particles=4, max_iter=20, random_state=0).fit(digits.data)
+lda = LDATopicModelPMD(6, n_particles=4, random_state=0).fit(digits.data)
 figure, axes = plt.subplots(3, 2, figsize=(7, 7), layout="constrained")
 TopicDisplay.from_estimator(lda, feature_names=digits.feature_names, n_words=6, ax=axes)
 for panel in axes.flat:

@@ -148,8 +148,7 @@ None, default=None
         change little, or after visits of 20 million words. Its draws make intervals as wide as the
         assignment of the words is uncertain. There is no chain for more than 277,000 words, with
         ``max_full_iter``, and with ``weighting="posterior"``. A ``ConvergenceWarning`` says where
-        topics still change at the end, and where particles have found different ones; with a number
-        of passes only ``diagnostics_`` does.
+        topics still change at the end; with a number of passes only ``diagnostics_`` does.
     max_full_iter : int, default=0
         Number of full-batch iterations after these passes. The counts are then those of all
         documents, each counted once. These iterations need additional memory for a second copy of
@@ -474,8 +473,9 @@ None, default=None
             rng = as_generator(self.random_state)
             self._set_state(fit_topics(self._parameters(), X, weight, rng))
             self._freeze(but=("total_samples",))  # of the stream that may follow
-        # Who sets the number of passes has chosen, and finds the rest in diagnostics_.
-        reasons = self._findings if self.max_iter == "auto" else ()
+        # Who sets the number of passes has chosen, and finds the rest in diagnostics_. Intervals of
+        # topics on which particles disagree are wide, as they should be, and no reason to warn.
+        reasons = self._state.findings if self.max_iter == "auto" else ()
         self._conclude(reasons, interrupted=self._state.interrupted)
         return self
 

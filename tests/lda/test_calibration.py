@@ -34,7 +34,6 @@ def coverage(n_replications, certain=None):
     return {key: np.nanmean(shares) for key, shares in inside.items()}
 
 
-@pytest.mark.filterwarnings("ignore:.*have found different topics")
 @pytest.mark.parametrize("n", [12, pytest.param(REPLICATIONS, marks=pytest.mark.slow)])
 def test_intervals_hold_what_they_say(n):
     """The standard error of a share over 12 replications is below .02.

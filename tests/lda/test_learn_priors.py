@@ -170,7 +170,6 @@ def test_scales_wait_until_the_guess_is_gone():
     [(1500, 400, 6, 50, 0.15, 0.08), (1000, 600, 10, 120, 0.08, 0.03)],
     ids=["sampled", "collapsed"],
 )
-@pytest.mark.filterwarnings("ignore:.*have found different topics")
 @pytest.mark.parametrize("given", [None, 1.0])
 def test_priors_are_recovered_from_either_side(case, given):
     X, *_ = corpus(*case)
