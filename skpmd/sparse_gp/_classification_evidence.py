@@ -206,17 +206,19 @@ def new_covariance(kernel, rows):
     return KernelCovariance(ConstantKernel(_VARIANCE, _BOUNDS) * shape)
 
 
-def log_prior_of(kernel):
+def log_prior_of(kernel, start):
     """The prior of `KernelSearch` for a user's kernel, flat, or for the default one, None.
 
-    Logs of the default kernel's length scales are normal around their mean.
+    Logs of the default kernel's length scales, in units of the columns, are normal around their
+    mean. ``start`` is the theta that searches start at, which is in units of the columns.
     """
 
     def flat(theta):
         return 0.0, np.zeros(len(theta))
 
     def near(theta):
-        off = theta[1:] - theta[1:].mean()
+        off = theta[1:] - start[1:]
+        off -= off.mean()
         return -0.5 * (off @ off) / _SPREAD**2, np.append(0.0, -off / _SPREAD**2)
 
     return near if kernel is None else flat
@@ -247,7 +249,7 @@ def fit_kernel(parameters, covariance, subset, n_processes, rng):
     if optimizer is None or not kernel.n_dims:
         return kernel.theta
 
-    log_prior = log_prior_of(parameters.kernel)
+    log_prior = log_prior_of(parameters.kernel, kernel.theta)
 
     def search(rows):
         return KernelSearch(covariance, rows, n_processes, parameters.jitter, log_prior)

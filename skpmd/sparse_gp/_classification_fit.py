@@ -156,7 +156,7 @@ def _positions(parameters, covariance, prior, subset, theta, n_processes, rng):
     if m == 1 or not len(theta):
         return np.tile(theta, (m, 1)), np.zeros(m)
 
-    log_prior = log_prior_of(parameters.kernel)
+    log_prior = log_prior_of(parameters.kernel, covariance.kernel.theta)
 
     def slope_at(one):
         search = KernelSearch(covariance, subset, n_processes, parameters.jitter, log_prior)

@@ -11,9 +11,9 @@ from skpmd.engine.threads import each, ranges
 from skpmd.sparse_gp import _stationary
 
 _STEP = 1e-5  # Step of differences in theta.
-# Largest log of a hyperparameter: rejuvenation may draw wild ones, which have no weight in the end,
-# and they must not overflow.
-_MAX_LOG = 100.0
+# Largest log of a hyperparameter, unless its bounds reach further, and with them: rejuvenation may
+# draw wild ones, which have no weight in the end, and they must not overflow.
+_MAX_LOG, _MAX_BOUND = 100.0, 700.0
 _FAR = 1e4  # Rows so many length scales apart have their distances from differences.
 _WORTH = 1 << 16  # A thread evaluates so many covariances at least.
 
@@ -41,8 +41,9 @@ class KernelCovariance:
 
     def __init__(self, kernel):
         self.kernel = kernel
-        form = _form(kernel)
-        self._fast = None if form is None or len(form[1]) != 1 else _Fast(kernel, *form)
+        form, self._limits = _form(kernel), _limits(kernel)
+        is_fast = form is not None and len(form[1]) == 1
+        self._fast = _Fast(kernel, self._limits, *form) if is_fast else None
         self._last = None, None
 
     def __getstate__(self):
@@ -61,7 +62,7 @@ class KernelCovariance:
         """The kernel at theta."""
         key, (last, kernel) = theta.tobytes(), self._last
         if last != key:
-            kernel = self.kernel.clone_with_theta(np.clip(theta, -_MAX_LOG, _MAX_LOG))
+            kernel = self.kernel.clone_with_theta(np.clip(theta, *self._limits))
             self._last = key, kernel  # One assignment, as threads may share this.
         return kernel
 
@@ -143,7 +144,8 @@ class KernelCovariance:
 class _Fast:
     """Constants times one RBF or Matern kernel, plus noise, as functions of theta."""
 
-    def __init__(self, kernel, constants, shapes, noises):
+    def __init__(self, kernel, limits, constants, shapes, noises):
+        self._limits = limits
         places = {id(_leaf(kernel, names)): place for names, place in _free_parts(kernel)}
         self.nu = getattr(shapes[0], "nu", np.inf)
         self._scale = shapes[0].length_scale, places.get(id(shapes[0]))
@@ -153,6 +155,7 @@ class _Fast:
 
     def at(self, theta):
         """The term at theta."""
+        theta = np.clip(theta, *self._limits)
         amplitude = np.prod([_value(theta, *one) for one in self._constants])
         noise = sum(_value(theta, *one) for one in self._noises)
         shape = 0 if np.isinf(self.nu) else int(2.0 * self.nu)
@@ -209,11 +212,19 @@ def _squared(A, B):
     return squared_distances(A, B)
 
 
+def _limits(kernel):
+    """The least and the largest theta that are evaluated, (2, d): columns may be in any units."""
+    with np.errstate(all="ignore"):  # They are logs, also of what is not positive.
+        low, high = np.reshape(kernel.bounds, (-1, 2)).T
+    low = np.where(low >= -_MAX_BOUND, np.minimum(low, -_MAX_LOG), -_MAX_LOG)
+    return low, np.where(high <= _MAX_BOUND, np.maximum(high, _MAX_LOG), _MAX_LOG)
+
+
 def _value(theta, fixed, place):
     """A hyperparameter: as it is, or the exponential of its place in theta."""
     if place is None:
         return np.asarray(fixed, dtype=np.float64)
-    values = np.exp(np.clip(theta[place], -_MAX_LOG, _MAX_LOG))
+    values = np.exp(theta[place])
     return values if len(values) > 1 else values[0]
 
 

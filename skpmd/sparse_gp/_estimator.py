@@ -434,8 +434,9 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         ConvergenceWarning
             If a length scale ends at its lower bound or a noise at its upper one, or a bound costs
             much evidence; if no row tells of another under the kernel although near rows agree; if
-            a kernel without noise meets rows that have some; with inducing inputs alone, if a
-            quarter of the variance of f is due to too few of them; if the 90 % intervals for up to
+            a kernel without noise meets rows that have some; if copies of rows, or large weights,
+            leave no noise; with inducing inputs alone, if a quarter of the variance of f is due to
+            too few of them; if the 90 % intervals for up to
             500 rows, given all others, contain less than 75 % of them (with neighbours, or 30 to
             500 distinct rows in all); with ``weighting="posterior"``, for each of the warnings in
             ``diagnostics_``.
@@ -707,8 +708,9 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         state, found = self._state, []
         if fitted_kernel and self.weighting != "posterior":
             found = kernel_findings(
-                state.model.covariance, state.theta, state.sample, self.optimizer is not None
-            )
+                state.model.covariance, state.theta, state.sample, self.optimizer is not None,
+                state.stream.seen / state.n_fitted,
+            )  # fmt: skip
         if fitted_kernel and not found:  # What is wrong with a kernel makes intervals wrong.
             found = left_out_findings(state)
         self.diagnostics_["warnings"].extend(found)

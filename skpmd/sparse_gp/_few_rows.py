@@ -26,12 +26,12 @@ from skpmd.engine.resampling import resample
 from skpmd.engine.threads import each
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._descent import descended
+from skpmd.sparse_gp._starts import column_scales
 
 _NOISE = 1.0  # Scale of the noise's sd, in sds of y.
 _AMPLITUDE_SD = 1.5
 _LENGTH, _LENGTH_SD = np.log(1.5), 1.2
 _SPREAD, _SPREAD_SD = np.log(0.5), 1.0  # Of the log of the deviations' scale.
-_ROUNDING = 1e-13
 _DF = 8.0  # Degrees of freedom of the proposals.
 _FROM_PRIOR, _FROM_MODE = 64, 96  # Draws of importance resampling.
 _EVALUATIONS = 40  # Of a search for a mode.
@@ -47,10 +47,7 @@ IMPOSSIBLE = 1e25  # Objective where there is none: the line search takes no inf
 def scales_of(sample):
     """Where length scales of columns (p,) start, and the variance of y, of a `Sample`."""
     X, y, weight = sample.X, sample.y, sample.weight
-    mean = np.average(X, axis=0, weights=weight)
-    sd = np.sqrt(np.average((X - mean) ** 2, 0, weight))
-    # A constant column differs from its mean by rounding.
-    start = np.where(sd > _ROUNDING * np.abs(mean), sd, 1.0) * np.sqrt(X.shape[1])
+    start = column_scales(X) * np.sqrt(X.shape[1])
     # With a wide noise of their own, outliers count little.
     variance = float(np.average(y**2, axis=0, weights=weight / sample.noise_factor).mean())
     return start, variance if variance > 0.0 else 1.0

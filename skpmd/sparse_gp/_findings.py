@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from skpmd._base.utils import as_generator
 from skpmd.sparse_gp._covariance import parameter_names
-from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
+from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood, maximise_evidence
 from skpmd.sparse_gp._starts import (
     column_scales,
     free_parts,
@@ -19,6 +20,8 @@ _BEYOND, _GAIN = np.log(10.0), 3.0
 # A kernel without noise is warned of where with it they gain so many nats, by these fractions of
 # the variance of y.
 _GAIN_OF_NOISE, _FRACTIONS = 10.0, (0.003, 0.03, 0.3)
+# Where rows count so often and noise is so small, copies are left out: is there so much more of it?
+_COPIED, _COPIED_NOISE, _MORE_NOISE = 1.1, 1e-4, 100.0
 _NO_NOISE, _FEWEST_ROWS, _SCALES = 1e-6, 10, (1.0, 10.0, 1e2, 1e4)
 
 
@@ -28,14 +31,19 @@ def some_of(sample):
     return sample if step == 1 else sample.select(slice(None, None, step), sample.weight[::step])
 
 
-def kernel_findings(covariance, theta, sample, is_searched=True):
-    """Sentences, with what to do, on a kernel and the rows that it was fitted to; mostly none."""
+def kernel_findings(covariance, theta, sample, is_searched=True, copies=1.0):
+    """Sentences, with what to do, on a kernel and the rows that it was fitted to; mostly none.
+
+    ``copies`` is how often a distinct row counts on average.
+    """
     sample = some_of(sample)
     found = at_independence(covariance.kernel, theta) if is_searched else []
     value = log_marginal_likelihood(covariance, theta, sample, gradient=False)
     # With far too little noise a kernel that tells much has as low an evidence as a flat one.
     most = np.inf if is_no_better_than_noise(value, sample) else _NO_NOISE
     without_noise = _of_noise(covariance, theta, sample, most, is_searched)
+    if not without_noise and is_searched and copies > _COPIED:
+        without_noise = _of_copies(covariance, theta, sample, copies)
     if without_noise:
         return found + without_noise
     if is_flat(value, sample):
@@ -110,6 +118,27 @@ def _of_bounds(covariance, theta, sample):
                     f"{name.partition('[')[0]}_bounds."
                 )
     return found
+
+
+def _of_copies(covariance, theta, sample, copies):
+    """Of noise that there seems to be none of because rows are there again, targets and all."""
+    once = sample._replace(weight=np.ones(len(sample.y)))
+    noise = covariance.noise(theta, once.X).max()
+    if len(once.y) < _FEWEST_ROWS or noise > _COPIED_NOISE * (once.y**2).mean():
+        return []
+    other = maximise_evidence(covariance, once, "fmin_l_bfgs_b", 0, as_generator(0))
+    mine, found = (
+        log_marginal_likelihood(covariance, one, once, gradient=False) for one in (theta, other)
+    )
+    its = covariance.noise(other, once.X).max()
+    if not (found - mine > _GAIN and its > _MORE_NOISE * noise):
+        return []
+    return [
+        f"distinct rows count {copies:.3g} times on average, and copies of a row have its target, "
+        "as if there were no noise: the kernel follows each row, and standard deviations are too "
+        f"small. With each row once the noise's is {np.sqrt(its / noise):.0f} times as large. Drop "
+        "the copies, or scale sample_weight down."
+    ]
 
 
 def _of_noise(covariance, theta, sample, most, is_searched):

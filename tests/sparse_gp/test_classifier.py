@@ -236,7 +236,7 @@ def test_slope_of_the_evidence(kernel, monkeypatch):
     X, y = data(30)
     rows = Batch(X, y.astype(float), 1.0 + np.arange(30.0) % 2)
     covariance = evidence.new_covariance(kernel, rows)
-    log_prior = evidence.log_prior_of(kernel)
+    log_prior = evidence.log_prior_of(kernel, kernel.theta)
     search = evidence.KernelSearch(covariance, rows, 1, 1e-8, log_prior)
     theta = kernel.theta + 0.1
     _, slope = search.value(theta)
@@ -267,7 +267,7 @@ def test_particles_are_weighed_by_the_evidence():
     grid = np.linspace(np.log(0.1), np.log(2.0), 60)
     search = evidence.KernelSearch(
         gp._state.model.covariance, Batch(X, y.astype(float), np.ones(120)), 1, 1e-8,
-        evidence.log_prior_of(kernel),
+        evidence.log_prior_of(kernel, kernel.theta),
     )  # fmt: skip
     log_p = np.array([search.value(np.array([one]), False)[0] for one in grid])
     w = np.exp(log_p - logsumexp(log_p))

@@ -51,6 +51,48 @@ def test_a_kernel_says_the_same_in_any_units(factor, offset, n_restarts):
     assert not other.diagnostics_["warnings"]
 
 
+UNITS = [(1e-200, 1.0), (3e-130, 2e11), (1e99, 1e-90), (2e4, 3e-6)]
+
+
+def plane(n):
+    rng = np.random.default_rng(21)
+    X = rng.uniform(-2.0, 2.0, (n, 2))
+    return X, np.sin(2.0 * X[:, 0]) + 0.4 * X[:, 1] + 0.2 * rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("approximation", ["fitc", "vecchia"])
+def test_columns_in_any_units_say_the_same(units, approximation):
+    X, y = plane(80)
+    some = {"approximation": approximation, **ONE}
+    plain = SparseGPRegressorPMD(**some).fit(X, y)
+    other = SparseGPRegressorPMD(**some).fit(X * units, y)
+    # Searches end within 1e-3 nats of each other; f differs by 2 on these rows.
+    np.testing.assert_allclose(other.predict(X * units), plain.predict(X), atol=0.01)
+
+
+@pytest.mark.parametrize("units", UNITS)
+def test_columns_of_a_classifier_in_any_units_say_the_same(units):
+    X, y = plane(80)
+    plain = SparseGPClassifierPMD(random_state=0).fit(X, y > 0.0)
+    other = SparseGPClassifierPMD(random_state=0).fit(X * units, y > 0.0)
+    p, q = plain.predict_proba(X), other.predict_proba(X * units)
+    np.testing.assert_allclose(q, p, atol=0.01)
+    assert np.ptp(p[:, 0]) > 0.8
+
+
+def test_mistyped_inputs_leave_the_others_as_they_are():
+    X, y = plane(80)
+    far = X.copy()
+    far[[7, 40, 60], [0, 1, 0]] = -99999.0
+    there = np.delete(np.arange(80), [7, 40, 60])
+    gp = SparseGPRegressorPMD(**ONE).fit(far, y)
+    mean = SparseGPRegressorPMD(**ONE).fit(X[there], y[there]).predict(X[there])
+    # A tenth of the noise's sd: each has rows, or bounds of length scales, of its own.
+    assert np.sqrt(np.mean((gp.predict(X[there]) - mean) ** 2)) < 0.02
+    assert not gp.diagnostics_["warnings"]
+
+
 @pytest.mark.parametrize(
     "kernel",
     [
@@ -241,3 +283,19 @@ def test_intervals_of_three_classes_are_those_of_draws():
     # 1024 even points err by less than as many draws would: .01 at densities of one half.
     np.testing.assert_allclose(ends, expected.transpose(2, 1, 0), atol=0.03)
     np.testing.assert_allclose(ends[:2], gp.predict_proba_interval(X[:18:9], 0.9), rtol=1e-9)
+
+
+def test_copies_that_take_the_noise_are_named():
+    X, y = plane(60)
+    twice = {"X": np.repeat(X, 2, axis=0), "y": np.repeat(y, 2)}
+    for rows in (twice, {"X": X, "y": y, "sample_weight": np.full(60, 40.0)}):
+        with pytest.warns(ConvergenceWarning, match="Drop the copies"):
+            gp = SparseGPRegressorPMD(**ONE).fit(**rows)
+        assert gp.diagnostics_["warnings"]
+    # Rows measured twice, and copies of what has no noise, are no harm.
+    other = y + 0.2 * np.random.default_rng(3).standard_normal(60)
+    for rows in (
+        (twice["X"], np.column_stack([y, other]).ravel()),
+        (twice["X"], np.sin(twice["X"].sum(axis=1))),
+    ):
+        assert not SparseGPRegressorPMD(**ONE).fit(*rows).diagnostics_["warnings"]
