@@ -47,7 +47,12 @@ from skpmd.sparse_gp._open_variance import warn_of_open_variance
 from skpmd.sparse_gp._parameters import GPParameters
 from skpmd.sparse_gp._predict import GaussianProcessPredictions
 from skpmd.sparse_gp._score_predict import kind_of_rows
-from skpmd.sparse_gp._vecchia_fit import fit_vecchia, left_out_findings, update_vecchia
+from skpmd.sparse_gp._vecchia_fit import (
+    fit_vecchia,
+    left_out_findings,
+    posterior_findings,
+    update_vecchia,
+)
 
 # How `fit` and `partial_fit` go about it, where not as with inducing inputs.
 _FITS = {
@@ -711,6 +716,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
                 state.model.covariance, state.theta, state.sample, self.optimizer is not None,
                 state.stream.seen / state.n_fitted,
             )  # fmt: skip
+        elif fitted_kernel:
+            found = posterior_findings(state)
         if fitted_kernel and not found:  # What is wrong with a kernel makes intervals wrong.
             found = left_out_findings(state)
         self.diagnostics_["warnings"].extend(found)

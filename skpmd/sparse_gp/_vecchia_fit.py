@@ -24,7 +24,7 @@ from skpmd.sparse_gp._hyperparameters import FEW_ROWS, check_kernel, n_particles
 from skpmd.sparse_gp._hyperprior import HyperPrior, draw_around, resampled
 from skpmd.sparse_gp._vecchia import Sites, VecchiaGP
 from skpmd.sparse_gp._vecchia_evidence import best_kernel, some_rows
-from skpmd.sparse_gp._vecchia_posterior import states_of_kernels
+from skpmd.sparse_gp._vecchia_posterior import exact_findings, states_of_kernels
 
 # The step that records a fit takes so many rows, with one particle as few as those whose
 # predictions weigh particles in stacking.
@@ -208,6 +208,16 @@ def _stacked(model, positions, rows):
     """Log weights of particles by their predictions of some rows from all others."""
     scores = np.array([model.log_density_left_out(one, rows) for one in positions])
     return weighting.stacked(scores.T, model.sites.weight[rows], tol=-np.inf, dtype=np.float64)
+
+
+def posterior_findings(state):
+    """Sentences where the posterior of kernels by neighbours is not that of the exact process."""
+    model, sample = state.model, state.sample
+    if not isinstance(model, VecchiaGP) or not np.isclose(
+        sample.weight.sum(), model.sites.weight.sum()
+    ):
+        return []
+    return exact_findings(model, state.particles.theta, sample)
 
 
 def left_out_findings(state):

@@ -1,6 +1,7 @@
 """The posterior over kernels by the likelihood of rows given their neighbours."""
 
 import numpy as np
+from scipy.special import logsumexp
 
 from skpmd.engine.edges import Unbounded, edges
 from skpmd.engine.fitted_proposals import fitted_proposals
@@ -8,7 +9,13 @@ from skpmd.engine.from_values import is_thin
 from skpmd.engine.importance_rounds import importance_rounds
 from skpmd.engine.loop import Outcome
 from skpmd.engine.model import Batch
+from skpmd.engine.threads import each
+from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
 
+# Of up to so many rows so many particles have their exact evidence. The first number is the largest
+# difference that is let pass, in nats; the second the largest standard deviation of it, which is
+# what the mean of a hyperparameter is off by at most, in standard deviations, to first order.
+_EXACT_ROWS, _EXACT_PARTICLES, _MAX_OFF, _MAX_SPREAD = 2000, 16, 0.5, 0.5
 _STARTS, _SPREAD = 64, 0.3  # Searches for the posterior start from so many places around the best.
 _WITHIN = 1e-3  # They lie inside the bounds by this share of their distance.
 _MIN_SHARE, _MIN_ESS, _MIN_DRAWS = 0.05, 100.0, 400
@@ -60,3 +67,34 @@ def _around(model, theta, rng):
     near = theta + _SPREAD * rng.standard_normal((_STARTS, len(theta)))
     near[0] = theta
     return np.clip(near, low + inside, high - inside)
+
+
+def exact_findings(model, theta, sample):
+    """Sentences where the posterior of an exact process is another, of equal particles (m, d).
+
+    ``sample`` holds all rows. The evidence of the exact process is that by neighbours times the
+    mean of exp(d) over the posterior, d being the difference of the log likelihoods there, and the
+    exact posterior has the weights exp(d).
+    """
+    if len(sample.y) > _EXACT_ROWS:
+        return []
+    theta = theta[:: -(-len(theta) // _EXACT_PARTICLES)]
+    n = len(model.sites.weight)
+    with np.errstate(all="ignore"):
+        exact = np.array(each(
+            lambda one: log_marginal_likelihood(model.covariance, one, sample, gradient=False),
+            theta,
+        ))  # fmt: skip
+        off = exact - model.log_likelihood(theta, Batch(np.arange(n)[:, None], None, np.ones(n)))
+    off = off[np.isfinite(off)]
+    if not len(off):
+        return []
+    shift, spread = logsumexp(off) - np.log(len(off)), off.std()
+    if abs(shift) < _MAX_OFF and spread < _MAX_SPREAD:
+        return []
+    return [
+        f"the evidence of the exact process is larger by {shift:.3g} nats than that by neighbours, "
+        f"and the logs of particles' weights are off by {spread:.2g}: intervals of hyperparameters "
+        "and the evidence are not those of the kernel. Raise n_neighbors, or fit 500 rows, for "
+        "which the likelihood is exact."
+    ]

@@ -144,3 +144,35 @@ def test_a_kernel_that_few_rows_contradict_is_warned_of():
     assert len(gp.posterior_.weights) == 1
     assert any("given all others" in one for one in gp.diagnostics_["warnings"])
     assert not left_out_findings(SparseGPRegressorPMD(random_state=0).fit(X, y)._state)
+
+
+@pytest.mark.parametrize("n_neighbors, is_right", [(3, False), (69, True)])
+def test_posteriors_by_too_few_neighbours_are_held_against_the_exact_likelihood(
+    n_neighbors, is_right
+):
+    rng = np.random.default_rng(17)
+    X, bounds = rng.uniform(-2.0, 2.0, (60, 2)), (1e-2, 1e2)
+    X = np.concatenate([X, X[:10]])  # Some inputs have two targets.
+    y = np.sin(1.5 * X[:, 0]) + 0.3 * rng.standard_normal(70)
+    kernel = ConstantKernel(1.0, bounds) * RBF(1.0, bounds) + WhiteKernel(1.0, bounds)
+    gp = SparseGPRegressorPMD(
+        kernel, approximation="vecchia", n_neighbors=n_neighbors, weighting="posterior",
+        normalize_y=False, random_state=0,
+    )  # fmt: skip
+    if is_right:  # All rows are neighbours: the likelihood is exact, to rounding.
+        assert not gp.fit(X, y).diagnostics_["warnings"]
+        return
+    with pytest.warns(UserWarning, match="the evidence of the exact process"):
+        gp.fit(X, y)
+    (found,) = [one for one in gp.diagnostics_["warnings"] if "the exact process" in one]
+    # The evidence of the exact process by importance sampling from a box around the fit.
+    exact = GaussianProcessRegressor(kernel, optimizer=None, alpha=1e-10).fit(X, y)
+    logs = np.log(gp.posterior_.particles)
+    mean, sd = logs.mean(axis=0), logs.std(axis=0)
+    low, high = np.maximum(mean - 6 * sd, np.log(1e-2)), np.minimum(mean + 6 * sd, np.log(1e2))
+    draws = rng.uniform(low, high, (2000, 3))
+    values = [exact.log_marginal_likelihood(one, clone_kernel=False) for one in draws]
+    evidence = logsumexp(values) - np.log(2000) + np.log((high - low) / np.log(1e4)).sum()
+    off = float(found.split(" is larger by ")[1].split()[0])
+    # Sixteen particles, whose weights differ by a spread of one or two nats.
+    assert abs(off) > 0.5 and off == pytest.approx(evidence - gp.log_evidence_, abs=1.0)
