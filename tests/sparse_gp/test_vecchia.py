@@ -387,6 +387,7 @@ def test_densities_at_any_distance(nu, spread, n_columns):
 
 
 # ---------------------------------------------------------------------- the estimator
+@pytest.mark.filterwarnings("ignore:.*Drop the copies")  # They take the noise.
 def test_copies_are_weights_and_order_is_nothing():
     X, y = problem(80)
     weight = np.random.default_rng(2).integers(1, 4, 80)
