@@ -444,7 +444,8 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             too few of them; if the 90 % intervals for up to
             500 rows, given all others, contain less than 75 % of them (with neighbours, or 30 to
             500 distinct rows in all); with ``weighting="posterior"``, for each of the warnings in
-            ``diagnostics_``.
+            ``diagnostics_``, and if with neighbours and up to 2000 rows the likelihood at the
+            particles is not that of the exact process.
         """
         data = {"X": X, "y": y, "sample_weight": sample_weight, "noise_variance": noise_variance}
         with self._all_or_nothing(fit_of=data):

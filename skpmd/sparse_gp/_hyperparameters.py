@@ -49,7 +49,7 @@ _STUDENT_ROUNDS = 3  # Rounds in which rows are weighed by their errors, under S
 def default_kernel(sample, nu=np.inf, shortest=1e-2, min_noise=1e-6):
     """ConstantKernel() * RBF(one scale per column) + WhiteKernel(), started from the sample.
 
-    A length scale starts at the column's standard deviation times the root of the number of
+    A length scale starts at the column's typical deviation times the root of the number of
     columns, at which two rows are about one and a half length scales apart, and has ``shortest``
     times that for its lower bound, as the noise has ``min_noise`` times the variance. A Matern
     kernel of another ``nu`` takes the place of RBF.
