@@ -267,6 +267,7 @@ def test_stages_of_a_search_are_shown(capsys):
     assert not capsys.readouterr().out
 
 
+@pytest.mark.filterwarnings("ignore:.*(lower bound|Drop the copies)")  # They take the noise.
 def test_a_weight_is_copies_to_stacking():
     X, y = problem(60)
     weight = np.tile([1, 2, 3], 20)
