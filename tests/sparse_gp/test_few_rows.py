@@ -176,3 +176,12 @@ def test_posteriors_by_too_few_neighbours_are_held_against_the_exact_likelihood(
     off = float(found.split(" is larger by ")[1].split()[0])
     # Sixteen particles, whose weights differ by a spread of one or two nats.
     assert abs(off) > 0.5 and off == pytest.approx(evidence - gp.log_evidence_, abs=1.0)
+
+
+def test_a_target_that_the_noise_of_others_does_not_suit_is_warned_of():
+    rng = np.random.default_rng(31)
+    X = rng.uniform(-2.0, 2.0, (70, 1))
+    y = np.sin(2.0 * X) + 0.02 * rng.standard_normal((70, 4))
+    y[:, 3] = rng.standard_normal(70)
+    with pytest.warns(UserWarning, match="given all others, hold"):
+        SparseGPRegressorPMD(n_particles=1, random_state=0).fit(X, y)
