@@ -144,11 +144,13 @@ None, default=None
         documents in total.
     max_iter : int or "auto", default="auto"
         Number of passes of stochastic steps through the documents; may be 0. ``"auto"`` is 5, and
-        in a small collection a Gibbs chain then goes on from each particle. It ends when the topics
-        change little, or after visits of 20 million words. Its draws make intervals as wide as the
-        assignment of the words is uncertain. There is no chain for more than 277,000 words, with
-        ``max_full_iter``, and with ``weighting="posterior"``. A ``ConvergenceWarning`` says where
-        topics still change at the end; with a number of passes only ``diagnostics_`` does.
+        in a small collection a Gibbs chain then goes on from each particle; in others passes go on
+        until the topics are still, at most up to 20, or to visits of 12 million words. A chain ends
+        when the topics change little, or after visits of 20 million words. Its draws make intervals
+        as wide as the assignment of the words is uncertain. There is no chain for more than 277,000
+        words, with ``max_full_iter``, and with ``weighting="posterior"``. A ``ConvergenceWarning``
+        says where topics still change at the end; with a number of passes only ``diagnostics_``
+        does.
     max_full_iter : int, default=0
         Number of full-batch iterations after these passes. The counts are then those of all
         documents, each counted once. These iterations need additional memory for a second copy of

@@ -16,7 +16,7 @@ from skpmd.engine.schedules import step_size
 from skpmd.engine.weighting import uniform
 from skpmd.lda import _draws as draws
 from skpmd.lda import _learn_priors as learn_priors
-from skpmd.lda._documents import DocumentRows, tokens_of, total_of, with_words
+from skpmd.lda._documents import DocumentRows, groups_of, tokens_of, total_of, with_words
 from skpmd.lda._early_stopping import held_out
 from skpmd.lda._model import LDABlock, LDAModel
 from skpmd.lda._parameters import batch_size_of, local_update_of, schedule_of, topics_of
@@ -26,7 +26,9 @@ from skpmd.lda._topics import Counts, LocalUpdate
 
 # Posterior weights resample where the effective sample size is below this part of the particles.
 _MIN_ESS = 0.5
-_PASSES = 5  # With max_iter="auto", before the draws of a small collection.
+# With max_iter="auto" there are so many passes before the draws of a small collection, and through
+# one without draws more until the topics are still, up to so many, or to visits of so many words.
+_PASSES, _MOST_PASSES, _PASS_VISITS = 5, 20, 1.2e7
 _PIECE = 1 << 16  # Numbers of words that are gone through at a time.
 _MANY = 64  # Documents of a call from which on the places of its topics are looked at.
 # Where topics move further than this in the last pass, 90 % intervals held .73 to .84, and below
@@ -86,13 +88,18 @@ def fit_topics(parameters, X, weight, rng):
 
     If Ctrl-C ends the fit, each particle is as it was after its last complete step.
     """
-    is_auto = parameters.max_iter == "auto"
-    parameters = parameters._replace(max_iter=_PASSES) if is_auto else parameters
+    is_auto, held, until_still = parameters.max_iter == "auto", None, False
     X, weight, stopping = held_out(parameters, X, weight, rng)
     n, total = X.shape[0], total_of(X, weight)
     size = batch_size_of(parameters, float(n))
     state = initialise(parameters, X, weight, total, size, rng)
-    state = after_steps(parameters, state, X, weight, total, size, stopping)
+    if is_auto:
+        held = _to_draw(parameters, state, X, weight)
+        is_last = not parameters.max_full_iter and parameters.weighting != "posterior"
+        until_still = held is None and is_last
+        passes = _most_passes(X) if until_still else _PASSES
+        parameters = parameters._replace(max_iter=passes)
+    state = after_steps(parameters, state, X, weight, total, size, stopping, until_still)
     block = state.block._replace(n_documents_seen=total)
     if state.interrupted:
         block = block._replace(counts=block.counts.balanced())
@@ -101,8 +108,7 @@ def fit_topics(parameters, X, weight, rng):
     scores = None if stopping is None else tuple(stopping.scores)
     n_iter = block.n_visits // n
     state = state._replace(block=block, n_iter=n_iter, validation_scores=scores)
-    held = _to_draw(parameters, state, X, weight) if is_auto and not state.interrupted else None
-    if held is not None:
+    if held is not None and not state.interrupted:
         after = drive(_with_draws(state, *held))
         state = after.value._replace(interrupted=after.interrupted)
     elif state.change is not None and state.change > _MOVING and not parameters.max_full_iter:
@@ -112,6 +118,16 @@ def fit_topics(parameters, X, weight, rng):
     with untimed():
         evaluated = drive(_evaluated(parameters, state, X, weight))
     return evaluated.value._replace(interrupted=evaluated.interrupted)
+
+
+def _most_passes(X):
+    """Passes through documents X without draws, by their words."""
+    n_words = 1.0
+    for some, _ in groups_of(X, None):
+        n_words += tokens_of(some, None)
+        if n_words * _PASSES > _PASS_VISITS:
+            return _PASSES
+    return min(int(_PASS_VISITS / n_words), _MOST_PASSES)
 
 
 def _to_draw(parameters, state, X, weight):
@@ -185,7 +201,9 @@ def restorer(counts, indices):
     return restore
 
 
-def after_steps(parameters, state, X, weight, total, batch_size, stopping=None):
+def after_steps(
+    parameters, state, X, weight, total, batch_size, stopping=None, until_still=False
+):  # fmt: skip
     """The state after the engine's loop: passes over documents, and full-batch iterations."""
     rng = state.rng
     model = LDAModel(parameters, state.update, total, rng)
@@ -193,7 +211,8 @@ def after_steps(parameters, state, X, weight, total, batch_size, stopping=None):
     rows = DocumentRows(X, batch_size, parameters.shuffle, weight)
     options = Options(max_iter=parameters.max_iter, reweight=False, settings=_SETTINGS)
     full_batch = FullBatch(parameters.max_full_iter, _after_iteration(parameters.max_full_iter))
-    outcome, after_pass = Outcome(start, []), _AfterPass(parameters, model, X, weight, stopping)
+    outcome = Outcome(start, [])
+    after_pass = _AfterPass(parameters, model, X, weight, stopping, until_still)
     if parameters.max_iter or parameters.max_full_iter:
         with bar_of_steps(options, rows, full_batch) as report:
             outcome = run(
@@ -274,9 +293,9 @@ def moved(before, block):
 class _AfterPass:
     """What follows each pass: resampling, and the scores that may end the passes."""
 
-    def __init__(self, parameters, model, X, weight, stopping):
+    def __init__(self, parameters, model, X, weight, stopping, until_still):
         self._parameters, self._model, self._rows = parameters, model, (X, weight)
-        self._stopping = stopping
+        self._stopping, self._until_still = stopping, until_still
         self.change = None  # Of the topics in the last pass, in standard deviations; None of one.
 
     def resume(self, memory):
@@ -305,11 +324,13 @@ class _AfterPass:
             stop = stopping.should_stop(block) or stop
             scores = tuple(stopping.scores)
             write(f"pass {iteration + 1}: held-out score {scores[-1]:.4f}")
-        if not stop and iteration + 1 < parameters.max_iter:
-            block = block._replace(scores=block.scores.renewed(), n_documents_seen=0.0)
         # Resampling exchanges particles, and a call of a stream is its only pass.
         if parameters.max_iter > 1 and parameters.weighting != "posterior":
             some, self.change = moved(some, block)
+        if self._until_still and iteration + 1 >= _PASSES and self.change is not None:
+            stop = stop or self.change <= _MOVING
+        if not stop and iteration + 1 < parameters.max_iter:
+            block = block._replace(scores=block.scores.renewed(), n_documents_seen=0.0)
         memory = evaluated, scores, some, self.change
         return particles._replace(block=block), stop, memory
 

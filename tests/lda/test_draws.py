@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skpmd import LDATopicModelPMD
 from skpmd.lda import _draws as draws
+from skpmd.lda import _fit as fits
 from skpmd.lda import _kernels as kernels
 from skpmd.lda._relabel import disagreement
 from skpmd.lda._topics import Counts, Topics
@@ -173,6 +174,21 @@ def test_particles_that_found_different_topics_are_found(alpha):
     assert alone.diagnostics_["warnings"] == []
 
 
+def test_passes_go_on_until_topics_are_still(monkeypatch):
+    """Where there is no chain: up to the limit of visits, and no further than topics move."""
+    rng = np.random.default_rng(8)
+    true = rng.dirichlet(np.full(60, 0.1), 4)
+    X = np.array([rng.multinomial(50, t @ true) for t in rng.dirichlet([0.2] * 4, 300)])
+    monkeypatch.setattr(draws, "_VISITS", 1e4)
+    found = fit(X, K=4, alpha=0.2, eta=0.1)
+    assert 5 < found.n_iter_ <= 20 and found.posterior_.draws is None
+    if found.n_iter_ < 20:
+        assert found._state.change <= fits._MOVING
+    monkeypatch.setattr(fits, "_PASS_VISITS", 7.5 * X.sum())
+    monkeypatch.setattr(fits, "_MOVING", 0.0)
+    assert fit(X, K=4, alpha=0.2, eta=0.1).n_iter_ == 7
+
+
 def test_uncertain_topics_are_no_disagreement():
     """Particles differ as much in both, but in the first by no more than two tokens leave open."""
     words = np.zeros((3, 12, 2), dtype=np.float32)
@@ -194,6 +210,7 @@ def test_uncertain_topics_are_no_disagreement():
 def test_topics_that_still_change_after_the_passes_are_found(monkeypatch):
     """A collection that is too large for chains: after five passes, and no longer after 25."""
     monkeypatch.setattr(draws, "_VISITS", 1e5)
+    monkeypatch.setattr(fits, "_PASS_VISITS", 0.0)
     phi, _, X = drawn(9, K=4, V=60, D=1500, L=15, alpha=0.5, eta=0.5)
     with pytest.warns(ConvergenceWarning, match="still change from pass to pass, by"):
         few = fit(X, K=4, alpha=0.5, eta=0.5)
