@@ -58,7 +58,7 @@ STATES = (
     "skpmd.mixture._conjugate.ConjugateMixture",
     "skpmd.mixture._conjugate.Counts",
     "skpmd.mixture._conjugate_fit.ConjugateFit",
-    "skpmd.mixture._conjugate_fit.Watch",
+    "skpmd.mixture._conjugate_fit.Drift",
     "skpmd.mixture._model.ParameterModel",
     "skpmd.mixture._particles.MixtureParticles",
     "skpmd.mixture._particles.SMCFit",

@@ -109,9 +109,9 @@ def drawn(topics, counts, seeds, X, weight):
             kept = kept.arranged(np.repeat(orders, n_draws, axis=0))
             for chain, order in zip(chains, orders, strict=True):
                 chain.arrange(order)
-        has_settled = change < _MAX_CHANGE and orders is None
+        is_last = change < _MAX_CHANGE and orders is None
         most = min(2 * length, _MAX_LENGTH)
-        if has_settled or length >= _MAX_LENGTH or (n_sweeps + most) * n_tokens > _VISITS:
+        if is_last or length >= _MAX_LENGTH or (n_sweeps + most) * n_tokens > _VISITS:
             break
         length = most
     return Drawn(kept, n_sweeps, _findings(change, alike))

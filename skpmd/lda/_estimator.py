@@ -35,7 +35,7 @@ _LACKING = "a word that X lacks is a column of zeros"
 _PIECE = 1 << 16  # Counts that are looked at in float32 at a time.
 # Numbers that are less on average are no counts, which are 1 at least: the weights of
 # TfidfVectorizer for documents of more than six words, and shares for more than two.
-_LEAST_MEAN = 0.4
+_MIN_MEAN = 0.4
 # Counts of other types are made float64.
 _TYPES = [np.float64, np.float32, *(np.dtype(code) for code in "bBhHiIlLqQ?")]
 
@@ -67,7 +67,7 @@ def _vanish(data):
 
 def _warn_of_shares(X):
     """Warn where numbers seem to be shares of a document, which is then one of hardly any words."""
-    if is_read_in_blocks(X) or not X.nnz or X.data.mean(dtype=np.float64) >= _LEAST_MEAN:
+    if is_read_in_blocks(X) or not X.nnz or X.data.mean(dtype=np.float64) >= _MIN_MEAN:
         return
     some = np.diff(X.indptr) > 0
     warn(

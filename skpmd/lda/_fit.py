@@ -28,7 +28,7 @@ from skpmd.lda._topics import Counts, LocalUpdate
 _MIN_ESS = 0.5
 # With max_iter="auto" there are so many passes before the draws of a small collection, and through
 # one without draws more until the topics are still, up to so many, or to visits of so many words.
-_PASSES, _MOST_PASSES, _PASS_VISITS = 5, 20, 1.2e7
+_PASSES, _MAX_PASSES, _PASS_VISITS = 5, 20, 1.2e7
 _PIECE = 1 << 16  # Numbers of words that are gone through at a time.
 _MANY = 64  # Documents of a call from which on the places of its topics are looked at.
 # Where topics move further than this in the last pass, 90 % intervals held .73 to .84, and below
@@ -97,7 +97,7 @@ def fit_topics(parameters, X, weight, rng):
         held = _to_draw(parameters, state, X, weight)
         is_last = not parameters.max_full_iter and parameters.weighting != "posterior"
         until_still = held is None and is_last
-        passes = _most_passes(X) if until_still else _PASSES
+        passes = _n_passes(X) if until_still else _PASSES
         parameters = parameters._replace(max_iter=passes)
     state = after_steps(parameters, state, X, weight, total, size, stopping, until_still)
     block = state.block._replace(n_documents_seen=total)
@@ -120,14 +120,14 @@ def fit_topics(parameters, X, weight, rng):
     return evaluated.value._replace(interrupted=evaluated.interrupted)
 
 
-def _most_passes(X):
+def _n_passes(X):
     """Passes through documents X without draws, by their words."""
     n_words = 1.0
     for some, _ in groups_of(X, None):
         n_words += tokens_of(some, None)
         if n_words * _PASSES > _PASS_VISITS:
             return _PASSES
-    return min(int(_PASS_VISITS / n_words), _MOST_PASSES)
+    return min(int(_PASS_VISITS / n_words), _MAX_PASSES)
 
 
 def _to_draw(parameters, state, X, weight):

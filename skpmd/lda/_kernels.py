@@ -22,7 +22,7 @@ _MAX_TOKENS = 64
 _SHORT = 64
 _MAX_SHARED = 4  # topics of such a document, at most
 # Draws in a sweep of the words of two topics, the step of their log odds, and ends of these.
-_N_SPLITS, _SLICE, _MOST_LOG_ODDS, _MAX_SHRINKS = 2, 2.0, 300.0, 60
+_N_SPLITS, _SLICE, _MAX_LOG_ODDS, _MAX_SHRINKS = 2, 2.0, 300.0, 60
 _TINY = 1e-12  # is added to uniform numbers, whose logs are taken
 _ROUNDING = 1e-4  # of sums of counts in single precision
 # Sums of products may be taken in any order, and no nan occurs.
@@ -528,17 +528,17 @@ def _split(phi, counts, alpha, mass, words, chosen, of, state, assigned):
     of, a, b = of[:n], alpha[k], alpha[other]
     state, first = _log_gamma_draw(a + words[k], state)
     state, second = _log_gamma_draw(b + words[other], state)
-    x = min(max(first - second, -_MOST_LOG_ODDS), _MOST_LOG_ODDS)
+    x = min(max(first - second, -_MAX_LOG_ODDS), _MAX_LOG_ODDS)
     state, u = _next_uniform(state)
     level = _log_odds_density(x, a, b, of) + math.log(u + _TINY)
     state, u = _next_uniform(state)
     low = x - _SLICE * u
     high = low + _SLICE
-    while low > -_MOST_LOG_ODDS and _log_odds_density(low, a, b, of) > level:
+    while low > -_MAX_LOG_ODDS and _log_odds_density(low, a, b, of) > level:
         low -= _SLICE
-    while high < _MOST_LOG_ODDS and _log_odds_density(high, a, b, of) > level:
+    while high < _MAX_LOG_ODDS and _log_odds_density(high, a, b, of) > level:
         high += _SLICE
-    low, high = max(low, -_MOST_LOG_ODDS), min(high, _MOST_LOG_ODDS)
+    low, high = max(low, -_MAX_LOG_ODDS), min(high, _MAX_LOG_ODDS)
     for _ in range(_MAX_SHRINKS):
         state, u = _next_uniform(state)
         new = low + u * (high - low)
@@ -601,6 +601,7 @@ def assigned_words(
     own, joint, chosen = np.zeros_like(mass), np.empty_like(mass), np.empty_like(mass)
     sums, moments = np.empty(nb, dtype=np.float32), np.zeros((4, nb * _BLOCK))
     pairs, rises = np.empty((longest, 3)), _log_rises(alpha)
+    short_alpha = alpha.astype(np.float32)  # as kernels of fits have it: they are compiled once
     for d in range(first, last):
         a, b = indptr[d], indptr[d + 1]
         of, n_tokens, whole = counts[a:b], 0, True
@@ -631,8 +632,10 @@ def assigned_words(
                 state = _draw_in_turn(phi, of, alpha, mass, own, joint, sums, state, assigned)
                 if n_tokens > _SHORT:
                     for _ in range(_N_EM_OF_LONG):
-                        _em_step(phi, of, mass, alpha, joint)
-                    state = _draw_assignments(phi, of, mass, alpha, joint, sums, state, assigned)
+                        _em_step(phi, of, mass, short_alpha, joint)
+                    state = _draw_assignments(
+                        phi, of, mass, short_alpha, joint, sums, state, assigned
+                    )  # fmt: skip
                     for k in range(K):
                         own[k] = mass[k] - np.float32(alpha[k])
                 chosen[:] = mass

@@ -15,7 +15,7 @@ _CLEAR = 3.0
 # Particles disagree on a topic where theirs differ in this part of all probability (total
 # variation), by so many standard deviations of the words of one of them.
 _APART, _BEYOND = 0.25, 2.0
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 _NEGLIGIBLE = 0.1  # weight of a particle that counts in this, as part of an equal one
 
 
@@ -108,8 +108,8 @@ def disagreement(topics, counts, labels, log_weights):
     if not differ.any():
         return []
     numbers = np.flatnonzero(differ)
-    named = ", ".join(str(k) for k in numbers[:_MOST_NAMED])
-    named += ", ..." if len(numbers) > _MOST_NAMED else ""
+    named = ", ".join(str(k) for k in numbers[:_MAX_NAMED])
+    named += ", ..." if len(numbers) > _MAX_NAMED else ""
     return [
         f"the particles have found different topics in {len(numbers)} of {topics.K} ({named}), "
         "whose averages are no topics of their own (lower n_components, give more documents, or "

@@ -40,7 +40,7 @@ _GROWN, _UNLIKE, _ERRORS = 0.1, 0.05, 3.0
 _SETTINGS = Settings(rejuvenation="never")
 
 
-class Watch(NamedTuple):
+class Drift(NamedTuple):
     """What a fit predicted of rows like its own, and how densities of later ones differ."""
 
     expected: float  # Mean log density of a row that the best particle does not know.
@@ -81,7 +81,7 @@ class ConjugateFit(NamedTuple):
     interrupted: bool
     rng: np.random.Generator  # Source of all randomness.
     merged: dict | None = None  # What there is to say of a merge of shards; None without.
-    watch: Watch | None = None  # Of a stream's rows since the last fit; None before there are any.
+    drift: Drift | None = None  # Of a stream's rows since the last fit; None before there are any.
 
 
 def n_particles(parameters, p):
@@ -261,7 +261,7 @@ def update_conjugate(parameters, before, rows, weight):
     rng, size = copy.deepcopy(before.rng), float(weight.sum())
     options = parameters.options._replace(settings=_SETTINGS)
     a, _ = coefficients(options, before.n_samples_seen, size)
-    n_samples_seen, reservoir, watch = before.n_samples_seen + size, before.reservoir, None
+    n_samples_seen, reservoir, drift = before.n_samples_seen + size, before.reservoir, None
     if parameters.total_samples is None or a == 0.0:  # This is no second pass.
         most = reservoir_size(before.model.K, before.model.p)
         complete, new, weight_of_new = reservoir.complete, rows, weight
@@ -275,7 +275,7 @@ def update_conjugate(parameters, before, rows, weight):
             return fit._replace(n_samples_seen=n_samples_seen, records=records)
         reservoir = retained_of(*total, most, complete)
         if before.model.K > 1:  # One component is exact.
-            watch = before.watch or _watch_of(before)
+            drift = before.drift or _drift_of(before)
     stream = Stream(
         before.model.particles(before.counts), None, Records(), before.n_samples_seen, rng
     )
@@ -283,7 +283,7 @@ def update_conjugate(parameters, before, rows, weight):
     stream = advance(stream, before.model, scaled, options, _step)
     counts = stream.particles.block.counts
     after = _with_prior_of_now(parameters, before, reservoir, counts)._replace(
-        watch=watch and watch.after(stream.records.last[-1].extra["log_density"], size),
+        drift=drift and drift.after(stream.records.last[-1].extra["log_density"], size),
         n_samples_seen=n_samples_seen,
         records=before.records.extended(stream.records.last),
         converged=before.converged and before.model.K == 1,  # One component is exact.
@@ -291,7 +291,7 @@ def update_conjugate(parameters, before, rows, weight):
         interrupted=False,
         rng=rng,
     )
-    if after.watch and after.watch.are_unlike(counts.total):
+    if after.drift and after.drift.are_unlike(counts.total):
         return _renewed(parameters, after, rng)
     return after
 
@@ -311,7 +311,7 @@ def _renewed(parameters, fit, rng):
     reservoir, rows = fit.reservoir, RowView(fit.reservoir.X, np.arange(len(fit.reservoir.X)))
     again = fit_conjugate(parameters, rows, reservoir.sampled_weight(), rng)
     if not reservoir.complete and not stacked(again)[1] > stacked(fit)[1] + _UNLIKE:
-        return fit._replace(watch=None, interrupted=again.interrupted)
+        return fit._replace(drift=None, interrupted=again.interrupted)
     factor = fit.counts.total / again.counts.total
     counts = again.counts.step(again.counts, 1.0, factor)
     return _with_prior_of_now(parameters, again, reservoir, counts)._replace(
@@ -348,8 +348,8 @@ def stacked(fit):
     return found.reshape(m, -1), score
 
 
-def _watch_of(fit):
-    """`Watch` of rows like those that a fit retains."""
+def _drift_of(fit):
+    """`Drift` of rows like those that a fit retains."""
     log_mixing, table, largest = _left_out(fit)
     weight = fit.reservoir.sampled_weight()
     score = logsumexp(table.reshape(-1, *log_mixing.shape) + log_mixing, axis=2)
@@ -357,7 +357,7 @@ def _watch_of(fit):
     score = score[(score @ weight).argmax()]
     expected = np.average(score, weights=weight)
     sd = np.sqrt(np.average((score - expected) ** 2, weights=weight))
-    return Watch(float(expected), float(sd), float(weight.sum()))
+    return Drift(float(expected), float(sd), float(weight.sum()))
 
 
 def _left_out(fit):

@@ -164,6 +164,9 @@ CASES = {
         for strategy in ("conjugate", "parameters")
         for kind in ("full", "tied", "diag", "spherical")
     },
+    "mixture, later rows": lambda: (
+        mixture(strategy="conjugate").partial_fit(X[:200, :2]).partial_fit(X[200:, :2]), X[:, :2]
+    ),
     "mixture, sticks": lambda: (
         mixture(weight_concentration_prior_type="dirichlet_process", strategy="conjugate")
         .fit(X[:, :2]), X[:, :2]

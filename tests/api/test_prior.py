@@ -82,7 +82,7 @@ def test_held_out_scores_are_those_of_one_fit():
     of_whole, of_second, of_first = np.mean(scores, axis=0)
     assert of_second > of_whole - 0.01 * abs(of_whole) > of_first
     counts = np.rint(load_digits().data)
-    model = LDATopicModelPMD(n_components=10, random_state=0)
+    model = LDATopicModelPMD(n_components=10, max_iter=5, random_state=0)
     whole = clone(model).fit(counts[:1200])
     first = clone(model).fit(counts[:600])
     second = clone(model).set_params(prior=first).fit(counts[600:1200])

@@ -118,8 +118,9 @@ DEFECTS = [
     Defect(
         "it is known which word of a document is of which topic",
         "lda/_inference.py",
-        "assigned_words(*arguments, *sweeps, True, out)",
-        "assigned_words(*arguments, *sweeps, True, out)\n    out[:, 1] = out[:, 0] ** 2",
+        "_shared(_SWEEPS_OF_MOMENTS, n_chains, max_iter), True, out)",
+        "_shared(_SWEEPS_OF_MOMENTS, n_chains, max_iter), True, out)\n"
+        "    out[:, 1] = out[:, 0] ** 2",
         "lda/test_proportions.py",
     ),
     Defect(

@@ -267,4 +267,4 @@ def test_a_new_fit_that_predicts_no_better_is_not_taken(monkeypatch):
     stream.partial_fit(more)
     assert (stream._state.scaler.scale == before.scale).all()
     assert stream._state.fit.counts.total == pytest.approx(3000.0)
-    assert stream._state.fit.watch is None
+    assert stream._state.fit.drift is None
