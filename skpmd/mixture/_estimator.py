@@ -441,10 +441,10 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         number has doubled. Later each row counts once, by its responsibilities when it arrives, and
         a sample of the rows is retained, for stacking and for the defaults of the prior. Where
         rows since the last fit are unlike those before, in units, places or groups, the sample is
-        fitted anew. Rows should come shuffled: in sorted order a stream can be worse than `fit`
-        (``strategy="conjugate"``). Components
-        retain their numbers from call to call, by matching them with those of the best particle
-        before. If the call fails in any way, or Ctrl-C ends it, the estimator remains unchanged.
+        fitted anew (``strategy="conjugate"``). Rows should come shuffled: in sorted order a stream
+        can be worse than `fit`. Components retain their numbers from call to call, by matching them
+        with those of the best particle before. If the call fails in any way, or Ctrl-C ends it, the
+        estimator remains unchanged.
 
         Parameters
         ----------
