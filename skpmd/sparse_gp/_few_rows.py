@@ -8,7 +8,7 @@ over the posterior. Without a prior of the user's the kernel has a weak one, in 
 * the log of an amplitude is normal around the log variance of y;
 * the log of a length scale is that of a common one and a deviation of its own. The common one is
   normal around 1.5 times the root of the number of columns, in standard deviations of each. The
-  deviations are normal with a scale that the rows decide on, half a unit or so: length scales are
+  deviations are normal with a scale that the rows decide on, .03 to .7 of a unit: length scales are
   alike until the rows pay for more.
 
 Draws are those of importance resampling from Student distributions at the modes, and from the
@@ -31,7 +31,7 @@ from skpmd.sparse_gp._starts import column_scales
 _NOISE = 1.0  # Scale of the noise's sd, in sds of y.
 _AMPLITUDE_SD = 1.5
 _LENGTH, _LENGTH_SD = np.log(1.5), 1.2
-_SPREAD, _SPREAD_SD = np.log(0.5), 1.0  # Of the log of the deviations' scale.
+_SPREAD, _SPREAD_SD = np.log(0.15), 1.5  # Of the log of the deviations' scale.
 _DF = 8.0  # Degrees of freedom of the proposals.
 _FROM_PRIOR, _FROM_MODE = 64, 96  # Draws of importance resampling.
 _EVALUATIONS = 40  # Of a search for a mode.
