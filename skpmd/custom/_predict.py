@@ -198,6 +198,7 @@ class CustomPredictions:
                 lambda theta: model.log_likelihood(theta, batch),
                 lambda theta: pointwise_table(model, self.log_likelihood_pointwise, theta, batch),
                 posterior.particles, posterior.weights > 0.0, table, posterior.std(),
+                posterior.support,
             )  # fmt: skip
 
     def pointwise_log_likelihood(self, X=None, y=None):

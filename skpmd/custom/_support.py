@@ -24,9 +24,11 @@ def edges_given_rows(model, batches, outcome, support):
     """Edges of the posterior, (d,) each: the prior's, and what the likelihood adds to them.
 
     It is asked only where particles show that it has an edge, because some within the prior are
-    impossible. None where there is nothing to add, or no time.
+    impossible, or where the fit has found edges. None where there is nothing to add, or no time.
     """
     particles = outcome.particles
+    if outcome.support is not None:
+        return _within(outcome.support, support)
     theta, dead = particles.theta, particles.log_ratio == -np.inf
     if outcome.ended_early or not (dead & (particles.log_prior > -np.inf)).any():
         return None
@@ -39,23 +41,37 @@ def edges_given_rows(model, batches, outcome, support):
                 values[possible] += model.log_likelihood(points[possible], batch)
         return values
 
-    lower, upper = edges(without_errors(log_joint), np.unique(theta[~dead], axis=0))
+    found = edges(without_errors(log_joint), np.unique(theta[~dead], axis=0))
+    return _within(found, support)
+
+
+def _beyond(alive, support):
+    """Particles mirrored at each edge of a support, some of them each."""
+    for edge in () if support is None else support:
+        for j in np.flatnonzero(np.isfinite(edge)):
+            some = alive[: _PAIRS // 4].copy()
+            some[:, j] = 2.0 * edge[j] - some[:, j]
+            yield some
+
+
+def _within(found, support):
     if support is None:
-        return lower, upper
-    return np.maximum(lower, support[0]), np.minimum(upper, support[1])
+        return found
+    return np.maximum(found[0], support[0]), np.minimum(found[1], support[1])
 
 
-def closing_rows(log_prior, of_all, of_each, particles, is_alive, table, std):
+def closing_rows(log_prior, of_all, of_each, particles, is_alive, table, std, support):
     """Which of n rows are the only ones under which likely points are impossible, (n,).
 
     Without such a row the posterior reaches further than the particles do, of which no weights of
-    theirs can tell. The points are found by bisection between impossible particles and the possible
-    ones next to them. ``of_all`` takes points (k, d) and returns log-likelihoods of all rows, (k,),
-    and ``of_each`` those of each row, (k, n), as ``table`` has them of the particles ``is_alive``;
-    ``std`` (d,) are units.
+    theirs can tell. The points are found by bisection between impossible particles, or places
+    beyond edges of the ``support``, and the possible particles next to them. ``of_all`` takes
+    points (k, d) and returns log-likelihoods of all rows, (k,), and ``of_each`` those of each row,
+    (k, n), as ``table`` has them of the particles ``is_alive``; ``std`` (d,) are units.
     """
     alive, far, closing = particles[is_alive], particles[~is_alive], np.zeros(table.shape[1], bool)
     far = far[len(far) * np.arange(min(len(far), _PAIRS)) // max(min(len(far), _PAIRS), 1)]
+    far = np.concatenate([far, *_beyond(alive, support)])
     far = far[log_prior(far) > -np.inf] if len(far) else far
     if not len(far):
         return closing

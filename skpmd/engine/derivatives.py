@@ -19,13 +19,14 @@ class ByDifferences:
     """Derivatives from values alone; ``log_density`` maps points (k, d) to values (k,)."""
 
     def __init__(self, log_density):
-        self._log_density = log_density
+        self._log_density, self.n_points = log_density, 0
 
     def slope(self, at, root):
         """Value at a point, -inf off the support or where it is too steep, and gradient, (d,)."""
         d = len(at)
         steps = _STEP * np.concatenate([np.zeros((1, d)), np.eye(d), -np.eye(d)])
         values = self._log_density(at + steps @ root.T)
+        self.n_points += len(steps)
         value, ahead, behind = values[0], values[1 : d + 1], values[d + 1 :]
         if value == -np.inf:
             return value, np.zeros(d)
@@ -43,6 +44,7 @@ class ByDifferences:
         corners = [si * unit[i] + sj * unit[j] for si in (1, -1) for sj in (1, -1)]
         points = _WIDE_STEP * np.concatenate([unit, -unit, *corners])
         values = self._log_density(at + points @ root.T)
+        self.n_points += len(points)
         values = np.maximum(values, value - 1e3)  # Off the support.
         ahead, behind = values[:d], values[d : 2 * d]
         hessian = np.diag(ahead - 2.0 * value + behind)
@@ -55,12 +57,13 @@ class ByGradients:
     """Derivatives from ``gradient``, which maps points (k, d) to values (k,) and gradients."""
 
     def __init__(self, gradient):
-        self._gradient = gradient
+        self._gradient, self.n_points = gradient, 0
 
     def slope(self, at, root):
         """As of `ByDifferences`."""
         with np.errstate(all="ignore"):  # A search goes where no particle would.
             values, gradients = self._gradient(at[None])
+        self.n_points += 1
         if not (np.isfinite(values).all() and np.isfinite(gradients).all()):
             return -np.inf, np.zeros(len(at))
         return values[0], gradients[0] @ root

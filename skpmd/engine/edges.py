@@ -109,7 +109,13 @@ class Unbounded(Model):
         )
 
     def freed(self, particles):
-        """Particles of theta as those of u."""
+        """Particles of theta as those of u; those beyond the edges are left out."""
+        inside = self.within(particles.theta)
+        if not inside.all():
+            kept = (None if part is None else part[inside] for part in particles)
+            particles = type(particles)(*kept)
+            share = np.log(inside.mean())
+            particles = particles._replace(log_pi=particles.log_pi - share)
         u = self.outward(particles.theta)
         log_jacobian = self.log_jacobian(u)
         return particles._replace(

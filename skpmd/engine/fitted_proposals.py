@@ -36,7 +36,8 @@ class Proposals(NamedTuple):
     components: list
     shares: np.ndarray  # Their shares.
     complete: bool  # Whether the searches ended because there was nothing left to be found.
-    along_ridge: bool = False
+    to: str = "values"  # What they are fitted to.
+    optima: tuple = ()  # An `Optimum` for each two of the components.
 
 
 def fitted_proposals(log_joint, draws, values, log_likelihood, rng, gradient=None):
@@ -49,10 +50,18 @@ def fitted_proposals(log_joint, draws, values, log_likelihood, rng, gradient=Non
     ``log_joint`` maps points (k, d) to values (k,). Of draws of the prior (m, d) the values and the
     log-likelihoods (m,) are known. ``gradient`` maps points to values and gradients (k, d).
     """
-    d = draws.shape[1]
-    if d > (_MAX_BY_VALUES if gradient is None else _MAX_BY_GRADIENTS):
+    known = ()
+    for found in proposals_at_optima(log_joint, draws, values, log_likelihood, rng, gradient):
+        known = found.optima
+        yield found
+    yield from proposals_along_ridges(log_joint, draws, log_likelihood, known, rng, gradient)
+
+
+def proposals_at_optima(log_joint, draws, values, log_likelihood, rng, gradient=None):
+    """The first of `fitted_proposals`: those at the optima, the largest mass first."""
+    if draws.shape[1] > (_MAX_BY_VALUES if gradient is None else _MAX_BY_GRADIENTS):
         return
-    derivatives = ByDifferences(log_joint) if gradient is None else ByGradients(gradient)
+    derivatives = _derivatives(log_joint, gradient)
     found, complete = optima(log_joint, draws, values, log_likelihood, derivatives)
     if found:
         yield _at_optima(log_joint, found, complete)
@@ -62,10 +71,14 @@ def fitted_proposals(log_joint, draws, values, log_likelihood, rng, gradient=Non
             before=found, max_failures=_MORE_FAILURES,
         )  # fmt: skip
         if len(more) > len(found):
-            found = more
-            yield _at_optima(log_joint, found, complete)
-    if d > (_RIDGE_BY_VALUES if gradient is None else _RIDGE_BY_GRADIENTS):
+            yield _at_optima(log_joint, more, complete)
+
+
+def proposals_along_ridges(log_joint, draws, log_likelihood, found, rng, gradient=None):
+    """The others of `fitted_proposals`, where the optima are ``found``."""
+    if draws.shape[1] > (_RIDGE_BY_VALUES if gradient is None else _RIDGE_BY_GRADIENTS):
         return
+    derivatives = _derivatives(log_joint, gradient)
 
     def first_ridge(one):
         return next(ridges(log_joint, derivatives, one.gaussian, rng), None)
@@ -80,7 +93,11 @@ def fitted_proposals(log_joint, draws, values, log_likelihood, rng, gradient=Non
     best = int(np.argmax(log_likelihood))
     start = Gaussian(draws[best], np.diag(scales(draws)))
     for part in ridges(log_joint, derivatives, start, rng):
-        yield _along([part, *(_of_optimum(log_joint, one) for one in found[1:])])
+        yield _along([part, *(_of_optimum(log_joint, one) for one in found)])
+
+
+def _derivatives(log_joint, gradient):
+    return ByDifferences(log_joint) if gradient is None else ByGradients(gradient)
 
 
 def _along(parts):
@@ -92,7 +109,7 @@ def _along(parts):
     shares = np.exp(log_mass - log_mass.max())
     shares = (1.0 - _ALIKE) * shares / shares.sum() + _ALIKE / len(shares)
     components = [one for part in parts for one in part[0]]
-    return Proposals(components, shares, complete=True, along_ridge=True)
+    return Proposals(components, shares, complete=True, to="values along a ridge")
 
 
 def _flattened(log_weights):
@@ -111,7 +128,7 @@ def _at_optima(log_joint, found, complete):
     for one, share in zip(found, mass / mass.sum(), strict=True):
         components += _of_optimum(log_joint, one)[0]
         shares += [_SKEWED * share, _PLAIN * share]
-    return Proposals(components, np.array(shares), complete)
+    return Proposals(components, np.array(shares), complete, optima=tuple(found))
 
 
 def _of_optimum(log_joint, optimum):

@@ -84,6 +84,8 @@ class Outcome(NamedTuple):
     log_evidence_se: float | None = None
     # Account of what rejuvenations have lost; see `skpmd.engine.rejuvenation_error`.
     error_terms: np.ndarray | None = None
+    # Edges of the posterior, (d,) each, where the rows set some and the method knows them.
+    support: tuple | None = None
     notes: dict = {}  # What else the method reports, to be shown among the diagnostics.
 
     @property

@@ -15,8 +15,11 @@ from skpmd.engine.journal import once
 from skpmd.engine.variational import Gaussian
 
 _IMPOSSIBLE = 1e25  # Objective where the density is zero: the line search takes no infinity.
-_MAX_SEARCHES = 60  # There are so many searches, at most,
-MAX_FAILURES = 5  # and none after so many in a row that find nothing new, unless asked for more.
+_MAX_SEARCHES = 60  # There are so many searches, at most, and so many for each optimum,
+_EACH, _MAX_OPTIMA = 10, 40  # as far as these are so many; nor after so many values,
+_MAX_POINTS = 150_000
+MAX_FAILURES = 5  # and none after so many in a row that find nothing new, unless asked for more,
+_UNSEEN = 0.05  # and optima found once have been found by no larger share of the searches.
 _THIN = 3.0  # A draw is explained by Gaussians that are not so many nats too low there.
 _ROUNDS = 3  # A search is begun anew so many times, in coordinates that the last has whitened.
 _MAX_ITER = 60  # BFGS takes so many iterations each time, at most.
@@ -72,25 +75,33 @@ def _optima(log_density, draws, values, log_weights, derivatives, before, max_fa
         return [], True
     widths = scales(draws)
     root, found, failures = _common_root(before, widths), list(before), 0
+    hits = [1] * len(found)  # How often searches have ended at each of them.
     for one in found:
         left &= _unexplained(one, draws, values)
     if found:
         start = int(np.argmax(np.where(left, log_weights, -np.inf)))
-    for _ in range(_MAX_SEARCHES):
-        if failures == max_failures or not left.any():
+    n_searches, complete = 0, False
+    while n_searches < max(_MAX_SEARCHES, _EACH * min(len(found), _MAX_OPTIMA)) and left.any():
+        complete |= failures >= max_failures
+        if derivatives.n_points > _MAX_POINTS:
             break
+        if failures >= max_failures and hits.count(1) <= max(1.0, _UNSEEN * sum(hits)):
+            break
+        n_searches += 1
         left[start] = False
         one, known = _optimum_from(derivatives, draws[start], root, found)
         failures = 0 if one else failures + 1
         if one:
             found.append(one)
+            hits.append(1)
             root = _common_root(found, widths)
             left &= _unexplained(one, draws, values)
         elif known is not None:
+            hits[next(i for i, one in enumerate(found) if one is known)] += 1
             distances = _distances(known.gaussian, draws)
             left &= distances > distances[start]
         start = int(np.argmax(np.where(left, log_weights, -np.inf)))
-    complete = failures == max_failures or not left.any()
+    complete |= failures >= max_failures or not left.any()
     if found and not before:
         other = _far_side(found[0], draws[first], draws, values, widths)
         one = (

@@ -88,7 +88,10 @@ def _first_section(derivatives, gaussian, j):
     rest = np.delete(np.arange(d), j)
     precision = np.linalg.inv(gaussian.chol @ gaussian.chol.T)
     root = np.zeros((d, d - 1))
-    root[rest] = np.linalg.cholesky(np.linalg.inv(precision[np.ix_(rest, rest)]))
+    try:
+        root[rest] = np.linalg.cholesky(np.linalg.inv(precision[np.ix_(rest, rest)]))
+    except np.linalg.LinAlgError:  # Scales differ by more than there are digits.
+        return None
     unit = np.linalg.norm(gaussian.chol[j])
     return _section(derivatives, gaussian.mean, root, j, unit)
 

@@ -6,11 +6,15 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd.engine import kde, mirror
+from skpmd.engine.agreement import differences
 from skpmd.engine.course import phase
 from skpmd.engine.diagnostics import log_evidence
+from skpmd.engine.edges import edges
 from skpmd.engine.fitted_proposals import EACH
 from skpmd.engine.importance import draw, log_density, mixture_log_density
+from skpmd.engine.loop import Outcome
 from skpmd.engine.particles import (
+    Particles,
     draw_prior,
     effective_sample_size,
     log_sum_exp,
@@ -34,6 +38,8 @@ _N_AROUND, _MIN_AROUND = 256, 20.0  # There are so many such draws; so many must
 # Draws that are missed may not have this share of a variance either, of values cut off so many sds
 # from the mean: heavy tails have no variance.
 _MISSED_VARIANCE, _CUT = 0.3, 20.0
+_MIN_ALIVE = 16  # With fewer draws that are possible nobody knows of an edge.
+_HALVINGS = 40  # Of a power.
 _MANY_SEEN = 100.0  # With fewer effective draws a single one may have most of a variance.
 
 
@@ -44,6 +50,50 @@ class Scouts(NamedTuple):
     values: np.ndarray  # (m,): Log joint density.
     log_likelihood: np.ndarray  # (m,): To its power, which weighs draws of the prior.
     log_joint: Callable  # From points (k, d) to (k,), -inf where the model has no number.
+    n_drawn: int  # Draws, with those that have been left out.
+
+    def edges(self):
+        """Edges of the posterior, (d,) each, where rows make some draws impossible."""
+        alive = np.isfinite(self.values)
+        d = self.theta.shape[1]
+        if alive.all() or alive.sum() < _MIN_ALIVE:
+            return np.full(d, -np.inf), np.full(d, np.inf)
+        return edges(self.log_joint, self.theta[alive])
+
+    def freed(self, free, batches, power):
+        """The same in coordinates without edges, without the draws beyond these."""
+        inside = free.within(self.theta)
+        u = free.outward(self.theta[inside])
+        return Scouts(
+            u, self.values[inside] + free.log_jacobian(u), self.log_likelihood[inside],
+            _searchable(free, batches, power, max(_MIN_POINTS, len(u))), self.n_drawn,
+        )  # fmt: skip
+
+    def tempered(self, ess):
+        """Those of them with a number, as particles of so high a power that so many are effective.
+
+        The power is that of the likelihood, and 1 at most. Powers in between are found by halving.
+        """
+        alive = np.isfinite(self.values)
+        log_likelihood, low, high = self.log_likelihood[alive], 0.0, 1.0
+        if effective_sample_size(log_likelihood) >= ess:
+            low = 1.0
+        for _ in range(_HALVINGS if low < 1.0 else 0):
+            power = 0.5 * (low + high)
+            enough = effective_sample_size(power * log_likelihood) >= ess
+            low, high = (power, high) if enough else (low, power)
+        log_prior, theta = (self.values - self.log_likelihood)[alive], self.theta[alive]
+        no_block = np.empty((len(theta), 0))
+        return Particles(theta, low * log_likelihood, log_prior, log_prior, no_block)
+
+    def confirm(self, outcome):
+        """Whether they know the posterior by themselves, and find what an outcome finds."""
+        if effective_sample_size(self.log_likelihood) < _MANY_SEEN:
+            return False
+        no_block = np.empty((len(self.theta), 0))
+        ratio = self.log_likelihood + np.log(len(self.theta) / self.n_drawn)
+        own = Particles(self.theta, ratio, self.values, self.values, no_block)
+        return not differences(outcome, Outcome(own, [], reweighted=True), "")
 
     def missed(self, found, outcome):
         """Whether draws see a part of the posterior where fitted `Proposals` have nothing."""
@@ -64,16 +114,21 @@ class Scouts(NamedTuple):
         return self._is_thin(kde.log_density(around, self.theta[alive]), alive, outcome)
 
     def _is_thin(self, density, alive, outcome):
-        """Whether a log density is too thin where much of the posterior, or of its spread, is."""
+        """Whether a log density is too thin where much of the posterior, or of its spread, is.
+
+        The mass there is that which draws find in units of the outcome's evidence, for among
+        themselves one of them may have all the weight, and know nothing.
+        """
         particles = outcome.particles
         evidence, _ = log_evidence(particles.log_ratio, outcome.pair)
         thin = self.values[alive] - density > evidence + _MISSED_NATS
         log_weight = self.log_likelihood[alive]
-        seen = weights(log_weight)[thin]
-        if seen.sum() > _MISSED_SHARE:
+        mass = log_sum_exp(log_weight[thin]) - np.log(self.n_drawn) - evidence
+        if mass > np.log(_MISSED_SHARE):
             return True
         if effective_sample_size(log_weight) < _MANY_SEEN:
             return False
+        seen = weights(log_weight)[thin]
         mean, covariance = moments(particles.theta, particles.log_ratio)
         variance = np.maximum(np.diag(covariance), np.finfo(float).tiny)
         away = np.minimum((self.theta[alive][thin] - mean) ** 2 / variance, _CUT**2)
@@ -140,7 +195,7 @@ def scouted(model, start, batches, power, rng):
     )
     seen = power * mirror.log_likelihood_inside(model, theta, batches, log_prior)
     log_joint = _searchable(model, batches, power, max(_MIN_POINTS, len(start.theta)))
-    return Scouts(theta, log_prior + seen, seen, log_joint)
+    return Scouts(theta, log_prior + seen, seen, log_joint, len(theta))
 
 
 def _searchable(model, batches, power, n_points):

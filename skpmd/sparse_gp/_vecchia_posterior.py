@@ -46,8 +46,8 @@ def states_of_kernels(model, rows, theta, n, rng):
     seen = values - free.log_prior(draws)
     best = None
     for found in fitted_proposals(log_joint, draws, values, seen, rng, free.gradient(of_theta)):
-        where = " along a ridge" if found.along_ridge else ""
-        notes = {"method": f"importance reweighting of proposals fitted to the likelihood{where}"}
+        to = found.to.replace("values", "the likelihood")
+        notes = {"method": f"importance reweighting of proposals fitted to {to}"}
         for last in importance_rounds(
             free, batches, found.components, found.shares, max(n, _MIN_DRAWS), 1.0, rng,
             _MIN_SHARE, _MIN_ESS,

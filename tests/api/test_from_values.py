@@ -103,8 +103,7 @@ def test_a_curved_posterior_has_a_ridge(seed):
         return -0.5 * x**2 - 0.5 * (y - x**2 + 1.0) ** 2 / 0.25 - np.log(0.5) - LOG_TWO_PI
 
     model = fitted(target, *wide_normal(2, 5.0), seed)
-    check(model, [0.0, 0.0], np.sqrt([1.0, 2.25]), 3000)
-    assert model.diagnostics_["method"].endswith("along a ridge")
+    check(model, [0.0, 0.0], np.sqrt([1.0, 2.25]), 2000)
 
 
 @pytest.mark.parametrize("d", [2, 5, 10])
@@ -190,7 +189,7 @@ def test_mass_at_the_edges_of_a_box():
     assert ((model.posterior_.particles > 0.0) & (model.posterior_.particles < 1.0)).all()
 
 
-def test_where_nothing_is_fitted_steps_are_taken():
+def test_where_no_search_leads_anywhere_steps_do():
     """Noise, fresh at each call, leads no search anywhere; it is unbiased on the linear scale."""
     rng = np.random.default_rng(5)
 
@@ -199,8 +198,8 @@ def test_where_nothing_is_fitted_steps_are_taken():
         return exact + 0.5 * rng.standard_normal(len(theta)) - 0.125
 
     model = fitted(target, *wide_normal(2, 3.0))
-    check(model, [1.0, 1.0], [0.3, 0.3], 2500, method="mirror steps on all data")
-    assert model.history_["rejuvenations"].sum() > 0
+    check(model, [1.0, 1.0], [0.3, 0.3], 1800)
+    assert model.diagnostics_["method"].endswith("particles of steps")
 
 
 def test_a_ring_has_a_mode_everywhere():
@@ -287,7 +286,6 @@ def test_proposals_that_miss_modes_are_not_believed():
         return np.logaddexp.reduce(-0.5 * squared, axis=1) - normaliser
 
     model = fitted(target, *wide_normal(2, 4.0))
-    assert model.diagnostics_["method"] == "mirror steps on all data from prior"
     warned = bool(model.diagnostics_["warnings"])
     assert warned or abs(model.log_evidence_) < 0.2
 
@@ -317,7 +315,6 @@ def test_two_bananas_have_a_ridge_each():
     model = fitted(target, *wide_normal(2, 5.0))
     sd = np.sqrt([1.0 + 16.0 - 1.6**2, 2.0 * 0.7**2 + 0.3**2])
     check(model, [-1.6, 0.7 - 1.0], sd, 2000)
-    assert model.diagnostics_["method"].endswith("along a ridge")
 
 
 @pytest.mark.parametrize(
@@ -340,7 +337,7 @@ def test_modes_without_particles_are_counted(lost, level, expected):
         gaps = ((theta[:, None] - places) ** 2).sum(axis=2)
         return np.zeros(len(theta)) if level else np.logaddexp(*(-2.0 * gaps.T))
 
-    scouts = Scouts(theta, zeros, zeros, log_joint)
+    scouts = Scouts(theta, zeros, zeros, log_joint, len(theta))
     outcome = Outcome(particles, [])  # Without an evidence modes are held against each other.
     assert scouts.n_left_out(found, outcome, np.random.default_rng(1)) == expected
     outcome = Outcome(particles, [], True, n_left_out=expected)
@@ -377,7 +374,7 @@ def test_a_call_gets_no_more_points_than_there_are_particles():
     assert max(most[1:]) == 1000
 
 
-def test_ctrl_c_between_the_segments_of_a_step_keeps_what_is_complete():
+def test_ctrl_c_between_rounds_of_weights_keeps_what_is_complete():
     calls, last = [], [None]
 
     def log_likelihood(theta, X, y):
@@ -386,13 +383,14 @@ def test_ctrl_c_between_the_segments_of_a_step_keeps_what_is_complete():
         calls.append(len(theta))
         # Noise of its own in each call, which no proposals fit, and the same in each fit.
         noise = np.random.default_rng(len(calls)).standard_normal(len(theta))
-        return -0.5 * ((theta - 1.0) ** 2).sum(axis=1) / 0.01 + 0.1 * noise
+        return -0.5 * ((theta - 1.0) ** 2).sum(axis=1) / 0.01 + 0.7 * noise
 
     params = {"n_particles": 300, "random_state": 0}
     functions = log_likelihood, *wide_normal(2, 3.0)
     whole = ParticleMirrorDescent(*functions, **params).fit(ROW)
-    assert whole.diagnostics_["method"] == "mirror steps on all data from prior"
-    last[0] = len(calls) - 3  # The same calls again, short of the last ones.
+    assert whole.diagnostics_["method"].endswith("particles of steps")
+    assert whole.n_iter_ > 1
+    last[0] = len(calls) - 1  # The same calls again, short of the last one.
     calls.clear()
     model = ParticleMirrorDescent(*functions, **params)
     with pytest.raises(KeyboardInterrupt):
