@@ -177,6 +177,7 @@ IN_STUDY = {
         "false_alarms": "number of right fits that warned",
         "fits": "number of fits",
         "largest_error": "largest error of a fit, in units of that from which a fit is wrong",
+        "of_means": "number of silent fits in which a mean is wrong, of the ``generated`` ones",
         "right": "number of right fits",
         "setting": (
             "how the estimator is run, as said above; ``documented`` and ``outside`` are totals"

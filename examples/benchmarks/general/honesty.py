@@ -12,6 +12,14 @@ among the right fits.
   particles; ``prior`` is ``proposal="prior"``; ``stream`` comes in four parts. ``wrong prior`` are
   pairs of ``log_prior`` and ``sample_prior`` that disagree, where each fit should warn, and
   ``right prior`` pairs that agree.
+  ``generated`` are over 400 posteriors drawn at random, by default: their families, one to twenty
+  coordinates and all numbers come from seeds, of which those with odd numbers count and nobody who
+  worked on the estimator has seen a fit. The families are mixtures of rotated normals, stars,
+  kinks, truncated and ordered parameters, exponentials, change points, changes of slope, robust
+  regressions, hierarchies, horseshoes, and bounds that the rows set; references are exact draws
+  (`honesty_generated`). They have totals of their own, ``generated, all``, and ``of_means`` counts
+  the silent fits in which a mean is wrong. Where fewer than three of 4,000 draws of the prior are
+  expected in the basin of a mode, the fit is ``outside``, and in no gate.
 * ``logistic``: one feature and the intercept, against quadrature: few rows and many, separable or
   not, four priors; with moves and without; in four parts, in the order of the classes, of the
   feature, and mixed. ``everyday`` are columns in everyday units, by default: years, time stamps,
@@ -39,6 +47,8 @@ reach, a limit that the documentation states: it has a row of its own and is in 
 from ..harness.study import Gate, pyplot
 
 N_FITS, NAMED, FALSE, SILENT = 600, 0.4, 0.05, 0.02
+# Of posteriors drawn at random.
+N_GENERATED, SILENT_GENERATED, FALSE_GENERATED, LOUD_GENERATED = 400, 0.005, 0.03, 0.08
 KINDS = ("custom", "logistic", "mixture", "gp", "lda")
 
 
@@ -51,6 +61,7 @@ def run(config):
         honesty_everyday_logistic,
         honesty_everyday_mixture,
         honesty_families,
+        honesty_generated,
     )
 
     everyday = (
@@ -60,7 +71,7 @@ def run(config):
         honesty_everyday_lda,
     )
     cases = []
-    for module in (honesty_custom, honesty_families, *everyday):
+    for module in (honesty_custom, honesty_generated, honesty_families, *everyday):
         for case in module.cases(config.quick):
             cases.append(case)
             if case.silent:
@@ -70,7 +81,14 @@ def run(config):
         key = (case.estimator, case.setting, case.shape, case.documented, case.named)
         groups.setdefault(key, []).append(case)
     rows = [_count(*key, own) for key, own in groups.items()]
-    counted = [case for case in cases if case.shape != "needle"]
+    generated = [case for case in cases if case.setting == "generated"]
+    for documented in (True, False):
+        part = [case for case in generated if case.documented == documented]
+        if part:
+            rows.append(_count("custom", "generated", "all", documented, None, part))
+            silent_means = sum(case.silent and case.of_means for case in part)
+            rows[-1]["of_means"] = silent_means
+    counted = [case for case in cases if case.shape != "needle" and case.setting != "generated"]
     for estimator in KINDS:
         own = [case for case in counted if case.estimator == estimator]
         for documented in (True, False):
@@ -108,6 +126,7 @@ def gates(rows):
     inside = {row["estimator"]: row for row in rows if row["setting"] == "documented"}
     outside = {row["estimator"]: row for row in rows if row["setting"] == "outside"}
     return [
+        *_generated_gates(rows),
         Gate("fits", total["fits"], N_FITS, ">="),
         Gate("share of shapes and settings once silent", total["share_named"], NAMED, ">="),
         *[
@@ -124,10 +143,35 @@ def gates(rows):
     ]
 
 
+def _generated_gates(rows):
+    (row,) = (row for row in rows if _is_generated_total(row) and row["documented"])
+    silent, loud = row["silent"], row["wrong"] - row["silent"]
+    alarms = row["false_alarms"] / max(1, row["right"])
+    return [
+        Gate("generated: fits", row["fits"], N_GENERATED, ">="),
+        Gate("generated: share silent", silent / row["fits"], SILENT_GENERATED),
+        Gate("generated: silent and a mean is wrong", row["of_means"], 0),
+        Gate("generated: share of right fits that warned", alarms, FALSE_GENERATED),
+        Gate("generated: share wrong and warned", loud / row["fits"], LOUD_GENERATED),
+    ]
+
+
+def _regime(row):
+    outside = _is_generated_total(row) and not row["documented"]
+    return f"{row['setting']}, outside" if outside else row["setting"]
+
+
+def _is_generated_total(row):
+    return row["setting"] == "generated" and row["shape"] == "all"
+
+
 def plot(rows):
     """Shares of right, wrong and other fits, warned or not, for each estimator and regime."""
     plt = pyplot()
-    own = [row for row in rows if row["setting"] in ("documented", "outside")]
+    own = [
+        row for row in rows
+        if row["setting"] in ("documented", "outside") or _is_generated_total(row)
+    ]  # fmt: skip
     figure, axis = plt.subplots(figsize=(7, 3.2), layout="constrained")
     left = [0.0] * len(own)
     for label, colour, part in (
@@ -140,7 +184,7 @@ def plot(rows):
         width = [part(row) / row["fits"] for row in own]
         axis.barh(range(len(own)), width, left=left, color=colour, label=label)
         left = [a + b for a, b in zip(left, width, strict=True)]
-    labels = [f"{row['estimator']}, {row['setting']} ({row['fits']})" for row in own]
+    labels = [f"{row['estimator']}, {_regime(row)} ({row['fits']})" for row in own]
     axis.set_yticks(range(len(own)), labels, fontsize=8)
     axis.invert_yaxis()
     axis.set(xlim=(0.0, 1.0), xlabel="share of the fits")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from .shapes_truth import RIGHT_MEAN, RIGHT_SD, WRONG_MEAN, WRONG_SD, errors
+from .shapes_truth import RIGHT_MEAN, RIGHT_SD, WRONG_MEAN, WRONG_QUANTILE, WRONG_SD, errors
 
 EVIDENCE, STANDARD_ERRORS = 0.1, 3.0
 
@@ -25,6 +25,8 @@ class Case(NamedTuple):
     right: bool
     warned: bool
     error: float  # The largest, 1 being wrong.
+    # Whether a mean is wrong, or, where quantiles count in place of moments, one of these.
+    of_means: bool = False
 
     @property
     def silent(self):
@@ -63,12 +65,13 @@ def judged(place, seed, posterior, truth, warned, log_evidence=None, log_evidenc
     if np.isnan(found.quantile):
         size = max(found.mean / WRONG_MEAN, found.sd / WRONG_SD)
     else:
-        size = found.quantile / 0.075
+        size = found.quantile / WRONG_QUANTILE
     estimator, setting, shape, documented, named = place
     return Case(
         estimator, setting, shape, seed, documented, named,
         wrong=bool(found.wrong or off), right=bool(found.right and not off), warned=warned,
         error=float(max(size, beyond)),
+        of_means=bool(found.mean > WRONG_MEAN or found.quantile > WRONG_QUANTILE),
     )  # fmt: skip
 
 

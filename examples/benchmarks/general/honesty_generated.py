@@ -21,7 +21,7 @@ from skpmd import ParticleMirrorDescent
 
 from . import honesty_generator_models as models
 from . import honesty_generator_shapes as shapes
-from .honesty_case import hearing, judged
+from .honesty_case import Case, hearing, judged
 from .honesty_generator import Drawn
 from .shapes_truth import truth
 
@@ -68,24 +68,36 @@ def generate(seed, family=None):
     while True:
         try:
             return Generated(name, seed, FAMILIES[name](rng))
-        except RuntimeError:
+        except (RuntimeError, np.linalg.LinAlgError):
             continue
 
 
 def fit(generated):
-    """The fitted model and its `Case`."""
+    """The fitted model and its `Case`; a fit that ends in an error is wrong, and it says so."""
     drawn = generated.drawn
+    place = ("custom", "generated", generated.family, generated.documented, False)
     prior = {"prior": drawn.prior}
     if drawn.prior is None:
         prior = {"log_prior": drawn.log_prior, "sample_prior": drawn.sample_prior}
     model = ParticleMirrorDescent(drawn.log_likelihood, random_state=generated.seed, **prior)
-    with hearing() as heard:
-        model.fit(drawn.X, drawn.y)
-    place = ("custom", "generated", generated.family, generated.documented, False)
-    evidence = (
-        (model.log_evidence_, model.posterior_.log_evidence_se)
-        if hasattr(model, "log_evidence_") else ()
-    )  # fmt: skip
+    try:
+        with hearing() as heard:
+            model.fit(drawn.X, drawn.y)
+    except (ArithmeticError, ValueError) as error:
+        print(f"{generated.family}, seed {generated.seed}: {error!r}", flush=True)
+        wrong = Case(
+            *place[:3],
+            generated.seed,
+            *place[3:],
+            wrong=True,
+            right=False,
+            warned=True,
+            error=np.inf,
+        )
+        return model, wrong
+    evidence = ()
+    if hasattr(model, "log_evidence_"):
+        evidence = model.log_evidence_, model.posterior_.log_evidence_se
     exact = truth(drawn.draws, drawn.log_evidence)
     return model, judged(place, generated.seed, model.posterior_, exact, heard.warned, *evidence)
 
@@ -133,12 +145,13 @@ def develop(seeds, family=None, limit=60.0):
         cpu = time.process_time() - middle
         verdict = "right" if case.right else "WRONG" if case.wrong else "between"
         heard = "SILENT" if case.silent else "warned" if case.warned else ""
-        said = "; ".join(model.diagnostics_["warnings"])[:70] if case.warned else ""
+        of_fit = getattr(model, "diagnostics_", {})
+        said = "; ".join(of_fit.get("warnings", ["an error"]))[:70] if case.warned else ""
         print(
             f"{head} {verdict:7s} {heard:6s} "
             f"error {case.error:6.2f} reach {generated.drawn.reach:6.1f} cpu {cpu:5.1f} "
-            f"(made {middle - start:.1f}) k {model.diagnostics_['pareto_k']:5.2f} "
-            f"[{model.diagnostics_['method']}] {said}",
+            f"(made {middle - start:.1f}) k {of_fit.get('pareto_k', np.nan):5.2f} "
+            f"[{of_fit.get('method')}] {said}",
             flush=True,
         )
         found.append((case, cpu))
@@ -160,11 +173,12 @@ def table(found, slow):
         ]  # fmt: skip
         if own:
             each, cpu = zip(*own, strict=True)
+            late = sum(slow.values()) if name == "all" else slow.get(name, 0)
             lines.append(
                 f"{name:16s} {len(own):4d} {sum(c.right for c in each):5d} "
                 f"{sum(c.wrong for c in each):5d} {sum(c.silent for c in each):6d} "
                 f"{sum(c.right and c.warned for c in each):5d} "
-                f"{sum(c.wrong and c.warned for c in each):4d} {slow.get(name, 0):4d} "
+                f"{sum(c.wrong and c.warned for c in each):4d} {late:4d} "
                 f"{np.median(cpu):10.2f} {max(cpu):5.1f}"
             )
     return "\n".join(lines)
