@@ -12,14 +12,14 @@ among the right fits.
   particles; ``prior`` is ``proposal="prior"``; ``stream`` comes in four parts. ``wrong prior`` are
   pairs of ``log_prior`` and ``sample_prior`` that disagree, where each fit should warn, and
   ``right prior`` pairs that agree.
-  ``generated`` are over 400 posteriors drawn at random, by default: their families, one to twenty
-  coordinates and all numbers come from seeds, of which those with odd numbers count and nobody who
-  worked on the estimator has seen a fit. The families are mixtures of rotated normals, stars,
-  kinks, truncated and ordered parameters, exponentials, change points, changes of slope, robust
-  regressions, hierarchies, horseshoes, and bounds that the rows set; references are exact draws
-  (`honesty_generated`). They have totals of their own, ``generated, all``, and ``of_means`` counts
-  the silent fits in which a mean is wrong. Where fewer than three of 4,000 draws of the prior are
-  expected in the basin of a mode, the fit is ``outside``, and in no gate.
+  ``generated`` are over 400 posteriors drawn at random, by default: a seed gives the family, one
+  to twenty coordinates and all numbers. Those of odd seeds count; even ones are for whoever changes
+  the estimator. The families are mixtures of rotated normals, stars, kinks, truncated and ordered
+  parameters, exponentials, change points, changes of slope, robust regressions, hierarchies,
+  horseshoes, and bounds that the rows set; references are exact draws (`honesty_generated`). They
+  have totals of their own, ``generated, all``; a fit that ends in an error is wrong and warned.
+  Where fewer than three of 4,000 draws of the prior are expected in the basin of a mode, the fit is
+  ``outside`` and in no gate.
 * ``logistic``: one feature and the intercept, against quadrature: few rows and many, separable or
   not, four priors; with moves and without; in four parts, in the order of the classes, of the
   feature, and mixed. ``everyday`` are columns in everyday units, by default: years, time stamps,
