@@ -319,11 +319,11 @@ DEFECTS = [
         "engine/test_optima.py",
     ),
     Defect(
-        "proposals are believed whatever searches and draws of the prior say",
+        "even weights are believed whatever steps from the prior say",
         "engine/from_values.py",
-        "unseen = not found.complete or scouts.missed(",
-        "unseen = found is None and scouts.missed(",
-        "api/test_from_values.py",
+        "return not differences(outcome,",
+        "return True or differences(outcome,",
+        "api/test_second_opinion.py",
     ),
     Defect(
         "a kernel's exponential is halved beyond one",
@@ -398,8 +398,8 @@ DEFECTS = [
     Defect(
         "parts that draws of the prior see are not looked for after steps",
         "engine/from_values.py",
-        "reasons = (_UNSEEN,) if scouts.unseen(last) else ()",
-        "reasons = ()",
+        "reasons += (_UNSEEN,) if scouts.unseen(last) else ()",
+        "reasons += ()",
         "api/test_certificate.py",
     ),
     Defect(
