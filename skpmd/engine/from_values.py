@@ -30,11 +30,12 @@ from skpmd.engine.fitted_proposals import (
     proposals_along_ridges,
     proposals_at_optima,
 )
+from skpmd.engine.importance import Proposal
 from skpmd.engine.importance_rounds import importance_rounds
 from skpmd.engine.journal import once
 from skpmd.engine.loop import Outcome
+from skpmd.engine.optima import scales
 from skpmd.engine.particles import draw_prior, effective_sample_size
-from skpmd.engine.prior_check import student_of
 from skpmd.engine.reweight import reweighting
 from skpmd.engine.scouts import scouted
 from skpmd.engine.values import without_errors
@@ -54,6 +55,7 @@ _MAX_BESIDE_MOVES = 20  # In more coordinates moves by a gradient know more than
 _OF_STEPS = "particles of steps"
 _ON_THE_WAY = 3  # Segments before the end.
 _OF_PRIOR, _OF_WAY, _OF_EARLIER = 0.05, 0.15, 0.3  # Shares of the proposals.
+_WIDE_DF = 5.0  # Of the one that is as wide as the prior.
 _MAX_R_HAT, _MIN_DRAWS = 1.02, 100.0  # Chains are trusted up to here, and from so many draws on.
 
 
@@ -255,7 +257,8 @@ def _from_steps(model, batches, scouts, earlier, n, power, settings, rng, done):
     )
     if path is None:
         return None
-    parts, shares = [student_of(scouts.theta)], [np.array([_OF_PRIOR])]
+    centre, spread = np.median(scouts.theta, axis=0), np.diag(scales(scouts.theta))
+    parts, shares = [Proposal(centre, spread, _WIDE_DF)], [np.array([_OF_PRIOR])]
     on_the_way, particles = path[max(len(path) - 1 - _ON_THE_WAY, 0)][0], path[-1][0]
     if on_the_way is not particles:
         of_way, of_each = student_mixture.fit(on_the_way.theta, on_the_way.log_ratio, rng)

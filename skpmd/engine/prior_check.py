@@ -188,7 +188,7 @@ def _log_integral(log_prior, model, others, draws, rng):
     All is done in coordinates without edges.
     """
     free = Unbounded(model, *edges(log_prior, others))
-    u, student = free.outward(draws), student_of(free.outward(others))
+    u, student = free.outward(draws), _student(free.outward(others))
     ratios = [
         log_prior(free.inward(points)) + free.log_jacobian(points) - log_density(student, points)
         for points in (u, draw(student, len(u), rng))
@@ -198,7 +198,7 @@ def _log_integral(log_prior, model, others, draws, rng):
     return constant if wrong else 0.0
 
 
-def student_of(draws):
+def _student(draws):
     """A Student density with the quartiles and the rank correlations of draws."""
     low, centre, high = np.quantile(draws, [0.25, 0.5, 0.75], axis=0)
     scores = norm.ppf((rankdata(draws, axis=0) - 0.5) / len(draws))

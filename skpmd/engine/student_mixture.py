@@ -25,7 +25,9 @@ def fit(theta, log_weights, rng):
     theta, log_weights = theta[alive], log_weights[alive]
     mean, covariance = moments(theta, log_weights)
     d, w, ess = len(mean), weights(log_weights), effective_sample_size(log_weights)
-    scale = np.sqrt(np.maximum(np.diag(covariance), np.finfo(float).tiny))
+    # One particle may have all the weight, and a variance of next to nothing.
+    reach = np.maximum(np.abs(theta - mean).max(axis=0), np.finfo(float).tiny ** 0.25)
+    scale = np.maximum(np.sqrt(np.diag(covariance)), _JITTER * reach)
     correlation = covariance / scale / scale[:, None]
     chol = scale[:, None] * np.linalg.cholesky(correlation + _JITTER * np.eye(d))
     white = whitened(theta, mean, chol)

@@ -66,3 +66,11 @@ def test_few_particles_have_a_mixture_too(m, d):
     assert all(np.isfinite(one.factor).all() for one in parts) and np.isfinite(shares).all()
     points = np.concatenate([draw(one, 10, np.random.default_rng(1)) for one in parts])
     assert np.isfinite(mixture_log_density(parts, shares, points)).all()
+
+
+def test_one_particle_with_all_the_weight_has_a_mixture():
+    """Others are so far away that squares of distances, in its units, have no number."""
+    theta = np.append(1e5 * np.random.default_rng(0).standard_normal((99, 1)), [[2.0]], axis=0)
+    log_weights = np.append(np.full(99, -800.0), 0.0)
+    parts, shares = student_mixture.fit(theta, log_weights, np.random.default_rng(0))
+    assert np.isfinite(mixture_log_density(parts, shares, theta)).all()
