@@ -50,7 +50,7 @@ _MAX_PLAIN_K = 0.35  # Of weights that need no more proposals.
 _MAX_SOUND_K = 0.5  # From here on weights have no variance.
 # A quick check has so many particles and segments at most, and so many of them effective.
 _N_QUICK, _MAX_QUICK, _MIN_QUICK, _QUICK_ESS = 200, 40, 40.0, 0.3
-_MAX_SEGMENTS, _REFITS = 40, 3  # Of steps that mixtures are fitted to, and such mixtures.
+_MAX_SEGMENTS, _REFITS = 40, 4  # Of steps that mixtures are fitted to, and such mixtures.
 _MAX_BESIDE_MOVES = 20  # In more coordinates moves by a gradient know more than steps.
 _OF_STEPS = "particles of steps"
 _ON_THE_WAY = 3  # Segments before the end.
