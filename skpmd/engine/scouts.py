@@ -82,7 +82,7 @@ class Scouts(NamedTuple):
             power = 0.5 * (low + high)
             enough = effective_sample_size(power * log_likelihood) >= ess
             low, high = (power, high) if enough else (low, power)
-        log_prior, theta = (self.values - self.log_likelihood)[alive], self.theta[alive]
+        log_prior, theta = self.values[alive] - log_likelihood, self.theta[alive]
         no_block = np.empty((len(theta), 0))
         return Particles(theta, low * log_likelihood, log_prior, log_prior, no_block)
 
