@@ -165,8 +165,9 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         Where `fit` starts from. ``"auto"``: proposals that are fitted to the optima of the density,
         which are found from its values. If they fit well, the particles are drawn from them and
         reweighted, and the parameters of stochastic steps have no effect. If the weights fail, or
-        the likelihood is noisy, mirror steps on all data start from the prior, unless Hamiltonian
-        moves along ``log_joint_gradient`` work well. ``"prior"``: stochastic mirror steps from the
+        what comes from the prior contradicts them, mirror steps on all data start from the prior,
+        and proposals fitted to their particles join the others; then Hamiltonian moves along
+        ``log_joint_gradient`` follow, if it is given. ``"prior"``: stochastic mirror steps from the
         prior, the algorithm of the paper. ``reweight=False``, ``average=True``, ``particle_growth``
         and a ``rejuvenation`` other than ``"ess"`` have the same effect.
     n_particles : int, default=1000
