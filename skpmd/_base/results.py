@@ -6,8 +6,9 @@ import numpy as np
 
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.records import Records
+from skpmd.engine.agreement import evidence_of
 from skpmd.engine.chain_draws import TARGET_ESS
-from skpmd.engine.diagnostics import MAX_K, heavy_tail, log_evidence, pareto_k
+from skpmd.engine.diagnostics import MAX_K, heavy_tail, pareto_k
 from skpmd.engine.mirror import StepInfo
 from skpmd.engine.particles import effective_sample_size
 from skpmd.posterior import Posterior
@@ -73,7 +74,7 @@ def results_of(
     missing = _why_no_evidence(outcome, temperature, stream) or no_evidence
     if merged is not None:
         missing, remedies = _NO_ROW, Remedies()
-    evidence, error = (None, None) if missing else log_evidence(particles.log_ratio, outcome.pair)
+    evidence, error = (None, None) if missing else evidence_of(outcome)
     k, of_product = _pareto_k(particles), {}
     if merged is not None:
         k, of_product = None, {"product_pareto_k": k}
@@ -198,7 +199,7 @@ def _why_no_evidence(outcome, temperature, stream):
         return "it needs all data in one fit"
     if outcome.chains is not None:
         return "the particles were moved along gradients, and are not weighted draws"
-    if np.isnan(outcome.particles.log_pi).any():
+    if outcome.log_evidence is None and np.isnan(outcome.particles.log_pi).any():
         return "the particles are an average of iterates, not weighted draws"
     if not outcome.reweighted or temperature != 1.0:
         return "it needs reweight=True and temperature=1"

@@ -31,13 +31,20 @@ def differences(outcome, other, what):
         found.append(f"{what} a mean of theta[:, {j}] that is {away:.2f} sds away")
     if ratio[k] > 1.0:
         found.append(f"{what} {expected_sd[k] / sd[k]:.2f} times the sd of theta[:, {k}]")
-    if outcome.reweighted and not np.isnan(outcome.particles.log_pi).any():
-        (value, error), (expected, its_error) = (
-            log_evidence(one.particles.log_ratio, one.pair) for one in (outcome, other)
-        )
+    (value, error), (expected, its_error) = (evidence_of(one) for one in (outcome, other))
+    if outcome.reweighted and not np.isnan([value, expected]).any():
         if abs(value - expected) > _EVIDENCE + _ERRORS * np.hypot(error, its_error):
             found.append(f"{what} a log evidence that is {expected - value:+.2f} away")
     return found
+
+
+def evidence_of(outcome):
+    """Log evidence and its standard error, nan where they are not known."""
+    if outcome.log_evidence is not None:
+        return outcome.log_evidence, outcome.log_evidence_se
+    if np.isnan(outcome.particles.log_pi).any():
+        return np.nan, np.nan
+    return log_evidence(outcome.particles.log_ratio, outcome.pair)
 
 
 def moments_and_errors(particles):

@@ -2,19 +2,19 @@
 
 It is one algorithm whatever the start: q begins at a density that is known, and a step of a = 1
 takes it to the posterior. From proposals that fit well that step is importance reweighting, taken
-whole; from the prior the effective sample size splits it, and the particles are rejuvenated on the
-way. Steps from proposals that do not fit were worse than those from the prior: what such proposals
-miss is missed by the steps too, and no weight shows it.
+whole; from the prior the effective sample size splits it, and the particles are moved on the way
+(`skpmd.engine.ensemble_moves`).
 
-So proposals at the optima are never believed by themselves. Where their weights are even, and draws
-of the prior know the posterior too or a few particles moved by steps do not contradict them, that
-is all. Else mixtures fitted to the particles of steps from the prior are joined to them, and all
-are weighed together: the weights show what either has missed. Where the gradient is known and these
-fail Hamiltonian moves follow: they start from around all optima, and R-hat shows where they do not
-mix.
+Proposals at the optima are never believed by themselves. Where their weights are even, and draws
+of the prior know the posterior too or few particles of steps find the same, that is all. Else
+mixtures fitted to the particles of steps are joined to them, and all are weighed together: the
+weights show what either has missed, and the steps what the weights do not. Where the gradient is
+known and these fail Hamiltonian moves follow: they start from around all optima, and R-hat shows
+where they do not mix. What no proposals fit is left to the particles of steps, taken twice from
+draws of the prior of their own: what the two say differently is a warning.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from skpmd.engine.course import counted
 from skpmd.engine.derivatives import check_gradient
 from skpmd.engine.diagnostics import heavy_tail, pareto_k
 from skpmd.engine.edges import Unbounded, edges
+from skpmd.engine.ensemble_moves import EnsembleMoves
 from skpmd.engine.fitted_proposals import (
     EACH,
     Proposals,
@@ -35,9 +36,8 @@ from skpmd.engine.importance_rounds import importance_rounds
 from skpmd.engine.journal import once
 from skpmd.engine.loop import Outcome
 from skpmd.engine.optima import scales
-from skpmd.engine.particles import draw_prior, effective_sample_size
-from skpmd.engine.reweight import reweighting
-from skpmd.engine.scouts import scouted
+from skpmd.engine.particles import draw_prior, effective_sample_size, equally_weighted
+from skpmd.engine.scouts import Scouts, scouted
 from skpmd.engine.values import without_errors
 
 # With fewer particles no diagnostics see what is missing, so that more are drawn.
@@ -48,35 +48,49 @@ _MIN_SHARE, _ENOUGH = 0.05, 1000.0
 _MAX_DISAGREEMENT = 6.0  # Proposals that disagree more on a mean, in standard errors, have failed.
 _MAX_PLAIN_K = 0.35  # Of weights that need no more proposals.
 _MAX_SOUND_K = 0.5  # From here on weights have no variance.
-# A quick check has so many particles and segments at most, and so many of them effective.
-_N_QUICK, _MAX_QUICK, _MIN_QUICK, _QUICK_ESS = 200, 40, 40.0, 0.3
-_MAX_SEGMENTS, _REFITS = 40, 4  # Of steps that mixtures are fitted to, and such mixtures.
+_N_QUICK, _QUICK_ESS = 200, 0.3  # A quick check has so many particles, and so long steps.
+_REFITS = 3  # Mixtures are fitted so many times,
+_OF_STEPS_ESS = 2.0  # and so many times the number of particles are to be effective.
 _MAX_BESIDE_MOVES = 20  # In more coordinates moves by a gradient know more than steps.
 _OF_STEPS = "particles of steps"
-_ON_THE_WAY = 3  # Segments before the end.
-_OF_PRIOR, _OF_WAY, _OF_EARLIER = 0.05, 0.15, 0.3  # Shares of the proposals.
+_OF_PRIOR, _OF_WAY, _OF_EARLIER = 0.05, 0.25, 0.2  # Shares of the proposals.
 _WIDE_DF = 5.0  # Of the one that is as wide as the prior.
 _MAX_R_HAT, _MIN_DRAWS = 1.02, 100.0  # Chains are trusted up to here, and from so many draws on.
-
 
 _UNSEEN = (
     "draws of the prior see a part of the posterior where there are no particles: raise n_particles"
 )
+_AGAIN = "the same steps taken again find"
+_RAISE = ": raise n_particles"
 
 
-_HEAVY = (
-    "the weights of proposals that reach further have a heavy tail (k-hat {:.2f}), so that "
-    "particles may miss a part of the posterior: raise n_particles"
-)
+class Task(NamedTuple):
+    """What a fit by values is of, in coordinates without edges."""
+
+    model: Any
+    batches: list
+    scouts: Scouts
+    n: int  # Particles.
+    power: float  # Of the likelihood.
+    settings: mirror.Settings
+    gradient: Any = None
+
+
+class Steps(NamedTuple):
+    """What came of steps from the prior to the posterior."""
+
+    outcome: Outcome  # Its particles are equally weighted.
+    on_the_way: list  # Components and shares of a mixture fitted after each segment but the last.
 
 
 class Attempt(NamedTuple):
     """What came of fitted proposals."""
 
     sound: bool  # Whether the last state is to be trusted.
-    best: Outcome | None  # The best of those states that miss nothing, but whose weights failed.
+    best: Outcome | None  # Weights that are sound by themselves.
     at_optima: Proposals | None
-    path: list | None  # Records and particles of steps from the prior, as far as there are any.
+    steps: Steps | None  # Where they have been taken.
+    searches: Any  # Further `Proposals` at optima, as they are asked for.
 
 
 def from_values(model, batches, options, rng, gradient=None):
@@ -104,91 +118,79 @@ def from_values(model, batches, options, rng, gradient=None):
 def _unbounded(model, start, scouts, batches, options, rng, gradient):
     """The states where no coordinate has an edge; ``start`` are draws of the prior."""
     n = max(options.final_particles or options.n_particles, _MIN_PARTICLES)
-    power = options.power
     if gradient is not None:
         check_gradient(gradient, scouts.log_joint, scouts.theta, scouts.values)
-    settings = options.settings
-    found = yield from _attempt(model, batches, scouts, n, power, settings, rng, gradient)
+    task = Task(model, batches, scouts, n, options.power, options.settings, gradient)
+    found = yield from _attempt(task, rng)
     if found.sound:
         return
-    best, at_optima = found.best, found.at_optima
+    at_optima = found.at_optima
     if gradient is not None and at_optima is not None and at_optima.complete:
-        likely = scouts.theta[np.argsort(-scouts.log_likelihood, kind="stable")]
-        for last in _by_moves(model, gradient, at_optima, likely, n, power, rng):
+        for last in _by_moves(task, at_optima, rng):
             yield last
         chains = last.chains
         mixed = chains.r_hat <= _MAX_R_HAT and chains.ess >= _MIN_DRAWS
         if mixed and not chains.warming_up:
             return
-    path = found.path
-    if path is not None and path[-1][1].substep_bound_hit:
-        path = None  # More steps may arrive.
-    for last in _by_steps(model, batches, start, path, n, power, settings, rng):
-        last = last._replace(notes={"method": "mirror steps on all data from prior"})
-        yield last
-    reasons = ()
-    if found.path is not None and best is not None:
-        reasons = (_HEAVY.format(_k(best)),)
-    if best is not None and _ess(best) > _ess(last) and _k(best) < _k(last):
-        last = best
-    n_left_out = 0 if at_optima is None else scouts.n_left_out(at_optima, last, rng)
-    reasons += (_UNSEEN,) if scouts.unseen(last) else ()
-    yield last._replace(infos=[], n_left_out=n_left_out, reasons=reasons)
+    yield from _by_steps(task, found, rng)
 
 
-def _attempt(model, batches, scouts, n, power, settings, rng, gradient=None):
+def _attempt(task, rng):
     """States of reweighting of all proposals that can be fitted, up to the first that do well.
 
     These are proposals at the optima, and along ridges where those fail. Unless all is plain,
     mixtures fitted to the particles of steps from the prior follow, which come from somewhere else.
     Returns the `Attempt`.
     """
-    done, at_optima = [], None  # Outcomes that miss nothing, with their proposals.
+    scouts, done, at_optima = task.scouts, [], None  # What misses nothing, with its proposals.
     if not np.isfinite(scouts.values).any():
-        return Attempt(False, None, None, None)
-    for found in proposals_at_optima(
-        scouts.log_joint, scouts.theta, scouts.values, scouts.log_likelihood, rng, gradient
-    ):
-        # Moves need no more than optima: what is between them they find by themselves.
+        return Attempt(False, None, None, None, ())
+    searches = proposals_at_optima(
+        scouts.log_joint, scouts.theta, scouts.values, scouts.log_likelihood, rng, task.gradient
+    )
+    # Moves by a gradient need no more than optima: what is between them they find by themselves.
+    # Steps may find what searches have not, so that these go on after them only.
+    by_moves = task.gradient is not None and scouts.theta.shape[1] > _MAX_BESIDE_MOVES
+    for found in searches:
         at_optima = found
-        last = yield from _tried(model, batches, scouts, found, n, power, rng, done)
-        if _ends_well(done, last):
+        last = yield from _tried(task, found, rng, done)
+        if _ends_well(done, last) or not by_moves:
             break
     witness = rng.spawn(1)[0]
     if _is_plain(done):
         plain = done[-1][1]
-        agree = scouts.confirm(plain) or _quickly_confirmed(
-            model, batches, scouts, plain, power, settings, witness
-        )
-        if agree or (agree is None and len(at_optima.optima) == 1):
-            return Attempt(True, None, at_optima, None)
+        if scouts.confirm(plain) or _quickly_confirmed(task, plain, at_optima, witness):
+            return Attempt(True, plain, at_optima, None, searches)
     if not any(_is_sound(outcome) for _, outcome in done):
         for found in proposals_along_ridges(
             scouts.log_joint, scouts.theta, scouts.log_likelihood,
-            () if at_optima is None else at_optima.optima, rng, gradient,
+            () if at_optima is None else at_optima.optima, rng, task.gradient,
         ):  # fmt: skip
-            last = yield from _tried(model, batches, scouts, found, n, power, rng, done)
+            last = yield from _tried(task, found, rng, done)
             if _ends_well(done, last):
                 break
-    path, earlier = None, done[-1][0] if done else at_optima
-    if gradient is None or scouts.theta.shape[1] <= _MAX_BESIDE_MOVES:
-        path = yield from _from_steps(
-            model, batches, scouts, earlier, n, power, settings, witness, done
-        )
+    if by_moves:
+        sound = _soundest(done)
+        if sound is not None:
+            yield sound._replace(infos=[])
+        return Attempt(sound is not None, sound, at_optima, None, searches)
+    steps = _steps(task, at_optima, witness)
+    if steps is None:
+        return Attempt(False, None, at_optima, None, searches)
+    earlier = done[-1][0] if done else at_optima
+    yield from _from_steps(task, steps, earlier, rng, done)
     # Mixtures come with all proposals before: what they find unsound is.
-    last = [(found, outcome) for found, outcome in done if found.to == _OF_STEPS] or done
-    sound = [outcome for _, outcome in last if _is_sound(outcome) and _k(outcome) < _MAX_SOUND_K]
-    if sound:
-        yield min(sound, key=_k)._replace(infos=[])
-        return Attempt(True, None, at_optima, None)
-    best = max((outcome for _, outcome in last), key=_ess, default=None)
-    return Attempt(False, best, at_optima, path)
+    sound = _soundest([pair for pair in done if pair[0].to == _OF_STEPS] or done)
+    if sound is not None and not differences(sound, steps.outcome, ""):
+        yield sound._replace(infos=[])
+        return Attempt(True, sound, at_optima, steps, searches)
+    return Attempt(False, sound, at_optima, steps, searches)
 
 
-def _tried(model, batches, scouts, found, n, power, rng, done):
+def _tried(task, found, rng, done):
     """States of reweighting, and the last of them. What misses nothing is added to ``done``."""
-    last = yield from _by_weights(model, batches, found, n, power, rng)
-    if last is not None and found.complete and not scouts.missed(found, last):
+    last = yield from _by_weights(task, found, rng)
+    if last is not None and found.complete and not task.scouts.missed(found, last):
         if (last.disagreement or 0.0) <= _MAX_DISAGREEMENT:
             done.append((found, last))
     return last
@@ -207,62 +209,72 @@ def _is_plain(done):
     return bool(done) and _is_sound(done[-1][1]) and _k(done[-1][1]) < _MAX_PLAIN_K
 
 
-def _quickly_confirmed(model, batches, scouts, outcome, power, settings, rng):
-    """Whether few particles agree that long steps with kernels by a rule of thumb have moved.
-
-    None where these have not arrived: the rule is too wide for several modes, and few particles
-    lose a posterior that is much narrower than the prior in some directions alone.
-    """
-    quick = settings._replace(
-        max_substeps=_MAX_QUICK, ess_threshold=_QUICK_ESS,
-        bandwidth="silverman", bandwidth_factor=1.0,
-    )  # fmt: skip
-    path = _path(model, batches, scouts, _N_QUICK, power, quick, rng)
-    if path is None or path[-1][1].substep_bound_hit:
-        return None
-    particles = path[-1][0]
-    if effective_sample_size(particles.log_ratio) < _MIN_QUICK:
-        return None
-    return not differences(outcome, Outcome(particles, [], reweighted=True), "")
+def _soundest(done):
+    """The outcome of the lightest tail among those whose weights are sound, or None."""
+    sound = [one for _, one in done if _is_sound(one) and _k(one) < _MAX_SOUND_K]
+    return min(sound, key=_k, default=None)
 
 
-def _path(model, batches, scouts, m, power, settings, rng):
-    """Particles after each segment of a step from the prior to the posterior, and its record.
+def _quickly_confirmed(task, outcome, at_optima, rng):
+    """Whether few particles of long steps find the same."""
+    quick = task._replace(n=_N_QUICK, settings=task.settings._replace(ess_threshold=_QUICK_ESS))
+    steps = _steps(quick, at_optima, rng)
+    return steps is not None and not differences(outcome, steps.outcome, "")
 
-    There are none where the model has no number. The first are draws of the prior under a power of
-    the likelihood.
-    """
-    start = scouts.tempered(0.5 * m)
-    segments = mirror.segments(
-        start, model, batches, 1.0, power, settings, rng, m, rejuvenate_first=True
-    )
+
+def _steps(task, at_optima, rng):
+    """`Steps` from the prior to the posterior; None where the model has no number."""
     try:
-        return [(start, None), *counted(segments, "steps from the prior")]
+        return _taken(task, at_optima, rng)
     except FloatingPointError:
         return None
 
 
-def _from_steps(model, batches, scouts, earlier, n, power, settings, rng, done):
+def _taken(task, at_optima, rng):
+    """`Steps` from draws of the prior.
+
+    Where searches have found several optima moves lead between them, for draws of the prior may
+    know next to nothing of their shares.
+    """
+    known = None
+    if at_optima is not None and len(at_optima.optima) > 1:
+        shares = at_optima.shares[1::EACH]
+        known = at_optima.components[1::EACH], shares / shares.sum()
+    moves = EnsembleMoves(task.model, task.batches, task.power, known)
+    start, log_alive = task.scouts.alive()
+
+    def whole():
+        segments = mirror.segments(
+            start, task.model, task.batches, 1.0, task.power, task.settings, rng, task.n,
+            rejuvenate=moves,
+        )  # fmt: skip
+        *_, (last, info) = counted(segments, "steps from the prior")
+        log_evidence = float(moves.log_evidence + log_alive)
+        return last.theta, info, log_evidence, float(np.sqrt(moves.variance)), moves.fitted[:-1]
+
+    theta, info, log_evidence, error, fitted = once("steps from the prior", whole, rng)
+    outcome = Outcome(
+        equally_weighted(task.model, theta), [info], reweighted=True,
+        log_evidence=log_evidence, log_evidence_se=error,
+        notes={"method": "mirror steps on all data from prior, moved by differences"},
+    )  # fmt: skip
+    return Steps(outcome, fitted)
+
+
+def _from_steps(task, steps, earlier, rng, done):
     """States of reweighting of mixtures fitted to particles of steps, and of ``earlier`` proposals.
 
-    A mixture fitted to particles on the way, where the posterior is wider, and one as wide as the
+    Mixtures fitted to particles on the way, where the posterior is wider, and one as wide as the
     prior keep its tails. Each mixture is fitted to the draws of the one before, until weights are
     even. What misses nothing is added to ``done``.
     """
-    settings = settings._replace(max_substeps=min(settings.max_substeps, _MAX_SEGMENTS))
-    path = once(
-        "steps from the prior",
-        lambda: _path(model, batches, scouts, n, power, settings, rng),
-        rng,
-    )
-    if path is None:
-        return None
-    centre, spread = np.median(scouts.theta, axis=0), np.diag(scales(scouts.theta))
+    draws = task.scouts.theta
+    centre, spread = np.median(draws, axis=0), np.diag(scales(draws))
     parts, shares = [Proposal(centre, spread, _WIDE_DF)], [np.array([_OF_PRIOR])]
-    on_the_way, particles = path[max(len(path) - 1 - _ON_THE_WAY, 0)][0], path[-1][0]
-    if on_the_way is not particles:
-        of_way, of_each = student_mixture.fit(on_the_way.theta, on_the_way.log_ratio, rng)
-        parts, shares = parts + of_way, [*shares, _OF_WAY * of_each]
+    particles = steps.outcome.particles
+    for of_way, of_each in steps.on_the_way:
+        parts = parts + of_way
+        shares.append(_OF_WAY / len(steps.on_the_way) * of_each)
     if earlier is not None:
         parts, shares = parts + earlier.components, [*shares, _OF_EARLIER * earlier.shares]
     rest = 1.0 - np.concatenate(shares).sum()
@@ -270,14 +282,13 @@ def _from_steps(model, batches, scouts, earlier, n, power, settings, rng, done):
         own, of_each = student_mixture.fit(particles.theta, particles.log_ratio, rng)
         mixed = np.concatenate([rest * of_each, *shares])
         mixed = Proposals(own + parts, mixed, True, _OF_STEPS)
-        last = yield from _tried(model, batches, scouts, mixed, n, power, rng, done)
+        last = yield from _tried(task, mixed, rng, done)
         if last is None or (_ends_well(done, last) and _is_plain(done)):
             break
         particles = last.particles
-    return path
 
 
-def _by_weights(model, batches, found, n, power, rng):
+def _by_weights(task, found, rng):
     """States of importance reweighting of draws from the proposals, in rounds.
 
     Returns the last of them, None where the tails of proposals reach where the model has no number.
@@ -286,8 +297,9 @@ def _by_weights(model, batches, found, n, power, rng):
     last = None
     try:
         for outcome in importance_rounds(
-            model, batches, found.components, found.shares, n, power, rng, _MIN_SHARE, _MIN_ESS
-        ):
+            task.model, task.batches, found.components, found.shares, task.n, task.power, rng,
+            _MIN_SHARE, _OF_STEPS_ESS * task.n if found.to == _OF_STEPS else _MIN_ESS,
+        ):  # fmt: skip
             # Proposals at several places are not to agree on a mean.
             gap = outcome.disagreement if len(found.components) == EACH else None
             last = outcome._replace(disagreement=gap, notes=notes)
@@ -297,35 +309,56 @@ def _by_weights(model, batches, found, n, power, rng):
     return last
 
 
-def _by_moves(model, gradient, found, likely, n, power, rng):
+def _by_moves(task, found, rng):
     """States of Hamiltonian moves from around all optima, and from likely draws of the prior."""
+    scouts = task.scouts
+    likely = scouts.theta[np.argsort(-scouts.log_likelihood, kind="stable")]
     plain, shares = found.components[1::EACH], found.shares[1::EACH]
     start, largest = chain_draws.starts(plain, shares, rng, others=likely), plain[0]
     for outcome in chain_draws.moved(
-        model, gradient, start, largest.mean, largest.factor, n, power, rng
+        task.model, task.gradient, start, largest.mean, largest.factor, task.n, task.power, rng
     ):
         yield outcome._replace(
             notes={"method": "Hamiltonian moves from proposals fitted to values"}
         )
 
 
-def _by_steps(model, batches, start, path, n, power, settings, rng):
-    """States of a step of a = 1 from a known density, and of the reweighting at its end.
-
-    Where the ``path`` of such a step is known it is not taken again.
-    """
-    if path is None:
-        segments = mirror.segments(start, model, batches, 1.0, power, settings, rng)
-    else:
-        segments = path[-1:]
-    for last in segments:
-        yield Outcome(last[0], [])  # What Ctrl-C leaves; the record is that of the whole step.
-    particles, info = last
-    yield Outcome(particles, [info], reweighted=info.substep_bound_hit)
-    if info.substep_bound_hit:  # The rest of the step has weighed the particles already.
+def _by_steps(task, found, rng):
+    """States of steps from the prior, taken twice: what the two disagree about is a warning."""
+    n_draws, first, at_optima = len(task.scouts.theta), found.steps, found.at_optima
+    if first is None:
+        first = _taken(task, at_optima, rng)
+    yield first.outcome
+    for more in found.searches:
+        at_optima = more
+    fresh = draw_prior(task.model, n_draws, rng)
+    again = scouted(task.model, fresh, task.batches, task.power, rng)
+    second = _steps(task._replace(scouts=again), at_optima, rng)
+    last, reasons = first.outcome._replace(infos=[]), ()
+    if second is not None:
+        last = _pooled(task, first.outcome, second.outcome)
+        found_again = differences(first.outcome, second.outcome, _AGAIN)
+        reasons = tuple(text + _RAISE for text in found_again)
+    if found.best is not None and not differences(found.best, last, ""):
+        yield found.best._replace(infos=[])
         return
-    for rejuvenated, info in reweighting(particles, model, batches, power, settings, rng, n):
-        yield Outcome(rejuvenated, [info], True)
+    n_left_out = 0
+    if at_optima is not None:
+        n_left_out = task.scouts.n_left_out(at_optima, last, rng)
+    reasons += (_UNSEEN,) if task.scouts.unseen(last) else ()
+    yield last._replace(n_left_out=n_left_out, reasons=reasons)
+
+
+def _pooled(task, one, other):
+    """The particles of both, and their evidence; half its difference is an error too."""
+    values = np.array([one.log_evidence, other.log_evidence])
+    errors = np.array([one.log_evidence_se, other.log_evidence_se])
+    theta = np.concatenate([one.particles.theta, other.particles.theta])
+    return other._replace(
+        particles=equally_weighted(task.model, theta),
+        log_evidence=float(np.logaddexp(*values) - np.log(2.0)),
+        log_evidence_se=float(max(np.hypot(*errors) / 2.0, np.ptp(values) / 2.0)),
+    )
 
 
 def is_thin(particles):
@@ -334,10 +367,6 @@ def is_thin(particles):
     if effective_sample_size(log_ratio) < min(_MIN_SHARE * len(log_ratio), _ENOUGH):
         return True
     return heavy_tail(log_ratio, pareto_k(log_ratio))
-
-
-def _ess(outcome):
-    return effective_sample_size(outcome.particles.log_ratio)
 
 
 def _k(outcome):

@@ -17,7 +17,7 @@ from skpmd.engine.variational import Gaussian
 _IMPOSSIBLE = 1e25  # Objective where the density is zero: the line search takes no infinity.
 _MAX_SEARCHES = 60  # There are so many searches, at most, and so many for each optimum,
 _EACH, _MAX_OPTIMA = 10, 40  # as far as these are so many; nor after so many values,
-_MAX_POINTS = 150_000
+_MAX_POINTS = 40_000
 MAX_FAILURES = 5  # and none after so many in a row that find nothing new, unless asked for more,
 _UNSEEN = 0.05  # and optima found once have been found by no larger share of the searches.
 _THIN = 3.0  # A draw is explained by Gaussians that are not so many nats too low there.

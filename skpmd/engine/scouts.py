@@ -6,9 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd.engine import kde, mirror
-from skpmd.engine.agreement import differences
+from skpmd.engine.agreement import differences, evidence_of
 from skpmd.engine.course import phase
-from skpmd.engine.diagnostics import log_evidence
 from skpmd.engine.edges import edges
 from skpmd.engine.fitted_proposals import EACH
 from skpmd.engine.importance import draw, log_density, mixture_log_density
@@ -39,7 +38,6 @@ _N_AROUND, _MIN_AROUND = 256, 20.0  # There are so many such draws; so many must
 # from the mean: heavy tails have no variance.
 _MISSED_VARIANCE, _CUT = 0.3, 20.0
 _MIN_ALIVE = 16  # With fewer draws that are possible nobody knows of an edge.
-_HALVINGS = 40  # Of a power.
 _MANY_SEEN = 100.0  # With fewer effective draws a single one may have most of a variance.
 
 
@@ -69,22 +67,17 @@ class Scouts(NamedTuple):
             _searchable(free, batches, power, max(_MIN_POINTS, len(u))), self.n_drawn,
         )  # fmt: skip
 
-    def tempered(self, ess):
-        """Those of them with a number, as particles of so high a power that so many are effective.
+    def alive(self):
+        """Those with a number as particles of the prior, and the log of their share of all.
 
-        The power is that of the likelihood, and 1 at most. Powers in between are found by halving.
+        Where there is none they are all, for steps to say so.
         """
         alive = np.isfinite(self.values)
-        log_likelihood, low, high = self.log_likelihood[alive], 0.0, 1.0
-        if effective_sample_size(log_likelihood) >= ess:
-            low = 1.0
-        for _ in range(_HALVINGS if low < 1.0 else 0):
-            power = 0.5 * (low + high)
-            enough = effective_sample_size(power * log_likelihood) >= ess
-            low, high = (power, high) if enough else (low, power)
-        log_prior, theta = self.values[alive] - log_likelihood, self.theta[alive]
-        no_block = np.empty((len(theta), 0))
-        return Particles(theta, low * log_likelihood, log_prior, log_prior, no_block)
+        alive |= not alive.any()
+        log_prior = (self.values - self.log_likelihood)[alive]
+        m = len(log_prior)
+        start = Particles(self.theta[alive], np.zeros(m), log_prior, log_prior, np.empty((m, 0)))
+        return start, np.log(m / self.n_drawn)
 
     def confirm(self, outcome):
         """Whether they know the posterior by themselves, and find what an outcome finds."""
@@ -120,7 +113,7 @@ class Scouts(NamedTuple):
         themselves one of them may have all the weight, and know nothing.
         """
         particles = outcome.particles
-        evidence, _ = log_evidence(particles.log_ratio, outcome.pair)
+        evidence, _ = evidence_of(outcome)
         thin = self.values[alive] - density > evidence + _MISSED_NATS
         log_weight = self.log_likelihood[alive]
         mass = log_sum_exp(log_weight[thin]) - np.log(self.n_drawn) - evidence
@@ -147,7 +140,7 @@ class Scouts(NamedTuple):
         share = found.shares[1::EACH] / found.shares[1::EACH].sum()
         small = (near < _LEFT_OUT * share) & (len(plain) > 1)
         if outcome.reweighted:
-            evidence, _ = log_evidence(particles.log_ratio, outcome.pair)
+            evidence, _ = evidence_of(outcome)
             rng = rng.spawn(1)[0]
             log_mass = np.array([self._log_mass(one, rng) for one in plain])
             known, mass = np.isfinite(log_mass), np.exp(np.minimum(log_mass - evidence, 0.0))

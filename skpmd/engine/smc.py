@@ -149,7 +149,7 @@ def _moved(model, batches, theta, log_step, rng):
     if place.state is None:
         theta = model.permute_labels(theta, rng) if symmetric else theta
         state = _State(theta, *model.local(theta, batches))
-        at = _Moves(state, state.value, log_step, [], 1.0)
+        at = _Moves(state, ranks(state.value), log_step, [], 1.0)
     else:
         at = place.state
     for t in counted(range(len(at.probabilities), _MAX_MOVES), "moves"):
@@ -162,7 +162,7 @@ def _moved(model, batches, theta, log_step, rng):
             start=at.start,
             log_step=metropolis.adapted(at.log_step, probability, _ACCEPT, t),
             probabilities=[*at.probabilities, probability],
-            correlation=_rank_correlation(at.start, state.value),
+            correlation=float(rank_correlation(at.start, ranks(state.value))),
         )
         place.reached(at)
     theta = model.to_ordered(at.state.theta) if symmetric else at.state.theta
@@ -175,7 +175,7 @@ class _Moves(NamedTuple):
     """How far the moves after a segment have come."""
 
     state: Any  # `_State` now.
-    start: np.ndarray  # (m,): Log densities before the first move.
+    start: np.ndarray  # (m,): Ranks of log densities before the first move.
     log_step: float
     probabilities: list  # Mean acceptance probabilities of the moves.
     correlation: float  # Of log densities now with those.
@@ -235,10 +235,15 @@ def _log_det(root, diagonal):
     return np.log(root[:, diagonal]).sum(axis=1)
 
 
-def _rank_correlation(one, other):
-    """Spearman's correlation of two vectors: tails do not speak for all.
+def ranks(values):
+    """Ranks along the last axis, less their mean; equal values get different ones.
 
-    SciPy's takes six times as long, for it shares ranks among equal values; a tenth of a fit.
+    SciPy's take six times as long, for they share ranks among equal values; a tenth of a fit.
     """
-    first, second = (np.argsort(np.argsort(v)) - 0.5 * (len(v) - 1) for v in (one, other))
-    return float(first @ second / (first @ first))
+    order = np.argsort(np.argsort(values, axis=-1), axis=-1)
+    return order - 0.5 * (order.shape[-1] - 1)
+
+
+def rank_correlation(first, second):
+    """Spearman's correlation along the last axis of `ranks`: tails do not speak for all."""
+    return (first * second).sum(axis=-1) / (first**2).sum(axis=-1)

@@ -8,6 +8,7 @@ that of the whole.
 
 import numpy as np
 from scipy.cluster.vq import kmeans2
+from scipy.special import gammaln
 
 from skpmd.engine.importance import Proposal
 from skpmd.engine.particles import effective_sample_size, moments, weights, whitened
@@ -19,7 +20,7 @@ _ITERATIONS, _TOL = 30, 1e-4
 _NARROWEST, _JITTER = 1e-3, 1e-9  # Of components and of the whole, in units of the whole.
 
 
-def fit(theta, log_weights, rng):
+def fit(theta, log_weights, rng, max_components=_MAX_COMPONENTS, max_iter=_ITERATIONS):
     """Components (a `Proposal` each) and their shares, of particles (m, d) and log weights (m,)."""
     alive = log_weights > -np.inf
     theta, log_weights = theta[alive], log_weights[alive]
@@ -31,13 +32,43 @@ def fit(theta, log_weights, rng):
     correlation = covariance / scale / scale[:, None]
     chol = scale[:, None] * np.linalg.cholesky(correlation + _JITTER * np.eye(d))
     white = whitened(theta, mean, chol)
-    n_components = int(np.clip(ess / (_EACH * d), 1, _MAX_COMPONENTS))
-    shares, means, roots = _fitted(white, w, ess, _clusters(white, w, n_components, rng))
+    n_components = int(np.clip(ess / (_EACH * d), 1, max_components))
+    shares, means, roots = _fitted(
+        white, w, ess, _clusters(white, w, n_components, rng), max_iter
+    )
     parts = [
         Proposal(mean + chol @ one, chol @ root, _DF)
         for one, root in zip(means, roots, strict=True)
     ]
     return parts, shares
+
+
+class Mixture:
+    """Student components (`Proposal`, without skewed axes) and shares, to draw from many times."""
+
+    def __init__(self, parts, shares):
+        self._shares, d = shares, len(parts[0].mean)
+        self._df = np.array([one.df for one in parts])
+        self._means = np.stack([one.mean for one in parts])
+        self._factors = np.stack([one.factor for one in parts])
+        self._inverses = np.linalg.inv(self._factors)
+        self._terms = np.log(shares) - np.linalg.slogdet(self._factors)[1]
+        self._terms += gammaln(0.5 * (self._df + d)) - gammaln(0.5 * self._df)
+        self._terms -= 0.5 * d * np.log(self._df * np.pi)
+
+    def draws(self, n, rng):
+        """Independent draws (n, d)."""
+        which = rng.choice(len(self._shares), n, p=self._shares)
+        z = rng.standard_normal((n, self._means.shape[1]))
+        z /= np.sqrt(rng.chisquare(self._df[which]) / self._df[which])[:, None]
+        return self._means[which] + (self._factors[which] @ z[:, :, None])[:, :, 0]
+
+    def log_density(self, theta):
+        """Log density at points (n, d), shape (n,)."""
+        white = (theta - self._means[:, None]) @ self._inverses.transpose(0, 2, 1)
+        of_tails = np.log1p((white**2).sum(axis=2).T / self._df)
+        terms = self._terms - 0.5 * (self._df + theta.shape[1]) * of_tails
+        return np.logaddexp.reduce(terms, axis=1)
 
 
 def _clusters(white, w, n_components, rng):
@@ -51,11 +82,11 @@ def _clusters(white, w, n_components, rng):
     return np.eye(len(centres))[nearest]
 
 
-def _fitted(white, w, ess, responsibility):
+def _fitted(white, w, ess, responsibility, max_iter):
     """Shares, means and Cholesky factors by expectation maximisation."""
     d, last = white.shape[1], -np.inf
     nearness = np.ones(responsibility.shape)
-    for _ in range(_ITERATIONS):
+    for _ in range(max_iter):
         shares = w @ responsibility
         enough = shares * ess > d + 2.0
         enough[shares.argmax()] = True

@@ -151,7 +151,7 @@ def develop(seeds, family=None, limit=60.0):
         print(
             f"{head} {verdict:7s} {heard:6s} "
             f"error {case.error:6.2f} reach {generated.drawn.reach:6.1f} cpu {cpu:5.1f} "
-            f"(made {middle - start:.1f}) k {of_fit.get('pareto_k', np.nan):5.2f} "
+            f"(made {middle - start:.1f}) k {of_fit.get('pareto_k') or np.nan:5.2f} "
             f"[{of_fit.get('method')}] {said}",
             flush=True,
         )

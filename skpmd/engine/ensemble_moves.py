@@ -1,0 +1,158 @@
+"""Moves of particles by values of their density alone, each by the places of the others.
+
+Two proposals take turns by lot. One adds a multiple of the difference of two other particles, in
+all coordinates or in some (differential evolution; ter Braak 2006, ter Braak and Vrugt 2008): it
+has the shape of what the particles have spread over, whatever that is, and differences between two
+modes lead from one to the other. The other draws from a mixture of Students fitted to the particles
+and, where searches have found several optima, from what stands at these. Both are accepted by
+Metropolis's rule. Half of the particles move at a time, by differences of the other half, so that
+each half's density stays what it is (Goodman and Weare 2010).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skpmd.engine import metropolis, mirror, student_mixture
+from skpmd.engine.course import counted
+from skpmd.engine.particles import Particles, Rejuvenated, log_sum_exp, weights
+from skpmd.engine.resampling import systematic
+from skpmd.engine.smc import rank_correlation, ranks
+from skpmd.engine.values import without_errors
+
+_MIN_MOVES, _MAX_MOVES = 3, 100  # Each particle makes so many moves after a segment.
+_FORGOTTEN = 0.15  # Moves end at this rank correlation with where they started.
+_FITTED = 0.3  # This share of moves are draws from the mixture,
+_OF_OTHERS = 0.3  # and this share of these from what else is known.
+_ACCEPT = 0.25  # Of differences; their lengths are adapted to that,
+_SPREAD = 0.3  # and vary by this on the log scale.
+_JUMP = 0.1  # This share of differences are taken whole.
+_SOME = (1.0, 0.5)  # Shares of the coordinates that move, and a few, are equally likely.
+_FEW = 1.5
+_MAX_COMPONENTS, _ITERATIONS = 5, 10  # Of the mixture, and of its fit.
+
+
+class _State(NamedTuple):
+    """Particles, and what their densities are made of."""
+
+    theta: np.ndarray  # (m, d)
+    log_prior: np.ndarray  # (m,)
+    log_likelihood: np.ndarray  # (m,): To the power of the fit.
+
+    def value(self, done):
+        """Log density (m,) when the step has come so far."""
+        with np.errstate(invalid="ignore"):
+            value = self.log_prior + done * self.log_likelihood
+        return np.where(np.isnan(value), -np.inf, value)
+
+
+class EnsembleMoves:
+    """Strategy of rejuvenation: resampled particles, moved by a chain that leaves q as it is.
+
+    The step goes from the prior to the posterior, whose log-likelihood has the ``power``. ``known``
+    are components and shares of a mixture that knows places of modes, or None.
+
+    Attributes
+    ----------
+    log_evidence, variance : float
+        Sum of the increments so far, and the variance of their errors.
+    correlation : float
+        The largest rank correlation that the last moves have left, of a coordinate or of the
+        density.
+    fitted : list
+        Components and shares of the mixture fitted after each segment.
+    """
+
+    follows = True
+
+    def __init__(self, model, batches, power, known=None):
+        self._model, self._batches, self._power, self._known = model, batches, power, known
+        self._log_prior = without_errors(model.log_prior)
+        self._log_step = 0.0
+        self.log_evidence, self.variance, self.correlation = 0.0, 0.0, 0.0
+        self.fitted = []
+
+    def __call__(self, particles, model, settings, rng, *, n_particles, done):
+        """Resampled and moved particles of q, r = 0."""
+        log_ratio, w = particles.log_ratio, weights(particles.log_ratio)
+        m, increment = len(w), log_sum_exp(log_ratio) - np.log(len(w))
+        self.log_evidence += increment
+        # Particles that moves have left near where they were resampled are worth fewer.
+        worth = m * (1.0 - self.correlation) / (1.0 + self.correlation)
+        self.variance += (m * (w @ w) - 1.0) / worth
+        kept = systematic(w, n_particles, rng)
+        theta, log_prior = particles.theta[kept], particles.log_prior[kept]
+        log_likelihood = self._likelihood(theta, log_prior)
+        state = _State(theta, log_prior, log_likelihood)
+        mixture = self._mixture(theta, rng)
+        first, n_moves = _ranks(state, done), 0
+        for t in counted(range(_MAX_MOVES), "moves"):
+            halves = np.array_split(rng.permutation(n_particles), 2)
+            for own, others in (halves, halves[::-1]):
+                self._move(state, own, state.theta[others], mixture, done, t, rng)
+            n_moves += 1
+            self.correlation = rank_correlation(first, _ranks(state, done)).max()
+            if n_moves >= _MIN_MOVES and self.correlation < _FORGOTTEN:
+                break
+        fresh = Particles(
+            state.theta, np.zeros(n_particles), state.value(done), state.log_prior,
+            np.empty((n_particles, 0)),
+        )  # fmt: skip
+        record = {"power": done, "log_increment": increment, "n_moves": n_moves}
+        return Rejuvenated(fresh, log_likelihood=state.log_likelihood / self._power, record=record)
+
+    def _likelihood(self, theta, log_prior):
+        def of(some):
+            inside = log_prior if some is theta else self._log_prior(some)
+            return mirror.log_likelihood_inside(self._model, some, self._batches, inside)
+
+        with np.errstate(all="ignore"):
+            return self._power * without_errors(of)(theta)
+
+    def _mixture(self, theta, rng):
+        """What to draw from."""
+        parts, shares = student_mixture.fit(
+            theta, np.zeros(len(theta)), rng, _MAX_COMPONENTS, _ITERATIONS
+        )
+        self.fitted.append((parts, shares))
+        if self._known is not None:
+            parts = parts + self._known[0]
+            shares = np.concatenate([(1.0 - _OF_OTHERS) * shares, _OF_OTHERS * self._known[1]])
+        return student_mixture.Mixture(parts, shares)
+
+    def _move(self, state, own, others, mixture, done, t, rng):
+        """Move the ``own`` particles once, in place."""
+        theta = state.theta[own]
+        new = theta + _differences(others, theta.shape, np.exp(self._log_step), rng)
+        fitted = rng.random(len(own)) < _FITTED
+        new[fitted] = mixture.draws(int(fitted.sum()), rng)
+        log_prior = self._log_prior(new)
+        moved = _State(new, log_prior, self._likelihood(new, log_prior))
+        before = _State(*(part[own] for part in state))
+        log_ratio = moved.value(done) - before.value(done)
+        log_ratio[fitted] += mixture.log_density(theta[fitted]) - mixture.log_density(new[fitted])
+        taken, chance = metropolis.accept(log_ratio, rng)
+        for part, fresh in zip(state, moved, strict=True):
+            part[own[taken]] = fresh[taken]
+        if not fitted.all():
+            accepted = float(chance[~fitted].mean())
+            self._log_step = metropolis.adapted(self._log_step, accepted, _ACCEPT, t)
+
+
+def _differences(others, shape, factor, rng):
+    """What moves by differences add, (k, d)."""
+    k, d = shape
+    one = rng.integers(len(others), size=k)
+    other = (one + 1 + rng.integers(len(others) - 1, size=k)) % len(others)
+    share = rng.choice([*_SOME, _FEW / d], size=(k, 1))
+    moving = rng.random((k, d)) < share
+    moving[np.arange(k), rng.integers(d, size=k)] = True
+    length = 2.38 / np.sqrt(2.0 * moving.sum(axis=1)) * factor
+    length = length * np.exp(_SPREAD * rng.standard_normal(k))
+    length = np.where(rng.random(k) < _JUMP, 1.0, length)
+    return moving * length[:, None] * (others[one] - others[other])
+
+
+def _ranks(state, done):
+    """Ranks of what is to be forgotten: of coordinates, and of the density, (d + 1, m)."""
+    return ranks(np.vstack([state.theta.T, state.value(done)]))
