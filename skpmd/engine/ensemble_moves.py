@@ -20,7 +20,8 @@ from skpmd.engine.resampling import systematic
 from skpmd.engine.smc import rank_correlation, ranks
 from skpmd.engine.values import without_errors
 
-_MIN_MOVES, _MAX_MOVES = 3, 100  # Each particle makes so many moves after a segment.
+_MIN_MOVES, MAX_MOVES = 3, 100  # Each particle makes so many moves after a segment.
+_MAX_CORRELATION = 0.9  # A larger one says no more about what particles are worth.
 _FORGOTTEN = 0.15  # Moves end at this rank correlation with where they started.
 _FITTED = 0.3  # This share of moves are draws from the mixture,
 _OF_OTHERS = 0.3  # and this share of these from what else is known.
@@ -50,7 +51,8 @@ class EnsembleMoves:
     """Strategy of rejuvenation: resampled particles, moved by a chain that leaves q as it is.
 
     The step goes from the prior to the posterior, whose log-likelihood has the ``power``. ``known``
-    are components and shares of a mixture that knows places of modes, or None.
+    are components and shares of a mixture that knows places of modes, or None. Particles make
+    ``max_moves`` after a segment, at most.
 
     Attributes
     ----------
@@ -65,10 +67,10 @@ class EnsembleMoves:
 
     follows = True
 
-    def __init__(self, model, batches, power, known=None):
+    def __init__(self, model, batches, power, known=None, max_moves=MAX_MOVES):
         self._model, self._batches, self._power, self._known = model, batches, power, known
         self._log_prior = without_errors(model.log_prior)
-        self._log_step = 0.0
+        self._log_step, self._max_moves = 0.0, max_moves
         self.log_evidence, self.variance, self.correlation = 0.0, 0.0, 0.0
         self.fitted = []
 
@@ -78,7 +80,8 @@ class EnsembleMoves:
         m, increment = len(w), log_sum_exp(log_ratio) - np.log(len(w))
         self.log_evidence += increment
         # Particles that moves have left near where they were resampled are worth fewer.
-        worth = m * (1.0 - self.correlation) / (1.0 + self.correlation)
+        left = min(max(self.correlation, 0.0), _MAX_CORRELATION)
+        worth = m * (1.0 - left) / (1.0 + left)
         self.variance += (m * (w @ w) - 1.0) / worth
         kept = systematic(w, n_particles, rng)
         theta, log_prior = particles.theta[kept], particles.log_prior[kept]
@@ -86,7 +89,7 @@ class EnsembleMoves:
         state = _State(theta, log_prior, log_likelihood)
         mixture = self._mixture(theta, rng)
         first, n_moves = _ranks(state, done), 0
-        for t in counted(range(_MAX_MOVES), "moves"):
+        for t in counted(range(self._max_moves), "moves"):
             halves = np.array_split(rng.permutation(n_particles), 2)
             for own, others in (halves, halves[::-1]):
                 self._move(state, own, state.theta[others], mixture, done, t, rng)

@@ -24,7 +24,7 @@ from skpmd.engine.course import counted
 from skpmd.engine.derivatives import check_gradient
 from skpmd.engine.diagnostics import heavy_tail, pareto_k
 from skpmd.engine.edges import Unbounded, edges
-from skpmd.engine.ensemble_moves import EnsembleMoves
+from skpmd.engine.ensemble_moves import MAX_MOVES, EnsembleMoves
 from skpmd.engine.fitted_proposals import (
     EACH,
     Proposals,
@@ -48,7 +48,9 @@ _MIN_SHARE, _ENOUGH = 0.05, 1000.0
 _MAX_DISAGREEMENT = 6.0  # Proposals that disagree more on a mean, in standard errors, have failed.
 _MAX_PLAIN_K = 0.35  # Of weights that need no more proposals.
 _MAX_SOUND_K = 0.5  # From here on weights have no variance.
-_N_QUICK, _QUICK_ESS = 200, 0.3  # A quick check has so many particles, and so long steps.
+# A quick check has so many particles, so long steps, and so many moves after each; it ends where
+# the standard error of its log evidence has come to that.
+_N_QUICK, _QUICK_ESS, _QUICK_MOVES, _MAX_QUICK_ERROR = 200, 0.3, 15, 0.5
 _REFITS = 3  # Mixtures are fitted so many times,
 _OF_STEPS_ESS = 2.0  # and so many times the number of particles are to be effective.
 _MAX_BESIDE_MOVES = 20  # In more coordinates moves by a gradient know more than steps.
@@ -159,7 +161,8 @@ def _attempt(task, rng):
     witness = rng.spawn(1)[0]
     if _is_plain(done):
         plain = done[-1][1]
-        if scouts.confirm(plain) or _quickly_confirmed(task, plain, at_optima, witness):
+        agree = scouts.confirm(plain) or _quickly_confirmed(task, plain, at_optima, witness)
+        if agree or (agree is None and len(at_optima.optima) == 1):
             return Attempt(True, plain, at_optima, None, searches)
     if not any(_is_sound(outcome) for _, outcome in done):
         for found in proposals_along_ridges(
@@ -179,9 +182,13 @@ def _attempt(task, rng):
         return Attempt(False, None, at_optima, None, searches)
     earlier = done[-1][0] if done else at_optima
     yield from _from_steps(task, steps, earlier, rng, done)
-    # Mixtures come with all proposals before: what they find unsound is.
-    sound = _soundest([pair for pair in done if pair[0].to == _OF_STEPS] or done)
-    if sound is not None and not differences(sound, steps.outcome, ""):
+    # Mixtures come with all proposals before: what they find unsound is. Where weights are even
+    # they have all that steps have found, and more: these do not enter a neck.
+    of_steps = [pair for pair in done if pair[0].to == _OF_STEPS]
+    sound = _soundest(of_steps or done)
+    if sound is not None and (
+        (of_steps and _k(sound) < _MAX_PLAIN_K) or not differences(sound, steps.outcome, "")
+    ):
         yield sound._replace(infos=[])
         return Attempt(True, sound, at_optima, steps, searches)
     return Attempt(False, sound, at_optima, steps, searches)
@@ -216,22 +223,25 @@ def _soundest(done):
 
 
 def _quickly_confirmed(task, outcome, at_optima, rng):
-    """Whether few particles of long steps find the same."""
+    """Whether few particles of long steps find the same; None where they are too few to tell."""
     quick = task._replace(n=_N_QUICK, settings=task.settings._replace(ess_threshold=_QUICK_ESS))
-    steps = _steps(quick, at_optima, rng)
-    return steps is not None and not differences(outcome, steps.outcome, "")
+    steps = _steps(quick, at_optima, rng, _QUICK_MOVES, _MAX_QUICK_ERROR)
+    return None if steps is None else not differences(outcome, steps.outcome, "")
 
 
-def _steps(task, at_optima, rng):
-    """`Steps` from the prior to the posterior; None where the model has no number."""
+def _steps(task, at_optima, rng, max_moves=MAX_MOVES, max_error=np.inf):
+    """`Steps` from the prior to the posterior; None where the model has no number.
+
+    They end where the log evidence has a larger standard error.
+    """
     try:
-        return _taken(task, at_optima, rng)
+        return _taken(task, at_optima, rng, max_moves, max_error)
     except FloatingPointError:
         return None
 
 
-def _taken(task, at_optima, rng):
-    """`Steps` from draws of the prior.
+def _taken(task, at_optima, rng, max_moves=MAX_MOVES, max_error=np.inf):
+    """The same, which raises FloatingPointError where the model has no number.
 
     Where searches have found several optima moves lead between them, for draws of the prior may
     know next to nothing of their shares.
@@ -240,7 +250,7 @@ def _taken(task, at_optima, rng):
     if at_optima is not None and len(at_optima.optima) > 1:
         shares = at_optima.shares[1::EACH]
         known = at_optima.components[1::EACH], shares / shares.sum()
-    moves = EnsembleMoves(task.model, task.batches, task.power, known)
+    moves = EnsembleMoves(task.model, task.batches, task.power, known, max_moves)
     start, log_alive = task.scouts.alive()
 
     def whole():
@@ -248,11 +258,16 @@ def _taken(task, at_optima, rng):
             start, task.model, task.batches, 1.0, task.power, task.settings, rng, task.n,
             rejuvenate=moves,
         )  # fmt: skip
-        *_, (last, info) = counted(segments, "steps from the prior")
+        for last, info in counted(segments, "steps from the prior"):  # noqa: B007
+            if moves.variance > max_error**2:
+                return None
         log_evidence = float(moves.log_evidence + log_alive)
         return last.theta, info, log_evidence, float(np.sqrt(moves.variance)), moves.fitted[:-1]
 
-    theta, info, log_evidence, error, fitted = once("steps from the prior", whole, rng)
+    found = once("steps from the prior", whole, rng)
+    if found is None:
+        return None
+    theta, info, log_evidence, error, fitted = found
     outcome = Outcome(
         equally_weighted(task.model, theta), [info], reweighted=True,
         log_evidence=log_evidence, log_evidence_se=error,
