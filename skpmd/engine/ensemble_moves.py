@@ -21,6 +21,7 @@ from skpmd.engine.smc import rank_correlation, ranks
 from skpmd.engine.values import without_errors
 
 _MIN_MOVES, MAX_MOVES = 3, 100  # Each particle makes so many moves after a segment.
+_AT_THE_END = 3  # And so many times as many at the end.
 _MAX_CORRELATION = 0.9  # A larger one says no more about what particles are worth.
 _FORGOTTEN = 0.15  # Moves end at this rank correlation with where they started.
 _FITTED = 0.3  # This share of moves are draws from the mixture,
@@ -89,7 +90,8 @@ class EnsembleMoves:
         state = _State(theta, log_prior, log_likelihood)
         mixture = self._mixture(theta, rng)
         first, n_moves = _ranks(state, done), 0
-        for t in counted(range(self._max_moves), "moves"):
+        most = self._max_moves if done < 1.0 else _AT_THE_END * self._max_moves
+        for t in counted(range(most), "moves"):
             halves = np.array_split(rng.permutation(n_particles), 2)
             for own, others in (halves, halves[::-1]):
                 self._move(state, own, state.theta[others], mixture, done, t, rng)

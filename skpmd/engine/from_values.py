@@ -251,12 +251,12 @@ def _taken(task, at_optima, rng, max_moves=MAX_MOVES, max_error=np.inf):
         shares = at_optima.shares[1::EACH]
         known = at_optima.components[1::EACH], shares / shares.sum()
     moves = EnsembleMoves(task.model, task.batches, task.power, known, max_moves)
-    start, log_alive = task.scouts.alive()
+    start, log_likelihood, log_alive = task.scouts.alive()
 
     def whole():
         segments = mirror.segments(
             start, task.model, task.batches, 1.0, task.power, task.settings, rng, task.n,
-            rejuvenate=moves,
+            rejuvenate=moves, known=log_likelihood / task.power,
         )  # fmt: skip
         for last, info in counted(segments, "steps from the prior"):  # noqa: B007
             if moves.variance > max_error**2:
@@ -365,14 +365,17 @@ def _by_steps(task, found, rng):
 
 
 def _pooled(task, one, other):
-    """The particles of both, and their evidence; half its difference is an error too."""
+    """The particles of both, and their evidence.
+
+    Its error is that of one: where no mixture fits particles, moves mix less than ranks tell.
+    """
     values = np.array([one.log_evidence, other.log_evidence])
     errors = np.array([one.log_evidence_se, other.log_evidence_se])
     theta = np.concatenate([one.particles.theta, other.particles.theta])
     return other._replace(
         particles=equally_weighted(task.model, theta),
         log_evidence=float(np.logaddexp(*values) - np.log(2.0)),
-        log_evidence_se=float(max(np.hypot(*errors) / 2.0, np.ptp(values) / 2.0)),
+        log_evidence_se=float(max(np.hypot(*errors), np.ptp(values) / 2.0)),
     )
 
 

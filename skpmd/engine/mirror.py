@@ -80,6 +80,7 @@ def step(particles, model, batches, a, b, settings, rng, n_particles=None, **opt
 def segments(
     particles, model, batches, a, b, settings, rng, n_particles=None, *,
     rejuvenate=rejuvenate_by_kernels, rejuvenate_first=False, current=None, observer=None,
+    known=None,
 ):  # fmt: skip
     """The segments of a step one by one, as far each as the effective sample size lets it go.
 
@@ -93,12 +94,12 @@ def segments(
     With ``rejuvenate_first`` the particles are rejuvenated first in any case, with the defensive
     component. ``current`` is the block under which local variables of the rows are taken, by
     default the particles' own. An ``observer``, of `RejuvenationErrors`, keeps account of what
-    rejuvenations lose.
+    rejuvenations lose. The log-likelihood of the particles is asked for unless it is ``known``.
 
     Yields q after each segment, the last of which has taken the whole step, and a `StepInfo` of
     what has happened in the step so far.
     """
-    whole, first, known, done = (a, b), None, None, 0.0
+    whole, first, done = (a, b), None, 0.0
     substeps = rejuvenations = 0
     bandwidth, bound_hit = np.nan, False
     follows = getattr(rejuvenate, "follows", False)

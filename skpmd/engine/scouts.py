@@ -68,16 +68,17 @@ class Scouts(NamedTuple):
         )  # fmt: skip
 
     def alive(self):
-        """Those with a number as particles of the prior, and the log of their share of all.
+        """Those with a number as particles of the prior, their log-likelihood, and a share.
 
-        Where there is none they are all, for steps to say so.
+        The last is the log of their share of all draws. Where there is none they are all, for steps
+        to say so.
         """
         alive = np.isfinite(self.values)
         alive |= not alive.any()
-        log_prior = (self.values - self.log_likelihood)[alive]
-        m = len(log_prior)
+        log_likelihood = self.log_likelihood[alive]
+        log_prior, m = self.values[alive] - log_likelihood, len(log_likelihood)
         start = Particles(self.theta[alive], np.zeros(m), log_prior, log_prior, np.empty((m, 0)))
-        return start, np.log(m / self.n_drawn)
+        return start, log_likelihood, np.log(m / self.n_drawn)
 
     def confirm(self, outcome):
         """Whether they know the posterior by themselves, and find what an outcome finds."""
