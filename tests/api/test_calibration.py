@@ -45,6 +45,7 @@ def sample_prior(rng, m):
     return rng.standard_normal((m, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "log_likelihood, simulate, reweight",
     [

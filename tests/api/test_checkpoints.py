@@ -73,6 +73,7 @@ def cut_off(cut, path, stop=5, **parameters):
 
 
 # ------------------------------------------------------------------- the same bits
+@pytest.mark.slow_but("weights", "process", "mixture", "topics", "values")
 @each
 def test_a_fit_that_was_cut_off_goes_on_to_the_same_bits(route, path, cut):
     expected, own = digest(fitted(route)), {"checkpoint": path, "checkpoint_every": 0.0}
@@ -94,6 +95,7 @@ def test_a_fit_that_was_cut_off_goes_on_to_the_same_bits(route, path, cut):
     assert os.listdir(path.parent) == []
 
 
+@pytest.mark.slow
 @needs_source
 def test_fits_that_are_killed_go_on_to_the_same_bits():
     _kill("8", "topics", "classes")
@@ -291,6 +293,7 @@ def test_ctrl_c_leaves_a_checkpoint_to_go_on_from(path, monkeypatch):
     assert digest(model.fit(COUNTS)) == digest(topics().fit(COUNTS)) and not path.exists()
 
 
+@pytest.mark.slow_for("process", "own search")
 @pytest.mark.parametrize("route", ["topics", "process", "evidence", "steps", "own search"])
 def test_more_time_goes_on_to_what_a_fit_without_a_limit_finds(route, path, monkeypatch):
     own = {"checkpoint": path, "checkpoint_every": 0.0}

@@ -41,19 +41,26 @@ class _NormalMean(ParticleMirrorDescent):
         return re.sub(" at 0x[0-9a-f]+", "", super().__repr__(N_CHAR_MAX))
 
 
-# Every way to a posterior. Few particles where a check would take long: no check looks at accuracy
-# beyond easy predictions.
-ESTIMATORS = [
+# Each estimator in its default setting, for the default suite (a model of the user's has functions;
+# fewer rows where a search would take long).
+DEFAULTS = [
     BayesianLogisticRegressionPMD(),
+    _NormalMean(**NORMAL_MEAN, **NORMAL_PREDICTIONS, n_particles=200),
+    SparseGPRegressorPMD(),
+    SparseGPClassifierPMD(n_restarts_optimizer=0, n_subset=25, n_inducing=50),
+    GaussianMixturePMD(),
+    LDATopicModelPMD(),
+]
+# The other ways to a posterior. Few particles where a check would take long: no check looks at
+# accuracy beyond easy predictions.
+OTHERS = [
     BayesianLogisticRegressionPMD(moves="always", n_particles=100),
     BayesianLogisticRegressionPMD(prior="laplace", moves="never", n_particles=400),
     _FitOnly(class_weight="balanced", n_particles=400),
     BayesianLogisticRegressionPMD(proposal="prior", n_particles=100, max_iter=1),
     BayesianLogisticRegressionPMD(proposal="mirror", reweight=False, n_particles=200),
     _NormalMean(**NORMAL_MEAN, n_particles=200),
-    _NormalMean(**NORMAL_MEAN, **NORMAL_PREDICTIONS, n_particles=200),
     _NormalMean(**{**NORMAL_MEAN, "log_likelihood": None}, **NORMAL_PREDICTIONS, proposal="prior"),
-    SparseGPRegressorPMD(),
     SparseGPRegressorPMD(
         n_particles=2, likelihood="student_t", n_inducing=20, n_restarts_optimizer=0
     ),
@@ -65,9 +72,7 @@ ESTIMATORS = [
         weighting="posterior",
         max_iter=1,
     ),  # fmt: skip
-    SparseGPClassifierPMD(n_restarts_optimizer=0, n_subset=25, n_inducing=50),
     SparseGPClassifierPMD(optimizer=None, n_subset=30, n_particles=2, weighting="uniform"),
-    GaussianMixturePMD(),
     GaussianMixturePMD(3, strategy="conjugate"),
     GaussianMixturePMD(
         2,
@@ -76,7 +81,6 @@ ESTIMATORS = [
         n_particles=10,
         mean_precision_prior=1.0,
     ),
-    LDATopicModelPMD(),
     LDATopicModelPMD(3, assignment="collapsed", weighting="posterior", max_full_iter=1),
     _TransformOnly(2, vocabulary="growing", learn_priors=True, n_jobs=2),
 ]
@@ -102,8 +106,19 @@ def EXPECTED(estimator):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks(ESTIMATORS, expected_failed_checks=EXPECTED)
+@parametrize_with_checks(DEFAULTS, expected_failed_checks=EXPECTED)
 def test_scikit_learn_check(estimator, check):
+    _run(estimator, check)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks(OTHERS, expected_failed_checks=EXPECTED)
+def test_scikit_learn_check_of_other_settings(estimator, check):
+    _run(estimator, check)
+
+
+def _run(estimator, check):
     name = check.func.__name__
     if _is_redrawn(estimator) and name.startswith("check_sample_weight_equivalence"):
         # 33 coordinates here: a redraw from 200 particles has a covariance without full rank, and

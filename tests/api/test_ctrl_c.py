@@ -79,6 +79,7 @@ def is_complete(route, estimator):
     return all(np.isfinite(one).all() for one in answers(route, estimator))
 
 
+@pytest.mark.slow_but("weights", "process", "mixture", "topics", "values")
 @pytest.mark.parametrize("route", FORMS)
 def test_ctrl_c_keeps_the_last_state_or_changes_nothing(route, monkeypatch):
     listener = Interrupting()
@@ -102,6 +103,7 @@ def test_ctrl_c_keeps_the_last_state_or_changes_nothing(route, monkeypatch):
     assert kept == places[len(places) - len(kept) :]  # Once there is a state it stays.
 
 
+@pytest.mark.slow_for("choice-comparison with inducing inputs", "draws-moves")
 @pytest.mark.parametrize(
     "route, name",
     [

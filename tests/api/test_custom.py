@@ -148,6 +148,7 @@ def test_both_modes_are_found_with_their_mass(two_modes, seed, proposal):
     assert abs(posterior.log_evidence - log_evidence) < 0.05
 
 
+@pytest.mark.slow
 def test_polish_makes_the_answer_independent_of_the_steps(two_modes):
     problem, X, *_ = two_modes
     found = [

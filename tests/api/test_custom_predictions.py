@@ -295,6 +295,7 @@ def test_particles_off_the_support_are_nowhere_evaluated():
 
 
 # -------------------------------------------------------------------- searches and pipelines
+@pytest.mark.slow
 def test_searches_find_the_noise_that_predicts_best():
     noise = {s: partial(linear_pointwise, sigma=s) for s in (0.2, SIGMA, 3.0)}
     grid = {"log_likelihood_pointwise": list(noise.values())}

@@ -86,6 +86,7 @@ def test_a_positive_parameter_by_its_conjugate_posterior():
     )
 
 
+@pytest.mark.slow
 def test_two_halves_are_the_whole():
     """A linear model of a real set with a positive scale: within .1 standard deviations."""
     X, y = load_diabetes(return_X_y=True)

@@ -58,6 +58,7 @@ def as_collection(X):
     return da.concatenate(parts)
 
 
+@pytest.mark.slow_but("custom", "logistic", "process", "mixture", "topics")
 @pytest.mark.parametrize("name", CASES)
 def test_collections_have_the_posterior_of_the_array(name):
     """Sums in another order round otherwise, and what comes of it is known to 1e-10."""
@@ -90,6 +91,7 @@ def counted_calls(monkeypatch, name):
     return calls
 
 
+@pytest.mark.slow_but("False")
 @pytest.mark.parametrize("replaces", [False, True])
 def test_large_batches_go_to_the_rows_and_rows_come_for_small_ones(monkeypatch, replaces):
     """A batch as large as a block is sent. Both find what they find of the array."""
@@ -184,6 +186,7 @@ PREDICTIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow_but("logistic", "process")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", PREDICTIONS)
 def test_predictions_of_collections_are_lazy_and_those_of_the_array(name):
@@ -221,6 +224,7 @@ def test_what_is_wrong_with_a_collection_is_named():
         SparseGPClassifierPMD().fit(as_collection(X), as_collection(y > 0))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_fit_of_a_collection_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
     """To the same bits; that of other rows is refused."""
@@ -264,6 +268,7 @@ def on(cluster, model, *data):
         return fitted(model, *map(as_collection, data))
 
 
+@pytest.mark.slow_but("logistic")
 @pytest.mark.parametrize("name", ["custom", "logistic", "process", "mixture", "topics"])
 def test_workers_have_the_posterior_of_the_array(cluster, name):
     model, X, y = CASES[name]()
@@ -288,6 +293,7 @@ def test_every_route_has_the_same_posterior_on_any_number_of_workers(n_workers):
     assert not off
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_changes_nothing(cluster, monkeypatch):
     """The third sum loses the process of a worker while it is made."""
     model, X, y = logistic()

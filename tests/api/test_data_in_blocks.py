@@ -151,6 +151,13 @@ FORMS = {
 TOLERANCE = {"process, posterior": 1e-8}
 
 
+@pytest.mark.slow_for(
+    "logistic, steps",
+    "logistic, moves",
+    "process, posterior",
+    "process, stacking",
+    "topics, chains",
+)
 @pytest.mark.parametrize("name", CASES)
 def test_blocks_have_the_posterior_of_the_array(name):
     model, X, y = CASES[name]()
@@ -173,6 +180,7 @@ def elsewhere(batches, function, add):
 OF_SUMS = [name for name in CASES if name.startswith(("custom", "logistic", "process"))]
 
 
+@pytest.mark.slow_for("logistic, moves", "process, posterior", "process, stacking")
 @pytest.mark.parametrize("name", OF_SUMS)
 def test_sums_are_additive_over_blocks_wherever_they_are_made(name, monkeypatch):
     model, X, y = CASES[name]()
@@ -382,6 +390,7 @@ def test_a_memory_mapped_file_is_an_array(name, tmp_path):
     np.testing.assert_array_equal(fitted(model, file, y), fitted(model, X, y))
 
 
+@pytest.mark.slow_for("logistic, steps")
 @pytest.mark.parametrize("name", ["logistic, steps", "process", "mixture", "topics"])
 def test_a_fit_of_blocks_goes_on_from_its_checkpoint(name, tmp_path):
     model, X, y = CASES[name]()

@@ -121,6 +121,7 @@ def test_the_table_has_a_column_for_each_model_and_a_line_for_each_part():
     assert set(PARTS.values()) <= set(next(iter(TABLE.values())))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model, part", CELLS)
 def test_the_table_says_what_is_used(model, part):
     cell = TABLE[model][part]
@@ -153,6 +154,7 @@ def counts_on_request(model, name):
     return _KNOWN[model, "request", name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 @pytest.mark.parametrize("model", MODELS)
 def test_nothing_goes_without_the_step(model, method, monkeypatch):

@@ -27,6 +27,7 @@ def test_reweighting_draws_from_a_density_without_edges():
     np.testing.assert_allclose(pmd.posterior_.std(), 51**-0.5, rtol=0.12)
 
 
+@pytest.mark.slow_but("1-500-8.0-2", "5-500-8.0-0")
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
     "d, n, shift", [(1, 500, 8.0), (1, 50, 10.0), (1, 500, 30.0), (5, 500, 8.0)]
@@ -46,6 +47,7 @@ def test_data_far_from_where_the_prior_is(d, n, shift, seed):
     assert abs(pmd.log_evidence_ - exact) < 4.5 * pmd.posterior_.log_evidence_se + 0.01
 
 
+@pytest.mark.slow
 def test_reweighting_reaches_a_tail_heavier_than_the_kernels():
     """Gamma(3) posterior of a rate. From Gaussian kernels alone its sd was 10 % low, its 99 %
     quantile 13 %, and a third of the evidences were more than three standard errors off."""
@@ -79,6 +81,7 @@ def test_reweighting_reaches_a_tail_heavier_than_the_kernels():
     assert off <= 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*rests on few draws")  # Its tails have no fourth moment.
 def test_the_wide_component_outlives_a_redraw_before_every_step():
     """Student posterior, 3 degrees of freedom. With reweighting that draws twice, the second
@@ -99,6 +102,7 @@ def test_the_wide_component_outlives_a_redraw_before_every_step():
     assert abs(np.mean(found) - np.log(student(3).ppf(0.995))) < 0.18
 
 
+@pytest.mark.slow
 def test_a_high_threshold_leaves_room_for_the_wide_component():
     X = np.random.default_rng(0).normal(8.0, 1.0, size=(500, 1))
     pmd = ParticleMirrorDescent(

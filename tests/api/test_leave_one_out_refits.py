@@ -159,6 +159,7 @@ def _against_refits(name, places):
     return np.array(gap), np.array(gap) / np.array(error)
 
 
+@pytest.mark.slow_but("two classes")
 @pytest.mark.parametrize("name", ["negative binomial", "window", "two classes"])
 def test_the_rows_that_are_hardest_to_leave_out(name):
     # Four standard errors: a row in 16,000 is beyond by chance.

@@ -115,6 +115,9 @@ def test_a_fit_ends_at_its_first_complete_state(route, counted_clock):
     assert again.out_of_time_ == estimator.out_of_time_
 
 
+@pytest.mark.slow_for(
+    "horseshoe", "student", "kernels", "kernels of neighbours", "classes", "own search", "draws"
+)
 @pytest.mark.parametrize("route", ROUTES)
 def test_enough_time_changes_no_digit(route):
     estimator, said = fitted(route, max_time=1e6)
@@ -201,6 +204,7 @@ def test_documents_of_a_stream_are_not_left_out(counted_clock):
     np.testing.assert_array_equal(lda.components_, whole.components_)
 
 
+@pytest.mark.slow
 def test_a_stream_of_draws_goes_on_from_an_early_end(counted_clock):
     """Its particles have not arrived: the next part starts anew with all rows so far."""
     mixture = GaussianMixturePMD(

@@ -328,6 +328,7 @@ def test_misfit_that_cannot_be_told_is_infinite():
     assert misfit(shards, known, theta, np.zeros(50)) == np.inf
 
 
+@pytest.mark.slow
 def test_a_scale_of_the_evidence_is_that_of_a_shard():
     X, y = logistic_rows(1, 240)
     shards = [fitted(X[k::2], y[k::2], k, prior_scale="evidence") for k in range(2)]
@@ -338,6 +339,7 @@ def test_a_scale_of_the_evidence_is_that_of_a_shard():
         skpmd.merge(shards)
 
 
+@pytest.mark.slow
 def test_random_shards_do_not_disagree():
     """One of them is often far from the others, which alone says nothing."""
     rng = np.random.default_rng(11)
@@ -351,6 +353,7 @@ def test_random_shards_do_not_disagree():
     assert not any("disagree" in str(one.message) for one in caught)
 
 
+@pytest.mark.slow
 def test_bounded_parameters_at_their_edge():
     def of_successes(theta, X, y):
         return y * np.log(theta[:, :1]) + (1.0 - y) * np.log1p(-theta[:, :1])
@@ -517,6 +520,7 @@ def test_what_is_no_list_of_fitted_estimators_is_refused(logistic):
         skpmd.merge([object()])
 
 
+@pytest.mark.slow
 def test_families_that_have_nothing_to_add_say_so():
     X, y = logistic_rows()
     with warnings.catch_warnings():

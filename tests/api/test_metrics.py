@@ -100,6 +100,7 @@ def test_scores_of_a_standard_normal():
     assert interval_coverage([-1.97], dist, level=0.95) == 0.0
 
 
+@pytest.mark.slow
 def test_the_crps_is_the_pinball_loss_over_all_quantiles():
     # Twice its integral over alpha (Laio and Tamea 2007), of which the ends are worth < 1e-7.
     y, dist, _ = make_case(n=1)
@@ -121,6 +122,7 @@ def test_a_certain_prediction_is_scored_by_its_absolute_error():
     assert interval_width(y, dist) == 0.0
 
 
+@pytest.mark.slow_for("pinball_loss")
 @pytest.mark.parametrize("score", [negative_log_predictive_density, crps, pinball_loss])
 def test_the_scores_are_proper(score):
     # Expected scores under the truth N(0, 1), by integration: no other distribution does better.

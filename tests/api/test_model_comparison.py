@@ -127,6 +127,7 @@ def test_leaving_out_rows_is_what_fits_without_them_find():
         assert found.pointwise[i] == pytest.approx(exact, abs=0.12)
 
 
+@pytest.mark.slow
 def test_no_row_of_a_good_fit_is_doubted():
     # Drawn anew to equal weights, particles are copies, and the tails of their weights steps.
     X, y = load_breast_cancer(return_X_y=True)

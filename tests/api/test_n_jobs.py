@@ -135,6 +135,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(_likelihood, "_BLOCK", 1 << 14)
 
 
+@pytest.mark.slow_but("logistic", "mixture", "process, particles", "topics, one particle", "custom")
 @pytest.mark.parametrize("name", CASES)
 def test_a_fit_has_the_same_bits(name, small_blocks):
     estimator, data, predict = CASES[name]
@@ -147,6 +148,7 @@ def test_a_fit_has_the_same_bits(name, small_blocks):
     assert_equal(*answers)
 
 
+@pytest.mark.slow_for("logistic, steps", "multinomial", "process")
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_stream_has_the_same_bits(name):
     estimator, data, predict = CASES[name]
@@ -224,6 +226,7 @@ def test_an_error_in_a_thread_leaves_a_stream_as_it_was():
     assert not [t for t in threading.enumerate() if t.name.startswith("ThreadPool")]
 
 
+@pytest.mark.slow
 def test_a_search_of_several_jobs_ends():
     estimator, (X, y), _ = CASES["logistic"]
     search = GridSearchCV(

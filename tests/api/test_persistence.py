@@ -294,6 +294,13 @@ WAYS += [(name, save) for name in OF_EACH_FAMILY for save in (by_joblib, by_clou
 WAYS += [(name, by_file) for name in CASES]
 
 
+@pytest.mark.slow_for(
+    "horseshoe-by_skops",
+    "inducing inputs-by_skops",
+    "other kernels-by_skops",
+    "other kernels-by_pickle",
+    "other kernels-by_file",
+)
 @pytest.mark.parametrize("name, save", WAYS)
 def test_what_was_saved_answers_and_goes_on_to_the_last_bit(name, save):
     model, *data = fitted(name)

@@ -46,6 +46,7 @@ def answer(model, X):
     return model.predict(X) if isinstance(model, SparseGPRegressorPMD) else model.predict_proba(X)
 
 
+@pytest.mark.slow_but("GaussianMixturePMD-0")
 @pytest.mark.filterwarnings("ignore:.*moves hardly change")  # There are few particles.
 @pytest.mark.parametrize("model, X, y", CASES, ids=NAMES)
 def test_it_goes_on_from_the_prior(model, X, y):
@@ -65,6 +66,7 @@ def test_it_goes_on_from_the_prior(model, X, y):
     np.testing.assert_array_equal(answer(part, X), answer(stream, X))
 
 
+@pytest.mark.slow
 def test_held_out_scores_are_those_of_one_fit():
     """Within 1 %: of a mixture by its mean over ten orders of the rows, where one local optimum
     or another is found, and of topics.
@@ -90,6 +92,7 @@ def test_held_out_scores_are_those_of_one_fit():
     assert of_second > of_whole - 0.01 * abs(of_whole)
 
 
+@pytest.mark.slow
 def test_gaussian_processes_are_those_of_one_fit():
     """With the rows of the prior retained, as those of few rows are, to the last digits."""
     X, y = load_diabetes(return_X_y=True)

@@ -33,6 +33,7 @@ def fitted(model, label, X, *y):
         return [model().fit(in_blocks(order, X, *y)) for order in orders]
 
 
+@pytest.mark.slow
 def test_labels_of_a_logistic_regression():
     """Its sums are those of all rows, so that their order is a matter of rounding."""
     rng = np.random.default_rng(0)

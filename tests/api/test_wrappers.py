@@ -122,6 +122,7 @@ def test_what_has_no_interval_inside_is_refused():
         predict_interval(process().fit(X[:30], Y[:30]), X, level=90)
 
 
+@pytest.mark.slow
 def test_distributions_of_folds_come_in_the_order_of_the_rows():
     groups = np.random.default_rng(0).integers(0, 3, len(X))
     weight = np.random.default_rng(1).random(len(X))
@@ -138,6 +139,7 @@ def test_distributions_of_folds_come_in_the_order_of_the_rows():
         cross_val_distribution(model, X, Y, cv=ShuffleSplit(2, random_state=0))
 
 
+@pytest.mark.slow
 def test_folds_may_have_other_numbers_of_components():
     """480 rows have 16 sets of hyperparameters, more than 500 have 8."""
     rng = np.random.default_rng(0)
@@ -191,6 +193,7 @@ def classifier(**params):
 FEW = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
+@pytest.mark.slow_but("normal-pipeline", "normal-search", "normal-threshold", "normal-decision")
 @FEW
 @pytest.mark.parametrize(
     "wrapped",

@@ -179,6 +179,7 @@ def test_a_sample_of_rows_of_one_weight_is_that_of_any_weights():
     np.testing.assert_array_equal(one, many)
 
 
+@pytest.mark.slow_but("equal", "nearly all")
 @pytest.mark.parametrize(
     "weight",
     [

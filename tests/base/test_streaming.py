@@ -539,6 +539,7 @@ def test_a_polynomial_that_runs_off_its_particles_is_given_up():
     assert model.posterior_.ess > 500
 
 
+@pytest.mark.slow_but("True")
 @pytest.mark.parametrize("retained", [True, False])
 def test_a_class_that_parts_lack_is_warned_of(retained, monkeypatch):
     """Its errors lie in contrasts of the classes, and hide in coordinates as wide as the prior.
@@ -594,6 +595,7 @@ def no_memory(monkeypatch):
     monkeypatch.setattr(_retained, "_MAX_NUMBERS", 0)
 
 
+@pytest.mark.slow
 @FEW
 def test_a_stream_sorted_by_class_is_warned_of(no_memory):
     """The first part knows one class only: the posterior ends where no particle of it is."""
@@ -657,6 +659,7 @@ def test_old_particles_with_a_heavy_tail_of_weights_contradict_nothing():
     assert not terms.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_what_speaks_against_a_gaussian_is_not_forgotten_by_the_next_part(seed, no_memory):
     """Classes in order, and too many coordinates for a polynomial: the third of four parts showed

@@ -373,6 +373,7 @@ def test_particles_smc_on_a_gaussian(method, waste_free):
     np.testing.assert_array_equal(np.random.get_state()[1], state)
 
 
+@pytest.mark.slow
 def test_tied_gibbs_on_a_grid():
     # Few rows with much noise, so that chains change modes. 80,000 draws whose autocorrelation time
     # is some 30: an error of 0.02 sd.

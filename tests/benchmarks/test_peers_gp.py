@@ -127,6 +127,7 @@ def test_smc_weighs_particles_by_their_evidences():
     assert_close(moments(particles, Xs), (mean, second - mean**2))
 
 
+@pytest.mark.slow
 def test_smc_moves_keep_mean_covariance_and_what_is_known():
     rng = np.random.default_rng(0)
     X, y, Xs = rows(30)

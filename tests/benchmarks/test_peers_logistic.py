@@ -92,6 +92,7 @@ def test_stochastic_steps_end_where_whole_passes_do():
     np.testing.assert_allclose(cov, fixed_cov, rtol=0.05)
 
 
+@pytest.mark.slow_for("0.0")
 @pytest.mark.parametrize("c", [0.0, 0.7, 5.0])
 def test_polya_gamma_moments(c):
     rng = np.random.default_rng(2)
@@ -104,6 +105,7 @@ def test_polya_gamma_moments(c):
     assert draws.var() == pytest.approx(variance, rel=0.1)  # excess kurtosis up to 3: 3.5 sd
 
 
+@pytest.mark.slow_but("start1")
 @pytest.mark.parametrize("start", [None, np.array([3.0, -2.0])])
 def test_gibbs_sampler_has_the_posterior_as_its_stationary_law(start):
     X, y = table()

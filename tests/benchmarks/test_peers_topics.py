@@ -212,6 +212,7 @@ def test_a_tokens_weights_are_its_conditional_probabilities(place):
     np.testing.assert_allclose(weights / weights.sum(), softmax(logs), rtol=1e-5)
 
 
+@pytest.mark.slow_but("0")
 @pytest.mark.parametrize("past", [0, 30])
 def test_labels_follow_the_law_of_the_filter(past):
     """Without rejuvenation tokens are drawn in turn, given those before; with much of it, from p.

@@ -48,6 +48,7 @@ def draw(folder, names):
     assert all((folder / f"{name}.png").stat().st_size > 1000 for name in names)
 
 
+@pytest.mark.slow
 def test_studies_import_no_peer_and_a_picture_needs_none(tmp_path):
     draw(tmp_path, ["topic_stream"])
 

@@ -17,6 +17,7 @@ ROW = {"method": shapes.MAIN, "answers": 10, "right": 1.0, "wrong": 0.0, "warned
        "unwarned_right": 1.0, "unwarned_wrong": 0.0}  # fmt: skip
 
 
+@pytest.mark.slow_for("modes5", "cauchy")
 @pytest.mark.parametrize("name", WITHIN)
 def test_weighted_draws_of_the_prior_have_the_truth(name, monkeypatch):
     monkeypatch.setattr(shapes_targets, "N_DRAWS", 200_000)

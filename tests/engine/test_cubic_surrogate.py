@@ -102,6 +102,7 @@ def test_a_cubic_loses_nothing_and_a_quartic_what_it_moves_the_mean_by():
     assert squared.max() < 100 * error.max()
 
 
+@pytest.mark.slow_but("2")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # on the way
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_stream_of_skewed_posteriors_ends_at_the_exact_one(seed, monkeypatch):

@@ -198,6 +198,7 @@ def test_evidence_is_unbiased_and_its_error_is_right():
     assert found[:, 0].std() == pytest.approx(found[:, 1].mean(), rel=4.5 * 0.016 + 0.01)
 
 
+@pytest.mark.slow_but("0.0")
 @pytest.mark.parametrize("shift", [0.0, 0.8])
 def test_error_of_antithetic_pairs(shift):
     # Without a shift a pair has one weight twice (the plain error is too small by sqrt(2)); with

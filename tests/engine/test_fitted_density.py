@@ -31,6 +31,7 @@ MAX_GAPS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow_for("2-bimodal", "8-bimodal")
 @pytest.mark.parametrize("d, kind", MAX_GAPS)
 def test_close_to_the_truth(d, kind):
     theta, log_joint = particles_of(np.random.default_rng(1), kind, d)
@@ -92,6 +93,7 @@ def test_gradient(d, with_values):
     np.testing.assert_allclose(found, np.array(slopes).T, atol=2e-3)
 
 
+@pytest.mark.slow
 def test_a_tail_that_is_missed_is_noticed():
     """Cauchy draws in eight coordinates: normals cannot hold them."""
     rng = np.random.default_rng(0)

@@ -97,6 +97,7 @@ def test_the_same_seed_gives_the_same_draws():
     np.testing.assert_array_equal(*runs)
 
 
+@pytest.mark.slow
 def test_impossible_positions_are_refused():
     # A density on the positive axis only, exp(-theta), with -inf or nan beyond it.
     for outside in (-np.inf, np.nan):

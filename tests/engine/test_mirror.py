@@ -330,6 +330,7 @@ def test_block_fraction_and_remainder_compose(data):
     np.testing.assert_allclose(both.log_ratio, whole.log_ratio, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_block_model_finds_the_marginal_posterior_of_the_noise_scale(data):
     """Marginal posterior of xi = log noise sd against quadrature over a grid.
 

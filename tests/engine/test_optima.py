@@ -77,6 +77,7 @@ def test_nothing_is_found_where_there_is_nothing():
     assert optima(nothing, draws, values, values, ByDifferences(nothing)) == ([], True)
 
 
+@pytest.mark.slow
 def test_an_edge_of_the_support_ends_no_search_in_an_error():
     def log_density(theta):
         inside = ((theta > 0.0) & (theta < 1.0)).all(axis=1)

@@ -29,6 +29,7 @@ def test_skewness_is_that_of_the_particles():
     np.testing.assert_allclose(found, 1.0, atol=0.35)
 
 
+@pytest.mark.slow_but("6")
 @pytest.mark.parametrize("d", [6, 30])
 def test_modes_are_found(d):
     """Two modes along one coordinate: of thirty coordinates only a common covariance pays."""

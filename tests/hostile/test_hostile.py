@@ -292,6 +292,9 @@ FOUND = (
 )  # fmt: skip
 
 
+@pytest.mark.slow_for(
+    "logistic-parameters1-2-first1-others1", "custom-parameters4-4-first4-others4"
+)
 @pytest.mark.parametrize("name, parameters, p, first, others", FOUND)
 def test_cases_that_were_found(name, parameters, p, first, others):
     with warnings.catch_warnings():
@@ -299,6 +302,7 @@ def test_cases_that_were_found(name, parameters, p, first, others):
         check(name, (parameters, p, first, others))
 
 
+@pytest.mark.slow_but("logistic", "topics")
 @pytest.mark.parametrize("name", KINDS)
 def test_calls_end_well(name):
     @settings(max_examples=50, derandomize=True, **FREE)

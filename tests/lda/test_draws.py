@@ -62,6 +62,7 @@ def fit(X, K=2, alpha=0.6, eta=0.4, **own):
     ).fit(X)
 
 
+@pytest.mark.slow
 def test_intervals_of_a_small_collection_hold_what_they_say():
     """Topics that share words: twelve collections, by whose spread the standard error is .02."""
     words, documents = [], []
@@ -139,6 +140,7 @@ def relabelled(found, true):
     return found[place], place
 
 
+@pytest.mark.slow
 def test_a_weighted_document_is_as_certain_as_its_copies():
     """Topics of weights are drawn for each copy; drawn once for all, sds were 1.6 times these."""
     phi, _, X = drawn(12, D=70)
@@ -156,6 +158,7 @@ def test_a_weighted_document_is_as_certain_as_its_copies():
     assert draws.in_memory(sp.csr_matrix(X), 1000.0 * halves, 4, 25, 2) is None
 
 
+@pytest.mark.slow_but("alpha1")
 @pytest.mark.parametrize("alpha", [0.2, [0.1, 0.2, 0.4]])
 def test_particles_that_found_different_topics_are_found(alpha):
     """Three topics of 400 documents, of which one particle splits one in two and joins two."""
@@ -208,6 +211,7 @@ def test_uncertain_topics_are_no_disagreement():
     assert disagreement(topics, counts, labels, alone) == []
 
 
+@pytest.mark.slow
 def test_topics_that_still_change_after_the_passes_are_found(monkeypatch):
     """A collection that is too large for chains: after five passes, and no longer after 25."""
     monkeypatch.setattr(draws, "_VISITS", 1e5)

@@ -107,6 +107,7 @@ def by_completion(lda, X, y=None):
     return -lda.perplexity(X, method="completion")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scoring", [None, by_completion])
 def test_a_search_finds_the_number_of_topics(scoring):
     """Three topics with words of their own: fewer cannot be, more gain nothing."""

@@ -165,6 +165,7 @@ def test_scales_wait_until_the_guess_is_gone():
 
 
 # ---------------------------------------------------------------------- estimator
+@pytest.mark.slow_but("1.0-sampled")
 @pytest.mark.parametrize(
     "case",
     [(1500, 400, 6, 50, 0.15, 0.08), (1000, 600, 10, 120, 0.08, 0.03)],

@@ -218,6 +218,7 @@ def test_a_few_words_are_as_by_enumeration(n):
     assert gaps.mean() < 0.02 and gaps.max() < 0.4, (gaps.mean(), gaps.max())
 
 
+@pytest.mark.slow_but("1-0.02-40", "3-0.1-8")
 @pytest.mark.parametrize(
     "n, alpha, K",
     [(1, 0.02, 40), (3, 0.1, 8), (12, 0.03, 30), (40, 0.3, 6), (45, 0.03, 6), (90, 0.06, 9)],

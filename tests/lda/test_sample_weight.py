@@ -78,6 +78,7 @@ def test_weights_of_one_change_no_digit(weighting):
     np.testing.assert_array_equal(one.doc_topic_prior_, other.doc_topic_prior_)
 
 
+@pytest.mark.slow_but("False")
 @pytest.mark.parametrize("learn_priors", [False, True])
 def test_sampled_batches_agree_with_copies_in_distribution(learn_priors):
     """Topics of weighted documents and of their copies are equally far from the truth."""

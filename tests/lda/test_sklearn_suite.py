@@ -103,6 +103,7 @@ LEFT_OUT = {
 }
 
 
+@pytest.mark.slow_for("test_lda_empty_docs-0", "test_lda_empty_docs-1")
 @pytest.mark.parametrize("name, arguments", runs_of(TESTS))
 def test_of_latent_dirichlet_allocation(name, arguments, monkeypatch):
     monkeypatch.setattr(theirs, "LatentDirichletAllocation", LatentDirichletAllocation)

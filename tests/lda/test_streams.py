@@ -209,6 +209,7 @@ def test_a_stream_leaves_documents_without_words_out(params):
 
 
 # ---------------------------------------------------------------------- weights
+@pytest.mark.slow
 def test_mirror_weights_are_the_same_with_resampling_and_without(monkeypatch):
     params = {"weighting": "posterior", "assignment": "soft", "random_state": 3, "step_offset": 3.0}
     params |= {"n_particles": 200, "max_iter": 60}
@@ -423,6 +424,7 @@ def test_a_stream_keeps_nothing_of_its_documents():
     assert len(fitted._state.records.last) == fitted.n_batch_iter_
 
 
+@pytest.mark.slow_but("float64")
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
 def test_documents_are_not_copied(dtype):
     """A fit, a part and predictions take 0.3 times the bytes of X; counts in float32 took more."""

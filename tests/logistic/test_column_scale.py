@@ -210,6 +210,7 @@ def test_columns_that_vary_as_before_are_not():
         stream.partial_fit(X[part], y[part], classes=[0, 1])
 
 
+@pytest.mark.slow_but("True")
 @pytest.mark.parametrize("with_rows", [True, False])
 def test_an_earlier_posterior_is_a_prior_in_its_own_units(with_rows):
     """Later rows are from another place, so that their own units would be others."""
@@ -237,6 +238,7 @@ def test_an_earlier_posterior_is_a_prior_in_its_own_units(with_rows):
     np.testing.assert_allclose(turned.coef_, second.coef_)
 
 
+@pytest.mark.slow
 def test_a_prior_on_some_columns_has_the_others_at_their_means():
     X, y = everyday(n=240)
     scaler = StandardScaler().fit(X[:120])
@@ -251,6 +253,7 @@ def test_a_prior_on_some_columns_has_the_others_at_their_means():
     assert np.abs(sds / found[1].coef_std_).max() < 1e-6
 
 
+@pytest.mark.slow_but("diag")
 @pytest.mark.parametrize("how", ["rows", "densities", "diag"])
 def test_shards_with_other_centres_are_merged_right(how):
     """Against all rows in the units of the first shard; of a thousand rows each prior is little."""

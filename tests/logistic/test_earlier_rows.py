@@ -111,6 +111,7 @@ def test_weights_and_temperatures():
         _ = third.log_evidence_
 
 
+@pytest.mark.slow
 def test_a_chain_of_small_parts_of_few_coefficients():
     """The densities of the parts lose more than half a standard deviation; rows lose nothing.
 
@@ -200,6 +201,7 @@ def test_too_few_rows_held_are_warned_of(monkeypatch):
         after(first, X[200:], y[200:])
 
 
+@pytest.mark.slow
 def test_without_rows_a_density_stands_for_them_and_that_is_said():
     X, y = load_breast_cancer(return_X_y=True)
     X = StandardScaler().fit_transform(X)

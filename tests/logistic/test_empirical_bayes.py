@@ -82,6 +82,7 @@ class Blocks:
         return np.log(values.sum(axis=1) * (self.grid[1] - self.grid[0])).sum()
 
 
+@pytest.mark.slow_but("laplace")
 @pytest.mark.parametrize(
     "prior, density",
     [

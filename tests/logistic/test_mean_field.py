@@ -210,6 +210,7 @@ def test_predictions_for_many_classes_are_averages_over_draws_of_all_coefficient
     np.testing.assert_allclose(model.predict_proba_interval(rows[:, :-1]), ends, atol=0.03)
 
 
+@pytest.mark.slow
 def test_no_matrix_of_all_coordinates_is_made():
     """Text of 400 rows and 8000 columns: a full covariance would take 4.6 GB at three classes."""
     X = random_array((400, 8000), density=0.01, format="csr", rng=np.random.default_rng(0))

@@ -60,6 +60,7 @@ def test_the_product_of_densities_is_the_posterior_of_all_rows(logistic):
     np.testing.assert_allclose(merged.predict_proba(X), whole.predict_proba(X), atol=0.01)
 
 
+@pytest.mark.slow
 def test_all_rows_weigh_the_particles(logistic):
     X, y, shards, whole = logistic
     merged = skpmd.merge(shards, X, y)
@@ -69,6 +70,7 @@ def test_all_rows_weigh_the_particles(logistic):
     assert merged.log_evidence_ == pytest.approx(whole.log_evidence_, abs=0.05)
 
 
+@pytest.mark.slow
 def test_blocks_weigh_as_arrays_do(logistic):
     X, y, shards, _ = logistic
     blocks = Blocks([(X[:100], y[:100]), (X[100:], y[100:])])
@@ -76,6 +78,7 @@ def test_blocks_weigh_as_arrays_do(logistic):
     np.testing.assert_allclose(merged.coef_, whole.coef_, rtol=0.0, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_merged_estimator_goes_on(logistic):
     X, y, shards, whole = logistic
     merged = skpmd.merge([skpmd.merge(shards[:2]), shards[2]])
@@ -88,6 +91,7 @@ def test_a_merged_estimator_goes_on(logistic):
     assert clone(merged).fit(X, y).posterior_.mean() == pytest.approx(whole.posterior_.mean())
 
 
+@pytest.mark.slow
 def test_shards_stay_as_they_were_and_one_alone_is_copied(logistic):
     _, _, shards, _ = logistic
     before = shards[0].posterior_.particles.copy()
@@ -119,6 +123,7 @@ def test_gaussians_without_correlations_by_formula():
     assert gap(merged, whole) < 0.1
 
 
+@pytest.mark.slow
 def test_shards_that_contradict_each_other_are_warned_of_and_rows_help():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1000, 2))
@@ -149,6 +154,7 @@ def test_streams_that_retain_their_rows_are_merged_by_them():
     np.testing.assert_allclose(merged.posterior_.std(), whole.posterior_.std(), rtol=0.1)
 
 
+@pytest.mark.slow
 def test_shards_of_one_class_are_warned_of_and_rows_help():
     X, y = logistic_rows()
     shards = streams_of_one_class(X, y)
@@ -207,6 +213,7 @@ def test_rows_that_posteriors_do_not_hold_are_a_normal_likelihood():
     assert gap(skpmd.merge([merged]), merged) == 0.0
 
 
+@pytest.mark.slow
 def test_posteriors_without_their_rows_are_densities_and_warned_of(wide):
     _, _, shards, whole = wide
     shards = [pickle.loads(pickle.dumps(one)) for one in shards]
@@ -218,6 +225,7 @@ def test_posteriors_without_their_rows_are_densities_and_warned_of(wide):
     assert gap(merged, whole) < 0.3 or found
 
 
+@pytest.mark.slow
 def test_scales_of_the_prior_are_those_of_all_rows_or_warned_of():
     X, y = logistic_rows()
     inner = np.abs(X[:, 0]) < 0.4  # Their column varies less than that of others.

@@ -359,6 +359,7 @@ def test_the_kernel_of_expectations_equals_its_python_source():
     np.testing.assert_allclose(compiled[1][:, *lower], python[1][:, *lower], rtol=1e-12)
 
 
+@pytest.mark.slow_but("False")
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_expected_derivatives_equal_averages_over_draws(fit_intercept):
     # 4000 draws; the tolerance is 4.5 standard errors of each entry's mean, and 1 % of the largest

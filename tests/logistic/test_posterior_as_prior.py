@@ -56,6 +56,7 @@ def test_two_halves_are_the_whole(load, columns, with_rows):
     assert np.abs((alone.coef_ - whole.coef_) / whole.coef_std_).max() > 0.5
 
 
+@pytest.mark.slow
 def test_halves_that_contradict_each_other():
     """Rows in their order: the whole is 3.9 standard deviations of the first from its mean.
 
@@ -168,6 +169,7 @@ def test_clones_and_searches():
     np.testing.assert_array_equal(again.predict_proba(X), search.predict_proba(X))
 
 
+@pytest.mark.slow
 def test_streams_begin_at_the_prior():
     X, y, h = halves(load_iris)
     first = BayesianLogisticRegressionPMD(random_state=0).fit(X[:h], y[:h])

@@ -40,6 +40,7 @@ def of_all_rows():
 
 # Monte Carlo errors of two posteriors are 0.02 sd each. The last rows, less than a quarter of
 # their class, come without a new search, which leaves up to 0.1. Errors were 8 to 50 sds.
+@pytest.mark.slow_but("2-csr_array")
 @pytest.mark.parametrize("container", [np.asarray, csr_array])
 @pytest.mark.parametrize("n_parts", [2, 12])
 def test_classes_in_order(n_parts, container, of_all_rows):
@@ -48,6 +49,7 @@ def test_classes_in_order(n_parts, container, of_all_rows):
     assert not model.diagnostics_["warnings"] and model.diagnostics_["mean_error"] < 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*Pareto k-hat")  # Of 0.75, with the first of them.
 def test_each_row_of_the_second_class_by_itself():
     order = np.concatenate([FIRST[:450], FIRST[-40:]])
@@ -58,12 +60,14 @@ def test_each_row_of_the_second_class_by_itself():
     assert largest_error(model, X[order], Y[order]) < 0.25
 
 
+@pytest.mark.slow
 def test_three_classes_in_order():
     X, y = load_iris(return_X_y=True)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     assert largest_error(streamed(np.arange(150), 6, X, y), X, y) < 0.25
 
 
+@pytest.mark.slow
 def test_from_the_prior():
     params = {"proposal": "prior", "n_particles": 2000}
     with pytest.warns(ConvergenceWarning):  # By steps from the prior, of what is lost on the way.
@@ -82,12 +86,14 @@ def test_rows_are_dropped_once_their_classes_are_mixed():
     assert model._state.retained is None and (model.posterior_.mean() != after).any()
 
 
+@pytest.mark.slow
 def test_no_more_is_retained_than_memory_allows(monkeypatch):
     monkeypatch.setattr(_retained, "_MAX_NUMBERS", 200 * 6)
     assert streamed(FIRST[:200], 2)._state.retained is not None
     assert streamed(FIRST[:220], 2)._state.retained is None
 
 
+@pytest.mark.slow
 def test_past_rows_are_discounted_as_the_stream_does():
     """The second class comes last: the fit of all rows has weights (1 - f)^(rows since)."""
     f, order = 0.002, FIRST[300:600]
@@ -119,6 +125,7 @@ def test_weights_are_copies_and_pickles_go_on():
     np.testing.assert_allclose(one.posterior_.mean(), two.posterior_.mean(), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_second_pass_has_seen_every_class():
     model = streamed(FIRST, 3, total_samples=900)
@@ -127,6 +134,7 @@ def test_a_second_pass_has_seen_every_class():
     assert model._state.retained is None
 
 
+@pytest.mark.slow_but("<lambda>-asarray")
 @pytest.mark.parametrize("container", [np.asarray, csr_array])
 @pytest.mark.parametrize("key", [lambda x: x, np.abs])
 def test_rows_sorted_by_a_column(key, container):

@@ -28,6 +28,7 @@ def mixture(request):
     ).fit(few)
 
 
+@pytest.mark.slow_for("parameters-full")
 def test_marginal_of_all_columns_is_the_density_of_rows(mixture):
     density = mixture.marginal([2, 0, 1])
     found = density.log_pdf(X[:, [2, 0, 1]])
@@ -79,6 +80,7 @@ def test_quantiles_invert_the_distribution_function(mixture):
         np.testing.assert_array_equal(ends[..., 0], density.ppf(0.5 - 0.45))
 
 
+@pytest.mark.slow_but("conjugate-diag", "parameters-diag")
 def test_draws_have_the_distribution(mixture):
     density = mixture.conditional([0], [[4.0], [1.4]])
     draws = density.sample(4000, random_state=0)

@@ -61,6 +61,7 @@ def test_groups_are_found(covariance_type, weights):
         np.testing.assert_allclose(eye, np.tile(np.eye(2), (3, 1, 1)), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_many_particles_predict_better_than_one_and_than_maximum_likelihood():
     X, held_out = rings(), rings(seed=1)
     theirs = [GaussianMixture(20, random_state=i).fit(X).score_samples(held_out) for i in range(8)]
@@ -74,6 +75,7 @@ def test_many_particles_predict_better_than_one_and_than_maximum_likelihood():
     assert one > np.mean(theirs)
 
 
+@pytest.mark.slow
 def test_density_integrates_to_one():
     X, _ = blobs(100)
     fitted = mixture(covariance_type="diag").fit(X)
@@ -156,6 +158,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow_for("full-fewer rows than components", "tied-fewer rows than components")
 @pytest.mark.filterwarnings("ignore:.*is more than the rows:sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("covariance_type", TYPES)
@@ -228,6 +231,7 @@ def test_kept_rows_do_not_depend_on_parts():
     np.testing.assert_array_equal(one._state.fit.reservoir.X, other._state.fit.reservoir.X)
 
 
+@pytest.mark.slow
 def test_a_few_first_rows_do_not_spoil_a_stream():
     X, held_out = blobs()[0], blobs(seed=1)[0]
     stream = mixture().partial_fit(X[:1])
@@ -236,6 +240,7 @@ def test_a_few_first_rows_do_not_spoil_a_stream():
     assert stream.score(held_out) > mixture().fit(X).score(held_out) - 0.03
 
 
+@pytest.mark.slow
 def test_forgetting_follows_a_drift():
     rng = np.random.default_rng(0)
     forgetful, other = mixture(2, forgetting=0.002), mixture(2)

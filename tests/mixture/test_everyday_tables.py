@@ -156,6 +156,7 @@ def test_many_far_groups_of_few_rows_have_the_scales_of_their_rows(kind, p, K):
     assert model.diagnostics_["warnings"] == []
 
 
+@pytest.mark.slow
 def test_draws_of_parameters_do_not_see_a_mistyped_row():
     X, _ = groups(60, [[-4.0], [4.0]])
     wrong = np.append(X, [[3e6]], axis=0)

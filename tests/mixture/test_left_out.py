@@ -82,6 +82,7 @@ def test_stacked_weights_are_those_without_the_row():
     np.testing.assert_allclose(found[::3], refitted(model, APART, every=3), atol=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_overlapping_groups_are_near():
     # Responsibilities of other rows are taken as known: that costs some hundredths of a nat a row.

@@ -54,6 +54,7 @@ def test_equal_weights_have_a_best_particle_too(X):
 
 
 # ---------------------------------------------------------------------- streams
+@pytest.mark.slow
 def test_a_first_row_does_not_fix_units_and_prior(X):
     """Rows of the first part are too few to tell scales by; fit gives what a stream comes to."""
     whole, stream = sampled(n_particles=200).fit(X), sampled(n_particles=200)

@@ -321,6 +321,7 @@ def by_assignments(prior, X, marginal):
     return logsumexp(terms)
 
 
+@pytest.mark.slow_but("2-pitman_yor")
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("n_components", [2, 3])
 def test_evidence_and_predictions_of_few_rows(weights, n_components):
@@ -354,6 +355,7 @@ def test_the_standard_error_counts_what_moves_have_left_of_correlation():
     assert expected > 1.1 * np.sqrt(of_stages.sum())
 
 
+@pytest.mark.slow
 def test_evidence_under_the_independent_prior():
     """A small analogue of posteriordb's low_dim_gauss_mix: normal means, half-normal deviations."""
     X = np.array([-1.5, -1.2, 0.8, 1.3, 1.6])[:, None]
@@ -403,6 +405,7 @@ def test_on_the_way_from_near_the_rows_to_the_prior(kind, name):
     assert model.between(initial, 1.0) is model
 
 
+@pytest.mark.slow
 def test_a_second_group_is_found_under_a_vague_prior():
     """From the prior the evidence would miss by ten nats, another way with each seed."""
     rng = np.random.default_rng(11)
@@ -532,6 +535,7 @@ def test_interrupted_at_the_last_whole_stage(two_groups, monkeypatch):
         update_smc(parameters(), part, np.ones(10), more.state)
 
 
+@pytest.mark.slow
 def test_hard_rows():
     """One row, equal rows, a constant column, more components than rows: no nan."""
     for X in (np.zeros((1, 2)), np.array([[1.0, 0.0], [2.0, 0.0], [-3.0, 0.0]])):
@@ -560,6 +564,7 @@ def test_components_are_ordered_along_the_first_principal_axis():
     assert model.direction[1] > 0.98
 
 
+@pytest.mark.slow
 def test_responsibilities_average_those_of_all_draws_and_few_tell_the_same_labels():
     X = np.concatenate([np.random.default_rng(0).normal(c, 1.0, (40, 2)) for c in (0.0, 4.0, 9.0)])
     model = GaussianMixturePMD(3, strategy="parameters", n_particles=600, random_state=0).fit(X)

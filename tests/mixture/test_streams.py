@@ -165,6 +165,7 @@ def test_a_warm_start_that_rounding_has_left_no_covariance_goes_along(monkeypatc
 
 
 # ---------------------------------------------------------------------- defaults and labels
+@pytest.mark.slow
 def test_the_default_prior_mean_follows_the_rows():
     X = blobs(2000)
     parts = np.array_split(X[np.argsort(X[:, 0])], 10)
@@ -231,6 +232,7 @@ def unlike(first, n_first=1400, n=3600):
     return before * {"wide": 250.0, "narrow": 1.0 / 400.0}[first], X, new
 
 
+@pytest.mark.slow_but("diag-narrow")
 @pytest.mark.parametrize("first", ["wide", "narrow"])
 @pytest.mark.parametrize("covariance_type", ["full", "diag"])
 def test_a_stream_whose_first_part_has_other_units_ends_near_fit(first, covariance_type):

@@ -90,6 +90,7 @@ def test_plot_returns_itself_and_draws_the_same_again(case):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow_for("pairs")
 @every_case
 def test_displays_are_pickled_with_their_figures(case):
     display = CASES[case][0]()

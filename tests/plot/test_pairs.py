@@ -86,6 +86,7 @@ def test_modes_are_parts_of_a_region_with_their_weights():
     np.testing.assert_allclose(masses(display, posterior), [0.5, 0.95], atol=0.06)
 
 
+@pytest.mark.slow
 def test_narrow_modes_and_ridges_have_regions():
     far = 0.03 * NORMALS + np.where(np.arange(2048) % 2, 5.0, -5.0)[:, None]
     posterior = Posterior(far, np.zeros(2048))

@@ -50,6 +50,7 @@ ESTIMATORS = [
 ]
 
 
+@pytest.mark.slow_for("SparseGPClassifierPMD", "GaussianMixturePMD1")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda one: type(one).__name__)
 def test_each_estimator_has_a_trace(estimator):

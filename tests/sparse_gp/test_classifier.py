@@ -210,6 +210,7 @@ def test_three_classes_are_three_processes_with_one_kernel():
     np.testing.assert_allclose(gp.predict_proba(X), shares, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_permuted_labels_permute_the_answer():
     X, y = load_iris(return_X_y=True)
     X = X[::3]
@@ -245,6 +246,7 @@ def test_slope_of_the_evidence(kernel, monkeypatch):
         assert ends / 2e-4 == pytest.approx(one, rel=1e-3, abs=1e-4)
 
 
+@pytest.mark.slow_but("30.0")
 @pytest.mark.parametrize("scale", [30.0, 1e5])
 def test_kernel_is_found_from_a_bad_start(scale):
     X, y = data(150)
@@ -257,6 +259,7 @@ def test_kernel_is_found_from_a_bad_start(scale):
     assert log_loss(y_test, good.predict_proba(X_test)) < 0.5
 
 
+@pytest.mark.slow
 def test_particles_are_weighed_by_the_evidence():
     """One free hyperparameter: its posterior on a grid. Weighted draws err by a fifth of an sd."""
     X, y = data(120)
@@ -420,6 +423,7 @@ def test_a_weight_is_copies_to_the_draw_of_a_subset():
     assert abs(weighed.weight[light].sum() - 75.0) < 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weight", [1.0, 0.999])
 def test_a_kernel_of_few_more_rows_than_its_search_takes(weight):
     """With rows that were drawn twice the search ended at short length scales: .70 on average."""

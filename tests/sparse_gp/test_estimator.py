@@ -147,6 +147,7 @@ def test_forgetting_is_a_discount_of_each_row():
     np.testing.assert_allclose(stream.predict_proba(Xs), weighted.predict_proba(Xs), rtol=1e-9)
 
 
+@pytest.mark.slow_but("dtc")
 @pytest.mark.filterwarnings("ignore:.*ended at its")  # copies of y speak for no noise at all
 @pytest.mark.filterwarnings("ignore:The 20 inducing inputs leave")
 @pytest.mark.parametrize("approximation", ["dtc", "fitc", "vfe"])

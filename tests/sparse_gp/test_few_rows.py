@@ -31,6 +31,7 @@ def on_a_grid(kernel, X, y, n=45):
     return logsumexp(values) - np.log(len(grid)), mean, np.sqrt(weight @ (grid - mean) ** 2)
 
 
+@pytest.mark.slow_but("kernel0-9-1.0")
 @pytest.mark.parametrize(
     "kernel, n, noise",
     [
@@ -59,6 +60,7 @@ def test_the_posterior_over_kernels_is_that_of_a_grid(kernel, n, noise):
     np.testing.assert_allclose(spread, sd, rtol=0.2)
 
 
+@pytest.mark.slow
 def test_more_columns_than_neighbours_tell_of_have_the_exact_evidence():
     rng = np.random.default_rng(11)
     X, bounds = rng.uniform(size=(70, 6)), (1e-2, 1e2)
@@ -121,6 +123,7 @@ def test_draws_are_those_of_the_posterior():
     np.testing.assert_allclose(draws.std(axis=0), sd, rtol=0.15)
 
 
+@pytest.mark.slow
 def test_intervals_of_few_rows_and_many_columns_hold_their_share():
     inside, n_sets, n_new = [], 6, 150
     for seed in range(n_sets):
@@ -146,6 +149,7 @@ def test_a_kernel_that_few_rows_contradict_is_warned_of():
     assert not left_out_findings(SparseGPRegressorPMD(random_state=0).fit(X, y)._state)
 
 
+@pytest.mark.slow_but("69-True")
 @pytest.mark.parametrize("n_neighbors, is_right", [(3, False), (69, True)])
 def test_posteriors_by_too_few_neighbours_are_held_against_the_exact_likelihood(
     n_neighbors, is_right

@@ -24,6 +24,7 @@ def wave(n, noise=0.3, seed=0):
     return X, np.sin(3.0 * X[:, 0]) + noise * rng.standard_normal(n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rest", [0.5, 0.75])
 def test_student_noise_where_most_targets_are_at_rest(rest):
     # By the median of their distances all the others would be outliers.
@@ -35,6 +36,7 @@ def test_student_noise_where_most_targets_are_at_rest(rest):
     assert gp.score(X, y) > 0.999
 
 
+@pytest.mark.slow
 def test_rows_of_no_weight_teach_no_kernel():
     X, y = wave(600)
     few = np.zeros(600)
@@ -67,6 +69,7 @@ def test_copies_of_few_rows_do_not_end_the_learning():
     assert gp.score(X, np.sin(3.0 * X[:, 0])) > 0.98
 
 
+@pytest.mark.slow_but("params0")
 @pytest.mark.parametrize("params", [{"forgetting": 1e-4}, {"total_samples": 400}])
 def test_a_kernel_is_learnt_anew_whatever_becomes_of_the_past(params):
     X, y = wave(400)
@@ -90,6 +93,7 @@ def test_forgotten_rows_that_are_kept_count_less():
     np.testing.assert_allclose(gp.predict_proba(X), weighted.predict_proba(X), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_stream_that_changes_after_its_kernel_was_learnt_warns():
     t = np.linspace(0.0, 20.0, 1500)[:, None]
     y = np.where(t[:, 0] < 10.0, 0.0, np.sin(3.0 * t[:, 0]))
@@ -142,6 +146,7 @@ def test_a_kernel_at_its_bounds_warns():
         SparseGPRegressorPMD(kernel, random_state=0).fit(X, y)
 
 
+@pytest.mark.slow_but("1")
 @pytest.mark.parametrize("seed", range(3))
 def test_inducing_inputs_of_a_posterior_follow_its_best_particle(seed):
     X, y = wave(80, noise=0.1)
@@ -296,6 +301,7 @@ def test_a_stream_is_warned_of_what_it_has_left_behind():
     assert len(stream._state.monitored.past.X) <= 400
 
 
+@pytest.mark.slow_but("some")
 @pytest.mark.filterwarnings("ignore:The 20 inducing inputs leave")
 @pytest.mark.parametrize("weight", [None, "some"])
 def test_a_large_table_is_not_copied(weight):
@@ -315,6 +321,7 @@ def test_a_large_table_is_not_copied(weight):
         assert peak < (0.3 if weight is None else 0.4) * X.nbytes
 
 
+@pytest.mark.slow
 def test_inducing_inputs_that_leave_most_of_the_process_open_are_warned_of():
     """In three columns 50 leave twenty times the noise open: means were three of their own sds off
     those of the exact process. With 300 they are not."""

@@ -25,6 +25,7 @@ def problem(n=80, seed=0):
     return X, np.sin(2.0 * X[:, 0]) + 0.1 * rng.normal(size=n)
 
 
+@pytest.mark.slow_but("1e-09-1e-09")
 @pytest.mark.parametrize("x_unit, y_unit", [(1e-9, 1e9), (1e9, 1e-9), (1e-9, 1e-9)])
 def test_units_do_not_matter(x_unit, y_unit):
     X, y = problem()
@@ -62,6 +63,7 @@ def test_more_inducing_inputs_than_rows_are_the_rows():
     assert len(gp.inducing_) == 20
 
 
+@pytest.mark.slow_but("kmeans")
 @pytest.mark.parametrize("init", ["random", "kmeans", "greedy"])
 def test_ways_to_place_inducing_inputs(init):
     X, y = problem(300)
@@ -156,6 +158,7 @@ def test_before_fit_it_is_the_prior():
         _ = gp.log_marginal_likelihood_value_
 
 
+@pytest.mark.slow
 def test_grid_search_and_scores_in_a_pipeline():
     X, y = problem()
     pipeline = make_pipeline(StandardScaler(), SparseGPRegressorPMD(random_state=0))
@@ -205,6 +208,7 @@ def test_a_hopeless_covariance_names_its_remedy():
         SparseGPRegressorPMD(Broken() + WhiteKernel(), optimizer=None).fit(X, y)
 
 
+@pytest.mark.slow
 def test_short_waves_are_found():
     for seed in range(5):
         rng = np.random.default_rng(seed)
@@ -221,6 +225,7 @@ def test_a_column_that_is_constant_up_to_rounding_does_not_count():
     assert gp.score(moved, y) > 0.9
 
 
+@pytest.mark.slow
 def test_the_order_of_rows_changes_nothing_that_is_learnt():
     X, y = problem(400)
     rng = np.random.default_rng(0)

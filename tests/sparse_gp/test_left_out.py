@@ -146,6 +146,7 @@ def test_weights_that_are_none_of_a_posterior_stay():
     np.testing.assert_allclose(loo(model, X, Y).pointwise, average, atol=1e-5)
 
 
+@pytest.mark.slow_but("vecchia")
 @pytest.mark.parametrize("approximation", ["vecchia", "fitc"])
 def test_weights_of_a_posterior_change_without_a_row(approximation):
     fixed = ConstantKernel(2.0, "fixed") * Matern([1.0, 2.0], "fixed", nu=1.5)

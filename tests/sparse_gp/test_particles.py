@@ -56,6 +56,7 @@ def on_a_grid(X, y, log_prior, n=80):
     return mean, np.sqrt(weight @ (theta - mean) ** 2), evidence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [False, True])
 def test_mirror_weights_are_the_posterior_of_the_hyperparameters(given):
     X, y = problem()
@@ -122,6 +123,7 @@ def test_particles_that_predict_better_weigh_more():
         _ = gp.posterior_.log_evidence
 
 
+@pytest.mark.slow_for("posterior")
 @pytest.mark.parametrize("weighting", ["stacking", "uniform", "posterior"])
 def test_streams_of_particles(weighting):
     X, y = problem(120)
@@ -173,6 +175,7 @@ def test_jobs_change_nothing(weighting):
     np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_particles_lie_around_what_many_rows_found():
     X, y = problem(40)
     covariance = KernelCovariance(KERNEL)

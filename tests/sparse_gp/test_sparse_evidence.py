@@ -44,6 +44,7 @@ def test_value_and_gradient(kernel, approximation):
     np.testing.assert_allclose(gradient, numeric, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_many_rows_know_a_better_kernel_than_few():
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 10.0, (1500, 1))
@@ -80,6 +81,7 @@ def test_rows_weighed_by_their_errors_as_the_student_model_weighs_them():
     np.testing.assert_allclose(block[0, :-1], precision[0, :-1], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_student_noise_is_refined_too():
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 10.0, (1500, 1))

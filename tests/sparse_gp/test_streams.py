@@ -131,6 +131,7 @@ def test_student_noise_with_many_degrees_is_normal_noise():
     )
 
 
+@pytest.mark.slow
 def test_outliers_do_not_move_a_process_with_student_noise():
     X, y = wave()
     dirty, truth = y.copy(), np.sin(2.0 * X[:, 0])
@@ -175,6 +176,7 @@ def test_the_bound_of_student_noise_is_the_best_there_is():
     assert abs(bounds[-1] - best) < 1e-3 and bounds[-1] < exact
 
 
+@pytest.mark.slow
 def test_the_kernel_is_learnt_anew_until_there_are_enough_rows():
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 5.0, (600, 1))
@@ -193,6 +195,7 @@ def test_the_kernel_is_learnt_anew_until_there_are_enough_rows():
         assert gp._state.retained is None
 
 
+@pytest.mark.slow
 def test_the_kernel_of_a_stream_is_moved_on_by_many_rows():
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 20.0, (800, 1))
@@ -214,6 +217,7 @@ def test_the_kernel_of_a_stream_is_moved_on_by_many_rows():
     np.testing.assert_allclose(gp.predict(X[:9]), whole.predict(X[:9]), rtol=1e-9)
 
 
+@pytest.mark.slow_but("1-0")
 @pytest.mark.parametrize("n_particles, seed", [(1, 0), (2, 0), (2, 4), (2, 8)])
 def test_student_noise_in_parts(n_particles, seed):
     rng = np.random.default_rng(seed)
@@ -254,6 +258,7 @@ def test_a_failed_fit_leaves_the_earlier_one():
     np.testing.assert_array_equal(gp.predict(X), before)
 
 
+@pytest.mark.slow_but("params1")
 @pytest.mark.parametrize("params", [{"forgetting": 0.01}, {"total_samples": 100}])
 def test_parameters_of_streams_do_not_touch_a_fit(params):
     X, y = wave(200)

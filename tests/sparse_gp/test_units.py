@@ -71,6 +71,7 @@ def test_columns_in_any_units_say_the_same(units, approximation):
     np.testing.assert_allclose(other.predict(X * units), plain.predict(X), atol=0.01)
 
 
+@pytest.mark.slow_but("units3")
 @pytest.mark.parametrize("units", UNITS)
 def test_columns_of_a_classifier_in_any_units_say_the_same(units):
     X, y = plane(80)
@@ -93,6 +94,7 @@ def test_mistyped_inputs_leave_the_others_as_they_are():
     assert not gp.diagnostics_["warnings"]
 
 
+@pytest.mark.slow_but("kernel0")
 @pytest.mark.parametrize(
     "kernel",
     [
@@ -159,6 +161,7 @@ def test_rows_far_away_do_not_change_the_scale_of_a_column():
     np.testing.assert_array_equal(column_scales(np.full((9, 1), 0.1)), [1.0])
 
 
+@pytest.mark.slow_but("86400.0-3.5")
 @pytest.mark.parametrize("periods", [3.5, 7.0, 13.0])
 @pytest.mark.parametrize("unit", [1.0, 86400.0])
 def test_periods_are_found(periods, unit):
@@ -255,6 +258,7 @@ def test_equal_inducing_inputs_are_one():
 
 
 # ------------------------------------------------------------------ intervals of a classifier
+@pytest.mark.slow
 def test_intervals_of_two_classes_are_quantiles_of_the_process():
     X, y = wave(80)
     gp = SparseGPClassifierPMD(random_state=0).fit(X, y > 0.2)
@@ -270,6 +274,7 @@ def test_intervals_of_two_classes_are_quantiles_of_the_process():
         gp.predict_proba(X, return_interval=90)
 
 
+@pytest.mark.slow
 def test_intervals_of_three_classes_are_those_of_draws():
     X, y = wave(90)
     gp = SparseGPClassifierPMD(random_state=0, n_particles=2, weighting="uniform")

@@ -83,6 +83,7 @@ def brute(model, theta):
 
 
 # ---------------------------------------------------------------------- the kernel
+@pytest.mark.slow
 def test_short_waves_are_found():
     """Twenty rows a wave, of which a thousand show nothing: else all is noise, of variance .5."""
     rng = np.random.default_rng(1)
@@ -122,6 +123,7 @@ def test_starts_that_are_clearly_behind_or_at_one_place_are_left_out():
     assert [theta for _, theta in _vecchia_evidence._undecided(starts, True)] == ["best"]
 
 
+@pytest.mark.slow
 def test_a_column_of_many_groups_is_found(monkeypatch):
     """Four of five parts of the variance are effects of 150 groups of twenty rows.
 
@@ -155,6 +157,7 @@ def test_noise_under_a_kernel_with_fixed_parts(kernel, monkeypatch):
     assert np.isfinite(fitted.kernel_.theta).all()
 
 
+@pytest.mark.slow
 def test_all_of_many_rows_have_a_part_at_the_end(monkeypatch):
     """Where tails are heavy the noise of searches among 700 of 1500 rows differs by half.
 
@@ -453,6 +456,7 @@ def test_posterior_of_the_kernel_on_a_grid():
     assert abs(gp.log_evidence_ - evidence) < 4.0 * gp.posterior_.log_evidence_se + 0.02
 
 
+@pytest.mark.slow
 def test_draws_for_predictions_are_of_the_posterior():
     """On all rows as neighbours, against a grid; 400 draws have a standard error of .05 sds."""
     X, y = problem(40)
@@ -470,6 +474,7 @@ def test_draws_for_predictions_are_of_the_posterior():
     assert abs(logs[0] - grid[values.argmax()]) < 0.02  # The best comes first.
 
 
+@pytest.mark.slow
 def test_jobs_change_nothing_and_pickles_go_on():
     X, y = problem(600)
     one, two = (process(None, n_jobs=n).fit(X, y) for n in (None, 2))
@@ -480,6 +485,7 @@ def test_jobs_change_nothing_and_pickles_go_on():
     assert_array_equal(again.partial_fit(*more).predict(X), one.partial_fit(*more).predict(X))
 
 
+@pytest.mark.slow
 def test_predictions_are_row_wise():
     X, y = problem(200)
     gp, at = process().fit(X, y), problem(20, seed=6)[0]
@@ -600,6 +606,7 @@ def test_the_kernel_follows_a_stream():
 
 
 # ---------------------------------------------------------------------- which one
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # Of given kernels.
 def test_auto():
     """Rough functions have neighbours; few rows are exact, and so is what is asked for."""
@@ -683,6 +690,7 @@ def test_what_is_best_under_the_kernel_of_neighbours_is_not_lost(monkeypatch):
     assert gp.approximation_ == "fitc" and next(found, None) is None
 
 
+@pytest.mark.slow
 def test_what_cannot_be_fitted_is_not_chosen(monkeypatch):
     """Kernels without noise may have no inducing inputs; neighbours have no part of that."""
 
@@ -703,6 +711,7 @@ def test_too_few_rows_choose_nothing(monkeypatch):
     assert gp.approximation_ == "vecchia"
 
 
+@pytest.mark.slow
 def test_neighbours_have_no_lead_by_more_rows():
     """They were given a third more rows than inducing inputs, and were chosen by that."""
     rng = np.random.default_rng(0)
