@@ -51,16 +51,7 @@ def fit(estimator, data, y):
         return estimator.fit(data) if y is None else estimator.fit(data, y)
 
 
-@pytest.mark.slow_for(
-    "horseshoe",
-    "neighbours",
-    "student",
-    "kernels",
-    "kernels of neighbours",
-    "classes",
-    "own search",
-    "draws",
-)
+@pytest.mark.slow_but("diagonal", "mixture", "moves", "steps", "values", "values, steps", "weights")
 @pytest.mark.parametrize("route", ROUTES)
 def test_every_fit_has_tasks_that_end(route):
     estimator, data, y = ROUTES[route]

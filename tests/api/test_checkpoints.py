@@ -73,7 +73,7 @@ def cut_off(cut, path, stop=5, **parameters):
 
 
 # ------------------------------------------------------------------- the same bits
-@pytest.mark.slow_but("weights", "process", "mixture", "topics", "values")
+@pytest.mark.slow_but("values", "weights")
 @each
 def test_a_fit_that_was_cut_off_goes_on_to_the_same_bits(route, path, cut):
     expected, own = digest(fitted(route)), {"checkpoint": path, "checkpoint_every": 0.0}

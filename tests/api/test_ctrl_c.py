@@ -79,7 +79,7 @@ def is_complete(route, estimator):
     return all(np.isfinite(one).all() for one in answers(route, estimator))
 
 
-@pytest.mark.slow_but("weights", "process", "mixture", "topics", "values")
+@pytest.mark.slow_but("mixture", "values", "weights")
 @pytest.mark.parametrize("route", FORMS)
 def test_ctrl_c_keeps_the_last_state_or_changes_nothing(route, monkeypatch):
     listener = Interrupting()
@@ -122,6 +122,7 @@ def test_work_around_a_fit_that_is_complete_is_not_needed(route, name, monkeypat
     assert interrupted and is_complete(route, estimator)
 
 
+@pytest.mark.slow_but("values")
 @pytest.mark.parametrize("route", ["evidence", "process", "classes", "values"])
 def test_ctrl_c_before_a_state_leaves_the_fit_before(route, monkeypatch):
     estimator, _ = fit(route, Interrupting(), monkeypatch)

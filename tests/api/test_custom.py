@@ -133,6 +133,7 @@ def two_modes():
     return problem, X, grid, np.exp(log_joint - log_evidence), log_evidence
 
 
+@pytest.mark.slow_for("0-prior", "1-prior", "2-prior")
 @pytest.mark.parametrize("proposal", ["auto", "prior"])
 @pytest.mark.parametrize("seed", range(3))
 def test_both_modes_are_found_with_their_mass(two_modes, seed, proposal):

@@ -104,13 +104,7 @@ def plain(**params):
     return model_of(Recorder(np.ndarray, lambda X: X), **params)
 
 
-@pytest.mark.slow_but(
-    "frame-auto",
-    "objects-auto",
-    "lists of unequal length-auto",
-    "dict of columns-auto",
-    "array of objects-auto",
-)
+@pytest.mark.slow_but("dict of columns-auto")
 @pytest.mark.parametrize("params", PARAMS.values(), ids=PARAMS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_reach_the_functions_as_they_are(kind, params):

@@ -151,12 +151,13 @@ FORMS = {
 TOLERANCE = {"process, posterior": 1e-8}
 
 
-@pytest.mark.slow_for(
-    "logistic, steps",
-    "logistic, moves",
-    "process, posterior",
-    "process, stacking",
-    "topics, chains",
+@pytest.mark.slow_but(
+    "logistic",
+    "logistic, heavy tails",
+    "logistic, mean field",
+    "mixture, full batch",
+    "process",
+    "topics",
 )
 @pytest.mark.parametrize("name", CASES)
 def test_blocks_have_the_posterior_of_the_array(name):

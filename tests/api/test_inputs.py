@@ -234,6 +234,7 @@ def test_a_weight_is_as_many_copies(K, params):
     assert_same(fitted(X, y, weight, **params), repeated)
 
 
+@pytest.mark.slow_for("horseshoe-3", "moves-2", "moves-3")
 @few
 @both_kinds
 @every_route

@@ -119,7 +119,7 @@ def check(name, places):
             before = pickle.dumps(estimator)
 
 
-@pytest.mark.slow_but("process", "mixture", "topics", "custom")
+@pytest.mark.slow_but("topics")
 @few
 @pytest.mark.parametrize("name", [name for name in CASES if name != "draws"])  # They take longer.
 def test_ctrl_c_leaves_the_estimator_as_it_was(name):

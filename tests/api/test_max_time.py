@@ -115,9 +115,7 @@ def test_a_fit_ends_at_its_first_complete_state(route, counted_clock):
     assert again.out_of_time_ == estimator.out_of_time_
 
 
-@pytest.mark.slow_for(
-    "horseshoe", "student", "kernels", "kernels of neighbours", "classes", "own search", "draws"
-)
+@pytest.mark.slow_but("diagonal", "mixture", "steps", "values", "values, steps", "weights")
 @pytest.mark.parametrize("route", ROUTES)
 def test_enough_time_changes_no_digit(route):
     estimator, said = fitted(route, max_time=1e6)

@@ -135,7 +135,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(_likelihood, "_BLOCK", 1 << 14)
 
 
-@pytest.mark.slow_but("logistic", "mixture", "process, particles", "topics, one particle", "custom")
+@pytest.mark.slow_but("custom")
 @pytest.mark.parametrize("name", CASES)
 def test_a_fit_has_the_same_bits(name, small_blocks):
     estimator, data, predict = CASES[name]
@@ -148,7 +148,7 @@ def test_a_fit_has_the_same_bits(name, small_blocks):
     assert_equal(*answers)
 
 
-@pytest.mark.slow_for("logistic, steps", "multinomial", "process")
+@pytest.mark.slow_but("custom")
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_stream_has_the_same_bits(name):
     estimator, data, predict = CASES[name]

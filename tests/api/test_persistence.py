@@ -295,11 +295,20 @@ WAYS += [(name, by_file) for name in CASES]
 
 
 @pytest.mark.slow_for(
+    "Student noise-by_skops",
+    "classes of a process-by_skops",
     "horseshoe-by_skops",
+    "inducing inputs, stream-by_skops",
     "inducing inputs-by_skops",
-    "other kernels-by_skops",
-    "other kernels-by_pickle",
+    "mixture, independent-by_skops",
+    "mixture, parameters, diag-by_skops",
+    "mixture, parameters, full-by_skops",
+    "mixture, parameters, tied-by_skops",
     "other kernels-by_file",
+    "other kernels-by_pickle",
+    "other kernels-by_skops",
+    "search-by_skops",
+    "weights of the posterior-by_skops",
 )
 @pytest.mark.parametrize("name, save", WAYS)
 def test_what_was_saved_answers_and_goes_on_to_the_last_bit(name, save):

@@ -77,6 +77,7 @@ def test_crps_of_one_component_is_that_of_the_books():
 
 
 # ----------------------------------------------------------------------------- integrals
+@pytest.mark.slow_but("1", "5")
 @pytest.mark.parametrize("row", range(6))
 def test_moments_are_those_of_the_density(row):
     dist = make_mixture()

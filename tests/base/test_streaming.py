@@ -75,6 +75,7 @@ def test_without_rejuvenation_parts_are_one_reweighting_of_the_prior_draws():
     assert not model.history_["rejuvenation_error"].any()
 
 
+@pytest.mark.slow_but("laplace")
 @pytest.mark.parametrize("proposal", ["auto", "laplace", "mirror"])
 def test_the_first_part_is_exact_and_later_parts_stay_near_fit(proposal):
     X, y = labelled()
@@ -447,6 +448,7 @@ def test_noise_of_a_rejuvenation_is_what_repetition_shows():
     assert np.mean(estimates) == pytest.approx(np.mean(squares), rel=0.3)
 
 
+@pytest.mark.slow
 def test_lost_third_cumulants_are_what_later_data_show():
     """A gamma posterior replaced by a normal, then as many data again, by quadrature."""
     shape = 40.0
@@ -579,6 +581,7 @@ def test_a_class_that_parts_lack_is_warned_of(retained, monkeypatch):
     assert model.diagnostics_["warnings"]
 
 
+@pytest.mark.slow
 def test_a_large_error_is_warned_of():
     X, y = labelled(100, p=12)
     with pytest.warns(ConvergenceWarning, match="posterior means may be off by"):

@@ -83,6 +83,7 @@ def test_batches_ask_on_average_for_what_all_rows_ask_for():
         np.testing.assert_allclose(np.mean([part[k] for part in parts], axis=0), full, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_stochastic_steps_end_where_whole_passes_do():
     X, y = table()
     mean, cov = last(X, y, batch_size=6, passes=2000, rho=lambda t: (10.0 + t) ** -0.8)

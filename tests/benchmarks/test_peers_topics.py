@@ -78,6 +78,7 @@ def test_sgrld_expects_the_counts_of_enumeration():
     np.testing.assert_allclose(counts, exact / total, atol=0.03)
 
 
+@pytest.mark.slow
 def test_sgrld_takes_batches_for_all_documents():
     """One topic: the exact posterior is a Dirichlet. The mean over the steps is near its own.
 

@@ -17,7 +17,7 @@ ROW = {"method": shapes.MAIN, "answers": 10, "right": 1.0, "wrong": 0.0, "warned
        "unwarned_right": 1.0, "unwarned_wrong": 0.0}  # fmt: skip
 
 
-@pytest.mark.slow_for("modes5", "cauchy")
+@pytest.mark.slow_but("banana", "funnel2")
 @pytest.mark.parametrize("name", WITHIN)
 def test_weighted_draws_of_the_prior_have_the_truth(name, monkeypatch):
     monkeypatch.setattr(shapes_targets, "N_DRAWS", 200_000)
@@ -30,6 +30,7 @@ def test_weighted_draws_of_the_prior_have_the_truth(name, monkeypatch):
     assert found.log_evidence < 0.05 and found.right
 
 
+@pytest.mark.slow
 def test_eight_schools_are_the_same_in_both_parametrisations(monkeypatch):
     monkeypatch.setattr(shapes_models, "N_DRAWS", 200_000)
     centred, other = (shapes_models.eight_schools(flag) for flag in (True, False))

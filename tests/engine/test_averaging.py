@@ -30,6 +30,7 @@ def averaged(clouds, gammas, scheme, seed):
     return average
 
 
+@pytest.mark.slow_but("sizes0-stratified", "sizes1-multinomial", "sizes2-stratified")
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("sizes", [(25, 25, 25, 25), SIZES, (20, 10, 20, 10)])
 def test_expectation_is_the_weighted_average_of_the_iterates(scheme, sizes):

@@ -86,6 +86,7 @@ def whitened_kernel(estimate, theta, log_ratio):
     return root @ root.T
 
 
+@pytest.mark.slow_but("skewed-True", "spread weights-True")
 @pytest.mark.parametrize("shrinkage", [True, False])
 @pytest.mark.parametrize("particles", ["skewed", "two modes", "spread weights"])
 def test_chosen_kernel_scores_at_least_as_well_as_any_round_one(particles, shrinkage):

@@ -31,7 +31,7 @@ MAX_GAPS = {
 }  # fmt: skip
 
 
-@pytest.mark.slow_for("2-bimodal", "8-bimodal")
+@pytest.mark.slow_but("2-normal")
 @pytest.mark.parametrize("d, kind", MAX_GAPS)
 def test_close_to_the_truth(d, kind):
     theta, log_joint = particles_of(np.random.default_rng(1), kind, d)
@@ -78,6 +78,7 @@ def test_draws_of_what_has_edges_stay_within_them():
         np.testing.assert_allclose(shares, q, atol=0.04)
 
 
+@pytest.mark.slow_but("2-False")
 @pytest.mark.parametrize("with_values", [False, True])
 @pytest.mark.parametrize("d", [2, 8])
 def test_gradient(d, with_values):

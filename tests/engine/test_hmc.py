@@ -114,6 +114,7 @@ def test_impossible_positions_are_refused():
         assert abs(chains.draws.mean() - 1) < 4.5 / np.sqrt(chains.ess)
 
 
+@pytest.mark.slow
 def test_jumps_join_modes_that_trajectories_do_not():
     """Two modes on the positive line, of weights 1 : 3, a factor of 1000 apart."""
     log_centre, share = np.log([1.0, 1000.0]), np.array([0.25, 0.75])
@@ -175,6 +176,7 @@ def test_chains_have_to_mix_in_what_they_move_in_too():
     assert _diagnose(draws[:, :, :1], lambda theta: theta)[0] < 1.01
 
 
+@pytest.mark.slow
 def test_the_work_of_short_steps_is_bounded():
     """Half a normal beside a cliff of 1e4, where draws are never enough."""
 

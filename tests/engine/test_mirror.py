@@ -295,6 +295,7 @@ def brute_force(model, theta, log_density, batch, a, b):
     return np.array(values)
 
 
+@pytest.mark.slow_but("0.3-1.5")
 @pytest.mark.parametrize("a, b", [(0.3, 1.5), (0.0, 1.0), (1.0, 1.0)])
 def test_block_gain_is_the_integral_over_the_conjugate_parameter(a, b):
     """Delta of a model with a block equals brute-force integration over zeta (design: 2-3 nats

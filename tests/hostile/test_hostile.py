@@ -292,8 +292,8 @@ FOUND = (
 )  # fmt: skip
 
 
-@pytest.mark.slow_for(
-    "logistic-parameters1-2-first1-others1", "custom-parameters4-4-first4-others4"
+@pytest.mark.slow_but(
+    "classes of a process-parameters8-1-first8-others8", "custom-parameters6-1-first6-others6"
 )
 @pytest.mark.parametrize("name, parameters, p, first, others", FOUND)
 def test_cases_that_were_found(name, parameters, p, first, others):
@@ -302,7 +302,7 @@ def test_cases_that_were_found(name, parameters, p, first, others):
         check(name, (parameters, p, first, others))
 
 
-@pytest.mark.slow_but("logistic", "topics")
+@pytest.mark.slow_but("topics")
 @pytest.mark.parametrize("name", KINDS)
 def test_calls_end_well(name):
     @settings(max_examples=50, derandomize=True, **FREE)

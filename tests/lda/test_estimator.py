@@ -67,6 +67,7 @@ def test_one_topic_is_conjugate(assignment, weighting, eta):
     np.testing.assert_allclose(fitted.score_samples(X), log_density, rtol=1e-5)
 
 
+@pytest.mark.slow_but("posterior-soft", "uniform-collapsed", "uniform-soft")
 @pytest.mark.parametrize("assignment", ASSIGNMENTS)
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 def test_topics_are_found(assignment, weighting):

@@ -258,6 +258,7 @@ def test_topic_proportions_are_recovered():
 
 
 # ---------------------------------------------------------------------- rows, threads, forms
+@pytest.mark.slow_for("transform")
 @pytest.mark.parametrize("method", ["transform", "score_samples"])
 def test_each_document_is_answered_by_itself(lda, corpus, method):
     X = np.tile(corpus, (4, 1))  # more than one piece

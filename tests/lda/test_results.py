@@ -99,6 +99,7 @@ def apart(found, true):
     return abs(found - true).sum(axis=1).max() / 2.0
 
 
+@pytest.mark.slow_but("documents-fit", "documents-full")
 @pytest.mark.parametrize("way", ["fit", "stream", "numbered", "full"])
 @pytest.mark.parametrize("prior", ["documents", "words"])
 def test_particles_agree_where_topics_have_priors_of_their_own(way, prior):

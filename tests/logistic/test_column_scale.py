@@ -59,6 +59,21 @@ KINDS = {
 }
 
 
+@pytest.mark.slow_for(
+    "evidence-array",
+    "horseshoe-array",
+    "moves-array",
+    "moves-single",
+    "moves-sparse",
+    "prior's mean-array",
+    "steps-array",
+    "three classes-array",
+    "three classes-single",
+    "three classes-sparse",
+    "weights-array",
+    "weights-single",
+    "weights-sparse",
+)
 @pytest.mark.parametrize("form", ["array", "sparse", "single"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_everyday_units_are_those_of_a_standard_scaler(kind, form):
@@ -164,6 +179,7 @@ def test_units_map_coefficients_there_and_back(fit_intercept):
     assert reordered.n_rows == 1
 
 
+@pytest.mark.slow
 def test_a_stream_in_everyday_units_is_one_after_a_scaler_of_its_first_rows():
     X, y = everyday(n=600)
     scaler = StandardScaler().fit(X[:150])
@@ -332,6 +348,7 @@ def test_columns_of_no_effect_or_in_usual_units_are_not():
     model.set_params(prior_scale=1.0).fit(X, y)
 
 
+@pytest.mark.slow
 def test_the_evidence_knows_no_units():
     X, y = rows(unit=1.0)
     own = {"prior_scale": "evidence", "random_state": 0}

@@ -197,6 +197,7 @@ def test_intervals_of_probabilities(cancer, fitted):
         fitted.predict_proba_interval(X, level=1.0)
 
 
+@pytest.mark.slow
 def test_averaging_beats_the_mode_out_of_sample():
     """Where the model is true, averaged probabilities score better than the mode's: 30 problems
     drawn from the prior, 20 training rows in 8 dimensions; a mean gain of 4 standard errors."""

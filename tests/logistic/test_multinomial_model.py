@@ -315,6 +315,9 @@ def logit_problem(K, sd, n=60):
     return rng.normal(0.0, 2.0, (n, K)), root @ root.transpose(0, 2, 1)
 
 
+@pytest.mark.slow_for(
+    "0.1-2e-05-3", "0.1-2e-05-5", "0.5-0.0005-5", "1.5-0.004-3", "1.5-0.004-5", "4.0-0.01-5"
+)
 @pytest.mark.parametrize("K", [2, 3, 5, pytest.param(10, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("sd, tolerance", [(0.1, 2e-5), (0.5, 5e-4), (1.5, 4e-3), (4.0, 1e-2)])
 def test_expected_probabilities_are_near_those_of_many_points(K, sd, tolerance):

@@ -26,6 +26,7 @@ def halves(load=load_breast_cancer, columns=slice(None)):
     return X[place], y[place], len(y) // 2
 
 
+@pytest.mark.slow_but("load_iris-columns2-True")
 @pytest.mark.parametrize(
     "load, columns, with_rows",
     [

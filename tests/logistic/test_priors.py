@@ -109,6 +109,25 @@ def test_coefficients_are_the_coordinates_themselves(kind):
 
 
 # ----------------------------------------------------------------------------- expectations
+@pytest.mark.slow_for(
+    "0.05-0.02-cauchy",
+    "0.05-6.0-cauchy",
+    "0.05-6.0-laplace",
+    "0.05-6.0-student",
+    "1.0--0.7-cauchy",
+    "1.0-0.0-cauchy",
+    "1.0-0.02-cauchy",
+    "1.0-0.02-student",
+    "1.0-6.0-cauchy",
+    "9.0--0.7-cauchy",
+    "9.0--0.7-student",
+    "9.0-0.0-cauchy",
+    "9.0-0.0-student",
+    "9.0-0.02-cauchy",
+    "9.0-0.02-student",
+    "9.0-6.0-cauchy",
+    "9.0-6.0-student",
+)
 @KIND
 @pytest.mark.parametrize("mean", [0.0, 0.02, -0.7, 6.0])
 @pytest.mark.parametrize("sd", [0.05, 1.0, 9.0])
@@ -451,6 +470,7 @@ def reweighted(problem, seed=0):
     return outcome.particles, outcome.pair
 
 
+@pytest.mark.slow_for("cauchy-60-True", "laplace-60-True", "normal-60-True", "student-60-True")
 @pytest.mark.parametrize(
     "kind, n, flip",
     [(kind, *data) for kind in KINDS for data in ((9, True), (60, True), (6, False))][:-1],

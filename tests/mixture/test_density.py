@@ -80,7 +80,7 @@ def test_quantiles_invert_the_distribution_function(mixture):
         np.testing.assert_array_equal(ends[..., 0], density.ppf(0.5 - 0.45))
 
 
-@pytest.mark.slow_but("conjugate-diag", "parameters-diag")
+@pytest.mark.slow_but("conjugate-diag")
 def test_draws_have_the_distribution(mixture):
     density = mixture.conditional([0], [[4.0], [1.4]])
     draws = density.sample(4000, random_state=0)

@@ -67,6 +67,7 @@ def test_a_first_row_does_not_fix_units_and_prior(X):
     assert stream._state.n_samples_seen == 80.0
 
 
+@pytest.mark.slow
 def test_parts_under_a_given_prior_come_to_what_fit_does(X):
     prior = {
         "mean_prior": [8.0], "mean_precision_prior": 0.05, "covariance_prior": [[0.5]],
@@ -81,6 +82,7 @@ def test_parts_under_a_given_prior_come_to_what_fit_does(X):
     assert stream._state.fit.state.n_rows_fitted == 50
 
 
+@pytest.mark.slow
 def test_learning_anew_keeps_what_is_forgotten_forgotten(X):
     stream = sampled(half_life=1)
     for part in (X[:3], X[3:]):

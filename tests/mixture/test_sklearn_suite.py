@@ -171,6 +171,12 @@ BAYESIAN_LEFT_OUT = {
 
 
 # The marks of the modules do not come along: steps are cut short there, and rightly warned of.
+@pytest.mark.slow_for(
+    "test_gaussian_mixture_fit_best_params-0",
+    "test_init-0",
+    "test_warm_start-0",
+    "test_warm_start-1",
+)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name, arguments", runs_of(GAUSSIAN))
 def test_of_gaussian_mixture(name, arguments, monkeypatch):

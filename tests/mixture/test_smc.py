@@ -343,6 +343,7 @@ def test_evidence_and_predictions_of_few_rows(weights, n_components):
     np.testing.assert_allclose(density, expected, rtol=0.05, atol=0.002)
 
 
+@pytest.mark.slow
 def test_the_standard_error_counts_what_moves_have_left_of_correlation():
     """Of 14 fits of each of two sets of rows the evidence had an sd of 1.3 and 1.6 times the error
     that takes particles for independent; as a chain of that correlation, 1.1 and 1.25 times."""
@@ -481,6 +482,7 @@ def test_rows_that_are_too_many_to_keep_still_count(two_groups, whole, monkeypat
     np.testing.assert_allclose((own - mean) / sd, 0.0, atol=0.5)
 
 
+@pytest.mark.slow
 def test_forgotten_rows_do_not_count(two_groups):
     """With all but everything forgotten only the last part is left."""
     last = np.array_split(two_groups, 2)[1]

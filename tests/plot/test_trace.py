@@ -50,7 +50,9 @@ ESTIMATORS = [
 ]
 
 
-@pytest.mark.slow_for("SparseGPClassifierPMD", "GaussianMixturePMD1")
+@pytest.mark.slow_but(
+    "BayesianLogisticRegressionPMD0", "GaussianMixturePMD0", "SparseGPRegressorPMD"
+)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda one: type(one).__name__)
 def test_each_estimator_has_a_trace(estimator):
@@ -65,6 +67,7 @@ def test_each_estimator_has_a_trace(estimator):
     assert all(one.get_ylabel() for one in display.axes_)
 
 
+@pytest.mark.slow
 def test_topics_have_a_trace():
     lda = LDATopicModelPMD(3, max_iter=5, random_state=0).fit(COUNTS)
     display = TraceDisplay.from_estimator(lda, columns=["log_density", "step_size"])

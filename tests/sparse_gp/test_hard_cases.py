@@ -61,6 +61,7 @@ def test_short_length_scales_make_no_numbers_of_few_digits(nu):
     np.testing.assert_allclose(K, covariance.kernel.k1(X), rtol=1e-8, atol=1e-35)
 
 
+@pytest.mark.slow
 def test_copies_of_few_rows_do_not_end_the_learning():
     X, y = wave(400)
     gp = SparseGPRegressorPMD(random_state=0, n_subset=200)
@@ -119,6 +120,7 @@ def test_rows_without_any_noise(approximation):
     assert np.isfinite(gp.log_marginal_likelihood_value_)
 
 
+@pytest.mark.slow_but("0-0.0001")
 @pytest.mark.parametrize("level", [1e-5, 1e-4])
 @pytest.mark.parametrize("n_restarts", [0, 1])
 def test_a_start_of_steep_slopes_does_not_leap_into_a_corner(level, n_restarts):

@@ -37,6 +37,7 @@ def test_units_do_not_matter(x_unit, y_unit):
     np.testing.assert_allclose(theirs.std() / y_unit, ours.std(), rtol=1e-2)
 
 
+@pytest.mark.slow_but("one row-dtc", "one row-fitc", "one row-vfe")
 @pytest.mark.parametrize("approximation", ["dtc", "fitc", "vfe"])
 @pytest.mark.parametrize(
     "X, y",
@@ -217,6 +218,7 @@ def test_short_waves_are_found():
         assert SparseGPRegressorPMD(random_state=0).fit(X, y).score(X, y) > 0.8
 
 
+@pytest.mark.slow
 def test_a_column_that_is_constant_up_to_rounding_does_not_count():
     X, y = problem()
     X = np.column_stack([X, np.full(len(X), 0.1)])
@@ -239,6 +241,7 @@ def test_the_order_of_rows_changes_nothing_that_is_learnt():
         np.testing.assert_allclose(one.predict(X), other.predict(X), rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_one_wild_target_does_not_set_the_scale_of_student_noise():
     X, y = problem(100)
     wild = y.copy()

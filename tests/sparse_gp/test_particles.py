@@ -108,6 +108,7 @@ def test_stacking_weights_are_the_best_of_the_log_score():
     assert loss(found) < best.fun + 1e-3 * weight.sum()
 
 
+@pytest.mark.slow
 def test_particles_that_predict_better_weigh_more():
     X, y = problem(400)
     gp = SparseGPRegressorPMD(n_particles=4, n_subset=40, n_inducing=50, random_state=0).fit(X, y)
@@ -159,6 +160,7 @@ def test_the_same_seed_gives_the_same_answer():
         np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
 
 
+@pytest.mark.slow_for("posterior")
 @pytest.mark.parametrize("weighting", ["stacking", "posterior"])
 def test_jobs_change_nothing(weighting):
     X, y = problem(100)
@@ -314,6 +316,7 @@ def test_a_wild_redraw_does_no_harm(kernel, size):
         assert (gap <= 0.02 * (expected + mean)).all()
 
 
+@pytest.mark.slow
 def test_particles_of_the_automatic_number_are_rejuvenated():
     """Steps from the prior need rejuvenations, which draw as many particles as there are."""
     X, y = problem(25)

@@ -32,6 +32,9 @@ def wave(n=90, noise=0.2):
     return u[:, None], np.cos(u) + noise * rng.standard_normal(n)
 
 
+@pytest.mark.slow_but(
+    "1000000000000.0-0.0-0", "1e-09-0.0-0", "2.0-1980.0-0", "3600.0-1500000000.0-0"
+)
 @pytest.mark.parametrize("n_restarts", [0, 1])
 @pytest.mark.parametrize(
     "factor, offset", [(3600.0, 1.5e9), (1e9, 1.6e18), (1e-9, 0.0), (2.0, 1980.0), (1e12, 0.0)]
@@ -60,6 +63,7 @@ def plane(n):
     return X, np.sin(2.0 * X[:, 0]) + 0.4 * X[:, 1] + 0.2 * rng.standard_normal(n)
 
 
+@pytest.mark.slow_but("fitc-units1")
 @pytest.mark.parametrize("units", UNITS)
 @pytest.mark.parametrize("approximation", ["fitc", "vecchia"])
 def test_columns_in_any_units_say_the_same(units, approximation):

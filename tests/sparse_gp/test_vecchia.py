@@ -139,6 +139,7 @@ def test_a_column_of_many_groups_is_found(monkeypatch):
     assert np.exp(gp.kernel_.theta[-1]) < 0.1  # The true one is .04.
 
 
+@pytest.mark.slow_but("kernel0")
 @pytest.mark.parametrize(
     "kernel",
     [
@@ -179,6 +180,7 @@ def test_all_of_many_rows_have_a_part_at_the_end(monkeypatch):
     assert np.ptp(ends, axis=0)[-1] < 0.05
 
 
+@pytest.mark.slow
 def test_more_rows_may_decide_for_what_is_rough(monkeypatch):
     """One of thirty fits to the flights was too smooth by chance: its RMSE was larger by .04."""
     decided = _vecchia_evidence._decided
@@ -596,6 +598,7 @@ def test_fit_drops_no_row_of_little_weight():
     assert len(gp._state.model.sites.weight) == 100
 
 
+@pytest.mark.slow
 def test_the_kernel_follows_a_stream():
     """A first part of three rows says nothing of length scales."""
     X, y = problem(400)
@@ -660,6 +663,7 @@ def with_both_ahead_by(monkeypatch, gains, of_inducing=lambda n: np.full(n, -1.0
     return SparseGPRegressorPMD(random_state=0, **params).fit(*problem(1020))
 
 
+@pytest.mark.slow
 def test_a_few_rows_do_not_choose_the_approximation(monkeypatch):
     """Where tails are heavy ten of thousands did."""
 
@@ -669,6 +673,7 @@ def test_a_few_rows_do_not_choose_the_approximation(monkeypatch):
     assert with_both_ahead_by(monkeypatch, gains).approximation_ == "vecchia"
 
 
+@pytest.mark.slow
 def test_both_may_be_rough_where_neighbours_are_best(monkeypatch):
     """Rows are conditioned on few neighbours, which may choose a shape that suits only them."""
 
@@ -681,6 +686,7 @@ def test_both_may_be_rough_where_neighbours_are_best(monkeypatch):
     assert gp.approximation_ == "full_scale" and gp.kernel_.k1.k2.nu == 0.5
 
 
+@pytest.mark.slow
 def test_what_is_best_under_the_kernel_of_neighbours_is_not_lost(monkeypatch):
     """Inducing inputs that were worse under another kernel left the choice to neighbours."""
     found = iter([0.5, -0.1])
