@@ -546,7 +546,6 @@ def test_families_that_have_nothing_to_add_say_so():
             skpmd.merge(shards)
 
 
-@pytest.mark.slow
 def test_warnings_of_shards_come_along(logistic):
     _, _, shards, _ = logistic
     doubtful = pickle.loads(pickle.dumps(shards[1]))

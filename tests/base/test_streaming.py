@@ -581,7 +581,6 @@ def test_a_class_that_parts_lack_is_warned_of(retained, monkeypatch):
     assert model.diagnostics_["warnings"]
 
 
-@pytest.mark.slow
 def test_a_large_error_is_warned_of():
     X, y = labelled(100, p=12)
     with pytest.warns(ConvergenceWarning, match="posterior means may be off by"):

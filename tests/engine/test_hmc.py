@@ -114,7 +114,6 @@ def test_impossible_positions_are_refused():
         assert abs(chains.draws.mean() - 1) < 4.5 / np.sqrt(chains.ess)
 
 
-@pytest.mark.slow
 def test_jumps_join_modes_that_trajectories_do_not():
     """Two modes on the positive line, of weights 1 : 3, a factor of 1000 apart."""
     log_centre, share = np.log([1.0, 1000.0]), np.array([0.25, 0.75])

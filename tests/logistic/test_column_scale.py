@@ -348,7 +348,6 @@ def test_columns_of_no_effect_or_in_usual_units_are_not():
     model.set_params(prior_scale=1.0).fit(X, y)
 
 
-@pytest.mark.slow
 def test_the_evidence_knows_no_units():
     X, y = rows(unit=1.0)
     own = {"prior_scale": "evidence", "random_state": 0}

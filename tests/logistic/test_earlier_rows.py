@@ -133,7 +133,6 @@ def test_a_chain_of_small_parts_of_few_coefficients():
     assert total == pytest.approx(whole.log_evidence_, abs=1e-6)
 
 
-@pytest.mark.slow
 def test_sparse_rows_and_rows_of_the_user():
     X, y = rows_of()
     h, given = 300, X[:300].copy()
@@ -183,7 +182,6 @@ def test_a_chain_of_quadratics(monkeypatch):
     assert gap(after(second, X[400:, ::-1], y[400:]), whole) < 0.05
 
 
-@pytest.mark.slow
 def test_rows_of_a_normal_likelihood_are_not_held(monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((6000, N_COLUMNS))

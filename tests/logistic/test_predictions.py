@@ -262,7 +262,6 @@ def test_rows_that_few_were_not_held_against_are_averaged_over_all(fitted):
     np.testing.assert_array_equal(few.predict_proba(far), exact.predict_proba(far))
 
 
-@pytest.mark.slow
 def test_a_posterior_that_few_do_not_represent_has_all():
     """Six rows for each coefficient, all classes apart: a logit varies by tens."""
     X, y = problem(2, n=120, p=20)

@@ -482,7 +482,6 @@ def test_rows_that_are_too_many_to_keep_still_count(two_groups, whole, monkeypat
     np.testing.assert_allclose((own - mean) / sd, 0.0, atol=0.5)
 
 
-@pytest.mark.slow
 def test_forgotten_rows_do_not_count(two_groups):
     """With all but everything forgotten only the last part is left."""
     last = np.array_split(two_groups, 2)[1]

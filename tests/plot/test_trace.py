@@ -67,7 +67,6 @@ def test_each_estimator_has_a_trace(estimator):
     assert all(one.get_ylabel() for one in display.axes_)
 
 
-@pytest.mark.slow
 def test_topics_have_a_trace():
     lda = LDATopicModelPMD(3, max_iter=5, random_state=0).fit(COUNTS)
     display = TraceDisplay.from_estimator(lda, columns=["log_density", "step_size"])

@@ -316,7 +316,6 @@ def test_a_wild_redraw_does_no_harm(kernel, size):
         assert (gap <= 0.02 * (expected + mean)).all()
 
 
-@pytest.mark.slow
 def test_particles_of_the_automatic_number_are_rejuvenated():
     """Steps from the prior need rejuvenations, which draw as many particles as there are."""
     X, y = problem(25)

@@ -598,7 +598,6 @@ def test_fit_drops_no_row_of_little_weight():
     assert len(gp._state.model.sites.weight) == 100
 
 
-@pytest.mark.slow
 def test_the_kernel_follows_a_stream():
     """A first part of three rows says nothing of length scales."""
     X, y = problem(400)
