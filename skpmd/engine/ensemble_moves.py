@@ -92,8 +92,8 @@ class EnsembleMoves:
         first, n_moves = _ranks(state, done), 0
         most = self._max_moves if done < 1.0 else _AT_THE_END * self._max_moves
         for t in counted(range(most), "moves"):
-            halves = np.array_split(rng.permutation(n_particles), 2)
-            for own, others in (halves, halves[::-1]):
+            parts = np.array_split(rng.permutation(n_particles), 2)
+            for own, others in (parts, parts[::-1]):
                 self._move(state, own, state.theta[others], mixture, done, t, rng)
             n_moves += 1
             self.correlation = rank_correlation(first, _ranks(state, done)).max()

@@ -33,9 +33,7 @@ def fit(theta, log_weights, rng, max_components=_MAX_COMPONENTS, max_iter=_ITERA
     chol = scale[:, None] * np.linalg.cholesky(correlation + _JITTER * np.eye(d))
     white = whitened(theta, mean, chol)
     n_components = int(np.clip(ess / (_EACH * d), 1, max_components))
-    shares, means, roots = _fitted(
-        white, w, ess, _clusters(white, w, n_components, rng), max_iter
-    )
+    shares, means, roots = _fitted(white, w, ess, _clusters(white, w, n_components, rng), max_iter)
     parts = [
         Proposal(mean + chol @ one, chol @ root, _DF)
         for one, root in zip(means, roots, strict=True)
@@ -76,8 +74,10 @@ def _clusters(white, w, n_components, rng):
     if n_components == 1:
         return np.ones((len(w), 1))
     draws = white[systematic(w, len(w), rng)]
-    centres, label = kmeans2(draws, n_components, minit="++", rng=rng)
-    centres = centres[np.unique(label)]
+    centres = np.unique(draws, axis=0)
+    if len(centres) > n_components:
+        centres, label = kmeans2(draws, n_components, minit="++", rng=rng)
+        centres = centres[np.unique(label)]
     nearest = ((white[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
     return np.eye(len(centres))[nearest]
 

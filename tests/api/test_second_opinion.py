@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 from scipy.stats import cauchy, gamma, norm
+from sklearn.exceptions import ConvergenceWarning
 
 from skpmd import ParticleMirrorDescent
 from skpmd.engine import fitted_proposals, from_values
@@ -135,6 +136,28 @@ def test_a_mode_that_searches_have_missed_comes_from_steps(monkeypatch):
     assert model.diagnostics_["method"].endswith("particles of steps")
     mean, sd = np.full(2, -0.3), np.full(2, np.sqrt(2.25 - 0.09 + 0.16))
     check(model, mean, sd, 0.0, of_sd=0.15)
+
+
+def test_steps_that_do_not_find_the_same_twice_are_warned_of(monkeypatch):
+    """No proposals are fitted, and moves by which particles stay where they are lose most of them.
+
+    The posterior is 1,000 times as narrow as the prior in each of four coordinates.
+    """
+    monkeypatch.setattr(from_values, "proposals_at_optima", lambda *_: iter(()))
+    monkeypatch.setattr(from_values, "proposals_along_ridges", lambda *_: iter(()))
+    monkeypatch.setattr(from_values, "_from_steps", lambda *_: iter(()))
+    monkeypatch.setattr("skpmd.engine.ensemble_moves.EnsembleMoves._move", lambda *_: None)
+
+    def log_prior(theta):
+        return norm.logpdf(theta, scale=10.0).sum(axis=1)
+
+    with pytest.warns(ConvergenceWarning, match="the same steps taken again find"):
+        ParticleMirrorDescent(
+            lambda theta, X, y: norm.logpdf(theta, 1.0, 0.01).sum(axis=1),
+            log_prior,
+            lambda rng, m: 10.0 * rng.standard_normal((m, 4)),
+            random_state=0,
+        ).fit(ROW)
 
 
 def test_even_weights_that_nothing_contradicts_are_enough(monkeypatch):
