@@ -167,7 +167,8 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         reweighted, and the parameters of stochastic steps have no effect. If the weights fail, or
         what comes from the prior contradicts them, mirror steps on all data start from the prior,
         and proposals fitted to their particles join the others; then Hamiltonian moves along
-        ``log_joint_gradient`` follow, if it is given. ``"prior"``: stochastic mirror steps from the
+        ``log_joint_gradient`` follow, if it is given, and where no proposals fit the particles of
+        two runs of such steps are the result. ``"prior"``: stochastic mirror steps from the
         prior, the algorithm of the paper. ``reweight=False``, ``average=True``, ``particle_growth``
         and a ``rejuvenation`` other than ``"ess"`` have the same effect.
     n_particles : int, default=1000
