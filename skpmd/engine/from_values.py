@@ -57,7 +57,7 @@ _MAX_BESIDE_MOVES = 20  # In more coordinates moves by a gradient know more than
 _OF_STEPS = "particles of steps"
 _OF_PRIOR, _OF_WAY, _OF_EARLIER = 0.05, 0.25, 0.2  # Shares of the proposals.
 _WIDE_DF = 5.0  # Of the one that is as wide as the prior.
-_LEAST_ERROR = 0.2  # Of a log evidence that no mixture has confirmed, in nats.
+_MIN_ERROR = 0.2  # Of a log evidence that no mixture has confirmed, in nats.
 _MAX_R_HAT, _MIN_DRAWS = 1.02, 100.0  # Chains are trusted up to here, and from so many draws on.
 
 _UNSEEN = (
@@ -377,7 +377,7 @@ def _pooled(task, one, other):
     return other._replace(
         particles=equally_weighted(task.model, theta),
         log_evidence=float(np.logaddexp(*values) - np.log(2.0)),
-        log_evidence_se=float(max(np.hypot(*errors), np.ptp(values) / 2.0, _LEAST_ERROR)),
+        log_evidence_se=float(max(np.hypot(*errors), np.ptp(values) / 2.0, _MIN_ERROR)),
     )
 
 
