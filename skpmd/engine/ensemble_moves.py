@@ -24,7 +24,7 @@ _MIN_MOVES, MAX_MOVES = 3, 100  # Each particle makes so many moves after a segm
 _AT_THE_END = 3  # And so many times as many at the end.
 _MAX_CORRELATION = 0.9  # A larger one says no more about what particles are worth.
 _FORGOTTEN = 0.15  # Moves end at this rank correlation with where they started.
-_FITTED = 0.3  # This share of moves are draws from the mixture,
+FROM_FITTED = 0.3  # This share of moves are draws from the mixture,
 _OF_OTHERS = 0.3  # and this share of these from what else is known.
 _ACCEPT = 0.25  # Of differences; their lengths are adapted to that,
 _SPREAD = 0.3  # and vary by this on the log scale.
@@ -53,7 +53,8 @@ class EnsembleMoves:
 
     The step goes from the prior to the posterior, whose log-likelihood has the ``power``. ``known``
     are components and shares of a mixture that knows places of modes, or None. Particles make
-    ``max_moves`` after a segment, at most.
+    ``max_moves`` after a segment, at most, of which the share ``from_fitted`` are draws from the
+    mixture.
 
     Attributes
     ----------
@@ -68,10 +69,12 @@ class EnsembleMoves:
 
     follows = True
 
-    def __init__(self, model, batches, power, known=None, max_moves=MAX_MOVES):
+    def __init__(
+        self, model, batches, power, known=None, max_moves=MAX_MOVES, from_fitted=FROM_FITTED
+    ):
         self._model, self._batches, self._power, self._known = model, batches, power, known
         self._log_prior = without_errors(model.log_prior)
-        self._log_step, self._max_moves = 0.0, max_moves
+        self._log_step, self._max_moves, self._from_fitted = 0.0, max_moves, from_fitted
         self.log_evidence, self.variance, self.correlation = 0.0, 0.0, 0.0
         self.fitted = []
 
@@ -129,7 +132,7 @@ class EnsembleMoves:
         """Move the ``own`` particles once, in place."""
         theta = state.theta[own]
         new = theta + _differences(others, theta.shape, np.exp(self._log_step), rng)
-        fitted = rng.random(len(own)) < _FITTED
+        fitted = rng.random(len(own)) < self._from_fitted
         new[fitted] = mixture.draws(int(fitted.sum()), rng)
         log_prior = self._log_prior(new)
         moved = _State(new, log_prior, self._likelihood(new, log_prior))

@@ -24,7 +24,7 @@ from skpmd.engine.course import counted
 from skpmd.engine.derivatives import check_gradient
 from skpmd.engine.diagnostics import heavy_tail, pareto_k
 from skpmd.engine.edges import Unbounded, edges
-from skpmd.engine.ensemble_moves import MAX_MOVES, EnsembleMoves
+from skpmd.engine.ensemble_moves import EnsembleMoves
 from skpmd.engine.fitted_proposals import (
     EACH,
     Proposals,
@@ -48,9 +48,10 @@ _MIN_SHARE, _ENOUGH = 0.05, 1000.0
 _MAX_DISAGREEMENT = 6.0  # Proposals that disagree more on a mean, in standard errors, have failed.
 _MAX_PLAIN_K = 0.35  # Of weights that need no more proposals.
 _MAX_SOUND_K = 0.5  # From here on weights have no variance.
-# A quick check has so many particles, so long steps, and so many moves after each; it ends where
-# the standard error of its log evidence has come to that.
-_N_QUICK, _QUICK_ESS, _QUICK_MOVES, _MAX_QUICK_ERROR = 200, 0.3, 15, 0.5
+# A quick check has so many particles, so long steps, so many moves after each, of which so many are
+# draws from a mixture; it ends where the standard error of its log evidence has come to that.
+_N_QUICK, _QUICK_ESS, _MAX_QUICK_ERROR = 200, 0.25, 0.45
+_QUICK_MOVES = {"max_moves": 3, "from_fitted": 0.7}
 _REFITS = 3  # Mixtures are fitted so many times,
 _OF_STEPS_ESS = 2.0  # and so many times the number of particles are to be effective.
 _MAX_BESIDE_MOVES = 20  # In more coordinates moves by a gradient know more than steps.
@@ -224,24 +225,29 @@ def _soundest(done):
 
 
 def _quickly_confirmed(task, outcome, at_optima, rng):
-    """Whether few particles of long steps find the same; None where they are too few to tell."""
+    """Whether few particles of long steps find the same; None where they are too few to tell.
+
+    They know means and spreads, but not the evidence, where the prior is much wider.
+    """
     quick = task._replace(n=_N_QUICK, settings=task.settings._replace(ess_threshold=_QUICK_ESS))
-    steps = _steps(quick, at_optima, rng, _QUICK_MOVES, _MAX_QUICK_ERROR)
-    return None if steps is None else not differences(outcome, steps.outcome, "")
+    steps = _steps(quick, at_optima, rng, _MAX_QUICK_ERROR, **_QUICK_MOVES)
+    if steps is None:
+        return None
+    return not differences(outcome, steps.outcome._replace(log_evidence=None), "")
 
 
-def _steps(task, at_optima, rng, max_moves=MAX_MOVES, max_error=np.inf):
+def _steps(task, at_optima, rng, max_error=np.inf, **of_moves):
     """`Steps` from the prior to the posterior; None where the model has no number.
 
     They end where the log evidence has a larger standard error.
     """
     try:
-        return _taken(task, at_optima, rng, max_moves, max_error)
+        return _taken(task, at_optima, rng, max_error, **of_moves)
     except FloatingPointError:
         return None
 
 
-def _taken(task, at_optima, rng, max_moves=MAX_MOVES, max_error=np.inf):
+def _taken(task, at_optima, rng, max_error=np.inf, **of_moves):
     """The same, which raises FloatingPointError where the model has no number.
 
     Where searches have found several optima moves lead between them, for draws of the prior may
@@ -251,7 +257,7 @@ def _taken(task, at_optima, rng, max_moves=MAX_MOVES, max_error=np.inf):
     if at_optima is not None and len(at_optima.optima) > 1:
         shares = at_optima.shares[1::EACH]
         known = at_optima.components[1::EACH], shares / shares.sum()
-    moves = EnsembleMoves(task.model, task.batches, task.power, known, max_moves)
+    moves = EnsembleMoves(task.model, task.batches, task.power, known, **of_moves)
     start, log_likelihood, log_alive = task.scouts.alive()
 
     def whole():
