@@ -375,7 +375,7 @@ def _pooled(task, one, other):
     """The particles of both, and their evidence.
 
     Where no mixture fits particles, moves mix less than ranks tell: errors of evidences of
-    horseshoes and hierarchies drawn at random (study ``honesty``) were some .2 nats, on one side.
+    horseshoes drawn at random were some .2 nats and more, on one side.
     """
     values = np.array([one.log_evidence, other.log_evidence])
     errors = np.array([one.log_evidence_se, other.log_evidence_se])
