@@ -75,8 +75,9 @@ class Scouts(NamedTuple):
         """
         alive = np.isfinite(self.values)
         alive |= not alive.any()
-        log_likelihood = self.log_likelihood[alive]
-        log_prior, m = self.values[alive] - log_likelihood, len(log_likelihood)
+        values, log_likelihood = self.values[alive], self.log_likelihood[alive]
+        log_prior, m = np.zeros(len(values)), len(values)
+        np.subtract(values, log_likelihood, out=log_prior, where=np.isfinite(values))
         start = Particles(self.theta[alive], np.zeros(m), log_prior, log_prior, np.empty((m, 0)))
         return start, log_likelihood, np.log(m / self.n_drawn)
 
