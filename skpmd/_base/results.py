@@ -76,6 +76,8 @@ def results_of(
         missing, remedies = _NO_ROW, Remedies()
     evidence, error = (None, None) if missing else evidence_of(outcome)
     k, of_product = _pareto_k(particles), {}
+    if k is None and outcome.log_evidence is not None:
+        k = np.nan  # Of particles that moves have made equal the weights say nothing.
     if merged is not None:
         k, of_product = None, {"product_pareto_k": k}
     r_hat = None if chains is None else chains.r_hat

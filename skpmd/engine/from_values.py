@@ -108,19 +108,28 @@ def from_values(model, batches, options, rng, gradient=None):
     lower, upper = edges(without_errors(model.log_prior), start.theta)
     of_rows = scouts.edges()
     lower, upper = np.fmax(lower, of_rows[0]), np.fmin(upper, of_rows[1])
+
+    def again():
+        fresh = draw_prior(model, len(start.theta), rng)
+        return scouted(model, fresh, batches, options.power, rng)
+
     if np.isinf([lower, upper]).all():
-        yield from _unbounded(model, start, scouts, batches, options, rng, gradient)
+        yield from _unbounded(model, scouts, again, batches, options, rng, gradient)
         return
     free = Unbounded(model, lower, upper)
     gradient = gradient and free.gradient(gradient)
-    start, scouts = free.freed(start), scouts.freed(free, batches, options.power)
+    scouts = scouts.freed(free, batches, options.power)
+
+    def freed_again():
+        return again().freed(free, batches, options.power)
+
     support = (lower, upper) if np.isfinite(of_rows).any() else None
-    for outcome in _unbounded(free, start, scouts, batches, options, rng, gradient):
+    for outcome in _unbounded(free, scouts, freed_again, batches, options, rng, gradient):
         yield outcome._replace(particles=free.restored(outcome.particles), support=support)
 
 
-def _unbounded(model, start, scouts, batches, options, rng, gradient):
-    """The states where no coordinate has an edge; ``start`` are draws of the prior."""
+def _unbounded(model, scouts, again, batches, options, rng, gradient):
+    """The states where no coordinate has an edge; ``again()`` are further draws of the prior."""
     n = max(options.final_particles or options.n_particles, _MIN_PARTICLES)
     if gradient is not None:
         check_gradient(gradient, scouts.log_joint, scouts.theta, scouts.values)
@@ -136,7 +145,7 @@ def _unbounded(model, start, scouts, batches, options, rng, gradient):
         mixed = chains.r_hat <= _MAX_R_HAT and chains.ess >= _MIN_DRAWS
         if mixed and not chains.warming_up:
             return
-    yield from _by_steps(task, found, rng)
+    yield from _by_steps(task, found, again, rng)
 
 
 def _attempt(task, rng):
@@ -345,17 +354,15 @@ def _by_moves(task, found, rng):
         )
 
 
-def _by_steps(task, found, rng):
+def _by_steps(task, found, again, rng):
     """States of steps from the prior, taken twice: what the two disagree about is a warning."""
-    n_draws, first, at_optima = len(task.scouts.theta), found.steps, found.at_optima
+    first, at_optima = found.steps, found.at_optima
     if first is None:
         first = _taken(task, at_optima, rng)
     yield first.outcome
     for more in found.searches:
         at_optima = more
-    fresh = draw_prior(task.model, n_draws, rng)
-    again = scouted(task.model, fresh, task.batches, task.power, rng)
-    second = _steps(task._replace(scouts=again), at_optima, rng)
+    second = _steps(task._replace(scouts=again()), at_optima, rng)
     last, reasons = first.outcome._replace(infos=[]), ()
     if second is not None:
         last = _pooled(task, first.outcome, second.outcome)
