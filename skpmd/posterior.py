@@ -181,7 +181,10 @@ class Posterior:
 
     @property
     def pareto_k(self):
-        """Pareto k-hat of the importance weights; raises AttributeError where there is none."""
+        """Pareto k-hat of the importance weights; raises AttributeError where there is none.
+
+        It is nan of equally weighted particles that moves from the prior have made.
+        """
         return self._available("pareto_k", self._pareto_k)
 
     @property
