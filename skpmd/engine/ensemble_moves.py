@@ -31,7 +31,7 @@ _SPREAD = 0.3  # and vary by this on the log scale.
 _JUMP = 0.1  # This share of differences are taken whole.
 _SOME = (1.0, 0.5)  # Shares of the coordinates that move, and a few, are equally likely.
 _FEW = 1.5
-_MAX_COMPONENTS, _ITERATIONS = 5, 10  # Of the mixture, and of its fit.
+MAX_COMPONENTS, _ITERATIONS = 5, 10  # Of the mixture, and of its fit.
 
 
 class _State(NamedTuple):
@@ -54,7 +54,7 @@ class EnsembleMoves:
     The step goes from the prior to the posterior, whose log-likelihood has the ``power``. ``known``
     are components and shares of a mixture that knows places of modes, or None. Particles make
     ``max_moves`` after a segment, at most, of which the share ``from_fitted`` are draws from the
-    mixture.
+    mixture, which has at most ``max_components``.
 
     Attributes
     ----------
@@ -70,9 +70,11 @@ class EnsembleMoves:
     follows = True
 
     def __init__(
-        self, model, batches, power, known=None, max_moves=MAX_MOVES, from_fitted=FROM_FITTED
-    ):
+        self, model, batches, power, known=None, max_moves=MAX_MOVES, from_fitted=FROM_FITTED,
+        max_components=MAX_COMPONENTS,
+    ):  # fmt: skip
         self._model, self._batches, self._power, self._known = model, batches, power, known
+        self._max_components = max_components
         self._log_prior = without_errors(model.log_prior)
         self._log_step, self._max_moves, self._from_fitted = 0.0, max_moves, from_fitted
         self.log_evidence, self.variance, self.correlation = 0.0, 0.0, 0.0
@@ -120,7 +122,7 @@ class EnsembleMoves:
     def _mixture(self, theta, rng):
         """What to draw from."""
         parts, shares = student_mixture.fit(
-            theta, np.zeros(len(theta)), rng, _MAX_COMPONENTS, _ITERATIONS
+            theta, np.zeros(len(theta)), rng, self._max_components, _ITERATIONS
         )
         self.fitted.append((parts, shares))
         if self._known is not None:

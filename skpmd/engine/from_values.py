@@ -49,9 +49,9 @@ _MAX_DISAGREEMENT = 6.0  # Proposals that disagree more on a mean, in standard e
 _MAX_PLAIN_K = 0.35  # Of weights that need no more proposals.
 _MAX_SOUND_K = 0.5  # From here on weights have no variance.
 # A quick check has so many particles, so long steps, so many moves after each, of which so many are
-# draws from a mixture; it ends where the standard error of its log evidence has come to that.
+# draws from one Student density. It ends where its log evidence has come to that standard error.
 _N_QUICK, _QUICK_ESS, _MAX_QUICK_ERROR = 200, 0.25, 0.45
-_QUICK_MOVES = {"max_moves": 3, "from_fitted": 0.7}
+_QUICK_MOVES = {"max_moves": 3, "from_fitted": 0.7, "max_components": 1}
 _REFITS = 3  # Mixtures are fitted so many times,
 _OF_STEPS_ESS = 2.0  # and so many times the number of particles are to be effective.
 _MAX_BESIDE_MOVES = 20  # In more coordinates moves by a gradient know more than steps.

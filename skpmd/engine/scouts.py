@@ -26,7 +26,7 @@ from skpmd.engine.values import without_errors
 # There are so many draws, as far as they evaluate no more rows than so many.
 _N_DRAWS, _MAX_ROWS = 4000, 1 << 24
 _MIN_POINTS = 256  # A search hands over so many points at once, at most, or as many as particles.
-_MISSED_NATS = 3.0  # The mixture misses a draw of the prior where it is so much too thin,
+_MISSED_NATS = 2.0  # The mixture misses a draw of the prior where it is so much too thin,
 _MISSED_SHARE = 0.05  # and a part of the posterior where such draws have this share of the mass.
 _MAX_KERNELS = 5  # In more dimensions kernels are too rough a density to find it thin.
 _ON_THE_WAY, _LEVEL = 16, 0.1  # Points between an optimum and a particle, and nats.
@@ -117,13 +117,10 @@ class Scouts(NamedTuple):
         particles = outcome.particles
         evidence, _ = evidence_of(outcome)
         thin = self.values[alive] - density > evidence + _MISSED_NATS
-        log_weight = self.log_likelihood[alive]
-        mass = log_sum_exp(log_weight[thin]) - np.log(self.n_drawn) - evidence
-        if mass > np.log(_MISSED_SHARE):
+        mass = self.log_likelihood[alive][thin] - np.log(self.n_drawn) - evidence
+        seen = np.exp(np.minimum(mass, 0.0))
+        if seen.sum() > _MISSED_SHARE:
             return True
-        if effective_sample_size(log_weight) < _MANY_SEEN:
-            return False
-        seen = weights(log_weight)[thin]
         mean, covariance = moments(particles.theta, particles.log_ratio)
         variance = np.maximum(np.diag(covariance), np.finfo(float).tiny)
         away = np.minimum((self.theta[alive][thin] - mean) ** 2 / variance, _CUT**2)
