@@ -41,8 +41,10 @@ custom models, modes that draws of the prior reach; ``outside`` are the others. 
 and settings on which a fit was once wrong in silence. ``needle`` is a mode that no search can
 reach, a limit that the documentation states: it has a row of its own and is in no total.
 
-``--quick``: one seed, a few shapes of each estimator.
+``--quick``: one seed, a few shapes of each estimator. ``--jobs``: kinds of fits side by side.
 """
+
+from joblib import Parallel, delayed
 
 from ..harness.study import Gate, pyplot
 
@@ -70,13 +72,11 @@ def run(config):
         honesty_everyday_gp,
         honesty_everyday_lda,
     )
-    cases = []
-    for module in (honesty_custom, honesty_generated, honesty_families, *everyday):
-        for case in module.cases(config.quick):
-            cases.append(case)
-            if case.silent:
-                print(f"silent: {case}", flush=True)
-    groups = {}
+    # The longest comes first.
+    modules = (honesty_generated, honesty_custom, honesty_families, *everyday)
+    work = Parallel(n_jobs=config.jobs)
+    parts = work(delayed(_fitted)(module.cases, config.quick) for module in modules)
+    cases, groups = [case for part in parts for case in part], {}
     for case in cases:
         key = (case.estimator, case.setting, case.shape, case.documented, case.named)
         groups.setdefault(key, []).append(case)
@@ -100,6 +100,16 @@ def run(config):
     named = sum(case.named for case in counted) / max(1, len(counted))
     rows[-1]["share_named"] = named
     return rows
+
+
+def _fitted(cases, quick):
+    """All cases of one module, those that are wrong in silence printed as they come."""
+    found = []
+    for case in cases(quick):
+        found.append(case)
+        if case.silent:
+            print(f"silent: {case}", flush=True)
+    return found
 
 
 def _count(estimator, setting, shape, documented, named, cases):
