@@ -43,6 +43,7 @@ class Course:
         self.ended = []  # What the deadline has ended, in words.
         self._by = f"max_time={max_time}"  # And who has set it.
         self.ends = False  # Whether the next piece of work is not to be started.
+        self.has_state = False  # Whether there is a complete state.
         self._listeners, self._phases, self._thread = listeners, [], get_ident()
         self._unnamed = None  # A phase of what no phase names.
 
@@ -127,11 +128,15 @@ def current():
     return _course.get()
 
 
-def tick():
-    """Say that work goes on; raises `OutOfTime` where it is not to."""
+def tick(long=False):
+    """Say that work goes on; raises `OutOfTime` where it is not to.
+
+    In ``long`` work, of which a part is worth nothing, that is so from the deadline on where there
+    is a complete state.
+    """
     course = _course.get()
     if course is not _IDLE:
-        if course.ends:
+        if course.ends or (long and course.has_state and course.is_over()):
             raise OutOfTime
         course.show()
 

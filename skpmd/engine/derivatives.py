@@ -16,10 +16,13 @@ _CHECKED = 0.1, 0.2  # That is checked by differences at thousandths of these wi
 
 
 class ByDifferences:
-    """Derivatives from values alone; ``log_density`` maps points (k, d) to values (k,)."""
+    """Derivatives from values alone; ``log_density`` maps points (k, d) to values (k,).
+
+    Its ``path`` are the points, with values, at which slopes have been asked for.
+    """
 
     def __init__(self, log_density):
-        self._log_density, self.n_points = log_density, 0
+        self._log_density, self.n_points, self.path = log_density, 0, []
 
     def slope(self, at, root):
         """Value at a point, -inf off the support or where it is too steep, and gradient, (d,)."""
@@ -28,6 +31,7 @@ class ByDifferences:
         values = self._log_density(at + steps @ root.T)
         self.n_points += len(steps)
         value, ahead, behind = values[0], values[1 : d + 1], values[d + 1 :]
+        self.path.append((at, value))
         if value == -np.inf:
             return value, np.zeros(d)
         # At an edge of the support the side that is inside counts.
@@ -57,13 +61,14 @@ class ByGradients:
     """Derivatives from ``gradient``, which maps points (k, d) to values (k,) and gradients."""
 
     def __init__(self, gradient):
-        self._gradient, self.n_points = gradient, 0
+        self._gradient, self.n_points, self.path = gradient, 0, []
 
     def slope(self, at, root):
         """As of `ByDifferences`."""
         with np.errstate(all="ignore"):  # A search goes where no particle would.
             values, gradients = self._gradient(at[None])
         self.n_points += 1
+        self.path.append((at, values[0]))
         if not (np.isfinite(values).all() and np.isfinite(gradients).all()):
             return -np.inf, np.zeros(len(at))
         return values[0], gradients[0] @ root

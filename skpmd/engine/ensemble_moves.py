@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd.engine import metropolis, mirror, student_mixture
-from skpmd.engine.course import counted
+from skpmd.engine.course import counted, tick
 from skpmd.engine.particles import Particles, Rejuvenated, log_sum_exp, weights
 from skpmd.engine.resampling import systematic
 from skpmd.engine.smc import rank_correlation, ranks
@@ -97,6 +97,7 @@ class EnsembleMoves:
         first, n_moves = _ranks(state, done), 0
         most = self._max_moves if done < 1.0 else _AT_THE_END * self._max_moves
         for t in counted(range(most), "moves"):
+            tick(long=True)
             parts = np.array_split(rng.permutation(n_particles), 2)
             for own, others in (parts, parts[::-1]):
                 self._move(state, own, state.theta[others], mixture, done, t, rng)

@@ -8,7 +8,7 @@ import numpy as np
 from skpmd.engine.derivatives import ByDifferences, ByGradients
 from skpmd.engine.importance import Proposal
 from skpmd.engine.journal import once
-from skpmd.engine.optima import optima, scales
+from skpmd.engine.optima import arms, optima, scales
 from skpmd.engine.particles import effective_sample_size
 from skpmd.engine.ridge import ridges
 from skpmd.engine.sinh_arcsinh import along
@@ -38,6 +38,7 @@ class Proposals(NamedTuple):
     complete: bool  # Whether the searches ended because there was nothing left to be found.
     to: str = "values"  # What they are fitted to.
     optima: tuple = ()  # An `Optimum` for each two of the components.
+    path: tuple = ()  # Points (k, d) that searches have passed, and the log density there (k,).
 
 
 def fitted_proposals(log_joint, draws, values, log_likelihood, rng, gradient=None):
@@ -62,16 +63,25 @@ def proposals_at_optima(log_joint, draws, values, log_likelihood, rng, gradient=
     if draws.shape[1] > (_MAX_BY_VALUES if gradient is None else _MAX_BY_GRADIENTS):
         return
     derivatives = _derivatives(log_joint, gradient)
-    found, complete = optima(log_joint, draws, values, log_likelihood, derivatives)
-    if found:
-        yield _at_optima(log_joint, found, complete)
+    may_cross = draws.shape[1] <= (_RIDGE_BY_VALUES if gradient is None else _RIDGE_BY_GRADIENTS)
+    search = partial(optima, log_joint, draws, values)
+
+    def searched_again(before):
         likely = _flattened(log_likelihood) + rng.gumbel(size=len(draws))
-        more, complete = optima(
-            log_joint, draws, values, likely, derivatives,
-            before=found, max_failures=_MORE_FAILURES,
-        )  # fmt: skip
-        if len(more) > len(found):
-            yield _at_optima(log_joint, more, complete)
+        return search(likely, derivatives, before=before, max_failures=_MORE_FAILURES)
+
+    found, complete, path = search(log_likelihood, derivatives)
+    if not found:
+        return
+    crossing = arms(found, path, derivatives) if may_cross else found
+    if len(crossing) > len(found):  # Those along which no search has come yet may be as many.
+        found, complete, path = searched_again(crossing)
+        yield _at_optima(log_joint, arms(found, path, derivatives), complete, path)
+        return
+    yield _at_optima(log_joint, found, complete, path)
+    more, complete, path = searched_again(found)
+    if len(more) > len(found):
+        yield _at_optima(log_joint, more, complete, path)
 
 
 def proposals_along_ridges(log_joint, draws, log_likelihood, found, rng, gradient=None):
@@ -120,7 +130,7 @@ def _flattened(log_weights):
     return power * log_weights
 
 
-def _at_optima(log_joint, found, complete):
+def _at_optima(log_joint, found, complete, path):
     """Components at all optima, by their masses."""
     mass = np.exp([one.log_mass - found[0].log_mass for one in found])
     mass = np.maximum(mass / mass.sum(), _MIN_MASS)
@@ -128,7 +138,7 @@ def _at_optima(log_joint, found, complete):
     for one, share in zip(found, mass / mass.sum(), strict=True):
         components += _of_optimum(log_joint, one)[0]
         shares += [_SKEWED * share, _PLAIN * share]
-    return Proposals(components, np.array(shares), complete, optima=tuple(found))
+    return Proposals(components, np.array(shares), complete, optima=tuple(found), path=path)
 
 
 def _of_optimum(log_joint, optimum):

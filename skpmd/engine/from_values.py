@@ -17,9 +17,10 @@ draws of the prior of their own: what the two say differently is a warning.
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp
 
 from skpmd.engine import chain_draws, mirror, student_mixture
-from skpmd.engine.agreement import differences
+from skpmd.engine.agreement import differences, moments_and_errors
 from skpmd.engine.course import counted
 from skpmd.engine.derivatives import check_gradient
 from skpmd.engine.diagnostics import heavy_tail, pareto_k
@@ -36,7 +37,7 @@ from skpmd.engine.importance_rounds import importance_rounds
 from skpmd.engine.journal import once
 from skpmd.engine.loop import Outcome
 from skpmd.engine.optima import scales
-from skpmd.engine.particles import draw_prior, effective_sample_size, equally_weighted
+from skpmd.engine.particles import draw_prior, effective_sample_size, equally_weighted, moments
 from skpmd.engine.scouts import Scouts, scouted
 from skpmd.engine.values import without_errors
 
@@ -52,11 +53,16 @@ _MAX_SOUND_K = 0.5  # From here on weights have no variance.
 # draws from one Student density. It ends where its log evidence has come to that standard error.
 _N_QUICK, _QUICK_ESS, _MAX_QUICK_ERROR = 200, 0.25, 0.45
 _QUICK_MOVES = {"max_moves": 3, "from_fitted": 0.7, "max_components": 1}
-_REFITS = 3  # Mixtures are fitted so many times,
+_REFITS = 4  # Mixtures are fitted so many times,
 _OF_STEPS_ESS = 2.0  # and so many times the number of particles are to be effective.
 _MAX_BESIDE_MOVES = 20  # In more coordinates moves by a gradient know more than steps.
+# Where a log sd has a larger error than this, steps in up to so many coordinates are taken again
+# with so many times the particles: a percent of the mass may have most of a variance.
+_MAX_LOG_SD_ERROR, _MAX_MORE, _MORE = 0.08, 6, 4
 _OF_STEPS = "particles of steps"
 _OF_PRIOR, _OF_WAY, _OF_EARLIER = 0.05, 0.25, 0.2  # Shares of the proposals.
+_OF_FAR = 0.25  # Of the rest, where squares are large,
+_SQUARES = 1e-12, 1e12  # as far as these.
 _WIDE_DF = 5.0  # Of the one that is as wide as the prior.
 _MIN_ERROR = 0.2  # Of a log evidence that no mixture has confirmed, in nats.
 _MAX_R_HAT, _MIN_DRAWS = 1.02, 100.0  # Chains are trusted up to here, and from so many draws on.
@@ -167,10 +173,13 @@ def _attempt(task, rng):
     for found in searches:
         at_optima = found
         last = yield from _tried(task, found, rng, done)
+        plain = _is_plain(done) and done[-1][1] is last
+        if plain and not scouts.explained(found, last):
+            continue
         if _ends_well(done, last) or not by_moves:
             break
     witness = rng.spawn(1)[0]
-    if _is_plain(done):
+    if _is_plain(done) and scouts.explained(at_optima, done[-1][1]):
         plain = done[-1][1]
         agree = scouts.confirm(plain) or _quickly_confirmed(task, plain, at_optima, witness)
         if agree or (agree is None and len(at_optima.optima) == 1):
@@ -192,17 +201,17 @@ def _attempt(task, rng):
     if steps is None:
         return Attempt(False, None, at_optima, None, searches)
     earlier = done[-1][0] if done else at_optima
-    yield from _from_steps(task, steps, earlier, rng, done)
-    # Mixtures come with all proposals before: what they find unsound is. Where weights are even
-    # they have all that steps have found, and more: these do not enter a neck.
-    of_steps = [pair for pair in done if pair[0].to == _OF_STEPS]
-    sound = _soundest(of_steps or done)
-    if sound is not None and (
-        (of_steps and _k(sound) < _MAX_PLAIN_K) or not differences(sound, steps.outcome, "")
-    ):
-        yield sound._replace(infos=[])
-        return Attempt(True, sound, at_optima, steps, searches)
-    return Attempt(False, sound, at_optima, steps, searches)
+    sound = yield from _from_steps(task, steps, earlier, rng, done)
+    # Mixtures come with all proposals before: what they find unsound is.
+    if sound is None:
+        of_steps = [pair for pair in done if pair[0].to == _OF_STEPS]
+        sound = _soundest(of_steps or done)
+        if sound is None or differences(sound, steps.outcome, ""):
+            return Attempt(False, sound, at_optima, steps, searches)
+    if _n_again(task) > task.n and not _knows_spreads(sound):
+        return Attempt(False, sound, at_optima, steps, searches)
+    yield sound._replace(infos=[])
+    return Attempt(True, sound, at_optima, steps, searches)
 
 
 def _tried(task, found, rng, done):
@@ -225,6 +234,17 @@ def _is_sound(outcome):
 def _is_plain(done):
     """Whether the last weights are as even as where proposals at its optima fit a posterior."""
     return bool(done) and _is_sound(done[-1][1]) and _k(done[-1][1]) < _MAX_PLAIN_K
+
+
+def _knows_spreads(outcome):
+    """Whether standard deviations rest on many draws."""
+    _, _, _, of_log_sd = moments_and_errors(outcome.particles)
+    return of_log_sd.max() < _MAX_LOG_SD_ERROR
+
+
+def _n_again(task):
+    """How many particles steps have that are taken again."""
+    return task.n * (_MORE if task.scouts.theta.shape[1] <= _MAX_MORE else 1)
 
 
 def _soundest(done):
@@ -297,26 +317,49 @@ def _from_steps(task, steps, earlier, rng, done):
 
     Mixtures fitted to particles on the way, where the posterior is wider, and one as wide as the
     prior keep its tails. Each mixture is fitted to the draws of the one before, until weights are
-    even. What misses nothing is added to ``done``.
+    even and say what was said before them: they may well find more than the particles of steps,
+    which do not enter a neck, but then the next mixture may find more again. Returned is the last
+    outcome where that is so, or None. What misses nothing is added to ``done``.
     """
     draws = task.scouts.theta
     centre, spread = np.median(draws, axis=0), np.diag(scales(draws))
     parts, shares = [Proposal(centre, spread, _WIDE_DF)], [np.array([_OF_PRIOR])]
-    particles = steps.outcome.particles
+    before, particles = steps.outcome, steps.outcome.particles
     for of_way, of_each in steps.on_the_way:
         parts = parts + of_way
         shares.append(_OF_WAY / len(steps.on_the_way) * of_each)
     if earlier is not None:
         parts, shares = parts + earlier.components, [*shares, _OF_EARLIER * earlier.shares]
-    rest = 1.0 - np.concatenate(shares).sum()
+    rest, own, of_own = 1.0 - np.concatenate(shares).sum(), [], np.empty(0)
     for _ in range(_REFITS):
-        own, of_each = student_mixture.fit(particles.theta, particles.log_ratio, rng)
-        mixed = np.concatenate([rest * of_each, *shares])
-        mixed = Proposals(own + parts, mixed, True, _OF_STEPS)
+        near, of_near = student_mixture.fit(particles.theta, particles.log_ratio, rng)
+        far, of_far = student_mixture.fit(particles.theta, _by_squares(particles), rng)
+        # Those before go on with half a share: what few draws have found is not lost again.
+        of_new = np.concatenate([(1.0 - _OF_FAR) * of_near, _OF_FAR * of_far])
+        of_own = np.concatenate([0.5 * of_new, 0.5 * of_own]) if own else of_new
+        own = near + far + own
+        mixed = Proposals(own + parts, np.concatenate([rest * of_own, *shares]), True, _OF_STEPS)
         last = yield from _tried(task, mixed, rng, done)
-        if last is None or (_ends_well(done, last) and _is_plain(done)):
+        if last is None:
             break
+        if _ends_well(done, last) and _is_plain(done) and not differences(last, before, ""):
+            return last
         particles = last.particles
+        before = last if _is_sound(last) else before
+    return None
+
+
+def _by_squares(particles):
+    """Log weights (m,) times the largest square of a standardised coordinate.
+
+    A mean square is known best by draws of the density times the square. Where a percent of the
+    mass has most of a variance, few particles of the density are there.
+    """
+    mean, covariance = moments(particles.theta, particles.log_ratio)
+    variance = np.maximum(np.diag(covariance), np.finfo(float).tiny)
+    with np.errstate(over="ignore"):  # Where all of the weight is one particle's.
+        squares = ((particles.theta - mean) ** 2 / variance).max(axis=1)
+    return particles.log_ratio + np.log(np.clip(squares, *_SQUARES))
 
 
 def _by_weights(task, found, rng):
@@ -362,15 +405,20 @@ def _by_steps(task, found, again, rng):
     yield first.outcome
     for more in found.searches:
         at_optima = more
-    second = _steps(task._replace(scouts=again()), at_optima, rng)
-    last, reasons = first.outcome._replace(infos=[]), ()
+    again = task._replace(scouts=again(), n=_n_again(task))
+    second = _steps(again, at_optima, rng)
+    last, reasons, settled, done = first.outcome._replace(infos=[]), (), None, []
     if second is not None:
         last = _pooled(task, first.outcome, second.outcome)
         found_again = differences(first.outcome, second.outcome, _AGAIN)
         reasons = tuple(text + _RAISE for text in found_again)
-    if found.best is not None and not differences(found.best, last, ""):
-        yield found.best._replace(infos=[])
-        return
+        if again.n > task.n:
+            settled = yield from _from_steps(task, second, at_optima, rng, done)
+            last = last._replace(infos=[])
+    for sound in (settled, _soundest(done), found.best):
+        if sound is not None and not differences(sound, last, ""):
+            yield sound._replace(infos=[])
+            return
     n_left_out = 0
     if at_optima is not None:
         n_left_out = task.scouts.n_left_out(at_optima, last, rng)
@@ -385,11 +433,12 @@ def _pooled(task, one, other):
     horseshoes drawn at random were some .2 nats and more, on one side.
     """
     values = np.array([one.log_evidence, other.log_evidence])
+    sizes = [len(part.particles.theta) for part in (one, other)]
     errors = np.array([one.log_evidence_se, other.log_evidence_se])
     theta = np.concatenate([one.particles.theta, other.particles.theta])
     return other._replace(
         particles=equally_weighted(task.model, theta),
-        log_evidence=float(np.logaddexp(*values) - np.log(2.0)),
+        log_evidence=float(logsumexp(values, b=sizes) - np.log(np.sum(sizes))),
         log_evidence_se=float(max(np.hypot(*errors), np.ptp(values) / 2.0, _MIN_ERROR)),
     )
 

@@ -134,11 +134,11 @@ def drive(outcomes, report=silent, what="the fit"):
     (`skpmd.engine.course.tick`), unless nothing was left to do. ``what`` names the method then.
     """
     last, infos, course = None, [], current()
-    before = course.ends
+    before, had_state = course.ends, course.has_state
     try:
         for outcome in outcomes:
             infos += outcome.infos  # Ctrl-C may come in between: no state is without its record.
-            last = outcome
+            last, course.has_state = outcome, True
             for info in outcome.infos:
                 report(info)
             course.ends = before or course.is_over()
@@ -156,7 +156,7 @@ def drive(outcomes, report=silent, what="the fit"):
         close_journal()
         return last._replace(infos=infos, interrupted=True)
     finally:
-        course.ends = before
+        course.ends, course.has_state = before, had_state
     return last._replace(infos=infos)
 
 

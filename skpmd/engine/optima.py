@@ -10,6 +10,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
+from skpmd.engine import importance
 from skpmd.engine.course import phase
 from skpmd.engine.journal import once
 from skpmd.engine.variational import Gaussian
@@ -30,6 +31,10 @@ _WIDEST = 30.0  # A Hessian widens an axis by this factor at most, where there i
 # An optimum so much narrower than the draws, the end of a neck, has no coordinates for others.
 _NARROWEST = 1e-6
 _SAME = 0.5  # Optima that are closer than this, in standard deviations, are one.
+# So many points of searches may be asked for a normal that crosses others there; each is worth
+# its proposals with such a share of the mass, where the density is at most so many nats lower than
+# its own at its mean. Others explain what has Student tails around them.
+_MAX_ARMS, _MIN_ARM, _CLOSE, _WIDE_DF = 20, 0.01, 0.5, 5.0
 _MIN_MASS = 1e-6  # Optima with a smaller share of the mass are left out.
 
 
@@ -52,11 +57,15 @@ def optima(
     optimum, draws that are nearer to it than its start would do the same. Optima that are known
     already are ``before``.
 
+    Every other search starts from the draw that is most above Student densities at the optima, if
+    any is: a narrow mode of wide skirts is seen from afar, beyond a wide one.
+
     One more starts on the far side of the first optimum: where tails are thin, as those of a square
     of the coordinates are, its Gaussian explains draws from which searches end elsewhere.
 
-    Returned are the optima, and whether searches ended because there was nothing left to be found.
-    There are none where values of one point differ: differences of noise lead nowhere.
+    Returned are the optima, whether searches ended because there was nothing left to be found, and
+    the points (k, d) that searches have passed with their values (k,). There are no optima where
+    values of one point differ: differences of noise lead nowhere.
     """
     return once(
         "search for optima",
@@ -68,19 +77,22 @@ def optima(
 def _optima(log_density, draws, values, log_weights, derivatives, before, max_failures):
     left = np.isfinite(values)
     first = start = int(np.argmax(np.where(left, values, -np.inf)))
+    nowhere = [], True, (np.empty((0, draws.shape[1])), np.empty(0))
     if not left.any():
-        return [], True
+        return nowhere
     noise = abs(log_density(draws[[start]])[0] - values[start])
     if not noise <= _MAX_NOISE + _ROUNDING * abs(values[start]):
-        return [], True
+        return nowhere
     widths = scales(draws)
     root, found, failures = _common_root(before, widths), list(before), 0
     hits = [1] * len(found)  # How often searches have ended at each of them.
+    explained = np.full(len(draws), -np.inf)
     for one in found:
         left &= _unexplained(one, draws, values)
+        explained = np.logaddexp(explained, _wide(one, draws))
     if found:
         start = int(np.argmax(np.where(left, log_weights, -np.inf)))
-    n_searches, complete = 0, False
+    by_gap, n_searches, complete = False, 0, False
     while n_searches < max(_MAX_SEARCHES, _EACH * min(len(found), _MAX_OPTIMA)) and left.any():
         complete |= failures >= max_failures
         if derivatives.n_points > _MAX_POINTS:
@@ -96,11 +108,15 @@ def _optima(log_density, draws, values, log_weights, derivatives, before, max_fa
             hits.append(1)
             root = _common_root(found, widths)
             left &= _unexplained(one, draws, values)
+            explained = np.logaddexp(explained, _wide(one, draws))
         elif known is not None:
             hits[next(i for i, one in enumerate(found) if one is known)] += 1
-            distances = _distances(known.gaussian, draws)
-            left &= distances > distances[start]
-        start = int(np.argmax(np.where(left, log_weights, -np.inf)))
+            if not by_gap:
+                distances = _distances(known.gaussian, draws)
+                left &= distances > distances[start]
+        gap = np.where(left, values - explained, -np.inf)
+        by_gap = not by_gap and gap.max() > _THIN
+        start = int(np.argmax(gap if by_gap else np.where(left, log_weights, -np.inf)))
     complete |= failures >= max_failures or not left.any()
     if found and not before:
         other = _far_side(found[0], draws[first], draws, values, widths)
@@ -110,7 +126,70 @@ def _optima(log_density, draws, values, log_weights, derivatives, before, max_fa
         found += [one] if one else []
     found.sort(key=lambda one: -one.log_mass)
     most = found[0].log_mass if found else 0.0
-    return [one for one in found if one.log_mass > most + np.log(_MIN_MASS)], complete
+    found = [one for one in found if one.log_mass > most + np.log(_MIN_MASS)]
+    if not derivatives.path:
+        return found, complete, nowhere[-1]
+    places, passed = zip(*derivatives.path, strict=True)
+    return found, complete, (np.stack(places), np.array(passed))
+
+
+def arms(found, path, derivatives):
+    """The optima, and Gaussians along which searches have come where those are too thin.
+
+    Long normals may cross at one optimum, whose curvature is that of the crossing. On each of them
+    the second-order expansion is that of the normal itself, at whatever point, and so the end of a
+    Newton step is its mean. It is taken at the points (k, d) of a ``path``, whose values (k,) are
+    known, as long as Student densities at the optima are too thin there.
+    """
+    return once("crossing normals", lambda: _arms(found, path, derivatives))
+
+
+def _arms(found, path, derivatives):
+    places, values = path
+    if not len(values):
+        return found
+    left, found = np.isfinite(values), list(found)
+    explained = np.logaddexp.reduce([_wide(one, places) for one in found])
+    for _ in range(_MAX_ARMS):
+        gap = np.where(left, values - explained, -np.inf)
+        i = int(gap.argmax())
+        if not gap[i] > _THIN:
+            break
+        left[i] = False
+        one = _crossing(derivatives, places[i], found[0].gaussian.chol, values[i])
+        if one and one.log_mass > found[0].log_mass + np.log(_MIN_ARM):
+            found.append(one)
+            explained = np.logaddexp(explained, _wide(one, places))
+    return sorted(found, key=lambda one: -one.log_mass)
+
+
+def _wide(optimum, places):
+    """Log of an optimum's mass times a Student density there, (k,)."""
+    proposal = importance.Proposal(*optimum.gaussian, _WIDE_DF)
+    return optimum.log_mass + importance.log_density(proposal, places)
+
+
+def _crossing(derivatives, place, root, value):
+    """The normal of which the second-order expansion at a place is, or None."""
+    for _ in range(_ROUNDS):
+        hessian = derivatives.hessian(place, root, value)
+        if not np.isfinite(hessian).all():
+            return None
+        values, vectors = np.linalg.eigh(-hessian)
+        if values.max() < 2.0 and values.min() > 0.5:
+            break
+        root = root @ vectors / np.sqrt(np.maximum(values, _WIDEST**-2.0))
+    else:
+        return None
+    value, slope = derivatives.slope(place, root)
+    step = np.linalg.solve(-hessian, slope)
+    mean, top = place + root @ step, value + 0.5 * slope @ step
+    at_mean, _ = derivatives.slope(mean, root)
+    chol = _triangle(root @ np.linalg.cholesky(np.linalg.inv(-hessian)))
+    # An expansion that promises more than there is is none of a normal.
+    if not at_mean > top - _CLOSE or not np.diag(chol).all():
+        return None
+    return Optimum(Gaussian(mean, chol), top + _log_volume(chol))
 
 
 def _far_side(optimum, start, draws, values, widths):
@@ -182,9 +261,14 @@ def _refined(derivatives, start, root, value):
         _, slope = derivatives.slope(start, root)
         if not np.linalg.norm(slope) <= _MAX_SLOPE:  # It still climbs, and may for ever.
             return None, value
-    triangle = np.linalg.qr(root.T, mode="r")  # root @ root.T = triangle.T @ triangle
-    chol = triangle.T * np.sign(np.diag(triangle))
+    chol = _triangle(root)
     return (Gaussian(start, chol) if np.diag(chol).all() else None), value
+
+
+def _triangle(root):
+    """The Cholesky factor of root @ root.T."""
+    triangle = np.linalg.qr(root.T, mode="r")  # root @ root.T = triangle.T @ triangle
+    return triangle.T * np.sign(np.diag(triangle))
 
 
 def _search(derivatives, start, root, found=()):

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy.spatial import cKDTree
+from scipy.special import gammaln
 
-from skpmd.engine import kde, mirror
+from skpmd.engine import mirror
 from skpmd.engine.agreement import differences, evidence_of
 from skpmd.engine.course import phase
 from skpmd.engine.edges import edges
@@ -28,7 +30,8 @@ _N_DRAWS, _MAX_ROWS = 4000, 1 << 24
 _MIN_POINTS = 256  # A search hands over so many points at once, at most, or as many as particles.
 _MISSED_NATS = 2.0  # The mixture misses a draw of the prior where it is so much too thin,
 _MISSED_SHARE = 0.05  # and a part of the posterior where such draws have this share of the mass.
-_MAX_KERNELS = 5  # In more dimensions kernels are too rough a density to find it thin.
+# So many nearest particles are their density, which is too rough a one in more dimensions.
+_NEAREST, _MAX_NEAR = 10, 5
 _ON_THE_WAY, _LEVEL = 16, 0.1  # Points between an optimum and a particle, and nats.
 # A mode with a smaller share of its mass has been left out: of the mass that draws around it find,
 # or, where there is no evidence to compare that with, of its share among all modes.
@@ -96,17 +99,32 @@ class Scouts(NamedTuple):
         density = mixture_log_density(found.components, found.shares, self.theta[alive])
         return self._is_thin(density, alive, outcome)
 
+    def explained(self, found, outcome):
+        """Whether fitted `Proposals` are too thin at no draw, and nowhere on the way of a search.
+
+        That has next to no mass, but it leads to what may have: arms that cross at an optimum are
+        much narrower than what draws of the prior see, and so are modes of wide skirts.
+        """
+        alive = np.isfinite(self.values)
+        places = np.concatenate([self.theta[alive], found.path[0]])
+        values = np.concatenate([self.values[alive], found.path[1]])
+        density = mixture_log_density(found.components, found.shares, places)
+        evidence, _ = evidence_of(outcome)
+        return not (values - density > evidence + _MISSED_NATS).any()
+
     def unseen(self, outcome):
         """Whether they see one where the particles of steps have nothing.
 
         Steps cut the tips of what is long and thin, and what is left knows nothing of them. The
-        particles' own density is that of kernels around them.
+        particles' own density is that of the nearest among them, which is right along a thin curve
+        where that of kernels of one width is not.
         """
-        if not outcome.reweighted or len(outcome.particles.theta[0]) > _MAX_KERNELS:
+        particles = outcome.particles
+        if not outcome.reweighted or particles.theta.shape[1] > _MAX_NEAR:
             return False
         alive = np.isfinite(self.values)
-        around = kde.fit(outcome.particles.theta, outcome.particles.log_ratio)
-        return self._is_thin(kde.log_density(around, self.theta[alive]), alive, outcome)
+        density = _by_nearest(particles.theta, weights(particles.log_ratio), self.theta[alive])
+        return self._is_thin(density, alive, outcome)
 
     def _is_thin(self, density, alive, outcome):
         """Whether a log density is too thin where much of the posterior, or of its spread, is.
@@ -170,6 +188,16 @@ class Scouts(NamedTuple):
         way = np.linspace(0.0, 1.0, _ON_THE_WAY)[:, None] * nearest
         values = self.log_joint(proposal.mean + way)
         return bool(values[0] - values.min() < _LEVEL)
+
+
+def _by_nearest(theta, w, places):
+    """Log density (k,) at places (k, d), of the weight of the particles (m, d) in a ball there."""
+    mean, covariance = moments(theta, np.log(np.maximum(w, np.finfo(float).tiny)))
+    d, scale = len(mean), np.sqrt(np.maximum(np.diag(covariance), np.finfo(float).tiny))
+    distance, near = cKDTree((theta - mean) / scale).query((places - mean) / scale, _NEAREST)
+    radius = np.maximum(distance[:, -1], np.finfo(float).tiny)
+    log_ball = 0.5 * d * np.log(np.pi) - gammaln(0.5 * d + 1.0) + d * np.log(radius)
+    return np.log(w[near].sum(axis=1)) - log_ball - np.log(scale).sum()
 
 
 def _squares(proposal, theta):

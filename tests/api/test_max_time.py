@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
@@ -18,6 +19,7 @@ from skpmd import (
     SparseGPClassifierPMD,
     SparseGPRegressorPMD,
 )
+from skpmd.engine.ensemble_moves import EnsembleMoves
 from tests.tools.exact_models import NORMAL_MEAN
 
 RNG = np.random.default_rng(0)
@@ -177,6 +179,39 @@ def test_the_rest_of_a_search_is_left_out(counted_clock):
     assert few.prior_scale_ == pytest.approx(1.0, rel=10.0)
     full, _ = fitted("evidence")
     assert few.prior_scale_ != full.prior_scale_
+
+
+def test_moves_of_steps_from_the_prior_are_left_out(monkeypatch):
+    """No proposals fit a star; time is over with the first move of its particles."""
+    now, moves, move = [0.0], [], EnsembleMoves._move
+
+    def last_move(*args):
+        moves.append(args)
+        now[0] = 1000.0
+        move(*args)
+
+    def star(theta, X, y):
+        one, other = (
+            norm.logpdf(theta, 0.0, scales).sum(axis=1) for scales in ([1, 0.01], [0.01, 1])
+        )
+        return np.logaddexp(one, other) - log_prior(theta)
+
+    def log_prior(theta):
+        return norm.logpdf(theta, 0.0, 2.0).sum(axis=1)
+
+    monkeypatch.setattr("skpmd.engine.course.clock", lambda: now[0])
+    monkeypatch.setattr(EnsembleMoves, "_move", last_move)
+    model = ParticleMirrorDescent(
+        star,
+        log_prior,
+        lambda rng, m: 2.0 * rng.standard_normal((m, 2)),
+        max_time=60.0,
+        random_state=0,
+    )
+    with pytest.warns(ConvergenceWarning, match="max_time=60.0"):
+        model.fit(X)
+    assert len(moves) == 2  # Two parts of the particles move by turns.
+    assert model.diagnostics_["out_of_time"]
 
 
 def test_the_choice_of_an_approximation_is_left_out(counted_clock, monkeypatch):

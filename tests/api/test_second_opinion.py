@@ -117,8 +117,8 @@ def test_a_mode_that_searches_have_missed_comes_from_steps(monkeypatch):
     search = fitted_proposals.optima
 
     def first_alone(*args, **kwargs):
-        found, _ = search(*args, **kwargs)
-        return found[:1], True
+        found, _, path = search(*args, **kwargs)
+        return found[:1], True, (path[0][:0], path[1][:0])
 
     monkeypatch.setattr(fitted_proposals, "optima", first_alone)
     monkeypatch.setattr("skpmd.engine.scouts.Scouts.missed", lambda *_: False)
