@@ -101,6 +101,7 @@ class Attempt(NamedTuple):
     at_optima: Proposals | None
     steps: Steps | None  # Where they have been taken.
     searches: Any  # Further `Proposals` at optima, as they are asked for.
+    proposals: Proposals | None = None  # The last that have missed nothing.
 
 
 def from_values(model, batches, options, rng, gradient=None):
@@ -206,10 +207,13 @@ def _attempt(task, rng):
     if sound is None:
         of_steps = [pair for pair in done if pair[0].to == _OF_STEPS]
         sound = _soundest(of_steps or done)
-        if sound is None or differences(sound, steps.outcome, ""):
-            return Attempt(False, sound, at_optima, steps, searches)
-    if _n_again(task) > task.n and not _knows_spreads(sound):
-        return Attempt(False, sound, at_optima, steps, searches)
+        if (
+            sound is None
+            or differences(sound, steps.outcome, "")
+            or (_n_again(task) > task.n and not _knows_spreads(sound))
+        ):
+            last = done[-1][0] if done else earlier
+            return Attempt(False, sound, at_optima, steps, searches, last)
     yield sound._replace(infos=[])
     return Attempt(True, sound, at_optima, steps, searches)
 
@@ -413,10 +417,10 @@ def _by_steps(task, found, again, rng):
         found_again = differences(first.outcome, second.outcome, _AGAIN)
         reasons = tuple(text + _RAISE for text in found_again)
         if again.n > task.n:
-            settled = yield from _from_steps(task, second, at_optima, rng, done)
+            settled = yield from _from_steps(task, second, found.proposals or at_optima, rng, done)
             last = last._replace(infos=[])
     for sound in (settled, _soundest(done), found.best):
-        if sound is not None and not differences(sound, last, ""):
+        if sound is not None and (sound is settled or not differences(sound, last, "")):
             yield sound._replace(infos=[])
             return
     n_left_out = 0
