@@ -12,6 +12,8 @@ from skpmd.engine import fitted_density
 from skpmd.engine.fitted_density import FittedDensity
 from skpmd.posterior import Posterior
 
+_FAR, _ROUNDING = 1e6, 1e-6  # Where the distribution function of anything on the line ends.
+
 
 class PriorFunctions(NamedTuple):
     """What a model needs of a prior."""
@@ -132,6 +134,14 @@ def _part(name, distribution):
         if not np.isfinite(draw(np.random.default_rng(0), (1, *shape))).all():
             raise ValueError(f"prior[{name!r}] draws nan or infinite numbers: {distribution!r}.")
 
+    if hasattr(distribution, "cdf") and (distribution.cdf(_FAR) > 1.0 + _ROUNDING).any():
+        raise ValueError(
+            f"prior[{name!r}] is a distribution on a circle, whose density has no end on the line: "
+            f"{distribution!r}. Give one on an interval, such as scipy.stats.vonmises_line."
+        )
+    lower, upper = (np.broadcast_to(edge, shape) for edge in distribution.support())
+    inside = np.nextafter(lower, upper), np.nextafter(upper, lower)
+
     def log_density(x):
         values = distribution.logpdf(x.reshape(len(x), *shape)).reshape(len(x), size)
         return np.where(np.isnan(values), -np.inf, values).sum(axis=1)
@@ -139,8 +149,9 @@ def _part(name, distribution):
     return _Part(
         _names(name, shape),
         log_density,
-        lambda rng, m: draw(rng, (m, *shape)).reshape(m, size),
-        tuple(np.broadcast_to(edge, shape).ravel() for edge in distribution.support()),
+        # A draw that has been rounded to an edge may have no density there.
+        lambda rng, m: np.clip(draw(rng, (m, *shape)), *inside).reshape(m, size),
+        (lower.ravel(), upper.ravel()),
     )
 
 

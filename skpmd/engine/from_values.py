@@ -302,7 +302,13 @@ def _taken(task, at_optima, rng, max_error=np.inf, **of_moves):
             if moves.variance > max_error**2:
                 return None
         log_evidence = float(moves.log_evidence + log_alive)
-        return last.theta, info, log_evidence, float(np.sqrt(moves.variance)), moves.fitted[:-1]
+        return (
+            last.theta,
+            info,
+            log_evidence,
+            float(np.sqrt(max(moves.variance, 0.0))),
+            moves.fitted[:-1],
+        )
 
     found = once("steps from the prior", whole, rng)
     if found is None:

@@ -1,12 +1,14 @@
 """Priors of custom models: distributions of SciPy, and earlier posteriors."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 from scipy import stats
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
 from skpmd import BayesianLogisticRegressionPMD, ParticleMirrorDescent
@@ -167,6 +169,7 @@ def test_names_find_coordinates_of_a_posterior():
         ({"a": 3.0}, TypeError, r"prior\['a'\]"),
         ({1: stats.norm()}, TypeError, "key 1"),
         ({}, ValueError, "no distribution"),
+        ({"a": stats.vonmises(1.0)}, ValueError, "vonmises_line"),
         ({"a": stats.norm(np.zeros(2)), "a[0]": stats.norm()}, ValueError, "twice"),
         (BayesianLogisticRegressionPMD(), ValueError, "not fitted"),
         (None, ValueError, "log_prior is not given"),
@@ -176,6 +179,37 @@ def test_errors(prior, error, message):
     model = ParticleMirrorDescent(log_likelihood_pointwise=normal, prior=prior)
     with pytest.raises(error, match=message):
         model.fit(np.zeros((3, 1)))
+
+
+def test_draws_that_are_rounded_to_an_edge():
+    """SciPy draws exactly 1 from a Beta(.05, .05), whose density is infinite there."""
+    prior = {"p": stats.beta(0.05, 0.05)}
+    functions = prior_functions(prior, None, None)
+    theta = functions.sample_prior(np.random.default_rng(0), 4000)
+    assert 0.0 < theta.min() and theta.max() < 1.0
+    assert np.isfinite(functions.log_prior(theta)).all()
+    X = np.repeat([[1.0], [0.0]], [7, 13], axis=0)
+    model = ParticleMirrorDescent(
+        log_likelihood_pointwise=lambda theta, X, y: stats.bernoulli.logpmf(X[:, 0], theta),
+        prior=prior, random_state=0,
+    ).fit(X)  # fmt: skip
+    exact = stats.beta(7.05, 13.05)
+    assert model.posterior_.mean()[0] == pytest.approx(exact.mean(), abs=0.1 * exact.std())
+    assert model.posterior_.std()[0] == pytest.approx(exact.std(), rel=0.1)
+
+
+def test_rows_that_say_nothing():
+    """The posterior is the prior, and the evidence is exactly 1."""
+    model = ParticleMirrorDescent(
+        lambda theta, X, y: np.zeros(len(theta)),
+        prior={"a": stats.t(2.5), "b": stats.halfcauchy()}, random_state=0,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(np.zeros((3, 1)))
+    assert abs(model.log_evidence_) < 0.05 + 3.0 * model.posterior_.log_evidence_se
+    assert np.isfinite(model.posterior_.log_evidence_se)
 
 
 def test_only_one_of_two_ways():
