@@ -11,6 +11,7 @@ _MEAN, _LOG_SD, _EVIDENCE, _ERRORS = 0.15, 0.15, 0.1, 3.0
 # A log sd that differs by this much, which is wrong, need not be so far beyond its error.
 _WRONG_LOG_SD, _FEW_ERRORS = 0.25, 2.5
 _MAX_K = 0.5
+_MAX_SQUARE = 1e100  # In units of the variance.
 
 
 def differences(outcome, other, what):
@@ -57,7 +58,9 @@ def moments_and_errors(particles):
     variance = np.maximum(np.diag(covariance), np.finfo(float).tiny)
     squares = (particles.theta - mean) ** 2
     of_mean = np.sqrt(w**2 @ squares)
-    of_log_sd = 0.5 * np.sqrt(w**2 @ (squares / variance - 1.0) ** 2)
+    with np.errstate(over="ignore"):  # Where all of the weight is one particle's.
+        standardised = np.minimum(squares / variance, _MAX_SQUARE)
+    of_log_sd = 0.5 * np.sqrt(w**2 @ (standardised - 1.0) ** 2)
     return mean, np.sqrt(variance), of_mean, of_log_sd
 
 

@@ -417,16 +417,16 @@ def _by_steps(task, found, again, rng):
         at_optima = more
     again = task._replace(scouts=again(), n=_n_again(task))
     second = _steps(again, at_optima, rng)
-    last, reasons, settled, done = first.outcome._replace(infos=[]), (), None, []
+    last, reasons, agreed, done = first.outcome._replace(infos=[]), (), None, []
     if second is not None:
         last = _pooled(task, first.outcome, second.outcome)
         found_again = differences(first.outcome, second.outcome, _AGAIN)
         reasons = tuple(text + _RAISE for text in found_again)
         if again.n > task.n:
-            settled = yield from _from_steps(task, second, found.proposals or at_optima, rng, done)
+            agreed = yield from _from_steps(task, second, found.proposals or at_optima, rng, done)
             last = last._replace(infos=[])
-    for sound in (settled, _soundest(done), found.best):
-        if sound is not None and (sound is settled or not differences(sound, last, "")):
+    for sound in (agreed, _soundest(done), found.best):
+        if sound is not None and (sound is agreed or not differences(sound, last, "")):
             yield sound._replace(infos=[])
             return
     n_left_out = 0
