@@ -410,6 +410,20 @@ DEFECTS = [
         "mixture/test_smc.py",
     ),
     Defect(
+        "normals along which searches come are no proposals",
+        "engine/fitted_proposals.py",
+        "crossing = arms(found, path, derivatives) if may_cross else found",
+        "crossing = found",
+        "engine/test_optima.py",
+    ),
+    Defect(
+        "a normal's mean is where it was found",
+        "engine/optima.py",
+        "mean, top = place + root @ step, value + 0.5 * slope @ step",
+        "mean, top = place, value",
+        "engine/test_optima.py",
+    ),
+    Defect(
         "an optimum that is the only one cannot be left out",
         "engine/scouts.py",
         "np.where(known, near < _HALF * share, small)",

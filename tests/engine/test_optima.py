@@ -5,7 +5,8 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from skpmd.engine.derivatives import ByDifferences
-from skpmd.engine.optima import optima
+from skpmd.engine.fitted_proposals import proposals_at_optima
+from skpmd.engine.optima import arms, optima
 
 
 def found(log_density, draws):
@@ -113,3 +114,41 @@ def test_a_search_that_is_not_complete_says_so(monkeypatch):
     monkeypatch.undo()
     ones, *_ = optima(log_density, grid, values, values, ByDifferences(log_density))
     assert len(ones) == 81
+
+
+def test_normals_that_cross_are_found_by_the_way_of_searches():
+    """Two long normals of one mean in six dimensions: the optimum is their crossing.
+
+    A second-order expansion on one of them has a remainder of exp(-8) or so from the other, and
+    differences of second order an error of a thousandth.
+    """
+    rng, d, shares = np.random.default_rng(0), 6, np.array([0.7, 0.3])
+    parts = []
+    for long in (1, 2):
+        sds = np.where(np.arange(d) < long, 1.0, 0.05)
+        turned = np.linalg.qr(rng.standard_normal((d, d)))[0] * sds
+        parts.append(multivariate_normal(np.full(d, 0.5), turned @ turned.T))
+
+    def log_density(theta):
+        one, other = (np.atleast_1d(part.logpdf(theta)) for part in parts)
+        return np.logaddexp(np.log(shares[0]) + one, np.log(shares[1]) + other)
+
+    draws = 2.0 * rng.standard_normal((4000, d))
+    values = log_density(draws)
+    ones, _, _ = optima(log_density, draws, values, values, ByDifferences(log_density))
+    assert len(ones) == 1
+    more = next(proposals_at_optima(log_density, draws, values, values, rng)).optima
+    for share, part in zip(shares, parts, strict=True):
+        gaps = [np.abs(one.gaussian.chol @ one.gaussian.chol.T - part.cov).max() for one in more]
+        nearest = more[int(np.argmin(gaps))]
+        assert min(gaps) < 0.01
+        np.testing.assert_allclose(nearest.gaussian.mean, 0.5, atol=0.02)
+        assert nearest.log_mass == pytest.approx(np.log(share), abs=0.02)
+
+
+def test_a_normal_has_no_arms():
+    draws = 5.0 * np.random.default_rng(0).standard_normal((1000, 3))
+    density = normal(np.ones(3), 0.01)
+    values, derivatives = density(draws), ByDifferences(density)
+    ones, _, path = optima(density, draws, values, values, derivatives)
+    assert len(ones) == len(arms(ones, path, derivatives)) == 1
