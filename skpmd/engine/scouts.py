@@ -30,8 +30,9 @@ _N_DRAWS, _MAX_ROWS = 4000, 1 << 24
 _MIN_POINTS = 256  # A search hands over so many points at once, at most, or as many as particles.
 _MISSED_NATS = 2.0  # The mixture misses a draw of the prior where it is so much too thin,
 _MISSED_SHARE = 0.05  # and a part of the posterior where such draws have this share of the mass.
-# So many nearest particles are their density, which is too rough a one in more dimensions.
-_NEAREST, _MAX_NEAR = 10, 5
+# So many nearest particles are their density, which is too rough a one in more dimensions. Where
+# there are few it is too low by nature, so that more must be missing.
+_NEAREST, _MAX_NEAR, _UNSEEN_NATS = 5, 5, 4.0
 _ON_THE_WAY, _LEVEL = 16, 0.1  # Points between an optimum and a particle, and nats.
 # A mode with a smaller share of its mass has been left out: of the mass that draws around it find,
 # or, where there is no evidence to compare that with, of its share among all modes.
@@ -97,7 +98,7 @@ class Scouts(NamedTuple):
         """Whether draws see a part of the posterior where fitted `Proposals` have nothing."""
         alive = np.isfinite(self.values)
         density = mixture_log_density(found.components, found.shares, self.theta[alive])
-        return self._is_thin(density, alive, outcome)
+        return self._is_thin(density, alive, outcome, _MISSED_NATS)
 
     def explained(self, found, outcome):
         """Whether fitted `Proposals` are too thin at no draw, and nowhere on the way of a search.
@@ -124,17 +125,18 @@ class Scouts(NamedTuple):
             return False
         alive = np.isfinite(self.values)
         density = _by_nearest(particles.theta, weights(particles.log_ratio), self.theta[alive])
-        return self._is_thin(density, alive, outcome)
+        return self._is_thin(density, alive, outcome, _UNSEEN_NATS)
 
-    def _is_thin(self, density, alive, outcome):
-        """Whether a log density is too thin where much of the posterior, or of its spread, is.
+    def _is_thin(self, density, alive, outcome, nats):
+        """Whether a log density is ``nats`` too thin where much of the posterior is.
 
-        The mass there is that which draws find in units of the outcome's evidence, for among
-        themselves one of them may have all the weight, and know nothing.
+        That is much of its mass or of its spread. The mass there is that which draws find in
+        units of the outcome's evidence, for among themselves one of them may have all the weight,
+        and know nothing.
         """
         particles = outcome.particles
         evidence, _ = evidence_of(outcome)
-        thin = self.values[alive] - density > evidence + _MISSED_NATS
+        thin = self.values[alive] - density > evidence + nats
         mass = self.log_likelihood[alive][thin] - np.log(self.n_drawn) - evidence
         seen = np.exp(np.minimum(mass, 0.0))
         if seen.sum() > _MISSED_SHARE:
