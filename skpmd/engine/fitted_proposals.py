@@ -68,7 +68,9 @@ def proposals_at_optima(log_joint, draws, values, log_likelihood, rng, gradient=
 
     def searched_again(before):
         likely = _flattened(log_likelihood) + rng.gumbel(size=len(draws))
-        return search(likely, derivatives, before=before, max_failures=_MORE_FAILURES)
+        more = search(likely, derivatives, before=before, max_failures=_MORE_FAILURES)
+        both = tuple(np.concatenate(parts) for parts in zip(path, more[-1], strict=True))
+        return *more[:-1], both
 
     found, complete, path = search(log_likelihood, derivatives)
     if not found:

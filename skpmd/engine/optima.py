@@ -92,7 +92,7 @@ def _optima(log_density, draws, values, log_weights, derivatives, before, max_fa
         explained = np.logaddexp(explained, _wide(one, draws))
     if found:
         start = int(np.argmax(np.where(left, log_weights, -np.inf)))
-    by_gap, n_searches, complete = False, 0, False
+    by_gap, n_searches, complete, n_before = False, 0, False, len(derivatives.path)
     while n_searches < max(_MAX_SEARCHES, _EACH * min(len(found), _MAX_OPTIMA)) and left.any():
         complete |= failures >= max_failures
         if derivatives.n_points > _MAX_POINTS:
@@ -114,9 +114,11 @@ def _optima(log_density, draws, values, log_weights, derivatives, before, max_fa
             if not by_gap:
                 distances = _distances(known.gaussian, draws)
                 left &= distances > distances[start]
-        gap = np.where(left, values - explained, -np.inf)
-        by_gap = not by_gap and gap.max() > _THIN
-        start = int(np.argmax(gap if by_gap else np.where(left, log_weights, -np.inf)))
+        by_gap = bool(found) and not by_gap  # Draws off the support have no gap to nothing.
+        by_gap = by_gap and (values - explained)[left].max(initial=-np.inf) > _THIN
+        start = int(
+            np.argmax(np.where(left, values - explained if by_gap else log_weights, -np.inf))
+        )
     complete |= failures >= max_failures or not left.any()
     if found and not before:
         other = _far_side(found[0], draws[first], draws, values, widths)
@@ -127,9 +129,11 @@ def _optima(log_density, draws, values, log_weights, derivatives, before, max_fa
     found.sort(key=lambda one: -one.log_mass)
     most = found[0].log_mass if found else 0.0
     found = [one for one in found if one.log_mass > most + np.log(_MIN_MASS)]
-    if not derivatives.path:
+    # Points of earlier searches are not here where a fit has been taken up again after them.
+    own = derivatives.path[n_before:]
+    if not own:
         return found, complete, nowhere[-1]
-    places, passed = zip(*derivatives.path, strict=True)
+    places, passed = zip(*own, strict=True)
     return found, complete, (np.stack(places), np.array(passed))
 
 

@@ -152,3 +152,15 @@ def test_a_normal_has_no_arms():
     values, derivatives = density(draws), ByDifferences(density)
     ones, _, path = optima(density, draws, values, values, derivatives)
     assert len(ones) == len(arms(ones, path, derivatives)) == 1
+
+
+def test_searches_that_find_nothing_beside_impossible_draws():
+    """The density rises for ever towards an edge, and beyond it there is none."""
+    draws = np.random.default_rng(0).standard_normal((100, 1))
+
+    def rising(theta):
+        x = np.maximum(theta[:, 0], 1e-300)
+        return np.where(theta[:, 0] > 0.0, -30.0 * np.log(x), -np.inf)
+
+    values = rising(draws)
+    assert optima(rising, draws, values, values, ByDifferences(rising))[0] == []
