@@ -32,8 +32,8 @@ from skpmd.engine.fitted_proposals import (
     proposals_along_ridges,
     proposals_at_optima,
 )
-from skpmd.engine.importance import Proposal
-from skpmd.engine.importance_rounds import importance_rounds
+from skpmd.engine.importance import Proposal, since, widened
+from skpmd.engine.importance_rounds import MAX_ROUNDS, TARGET_ESS, proposal_rounds, state
 from skpmd.engine.journal import once
 from skpmd.engine.loop import Outcome
 from skpmd.engine.optima import scales
@@ -53,12 +53,14 @@ _MAX_SOUND_K = 0.5  # From here on weights have no variance.
 # draws from one Student density. It ends where its log evidence has come to that standard error.
 _N_QUICK, _QUICK_ESS, _MAX_QUICK_ERROR = 200, 0.25, 0.45
 _QUICK_MOVES = {"max_moves": 3, "from_fitted": 0.7, "max_components": 1}
-_REFITS = 4  # Mixtures are fitted so many times,
+# Mixtures are fitted so many times, in few coordinates and in more,
+_REFITS, _FEW_REFITS = 8, 4
 _OF_STEPS_ESS = 2.0  # and so many times the number of particles are to be effective.
 _MAX_BESIDE_MOVES = 20  # In more coordinates moves by a gradient know more than steps.
-# Where a log sd has a larger error than this, steps in up to so many coordinates are taken again
-# with so many times the particles: a percent of the mass may have most of a variance.
-_MAX_LOG_SD_ERROR, _MAX_MORE, _MORE = 0.08, 6, 4
+_SMALL = 6  # So many coordinates are few.
+# Where a log sd has a larger error than this, steps in few coordinates are taken again with so many
+# times the particles: a percent of the mass may have most of a variance.
+_MAX_LOG_SD_ERROR, _MORE = 0.08, 4
 _OF_STEPS = "particles of steps"
 _OF_PRIOR, _OF_WAY, _OF_EARLIER = 0.05, 0.25, 0.2  # Shares of the proposals.
 _OF_FAR = 0.25  # Of the rest, where squares are large,
@@ -173,7 +175,7 @@ def _attempt(task, rng):
     by_moves = task.gradient is not None and scouts.theta.shape[1] > _MAX_BESIDE_MOVES
     for found in searches:
         at_optima = found
-        last = yield from _tried(task, found, rng, done)
+        last, _ = yield from _tried(task, found, rng, done)
         plain = _is_plain(done) and done[-1][1] is last
         if plain and not scouts.explained(found, last):
             continue
@@ -190,7 +192,7 @@ def _attempt(task, rng):
             scouts.log_joint, scouts.theta, scouts.log_likelihood,
             () if at_optima is None else at_optima.optima, rng, task.gradient,
         ):  # fmt: skip
-            last = yield from _tried(task, found, rng, done)
+            last, _ = yield from _tried(task, found, rng, done)
             if _ends_well(done, last):
                 break
     if by_moves:
@@ -218,13 +220,18 @@ def _attempt(task, rng):
     return Attempt(True, sound, at_optima, steps, searches)
 
 
-def _tried(task, found, rng, done):
-    """States of reweighting, and the last of them. What misses nothing is added to ``done``."""
-    last = yield from _by_weights(task, found, rng)
+def _tried(task, found, rng, done, before=None):
+    """States of reweighting, the last of them, and its `PooledDraws` with those ``before``.
+
+    What misses nothing is added to ``done``.
+    """
+    last, draws = yield from _by_weights(task, found, rng, before)
+    if before is not None:  # Its density is that of all mixtures.
+        found = found._replace(shares=draws.counts / draws.counts.sum())
     if last is not None and found.complete and not task.scouts.missed(found, last):
         if (last.disagreement or 0.0) <= _MAX_DISAGREEMENT:
             done.append((found, last))
-    return last
+    return last, draws
 
 
 def _ends_well(done, last):
@@ -248,7 +255,11 @@ def _knows_spreads(outcome):
 
 def _n_again(task):
     """How many particles steps have that are taken again."""
-    return task.n * (_MORE if task.scouts.theta.shape[1] <= _MAX_MORE else 1)
+    return task.n * (_MORE if _is_small(task) else 1)
+
+
+def _is_small(task):
+    return task.scouts.theta.shape[1] <= _SMALL
 
 
 def _soundest(done):
@@ -326,71 +337,89 @@ def _from_steps(task, steps, earlier, rng, done):
     """States of reweighting of mixtures fitted to particles of steps, and of ``earlier`` proposals.
 
     Mixtures fitted to particles on the way, where the posterior is wider, and one as wide as the
-    prior keep its tails. Each mixture is fitted to the draws of the one before, until weights are
-    even and say what was said before them: they may well find more than the particles of steps,
-    which do not enter a neck, but then the next mixture may find more again. Returned is the last
-    outcome where that is so, or None. What misses nothing is added to ``done``.
+    prior keep its tails. Each mixture is fitted to the draws of those before and to the draws of
+    the prior that these miss, until weights are even and say what was said before them: they may
+    well find more than the particles of steps, which do not enter a neck, but then the next mixture
+    may find more again.
+
+    In few coordinates draws of all mixtures count (adaptive multiple importance sampling; Cornuet
+    et al. 2012), and two of these must agree. In more, a mixture fits the draws that it has been
+    fitted to better than others, so that their weights would be too even: an evidence in 18
+    coordinates lost an eighth of a nat so.
+
+    Returned is the last outcome that agrees, or None. What misses nothing is added to ``done``.
     """
     draws = task.scouts.theta
     centre, spread = np.median(draws, axis=0), np.diag(scales(draws))
     parts, shares = [Proposal(centre, spread, _WIDE_DF)], [np.array([_OF_PRIOR])]
-    before, particles = steps.outcome, steps.outcome.particles
     for of_way, of_each in steps.on_the_way:
         parts = parts + of_way
         shares.append(_OF_WAY / len(steps.on_the_way) * of_each)
     if earlier is not None:
         parts, shares = parts + earlier.components, [*shares, _OF_EARLIER * earlier.shares]
     rest, own, of_own = 1.0 - np.concatenate(shares).sum(), [], np.empty(0)
-    for _ in range(_REFITS):
-        near, of_near = student_mixture.fit(particles.theta, particles.log_ratio, rng)
-        far, of_far = student_mixture.fit(particles.theta, _by_squares(particles), rng)
+    before, pool, agreed = steps.outcome, None, None
+    theta, log_ratio = before.particles.theta, before.particles.log_ratio
+    for _ in range(_REFITS if _is_small(task) else _FEW_REFITS):
+        near, of_near = student_mixture.fit(theta, log_ratio, rng)
+        far, of_far = student_mixture.fit(theta, _by_squares(theta, log_ratio), rng)
         # Those before go on with half a share: what few draws have found is not lost again.
         of_new = np.concatenate([(1.0 - _OF_FAR) * of_near, _OF_FAR * of_far])
         of_own = np.concatenate([0.5 * of_new, 0.5 * of_own]) if own else of_new
         own = near + far + own
         mixed = Proposals(own + parts, np.concatenate([rest * of_own, *shares]), True, _OF_STEPS)
-        last = yield from _tried(task, mixed, rng, done)
+        known = widened(pool, near + far) if pool is not None and _is_small(task) else None
+        last, pool = yield from _tried(task, mixed, rng, done, known)
         if last is None:
             break
-        if _ends_well(done, last) and _is_plain(done) and not differences(last, before, ""):
-            return last
-        particles = last.particles
+        fresh = last if known is None else Outcome(since(pool, known), [], True)
+        if _ends_well(done, last) and _is_plain(done) and not differences(fresh, before, ""):
+            agreed = last
+            if not _is_small(task) or (known is not None and _knows_spreads(last)):
+                break
+        theta, log_ratio = task.scouts.beside(mixed, last)
         before = last if _is_sound(last) else before
-    return None
+    return agreed
 
 
-def _by_squares(particles):
+def _by_squares(theta, log_ratio):
     """Log weights (m,) times the largest square of a standardised coordinate.
 
     A mean square is known best by draws of the density times the square. Where a percent of the
     mass has most of a variance, few particles of the density are there.
     """
-    mean, covariance = moments(particles.theta, particles.log_ratio)
+    mean, covariance = moments(theta, log_ratio)
     variance = np.maximum(np.diag(covariance), np.finfo(float).tiny)
     with np.errstate(over="ignore"):  # Where all of the weight is one particle's.
-        squares = ((particles.theta - mean) ** 2 / variance).max(axis=1)
-    return particles.log_ratio + np.log(np.clip(squares, *_SQUARES))
+        squares = ((theta - mean) ** 2 / variance).max(axis=1)
+    return log_ratio + np.log(np.clip(squares, *_SQUARES))
 
 
-def _by_weights(task, found, rng):
+def _by_weights(task, found, rng, before=None):
     """States of importance reweighting of draws from the proposals, in rounds.
 
-    Returns the last of them, None where the tails of proposals reach where the model has no number.
+    Returned are the last of them and all `PooledDraws`, with those ``before``; the first is None
+    where the tails of proposals reach where the model has no number.
     """
     notes = {"method": f"importance reweighting of proposals fitted to {found.to}"}
-    last = None
+    enough, max_rounds = max(TARGET_ESS * task.n, _MIN_ESS), MAX_ROUNDS
+    if found.to == _OF_STEPS:
+        enough = _OF_STEPS_ESS * task.n
+        max_rounds = MAX_ROUNDS // 2 if _is_small(task) else MAX_ROUNDS
+    last = draws = None
     try:
-        for outcome in importance_rounds(
-            task.model, task.batches, found.components, found.shares, task.n, task.power, rng,
-            _MIN_SHARE, _OF_STEPS_ESS * task.n if found.to == _OF_STEPS else _MIN_ESS,
+        for draws, info, gap in proposal_rounds(
+            task.model, task.batches, found.components, found.shares, task.power, rng, n=task.n,
+            target_ess=enough, min_first_ess=_MIN_SHARE * task.n, max_rounds=max_rounds,
+            before=before,
         ):  # fmt: skip
             # Proposals at several places are not to agree on a mean.
-            gap = outcome.disagreement if len(found.components) == EACH else None
-            last = outcome._replace(disagreement=gap, notes=notes)
+            gap = gap if len(found.components) == EACH else None
+            last = state(draws, info, gap)._replace(notes=notes)
             yield last
     except FloatingPointError:
-        return None
-    return last
+        return None, draws
+    return last, draws
 
 
 def _by_moves(task, found, rng):

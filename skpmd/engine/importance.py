@@ -107,6 +107,25 @@ def pooled(before, particles, table, counts):
     return PooledDraws(all_draws, pair, source, table, counts, ess)
 
 
+def widened(draws, proposals):
+    """The same `PooledDraws` beside further proposals, which come first and have drawn nothing."""
+    more = _log_densities(proposals, draws.particles.theta)
+    return draws._replace(
+        source=draws.source + len(proposals),
+        table=np.concatenate([more, draws.table], axis=1),
+        counts=np.concatenate([np.zeros(len(proposals), dtype=int), draws.counts]),
+    )
+
+
+def since(draws, before):
+    """Particles of the rounds after ``before``, weighed by the mixture of these alone."""
+    m = len(before.source)
+    particles = Particles(*(part[m:] for part in draws.particles))
+    log_pi = _log_mixture(draws.table[m:], draws.counts - before.counts)
+    log_joint = particles.log_ratio + particles.log_pi
+    return particles._replace(log_ratio=log_joint - log_pi, log_pi=log_pi)
+
+
 def draw(proposal, n, rng):
     """Draw n points (n even) as antithetic pairs z, -z; pairs are neighbours."""
     return _placed(proposal, uniforms(n // 2, len(proposal.mean) + 1, rng))

@@ -7,28 +7,32 @@ from skpmd.engine.importance import ProposalDraws, adapted, disagreement, even_c
 from skpmd.engine.journal import once
 from skpmd.engine.loop import Outcome
 
-_TARGET_ESS = 0.6  # No further round is drawn once this share of the particles is effective.
-_MAX_ROUNDS = 10  # There are at most this many rounds.
+TARGET_ESS = 0.6  # No further round is drawn once this share of the particles is effective.
+MAX_ROUNDS = 10  # There are at most this many rounds.
 _HOPELESS = 0.01  # After two rounds with a smaller share effective there is no third.
 
 
 def importance_rounds(
-    model, batches, components, shares, n_particles, power, rng, min_share=0.0, min_ess=0.0
+    model, batches, components, shares, n_particles, power, rng, min_share=0.0
 ):  # fmt: skip
     """States of rounds until enough draws are effective, for `skpmd.engine.loop.drive`.
 
-    Each round draws ``n_particles``. Rounds end once 60 % of that number, and ``min_ess``, are
-    effective, and after the first where that is less than the share ``min_share``.
+    Each round draws ``n_particles``. Rounds end once 60 % of that number are effective, and after
+    the first where that is less than the share ``min_share``.
     """
     rounds = proposal_rounds(
         model, batches, components, shares, power, rng,
         n=n_particles,
-        max_rounds=_MAX_ROUNDS,
-        target_ess=max(_TARGET_ESS * n_particles, min_ess),
+        target_ess=TARGET_ESS * n_particles,
         min_first_ess=min_share * n_particles,
     )  # fmt: skip
     for draws, info, gap in rounds:
-        yield Outcome(draws.particles, [info], True, pair=draws.pair, disagreement=gap)
+        yield state(draws, info, gap)
+
+
+def state(draws, info, gap):
+    """The `Outcome` of rounds so far, which `proposal_rounds` yields."""
+    return Outcome(draws.particles, [info], True, pair=draws.pair, disagreement=gap)
 
 
 def importance_sample(model, batches, components, shares, n_particles, power, rng, min_share=0.0):
@@ -42,7 +46,8 @@ def importance_sample(model, batches, components, shares, n_particles, power, rn
 
 
 def proposal_rounds(
-    model, batches, proposals, shares, b, rng, *, n, max_rounds, target_ess, min_first_ess=0.0
+    model, batches, proposals, shares, b, rng, *, n, target_ess, min_first_ess=0.0,
+    max_rounds=MAX_ROUNDS, before=None,
 ):  # fmt: skip
     """Draw from a mixture of proposals and weigh by the posterior, in adaptive rounds.
 
@@ -50,24 +55,27 @@ def proposal_rounds(
     draws of all rounds are weighed by the one mixture that they came from (see
     `skpmd.engine.importance`). The shares of the proposals are those of the first round.
 
+    Draws of rounds ``before``, `PooledDraws` of the same proposals, count with all others.
+
     Rounds end when the effective sample size reaches ``target_ess``, when that of the first is
-    below ``min_first_ess``, or after two or more if less than 1 % of the draws are effective.
+    below ``min_first_ess``, after ``max_rounds``, or after two or more if less than 1 % of the
+    draws are effective.
 
     Each yields all `PooledDraws` so far, a `StepInfo` with their number and effective sample size,
     and the disagreement of the proposals on the posterior mean
     (`skpmd.engine.importance.disagreement`), which is None before the last round.
     """
     still = mirror.Settings(rejuvenation="never")
-    shares, draws, t = np.asarray(shares, dtype=float), None, 0
+    shares, draws, t = np.asarray(shares, dtype=float), before, 0
     done = False
     while not done:
         t += 1
-        counts, before = even_counts(shares, n), None if draws is None else draws.particles
+        counts, so_far = even_counts(shares, n), None if draws is None else draws.particles
 
-        def weighed(counts=counts, before=before):
+        def weighed(counts=counts, so_far=so_far):
             strategy = ProposalDraws(proposals, counts)
             particles, info = mirror.step(
-                before, model, batches, 1.0, b, still, rng,
+                so_far, model, batches, 1.0, b, still, rng,
                 rejuvenate=strategy, rejuvenate_first=True,
             )  # fmt: skip
             return particles, info, strategy.table

@@ -100,6 +100,22 @@ class Scouts(NamedTuple):
         density = mixture_log_density(found.components, found.shares, self.theta[alive])
         return self._is_thin(density, alive, outcome, _MISSED_NATS)
 
+    def beside(self, found, outcome):
+        """Places (k, d) and log weights (k,) of particles, and of the draws that are missed.
+
+        These are the draws where fitted `Proposals` are too thin, with their share of the mass.
+        """
+        alive, particles = np.isfinite(self.values), outcome.particles
+        theta, evidence = self.theta[alive], evidence_of(outcome)[0]
+        density = mixture_log_density(found.components, found.shares, theta)
+        thin = self.values[alive] - density > evidence + _MISSED_NATS
+        mass = self.log_likelihood[alive][thin] - np.log(self.n_drawn) - evidence
+        own = particles.log_ratio - log_sum_exp(particles.log_ratio)
+        return (
+            np.concatenate([particles.theta, theta[thin]]),
+            np.concatenate([own, np.minimum(mass, 0.0)]),
+        )
+
     def explained(self, found, outcome):
         """Whether fitted `Proposals` are too thin at no draw, and nowhere on the way of a search.
 
