@@ -4,7 +4,8 @@ Two proposals take turns by lot. One adds a multiple of the difference of two ot
 all coordinates or in some (differential evolution; ter Braak 2006, ter Braak and Vrugt 2008): it
 has the shape of what the particles have spread over, whatever that is, and differences between two
 modes lead from one to the other. The other draws from a mixture of Students fitted to the particles
-and, where searches have found several optima, from what stands at these. Both are accepted by
+and, where searches have found several optima, from what stands at these. In a hierarchy a third
+moves a scale, and what it scales with it (`skpmd.engine.non_centred`). All are accepted by
 Metropolis's rule. Half of the particles move at a time, by differences of the other half, so that
 each half's density stays what it is (Goodman and Weare 2010).
 """
@@ -28,6 +29,7 @@ FROM_FITTED = 0.3  # This share of moves are draws from the mixture,
 _OF_OTHERS = 0.3  # and this share of these from what else is known.
 _ACCEPT = 0.25  # Of differences; their lengths are adapted to that,
 _SPREAD = 0.3  # and vary by this on the log scale.
+_OF_SCALES = 0.3  # And this share of all others are moves of the scales of a hierarchy.
 _JUMP = 0.1  # This share of differences are taken whole.
 _SOME = (1.0, 0.5)  # Shares of the coordinates that move, and a few, are equally likely.
 _FEW = 1.5
@@ -54,7 +56,8 @@ class EnsembleMoves:
     The step goes from the prior to the posterior, whose log-likelihood has the ``power``. ``known``
     are components and shares of a mixture that knows places of modes, or None. Particles make
     ``max_moves`` after a segment, at most, of which the share ``from_fitted`` are draws from the
-    mixture, which has at most ``max_components``.
+    mixture, which has at most ``max_components``. ``hierarchy`` are the scales that the prior has,
+    or None.
 
     Attributes
     ----------
@@ -71,12 +74,14 @@ class EnsembleMoves:
 
     def __init__(
         self, model, batches, power, known=None, max_moves=MAX_MOVES, from_fitted=FROM_FITTED,
-        max_components=MAX_COMPONENTS,
+        max_components=MAX_COMPONENTS, hierarchy=None,
     ):  # fmt: skip
         self._model, self._batches, self._power, self._known = model, batches, power, known
-        self._max_components = max_components
+        self._max_components, self._hierarchy = max_components, hierarchy
+        self._scales = np.array([one.j for one in hierarchy.scales]) if hierarchy else None
         self._log_prior = without_errors(model.log_prior)
-        self._log_step, self._max_moves, self._from_fitted = 0.0, max_moves, from_fitted
+        self._log_step, self._log_scale_step = 0.0, 0.0
+        self._max_moves, self._from_fitted = max_moves, from_fitted
         self.log_evidence, self.variance, self.correlation = 0.0, 0.0, 0.0
         self.fitted = []
 
@@ -137,17 +142,32 @@ class EnsembleMoves:
         new = theta + _differences(others, theta.shape, np.exp(self._log_step), rng)
         fitted = rng.random(len(own)) < self._from_fitted
         new[fitted] = mixture.draws(int(fitted.sum()), rng)
-        log_prior = self._log_prior(new)
+        of_scales, log_volume = np.zeros(len(own), dtype=bool), np.zeros(len(own))
+        if self._hierarchy:
+            of_scales = ~fitted & (rng.random(len(own)) < _OF_SCALES)
+            j = rng.choice(self._scales, of_scales.sum())
+            step = np.exp(self._log_scale_step + rng.standard_normal(len(j)))
+            step *= rng.standard_normal(len(j)) * others.std(axis=0)[j]
+            new[of_scales], log_volume[of_scales] = self._hierarchy.moved(theta[of_scales], j, step)
+        with np.errstate(all="ignore"):  # Scales go further than anything else.
+            log_prior = self._log_prior(new)
         moved = _State(new, log_prior, self._likelihood(new, log_prior))
         before = _State(*(part[own] for part in state))
         log_ratio = moved.value(done) - before.value(done)
         log_ratio[fitted] += mixture.log_density(theta[fitted]) - mixture.log_density(new[fitted])
+        log_ratio += log_volume
         taken, chance = metropolis.accept(log_ratio, rng)
         for part, fresh in zip(state, moved, strict=True):
             part[own[taken]] = fresh[taken]
-        if not fitted.all():
-            accepted = float(chance[~fitted].mean())
-            self._log_step = metropolis.adapted(self._log_step, accepted, _ACCEPT, t)
+        self._log_step = _adapted(self._log_step, chance[~fitted & ~of_scales], t)
+        self._log_scale_step = _adapted(self._log_scale_step, chance[of_scales], t)
+
+
+def _adapted(log_step, chances, t):
+    """The log length of moves after the ``t``-th of them."""
+    if not len(chances):
+        return log_step
+    return metropolis.adapted(log_step, float(chances.mean()), _ACCEPT, t)
 
 
 def _differences(others, shape, factor, rng):

@@ -36,6 +36,7 @@ from skpmd.engine.importance import Proposal, since, widened
 from skpmd.engine.importance_rounds import MAX_ROUNDS, TARGET_ESS, proposal_rounds, state
 from skpmd.engine.journal import once
 from skpmd.engine.loop import Outcome
+from skpmd.engine.non_centred import hierarchy
 from skpmd.engine.optima import scales
 from skpmd.engine.particles import draw_prior, effective_sample_size, equally_weighted, moments
 from skpmd.engine.scouts import Scouts, scouted
@@ -93,6 +94,7 @@ class Steps(NamedTuple):
 
     outcome: Outcome  # Its particles are equally weighted.
     on_the_way: list  # Components and shares of a mixture fitted after each segment but the last.
+    hierarchy: Any  # Units of the scales of others, or None.
 
 
 class Attempt(NamedTuple):
@@ -301,7 +303,8 @@ def _taken(task, at_optima, rng, max_error=np.inf, **of_moves):
     if at_optima is not None and len(at_optima.optima) > 1:
         shares = at_optima.shares[1::EACH]
         known = at_optima.components[1::EACH], shares / shares.sum()
-    moves = EnsembleMoves(task.model, task.batches, task.power, known, **of_moves)
+    units = hierarchy(task.scouts.theta)
+    moves = EnsembleMoves(task.model, task.batches, task.power, known, hierarchy=units, **of_moves)
     start, log_likelihood, log_alive = task.scouts.alive()
 
     def whole():
@@ -330,7 +333,7 @@ def _taken(task, at_optima, rng, max_error=np.inf, **of_moves):
         log_evidence=log_evidence, log_evidence_se=error,
         notes={"method": "mirror steps on all data from prior, moved by differences"},
     )  # fmt: skip
-    return Steps(outcome, fitted)
+    return Steps(outcome, fitted, units)
 
 
 def _from_steps(task, steps, earlier, rng, done):
@@ -361,14 +364,12 @@ def _from_steps(task, steps, earlier, rng, done):
     before, pool, agreed = steps.outcome, None, None
     theta, log_ratio = before.particles.theta, before.particles.log_ratio
     for _ in range(_REFITS if _is_small(task) else _FEW_REFITS):
-        near, of_near = student_mixture.fit(theta, log_ratio, rng)
-        far, of_far = student_mixture.fit(theta, _by_squares(theta, log_ratio), rng)
+        new, of_new = _mixture(theta, log_ratio, steps.hierarchy, rng)
         # Those before go on with half a share: what few draws have found is not lost again.
-        of_new = np.concatenate([(1.0 - _OF_FAR) * of_near, _OF_FAR * of_far])
         of_own = np.concatenate([0.5 * of_new, 0.5 * of_own]) if own else of_new
-        own = near + far + own
+        own = new + own
         mixed = Proposals(own + parts, np.concatenate([rest * of_own, *shares]), True, _OF_STEPS)
-        known = widened(pool, near + far) if pool is not None and _is_small(task) else None
+        known = widened(pool, new) if pool is not None and _is_small(task) else None
         last, pool = yield from _tried(task, mixed, rng, done, known)
         if last is None:
             break
@@ -380,6 +381,25 @@ def _from_steps(task, steps, earlier, rng, done):
         theta, log_ratio = task.scouts.beside(mixed, last)
         before = last if _is_sound(last) else before
     return agreed
+
+
+def _mixture(theta, log_ratio, hierarchy, rng):
+    """Components and shares of mixtures fitted to particles (m, d) of log weights (m,).
+
+    One fits their density and one their squares, and where there is a hierarchy two more do the
+    same in its units.
+    """
+    parts, shares = [], []
+    for units in (None,) if hierarchy is None else (None, hierarchy):
+        places = theta if units is None else units.outward(theta)
+        kept = np.isfinite(places).all(axis=1)
+        places, own = places[kept], log_ratio[kept]
+        for log_weights, share in ((own, 1.0 - _OF_FAR), (_by_squares(places, own), _OF_FAR)):
+            found, of_each = student_mixture.fit(places, log_weights, rng)
+            parts += [one._replace(hierarchy=units) for one in found]
+            shares.append(share * of_each)
+    shares = np.concatenate(shares)
+    return parts, shares / shares.sum()
 
 
 def _by_squares(theta, log_ratio):

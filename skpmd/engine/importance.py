@@ -6,7 +6,7 @@ chosen between: all draws of all rounds are weighted by the one mixture they cam
 mixture is pi, and the step on it has a = b = 1, so log-mean-exp of r estimates the log evidence.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import lu_factor, lu_solve
@@ -52,6 +52,8 @@ class Proposal(NamedTuple):
     scale: np.ndarray = np.empty(0)
     centre: np.ndarray = np.empty(0)
     spread: np.ndarray = np.empty(0)
+    # What takes its coordinates to those of the model, `skpmd.engine.non_centred.Hierarchy`.
+    hierarchy: Any = None
 
 
 class PooledDraws(NamedTuple):
@@ -142,7 +144,8 @@ def _placed(proposal, uniform):
     z = np.stack([z, -z], axis=1).reshape(-1, z.shape[1])
     skewed = np.sinh(np.arcsinh(z[:, axes]) + proposal.epsilon)
     z[:, axes] = proposal.scale * (skewed - proposal.centre) / proposal.spread
-    return proposal.mean + z @ proposal.factor.T
+    theta = proposal.mean + z @ proposal.factor.T
+    return theta if proposal.hierarchy is None else proposal.hierarchy.with_jacobian(theta)[0]
 
 
 def log_density(proposal, theta, lu=None):
@@ -151,6 +154,10 @@ def log_density(proposal, theta, lu=None):
     ``lu`` is that of its factor by `scipy.linalg.lu_factor`, for those who need it many times.
     """
     lu = lu_factor(proposal.factor) if lu is None else lu
+    if proposal.hierarchy is not None:
+        u = proposal.hierarchy.outward(theta)
+        _, log_jacobian = proposal.hierarchy.with_jacobian(u)
+        return log_density(proposal._replace(hierarchy=None), u, lu) - log_jacobian
     z, raw, skewed = _standardised(proposal, lu, theta)
     return _log_density(proposal, lu, z, raw, skewed)
 
