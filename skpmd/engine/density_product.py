@@ -23,11 +23,11 @@ from skpmd.engine import chain_draws, fitted_density, kde, mirror
 from skpmd.engine.edges import Unbounded
 from skpmd.engine.fitted_density import FittedDensity
 from skpmd.engine.fitted_proposals import EACH, Proposals, fitted_proposals
-from skpmd.engine.from_values import is_thin
 from skpmd.engine.importance import Proposal
 from skpmd.engine.importance_rounds import importance_rounds
 from skpmd.engine.model import Batch, Model
 from skpmd.engine.particles import effective_sample_size, moments, weights, whitened
+from skpmd.engine.tried_proposals import is_thin
 
 # Searches start from so many draws of the product of normals with the densities' moments.
 _STARTS = 200

@@ -19,7 +19,7 @@ _N_DRAWS, _MAX_COORDINATES = 2000, 100  # So many draws are looked at, in up to 
 # Log distances from a centre have such a rank correlation with their scale, which is that share of
 # the largest among them, and rise by so much with it.
 _MIN_CORRELATION, _ALIKE, _MIN_RATE = 0.2, 0.7, 0.2
-_LEANS = 0.3  # A centre with a smaller slope in a coordinate, both in units of spreads, has none.
+_MIN_SLOPE = 0.3  # A centre with a smaller one in a coordinate, in units of spreads, has none.
 _ROUNDS, _FLOOR, _MAX_SCALES = 4, 3.0, 30
 _TINY, _MAX_LOG = 1e-300, 300.0
 
@@ -108,13 +108,13 @@ def _hierarchy(theta):
         if not options:
             break
         # What others are centred at must still be there when they are taken.
-        free = [one for one in options if not any(_leans(other, one) for other in options)]
+        free = [one for one in options if not any(_depends(other, one) for other in options)]
         found.append((free or options)[0])
         theta = found[-1].inward(theta)
     return Hierarchy(tuple(found)) if found else None
 
 
-def _leans(scale, other):
+def _depends(scale, other):
     """Whether coordinates of one are centred at those that the other one scales."""
     return scale is not other and bool(scale.slopes[other.scaled].any())
 
@@ -153,16 +153,16 @@ def _scale(theta, j, scaled, rank):
             fit = np.linalg.lstsq(design * root[:, None], theta[:, i] * root, rcond=None)[0]
             log_away = np.log(np.maximum(np.abs(theta[:, i] - design @ fit), _TINY))
             b = x @ (log_away - log_away.mean()) / (x @ x)
-            in_units = log_away - b * x  # Least absolute distances, for these may have heavy tails.
-            robust = np.exp(-0.5 * np.maximum(in_units - np.median(in_units), -_FLOOR))
-            leans = np.abs(fit[1:]) * spread[columns] > _LEANS * spread[i]
-            used, columns = columns, columns[leans]
+            away = log_away - b * x  # Least absolute distances, for these may have heavy tails.
+            robust = np.exp(-0.5 * np.maximum(away - np.median(away), -_FLOOR))
+            steep = np.abs(fit[1:]) * spread[columns] > _MIN_SLOPE * spread[i]
+            used, columns = columns, columns[steep]
         correlation[i], rate[i] = rank_correlation(ranks(log_away), rank), b
         constant[i], slopes[used, i] = fit[0], fit[1:]
     kept = correlation > max(_MIN_CORRELATION, _ALIKE * correlation.max())
     kept &= rate > _MIN_RATE
-    # Where others are centred is not scaled with them: effects lean on their mean alone, but it
-    # leans on all of them.
+    # Where others are centred is not scaled with them: effects depend on their mean alone, but it
+    # depends on all of them.
     taken, centres = [], np.zeros(d, dtype=bool)
     for i in sorted(np.flatnonzero(kept), key=lambda i: np.count_nonzero(slopes[:, i])):
         if not centres[i] and not slopes[taken, i].any():

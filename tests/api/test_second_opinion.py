@@ -145,7 +145,7 @@ def test_steps_that_do_not_find_the_same_twice_are_warned_of(monkeypatch):
     """
     monkeypatch.setattr(from_values, "proposals_at_optima", lambda *_: iter(()))
     monkeypatch.setattr(from_values, "proposals_along_ridges", lambda *_: iter(()))
-    monkeypatch.setattr(from_values, "_from_steps", lambda *_: iter(()))
+    monkeypatch.setattr(from_values, "mixtures_of_steps", lambda *_: iter(()))
     monkeypatch.setattr("skpmd.engine.ensemble_moves.EnsembleMoves._move", lambda *_: None)
 
     def log_prior(theta):
@@ -166,7 +166,7 @@ def test_even_weights_that_nothing_contradicts_are_enough(monkeypatch):
     def refused(*_):
         raise AssertionError("steps are taken where all is plain")
 
-    monkeypatch.setattr(from_values, "_from_steps", refused)
+    monkeypatch.setattr(from_values, "mixtures_of_steps", refused)
     rng = np.random.default_rng(1)
     X = rng.standard_normal((150, 4))
     y = X @ np.ones(4) + rng.standard_normal(150)

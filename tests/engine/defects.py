@@ -320,7 +320,7 @@ DEFECTS = [
     ),
     Defect(
         "even weights are believed whatever steps from the prior say",
-        "engine/from_values.py",
+        "engine/prior_steps.py",
         'return not differences(outcome, steps.outcome._replace(log_evidence=None), "")',
         "return True",
         "api/test_second_opinion.py",

@@ -1,0 +1,113 @@
+"""Steps from the prior to the posterior, whose particles are moved on the way."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+from skpmd.engine import mirror
+from skpmd.engine.agreement import differences
+from skpmd.engine.course import counted
+from skpmd.engine.ensemble_moves import EnsembleMoves
+from skpmd.engine.fitted_proposals import EACH
+from skpmd.engine.journal import once
+from skpmd.engine.loop import Outcome
+from skpmd.engine.non_centred import hierarchy
+from skpmd.engine.particles import equally_weighted
+
+# A quick check has so many particles, so long steps, so many moves after each, of which so many are
+# draws from one Student density. It ends where its log evidence has come to that standard error.
+_N_QUICK, _QUICK_ESS, _MAX_QUICK_ERROR = 200, 0.25, 0.45
+_QUICK_MOVES = {"max_moves": 3, "from_fitted": 0.7, "max_components": 1}
+_MIN_ERROR = 0.2  # Of a log evidence that no mixture has confirmed, in nats.
+
+
+class Steps(NamedTuple):
+    """What came of steps from the prior to the posterior."""
+
+    outcome: Outcome  # Its particles are equally weighted.
+    on_the_way: list  # Components and shares of a mixture fitted after each segment but the last.
+    hierarchy: Any  # Units of the scales of others, or None.
+
+
+def quickly_confirmed(task, outcome, at_optima, rng):
+    """Whether few particles of long steps find the same; None where they are too few to tell.
+
+    They know means and spreads, but not the evidence, where the prior is much wider.
+    """
+    quick = task._replace(n=_N_QUICK, settings=task.settings._replace(ess_threshold=_QUICK_ESS))
+    steps = steps_from_prior(quick, at_optima, rng, _MAX_QUICK_ERROR, **_QUICK_MOVES)
+    if steps is None:
+        return None
+    return not differences(outcome, steps.outcome._replace(log_evidence=None), "")
+
+
+def steps_from_prior(task, at_optima, rng, max_error=np.inf, **of_moves):
+    """`Steps` from the prior to the posterior; None where the model has no number.
+
+    They end where the log evidence has a larger standard error.
+    """
+    try:
+        return taken(task, at_optima, rng, max_error, **of_moves)
+    except FloatingPointError:
+        return None
+
+
+def taken(task, at_optima, rng, max_error=np.inf, **of_moves):
+    """The same, which raises FloatingPointError where the model has no number.
+
+    Where searches have found several optima moves lead between them, for draws of the prior may
+    know next to nothing of their shares.
+    """
+    known = None
+    if at_optima is not None and len(at_optima.optima) > 1:
+        shares = at_optima.shares[1::EACH]
+        known = at_optima.components[1::EACH], shares / shares.sum()
+    scales = hierarchy(task.scouts.theta)
+    moves = EnsembleMoves(task.model, task.batches, task.power, known, hierarchy=scales, **of_moves)
+    start, log_likelihood, log_alive = task.scouts.alive()
+
+    def whole():
+        segments = mirror.segments(
+            start, task.model, task.batches, 1.0, task.power, task.settings, rng, task.n,
+            rejuvenate=moves, known=log_likelihood / task.power,
+        )  # fmt: skip
+        for last, info in counted(segments, "steps from the prior"):  # noqa: B007
+            if moves.variance > max_error**2:
+                return None
+        log_evidence = float(moves.log_evidence + log_alive)
+        return (
+            last.theta,
+            info,
+            log_evidence,
+            float(np.sqrt(max(moves.variance, 0.0))),
+            moves.fitted[:-1],
+        )
+
+    found = once("steps from the prior", whole, rng)
+    if found is None:
+        return None
+    theta, info, log_evidence, error, fitted = found
+    outcome = Outcome(
+        equally_weighted(task.model, theta), [info], reweighted=True,
+        log_evidence=log_evidence, log_evidence_se=error,
+        notes={"method": "mirror steps on all data from prior, moved by differences"},
+    )  # fmt: skip
+    return Steps(outcome, fitted, scales)
+
+
+def pooled_steps(task, one, other):
+    """The particles of both, and their evidence.
+
+    Where no mixture fits particles, moves mix less than ranks tell: errors of evidences of
+    horseshoes drawn at random were some .2 nats and more, on one side.
+    """
+    values = np.array([one.log_evidence, other.log_evidence])
+    sizes = [len(part.particles.theta) for part in (one, other)]
+    errors = np.array([one.log_evidence_se, other.log_evidence_se])
+    theta = np.concatenate([one.particles.theta, other.particles.theta])
+    return other._replace(
+        particles=equally_weighted(task.model, theta),
+        log_evidence=float(logsumexp(values, b=sizes) - np.log(np.sum(sizes))),
+        log_evidence_se=float(max(np.hypot(*errors), np.ptp(values) / 2.0, _MIN_ERROR)),
+    )
