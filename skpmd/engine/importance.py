@@ -155,9 +155,12 @@ def log_density(proposal, theta, lu=None):
     """
     lu = lu_factor(proposal.factor) if lu is None else lu
     if proposal.hierarchy is not None:
-        u = proposal.hierarchy.outward(theta)
-        _, log_jacobian = proposal.hierarchy.with_jacobian(u)
-        return log_density(proposal._replace(hierarchy=None), u, lu) - log_jacobian
+        u, value = proposal.hierarchy.outward(theta), np.full(len(theta), -np.inf)
+        inside = np.isfinite(u).all(axis=1)
+        _, log_jacobian = proposal.hierarchy.with_jacobian(u[inside])
+        of_u = log_density(proposal._replace(hierarchy=None), u[inside], lu)
+        value[inside] = of_u - log_jacobian
+        return value
     z, raw, skewed = _standardised(proposal, lu, theta)
     return _log_density(proposal, lu, z, raw, skewed)
 

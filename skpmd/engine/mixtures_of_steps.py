@@ -65,10 +65,12 @@ def mixtures_of_steps(task, steps, earlier, rng, done):
         if last is None:
             break
         fresh = last if known is None else Outcome(since(pool, known), [], True)
-        if ends_well(done, last) and is_plain(done) and not differences(fresh, before, ""):
-            agreed = last
-            if not is_small(task) or (known is not None and knows_spreads(last)):
-                break
+        agrees = ends_well(done, last) and is_plain(done) and not differences(fresh, before, "")
+        if is_small(task):  # Few draws agree with whatever there is.
+            agrees = agrees and known is not None and is_sound(fresh)
+        agreed = last if agrees else None
+        if agrees and (not is_small(task) or knows_spreads(last)):
+            break
         theta, log_ratio = task.scouts.beside(mixed, last)
         before = last if is_sound(last) else before
     return agreed

@@ -40,9 +40,11 @@ def tried(task, found, rng, done, before=None):
     What misses nothing is added to ``done``.
     """
     last, draws = yield from _by_weights(task, found, rng, before)
+    if last is None:
+        return None, draws
     if before is not None:  # Its density is that of all mixtures.
         found = found._replace(shares=draws.counts / draws.counts.sum())
-    if last is not None and found.complete and not task.scouts.missed(found, last):
+    if found.complete and not task.scouts.missed(found, last):
         if (last.disagreement or 0.0) <= _MAX_DISAGREEMENT:
             done.append((found, last))
     return last, draws

@@ -5,6 +5,8 @@ nothing, for warnings are errors here. Tolerances are three standard errors of 4
 and more, .15 of a standard deviation; heavy tails of a standard deviation get .2.
 """
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.special import logsumexp
@@ -178,3 +180,32 @@ def test_even_weights_that_nothing_contradicts_are_enough(monkeypatch):
     prior = {"slope": norm(np.zeros(4), 5.0)}
     model = ParticleMirrorDescent(log_likelihood, prior=prior, random_state=0).fit(X, y)
     check(model, covariance @ X.T @ y, np.sqrt(np.diag(covariance)), of_sd=0.15)
+
+
+def test_a_model_without_a_number_far_out_ends_with_the_particles_of_steps():
+    """A binomial likelihood as it is often written: 0 log 0 is no number where it saturates.
+
+    Proposals in units of the scale go there. A mixture that has met it is left out.
+    """
+    y, n = np.array([4.0, 0.0, 2.0]), 4.0
+
+    def log_likelihood(theta, X, y_):
+        with np.errstate(all="ignore"):
+            p = 1.0 / (1.0 + np.exp(-theta[:, 2:]))
+            return (y * np.log(p) + (n - y) * np.log(1.0 - p)).sum(axis=1)
+
+    def log_prior(theta):
+        effects = norm.logpdf(theta[:, 2:], theta[:, [0]], np.exp(theta[:, [1]]))
+        return effects.sum(axis=1) + norm.logpdf(theta[:, :2]).sum(axis=1)
+
+    def sample_prior(rng, m):
+        first = rng.standard_normal((m, 2))
+        effects = first[:, :1] + np.exp(first[:, 1:]) * rng.standard_normal((m, 3))
+        return np.hstack([first, effects])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = ParticleMirrorDescent(log_likelihood, log_prior, sample_prior, random_state=1).fit(
+            ROW
+        )
+    assert np.isfinite(model.log_evidence_)

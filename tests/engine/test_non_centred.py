@@ -115,6 +115,15 @@ def test_a_proposal_in_units_of_scales_is_a_density():
     assert ratio.std() < 2.0
 
 
+def test_a_proposal_in_units_of_scales_is_zero_where_they_have_no_number():
+    found = hierarchy(horseshoe(np.random.default_rng(0)))
+    proposal = Proposal(np.zeros(7), np.eye(7), 5.0, hierarchy=found)
+    theta = np.array([[1e200, 0.0, 0.0, -300.0, 0.0, 0.0, -300.0], np.zeros(7)])
+    value = log_density(proposal, theta)
+    assert value[0] == -np.inf
+    assert np.isfinite(value[1])
+
+
 class Groups(Model):
     """Twelve effects, their mean and their log scale, each effect seen once with an error of .3."""
 
