@@ -13,17 +13,17 @@ _HOPELESS = 0.01  # After two rounds with a smaller share effective there is no 
 
 
 def importance_rounds(
-    model, batches, components, shares, n_particles, power, rng, min_share=0.0
+    model, batches, components, shares, n_particles, power, rng, min_share=0.0, min_ess=0.0
 ):  # fmt: skip
     """States of rounds until enough draws are effective, for `skpmd.engine.loop.drive`.
 
-    Each round draws ``n_particles``. Rounds end once 60 % of that number are effective, and after
-    the first where that is less than the share ``min_share``.
+    Each round draws ``n_particles``. Rounds end once 60 % of that number, and ``min_ess``, are
+    effective, and after the first where that is less than the share ``min_share``.
     """
     rounds = proposal_rounds(
         model, batches, components, shares, power, rng,
         n=n_particles,
-        target_ess=TARGET_ESS * n_particles,
+        target_ess=max(TARGET_ESS * n_particles, min_ess),
         min_first_ess=min_share * n_particles,
     )  # fmt: skip
     for draws, info, gap in rounds:

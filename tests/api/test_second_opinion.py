@@ -182,6 +182,7 @@ def test_even_weights_that_nothing_contradicts_are_enough(monkeypatch):
     check(model, covariance @ X.T @ y, np.sqrt(np.diag(covariance)), of_sd=0.15)
 
 
+@pytest.mark.slow
 def test_a_model_without_a_number_far_out_ends_with_the_particles_of_steps():
     """A binomial likelihood as it is often written: 0 log 0 is no number where it saturates.
 
