@@ -293,21 +293,6 @@ def honesty(rows):
     yield f"In the documented regime {documented - planted} fits were wrong and all of them warned"
     yield "a custom model with Student tails in ten dimensions"
     yield f"narrower than any draw of the prior finds was missed in {needle['silent']} of 5 fits"
-    (drawn,) = (
-        row for row in rows
-        if (row["setting"], row["shape"], row["documented"]) == ("generated", "all", True)
-    )  # fmt: skip
-    loud, between = (
-        drawn["wrong"] - drawn["silent"],
-        drawn["fits"] - drawn["right"] - drawn["wrong"],
-    )
-    yield (
-        f"Of {drawn['fits']} models of one's own that a generator drew, in that regime, "
-        f"{drawn['right']} were right, {between} in between, {loud} wrong with a warning and "
-        f"{drawn['silent']} without one; {drawn['false_alarms']} of the right ones warned"
-    )
-    assert not drawn["of_means"]
-    yield "In those that were silent a standard deviation or the evidence was wrong, and no mean"
 
 
 def posteriors(rows):
