@@ -293,6 +293,21 @@ def honesty(rows):
     yield f"In the documented regime {documented - planted} fits were wrong and all of them warned"
     yield "a custom model with Student tails in ten dimensions"
     yield f"narrower than any draw of the prior finds was missed in {needle['silent']} of 5 fits"
+    (drawn,) = (
+        row for row in rows
+        if (row["setting"], row["shape"], row["documented"]) == ("generated", "all", True)
+    )  # fmt: skip
+    loud, between = (
+        drawn["wrong"] - drawn["silent"],
+        drawn["fits"] - drawn["right"] - drawn["wrong"],
+    )
+    assert not drawn["of_means"]
+    yield (
+        f"Of {drawn['fits']} models of one's own that a generator drew {drawn['right']} were "
+        f"right, {between} in between, {loud} wrong with a warning and {drawn['silent']} without "
+        f"one; {drawn['false_alarms']} of the right ones warned. In the silent ones a standard "
+        "deviation or the evidence was wrong, and no mean"
+    )
 
 
 def posteriors(rows):
