@@ -98,13 +98,15 @@ class EnsembleMoves:
         theta, log_prior = particles.theta[kept], particles.log_prior[kept]
         log_likelihood = self._likelihood(theta, log_prior)
         state = _State(theta, log_prior, log_likelihood)
-        mixture = self._mixture(theta, rng)
-        first, n_moves = _ranks(state, done), 0
+        # Copies of one particle stand beside one another, in one half but for the middle one.
+        first, n_moves, parts = _ranks(state, done), 0, np.array_split(np.arange(n_particles), 2)
+        fitted = [self._fit(theta[part], rng) for part in parts]
+        self.fitted.append(fitted[0])
+        mixtures = [self._mixture(*one) for one in fitted]
         most = self._max_moves if done < 1.0 else _AT_THE_END * self._max_moves
         for t in counted(range(most), "moves"):
             tick(long=True)
-            parts = np.array_split(rng.permutation(n_particles), 2)
-            for own, others in (parts, parts[::-1]):
+            for own, others, mixture in zip(parts, parts[::-1], mixtures[::-1], strict=True):
                 self._move(state, own, state.theta[others], mixture, done, t, rng)
             n_moves += 1
             self.correlation = rank_correlation(first, _ranks(state, done)).max()
@@ -125,12 +127,13 @@ class EnsembleMoves:
         with np.errstate(all="ignore"):
             return self._power * without_errors(of)(theta)
 
-    def _mixture(self, theta, rng):
+    def _fit(self, theta, rng):
+        """Components and shares of a mixture fitted to particles (k, d)."""
+        equal = np.zeros(len(theta))
+        return student_mixture.fit(theta, equal, rng, self._max_components, _ITERATIONS)
+
+    def _mixture(self, parts, shares):
         """What to draw from."""
-        parts, shares = student_mixture.fit(
-            theta, np.zeros(len(theta)), rng, self._max_components, _ITERATIONS
-        )
-        self.fitted.append((parts, shares))
         if self._known is not None:
             parts = parts + self._known[0]
             shares = np.concatenate([(1.0 - _OF_OTHERS) * shares, _OF_OTHERS * self._known[1]])

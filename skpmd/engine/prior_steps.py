@@ -19,7 +19,6 @@ from skpmd.engine.particles import equally_weighted
 # draws from one Student density. It ends where its log evidence has come to that standard error.
 _N_QUICK, _QUICK_ESS, _MAX_QUICK_ERROR = 200, 0.25, 0.45
 _QUICK_MOVES = {"max_moves": 3, "from_fitted": 0.7, "max_components": 1}
-_MIN_ERROR = 0.2  # Of a log evidence that no mixture has confirmed, in nats.
 
 
 class Steps(NamedTuple):
@@ -97,11 +96,7 @@ def taken(task, at_optima, rng, max_error=np.inf, **of_moves):
 
 
 def pooled_steps(task, one, other):
-    """The particles of both, and their evidence.
-
-    Where no mixture fits particles, moves mix less than ranks tell: errors of evidences of
-    horseshoes drawn at random were some .2 nats and more, on one side.
-    """
+    """The particles of both, and their evidence."""
     values = np.array([one.log_evidence, other.log_evidence])
     sizes = [len(part.particles.theta) for part in (one, other)]
     errors = np.array([one.log_evidence_se, other.log_evidence_se])
@@ -109,5 +104,5 @@ def pooled_steps(task, one, other):
     return other._replace(
         particles=equally_weighted(task.model, theta),
         log_evidence=float(logsumexp(values, b=sizes) - np.log(np.sum(sizes))),
-        log_evidence_se=float(max(np.hypot(*errors), np.ptp(values) / 2.0, _MIN_ERROR)),
+        log_evidence_se=float(max(np.hypot(*errors), np.ptp(values) / 2.0)),
     )
