@@ -24,6 +24,7 @@ from skpmd.engine.threads import each
 
 AXIS_DF = 25.0  # Degrees of freedom of the Student tails along skewed axes.
 _RESOLUTION = 0.005  # A disagreement has no smaller standard error, in posterior sds.
+_FAR = 1e100  # No draw is further away.
 # Shares of each proposal, or of all together: they bound the weights where others are thin.
 _MIN_SHARE, _MIN_SHARES = 0.05, 0.25
 _AXIS_STUDENT = student_from_normal(AXIS_DF)
@@ -145,7 +146,11 @@ def _placed(proposal, uniform):
     skewed = np.sinh(np.arcsinh(z[:, axes]) + proposal.epsilon)
     z[:, axes] = proposal.scale * (skewed - proposal.centre) / proposal.spread
     theta = proposal.mean + z @ proposal.factor.T
-    return theta if proposal.hierarchy is None else proposal.hierarchy.with_jacobian(theta)[0]
+    if proposal.hierarchy is None:
+        return theta
+    # Scales of scales overflow; so far out there is next to nothing of any posterior.
+    theta, _ = proposal.hierarchy.with_jacobian(theta)
+    return np.nan_to_num(theta, nan=_FAR, posinf=_FAR, neginf=-_FAR)
 
 
 def log_density(proposal, theta, lu=None):

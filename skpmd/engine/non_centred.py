@@ -19,8 +19,11 @@ _N_DRAWS, _MAX_COORDINATES = 2000, 100  # So many draws are looked at, in up to 
 # Log distances from a centre have such a rank correlation with their scale, which is that share of
 # the largest among them, and rise by so much with it.
 _MIN_CORRELATION, _ALIKE, _MIN_RATE = 0.2, 0.7, 0.2
-_MIN_SLOPE = 0.3  # A centre with a smaller one in a coordinate, in units of spreads, has none.
-_ROUNDS, _FLOOR, _MAX_SCALES = 4, 3.0, 30
+_MAX_ALONG = 0.3  # Rank correlation of what is scaled, by itself, with its scale.
+# A centre has a slope in a coordinate that is so many standard errors, and so much in units of
+# spreads.
+_MIN_ERRORS, _MIN_SLOPE = 5.0, 0.05
+_ROUNDS, _FLOOR, _MAX_SCALES, _MAX_LEVERAGE = 4, 3.0, 30, 1.0 - 1e-9
 _TINY, _MAX_LOG = 1e-300, 300.0
 
 
@@ -32,6 +35,7 @@ class Scale(NamedTuple):
     rate: np.ndarray  # (s,): Their log scale rises so much with it.
     constant: np.ndarray  # (s,)
     slopes: np.ndarray  # (d, s): Their centre is linear in coordinates that it does not scale.
+    strength: float  # Sum of rank correlations with log distances from the centre.
 
     def _log_factor(self, theta):
         return np.clip(self.rate * theta[:, [self.j]], -_MAX_LOG, _MAX_LOG)
@@ -109,7 +113,7 @@ def _hierarchy(theta):
             break
         # What others are centred at must still be there when they are taken.
         free = [one for one in options if not any(_depends(other, one) for other in options)]
-        found.append((free or options)[0])
+        found.append(max(free or options, key=lambda one: one.strength))
         theta = found[-1].inward(theta)
     return Hierarchy(tuple(found)) if found else None
 
@@ -131,7 +135,8 @@ def _options(theta, done):
         )
         correlation = of_each @ ranks(distances).T / (of_each[0] @ of_each[0])
         related[:, i] = correlation.max(axis=1)
-    np.fill_diagonal(related, 0.0)
+    along = np.abs(of_each @ of_each.T) / (of_each[0] @ of_each[0])
+    related[along > _MAX_ALONG] = 0.0  # A scale leaves the middle of what it scales alone.
     options = []
     for j in range(d):
         scaled = np.flatnonzero(related[j] > _MIN_CORRELATION)
@@ -140,23 +145,41 @@ def _options(theta, done):
     return [one for one in options if one is not None]
 
 
+def _least_squares(design, target):
+    """Coefficients (p,), and their standard errors (p,) whatever the residuals' variances.
+
+    Each residual is what it would be without its own draw (MacKinnon and White 1985, HC3), for one
+    draw may have all the leverage where tails are those of a Cauchy.
+    """
+    q, r = np.linalg.qr(design)
+    inverse = np.linalg.inv(r)
+    fit = inverse @ (target @ q)
+    leverage = np.minimum((q**2).sum(axis=1), _MAX_LEVERAGE)
+    residual = (target - design @ fit) / (1.0 - leverage)
+    return fit, np.linalg.norm(inverse @ (q * residual[:, None]).T, axis=1)
+
+
 def _scale(theta, j, scaled, rank):
     """The `Scale` that coordinate j is, of some of these, or None."""
     d, x, spread = theta.shape[1], theta[:, j] - theta[:, j].mean(), spreads(theta)
     slopes, constant, rate, correlation = np.zeros((d, d)), np.zeros(d), np.zeros(d), np.zeros(d)
     for i in scaled:
-        b, columns, robust = 1.0, np.setdiff1d(np.arange(d), [i, j]), 1.0
+        b, columns, robust = 1.0, np.delete(np.arange(d), i), 1.0
         for _ in range(_ROUNDS):
             root = -b * x
             root = robust * np.exp(np.maximum(root - root.max(), -_MAX_LOG))
             design = np.column_stack([np.ones(len(x)), theta[:, columns]])
-            fit = np.linalg.lstsq(design * root[:, None], theta[:, i] * root, rcond=None)[0]
+            fit, error = _least_squares(design * root[:, None], theta[:, i] * root)
             log_away = np.log(np.maximum(np.abs(theta[:, i] - design @ fit), _TINY))
             b = x @ (log_away - log_away.mean()) / (x @ x)
             away = log_away - b * x  # Least absolute distances, for these may have heavy tails.
             robust = np.exp(-0.5 * np.maximum(away - np.median(away), -_FLOOR))
-            steep = np.abs(fit[1:]) * spread[columns] > _MIN_SLOPE * spread[i]
+            steep = np.abs(fit[1:]) > np.maximum(
+                _MIN_ERRORS * error[1:], _MIN_SLOPE * spread[i] / spread[columns]
+            )
             used, columns = columns, columns[steep]
+        if j in used:  # It is a centre: what is centred at j leaves any point far away with it.
+            continue
         correlation[i], rate[i] = rank_correlation(ranks(log_away), rank), b
         constant[i], slopes[used, i] = fit[0], fit[1:]
     kept = correlation > max(_MIN_CORRELATION, _ALIKE * correlation.max())
@@ -169,4 +192,7 @@ def _scale(theta, j, scaled, rank):
             taken.append(i)
             centres |= slopes[:, i] != 0.0
     taken = np.array(taken, dtype=int)
-    return Scale(j, taken, rate[taken], constant[taken], slopes[:, taken]) if len(taken) else None
+    if not len(taken):
+        return None
+    strength = correlation[taken].sum()
+    return Scale(j, taken, rate[taken], constant[taken], slopes[:, taken], strength)

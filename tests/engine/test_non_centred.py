@@ -14,9 +14,9 @@ from skpmd.engine.particles import Particles
 M = 2000
 
 
-def regions(rng, m=M):
+def regions(rng, m=M, at=(-0.5, 0.5)):
     """Six effects around two means of regions, these around one mean, and both log scales."""
-    log_scales = np.array([-0.5, 0.5]) + rng.standard_normal((m, 2))
+    log_scales = np.array(at) + rng.standard_normal((m, 2))
     mean = 3.0 * rng.standard_normal((m, 1))
     regional = mean + np.exp(log_scales[:, 1:]) * rng.standard_normal((m, 2))
     effects = regional[:, [0, 0, 0, 1, 1, 1]]
@@ -31,10 +31,15 @@ def horseshoe(rng, m=M):
     return np.hstack([sds * rng.standard_normal((m, 3)), log_scales])
 
 
+@pytest.mark.parametrize("at", [(-0.5, 0.5), (2.5, -1.0), (-2.0, -2.0)], ids=str)
 @pytest.mark.parametrize("seed", range(3))
-def test_nested_scales_are_found(seed):
-    """Rates have a standard error of 1.1 / sqrt(2,000) = .025; the bound is four of these."""
-    found = hierarchy(regions(np.random.default_rng(seed)))
+def test_nested_scales_are_found(seed, at):
+    """Rates have a standard error of 1.1 / sqrt(2,000) = .025; the bound is four of these.
+
+    Effects may vary much more than what they are centred at, and much less: then they lie far from
+    any place at a distance that goes with their centre, which is no scale of theirs.
+    """
+    found = hierarchy(regions(np.random.default_rng(seed), at=at))
     one, other = found.scales  # Effects first: they are centred at what the other one scales.
     assert (one.j, other.j) == (9, 10)
     assert sorted(one.scaled) == [0, 1, 2, 3, 4, 5]
@@ -42,7 +47,7 @@ def test_nested_scales_are_found(seed):
     assert np.abs(np.r_[one.rate, other.rate] - 1.0).max() < 0.1
     centres = np.zeros((11, 6))
     centres[6, :3] = centres[7, 3:] = 1.0
-    assert np.abs(one.slopes[:, np.argsort(one.scaled)] - centres).max() < 0.05
+    assert np.abs(one.slopes[:, np.argsort(one.scaled)] - centres).max() < 0.1
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -50,7 +55,7 @@ def test_scales_with_heavy_tails_are_found(seed):
     found = hierarchy(horseshoe(np.random.default_rng(seed)))
     scaled = {one.j: sorted(one.scaled) for one in found.scales}
     assert scaled == {3: [0], 4: [1], 5: [2], 6: [0, 1, 2]}
-    assert all(np.abs(one.rate - 1.0).max() < 0.15 for one in found.scales)
+    assert all(np.abs(one.rate - 1.0).max() < 0.2 for one in found.scales)
     assert not any(one.slopes.any() for one in found.scales)
 
 
@@ -62,6 +67,8 @@ def test_nothing_is_found_where_there_is_no_hierarchy(d):
         rng.standard_normal((M, d)) @ factor,
         rng.standard_cauchy((M, d)),
         np.ones((M, d)),
+        np.cumsum(rng.standard_exponential((M, d)), axis=1),
+        np.log(np.cumsum(rng.standard_exponential((M, d)), axis=1)),
     ):
         assert hierarchy(draws) is None
 
@@ -122,6 +129,14 @@ def test_a_proposal_in_units_of_scales_is_zero_where_they_have_no_number():
     value = log_density(proposal, theta)
     assert value[0] == -np.inf
     assert np.isfinite(value[1])
+
+
+def test_draws_of_scales_that_overflow_are_far_out():
+    found = hierarchy(horseshoe(np.random.default_rng(0)))
+    proposal = Proposal(np.zeros(7), 1e60 * np.eye(7), 5.0, hierarchy=found)
+    theta = draw(proposal, M, np.random.default_rng(1))
+    assert np.isfinite(theta).all()
+    assert (np.abs(theta) == 1e100).any()
 
 
 class Groups(Model):
