@@ -36,6 +36,9 @@ _SAME = 0.5  # Optima that are closer than this, in standard deviations, are one
 # its own at its mean. Others explain what has Student tails around them.
 _MAX_ARMS, _MIN_ARM, _CLOSE, _WIDE_DF = 20, 0.01, 0.5, 5.0
 _MIN_MASS = 1e-6  # Optima with a smaller share of the mass are left out.
+# Images of one optimum have the same value to so many nats, and there are at most so many optima
+# with them.
+_EQUAL, _MAX_IMAGES = 1e-3, 150
 
 
 class Optimum(NamedTuple):
@@ -85,7 +88,7 @@ def _optima(log_density, draws, values, log_weights, derivatives, before, max_fa
         return nowhere
     widths = scales(draws)
     root, found, failures = _common_root(before, widths), list(before), 0
-    hits = [1] * len(found)  # How often searches have ended at each of them.
+    hits, symmetries = [1] * len(found), []  # How often searches have ended at each of them.
     explained = np.full(len(draws), -np.inf)
     for one in found:
         left &= _unexplained(one, draws, values)
@@ -105,10 +108,14 @@ def _optima(log_density, draws, values, log_weights, derivatives, before, max_fa
         failures = 0 if one else failures + 1
         if one:
             found.append(one)
-            hits.append(1)
+            symmetries = _symmetries(found, symmetries, log_density)
+            new = [one, *_images(found, symmetries)]
+            found += new[1:]
+            hits += [1] + [2] * (len(new) - 1)
             root = _common_root(found, widths)
-            left &= _unexplained(one, draws, values)
-            explained = np.logaddexp(explained, _wide(one, draws))
+            for each in new:
+                left &= _unexplained(each, draws, values)
+                explained = np.logaddexp(explained, _wide(each, draws))
         elif known is not None:
             hits[next(i for i, one in enumerate(found) if one is known)] += 1
             if not by_gap:
@@ -120,6 +127,7 @@ def _optima(log_density, draws, values, log_weights, derivatives, before, max_fa
             np.argmax(np.where(left, values - explained if by_gap else log_weights, -np.inf))
         )
     complete |= failures >= max_failures or not left.any()
+    complete &= len(found) < _MAX_IMAGES
     if found and not before:
         other = _far_side(found[0], draws[first], draws, values, widths)
         one = (
@@ -135,6 +143,50 @@ def _optima(log_density, draws, values, log_weights, derivatives, before, max_fa
         return found, complete, nowhere[-1]
     places, passed = zip(*own, strict=True)
     return found, complete, (np.stack(places), np.array(passed))
+
+
+def _symmetries(found, known, log_density):
+    """Permutations of coordinates that leave a density as it is: those ``known``, and new ones.
+
+    One that takes the last optimum to another of its value is such a one where the density is the
+    same at all of them: a mixture's labels may be switched.
+    """
+    last, means = found[-1], np.stack([one.gaussian.mean for one in found])
+    values, orders = log_density(means), {
+        _order(one.gaussian.mean, last.gaussian.mean) for one in found[:-1]
+        if abs(one.log_mass - last.log_mass) < _SAME
+    }  # fmt: skip
+    orders -= {tuple(range(means.shape[1])), *known}
+    return known + [
+        order for order in sorted(orders)
+        if np.abs(log_density(means[:, list(order)]) - values).max()
+        < _EQUAL + _ROUNDING * np.abs(values).max()
+    ]  # fmt: skip
+
+
+def _order(place, other):
+    """The permutation that takes the coordinates of one place to those of the other, by size."""
+    order = np.empty(len(place), dtype=int)
+    order[np.argsort(other)] = np.argsort(place)
+    return tuple(order.tolist())
+
+
+def _images(found, symmetries):
+    """Optima that are not yet known, at which ``symmetries`` put those that are.
+
+    They are applied until there is nothing new, so that few searches find as many modes as there
+    are orders of labels.
+    """
+    means, images, left = np.stack([one.gaussian.mean for one in found]), [], list(found)
+    while symmetries and left and len(means) < _MAX_IMAGES:
+        one = left.pop()
+        for order in map(list, symmetries):
+            image = Gaussian(one.gaussian.mean[order], _triangle(one.gaussian.chol[order]))
+            if _distances(image, means).min() >= _SAME:
+                means = np.vstack([means, image.mean])
+                images.append(Optimum(image, one.log_mass))
+                left.append(images[-1])  # It has images of its own.
+    return images
 
 
 def arms(found, path, derivatives):

@@ -164,3 +164,47 @@ def test_searches_that_find_nothing_beside_impossible_draws():
 
     values = rising(draws)
     assert optima(rising, draws, values, values, ByDifferences(rising))[0] == []
+
+
+def mixture_of_labels(power):
+    """A mixture of five normals for 40 rows each, and a likelihood to a power of coordinate 0."""
+    rng = np.random.default_rng(0)
+    y = np.concatenate([rng.normal(6.0 * j, 1.0, 40) for j in range(5)])
+
+    def log_density(theta):
+        log = -0.5 * (y - theta[:, :, None]) ** 2
+        total = np.logaddexp.reduce(log, axis=1).sum(axis=1) - 0.005 * (theta**2).sum(axis=1)
+        return total + power * theta[:, 0]
+
+    return log_density, rng.normal(12.0, 10.0, (2000, 5))
+
+
+def test_labels_that_can_be_switched_need_few_searches():
+    """All 120 orders, with equal masses and the covariances that belong to them."""
+    log_density, draws = mixture_of_labels(0.0)
+    values = log_density(draws)
+    derivatives = ByDifferences(log_density)
+    ones, complete, _ = optima(log_density, draws, values, values, derivatives)
+    assert complete
+    orders = {tuple(np.argsort(one.gaussian.mean)) for one in ones}
+    assert len(orders) == 120 == len([one for one in ones if one.log_mass > ones[0].log_mass - 1.0])
+    assert derivatives.n_points < 20_000
+    first, last = ones[0].gaussian, ones[100].gaussian
+    place = last.mean + 0.5 * last.chol.sum(axis=1)
+    gap = log_density(np.stack([place, last.mean])) @ [1.0, -1.0]
+    own = np.linalg.solve(last.chol, place - last.mean)
+    assert gap == pytest.approx(-0.5 * own @ own, abs=0.05)
+    assert log_density(first.mean[None])[0] == pytest.approx(log_density(last.mean[None])[0])
+
+
+def test_what_is_nearly_a_symmetry_is_none():
+    """Four labels can be switched; all orders of coordinate 0 have a mass of their own."""
+    log_density, draws = mixture_of_labels(0.01)
+    ones = found(log_density, draws)
+    assert len({tuple(np.argsort(one.gaussian.mean)) for one in ones}) == 120
+    slopes = ByDifferences(log_density)
+    for one in ones:
+        value, slope = slopes.slope(one.gaussian.mean, one.gaussian.chol)
+        assert np.linalg.norm(slope) < 0.02
+        volume = np.linalg.slogdet(one.gaussian.chol)[1] + 2.5 * np.log(2.0 * np.pi)
+        assert one.log_mass == pytest.approx(value + volume, abs=0.02)
