@@ -43,7 +43,7 @@ def mixtures_of_steps(task, steps, earlier, rng, done):
 
     Returned is the last outcome that agrees, or None. What misses nothing is added to ``done``.
     """
-    draws = task.scouts.theta
+    draws, task = task.scouts.theta, task._replace(scouts=task.scouts.joined(steps.outcome))
     centre, spread = np.median(draws, axis=0), np.diag(scales(draws))
     parts, shares = [Proposal(centre, spread, _WIDE_DF)], [np.array([_OF_PRIOR])]
     for of_way, of_each in steps.on_the_way:

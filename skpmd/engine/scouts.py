@@ -1,6 +1,7 @@
 """What draws of the prior see of a posterior: where searches start, and what fits have missed."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -53,6 +54,12 @@ class Scouts(NamedTuple):
     log_likelihood: np.ndarray  # (m,): To its power, which weighs draws of the prior.
     log_joint: Callable  # From points (k, d) to (k,), -inf where the model has no number.
     n_drawn: int  # Draws, with those that have been left out.
+    steps: tuple = ()  # Particles of steps (k, d) that see it too, and their log joint density.
+
+    def joined(self, steps):
+        """The same with the particles of the outcome of ``steps``."""
+        theta = steps.particles.theta
+        return self._replace(steps=(theta, self.log_joint(theta)))
 
     def edges(self):
         """Edges of the posterior, (d,) each, where rows make some draws impossible."""
@@ -96,25 +103,25 @@ class Scouts(NamedTuple):
 
     def missed(self, found, outcome):
         """Whether draws see a part of the posterior where fitted `Proposals` have nothing."""
-        alive = np.isfinite(self.values)
-        density = mixture_log_density(found.components, found.shares, self.theta[alive])
-        return self._is_thin(density, alive, outcome, _MISSED_NATS)
+        own, (evidence, _) = outcome.particles, evidence_of(outcome)
+        thin = own.log_ratio > evidence + _MISSED_NATS
+        known = own.theta[thin], (own.log_ratio - log_sum_exp(own.log_ratio))[thin]
+        mean, covariance = moments(own.theta, own.log_ratio)
+        return any(
+            _is_much(*seen, mean, np.diag(covariance), *known)
+            for seen in self._thin(_of(found), outcome, _MISSED_NATS)
+        )
 
     def beside(self, found, outcome):
-        """Places (k, d) and log weights (k,) of particles, and of the draws that are missed.
+        """Places (k, d) and log weights (k,) of particles, and of what is missed.
 
-        These are the draws where fitted `Proposals` are too thin, with their share of the mass.
+        That are those where fitted `Proposals` are too thin, with their share of the mass.
         """
-        alive, particles = np.isfinite(self.values), outcome.particles
-        theta, evidence = self.theta[alive], evidence_of(outcome)[0]
-        density = mixture_log_density(found.components, found.shares, theta)
-        thin = self.values[alive] - density > evidence + _MISSED_NATS
-        mass = self.log_likelihood[alive][thin] - np.log(self.n_drawn) - evidence
-        own = particles.log_ratio - log_sum_exp(particles.log_ratio)
-        return (
-            np.concatenate([particles.theta, theta[thin]]),
-            np.concatenate([own, np.minimum(mass, 0.0)]),
+        own, thin = outcome.particles, self._thin(_of(found), outcome, _MISSED_NATS)
+        theta, log_mass = zip(
+            (own.theta, own.log_ratio - log_sum_exp(own.log_ratio)), *thin, strict=True
         )
+        return np.concatenate(theta), np.concatenate(log_mass)
 
     def explained(self, found, outcome):
         """Whether fitted `Proposals` are too thin at no draw, and nowhere on the way of a search.
@@ -139,28 +146,31 @@ class Scouts(NamedTuple):
         particles = outcome.particles
         if not outcome.reweighted or particles.theta.shape[1] > _MAX_NEAR:
             return False
-        alive = np.isfinite(self.values)
-        density = _by_nearest(particles.theta, weights(particles.log_ratio), self.theta[alive])
-        return self._is_thin(density, alive, outcome, _UNSEEN_NATS)
-
-    def _is_thin(self, density, alive, outcome, nats):
-        """Whether a log density is ``nats`` too thin where much of the posterior is.
-
-        That is much of its mass or of its spread. The mass there is that which draws find in
-        units of the outcome's evidence, for among themselves one of them may have all the weight,
-        and know nothing.
-        """
-        particles = outcome.particles
-        evidence, _ = evidence_of(outcome)
-        thin = self.values[alive] - density > evidence + nats
-        mass = self.log_likelihood[alive][thin] - np.log(self.n_drawn) - evidence
-        seen = np.exp(np.minimum(mass, 0.0))
-        if seen.sum() > _MISSED_SHARE:
-            return True
         mean, covariance = moments(particles.theta, particles.log_ratio)
-        variance = np.maximum(np.diag(covariance), np.finfo(float).tiny)
-        away = np.minimum((self.theta[alive][thin] - mean) ** 2 / variance, _CUT**2)
-        return bool((seen @ away).max(initial=0.0) > _MISSED_VARIANCE)
+
+        def density(theta):
+            return _by_nearest(particles.theta, weights(particles.log_ratio), theta)
+
+        (thin,) = self._thin(density, outcome, _UNSEEN_NATS)
+        return _is_much(*thin, mean, np.diag(covariance))
+
+    def _thin(self, log_density, outcome, nats):
+        """Places (k, d) where a log density is ``nats`` too thin, and log shares (k,) of the mass.
+
+        They are those of draws of the prior and, where they are known, those of steps. What draws
+        of the prior stand for is in units of the outcome's evidence, for among themselves one of
+        them may have all the weight, and know nothing.
+        """
+        alive, (evidence, _) = np.isfinite(self.values), evidence_of(outcome)
+        mass = self.log_likelihood[alive] - np.log(self.n_drawn) - evidence
+        seen = [(self.theta[alive], self.values[alive], np.minimum(mass, 0.0))]
+        if self.steps:
+            seen.append((*self.steps, np.full(len(self.steps[1]), -np.log(len(self.steps[1])))))
+        found = []
+        for theta, values, log_mass in seen:
+            thin = values - log_density(theta) > evidence + nats
+            found.append((theta[thin], log_mass[thin]))
+        return found
 
     def n_left_out(self, found, outcome, rng):
         """How many of the optima that a search has found have next to no particles around them.
@@ -206,6 +216,26 @@ class Scouts(NamedTuple):
         way = np.linspace(0.0, 1.0, _ON_THE_WAY)[:, None] * nearest
         values = self.log_joint(proposal.mean + way)
         return bool(values[0] - values.min() < _LEVEL)
+
+
+def _of(found):
+    """The log density of fitted `Proposals`."""
+    return partial(mixture_log_density, found.components, found.shares)
+
+
+def _is_much(theta, log_mass, mean, variance, *known):
+    """Whether places (k, d) with these log shares have much of the mass, or of a variance.
+
+    What ``known`` places of this kind have is not counted.
+    """
+    variance, shares = np.maximum(variance, np.finfo(float).tiny), []
+    for places, log_share in ((theta, log_mass), known or (theta[:0], log_mass[:0])):
+        mass = np.exp(log_share)
+        away = np.minimum((places - mean) ** 2 / variance, _CUT**2)
+        shares.append((mass.sum(), mass @ away))
+    (mass, spread), (of_known, known_spread) = shares
+    more = (spread - known_spread).max(initial=0.0) > _MISSED_VARIANCE
+    return bool(mass - of_known > _MISSED_SHARE or more)
 
 
 def _by_nearest(theta, w, places):
