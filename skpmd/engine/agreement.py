@@ -14,29 +14,41 @@ _MAX_K = 0.5
 _MAX_SQUARE = 1e100  # In units of the variance.
 
 
-def differences(outcome, other, what):
-    """In words, what the ``other`` outcome, ``what`` finds it, says otherwise than the first."""
+def differences(outcome, other, what, tolerance=1.0):
+    """In words, what the ``other`` outcome, ``what`` finds it, says otherwise than the first.
+
+    What is worth a warning is multiplied by the ``tolerance``.
+    """
     (mean, sd, *errors), (expected, expected_sd, *its_errors) = (
         moments_and_errors(one.particles) for one in (outcome, other)
     )
     unknown = _is_heavy(other.particles, expected)
     of_mean, of_log_sd = (np.hypot(one, its) for one, its in zip(errors, its_errors, strict=True))
     gap = np.where(unknown, 0.0, (np.abs(mean - expected) - _ERRORS * of_mean) / expected_sd)
-    least = np.maximum(_WRONG_LOG_SD, _FEW_ERRORS * of_log_sd)
-    least = np.minimum(least, _LOG_SD + _ERRORS * of_log_sd)
+    least = np.maximum(tolerance * _WRONG_LOG_SD, _FEW_ERRORS * of_log_sd)
+    least = np.minimum(least, tolerance * _LOG_SD + _ERRORS * of_log_sd)
     ratio = np.where(unknown, 0.0, np.abs(np.log(sd / expected_sd)) / least)
     found = []
     j, k = int(gap.argmax()), int(ratio.argmax())
-    if gap[j] > _MEAN:
+    if gap[j] > tolerance * _MEAN:
         away = abs(mean[j] - expected[j]) / expected_sd[j]
         found.append(f"{what} a mean of theta[:, {j}] that is {away:.2f} sds away")
     if ratio[k] > 1.0:
         found.append(f"{what} {expected_sd[k] / sd[k]:.2f} times the sd of theta[:, {k}]")
     (value, error), (expected, its_error) = (evidence_of(one) for one in (outcome, other))
     if outcome.reweighted and not np.isnan([value, expected]).any():
-        if abs(value - expected) > _EVIDENCE + _ERRORS * np.hypot(error, its_error):
+        if abs(value - expected) > tolerance * _EVIDENCE + _ERRORS * np.hypot(error, its_error):
             found.append(f"{what} a log evidence that is {expected - value:+.2f} away")
     return found
+
+
+def finds_more(outcome, other):
+    """Whether an outcome has more evidence than the other one, beyond their errors.
+
+    Where both are right on average, the other one lacks a part of the posterior.
+    """
+    (value, error), (expected, its_error) = (evidence_of(one) for one in (outcome, other))
+    return bool(value - expected > _EVIDENCE + _ERRORS * np.hypot(error, its_error))
 
 
 def evidence_of(outcome):

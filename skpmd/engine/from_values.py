@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skpmd.engine import chain_draws
-from skpmd.engine.agreement import differences
+from skpmd.engine.agreement import differences, finds_more
 from skpmd.engine.derivatives import check_gradient
 from skpmd.engine.edges import Unbounded, edges
 from skpmd.engine.fitted_proposals import (
@@ -181,15 +181,21 @@ def _attempt(task, rng):
     if sound is None:
         of_steps = [pair for pair in done if pair[0].to == OF_STEPS]
         sound = soundest(of_steps or done)
-        if (
-            sound is None
-            or differences(sound, steps.outcome, "")
-            or (_n_again(task) > task.n and not knows_spreads(sound))
-        ):
+        if not _is_better(task, sound, steps.outcome) or not knows_spreads(sound):
             last = done[-1][0] if done else earlier
             return Attempt(False, sound, at_optima, steps, searches, last)
     yield sound._replace(infos=[])
     return Attempt(True, sound, at_optima, steps, searches)
+
+
+def _is_better(task, sound, steps):
+    """Whether sound weights are to be preferred to the particles of steps.
+
+    In few coordinates they are where both say the same, and in more where they find more.
+    """
+    if sound is None:
+        return False
+    return not differences(sound, steps, "") if is_small(task) else finds_more(sound, steps)
 
 
 def _n_again(task):
@@ -231,10 +237,13 @@ def _by_steps(task, found, again, rng):
                 task, second, found.proposals or at_optima, rng, done
             )
             last = last._replace(infos=[])
-    for sound in (agreed, soundest(done), found.best):
-        if sound is not None and (sound is agreed or not differences(sound, last, "")):
-            yield sound._replace(infos=[])
-            return
+    if agreed is None:
+        agreed = next(
+            (one for one in (soundest(done), found.best) if _is_better(task, one, last)), None
+        )
+    if agreed is not None:
+        yield agreed._replace(infos=[])
+        return
     n_left_out = 0
     if at_optima is not None:
         n_left_out = task.scouts.n_left_out(at_optima, last, rng)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from skpmd.engine import student_mixture
-from skpmd.engine.agreement import differences
+from skpmd.engine.agreement import differences, finds_more
 from skpmd.engine.fitted_proposals import Proposals
 from skpmd.engine.importance import Proposal, since, widened
 from skpmd.engine.loop import Outcome
@@ -20,10 +20,12 @@ from skpmd.engine.tried_proposals import (
 )
 
 # Mixtures are fitted so many times, in few coordinates and in more.
-_REFITS, _FEW_REFITS = 8, 4
+_REFITS, _FEW_REFITS = 8, 2
 _OF_PRIOR, _OF_WAY, _OF_EARLIER = 0.05, 0.25, 0.2  # Shares of the proposals.
 _OF_FAR = 0.25  # Of the rest, where squares are large,
 _SQUARES = 1e-12, 1e12  # as far as these.
+# In more coordinates they must agree with the particles twice as closely, or find more.
+_STRICT = 0.5
 _WIDE_DF = 5.0  # Of the one that is as wide as the prior.
 
 
@@ -52,7 +54,7 @@ def mixtures_of_steps(task, steps, earlier, rng, done):
     if earlier is not None:
         parts, shares = parts + earlier.components, [*shares, _OF_EARLIER * earlier.shares]
     rest, own, of_own = 1.0 - np.concatenate(shares).sum(), [], np.empty(0)
-    before, pool, agreed = steps.outcome, None, None
+    before, pool = steps.outcome, None
     theta, log_ratio = before.particles.theta, before.particles.log_ratio
     for _ in range(_REFITS if is_small(task) else _FEW_REFITS):
         new, of_new = _mixture(theta, log_ratio, steps.hierarchy, rng)
@@ -68,12 +70,16 @@ def mixtures_of_steps(task, steps, earlier, rng, done):
         agrees = ends_well(done, last) and is_plain(done) and not differences(fresh, before, "")
         if is_small(task):  # Few draws agree with whatever there is.
             agrees = agrees and known is not None and is_sound(fresh)
-        agreed = last if agrees else None
+        else:
+            agrees = agrees and (
+                finds_more(fresh, steps.outcome)
+                or not differences(fresh, steps.outcome, "", _STRICT)
+            )
         if agrees and (not is_small(task) or knows_spreads(last)):
-            break
+            return last
         theta, log_ratio = task.scouts.beside(mixed, last)
         before = last if is_sound(last) else before
-    return agreed
+    return None
 
 
 def _mixture(theta, log_ratio, hierarchy, rng):

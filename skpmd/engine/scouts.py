@@ -183,7 +183,7 @@ class Scouts(NamedTuple):
         w, d = weights(particles.log_ratio), particles.theta.shape[1]
         near = np.array([w[_squares(one, particles.theta) < 9.0 * d].sum() for one in plain])
         share = found.shares[1::EACH] / found.shares[1::EACH].sum()
-        small = (near < _LEFT_OUT * share) & (len(plain) > 1)
+        small, known = (near < _LEFT_OUT * share) & (len(plain) > 1), np.ones(len(plain), bool)
         if outcome.reweighted:
             evidence, _ = evidence_of(outcome)
             rng = rng.spawn(1)[0]
@@ -193,9 +193,9 @@ class Scouts(NamedTuple):
             small = np.where(known, near < _HALF * share, small)
         left_out = (share > _MISSED_SHARE) & small
         return sum(
-            not self._is_level(one, particles.theta)
-            for one, is_out in zip(plain, left_out, strict=True)
-            if is_out
+            not self._leads_to(one, particles.theta, known[i])
+            for i, one in enumerate(plain)
+            if left_out[i]
         )
 
     def _log_mass(self, proposal, rng):
@@ -210,12 +210,17 @@ class Scouts(NamedTuple):
             return np.nan
         return log_sum_exp(ratios) - np.log(_N_AROUND)
 
-    def _is_level(self, proposal, theta):
-        """Whether the density falls next to nowhere between an optimum and the nearest particle."""
+    def _leads_to(self, proposal, theta, mass_is_known):
+        """Whether an optimum and the nearest particle are of one mode.
+
+        Between them the density falls next to nowhere. Where the mass around the optimum is not
+        known it falls nowhere below the particle's: what is sharp at its top has no curvature there
+        that would tell how wide it is.
+        """
         nearest = theta[np.argmin(_squares(proposal, theta))] - proposal.mean
         way = np.linspace(0.0, 1.0, _ON_THE_WAY)[:, None] * nearest
         values = self.log_joint(proposal.mean + way)
-        return bool(values[0] - values.min() < _LEVEL)
+        return bool(values[0 if mass_is_known else -1] - values.min() < _LEVEL)
 
 
 def _of(found):
