@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy.special import logsumexp
-from scipy.stats import cauchy, gamma, norm
+from scipy.stats import cauchy, gamma, halfcauchy, norm
 from sklearn.exceptions import ConvergenceWarning
 
 from skpmd import ParticleMirrorDescent
@@ -210,3 +210,66 @@ def test_a_model_without_a_number_far_out_ends_with_the_particles_of_steps():
             ROW
         )
     assert np.isfinite(model.log_evidence_)
+
+
+def test_a_horseshoe_of_products():
+    """No mixture fits it; two runs of steps are the answer, and their evidence is right.
+
+    Effects are seen once each. Given the scales they are normal, and the evidence is a sum over
+    grids, of the common scale and of an own one for each of its points.
+    """
+    y, error = np.array([6.0, -4.0, 5.0, 0.0, 0.2]), 0.5
+    grid = np.linspace(-18.0, 18.0, 901)
+    log = np.log(2.0 / np.pi) + grid - np.logaddexp(0.0, 2.0 * grid) + np.log(grid[1] - grid[0])
+    of_sds = np.exp(2.0 * (grid[:, None] + grid))
+    each = [log + norm.logpdf(one, 0.0, np.sqrt(error**2 + of_sds)) for one in y]
+    sums = np.stack([logsumexp(one, axis=1) for one in each])
+    total = log + sums.sum(axis=0)
+    w = np.exp(total - logsumexp(total))
+    shrunk = of_sds / (error**2 + of_sds)
+    parts = [np.exp(one - sum_[:, None]) for one, sum_ in zip(each, sums, strict=True)]
+    mean = np.array([w @ (p * shrunk).sum(axis=1) * one for p, one in zip(parts, y, strict=True)])
+    square = [
+        w @ (p * (shrunk**2 * one**2 + shrunk * error**2)).sum(axis=1)
+        for p, one in zip(parts, y, strict=True)
+    ]
+    sd = np.sqrt(np.array(square) - mean**2)
+
+    def effects(theta):
+        return theta[:, :5] * theta[:, 5:10] * theta[:, 10:]
+
+    def log_likelihood(theta, X, targets):
+        return norm.logpdf(y, effects(theta), error).sum(axis=1)
+
+    zeros = np.zeros(5)
+    prior = {"z": norm(zeros, 1.0), "own": halfcauchy(zeros, 1.0), "common": halfcauchy(0.0, 1.0)}
+    model = ParticleMirrorDescent(log_likelihood, prior=prior, random_state=0).fit(ROW)
+    posterior = model.posterior_
+    found = effects(posterior.particles)
+    centre = posterior.weights @ found
+    spread = np.sqrt(posterior.weights @ (found - centre) ** 2)
+    assert np.abs((centre - mean) / sd).max() < 0.15
+    assert np.abs(spread / sd - 1.0).max() < 0.15
+    assert posterior.log_evidence_se < 0.2
+    assert model.log_evidence_ == pytest.approx(logsumexp(total), abs=0.3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_labels_of_a_mixture_have_equal_masses(seed):
+    """Three groups and their sds: six orders, each with a sixth of the mass."""
+    rng = np.random.default_rng(0)
+    y = np.concatenate([rng.normal(5.0 * j, 1.0, 40) for j in range(3)])
+
+    def log_likelihood(theta, X, targets):
+        log = norm.logpdf(y, theta[:, :3, None], np.exp(theta[:, 3:, None])) - np.log(3.0)
+        return np.logaddexp.reduce(log, axis=1).sum(axis=1)
+
+    prior = {"mean": norm(np.full(3, 5.0), 10.0), "log_sd": norm(np.zeros(3), 1.0)}
+    model = ParticleMirrorDescent(log_likelihood, prior=prior, random_state=seed).fit(ROW)
+    posterior = model.posterior_
+    order = np.argsort(posterior.particles[:, :3], axis=1) @ 3 ** np.arange(3)
+    mass = np.bincount(order, posterior.weights)
+    mass = mass[mass > 0.0]
+    assert len(mass) == 6
+    assert np.abs(mass - 1.0 / 6.0).max() < 0.05
