@@ -43,6 +43,7 @@ from skpmd.custom._model import (
     checked_names,
     gradient_given,
     is_given_weights,
+    of_parts,
 )
 from skpmd.custom._predict import CustomPredictions
 from skpmd.custom._prior import prior_functions
@@ -515,7 +516,9 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             found = edges_given_rows(model, rows.whole(), outcome, prior.support)
             results = results_of(
                 outcome._replace(
-                    reasons=_mismatch(prior, given, outcome.particles) + outcome.reasons
+                    reasons=_mismatch(prior, given, outcome.particles)
+                    + of_parts(model, rows, outcome.particles.theta)
+                    + outcome.reasons
                 ),
                 temperature=self.temperature,
                 names=given.names,
@@ -601,6 +604,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
                 "stream from proposals fitted to values" if by_proposals else "stream from prior"
             )
             reasons = _mismatch(prior, given, stream.particles)
+            reasons += of_parts(model, rows, stream.particles.theta)
             outcome = stream.outcome()._replace(reasons=reasons)
             results = results_of(
                 outcome, stream.records,

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import cross_val_score
 from sklearn.utils import get_tags
 
@@ -295,3 +296,24 @@ def test_what_needs_rows_says_so():
     with pytest.raises(ValueError, match="X is None"):
         model.partial_fit(None)
     assert not hasattr(model, "posterior_")
+
+
+@pytest.mark.parametrize("kind", ["given", "held", "counted"])
+def test_a_likelihood_that_is_no_sum_over_the_given_rows_is_warned_of(kind):
+    """1,500 rows come in two parts; a function that holds all of them counts them twice."""
+    y = np.random.default_rng(1).gamma(2.0, size=1500)
+
+    def log_likelihood(theta, X, given):
+        own, n = (y if kind == "held" else given), (1500 if kind == "counted" else len(given))
+        return n * theta[:, 0] - np.exp(theta[:, 0]) * own.sum()
+
+    model = ParticleMirrorDescent(log_likelihood, prior={"log": stats.norm()}, random_state=0)
+    if kind == "given":
+        assert model.fit(None, y).diagnostics_["warnings"] == []
+        return
+    whole = clone(model).set_params(batch_size=1500).fit(None, y)
+    assert whole.diagnostics_["warnings"] == []
+    with pytest.warns(ConvergenceWarning, match="sum over both halves"):
+        model.fit(None, y)
+    with pytest.warns(ConvergenceWarning, match="sum over both halves"):
+        clone(model).partial_fit(None, y)
