@@ -19,6 +19,7 @@ _ROOM = 1e2
 # shorter by the second number. Starts nearer to the typical ones than the third are left alone.
 _FACTORS, _APART, _NEAR = (1.0, 0.3, 0.1, 0.03), 0.25, 4.0
 _NOISES = 0.01, 0.1, 0.5  # Fractions of the variance of y that are tried as noise.
+_FAR = 30.0  # Standard deviations so many times those of the middle are those of rows far away.
 _MIDDLE_RANGE = 2.5631  # The middle 80 % of a normal distribution, in standard deviations.
 # A periodogram has so many frequencies for each that the range of rows can tell apart, so many
 # frequencies at most, and takes so many rows; trends of these degrees are taken out first.
@@ -62,14 +63,19 @@ def is_in_units_of_X(part):
 
 
 def column_scales(X):
-    """Typical deviations of columns, (p,), whatever rows far away are; 1 of a constant one."""
+    """Standard deviations of columns, (p,); typical ones where rows are far away, 1 if constant.
+
+    Rows are far away where the standard deviation is thirty times that of the middle of the column. A
+    column that is mostly constant has no middle.
+    """
     low, middle, high = np.quantile(X, [0.1, 0.5, 0.9], axis=0)
     scale = (high - low) / _MIDDLE_RANGE
-    sd = np.max(np.abs(X - middle), axis=0)  # Of a column that is mostly constant.
+    sd = np.max(np.abs(X - middle), axis=0)
     unit = np.where(sd > 0.0, sd, 1.0)
-    sd = unit * np.sqrt(np.mean(((X - middle) / unit) ** 2, axis=0))
+    sd = unit * np.sqrt(np.mean(((X - X.mean(axis=0)) / unit) ** 2, axis=0))
     rounding = 1e-13 * np.abs(middle)
-    return np.where(scale > rounding, scale, np.where(sd > rounding, sd, 1.0))
+    is_far = (scale > rounding) & (sd > _FAR * scale)
+    return np.where(is_far, scale, np.where(sd > rounding, sd, 1.0))
 
 
 def _typical(part, sample, variance):
