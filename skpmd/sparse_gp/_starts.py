@@ -65,8 +65,8 @@ def is_in_units_of_X(part):
 def column_scales(X):
     """Standard deviations of columns, (p,); typical ones where rows are far away, 1 if constant.
 
-    Rows are far away where the standard deviation is thirty times that of the middle of the column. A
-    column that is mostly constant has no middle.
+    Rows are far away where the standard deviation is thirty times that of the middle of the column.
+    A column that is mostly constant has no middle.
     """
     low, middle, high = np.quantile(X, [0.1, 0.5, 0.9], axis=0)
     scale = (high - low) / _MIDDLE_RANGE
