@@ -274,7 +274,7 @@ def honesty(rows):
         row["silent"] for row in rows if row["setting"] == "documented" and row["shape"] == "all"
     )
     outside = total["silent"] - inside
-    assert inside == 0 and outside == 1
+    assert inside == 0 and outside == 2
     (needle,) = (row for row in rows if (row["shape"], row["setting"]) == ("needle", "auto"))
     checks = [row for row in rows if row["setting"] == "prior check"]  # Without a reference.
     planted = sum(row["wrong"] for row in checks)
@@ -291,7 +291,7 @@ def honesty(rows):
         row["wrong"] for row in rows if row["setting"] == "documented" and row["shape"] == "all"
     )
     yield f"In the documented regime {documented - planted} fits were wrong and all of them warned"
-    yield "a custom model with Student tails in ten dimensions"
+    yield "a thin banana in six dimensions and Student tails in ten"
     yield f"narrower than any draw of the prior finds was missed in {needle['silent']} of 5 fits"
     (drawn,) = (
         row for row in rows
@@ -305,8 +305,8 @@ def honesty(rows):
     yield (
         f"Of {drawn['fits']} models of one's own that a generator drew {drawn['right']} were "
         f"right, {between} in between, {loud} wrong with a warning and {drawn['silent']} without "
-        f"one; {drawn['false_alarms']} of the right ones warned. In the silent ones a standard "
-        "deviation or the evidence was wrong, and no mean"
+        f"one; {drawn['false_alarms']} of the right ones warned. In the silent one, a hierarchy, a "
+        "standard deviation was wrong, and no mean"
     )
 
 
