@@ -10,7 +10,8 @@ of the prior know the posterior too or few particles of steps find the same, tha
 mixtures fitted to the particles of steps are joined to them, and all are weighed together: the
 weights show what either has missed, and the steps what the weights do not. Where the gradient is
 known and these fail Hamiltonian moves follow: they start from around all optima, and R-hat shows
-where they do not mix. What no proposals fit is left to the particles of steps, taken twice from
+where they do not mix. What no proposals fit, and in more than six coordinates what none of them
+fits closely, is left to the particles of steps, taken twice from
 draws of the prior of their own: what the two say differently is a warning.
 """
 
