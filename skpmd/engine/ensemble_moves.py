@@ -3,11 +3,11 @@
 Two proposals take turns by lot. One adds a multiple of the difference of two other particles, in
 all coordinates or in some (differential evolution; ter Braak 2006, ter Braak and Vrugt 2008): it
 has the shape of what the particles have spread over, whatever that is, and differences between two
-modes lead from one to the other. The other draws from a mixture of Students fitted to the other half
-of them and, where searches have found several optima, from what stands at these. In a hierarchy a third
-moves a scale, and what it scales with it (`skpmd.engine.non_centred`). All are accepted by
-Metropolis's rule. Half of the particles move at a time, by differences of the other half, so that
-each half's density stays what it is (Goodman and Weare 2010).
+modes lead from one to the other. The other draws from a mixture of Students fitted to the other
+half of them and, where searches have found several optima, from what stands at these. In a
+hierarchy a third moves a scale, and what it scales with it (`skpmd.engine.non_centred`). All are
+accepted by Metropolis's rule. Half of the particles move at a time, by differences of the other
+half, so that each half's density stays what it is (Goodman and Weare 2010).
 """
 
 from typing import NamedTuple
