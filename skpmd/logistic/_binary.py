@@ -42,7 +42,7 @@ class LogisticModel(LinearModel):
             coefficients = self.for_rows(coefficients)
 
         def of(place):
-            _, (_, y, weight), rows = place
+            _, (_, y, weight, *_), rows = place
             part = np.zeros(len(theta))
             add_log_sigmoid(
                 self._table(coefficients, place)[:, 0], y[rows], weight[rows], part, False

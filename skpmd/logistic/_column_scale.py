@@ -241,7 +241,7 @@ def moments_of(batches):
 
 def _moments(batches):
     out = None
-    for X, _, weight in batches:
+    for X, _, weight, *_ in batches:
         for some in gen_batches(len(weight), _ROWS_AT_ONCE):
             found = _of_rows(X[some], weight[some])
             out = found if out is None else _joined(out, found)
@@ -333,7 +333,7 @@ def overruled(data, coefficients, intercepts, prior_scale):
     a number or one for each coefficient, and
     ``coefficients`` (r, p) and ``intercepts`` (r,) are posterior means.
     """
-    X, y, weight = data
+    X, y, weight, *_ = data
     sd = moments_of([data]).sd
     widest = np.max(np.atleast_2d(prior_scale), axis=0)
     small = np.flatnonzero((sd < _SMALL) & (widest * sd < _MAX_CHANGE))

@@ -43,7 +43,7 @@ class LinearModel(Model):
 
     def design(self, piece):
         """Rows of a piece as the moments want them: dense float64 X with ones, y, weight."""
-        (X, y, weight), rows = piece
+        (X, y, weight, *_), rows = piece
         shift = self.shift_of(X)
         X = X[rows].toarray() if issparse(X) else X[rows]
         X = X.astype(np.float64, copy=False)
@@ -136,7 +136,7 @@ class LinearModel(Model):
         m, at_rows = len(coefficients), cache(lambda: self.for_rows(coefficients))
 
         def of(place):
-            some, (X, y, weight), rows = place
+            some, (X, y, weight, *_), rows = place
             shift = self.shift_of(X)
             table = self._table(coefficients if shift is None else at_rows(), place)
             part = np.zeros(len(table))
@@ -203,8 +203,10 @@ def stacked(first, second, shift=None):
     else:
         shift = 0.0 if shift is None else shift
         both = np.concatenate([one.toarray() - shift if issparse(one) else one for one in X])
-    y, weight = (np.concatenate(pair) for pair in zip(first[1:], second[1:], strict=True))
-    return Batch(both, y, weight)
+    others = zip(first[1:], second[1:], strict=True)
+    return Batch(
+        both, *(None if one is None else np.concatenate([one, more]) for one, more in others)
+    )
 
 
 def logits(theta, X, fit_intercept):

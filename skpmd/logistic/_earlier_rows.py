@@ -118,9 +118,9 @@ def earlier_rows(parameters, features, classes):
     if not np.array_equal(np.add.outer(classes * width, columns).ravel(), places):
         return None  # Names of columns that end like those of classes.
     columns = columns[: held.rows.X.shape[1]]
-    X, y, weight = held.rows
+    rows = held.rows._replace(X=held.rows.X[:, columns])
     if n_rows > 1:
-        y = np.argsort(classes)[y.astype(np.int64)]
+        rows = rows._replace(y=np.argsort(classes)[rows.y.astype(np.int64)])
 
     def ordered(value):
         return value[np.ix_(classes, columns)] if np.ndim(value) else value
@@ -132,7 +132,7 @@ def earlier_rows(parameters, features, classes):
         None if old.units is None else old.units.only(columns),
     )
     return held._replace(
-        rows=Batch(X[:, columns], y, weight),
+        rows=rows,
         prior=prior,
         rest=None if held.rest is None else _permuted(held.rest, places),
         log_evidence=_sum(held.log_evidence, getattr(posterior, "log_evidence", None)),
@@ -153,8 +153,8 @@ def all_rows(earlier, rows, power):
 
     The ``power`` of either is to come.
     """
-    X, y, weight = earlier.rows
-    return stacked(Batch(X, y, weight / power), rows, shift_of(earlier.prior.units))
+    before = earlier.rows._replace(weight=earlier.rows.weight / power)
+    return stacked(before, rows, shift_of(earlier.prior.units))
 
 
 def given_earlier(outcome, model, earlier):
@@ -178,7 +178,7 @@ def joined(held):
     rows = reduce(partial(stacked, shift=shift_of(units)), [one.rows for one in held])
     if not rests:
         return rows, None
-    none = Batch(*(part[:0] for part in first.rows))
+    none = first.rows.take(slice(0))
     return rows, first._replace(rows=none, rest=reduce(_added, rests), log_evidence=0.0)
 
 
@@ -186,7 +186,7 @@ def _in(units, earlier):
     """`EarlierRows` in other units."""
     if units is None:
         return earlier
-    (X, y, weight), rest = earlier.rows, earlier.rest
+    rows, rest = earlier.rows, earlier.rest
     new = units.since(earlier.prior.units)
     if rest is not None:
         old = earlier.prior.units.since(units)  # As it takes coefficients to where the rest is.
@@ -195,7 +195,7 @@ def _in(units, earlier):
             centre=new.outward(rest.centre), slope=old.pull_back(rest.slope),
             precision=old.pull_back(by_one.T),
         )  # fmt: skip
-    return earlier._replace(rows=Batch(new.rows(X), y, weight), rest=rest)
+    return earlier._replace(rows=rows._replace(X=new.rows(rows.X)), rest=rest)
 
 
 def why_no_evidence(earlier):
@@ -216,12 +216,12 @@ def handed_on(model, rows, power, posterior, prior, earlier):
     m, d = posterior.particles.shape
     if not (isinstance(prior.parameters.prior, str) and model.prior.has_gaussian):
         return None
-    X, y, weight = rows
+    X = rows.X
     n_numbers = np.diff(X.indptr) if issparse(X) else np.broadcast_to(X.shape[1], X.shape[0])
     is_much = n_numbers.sum() > _ROOM * m * d
     if is_much and posterior.log_joint is not None and degree_for(m, d) is not None:
         return None
-    rows = Batch(X, y, power * weight)
+    rows = rows._replace(weight=power * rows.weight)
     rest = None if earlier is None else earlier.rest
     if is_much:
         rows, rest = _reduced(model, rows, n_numbers, posterior, rest)
@@ -242,14 +242,13 @@ def _reduced(model, rows, n_numbers, posterior, before):
     if rest.misfit > _NORMAL:
         order = np.argsort(-model.skewness_of_rows(mean, chol, rows), kind="stable")
         is_held[order] = np.cumsum(n_numbers[order]) <= _ROOM * posterior.particles.size
-        others = Batch(_without(rows.X, is_held), rows.y[~is_held], rows.weight[~is_held])
+        others = rows.take(~is_held, _selected)
         rest = _normal(model, others, mean, chol, posterior)
-    held = Batch(*(part[is_held] for part in rows))
-    return held, rest if before is None else _added(before, rest)
+    return rows.take(is_held), rest if before is None else _added(before, rest)
 
 
-def _without(X, mask):
-    return X.only(~mask) if is_read_in_blocks(X) else X[~mask]
+def _selected(X, mask):
+    return X.only(mask) if is_read_in_blocks(X) else X[mask]
 
 
 def _normal(model, rows, mean, chol, posterior):

@@ -154,9 +154,9 @@ def _targets(codes, n_classes):
 
 def _in_units(rows, units, batch_size):
     """`Rows` in units."""
-    X, y, weight = rows.data
-    refuse_far(X, units, np.float32)  # Moves take products of any rows in single precision.
-    return rows if units is None else Rows(units.rows(X), y, weight, batch_size)
+    data = rows.data
+    refuse_far(data.X, units, np.float32)  # Moves take products of any rows in single precision.
+    return rows if units is None else Rows.of(data._replace(X=units.rows(data.X)), batch_size)
 
 
 def _takes_parts(estimator):
@@ -604,7 +604,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             earlier = earlier_rows(parameters, features, classes)
         if earlier is not None:
             rows = _in_units(rows, earlier.prior.units, self.batch_size)
-            both = Rows(*all_rows(earlier, rows.data, options.power), self.batch_size)
+            both = Rows.of(all_rows(earlier, rows.data, options.power), self.batch_size)
             return _Task(model_of(earlier), both, parameters, earlier.prior, earlier, by_steps)
         parameters, units = in_columns(parameters, features, classes, is_diagonal)
         if isinstance(self.prior, str):
@@ -791,7 +791,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         if rows is None:
             if held is None:
                 return None
-            (X, y, weight), rest = joined(held)
+            (X, y, weight, *_), rest = joined(held)
             units = held[0].prior.units
             X = X if units is None or rest is not None else units.given(X)
             rows = Rows(X, y, weight * self.temperature, self.batch_size)

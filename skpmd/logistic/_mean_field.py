@@ -35,7 +35,7 @@ def mean_field_target(model, mean, variance, batches, b=1.0):
     precision, couplings = of_prior.copy(), []
 
     def of(batch):
-        X, y, weight = batch
+        X, y, weight, *_ = batch
         shift = model.shift_of(X)
         centre, spread = logit_moments(mean, variance, X, ones, shift)
         slope, curvature, coupled = model.expected_logits(centre, spread, y)
@@ -50,7 +50,7 @@ def mean_field_target(model, mean, variance, batches, b=1.0):
 
     def product(u):
         def times(pair):
-            (X, _, _), (weight, coupled) = pair
+            (X, *_), (weight, coupled) = pair
             shift = model.shift_of(X)
             return _sum(X, weight * coupled(_times(X, u, ones, shift)), ones, shift)
 

@@ -64,7 +64,7 @@ def _rows_of(state, given, n_classes, power):
     """Rows that a posterior holds, or that a stream has retained so far; None without."""
     if state.retained is None:
         return getattr(state.results.posterior, "rows", None)
-    X, y, weight = state.retained.rows
+    X, y, weight, *_ = state.retained.rows
     prior = PriorOfRows(given, state.prior_scale, state.units)
     return EarlierRows(Batch(X, y, power * weight), prior, n_classes, None, 0.0)
 

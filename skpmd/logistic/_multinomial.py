@@ -50,7 +50,7 @@ class SoftmaxModel(LinearModel):
             coefficients = self.for_rows(coefficients)
 
         def of(place):
-            _, (_, y, weight), rows = place
+            _, (_, y, weight, *_), rows = place
             table = self._table(coefficients, place)
             part = np.zeros(len(table))
             add_log_softmax(table, y[rows].astype(np.int64), weight[rows], part, False)

@@ -49,18 +49,18 @@ def with_units_of(rows, units, retained):
     They are new of columns that vary for the first time in ``rows``, which are as given, and of all
     that vary where there were too few rows to tell. Then the posterior is to be found anew.
     """
-    X, y, weight = retained.rows
-    is_few, is_one = len(weight) < _ENOUGH_IN_ALL, units.scale == 1.0
+    rows_before = retained.rows
+    is_few, is_one = len(rows_before.weight) < _ENOUGH_IN_ALL, units.scale == 1.0
     if not (is_few or is_one.any()):
         return units, retained
-    old = Batch(units.given(X), y, weight)
+    old = rows_before._replace(X=units.given(rows_before.X))
     found = moments_of([old, *rows.whole()])
     new = found.varies if is_few else is_one & ~moments_of([old]).varies & found.varies
     if not new.any():
         return units, retained
     centre = np.where(new & units.fit_intercept, found.mean, units.centre)
     own = units._replace(centre=centre, scale=np.where(new, found.sd, units.scale))
-    return own, Retained(Batch(own.rows(old.X), y, weight), 0)
+    return own, Retained(old._replace(X=own.rows(old.X)), 0)
 
 
 def advance_retaining(retained, stream, model, rows, options, step, targets):
@@ -93,7 +93,7 @@ def advance_retaining(retained, stream, model, rows, options, step, targets):
     first = stream._replace(
         particles=None, assumed=None, error_terms=NO_ERROR, n_left_out=0, seen=0.0
     )
-    first = advance(first, model, Rows(*whole, n_rows), options, step)._replace(seen=seen)
+    first = advance(first, model, Rows.of(whole, n_rows), options, step)._replace(seen=seen)
     if enough and grown.all() and not changed:
         return first, None
     return first, _small(Retained(whole, n_rows))
@@ -110,15 +110,15 @@ def _joined(retained, stream, rows, options, shift):
     a, _ = coefficients(options, stream.seen, rows.total)
     if retained is None or (a > 0.0 and options.total_samples is not None):
         return None
-    X, y, weight = retained.rows
-    return stacked(Batch(X, y, (1.0 - a) * weight), new, shift)
+    rows = retained.rows
+    return stacked(rows._replace(weight=(1.0 - a) * rows.weight), new, shift)
 
 
 def _before_and_since(retained):
     """The rows that the posterior was found from at once, and those since."""
     n = retained.n_fitted
     for some in (slice(n), slice(n, None)):
-        yield Batch(*(part[some] for part in retained.rows))
+        yield retained.rows.take(some)
 
 
 def _of_classes(rows, targets):

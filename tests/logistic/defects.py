@@ -6,15 +6,15 @@ DEFECTS = [
     Defect(
         "earlier rows count by the temperature of the next fit",
         "logistic/_earlier_rows.py",
-        "Batch(X, y, weight / power)",
-        "Batch(X, y, weight)",
+        "weight=earlier.rows.weight / power",
+        "weight=earlier.rows.weight",
         "logistic/test_earlier_rows.py",
     ),
     Defect(
         "earlier classes have the codes that they had",
         "logistic/_earlier_rows.py",
-        "y = np.argsort(classes)[y.astype(np.int64)]",
-        "y = y.astype(np.int64)",
+        "y=np.argsort(classes)[rows.y.astype(np.int64)]",
+        "y=rows.y.astype(np.int64)",
         "logistic/test_earlier_rows.py",
     ),
     Defect(
@@ -41,8 +41,8 @@ DEFECTS = [
     Defect(
         "retained rows are not discounted",
         "logistic/_retained.py",
-        "stacked(Batch(X, y, (1.0 - a) * weight), new, shift)",
-        "stacked(Batch(X, y, weight), new, shift)",
+        "stacked(rows._replace(weight=(1.0 - a) * rows.weight), new, shift)",
+        "stacked(rows, new, shift)",
         "logistic/test_retained.py",
     ),
     Defect(

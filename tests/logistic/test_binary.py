@@ -104,7 +104,7 @@ def test_the_kernel_adds_to_what_is_there():
 def test_log_likelihood_is_additive_over_batches(fit_intercept):
     batch, theta = make_batch(500), particles(30, 4 + fit_intercept)
     model = make_model(4 + fit_intercept, fit_intercept)
-    pieces = [Batch(*(part[rows] for part in batch)) for rows in (slice(0, 77), slice(77, None))]
+    pieces = [batch.take(rows) for rows in (slice(0, 77), slice(77, None))]
     total = sum(model.log_likelihood(theta, piece) for piece in pieces)
     np.testing.assert_allclose(model.log_likelihood(theta, batch), total, rtol=1e-13)
 
@@ -124,7 +124,7 @@ def test_the_order_of_rows_and_particles_does_not_matter():
     batch, theta, model = make_batch(400), particles(10, 5), make_model(5, True)
     order = np.random.default_rng(0).permutation(400)
     expected = model.log_likelihood(theta, batch)
-    shuffled = model.log_likelihood(theta, Batch(*(part[order] for part in batch)))
+    shuffled = model.log_likelihood(theta, batch.take(order))
     np.testing.assert_allclose(shuffled, expected, rtol=1e-13)
     np.testing.assert_allclose(model.log_likelihood(theta[::-1], batch), expected[::-1], rtol=1e-13)
 
@@ -140,7 +140,7 @@ def test_flipping_labels_and_coefficients_changes_nothing():
 def test_memory_layout_changes_nothing(layout, fit_intercept):
     batch, theta = make_batch(200), particles(10, 4 + fit_intercept)
     model = make_model(4 + fit_intercept, fit_intercept)
-    parts = [theta, *batch]
+    parts = [theta, *batch[:3]]
     if layout in ("strided", "all"):
         parts = [np.repeat(part, 2, axis=0)[::2] for part in parts]
     if layout in ("fortran", "all"):
@@ -164,10 +164,10 @@ def test_memory_layout_changes_nothing(layout, fit_intercept):
 
 def test_the_input_is_left_alone():
     batch, theta, model = make_batch(), particles(10, 5), make_model(5, True)
-    kept = [part.copy() for part in (theta, *batch)]
+    kept = [part.copy() for part in (theta, *batch[:3])]
     model.log_likelihood(theta, batch)
     model.gaussian_target(theta[0], np.eye(5), [batch])
-    for part, copy in zip((theta, *batch), kept, strict=True):
+    for part, copy in zip((theta, *batch[:3]), kept, strict=True):
         np.testing.assert_array_equal(part, copy)
 
 

@@ -121,7 +121,7 @@ def test_the_kernel_equals_its_python_source(dtype, differentiate, n):
 
 def test_log_likelihood_is_additive_over_batches():
     batch, theta, model = make_batch(500), particles(30), make_model()
-    pieces = [Batch(*(part[rows] for part in batch)) for rows in (slice(0, 77), slice(77, None))]
+    pieces = [batch.take(rows) for rows in (slice(0, 77), slice(77, None))]
     total = sum(model.log_likelihood(theta, piece) for piece in pieces)
     np.testing.assert_allclose(model.log_likelihood(theta, batch), total, rtol=1e-13)
 
@@ -200,7 +200,7 @@ def test_two_classes_are_the_logistic_model():
 def test_memory_layout_changes_nothing(layout, fit_intercept):
     batch, theta = make_batch(200), particles(10, fit_intercept=fit_intercept)
     model = make_model(fit_intercept=fit_intercept)
-    parts = [theta, *batch]
+    parts = [theta, *batch[:3]]
     if layout in ("strided", "all"):
         parts = [np.repeat(part, 2, axis=0)[::2] for part in parts]
     if layout in ("fortran", "all"):
@@ -213,10 +213,10 @@ def test_memory_layout_changes_nothing(layout, fit_intercept):
 
 def test_the_input_is_left_alone():
     batch, theta, model = make_batch(), particles(10), make_model()
-    kept = [part.copy() for part in (theta, *batch)]
+    kept = [part.copy() for part in (theta, *batch[:3])]
     all_of(model, theta, batch)
     model.skew_axes(theta[0], np.eye(15), [batch])
-    for part, copy in zip((theta, *batch), kept, strict=True):
+    for part, copy in zip((theta, *batch[:3]), kept, strict=True):
         np.testing.assert_array_equal(part, copy)
 
 

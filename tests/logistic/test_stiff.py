@@ -45,7 +45,7 @@ def test_the_stiff_part_is_the_likelihood_of_the_rare_rows(K):
     scale = np.full(d, 0.05)
     scale[p - 1 :: p + 1] = 0.5
     mean, chol = 0.1 * np.random.default_rng(0).standard_normal(d), np.diag(scale)
-    cut = [Batch(*(part[some] for part in batch)) for some in (slice(600), slice(600, None))]
+    cut = [batch.take(some) for some in (slice(600), slice(600, None))]
     stiff = stiff_rows(model, cut, 0.7, mean, chol)
     n_axes = stiff.axes.shape[1]
     assert n_axes == (1 if K == 2 else K - 1)
@@ -81,13 +81,10 @@ def test_copies_of_rows_count_like_their_weight_in_any_order_and_pieces(K):
     counts = np.random.default_rng(1).integers(0, 6, len(batch.y))
     counts[:4] = 5
     whole = batch._replace(weight=counts.astype(float))
-    copies = Batch(*(np.repeat(part, counts, axis=0) for part in batch))
+    copies = batch.take(np.repeat(np.arange(len(counts)), counts))
     order = np.random.default_rng(2).permutation(len(copies.y))
-    mixed = [part[order] for part in copies[:2]]
-    cut = [
-        Batch(*(part[some] for part in mixed), np.ones(len(order[some])))
-        for some in (slice(700), slice(700, None))
-    ]
+    mixed = copies._replace(weight=np.ones(len(order))).take(order)
+    cut = [mixed.take(some) for some in (slice(700), slice(700, None))]
     d, p = model.n_coordinates, batch.X.shape[1]
     scale = np.full(d, 0.01)
     scale[p - 1 :: p + 1] = 0.12
