@@ -10,8 +10,8 @@ from sklearn.preprocessing import StandardScaler
 
 from skpmd.engine.model import Batch, Model
 from skpmd.engine.variational import Gaussian, laplace, variational_mirror_descent
-from skpmd.logistic._binary import LogisticModel
-from skpmd.logistic._priors import NormalPrior
+from skpmd.linear._binary import LogisticModel
+from skpmd.linear._priors import NormalPrior
 
 
 class LinearModel(Model):
