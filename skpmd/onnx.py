@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import skpmd
 from skpmd._export import library
-from skpmd.logistic._onnx import probabilities
+from skpmd.linear._onnx import probabilities
 from skpmd.sparse_gp._full_scale import FullScaleGP
 from skpmd.sparse_gp._onnx import moments
 from skpmd.sparse_gp._vecchia import VecchiaGP

@@ -4,8 +4,6 @@ from functools import partial
 
 from sklearn.utils import gen_batches
 
-from skpmd.engine.model import Batch
-
 
 class InOrder:
     """Batches of consecutive rows, taken when they are asked for.
@@ -57,7 +55,7 @@ def _of_block(function, select, size, X, rest):
     """A function of the batches that rows and the rest of them are cut into."""
 
     def take(some):
-        return Batch(X[some], select(rest.y, some), rest.weight[some])
+        return rest.take(some, select)._replace(X=X[some])
 
     edges = [(some.start, some.stop) for some in gen_batches(len(rest.weight), size)]
     return function(InOrder(take, edges, rest.weight))

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from skpmd._base.in_order import Elsewhere, InOrder
-from skpmd.engine.model import Batch
+from skpmd.engine.model import Batch, take_rows
 from skpmd.engine.sums import are_elsewhere
 
 _AUTO_BATCH, _FEW_COLUMNS = 1000, 2
@@ -20,11 +20,6 @@ _AUTO_BATCH, _FEW_COLUMNS = 1000, 2
 _BLOCK_NUMBERS, _MAX_BLOCK, _SPARSE_BLOCK, _GROUP = 1 << 20, 1 << 14, 1 << 11, 32
 _AT_ONCE = 1 << 15  # Rows whose columns are copied at a time to sort them.
 _ROUNDING, _TINY = 1e-12, np.finfo(np.float64).tiny
-
-
-def _of_array(values, rows):
-    """Some rows of an array or a CSR matrix; None stays None."""
-    return None if values is None else values[rows]
 
 
 def block_size(X):
@@ -53,10 +48,11 @@ class Rows:
     (n,), and None is one each. ``batch_size`` is the number of rows in a batch, ``"auto"``
     min(n, 1000). ``select(values, rows)`` takes some rows of X or of y, by a slice, a mask or
     places: with another one than the default they may be of any kind. Of an X that is read in
-    blocks there are only those rows in memory that are asked for.
+    blocks there are only those rows in memory that are asked for. Other columns of
+    `skpmd.engine.model.Batch` are given by their names.
     """
 
-    def __init__(self, X, y, weight, batch_size, select=_of_array):
+    def __init__(self, X, y, weight, batch_size, select=take_rows, **columns):
         self._select = select
         in_blocks = is_read_in_blocks(X)
         if weight is None:  # One number broadcast takes no memory.
@@ -67,10 +63,16 @@ class Rows:
             kept = weight > 0
             X = X.only(kept) if in_blocks else select(X, kept)
             y, weight = select(y, kept), weight[kept]
-        self.data = Batch(X, y, weight)
+            columns = {name: take_rows(column, kept) for name, column in columns.items()}
+        self.data = Batch(X, y, weight, **columns)
         self.total = float(weight.sum())
         size = _AUTO_BATCH if batch_size == "auto" else batch_size
         self.n_batches = -(-len(weight) // size)
+
+    @classmethod
+    def of(cls, batch, batch_size):
+        """The rows of one batch, with all of its columns."""
+        return cls(batch_size=batch_size, **batch._asdict())
 
     def whole(self):
         """All data once, in order, as a sequence of batches: of an array they are views."""
@@ -80,7 +82,7 @@ class Rows:
     def _in_order(self, edges=None):
         """All rows in order, as batches that are taken when it is their turn."""
         edges = self._edges() if edges is None else edges
-        X, _, weight = self.data
+        X, weight = self.data.X, self.data.weight
         pairs = list(zip(edges[:-1], edges[1:], strict=True))
         if not are_elsewhere(X):
             return InOrder(self._take, pairs, weight)
@@ -95,7 +97,7 @@ class Rows:
         def rest(some):
             return self._rest(places[some])
 
-        X, _, weight = self.data
+        X, weight = self.data.X, self.data.weight
         edges = np.append(np.arange(0, len(places), block_size(X)), len(places))
         pairs = list(zip(edges[:-1], edges[1:], strict=True))
         return Elsewhere(take, pairs, weight[places], X, rest, self._select, places)
@@ -141,10 +143,10 @@ class Rows:
 
     def _batch(self, X, rows):
         """The batch of some rows, whose features are X."""
-        weight = self.data.weight[rows]
+        batch = self.data._replace(X=None).take(rows, self._select)
         if is_read_in_blocks(self.data.X):  # It may be one number broadcast.
-            weight = np.ascontiguousarray(weight)
-        return Batch(X, self._select(self.data.y, rows), weight)
+            batch = batch._replace(weight=np.ascontiguousarray(batch.weight))
+        return batch._replace(X=X)
 
 
 def in_random_order(size, sizes, rng, replace=False):

@@ -17,13 +17,14 @@ def hold_out(rows, rng):
 
     Equal rows stay together: copies of a row are its weight. None where all are equal.
     """
-    X, y, weight = rows.data
-    first, which = distinct(np.column_stack([sortable(X), y]))
+    data = rows.data
+    columns = [sortable(data.X), data.y] + ([] if data.noise is None else [data.noise])
+    first, which = distinct(np.column_stack(columns))
     n = len(first)
     if n < 2:
         return None
     chosen = np.zeros(n, dtype=bool)
     chosen[rng.permutation(n)[: n_held_out(n)]] = True
     last = chosen[which]
-    size = -(-len(weight) // rows.n_batches)
-    return tuple(Rows(X[one], y[one], weight[one], size) for one in (~last, last))
+    size = -(-len(data.weight) // rows.n_batches)
+    return tuple(Rows.of(data.take(one), size) for one in (~last, last))

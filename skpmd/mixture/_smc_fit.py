@@ -183,7 +183,7 @@ def _joined(retained, rows, a):
 def _advanced(parameters, state, rows):
     """Particles after a step on rows that are not retained, nor are those before."""
     options = parameters.options._replace(n_particles=_n_particles(parameters))
-    stream = advance(state.stream, state.model, Rows(*rows, len(rows.weight)), options)
+    stream = advance(state.stream, state.model, Rows.of(rows, len(rows.weight)), options)
     after = SMCState(state.model, stream, None, np.nan, np.nan)
     reasons = convergence_warnings(stream.outcome(), stream=True)
     return _fit_of(after, stream.particles, reasons, False)

@@ -271,10 +271,10 @@ def _warn_of_surprise(state, rows):
     if not state.stream.seen or n < _MIN_CHECKED:
         return
     theta, best = state.particles.theta[state.best], state.best
-    X, y, _ = rows.select(slice(None, None, -(-n // _MAX_CHECKED)))
-    mean, variance = state.model.predict(theta, state.conditional(best), X)
-    variance = variance + state.model.covariance.noise(theta, X) + y[:, -1]
-    median = np.sqrt(np.median((y[:, :-1] - mean) ** 2 / variance[:, None]))
+    some = rows.select(slice(None, None, -(-n // _MAX_CHECKED)))
+    mean, variance = state.model.predict(theta, state.conditional(best), some.X)
+    variance = variance + state.model.covariance.noise(theta, some.X) + some.noise
+    median = np.sqrt(np.median((some.y - mean) ** 2 / variance[:, None]))
     if median > _MAX_MEDIAN_ERROR:
         warn(
             f"Half of the new rows lie more than {median:.1f} standard deviations off their "

@@ -39,7 +39,7 @@ def leave_one_out(state, X, y, times):
         parts = [_near(model, one, places, *some[1:]) for one in state.particles.theta]
     else:
         parts = [_inducing(state, i, *some) for i in range(len(state.particles.theta))]
-    rows = Rows(X, np.column_stack([y, noise_variance]), np.ones(len(y)), len(y))
+    rows = Rows(X, y, np.ones(len(y)), len(y), noise=noise_variance)
     density = log_density(state, rows)
     seen = logsumexp(density, axis=0, b=state.weights[:, None])
     evidence = np.zeros(density.shape)  # A row of weight 0 has no part in the fit.

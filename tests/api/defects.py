@@ -90,13 +90,13 @@ DEFECTS = [
     Defect(
         "a type of fitted estimators is not on the list of trusted ones",
         "_base/known_types.py",
-        '"skpmd.logistic._retained.Retained",',
+        '"skpmd.linear._retained.Retained",',
         "",
         "api/test_persistence.py",
     ),
     Defect(
         "weights of classes are saved by their keys",
-        "logistic/_estimator.py",
+        "linear/_estimator.py",
         'if isinstance(state.get("class_weight"), dict):',
         "if False:",
         "api/test_persistence.py",
@@ -131,17 +131,17 @@ DEFECTS = [
     ),
     Defect(
         "an earlier posterior's precision lacks correlations",
-        "logistic/_density_prior.py",
+        "linear/_density_prior.py",
         "self._precision = inverse.T @ inverse",
         "self._precision = np.diag(self.scale**-2.0)",
-        "logistic/test_posterior_as_prior.py",
+        "linear/test_posterior_as_prior.py",
     ),
     Defect(
         "a prior's mean is not that of the columns it names",
-        "logistic/_per_column.py",
+        "linear/_per_column.py",
         'out[place[column]] = as_floats(f"{name}[{key!r}]", number)',
         'out[place[column] - 1] = as_floats(f"{name}[{key!r}]", number)',
-        "logistic/test_posterior_as_prior.py",
+        "linear/test_posterior_as_prior.py",
     ),
     Defect(
         "a loop goes on with other random numbers",

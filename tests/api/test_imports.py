@@ -21,7 +21,7 @@ TOP = {"skpmd", "skpro", "onnx", "persistence", "_from_jax", "_show_versions"}
 CORE = {"joblib", "llvmlite", "numba", "numpy", "scipy", "sklearn", "threadpoolctl"}
 # The files of families that hold models and numerical methods; `_model*` and `_kernels*` besides.
 NUMERICAL = {
-    "logistic": "_binary _multinomial _design _priors _horseshoe _mean_field",
+    "linear": "_binary _multinomial _design _priors _horseshoe _mean_field",
     "sparse_gp": "_stationary _student _logit",
     "mixture": "_conjugate _components _weights _component_priors _likelihood _stick_breaking "
     "_student _special _smc_start",
@@ -142,8 +142,8 @@ def test_numerical_files_exist():
         ("skpmd.lda._fit", "from skpmd import custom", {"skpmd.custom"}),
         ("skpmd.lda._fit", "from . import _kernels\nfrom sklearn import base", set()),
         ("skpmd.lda._kernels", "from sklearn.utils import check_array", {"sklearn.utils"}),
-        ("skpmd.logistic._priors", "import sklearn", {"sklearn"}),
-        ("skpmd.custom", "from skpmd.logistic import _design", {"skpmd.logistic._design"}),
+        ("skpmd.linear._priors", "import sklearn", {"sklearn"}),
+        ("skpmd.custom", "from skpmd.linear import _design", {"skpmd.linear._design"}),
         ("skpmd.skpro", "from skpmd.sparse_gp import SparseGPRegressorPMD", set()),
         ("skpmd.negative_binomial._model", "from skpmd import lda", {"skpmd.lda"}),
         ("skpmd.plot._topics", "from skpmd.predictive import x\nfrom skpmd import metrics", set()),
@@ -155,7 +155,7 @@ def test_numerical_files_exist():
 def test_the_rule_itself(name, text, found):
     known = dict.fromkeys(
         "skpmd._base.progress skpmd.predictive skpmd.metrics skpmd.custom skpmd.lda "
-        "skpmd.lda._kernels skpmd.mixture._kernels skpmd.logistic._design skpmd.plot".split()
+        "skpmd.lda._kernels skpmd.mixture._kernels skpmd.linear._design skpmd.plot".split()
     )
     assert {one for one in violations(parse(text, name), known)} == found
 

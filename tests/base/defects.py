@@ -26,7 +26,7 @@ DEFECTS = [
     ),
     Defect(
         "what speaks against a Gaussian is forgotten by its own account",
-        "logistic/_streaming.py",
+        "linear/_streaming.py",
         "assumed = assumed._replace(error_terms=with_conflict(assumed.error_terms, outcome))",
         "pass",
         "base/test_streaming.py",

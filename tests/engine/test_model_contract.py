@@ -11,7 +11,7 @@ from skpmd.engine.loop import Options, run
 from skpmd.engine.mirror import Settings, step
 from skpmd.engine.model import Model
 from skpmd.engine.particles import draw_prior, moments
-from skpmd.logistic._priors import NormalPrior
+from skpmd.linear._priors import NormalPrior
 
 
 # ----------------------------------------------------------------------------- prior

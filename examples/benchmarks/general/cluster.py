@@ -96,8 +96,8 @@ def step(theta, batches):
 
 def model():
     """Binary logistic regression under a normal prior."""
-    from skpmd.logistic._binary import LogisticModel
-    from skpmd.logistic._priors import NormalPrior
+    from skpmd.linear._binary import LogisticModel
+    from skpmd.linear._priors import NormalPrior
 
     return LogisticModel(NormalPrior(np.ones(COLUMNS + 1)), True)
 
