@@ -7,7 +7,6 @@ from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
-from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import result
 from skpmd._base.merging import (
     MERGED,
@@ -472,7 +471,6 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
-    @with_callbacks
     def fit(self, X=None, y=None, sample_weight=None):
         """Find the posterior given data.
 

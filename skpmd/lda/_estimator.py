@@ -8,7 +8,6 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, _fit_co
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_non_negative
 
-from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.merging import n_shards, refuse_earlier, refuse_rows
 from skpmd._base.opening import in_parts, opened
@@ -433,7 +432,6 @@ None, default=None
         return tags
 
     @_fit_context(prefer_skip_nested_validation=True)
-    @with_callbacks
     def fit(self, X, y=None, sample_weight=None):
         """Fit topics to counts of words.
 

@@ -11,7 +11,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _check_partial_fit_first_call
 from sklearn.utils.validation import _check_feature_names_in
 
-from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import result
 from skpmd._base.labels import encode, encode_known, in_order, row_weights
 from skpmd._base.merging import (
@@ -504,7 +503,6 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
-    @with_callbacks
     def fit(self, X, y=None, sample_weight=None):
         """Find the posterior of the coefficients.
 

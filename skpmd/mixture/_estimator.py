@@ -6,7 +6,6 @@ import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.merging import n_shards, refuse_earlier, refuse_forgetting, refuse_rows
 from skpmd._base.opening import in_parts, opened
@@ -375,7 +374,6 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         self.verbose_interval = verbose_interval
 
     @_fit_context(prefer_skip_nested_validation=True)
-    @with_callbacks
     def fit(self, X, y=None, sample_weight=None):
         """Fit the mixture to all rows.
 

@@ -8,7 +8,6 @@ from sklearn.gaussian_process.kernels import Kernel
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import _check_partial_fit_first_call
 
-from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import result
 from skpmd._base.labels import encode, encode_known, in_order, row_weights
 from skpmd._base.merging import (
@@ -254,7 +253,6 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=False)
-    @with_callbacks
     def fit(self, X, y=None, sample_weight=None):
         """Fit the kernel to a subset, and the processes to all rows.
 

@@ -9,7 +9,6 @@ from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import result
 from skpmd._base.merging import (
     EXACT,
@@ -405,7 +404,6 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=False)
-    @with_callbacks
     def fit(self, X, y=None, sample_weight=None, noise_variance=None):
         """Fit the kernel (with inducing inputs alone, to a subset) and the process to all rows.
 

@@ -14,7 +14,7 @@ SHARED = {"_base", "posterior", "predictive", "metrics"}
 SHARED |= {"_checks", "_export", "decision", "model_comparison", "streams", "wrappers"}
 SHARED |= {"_coherence", "_merge", "data"}
 # These may import everything.
-TOP = {"skpmd", "skpro", "onnx", "persistence", "_from_jax", "_show_versions"}
+TOP = {"skpmd", "skpro", "persistence", "_from_jax", "_show_versions"}
 # All other packages are families, and so is ``plot``: pictures know estimators by their methods,
 # and nothing imports pictures.
 # What importing any module may import beside Python's own library and skpmd.
