@@ -21,7 +21,6 @@ import numpy as np
 from scipy.sparse import issparse
 
 from skpmd._base.prior import coordinates_named, posterior_of_prior
-from skpmd._base.rows import is_read_in_blocks
 from skpmd.engine.kde import cholesky
 from skpmd.engine.model import Batch
 from skpmd.engine.polynomial import degree_for
@@ -226,7 +225,7 @@ def handed_on(model, rows, power, posterior, prior, earlier):
     if is_much:
         rows, rest = _reduced(model, rows, n_numbers, posterior, rest)
     elif earlier is None:
-        rows = rows._replace(X=X[:] if is_read_in_blocks(X) else X.copy())  # It may be the user's.
+        rows = rows._replace(X=X[np.arange(len(y))])  # A copy: X may be the user's.
     known = 0.0 if earlier is None else earlier.log_evidence
     return EarlierRows(rows, prior, getattr(model, "n_classes", 2), rest, known)
 
@@ -242,14 +241,10 @@ def _reduced(model, rows, n_numbers, posterior, before):
     if rest.misfit > _NORMAL:
         order = np.argsort(-model.skewness_of_rows(mean, chol, rows), kind="stable")
         is_held[order] = np.cumsum(n_numbers[order]) <= _ROOM * posterior.particles.size
-        others = Batch(_without(rows.X, is_held), rows.y[~is_held], rows.weight[~is_held])
+        others = Batch(rows.X[~is_held], rows.y[~is_held], rows.weight[~is_held])
         rest = _normal(model, others, mean, chol, posterior)
-    held = Batch(*(part[is_held] for part in rows))
+    held = Batch(*(part[np.flatnonzero(is_held)] for part in rows))
     return held, rest if before is None else _added(before, rest)
-
-
-def _without(X, mask):
-    return X.only(~mask) if is_read_in_blocks(X) else X[~mask]
 
 
 def _normal(model, rows, mean, chol, posterior):

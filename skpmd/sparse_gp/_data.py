@@ -4,7 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._base.rows import Rows, group_size, is_read_in_blocks, merged, stratified_sample
+from skpmd._rows.order import group_size
+from skpmd._rows.rows import Rows
+from skpmd._rows.sampling import merged, stratified_sample
 from skpmd.engine.model import Batch
 
 _ROUNDING = 1e-13
@@ -134,8 +136,7 @@ class Data(NamedTuple):
         """All rows but some, of which none are read where they are not in memory."""
         left = np.ones(len(self.y), dtype=bool)
         left[places] = False
-        X = self.X.only(left) if is_read_in_blocks(self.X) else self.X[left]
-        return Data(X, *(column[left] for column in self[1:]))
+        return Data._make(column[left] for column in self)
 
     @property
     def is_large(self):
@@ -156,24 +157,20 @@ class ScaledRows(Rows):
         self._given, self._scaler = data, scaler
         self.noise = data.own_noise(scaler)  # (n,): Of the scaled y.
 
-    def select(self, places):
-        """Some of the rows as a `skpmd.engine.model.Batch`."""
-        return self._batch(self.data.X[places], places)
-
     def whole(self):
         """All rows once, in order, as batches that are made whenever they are gone through."""
-        return self._in_order()
+        return self._in_order(self._edges())
 
     def scaled(self):
         """The same rows, with all that is made."""
-        return Rows(*self._all(), self._size())
+        return Rows(*self.take(slice(None)), self._size())
 
     def split(self, n, rng):
         """All rows but n, which are drawn, as `ScaledRows`, and those n with all that is made."""
         n_rows = len(self.data.weight)
         places = np.sort(rng.choice(n_rows, n, replace=False))
         others = self._given.without(places)
-        last = Rows(*self.select(places), self._size())
+        last = Rows(*self.take(places), self._size())
         return ScaledRows(others, self._scaler, self._size()), last
 
     @property
@@ -185,7 +182,7 @@ class ScaledRows(Rows):
         return -(-len(self.data.weight) // self.n_batches)
 
     def _all(self):
-        return self.select(slice(None))
+        return self.take(slice(None))
 
     def _batch(self, X, rows):
         y = np.column_stack([self._scaler.transform(self.data.y[rows]), self.noise[rows]])
@@ -232,7 +229,7 @@ class Population:
     def select(self, places, weight):
         """Some of the distinct rows as a `Sample`, with other weights."""
         places = self._places[places]
-        X, y, _ = self._rows.select(places)
+        X, y, _ = self._rows.take(places)
         weight = np.ascontiguousarray(weight)
         if self._df is None:
             return Sample(X, y[:, :-1], y[:, -1], weight)
