@@ -94,34 +94,25 @@ class DaskTable(BlockTable):
 
         ``rows`` are sorted places among the rows of the table; None is all of them.
         """
-        return self.blocks.sent([rest(own) for _, own, _ in self._cuts(rows)])
+        return self.blocks.sent([rest(own) for _, own, _ in self._cuts_of(rows)])
 
     def total(self, function, add, sent, rows=None):
         """The sum of ``function(X, rest)`` over the blocks of these rows, with what was sent."""
-        which, _, some = zip(*self._cuts(rows), strict=True)
+        which, _, some = zip(*self._cuts_of(rows), strict=True)
         how = [self._how(place) for place in which]
         return self.blocks.total(partial(_with_rest, function), add, how, some, sent, places=which)
 
-    def _each(self, parts, following):
+    def _cuts_of(self, rows):
+        if rows is None:
+            rows = slice(0, len(self)) if self._places is None else np.arange(len(self))
+        return self._cuts(rows if isinstance(rows, slice) else self._at(rows))
+
+    def _each(self, cuts, following):
         """A few at a time, so that no more than these are here twice."""
-        for start in range(0, len(parts), _FEW):
-            which, some = zip(*parts[start : start + _FEW], strict=True)
+        for start in range(0, len(cuts), _FEW):
+            which, _, some = zip(*cuts[start : start + _FEW], strict=True)
             how = [self._how(place) for place in which]
             yield from self.blocks.each(_taken, how, some, places=which)
-
-    def _cuts(self, rows):
-        """(block, slice among the rows, places in the block, or None of all), of these rows."""
-        places = self._places
-        if rows is not None:
-            places = rows if places is None else places[rows]
-        edges = [0, *self._ends]
-        ends = edges if places is None else np.searchsorted(places, edges)
-        cuts = []
-        for place in range(len(edges) - 1):
-            own = slice(int(ends[place]), int(ends[place + 1]))
-            if own.start < own.stop:
-                cuts.append((place, own, None if places is None else places[own] - edges[place]))
-        return cuts
 
 
 def _sent(function):
@@ -152,9 +143,8 @@ def _sum(sent, *parts):
 
 
 def _taken(X, how, some):
-    """Some rows of a block, or all of them where that is None, as a table reads them."""
-    rows = rows_of(X, *how)
-    return rows if some is None else rows[some]
+    """Some rows of a block, as a table reads them."""
+    return rows_of(X, *how)[some]
 
 
 def _with_rest(function, X, how, some, rest):

@@ -16,6 +16,7 @@ from skpmd._rows.table import (
     is_in_memory,
     refuse_unlike,
     summary_of,
+    table_of_one,
 )
 from skpmd.engine.course import counted, phase
 
@@ -114,7 +115,8 @@ def in_parts(partial_fit):
                 rows = slice(start, min(start + size, len(X)))
                 part = {name: one[rows] for name, one in of_rows.items()}
                 if not _counts_for_nothing(part, of_rows):
-                    partial_fit(self, **{**known, **part, "X": X.part(rows)})
+                    some = table_of_one(Block(X[rows], names=X.names))
+                    partial_fit(self, **{**known, **part, "X": some})
         return self
 
     return called

@@ -24,7 +24,7 @@ class BlockTable:
 
     def __init__(self, blocks, found, rows=None):
         self.blocks, self.names, self.is_sparse = blocks, found[0].names, found[0].is_sparse
-        self._ends = np.cumsum([one.shape[0] for one in found])
+        self._ends = np.cumsum([one.shape[0] for one in found])  # Of the rows of each block.
         self.shape = int(self._ends[-1]), found[0].shape[1]
         self.dtype = np.result_type(*{one.dtype for one in found})
         self.low, self.high = min(one.low for one in found), max(one.high for one in found)
@@ -43,19 +43,19 @@ class BlockTable:
         return self.array is not None
 
     def __getitem__(self, rows):
-        if isinstance(rows, slice) and self._places is None:
+        if isinstance(rows, slice):
             start, stop, step = rows.indices(len(self))
-            if step == 1:
-                return self._between(start, max(start, stop))
+            if self._places is None and step == 1:
+                return self._read(slice(start, max(start, stop)))
             rows = np.arange(start, stop, step)
-        rows = np.arange(len(self))[rows] if isinstance(rows, slice) else np.asarray(rows)
+        rows = np.asarray(rows)
         if rows.dtype == bool:
             return self._left(np.flatnonzero(rows))
-        rows = rows if self._places is None else self._places[rows]
+        rows = self._at(rows)
         if (rows[1:] >= rows[:-1]).all():
-            return self._sorted(rows)
+            return self._read(rows)
         places, back = np.unique(rows, return_inverse=True)
-        return self._sorted(places)[back]
+        return self._read(places)[back]
 
     def __array__(self, dtype=None, copy=None):
         """Refuse to read all rows at once."""
@@ -67,15 +67,6 @@ class BlockTable:
         some.is_sparse = sparse.issparse(function(self[:0]))
         # The reader has rows as they were before.
         some._function, some._reader = partial(_after, self._function, function), ReadAhead()
-        if some.array is not None:
-            some.array = function(some.array)
-        return some
-
-    def part(self, rows):
-        """Some rows, by a slice, as a table whose rows are in memory."""
-        some = copy.copy(self)
-        some.array = self[rows]
-        some.shape = some.array.shape
         return some
 
     def _left(self, places):
@@ -83,53 +74,58 @@ class BlockTable:
         if len(places) <= group_size(self):
             return self[places]
         some = copy.copy(self)
-        some._places = places if self._places is None else self._places[places]
-        some.shape = len(places), self.shape[1]
+        some._places, some.shape = self._at(places), (len(places), self.shape[1])
         return some
 
-    def _between(self, start, stop):
-        """Consecutive rows; a view where they are of one block."""
-        place, parts = np.searchsorted(self._ends, start, side="right"), []
-        in_order = self._reader.follows(place)
-        while start < stop:
-            before, end = self._edges(place)
-            end = min(stop, end)
-            if end > start:
-                parts.append((place, slice(start - before, end - before)))
-            start, place = end, place + 1
-        in_order = in_order or len(parts) > 1
-        return self._read(parts, place if in_order and place < len(self._ends) else None)
+    def _at(self, rows):
+        """Places among the rows of all blocks."""
+        return rows if self._places is None else self._places[rows]
 
-    def _sorted(self, places):
-        """Rows at sorted places."""
-        which, parts = np.searchsorted(self._ends, places, side="right"), []
-        for place in np.unique(which):
-            parts.append((place, places[which == place] - self._edges(place)[0]))
-        return self._read(parts)
-
-    def _read(self, parts, following=None):
-        """Rows of blocks, of pairs of a block and of what is taken of its rows, in one array.
-
-        ``following`` is the block that is likely to be read after them.
-        """
-        some = self._each(parts, following)
-        if len(parts) < 2 or self.is_sparse:
+    def _read(self, rows):
+        """Rows of all blocks, by a slice or at sorted places, in one array."""
+        cuts = self._cuts(rows)
+        some = self._each(cuts, self._following(cuts) if isinstance(rows, slice) else None)
+        if len(cuts) < 2 or self.is_sparse:
             return self._joined(list(some))
-        ends = np.cumsum([_size(one) for _, one in parts])
-        rows, start = np.empty((ends[-1], self.shape[1]), self.dtype), 0
-        for end, one in zip(ends, some, strict=True):
-            rows[start:end], start = one, end
-        return rows
+        out = np.empty((cuts[-1][1].stop, self.shape[1]), self.dtype)
+        for (_, own, _), one in zip(cuts, some, strict=True):
+            out[own] = one
+        return out
 
-    def _each(self, parts, following):
+    def _cuts(self, rows):
+        """(block, slice among these rows, what they are in the block), of each block they are in.
+
+        A slice of a block is a view of its rows.
+        """
+        edges, is_slice = np.append(0, self._ends), isinstance(rows, slice)
+        if is_slice:
+            ends = np.clip(edges, rows.start, rows.stop) - rows.start
+        else:
+            ends = np.searchsorted(rows, edges)
+        cuts = []
+        for place in np.flatnonzero(np.diff(ends)):
+            own, before = slice(*map(int, ends[place : place + 2])), edges[place]
+            if is_slice:
+                first = int(rows.start - before)
+                some = slice(own.start + first, own.stop + first)
+            else:
+                some = rows[own] - before
+            cuts.append((int(place), own, some))
+        return cuts
+
+    def _following(self, cuts):
+        """The block that is likely to be read after these, where blocks come in order."""
+        if not cuts or not (len(cuts) > 1 or self._reader.follows(cuts[0][0])):
+            return None
+        after = cuts[-1][0] + 1
+        return after if after < len(self._ends) else None
+
+    def _each(self, cuts, following):
         """What is taken of each block in turn, while the block after it is read."""
-        following = [*(place for place, _ in parts[1:]), following]
-        for (place, some), then in zip(parts, following, strict=False):
+        following = [*(place for place, _, _ in cuts[1:]), following]
+        for (place, _, some), then in zip(cuts, following, strict=False):
             ahead = then if self.blocks.reads_by_place else None
             yield self._reader.block(place, self._rows_of, ahead)[some]
-
-    def _edges(self, place):
-        return self._ends[place - 1] if place else 0, self._ends[place]
 
     def _joined(self, parts):
         if len(parts) == 1:
@@ -140,12 +136,12 @@ class BlockTable:
         return np.concatenate([np.empty((0, self.shape[1]), self.dtype), *parts], dtype=self.dtype)
 
     def _rows_of(self, place):
-        return rows_of(self.blocks[int(place)].X, *self._how(place))
+        return rows_of(self.blocks[place].X, *self._how(place))
 
     def _how(self, place):
         """What `rows_of` takes beside a block."""
-        before, end = self._edges(place)
-        return self._function, self.dtype, place, (int(end - before), self.shape[1])
+        n = int(np.diff(self._ends, prepend=0)[place])
+        return self._function, self.dtype, place, (n, self.shape[1])
 
 
 def _as_they_are(rows):
@@ -154,10 +150,6 @@ def _as_they_are(rows):
 
 def _after(first, second, rows):
     return second(first(rows))
-
-
-def _size(some):
-    return some.stop - some.start if isinstance(some, slice) else len(some)
 
 
 def rows_of(X, function, dtype, place, shape):
