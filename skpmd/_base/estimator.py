@@ -22,15 +22,16 @@ from skpmd._base.merging import check_alike
 from skpmd._base.options import check_options, share_forgotten
 from skpmd._base.prior import adopted
 from skpmd._base.progress import listeners_of
-from skpmd._base.table import BlockTable, checked_table
 from skpmd._base.validation import (
     ENCODE,
+    checked_table,
     naming_conversions,
     refuse_no_table,
     refuted_weights,
 )
 from skpmd._base.version import __version__, other_version
 from skpmd._base.warn import warn
+from skpmd._rows.table import BlockTable
 from skpmd.engine.course import Course, current, on_course
 from skpmd.engine.loop import Options, is_ctrl_c
 from skpmd.engine.mirror import Settings

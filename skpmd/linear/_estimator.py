@@ -26,15 +26,16 @@ from skpmd._base.merging import (
     refuse_forgetting,
     refuse_rows,
 )
-from skpmd._base.opening import in_parts, opened
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.prior import convergence_reasons, misfit_reasons
 from skpmd._base.results import ParticleResults, Results, results_of
-from skpmd._base.rows import Rows, is_read_in_blocks
 from skpmd._base.streaming import Stream, first_stream, kernel_step, stream_after
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import naming_singular_columns
 from skpmd._base.warn import warn
+from skpmd._rows.opening import in_parts, opened
+from skpmd._rows.rows import Rows
+from skpmd._rows.table import is_in_memory
 from skpmd.engine.course import untimed
 from skpmd.engine.hmc import N_CHAINS
 from skpmd.engine.loop import drive
@@ -597,8 +598,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         is_diagonal = is_mean_field(parameters, n_features, len(classes))
         by_steps = takes_steps(parameters, options)
         earlier = None
-        in_blocks = is_read_in_blocks(rows.data.X)  # To such rows no others are joined.
-        if not (isinstance(self.prior, str) or is_diagonal or by_steps or in_blocks):
+        can_join = is_in_memory(rows.data.X)
+        if can_join and not (isinstance(self.prior, str) or is_diagonal or by_steps):
             earlier = earlier_rows(parameters, features, classes)
         if earlier is not None:
             rows = _in_units(rows, earlier.prior.units, self.batch_size)

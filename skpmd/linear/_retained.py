@@ -16,8 +16,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import gen_batches
 
-from skpmd._base.rows import Rows
 from skpmd._base.streaming import advance, coefficients, kernel_step
+from skpmd._rows.rows import Rows
 from skpmd.engine.model import Batch
 from skpmd.engine.rejuvenation_error import NO_ERROR
 from skpmd.linear._column_scale import Units, moments_of

@@ -8,8 +8,8 @@ from scipy.special import logsumexp
 
 from skpmd._base.progress import bar_of_steps
 from skpmd._base.records import Records
-from skpmd._base.rows import Rows
 from skpmd._base.streaming import Stream, advance, coefficients
+from skpmd._rows.rows import Rows
 from skpmd.engine import mirror
 from skpmd.engine import weighting as weights_of
 from skpmd.engine.journal import once

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from skpmd._rows.table import has_missing
 from skpmd.mixture._rows import pieces
 
 
@@ -12,7 +13,7 @@ def by_pattern(students, X):
     Yields places of rows, components of the columns that these have, and the rows in these columns
     alone; where nothing is missing all rows at once, as they are.
     """
-    if not _any_missing(X.table):
+    if not has_missing(X.table):
         yield slice(None), students, X
         return
     table = X.table if X.places is None else X.table[X.places]
@@ -31,7 +32,7 @@ def log_densities(students, X):
 
 def log_jacobians(scaler, X):
     """What is added to log densities of scaled rows, of the columns that each has; shape (n,)."""
-    if not _any_missing(X.table):
+    if not has_missing(X.table):
         return np.full(len(X), scaler.log_jacobian)
     table = X.table if X.places is None else X.table[X.places]
     return np.where(np.isnan(table), 0.0, -np.log(scaler.scale)).sum(axis=1)
@@ -39,15 +40,10 @@ def log_jacobians(scaler, X):
 
 def refuse_missing(X, method):
     """ValueError where rows of a fit have missing values."""
-    if _any_missing(X):
+    if has_missing(X):
         count = sum(int(np.isnan(X[some]).any(axis=1).sum()) for some in pieces(X))
         raise ValueError(
             f"Input X contains NaN in {count} of {len(X)} rows, and {method} needs complete rows "
             "(handle_missing='marginal' is for predictions): leave them out, or impute them, for "
             "example by sklearn.impute.IterativeImputer."
         )
-
-
-def _any_missing(table):
-    """Whether there is a nan, for which no copy of the table is made."""
-    return bool(np.isnan(table.min(initial=0.0)))

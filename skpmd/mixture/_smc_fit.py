@@ -8,8 +8,9 @@ import numpy as np
 from skpmd._base.progress import bar_of_tempering
 from skpmd._base.records import Records
 from skpmd._base.results import convergence_warnings
-from skpmd._base.rows import Rows, merged
 from skpmd._base.streaming import Stream, advance, coefficients
+from skpmd._rows.rows import Rows
+from skpmd._rows.sampling import merged
 from skpmd.engine.loop import drive
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import log_weights

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel
 
-from skpmd._base.rows import distinct, stratified_sample
+from skpmd._rows.sampling import distinct, stratified_sample
 from skpmd.engine.course import out_of_time, phase, untimed
 from skpmd.engine.journal import branched
 from skpmd.engine.loop import FullBatch, drive, full_batch_iterations, silent

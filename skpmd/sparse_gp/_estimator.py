@@ -18,14 +18,14 @@ from skpmd._base.merging import (
     refuse_forgetting,
     refuse_rows,
 )
-from skpmd._base.opening import in_parts, opened
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.prior import fitted_prior
 from skpmd._base.results import ParticleResults
-from skpmd._base.rows import is_read_in_blocks
 from skpmd._base.utils import as_floats
 from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd._base.warn import warn
+from skpmd._rows.opening import in_parts, opened
+from skpmd._rows.table import is_in_memory
 from skpmd.sparse_gp._choice import fit_chosen
 from skpmd.sparse_gp._data import Data
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
@@ -453,7 +453,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             if self.prior is not None:
                 return self.partial_fit(X, y, sample_weight, noise_variance)
             data = self._read(X, y, sample_weight, noise_variance)
-            if is_read_in_blocks(data.X):
+            if not is_in_memory(data.X):
                 parameters = parameters._replace(approximation=self._without_neighbours())
             fitted = _FITS.get(parameters.approximation, (fit, update))[0]
             self._set_state(fitted(parameters, data))

@@ -10,7 +10,7 @@ from tests.tools.source import ROOT, modules, needs_source, parse
 
 pytestmark = needs_source
 
-SHARED = {"_base", "posterior", "predictive", "metrics"}
+SHARED = {"_base", "_rows", "posterior", "predictive", "metrics"}
 SHARED |= {"_checks", "_export", "decision", "model_comparison", "streams", "wrappers"}
 SHARED |= {"_coherence", "_merge", "data"}
 # These may import everything.
@@ -134,8 +134,8 @@ def test_numerical_files_exist():
         ("skpmd.engine.loop", "from skpmd._base import progress", {"skpmd._base.progress"}),
         ("skpmd.engine.loop", "import numpy, sklearn.utils", {"sklearn.utils"}),
         ("skpmd.engine.loop", "def f():\n    from sklearn import base", {"sklearn"}),
-        ("skpmd._base.rows", "from skpmd.lda._model import x", {"skpmd.lda._model"}),
-        ("skpmd._base.rows", "from ..custom import x", {"skpmd.custom"}),
+        ("skpmd._rows.rows", "from skpmd.lda._model import x", {"skpmd.lda._model"}),
+        ("skpmd._rows.rows", "from ..custom import x", {"skpmd.custom"}),
         ("skpmd.posterior", "import skpmd", {"skpmd"}),
         ("skpmd.posterior", "from skpmd import predictive\nfrom . import metrics", set()),
         ("skpmd.lda._fit", "from skpmd.mixture import _kernels", {"skpmd.mixture._kernels"}),

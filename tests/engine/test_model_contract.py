@@ -5,7 +5,7 @@ import pytest
 from scipy.special import gammaln
 from scipy.stats import kstest, norm
 
-from skpmd._base.rows import Rows
+from skpmd._rows.rows import Rows
 from skpmd.engine.diagnostics import log_evidence
 from skpmd.engine.loop import Options, run
 from skpmd.engine.mirror import Settings, step
