@@ -44,6 +44,11 @@ class Rows:
         size = _AUTO_BATCH if batch_size == "auto" else batch_size
         self.n_batches = -(-len(weight) // size)
 
+    @classmethod
+    def of(cls, batch, batch_size):
+        """The rows of one batch, with all of its columns."""
+        return cls(batch_size=batch_size, **batch._asdict())
+
     def __len__(self):
         return len(self.data.weight)
 
