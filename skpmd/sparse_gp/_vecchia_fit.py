@@ -89,7 +89,7 @@ def update_vecchia(parameters, state, data):
 
 
 def _sites_of(rows):
-    X, y, weight, noise, *_ = rows.select(slice(None))
+    X, y, weight, noise, *_ = rows.take(slice(None))
     return Sites(X, y, noise, weight, np.zeros(len(weight)))
 
 
