@@ -22,8 +22,7 @@ from skpmd.mixture._kernels import (
     product_log_sum,
     quadratic_features,
 )
-from skpmd.mixture._particles import root_times
-from skpmd.mixture._special import log_gamma_rise
+from skpmd.mixture._particles import log_gamma_rise, root_times
 
 _LOG_PI = np.log(np.pi)
 # From so many rows on, 1 + u has lost digits of u that the density needs.

@@ -18,9 +18,9 @@ from skpmd.engine.loop import Stage, drive
 from skpmd.mixture._conjugate_fit import fit_conjugate, history_of_conjugate, update_conjugate
 from skpmd.mixture._initialization import INITS
 from skpmd.mixture._merge import check_conjugate, merge_conjugate
-from skpmd.mixture._missing import refuse_missing
 from skpmd.mixture._predict import MixturePredictions
-from skpmd.mixture._prior import MixtureParameters, strategy_of
+from skpmd.mixture._prior import MixtureParameters, PriorParameters, strategy_of
+from skpmd.mixture._responsibilities import refuse_missing
 from skpmd.mixture._rows import distinct_rows, rows_of_fit
 from skpmd.mixture._smc_fit import fit_draws, history_of_draws, update_draws
 from skpmd.mixture._summaries import (
@@ -501,7 +501,8 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
     # ------------------------------------------------------------------ steps of a fit
     def _parameters(self):
         """`MixtureParameters` of now."""
-        return self._record(MixtureParameters, options=self._loop_options())
+        prior = self._record(PriorParameters)
+        return self._record(MixtureParameters, prior=prior, options=self._loop_options())
 
     def _read(self, X, sample_weight, reset):
         """Checked rows, and how often each counts."""

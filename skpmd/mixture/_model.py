@@ -6,12 +6,17 @@ from scipy.special import gammaln
 from skpmd.engine.model import Model
 from skpmd.engine.threads import by_rows
 from skpmd.engine.triangular import ends_of
-from skpmd.mixture._component_priors import Independent, NormalWishart, by_parameters
+from skpmd.mixture._component_priors import (
+    Blend,
+    Independent,
+    NormalWishart,
+    by_parameters,
+    near_rows,
+)
 from skpmd.mixture._likelihood import Mixtures, Sums, log_likelihood, no_sums, sums
 from skpmd.mixture._prior import drawn_in
 from skpmd.mixture._smc_kernels import curvature_roots
-from skpmd.mixture._smc_start import Blend, blended_sticks, near_rows
-from skpmd.mixture._stick_breaking import Sticks, by_sticks, log_mixing, sticks_of
+from skpmd.mixture._weights import Sticks, blended, by_sticks, log_mixing, sticks_of
 
 # A trajectory whose log scale got so far has left for good.
 _FAR = 100.0
@@ -133,7 +138,7 @@ class ParameterModel(Model):
         """Model with a prior on the way from the initial one's to this one's, not normalised."""
         if power == 1.0:
             return self
-        sticks = blended_sticks(initial.sticks, self.sticks, power)
+        sticks = blended(initial.sticks, self.sticks, power)
         components = Blend(initial.components, self.components, power)
         return ParameterModel(sticks, components, self.direction)
 

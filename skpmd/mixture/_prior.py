@@ -40,14 +40,11 @@ _MIN_DF, _MAX_DF = 0.1, 1e15
 _CONJUGATE_ONLY = ("mean_precision_prior", "degrees_of_freedom_prior")
 
 
-class MixtureParameters(NamedTuple):
-    """Parameters of `GaussianMixturePMD` as they are when a method is called; see there."""
+class PriorParameters(NamedTuple):
+    """Parameters of `GaussianMixturePMD` that say what the prior is; see there."""
 
     n_components: int
-    strategy: str
     covariance_type: str
-    n_particles: int | str
-    weighting: str
     weight_concentration_prior_type: str
     weight_concentration_prior: float | None
     discount: float
@@ -58,18 +55,20 @@ class MixtureParameters(NamedTuple):
     degrees_of_freedom_prior: float | None
     covariance_prior: float | np.ndarray | None
     reg_covar: float
+
+
+class MixtureParameters(NamedTuple):
+    """Parameters of `GaussianMixturePMD` as they are when a method is called; see there."""
+
+    strategy: str
+    n_particles: int | str
     init_params: str
     batch_size: int | str
-    max_iter: int
     max_full_iter: int | str
     tol: float
-    step_size: float
-    step_offset: float
-    step_decay: float
-    ess_threshold: float
-    total_samples: float | None
     verbose_interval: int
-    options: Options  # Of the loop.
+    prior: PriorParameters
+    options: Options  # Of the loop and of streams.
 
 
 class Scaler(NamedTuple):
@@ -243,7 +242,7 @@ def strategy_of(parameters):
     Draws of all parameters take seconds for a hundred rows, and minutes for a thousand: nobody who
     asks for a mixture in general waits for them.
     """
-    if parameters.component_prior == "independent":
+    if parameters.prior.component_prior == "independent":
         if parameters.strategy == "conjugate":
             raise ValueError(
                 "component_prior='independent' is not conjugate: set strategy='parameters' or "

@@ -15,7 +15,7 @@ from skpmd.engine.model import Batch
 from skpmd.engine.particles import log_weights
 from skpmd.engine.smc import tempering
 from skpmd.mixture._model import ParameterModel, parameter_model
-from skpmd.mixture._particles import MixtureParticles, SMCFit
+from skpmd.mixture._particles import MixtureParticles
 from skpmd.mixture._prior import Scaler, prior_of
 
 N_PARTICLES = 2000
@@ -46,6 +46,26 @@ class SMCState(NamedTuple):
     variance: float
     # Distinct rows of the last fit to all rows; 0 after a fit that has ended early.
     n_rows_fitted: int = 0
+
+
+class SMCFit(NamedTuple):
+    """Fit result of ``strategy="parameters"``."""
+
+    particles: MixtureParticles  # Draws of the posterior, df = inf; scaled columns.
+    # Log marginal likelihood of the scaled rows (the Jacobian of the scaler is added later); labels
+    # count, so it is that of the unordered mixture.
+    log_evidence: float | None
+    log_evidence_se: float | None  # Its standard error.
+    converged: bool  # Whether the posterior was reached.
+    # Whether Ctrl-C ended it; the particles are then those of the last complete step.
+    interrupted: bool
+    convergence_warnings: list  # Reasons not to trust it.
+    state: SMCState  # What a stream needs to go on.
+
+    @property
+    def records(self):
+        """`Records` of the steps."""
+        return self.state.stream.records
 
 
 def fit_draws(parameters, X, weight, rng):
@@ -97,8 +117,9 @@ def _refit(parameters, X, weight, size, a, state):
 
 
 def _scaler_and_prior(parameters, X, weight):
-    scaler = Scaler.of(X, weight, parameters.n_components, parameters.covariance_type)
-    return scaler, prior_of(parameters, scaler.transform(X), weight, scaler, "parameters")
+    given = parameters.prior
+    scaler = Scaler.of(X, weight, given.n_components, given.covariance_type)
+    return scaler, prior_of(given, scaler.transform(X), weight, scaler, "parameters")
 
 
 def fit_smc(parameters, prior, X, weight, rng):
@@ -152,7 +173,7 @@ def _tempered(parameters, state, rows, a, size):
     else:
         way = {"start": stream.particles.theta, "before": [state.retained]}
         before, n_rows_fitted = (state.log_evidence, state.variance), state.n_rows_fitted
-    m, threshold = _n_particles(parameters), parameters.ess_threshold
+    m, threshold = _n_particles(parameters), parameters.options.settings.ess_threshold
     with bar_of_tempering() as report:
         smc = drive(tempering(model, [total], m, rng, ess_threshold=threshold, **way), report)
     if smc.interrupted and stream.particles is not None:
@@ -198,7 +219,6 @@ def _fit_of(state, particles, reasons, interrupted):
         particles=particles_of(state.model, particles),
         log_evidence=state.log_evidence if known else None,
         log_evidence_se=float(np.sqrt(state.variance)) if known else None,
-        records=state.stream.records,
         converged=not interrupted and not reasons,
         interrupted=interrupted,
         convergence_warnings=reasons,
@@ -217,14 +237,11 @@ def particles_of(model, particles):
         root = np.linalg.qr(np.linalg.inv(mixtures.factor), mode="r").swapaxes(-1, -2)
         sign = np.where(np.diagonal(root, axis1=-2, axis2=-1) < 0.0, -1.0, 1.0)
         root = root * sign[..., None, :]
-    log_weight = log_weights(particles.log_ratio[alive])
-    return MixtureParticles(
-        log_weights=log_weight,
-        log_mixing=mixtures.log_mixing,
-        log_predictive=log_weight[:, None] + mixtures.log_mixing,
-        location=np.ascontiguousarray(mixtures.means),
-        scale_cholesky=np.ascontiguousarray(root),
-        df=np.full(mixtures.log_mixing.shape, np.inf),
+    return MixtureParticles.of_normals(
+        log_weights(particles.log_ratio[alive]),
+        mixtures.log_mixing,
+        np.ascontiguousarray(mixtures.means),
+        np.ascontiguousarray(root),
     )
 
 

@@ -19,7 +19,7 @@ from skpmd.mixture._likelihood import Mixtures
 from skpmd.mixture._model import ParameterModel
 from skpmd.mixture._prior import MixturePrior
 from skpmd.mixture._smc_fit import fit_smc, parameter_model, update_smc
-from skpmd.mixture._stick_breaking import Sticks, by_sticks, log_mixing, sticks_of
+from skpmd.mixture._weights import Sticks, by_sticks, log_mixing, sticks_of
 
 TYPES = ("full", "tied", "diag", "spherical")
 WEIGHTS = ("dirichlet_distribution", "dirichlet_process", "pitman_yor")
