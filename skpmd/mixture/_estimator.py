@@ -474,7 +474,8 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
             if before is None:
                 state = self._first_state(parameters, rows, weight)
             elif before.strategy == "parameters":
-                state = draws_state(*update_draws(parameters, before, rows[:], weight), before)
+                fit = update_draws(parameters, before.fit.state, rows, weight)
+                state = draws_state(fit, before)
             else:
                 fit = update_conjugate(parameters, before.fit, rows, weight)
                 state = conjugate_state(fit, self.weighting, before)
@@ -526,7 +527,7 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
                 f"{len(rows)}: set strategy='conjugate' and component_prior='normal_wishart'."
             )
         if strategy == "parameters":
-            return draws_state(*fit_draws(parameters, rows[:], weight, rng))
+            return draws_state(fit_draws(parameters, rows, weight, rng))
         before = earlier.fit if earlier and earlier.strategy == "conjugate" else None
         fit = fit_conjugate(parameters, rows, weight, rng, before)
         return conjugate_state(fit, self.weighting)
@@ -567,12 +568,12 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         """Record of the steps, a dict of ndarray."""
         state = self._state
         history_of = history_of_draws if state.strategy == "parameters" else history_of_conjugate
-        return history_of(state.records)
+        return history_of(state.fit.records)
 
     @result
     def n_iter_(self):
         """Number of steps."""
-        return self._state.records.n
+        return self._state.fit.records.n
 
     @result
     def lower_bound_(self):

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skpmd._base.records import Records
 from skpmd._export import Variable
 from skpmd.engine import weighting as weights_of
 from skpmd.engine.course import phase
@@ -12,7 +11,6 @@ from skpmd.mixture._components import TIED_REACH, cholesky
 from skpmd.mixture._conjugate_fit import ConjugateFit
 from skpmd.mixture._left_out import stacked
 from skpmd.mixture._particles import MixtureParticles
-from skpmd.mixture._prior import MixturePrior, Scaler
 from skpmd.mixture._relabel import relabelling
 from skpmd.mixture._smc_fit import SMCFit
 from skpmd.posterior import Posterior
@@ -44,15 +42,26 @@ class MixtureState(NamedTuple):
     strategy: str  # {"conjugate", "parameters"}: The one taken.
     weighting: str  # Where weights for predictions come from (conjugate strategy).
     fit: ConjugateFit | SMCFit  # What it needs to go on.
-    scaler: Scaler  # Of the columns.
-    prior: MixturePrior  # In scaled columns.
     # Normal mixtures, one for each particle, in scaled columns: draws, or the expected parameters
     # of conjugate posteriors. Components are relabelled by those of the best particle.
     points: MixtureParticles
-    records: Records  # Of the steps.
-    n_samples_seen: float  # Weighted rows so far.
     lower_bound: float  # Of the log evidence, in the user's columns; nan where it is not known.
     log_evidence: float | None = None  # In the user's columns; None where it is not known.
+
+    @property
+    def scaler(self):
+        """`Scaler` of the columns."""
+        return self.fit.scaler
+
+    @property
+    def prior(self):
+        """`MixturePrior` in scaled columns."""
+        return self.fit.prior
+
+    @property
+    def n_samples_seen(self):
+        """Weighted rows so far."""
+        return self.fit.n_samples_seen
 
 
 def conjugate_state(fit, weighting, before=None):
@@ -62,47 +71,26 @@ def conjugate_state(fit, weighting, before=None):
     "uniform" does not. With ``before``, the `MixtureState` of the rows before, components go on
     with their places.
     """
-    model, scaler, m = fit.model, fit.scaler, len(fit.counts.entropy)
+    model, m = fit.model, len(fit.counts.entropy)
     posteriors = model.posteriors(fit.counts)
     equal = weighting == "uniform"
     log_weights = weights_of.uniform(m) if equal else weights_of.posterior(posteriors.elbo)
     points = points_of(model, posteriors, log_weights)
     if model.K > 1 and (m > 1 or before is not None):
-        order = relabelling(points, _points_before(before, scaler))
+        order = relabelling(points, _points_before(before, fit.scaler))
         components = np.take_along_axis(fit.counts.components, order[..., None], axis=1)
         fit = fit._replace(counts=fit.counts._replace(components=components))
         points = points.relabelled(order)
-    return MixtureState(
-        strategy="conjugate",
-        weighting=weighting,
-        fit=fit,
-        scaler=scaler,
-        prior=fit.prior,
-        points=points,
-        records=fit.records,
-        n_samples_seen=fit.n_samples_seen,
-        lower_bound=float(posteriors.elbo.max() + fit.counts.total * scaler.log_jacobian),
-    )
+    bound = float(posteriors.elbo.max() + fit.counts.total * fit.scaler.log_jacobian)
+    return MixtureState("conjugate", weighting, fit, points, bound)
 
 
-def draws_state(fit, scaler, prior, before=None):
+def draws_state(fit, before=None):
     """`MixtureState` of draws of all parameters; `before` as in `conjugate_state`."""
-    order = relabelling(fit.particles, _points_before(before, scaler))
-    evidence, n_samples_seen = fit.log_evidence, fit.state.stream.seen
-    if evidence is not None:
-        evidence = float(evidence + n_samples_seen * scaler.log_jacobian)
-    return MixtureState(
-        strategy="parameters",
-        weighting="posterior",
-        fit=fit,
-        scaler=scaler,
-        prior=prior,
-        points=fit.particles.relabelled(order),
-        records=fit.records,
-        n_samples_seen=n_samples_seen,
-        lower_bound=np.nan if evidence is None else evidence,
-        log_evidence=evidence,
-    )
+    order = relabelling(fit.particles, _points_before(before, fit.scaler))
+    points, evidence = fit.particles.relabelled(order), fit.log_evidence
+    bound = np.nan if evidence is None else evidence
+    return MixtureState("parameters", "posterior", fit, points, bound, evidence)
 
 
 def _points_before(before, scaler):

@@ -69,8 +69,8 @@ DEFECTS = [
     Defect(
         "rows of earlier passes keep their weight",
         "mixture/_smc_fit.py",
-        "(1.0 - a) * retained.weight",
-        "retained.weight",
+        "discounted(retained, 1.0 - a)",
+        "discounted(retained, 1.0)",
         "mixture/test_smc.py",
     ),
     Defect(
