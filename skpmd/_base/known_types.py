@@ -62,7 +62,7 @@ STATES = (
     "skpmd.mixture._model.ParameterModel",
     "skpmd.mixture._particles.MixtureParticles",
     "skpmd.mixture._prior.MixturePrior",
-    "skpmd.mixture._prior.Scaler",
+    "skpmd.mixture._scaler.Scaler",
     "skpmd.mixture._reservoir.Reservoir",
     "skpmd.mixture._smc_fit.SMCFit",
     "skpmd.mixture._smc_fit.SMCState",

@@ -17,9 +17,10 @@ from skpmd.engine.particles import Particles
 from skpmd.mixture._conjugate import ConjugateMixture, Counts
 from skpmd.mixture._initialization import initial_counts
 from skpmd.mixture._left_out import UNLIKE, Drift, stacked
-from skpmd.mixture._prior import Scaler, medians, prior_of
+from skpmd.mixture._prior import prior_of
 from skpmd.mixture._reservoir import Reservoir, discounted, reservoir_size, retained_of
 from skpmd.mixture._rows import RowView, joined
+from skpmd.mixture._scaler import Scaler, medians
 
 # n_particles="auto" is the first of so many columns at most.
 _AUTO = {20: 16, 100: 8, np.inf: 4}

@@ -26,7 +26,7 @@ class MixtureDensity:
         Components of all particles, in scaled columns.
     values : ndarray of shape (n, k)
         Scaled values of the k known columns; k is 0 for a marginal density.
-    scaler : skpmd.mixture._prior.Scaler
+    scaler : skpmd.mixture._scaler.Scaler
         Shifts and scales of the columns of the fit.
 
     Attributes

@@ -18,7 +18,7 @@ _HUGE = 1e6
 class MixtureParticles(NamedTuple):
     """Particles that each are a whole mixture of Student or normal components.
 
-    Columns are shifted and scaled by a `skpmd.mixture._prior.Scaler`.
+    Columns are shifted and scaled by a `skpmd.mixture._scaler.Scaler`.
     """
 
     # (m,): Log weights of the particles, sum of exp 1: for labels, responsibilities and parameters.

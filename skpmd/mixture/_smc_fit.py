@@ -16,9 +16,10 @@ from skpmd.engine.particles import log_weights
 from skpmd.engine.smc import tempering
 from skpmd.mixture._model import ParameterModel, parameter_model
 from skpmd.mixture._particles import MixtureParticles
-from skpmd.mixture._prior import MixturePrior, Scaler, prior_of
+from skpmd.mixture._prior import MixturePrior, prior_of
 from skpmd.mixture._reservoir import Reservoir, discounted
 from skpmd.mixture._rows import joined
+from skpmd.mixture._scaler import Scaler
 
 N_PARTICLES = 2000
 # All rows of a stream are retained up to so many.
@@ -103,7 +104,7 @@ def fit_draws(parameters, rows, weight, rng):
     ``rows`` is a `RowView` of distinct ones, sorted, in the user's columns, and ``weight`` (n,) how
     often each counts. The outcome is an `SMCFit`.
     """
-    retained = _all_of(rows, weight)
+    retained = Reservoir(rows[:], weight, np.ones(len(weight)), True)
     stream = Stream(None, None, Records(), 0.0, rng)
     state = first_state(*_scaler_and_prior(parameters, retained), retained, stream)
     return tempered(parameters, state, retained, 0.0, float(weight.sum()))
@@ -128,19 +129,15 @@ def update_draws(parameters, state, rows, weight):
         return _advanced(parameters, state, rows, weight)
     size = float(weight.sum())
     a, b = coefficients(parameters.options, state.stream.seen, size)
-    retained = _all_of(*joined(rows, b * weight, discounted(retained, 1.0 - a)))
+    rows, weight = joined(rows, b * weight, discounted(retained, 1.0 - a))
+    present = weight > _NO_WEIGHT
+    retained = Reservoir(rows[present], weight[present], np.ones(present.sum()), True)
     if ended_early or len(retained.X) >= 2 * state.n_rows_fitted:
         known = ended_early or not np.isnan(state.log_evidence)
         own = _scaler_and_prior(parameters, retained)
         state = first_state(*own, retained, state.stream._replace(particles=None))
         state = state._replace(log_evidence=0.0 if known else np.nan)
     return tempered(parameters, state, retained, a, size)
-
-
-def _all_of(rows, weight):
-    """`Reservoir` of all rows but for forgotten ones."""
-    present = weight > _NO_WEIGHT
-    return Reservoir(rows[present], weight[present], np.ones(present.sum()), True)
 
 
 def _scaler_and_prior(parameters, rows):

@@ -12,7 +12,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from skpmd import GaussianMixturePMD
 from skpmd.mixture._kernels import product_log_sum
-from skpmd.mixture._prior import Scaler
+from skpmd.mixture._scaler import Scaler
 
 TYPES = ("full", "tied", "diag", "spherical")
 
