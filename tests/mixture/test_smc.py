@@ -11,9 +11,7 @@ from scipy.stats import beta, dirichlet, multivariate_normal, norm, wishart
 from sklearn.exceptions import ConvergenceWarning
 
 from skpmd import GaussianMixturePMD
-from skpmd._base.progress import listeners_of
 from skpmd._base.streaming import first_stream
-from skpmd.engine.course import Course, on_course
 from skpmd.engine.model import Batch
 from skpmd.mixture import _smc_fit
 from skpmd.mixture._component_priors import Independent, NormalWishart
@@ -355,19 +353,6 @@ def test_evidence_and_predictions_of_few_rows(weights, n_components):
 
 
 @pytest.mark.slow
-def test_the_standard_error_counts_what_moves_have_left_of_correlation():
-    """Of 14 fits of each of two sets of rows the evidence had an sd of 1.3 and 1.6 times the error
-    that takes particles for independent; as a chain of that correlation, 1.1 and 1.25 times."""
-    X = np.random.default_rng(0).standard_normal((20, 1)) + 2.0 * (np.arange(20) % 2)[:, None]
-    fitted = GaussianMixturePMD(2, strategy="parameters", n_particles=1000, random_state=0).fit(X)
-    correlation = np.append(0.0, fitted.history_["correlation"])[:-1]
-    of_stages = (1000.0 / fitted.history_["ess"] - 1.0) / 1000.0
-    expected = np.sqrt((of_stages * (1.0 + correlation) / (1.0 - correlation)).sum())
-    assert fitted.posterior_.log_evidence_se == pytest.approx(expected, rel=1e-6)
-    assert expected > 1.1 * np.sqrt(of_stages.sum())
-
-
-@pytest.mark.slow
 def test_evidence_under_the_independent_prior():
     """A small analogue of posteriordb's low_dim_gauss_mix: normal means, half-normal deviations."""
     X = np.array([-1.5, -1.2, 0.8, 1.3, 1.6])[:, None]
@@ -541,15 +526,6 @@ def test_hard_rows():
             particles = fit_smc(*own, 0).particles
             for values in particles[:5]:
                 assert np.isfinite(values).all()
-
-
-def test_progress_is_told(two_groups, capsys):
-    with on_course(Course(listeners=listeners_of(1, True))):
-        fit_smc(
-            parameters(n_particles=50), prior_of("full", 1, 1), two_groups, np.ones(150), 0,
-        )  # fmt: skip
-    told = capsys.readouterr()
-    assert "tempering" in told.out + told.err
 
 
 def test_components_are_ordered_along_the_first_principal_axis():
