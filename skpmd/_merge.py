@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
-from skpmd._base.opening import opened
+from skpmd._rows.opening import opened
 
 
 def merge(estimators, X=None, y=None, sample_weight=None):

@@ -6,10 +6,10 @@ import json
 import numpy as np
 import scipy.sparse as sp
 
-from skpmd._base.dask_table import DaskBlocks
 from skpmd._base.encoding import RefusedError, encoded, name_of
-from skpmd._base.sources import blocks_of, values_of
-from skpmd._base.table import as_rows
+from skpmd._rows.blocks import as_rows
+from skpmd._rows.dask_table import DaskBlocks
+from skpmd._rows.opening import blocks_of, values_of
 
 # Parameters that change no digit of an answer, and may be others where a fit goes on.
 _WITHOUT_EFFECT = {

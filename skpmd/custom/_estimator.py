@@ -7,7 +7,6 @@ from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
-from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import result
 from skpmd._base.merging import (
     MERGED,
@@ -17,7 +16,6 @@ from skpmd._base.merging import (
     n_shards,
     refuse_forgetting,
 )
-from skpmd._base.opening import in_parts, opened
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.prior import convergence_reasons
 from skpmd._base.progress import bar_of_rounds, bar_of_steps
@@ -29,13 +27,13 @@ from skpmd._base.results import (
     convergence_warnings,
     results_of,
 )
-from skpmd._base.rows import is_read_in_blocks
 from skpmd._base.stream_from_values import step_from_values
 from skpmd._base.streaming import Stream, advance, first_stream, kernel_step, stream_after
-from skpmd._base.table import BlockTable
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import refuse_no_table
 from skpmd._base.warn import warn
+from skpmd._rows.opening import in_parts, opened
+from skpmd._rows.table import array_of, need_memory
 from skpmd.custom._merge import merge_particles
 from skpmd.custom._model import (
     CustomModel,
@@ -472,7 +470,6 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
-    @with_callbacks
     def fit(self, X=None, y=None, sample_weight=None):
         """Find the posterior given data.
 
@@ -713,12 +710,11 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
                 refuse_no_table(X)
         elif self.validate:
             X = self._checked_data(X, dtype=[np.float64, np.float32], order="C", reset=reset)
-        elif isinstance(X, BlockTable):
-            X = X if X.array is None else X.array
         else:
             refuse_no_table(X)
             if reset and len(getattr(X, "shape", ())) == 2:  # What has columns may have names.
                 validate_data(self, X, skip_check_array=True)
+            X = array_of(X)
         if self.validate and y is not None:
             y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
             if X is not None:
@@ -741,9 +737,5 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
                 f"log_joint_gradient is that of the posterior at temperature=1, got "
                 f"temperature={self.temperature}: set log_joint_gradient=None."
             )
-        if is_read_in_blocks(data.X):
-            raise ValueError(
-                "log_joint_gradient takes all rows at once, and X is data in blocks: set "
-                "log_joint_gradient=None."
-            )
+        need_memory(data.X, "log_joint_gradient", "set log_joint_gradient=None")
         return gradient_given(function, data, sample_weight)

@@ -41,7 +41,7 @@ class Course:
     def __init__(self, max_time=None, listeners=()):
         self.deadline = None if max_time is None else clock() + max_time
         self.ended = []  # What the deadline has ended, in words.
-        self._by = f"max_time={max_time}"  # And who has set it.
+        self._by = f"max_time={max_time}"
         self.ends = False  # Whether the next piece of work is not to be started.
         self.has_state = False  # Whether there is a complete state.
         self._listeners, self._phases, self._thread = listeners, [], get_ident()
@@ -50,10 +50,6 @@ class Course:
     def is_over(self):
         """Whether time is over, and it counts here."""
         return self.deadline is not None and _counts.get() and clock() >= self.deadline
-
-    def end(self):
-        """End the call at its next complete state, as if time were over."""
-        self.deadline, self._by = -np.inf, "a callback"
 
     def account(self):
         """Who has ended what, in words, a tuple; empty where nothing has been ended."""
@@ -205,8 +201,7 @@ def share_of_time(share):
     try:
         yield
     finally:
-        if course.deadline > -np.inf:
-            course.deadline = before
+        course.deadline = before
 
 
 @contextmanager

@@ -6,19 +6,17 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_non_negative
 
-from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.merging import n_shards, refuse_earlier, refuse_rows
-from skpmd._base.opening import in_parts, opened
 from skpmd._base.options import LOOP_CONSTRAINTS
-from skpmd._base.rows import is_read_in_blocks
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import checked_weights, naming_conversions
 from skpmd._base.warn import warn
+from skpmd._rows.opening import in_parts, opened
+from skpmd._rows.table import limits, mapped
 from skpmd.lda import _results as results
-from skpmd.lda._documents import chosen
+from skpmd.lda._documents import chosen, groups_of
 from skpmd.lda._fit import fit_topics, initialise, restorer, update_stream, writeable
 from skpmd.lda._merge import merge_topics, refined
 from skpmd.lda._parameters import LDAParameters, batch_size_of
@@ -67,7 +65,8 @@ def _vanish(data):
 
 def _warn_of_shares(X):
     """Warn where numbers seem to be shares of a document, which is then one of hardly any words."""
-    if is_read_in_blocks(X) or not X.nnz or X.data.mean(dtype=np.float64) >= _MIN_MEAN:
+    X, _ = next(groups_of(X, None))
+    if not X.nnz or X.data.mean(dtype=np.float64) >= _MIN_MEAN:
         return
     some = np.diff(X.indptr) > 0
     warn(
@@ -84,7 +83,7 @@ def _weighted(X, sample_weight):
     if sample_weight is None:
         return X, None
     weight = checked_weights(sample_weight, X)
-    largest = weight.max() * (X if is_read_in_blocks(X) else X.data).max(initial=0)
+    largest = weight.max() * limits(X)[1]
     if largest > _MAX_COUNT:
         raise ValueError(
             f"Counts times sample_weight must be at most {_MAX_COUNT:g}, got {largest:g}: scale "
@@ -433,7 +432,6 @@ None, default=None
         return tags
 
     @_fit_context(prefer_skip_nested_validation=True)
-    @with_callbacks
     def fit(self, X, y=None, sample_weight=None):
         """Fit topics to counts of words.
 
@@ -677,16 +675,13 @@ None, default=None
     def _counts(self, X, reset):
         """Checked counts, a CSR matrix as of `_canonical`, and the type of proportions."""
         X = self._checked_data(X, accept_sparse="csr", dtype=_TYPES, reset=reset)
-        if not is_read_in_blocks(X):
-            check_non_negative(X, type(self).__name__)
-        elif X.low < 0.0:
+        least, largest = limits(X)
+        if least < 0.0:
             raise ValueError(f"Negative values in data passed to {type(self).__name__}.")
-        largest = (X.data if sp.issparse(X) else X).max(initial=0)
         if largest > _MAX_COUNT:
             message = f"Counts must be at most {_MAX_COUNT:g}, got {largest:g}: scale X down."
             raise ValueError(message)
-        counts = X.then(_counts_of, True) if is_read_in_blocks(X) else _counts_of(X)
-        return counts, np.float32 if X.dtype == np.float32 else np.float64
+        return mapped(_counts_of, X), np.float32 if X.dtype == np.float32 else np.float64
 
     def _grows(self, X):
         """Whether X has more columns than before, and may; those before have to come first."""

@@ -5,9 +5,9 @@ from scipy.special import log_softmax, logsumexp
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skpmd._base.by_block import of_all_rows, row_by_row
 from skpmd._base.utils import check_level
 from skpmd._base.validation import checked_weights
+from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd.engine.threads import each
 from skpmd.lda._completion import completion_split
 from skpmd.lda._documents import groups_of, tokens_of

@@ -7,8 +7,8 @@ import numpy as np
 
 from skpmd._base.progress import bar_of_steps
 from skpmd._base.records import Records
-from skpmd._base.rows import Rows
 from skpmd._base.streaming import Stream, advance, coefficients
+from skpmd._rows.rows import Rows
 from skpmd.engine import mirror
 from skpmd.engine.journal import once
 from skpmd.engine.loop import FullBatch, Outcome, run

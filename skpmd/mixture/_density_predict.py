@@ -4,10 +4,10 @@ import numpy as np
 from scipy.special import logsumexp, softmax
 from sklearn.utils.validation import check_is_fitted
 
-from skpmd._base.by_block import row_by_row
 from skpmd._base.estimator import result
 from skpmd._base.utils import as_floats, check_level, weighted_quantile
 from skpmd._base.validation import refuse_overflows
+from skpmd._rows.by_block import row_by_row
 from skpmd.mixture._conditional import components_of, places_of, values_of
 from skpmd.mixture._density import MixtureDensity
 from skpmd.mixture._left_out import leave_one_out

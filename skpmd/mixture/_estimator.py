@@ -6,13 +6,13 @@ import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import ParticleEstimator, result
 from skpmd._base.merging import n_shards, refuse_earlier, refuse_forgetting, refuse_rows
-from skpmd._base.opening import in_parts, opened
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import checked_weights, refuse_overflows
+from skpmd._rows.opening import in_parts, opened
+from skpmd._rows.table import need_memory
 from skpmd.engine.course import untimed
 from skpmd.engine.loop import Stage, drive
 from skpmd.mixture._conjugate_fit import fit_conjugate, history_of_conjugate, update_conjugate
@@ -375,7 +375,6 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         self.verbose_interval = verbose_interval
 
     @_fit_context(prefer_skip_nested_validation=True)
-    @with_callbacks
     def fit(self, X, y=None, sample_weight=None):
         """Fit the mixture to all rows.
 
@@ -521,11 +520,9 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         if self.verbose and self.strategy == "auto":
             print(f"strategy='auto' takes {strategy!r}.")
         rng = as_generator(self.random_state)
-        if strategy == "parameters" and rows.is_read_in_blocks:
-            raise ValueError(
-                "strategy='parameters' needs all rows in memory, and the blocks of X have "
-                f"{len(rows)}: set strategy='conjugate' and component_prior='normal_wishart'."
-            )
+        if strategy == "parameters":
+            remedy = "set strategy='conjugate' and component_prior='normal_wishart'"
+            need_memory(rows.table, "strategy='parameters'", remedy)
         if strategy == "parameters":
             return draws_state(fit_draws(parameters, rows, weight, rng))
         before = earlier.fit if earlier and earlier.strategy == "conjugate" else None

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skpmd._base.rows import stratified_sample
+from skpmd._rows.sampling import stratified_sample
 from skpmd.engine.course import counted
 from skpmd.mixture._conjugate import Counts
 from skpmd.mixture._kernels import kmeans_plusplus, lloyd

@@ -4,10 +4,10 @@ import numpy as np
 from scipy.special import logsumexp, softmax
 from sklearn.utils.validation import check_is_fitted
 
-from skpmd._base.by_block import of_all_rows, row_by_row
 from skpmd._base.estimator import result
 from skpmd._base.utils import as_generator, check_n_draws
 from skpmd._base.validation import checked_weights, refuse_overflows
+from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd.mixture import _partition
 from skpmd.mixture._density_predict import MixtureQueries
 from skpmd.mixture._responsibilities import (

@@ -8,6 +8,7 @@ under many components are one matrix product.
 import numpy as np
 from scipy.special import softmax
 
+from skpmd._rows.table import has_missing
 from skpmd.engine.threads import each
 from skpmd.mixture._rows import RowView, pieces
 from skpmd.mixture._smc_kernels import add_shares, relative_to_largest
@@ -102,7 +103,7 @@ def _by_pattern(students, X):
     Yields places of rows, components of the columns that these have, and the rows in these columns
     alone; where nothing is missing all rows at once, as they are.
     """
-    if not _any_missing(X.table):
+    if not has_missing(X.table):
         yield slice(None), students, X
         return
     patterns, which = np.unique(_missing(X), axis=0, return_inverse=True)
@@ -113,14 +114,14 @@ def _by_pattern(students, X):
 
 def log_jacobians(scaler, X):
     """What is added to log densities of scaled rows, of the columns that each has; shape (n,)."""
-    if not _any_missing(X.table):
+    if not has_missing(X.table):
         return np.full(len(X), scaler.log_jacobian)
     return np.where(_missing(X), 0.0, -np.log(scaler.scale)).sum(axis=1)
 
 
 def refuse_missing(X, method):
     """ValueError where rows of a fit have missing values."""
-    if _any_missing(X):
+    if has_missing(X):
         count = sum(int(np.isnan(X[some]).any(axis=1).sum()) for some in pieces(X))
         raise ValueError(
             f"Input X contains NaN in {count} of {len(X)} rows, and {method} needs complete rows "
@@ -132,8 +133,3 @@ def refuse_missing(X, method):
 def _missing(X):
     """Which values of a `RowView` are missing, (n, p)."""
     return np.isnan(X.table if X.places is None else X.table[X.places])
-
-
-def _any_missing(table):
-    """Whether there is a nan, for which no copy of the table is made."""
-    return bool(np.isnan(table.min(initial=0.0)))

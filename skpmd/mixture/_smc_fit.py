@@ -8,8 +8,8 @@ import numpy as np
 from skpmd._base.progress import bar_of_tempering
 from skpmd._base.records import Records
 from skpmd._base.results import convergence_warnings
-from skpmd._base.rows import Rows
 from skpmd._base.streaming import Stream, advance, coefficients
+from skpmd._rows.rows import Rows
 from skpmd.engine.loop import drive
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import log_weights
@@ -190,8 +190,8 @@ def _batch(scaler, rows):
 def _advanced(parameters, state, rows, weight):
     """Particles after a step on rows that are not retained, nor are those before."""
     options = parameters.options._replace(n_particles=_n_particles(parameters))
-    data = Rows(state.scaler.transform(rows[:]), None, weight, len(weight))
-    stream = advance(state.stream, state.model, data, options)
+    batch = Batch(state.scaler.transform(rows[:]), None, weight)
+    stream = advance(state.stream, state.model, Rows.of(batch, len(weight)), options)
     after = state._replace(stream=stream, retained=None, log_evidence=np.nan, variance=np.nan)
     reasons = convergence_warnings(stream.outcome(), stream=True)
     return _fit_of(after, stream.particles, reasons, False)

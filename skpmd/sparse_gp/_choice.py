@@ -5,8 +5,8 @@ from operator import itemgetter
 
 import numpy as np
 
-from skpmd._base.rows import distinct, merged
 from skpmd._base.utils import as_generator
+from skpmd._rows.sampling import distinct, merged
 from skpmd.engine import mirror
 from skpmd.engine.course import phase, share_of_time, write
 from skpmd.engine.journal import branched, once

@@ -7,9 +7,10 @@ import numpy as np
 from skpmd._base.progress import bar_of_rounds
 from skpmd._base.records import Records
 from skpmd._base.results import Results
-from skpmd._base.rows import Rows, sortable
 from skpmd._base.streaming import Stream, advance
 from skpmd._base.utils import as_generator
+from skpmd._rows.rows import Rows
+from skpmd._rows.sampling import sortable
 from skpmd.engine import weighting
 from skpmd.engine.course import share_of_time
 from skpmd.engine.diagnostics import MAX_K, heavy_tail, pareto_k
@@ -27,9 +28,9 @@ from skpmd.sparse_gp._classification_evidence import (
     iterate,
     log_prior_of,
     new_covariance,
+    no_sites,
     processes,
     some_rows,
-    with_sites,
 )
 from skpmd.sparse_gp._covariance import parameter_names
 from skpmd.sparse_gp._data import Data, Sample
@@ -194,10 +195,10 @@ def _sorted(data):
 
 
 def rows_of(data, state, batch_size):
-    """Batches of rows, with room for the sites of all processes beside the labels."""
+    """Batches of rows, with room for the sites of all processes."""
     size = _BATCH if batch_size == "auto" else batch_size
-    y = with_sites(data.y[:, 0], len(state.particles.theta))
-    return Rows(data.X, y, data.weight, size)
+    sites = no_sites(len(data.weight), len(state.particles.theta))
+    return Rows(data.X, data.y[:, 0], data.weight, size, local=sites)
 
 
 def _add(parameters, state, data):
@@ -229,11 +230,12 @@ def _add(parameters, state, data):
 def _started(parameters, model, particles, data, rng):
     """Particles with the q(u) of some of the rows, each of them for many."""
     whole = Batch(data.X, data.y[:, 0], data.weight)
-    X, codes, counts = some_rows(whole, _FIRST_ROWS, rng)
-    counts = counts * (data.weight.sum() / counts.sum())
-    batch = Batch(X, with_sites(codes, len(particles.theta)), counts)
-    rounds = parameters.rounds
-    return complete(iterate(model, particles, (batch,), rounds)).particles
+    some = some_rows(whole, _FIRST_ROWS, rng)
+    batch = some._replace(
+        weight=some.weight * (data.weight.sum() / some.weight.sum()),
+        local=no_sites(len(some.weight), len(particles.theta)),
+    )
+    return complete(iterate(model, particles, (batch,), parameters.rounds)).particles
 
 
 def with_results(parameters, state):

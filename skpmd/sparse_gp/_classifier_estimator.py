@@ -8,7 +8,6 @@ from sklearn.gaussian_process.kernels import Kernel
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import _check_partial_fit_first_call
 
-from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import result
 from skpmd._base.labels import encode, encode_known, in_order, row_weights
 from skpmd._base.merging import (
@@ -18,12 +17,13 @@ from skpmd._base.merging import (
     refuse_forgetting,
     refuse_rows,
 )
-from skpmd._base.opening import in_parts, opened, refuse_rows_in_blocks
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.prior import fitted_prior
 from skpmd._base.results import ParticleResults
 from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd._base.warn import warn
+from skpmd._rows.opening import in_parts, opened
+from skpmd._rows.table import need_memory
 from skpmd.sparse_gp._classification_fit import (
     ClassifierParameters,
     much_open,
@@ -254,7 +254,6 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=False)
-    @with_callbacks
     def fit(self, X, y=None, sample_weight=None):
         """Fit the kernel to a subset, and the processes to all rows.
 
@@ -287,7 +286,7 @@ class SparseGPClassifierPMD(ClassifierPredictions, ClassifierMixin, ParticleResu
         data = {"X": X, "y": y, "sample_weight": sample_weight}
         with self._all_or_nothing(fit_of=data):
             X, y, sample_weight = opened(X, y, sample_weight)
-            refuse_rows_in_blocks(X, type(self).__name__)
+            need_memory(X, f"fit of {type(self).__name__}", "call partial_fit with them")
             parameters = self._parameters()
             parameters = parameters._replace(options=parameters.options._replace(forgetting=0.0))
             self._reset()

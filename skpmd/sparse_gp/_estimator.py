@@ -9,7 +9,6 @@ from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import result
 from skpmd._base.merging import (
     EXACT,
@@ -19,14 +18,14 @@ from skpmd._base.merging import (
     refuse_forgetting,
     refuse_rows,
 )
-from skpmd._base.opening import in_parts, opened
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.prior import fitted_prior
 from skpmd._base.results import ParticleResults
-from skpmd._base.rows import is_read_in_blocks
 from skpmd._base.utils import as_floats
 from skpmd._base.validation import checked_weights, refuse_overflows
 from skpmd._base.warn import warn
+from skpmd._rows.opening import in_parts, opened
+from skpmd._rows.table import is_in_memory
 from skpmd.sparse_gp._choice import fit_chosen
 from skpmd.sparse_gp._data import Data
 from skpmd.sparse_gp._exact_evidence import log_marginal_likelihood
@@ -405,7 +404,6 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=False)
-    @with_callbacks
     def fit(self, X, y=None, sample_weight=None, noise_variance=None):
         """Fit the kernel (with inducing inputs alone, to a subset) and the process to all rows.
 
@@ -455,7 +453,7 @@ class SparseGPRegressorPMD(GaussianProcessPredictions, RegressorMixin, ParticleR
             if self.prior is not None:
                 return self.partial_fit(X, y, sample_weight, noise_variance)
             data = self._read(X, y, sample_weight, noise_variance)
-            if is_read_in_blocks(data.X):
+            if not is_in_memory(data.X):
                 parameters = parameters._replace(approximation=self._without_neighbours())
             fitted = _FITS.get(parameters.approximation, (fit, update))[0]
             self._set_state(fitted(parameters, data))

@@ -7,10 +7,10 @@ import numpy as np
 from skpmd._base.progress import bar_of_rounds, bar_of_steps
 from skpmd._base.records import Records
 from skpmd._base.results import Remedies, Results, results_of
-from skpmd._base.stacking import hold_out, n_held_out
 from skpmd._base.streaming import Stream, advance, coefficients, stream_after
 from skpmd._base.utils import as_generator
 from skpmd._base.warn import warn
+from skpmd._rows.sampling import hold_out, n_held_out
 from skpmd.engine import mirror, weighting
 from skpmd.engine.course import share_of_time
 from skpmd.engine.journal import once
@@ -271,10 +271,10 @@ def _warn_of_surprise(state, rows):
     if not state.stream.seen or n < _MIN_CHECKED:
         return
     theta, best = state.particles.theta[state.best], state.best
-    X, y, _ = rows.select(slice(None, None, -(-n // _MAX_CHECKED)))
-    mean, variance = state.model.predict(theta, state.conditional(best), X)
-    variance = variance + state.model.covariance.noise(theta, X) + y[:, -1]
-    median = np.sqrt(np.median((y[:, :-1] - mean) ** 2 / variance[:, None]))
+    some = rows.take(slice(None, None, -(-n // _MAX_CHECKED)))
+    mean, variance = state.model.predict(theta, state.conditional(best), some.X)
+    variance = variance + state.model.covariance.noise(theta, some.X) + some.noise
+    median = np.sqrt(np.median((some.y - mean) ** 2 / variance[:, None]))
     if median > _MAX_MEDIAN_ERROR:
         warn(
             f"Half of the new rows lie more than {median:.1f} standard deviations off their "

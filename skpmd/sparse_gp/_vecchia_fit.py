@@ -89,8 +89,8 @@ def update_vecchia(parameters, state, data):
 
 
 def _sites_of(rows):
-    X, y, weight = rows.select(slice(None))
-    return Sites(X, y[:, :-1], y[:, -1], weight, np.zeros(len(weight)))
+    X, y, weight, noise, *_ = rows.select(slice(None))
+    return Sites(X, y, noise, weight, np.zeros(len(weight)))
 
 
 def _retained(parameters, sites, rng, decays=False):
@@ -173,7 +173,7 @@ def _with_particles(parameters, state):
             "draws of kernels", lambda: _drawn(parameters, state.model, theta, m, rng), rng
         )
     rows = some_rows(n, _WEIGHED_ROWS if len(positions) > 1 else _SCORED_ROWS, rng)
-    batch = Batch(rows[:, None], None, np.ones(len(rows)))
+    batch = Batch(None, None, np.ones(len(rows)), place=rows)
     zero, no_block = np.zeros(len(positions)), np.empty((len(positions), 0))
     still = mirror.Settings(rejuvenation="never")
     particles, info = mirror.step(
@@ -193,7 +193,7 @@ def _with_particles(parameters, state):
 def _drawn(parameters, model, theta, m, rng):
     """The best hyperparameters and draws around them, given some rows; shape (m, d)."""
     rows = some_rows(len(model.sites.weight), parameters.n_subset if m > 1 else 0, rng)
-    batch = Batch(rows[:, None], None, np.ones(len(rows)))
+    batch = Batch(None, None, np.ones(len(rows)), place=rows)
 
     def evidence(one, gradient):
         if gradient:

@@ -10,9 +10,8 @@ from scipy import sparse
 from sklearn.base import clone
 
 from skpmd import SparseGPClassifierPMD
-from skpmd._base import dask_table
-from skpmd._base import rows as _base_rows
-from skpmd._base.dask_table import DaskBlocks, DaskTable
+from skpmd._rows import dask_table, order
+from skpmd._rows.dask_table import DaskBlocks, DaskTable
 from tests.api.test_data_in_blocks import (
     CASES,
     TOLERANCE,
@@ -35,9 +34,9 @@ CHUNKS = (10, 240, 1, 349, 300)
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch):
     """So that these rows are several groups of blocks, and not held in memory."""
-    monkeypatch.setattr(_base_rows, "_MAX_BLOCK", 16)
-    monkeypatch.setattr(_base_rows, "_SPARSE_BLOCK", 16)
-    monkeypatch.setattr(_base_rows, "_GROUP", 8)
+    monkeypatch.setattr(order, "_MAX_BLOCK", 16)
+    monkeypatch.setattr(order, "_SPARSE_BLOCK", 16)
+    monkeypatch.setattr(order, "_GROUP", 8)
     with dask.config.set(scheduler="synchronous"):
         yield
 
@@ -106,7 +105,7 @@ def test_large_batches_go_to_the_rows_and_rows_come_for_small_ones(monkeypatch, 
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
         batches = [places for *_, places in sent if places is not None]
         assert bool(batches) == (size == 64 or replaces and size == N)
-        assert bool(taken) == (size == 8)
+        assert (len(taken) > 1) == (size == 8)  # One batch tells whether the likelihood is a sum.
 
 
 def test_sums_of_a_mixture_are_made_where_the_rows_are(monkeypatch):
@@ -146,7 +145,7 @@ def test_data_frames_know_names_and_few_rows_are_an_array():
 def test_streams_take_collections_part_by_part():
     model, X, y = logistic()
     model.partial_fit(as_collection(X), as_collection(y), classes=["no", "yes"])
-    other, size = clone(model), _base_rows.group_size(X)
+    other, size = clone(model), order.group_size(X)
     for start in range(0, N, size):
         other.partial_fit(X[start : start + size], y[start : start + size], classes=["no", "yes"])
     np.testing.assert_array_equal(model.posterior_.particles, other.posterior_.particles)

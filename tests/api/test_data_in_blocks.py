@@ -20,8 +20,9 @@ from skpmd import (
     SparseGPClassifierPMD,
     SparseGPRegressorPMD,
 )
-from skpmd._base import rows as _base_rows
-from skpmd._base.table import BlockTable
+from skpmd._rows import order
+from skpmd._rows.rows import InOrder
+from skpmd._rows.table import BlockTable
 from skpmd.data import ArrowBlocks, Blocks
 
 N = 900
@@ -31,9 +32,9 @@ CUTS = (0, 10, 10, 250, 251, 600, N)  # Blocks of very different sizes, one of t
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch):
     """So that these rows are several groups of blocks, and not held in memory."""
-    monkeypatch.setattr(_base_rows, "_MAX_BLOCK", 16)
-    monkeypatch.setattr(_base_rows, "_SPARSE_BLOCK", 16)
-    monkeypatch.setattr(_base_rows, "_GROUP", 8)
+    monkeypatch.setattr(order, "_MAX_BLOCK", 16)
+    monkeypatch.setattr(order, "_SPARSE_BLOCK", 16)
+    monkeypatch.setattr(order, "_GROUP", 8)
 
 
 def numbers(seed=0, p=3):
@@ -192,7 +193,7 @@ def test_sums_are_additive_over_blocks_wherever_they_are_made(name, monkeypatch)
         calls.append(function)
         return elsewhere(self, function, add)
 
-    monkeypatch.setattr(_base_rows.InOrder, "total", total, raising=False)
+    monkeypatch.setattr(InOrder, "total", total, raising=False)
     found = fitted(model, FORMS["sequence"](X, y))
     np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8)
     assert calls or name == "logistic, mean field"  # Its sums are of pairs of batches.
@@ -255,7 +256,7 @@ def test_sorted_rows_do_no_harm(sorted_by):
 
 def test_streams_take_blocks_part_by_part():
     model, X, y = logistic()
-    size = _base_rows.group_size(X)
+    size = order.group_size(X)
     model.partial_fit(Blocks(blocks_of(X, y)), classes=["no", "yes"])
     other, *_ = logistic()
     for start in range(0, N, size):

@@ -10,18 +10,18 @@ from tests.tools.source import ROOT, modules, needs_source, parse
 
 pytestmark = needs_source
 
-SHARED = {"_base", "posterior", "predictive", "metrics"}
+SHARED = {"_base", "_rows", "posterior", "predictive", "metrics"}
 SHARED |= {"_checks", "_export", "decision", "model_comparison", "streams", "wrappers"}
 SHARED |= {"_coherence", "_merge", "data"}
 # These may import everything.
-TOP = {"skpmd", "skpro", "onnx", "persistence", "_from_jax", "_show_versions"}
+TOP = {"skpmd", "skpro", "persistence", "_from_jax", "_show_versions"}
 # All other packages are families, and so is ``plot``: pictures know estimators by their methods,
 # and nothing imports pictures.
 # What importing any module may import beside Python's own library and skpmd.
 CORE = {"joblib", "llvmlite", "numba", "numpy", "scipy", "sklearn", "threadpoolctl"}
 # The files of families that hold models and numerical methods; `_model*` and `_kernels*` besides.
 NUMERICAL = {
-    "logistic": "_binary _multinomial _design _priors _horseshoe _mean_field",
+    "linear": "_binary _multinomial _design _priors _horseshoe _mean_field",
     "sparse_gp": "_stationary _student _logit",
     "mixture": "_conjugate _components _weights _component_priors _likelihood _particles",
     "lda": "_topics _inference _prior_scale",
@@ -133,16 +133,16 @@ def test_numerical_files_exist():
         ("skpmd.engine.loop", "from skpmd._base import progress", {"skpmd._base.progress"}),
         ("skpmd.engine.loop", "import numpy, sklearn.utils", {"sklearn.utils"}),
         ("skpmd.engine.loop", "def f():\n    from sklearn import base", {"sklearn"}),
-        ("skpmd._base.rows", "from skpmd.lda._model import x", {"skpmd.lda._model"}),
-        ("skpmd._base.rows", "from ..custom import x", {"skpmd.custom"}),
+        ("skpmd._rows.rows", "from skpmd.lda._model import x", {"skpmd.lda._model"}),
+        ("skpmd._rows.rows", "from ..custom import x", {"skpmd.custom"}),
         ("skpmd.posterior", "import skpmd", {"skpmd"}),
         ("skpmd.posterior", "from skpmd import predictive\nfrom . import metrics", set()),
         ("skpmd.lda._fit", "from skpmd.mixture import _kernels", {"skpmd.mixture._kernels"}),
         ("skpmd.lda._fit", "from skpmd import custom", {"skpmd.custom"}),
         ("skpmd.lda._fit", "from . import _kernels\nfrom sklearn import base", set()),
         ("skpmd.lda._kernels", "from sklearn.utils import check_array", {"sklearn.utils"}),
-        ("skpmd.logistic._priors", "import sklearn", {"sklearn"}),
-        ("skpmd.custom", "from skpmd.logistic import _design", {"skpmd.logistic._design"}),
+        ("skpmd.linear._priors", "import sklearn", {"sklearn"}),
+        ("skpmd.custom", "from skpmd.linear import _design", {"skpmd.linear._design"}),
         ("skpmd.skpro", "from skpmd.sparse_gp import SparseGPRegressorPMD", set()),
         ("skpmd.negative_binomial._model", "from skpmd import lda", {"skpmd.lda"}),
         ("skpmd.plot._topics", "from skpmd.predictive import x\nfrom skpmd import metrics", set()),
@@ -154,7 +154,7 @@ def test_numerical_files_exist():
 def test_the_rule_itself(name, text, found):
     known = dict.fromkeys(
         "skpmd._base.progress skpmd.predictive skpmd.metrics skpmd.custom skpmd.lda "
-        "skpmd.lda._kernels skpmd.mixture._kernels skpmd.logistic._design skpmd.plot".split()
+        "skpmd.lda._kernels skpmd.mixture._kernels skpmd.linear._design skpmd.plot".split()
     )
     assert {one for one in violations(parse(text, name), known)} == found
 

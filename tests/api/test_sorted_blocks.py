@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from skpmd import BayesianLogisticRegressionPMD, GaussianMixturePMD, LDATopicModelPMD
-from skpmd._base.rows import group_size
+from skpmd._rows.order import group_size
 from skpmd.data import Blocks
 
 N, N_DOCUMENTS = 540_000, 70_000

@@ -29,7 +29,7 @@ DEFECTS = [
         "engine/fitted_density.py",
         "log_mean = log_sum_exp(log_ratio) - np.log(len(draws))",
         "log_mean = 0.0",
-        "logistic/test_posterior_as_prior.py",
+        "linear/test_posterior_as_prior.py",
     ),
     Defect(
         "components take particles as equally weighted",

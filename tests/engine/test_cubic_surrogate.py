@@ -9,7 +9,7 @@ from skpmd.engine.particles import Particles
 from skpmd.engine.polynomial import n_terms
 from skpmd.engine.rejuvenation_error import NO_ERROR
 from skpmd.engine.variational import Gaussian
-from skpmd.logistic import _retained
+from skpmd.linear import _retained
 
 
 def cloud_of(log_q, d=3, m=2000, seed=0):

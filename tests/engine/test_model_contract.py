@@ -5,13 +5,13 @@ import pytest
 from scipy.special import gammaln
 from scipy.stats import kstest, norm
 
-from skpmd._base.rows import Rows
+from skpmd._rows.rows import Rows
 from skpmd.engine.diagnostics import log_evidence
 from skpmd.engine.loop import Options, run
 from skpmd.engine.mirror import Settings, step
 from skpmd.engine.model import Model
 from skpmd.engine.particles import draw_prior, moments
-from skpmd.logistic._priors import NormalPrior
+from skpmd.linear._priors import NormalPrior
 
 
 # ----------------------------------------------------------------------------- prior

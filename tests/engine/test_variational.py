@@ -10,8 +10,8 @@ from sklearn.preprocessing import StandardScaler
 
 from skpmd.engine.model import Batch, Model
 from skpmd.engine.variational import Gaussian, laplace, variational_mirror_descent
-from skpmd.logistic._binary import LogisticModel
-from skpmd.logistic._priors import NormalPrior
+from skpmd.linear._binary import LogisticModel
+from skpmd.linear._priors import NormalPrior
 
 
 class LinearModel(Model):
@@ -119,7 +119,7 @@ def test_the_covariance_is_the_inverse_curvature_at_the_mode():
 def test_pieces_of_the_data_add_up():
     problem = SlopeProblem()
     (batch,) = problem.batches
-    pieces = [Batch(*(part[rows] for part in batch)) for rows in (slice(0, 3), slice(3, None))]
+    pieces = [batch.take(rows) for rows in (slice(0, 3), slice(3, None))]
     whole, parts = problem.laplace(), laplace(problem.model, pieces, np.zeros(1))
     np.testing.assert_allclose(parts.mean, whole.mean, rtol=1e-10)
     np.testing.assert_allclose(parts.chol, whole.chol, rtol=1e-10)
