@@ -18,9 +18,9 @@ from skpmd.engine.loop import Stage, drive
 from skpmd.mixture._conjugate_fit import fit_conjugate, history_of_conjugate, update_conjugate
 from skpmd.mixture._initialization import INITS
 from skpmd.mixture._merge import check_conjugate, merge_conjugate
-from skpmd.mixture._missing import refuse_missing
 from skpmd.mixture._predict import MixturePredictions
-from skpmd.mixture._prior import MixtureParameters, strategy_of
+from skpmd.mixture._prior import MixtureParameters, PriorParameters, strategy_of
+from skpmd.mixture._responsibilities import refuse_missing
 from skpmd.mixture._rows import distinct_rows, rows_of_fit
 from skpmd.mixture._smc_fit import fit_draws, history_of_draws, update_draws
 from skpmd.mixture._summaries import (
@@ -473,7 +473,8 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
             if before is None:
                 state = self._first_state(parameters, rows, weight)
             elif before.strategy == "parameters":
-                state = draws_state(*update_draws(parameters, before, rows[:], weight), before)
+                fit = update_draws(parameters, before.fit.state, rows, weight)
+                state = draws_state(fit, before)
             else:
                 fit = update_conjugate(parameters, before.fit, rows, weight)
                 state = conjugate_state(fit, self.weighting, before)
@@ -500,7 +501,8 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
     # ------------------------------------------------------------------ steps of a fit
     def _parameters(self):
         """`MixtureParameters` of now."""
-        return self._record(MixtureParameters, options=self._loop_options())
+        prior = self._record(PriorParameters)
+        return self._record(MixtureParameters, prior=prior, options=self._loop_options())
 
     def _read(self, X, sample_weight, reset):
         """Checked rows, and how often each counts."""
@@ -522,7 +524,7 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
             remedy = "set strategy='conjugate' and component_prior='normal_wishart'"
             need_memory(rows.table, "strategy='parameters'", remedy)
         if strategy == "parameters":
-            return draws_state(*fit_draws(parameters, rows[:], weight, rng))
+            return draws_state(fit_draws(parameters, rows, weight, rng))
         before = earlier.fit if earlier and earlier.strategy == "conjugate" else None
         fit = fit_conjugate(parameters, rows, weight, rng, before)
         return conjugate_state(fit, self.weighting)
@@ -563,12 +565,12 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
         """Record of the steps, a dict of ndarray."""
         state = self._state
         history_of = history_of_draws if state.strategy == "parameters" else history_of_conjugate
-        return history_of(state.records)
+        return history_of(state.fit.records)
 
     @result
     def n_iter_(self):
         """Number of steps."""
-        return self._state.records.n
+        return self._state.fit.records.n
 
     @result
     def lower_bound_(self):

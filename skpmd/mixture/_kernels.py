@@ -21,7 +21,7 @@ _HUGE = 1e6
 
 @njit(cache=True, nogil=True)
 def _log_gamma_rise(a, h):
-    """As `skpmd.mixture._special.log_gamma_rise`, of two numbers."""
+    """As `skpmd.mixture._particles.log_gamma_rise`, of two numbers."""
     if a <= _HUGE:
         return math.lgamma(a + h) - math.lgamma(a)
     slope = h * (h - 1.0) / (2.0 * a)

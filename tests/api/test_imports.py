@@ -23,8 +23,7 @@ CORE = {"joblib", "llvmlite", "numba", "numpy", "scipy", "sklearn", "threadpoolc
 NUMERICAL = {
     "linear": "_binary _multinomial _design _priors _horseshoe _mean_field",
     "sparse_gp": "_stationary _student _logit",
-    "mixture": "_conjugate _components _weights _component_priors _likelihood _stick_breaking "
-    "_student _special _smc_start",
+    "mixture": "_conjugate _components _weights _component_priors _likelihood _particles",
     "lda": "_topics _inference _prior_scale",
 }
 MODULES = modules()
