@@ -54,7 +54,7 @@ from skpmd.engine.weighed_proposals import (
 
 # With fewer particles no diagnostics see what is missing, so that more are drawn.
 _MIN_PARTICLES = 1000
-_MAX_BESIDE_MOVES = 20  # In more coordinates moves by a gradient know more than steps.
+_MAX_STEPS_FIRST = 20  # In more coordinates moves by a gradient know more than steps.
 # Where a sd rests on few draws, steps in few coordinates are taken again with so many times the
 # particles: a percent of the mass may have most of a variance.
 _MORE = 4
@@ -90,27 +90,26 @@ def from_values(model, batches, options, rng, gradient=None):
     of_rows = draws.edges()
     lower, upper = np.fmax(lower, of_rows[0]), np.fmin(upper, of_rows[1])
 
-    def again():
-        fresh = draw_prior(model, len(start.theta), rng)
-        return prior_draws(model, fresh, batches, options.power, rng)
+    is_free = np.isinf([lower, upper]).all()
+    free = None if is_free else Unbounded(model, lower, upper)
 
-    if np.isinf([lower, upper]).all():
-        yield from _unbounded(model, draws, again, batches, options, rng, gradient)
+    def more_draws():
+        fresh = draw_prior(model, len(start.theta), rng)
+        found = prior_draws(model, fresh, batches, options.power, rng)
+        return found if is_free else found.freed(free, batches, options.power)
+
+    if is_free:
+        yield from _unbounded(model, draws, more_draws, batches, options, rng, gradient)
         return
-    free = Unbounded(model, lower, upper)
     gradient = gradient and free.gradient(gradient)
     draws = draws.freed(free, batches, options.power)
-
-    def freed_again():
-        return again().freed(free, batches, options.power)
-
     support = (lower, upper) if np.isfinite(of_rows).any() else None
-    for outcome in _unbounded(free, draws, freed_again, batches, options, rng, gradient):
+    for outcome in _unbounded(free, draws, more_draws, batches, options, rng, gradient):
         yield outcome._replace(particles=free.restored(outcome.particles), support=support)
 
 
-def _unbounded(model, draws, again, batches, options, rng, gradient):
-    """The states where no coordinate has an edge; ``again()`` are further draws of the prior."""
+def _unbounded(model, draws, more_draws, batches, options, rng, gradient):
+    """The states where no coordinate has an edge; ``more_draws()`` are `PriorDraws` as well."""
     n = max(options.final_particles or options.n_particles, _MIN_PARTICLES)
     if gradient is not None:
         check_gradient(gradient, draws.log_joint, draws.theta, draws.values)
@@ -126,7 +125,7 @@ def _unbounded(model, draws, again, batches, options, rng, gradient):
         mixed = chains.r_hat <= _MAX_R_HAT and chains.ess >= _MIN_DRAWS
         if mixed and not chains.warming_up:
             return
-    yield from _by_steps(task, found, again, rng)
+    yield from _by_steps(task, found, more_draws, rng)
 
 
 def _attempt(task, rng):
@@ -144,7 +143,7 @@ def _attempt(task, rng):
     )
     # Moves by a gradient need no more than optima: what is between them they find by themselves.
     # Steps may find what searches have not, so that these go on after them only.
-    by_moves = task.gradient is not None and draws.theta.shape[1] > _MAX_BESIDE_MOVES
+    by_moves = task.gradient is not None and draws.theta.shape[1] > _MAX_STEPS_FIRST
     for at_optima in searches:
         last, _ = yield from weighed(task, at_optima, rng, done)
         plain = is_plain(done) and done[-1].outcome is last
@@ -152,10 +151,10 @@ def _attempt(task, rng):
             continue
         if ends_well(done, last) or not by_moves:
             break
-    witness = rng.spawn(1)[0]
+    rng_of_steps = rng.spawn(1)[0]
     if is_plain(done) and done[-1].is_explained():
         plain = done[-1].outcome
-        agree = draws.agree(plain) or quickly_confirmed(task, plain, at_optima, witness)
+        agree = draws.agree(plain) or quickly_confirmed(task, plain, at_optima, rng_of_steps)
         if agree or (agree is None and len(at_optima.optima) == 1):
             return Attempt(True, plain, at_optima, None, searches)
     if not any(is_sound(one.outcome) for one in done):
@@ -173,7 +172,7 @@ def _attempt(task, rng):
         return Attempt(sound is not None, sound, at_optima, None, searches)
     steps = None
     with suppress(FloatingPointError):
-        steps = steps_from_prior(task, at_optima, witness)
+        steps = steps_from_prior(task, at_optima, rng_of_steps)
     if steps is None:
         return Attempt(False, None, at_optima, None, searches)
     earlier = done[-1].found if done else at_optima
@@ -199,11 +198,6 @@ def _is_better(task, sound, steps):
     return not differences(sound, steps, "") if is_small(task) else finds_more(sound, steps)
 
 
-def _n_again(task):
-    """How many particles steps have that are taken again."""
-    return task.n * (_MORE if is_small(task) else 1)
-
-
 def _by_moves(task, found, rng):
     """States of Hamiltonian moves from around all optima, and from likely draws of the prior."""
     draws, (students, shares) = task.draws, found.students()
@@ -217,7 +211,7 @@ def _by_moves(task, found, rng):
         )
 
 
-def _by_steps(task, found, again, rng):
+def _by_steps(task, found, more_draws, rng):
     """States of steps from the prior, taken twice: what the two disagree about is a warning."""
     first, at_optima = found.steps, found.at_optima
     if first is None:
@@ -225,7 +219,7 @@ def _by_steps(task, found, again, rng):
     yield first.outcome
     for more in found.searches:
         at_optima = more
-    again = task._replace(draws=again(), n=_n_again(task))
+    again = task._replace(draws=more_draws(), n=task.n * (_MORE if is_small(task) else 1))
     second, reasons, agreed, done = None, (), None, []
     with suppress(FloatingPointError):
         second = steps_from_prior(again, at_optima, rng)
@@ -235,9 +229,8 @@ def _by_steps(task, found, again, rng):
         found_again = differences(first.outcome, second.outcome, _AGAIN)
         reasons = tuple(text + _RAISE for text in found_again)
         if again.n > task.n:
-            agreed = yield from mixtures_of_steps(
-                task, second, found.proposals or at_optima, rng, done
-            )
+            earlier = found.proposals or at_optima
+            agreed = yield from mixtures_of_steps(task, second, earlier, rng, done)
             last = last._replace(infos=[])
     if agreed is None:
         agreed = next(
