@@ -405,8 +405,8 @@ DEFECTS = [
     Defect(
         "the Jacobian of a coordinate with two edges is left out",
         "engine/edges.py",
-        "return u[:, one].sum(axis=1) + within.sum(axis=1) + width",
-        "return u[:, one].sum(axis=1)",
+        "return u[:, self._one].sum(axis=1) + within.sum(axis=1) + width",
+        "return u[:, self._one].sum(axis=1)",
         "engine/test_edges.py",
     ),
     Defect(

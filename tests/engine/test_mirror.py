@@ -132,14 +132,6 @@ def test_ess_need_not_be_monotone():
     assert info.fraction == pytest.approx(4.29 / 60, abs=1e-4)
 
 
-def test_bound_on_splits_is_reported_and_the_step_is_whole():
-    model, rng = NormalMean(), np.random.default_rng(3)
-    data = np.random.default_rng(1).normal(3.0, 1.0, size=2000)
-    particles = draw_prior(model, 500, rng)
-    _, info = step(particles, model, (batch_of(data),), 1.0, 1.0, Settings(max_substeps=1), rng)
-    assert info.substeps == 1 and info.substep_bound_hit
-
-
 def test_a_guarded_peaked_step_is_exact_where_an_unguarded_one_collapses():
     """Posterior N(2.49.., 1/401) from N(0, 1): the guard splits, redraws and lands on it.
 

@@ -116,12 +116,6 @@ def test_points_on_a_boundary_belong_to_the_next_particle():
     )
 
 
-@pytest.mark.parametrize("scale", [1e-300, 0.5, 3.0])
-def test_inversion_does_not_need_normalised_weights(scale):
-    points = np.linspace(0.0, 1.0 - 1e-12, 101)
-    np.testing.assert_array_equal(_invert(scale * WEIGHTS, points), _invert(WEIGHTS, points))
-
-
 def test_rounding_never_carries_a_draw_past_the_last_particle():
     weights = np.full(10, 0.1)  # their running sum stays below one
     points = np.array([1.0 - 2.0**-53])
