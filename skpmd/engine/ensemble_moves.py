@@ -18,12 +18,11 @@ from skpmd.engine import metropolis, mirror, student_mixture
 from skpmd.engine.course import counted, tick
 from skpmd.engine.particles import Particles, Rejuvenated, log_sum_exp, weights
 from skpmd.engine.resampling import systematic
-from skpmd.engine.smc import rank_correlation, ranks
+from skpmd.engine.smc import rank_correlation, ranks, variance_of_increment
 from skpmd.engine.values import without_errors
 
 _MIN_MOVES, MAX_MOVES = 3, 100  # Each particle makes so many moves after a segment.
 _AT_THE_END = 3  # And so many times as many at the end.
-_MAX_CORRELATION = 0.9  # A larger one says no more about what particles are worth.
 _FORGOTTEN = 0.15  # Moves end at this rank correlation with where they started.
 FROM_FITTED = 0.3  # This share of moves are draws from the mixture,
 _OF_OTHERS = 0.3  # and this share of these from what else is known.
@@ -90,10 +89,7 @@ class EnsembleMoves:
         log_ratio, w = particles.log_ratio, weights(particles.log_ratio)
         m, increment = len(w), log_sum_exp(log_ratio) - np.log(len(w))
         self.log_evidence += increment
-        # Particles that moves have left near where they were resampled are worth fewer.
-        left = min(max(self.correlation, 0.0), _MAX_CORRELATION)
-        worth = m * (1.0 - left) / (1.0 + left)
-        self.variance += (m * (w @ w) - 1.0) / worth
+        self.variance += variance_of_increment(m, 1.0 / (w @ w), self.correlation)
         kept = systematic(w, n_particles, rng)
         theta, log_prior = particles.theta[kept], particles.log_prior[kept]
         log_likelihood = self._likelihood(theta, log_prior)

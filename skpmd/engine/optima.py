@@ -228,13 +228,12 @@ def _wide(optimum, places):
 def _crossing(derivatives, place, root, value):
     """The normal of which the second-order expansion at a place is, or None."""
     for _ in range(_ROUNDS):
-        hessian = derivatives.hessian(place, root, value)
-        if not np.isfinite(hessian).all():
+        hessian, whitening, is_white = _curvature(derivatives, place, root, value)
+        if hessian is None:
             return None
-        values, vectors = np.linalg.eigh(-hessian)
-        if values.max() < 2.0 and values.min() > 0.5:
+        if is_white:
             break
-        root = root @ vectors / np.sqrt(np.maximum(values, _WIDEST**-2.0))
+        root = whitening
     else:
         return None
     value, slope = derivatives.slope(place, root)
@@ -305,12 +304,10 @@ def _refined(derivatives, start, root, value):
     for _ in range(_ROUNDS):
         if value == -np.inf:
             return None, value
-        hessian = derivatives.hessian(start, root, value)
-        if not np.isfinite(hessian).all():
+        hessian, root, is_white = _curvature(derivatives, start, root, value)
+        if hessian is None:
             return None, value
-        values, vectors = np.linalg.eigh(-hessian)
-        root = root @ vectors / np.sqrt(np.maximum(values, _WIDEST**-2.0))
-        if values.max() < 2.0 and values.min() > 0.5:
+        if is_white:
             break
         value, start = _search(derivatives, start, root)
     else:
@@ -319,6 +316,19 @@ def _refined(derivatives, start, root, value):
             return None, value
     chol = _triangle(root)
     return (Gaussian(start, chol) if np.diag(chol).all() else None), value
+
+
+def _curvature(derivatives, place, root, value):
+    """The Hessian in coordinates, others that it whitens, and whether the first are nearly white.
+
+    The Hessian is None where it has no number.
+    """
+    hessian = derivatives.hessian(place, root, value)
+    if not np.isfinite(hessian).all():
+        return None, None, False
+    values, vectors = np.linalg.eigh(-hessian)
+    whitening = root @ vectors / np.sqrt(np.maximum(values, _WIDEST**-2.0))
+    return hessian, whitening, values.max() < 2.0 and values.min() > 0.5
 
 
 def _triangle(root):

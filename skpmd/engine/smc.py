@@ -81,10 +81,8 @@ def tempering(
     )
     for particles, info in segments:
         total += info.extra["log_increment"]
-        # Particles that moves have left near where they were resampled are worth fewer.
-        worth = moves.n_before * (1.0 - correlation) / (1.0 + correlation)
-        variance += (moves.n_before / info.ess - 1.0) / worth
-        correlation = float(np.clip(info.extra["correlation"], 0.0, _MAX_CORRELATION))
+        variance += variance_of_increment(moves.n_before, info.ess, correlation)
+        correlation = info.extra["correlation"]
         yield Outcome(
             equally_weighted(model, particles.theta),
             [info],
@@ -92,6 +90,16 @@ def tempering(
             log_evidence=float(total),
             log_evidence_se=float(np.sqrt(variance)),
         )
+
+
+def variance_of_increment(m, ess, correlation):
+    """Variance of the log mean weight of m particles of an effective sample size.
+
+    Particles whose moves have left them a ``correlation`` with where they were resampled are worth
+    fewer.
+    """
+    left = min(max(correlation, 0.0), _MAX_CORRELATION)
+    return (m / ess - 1.0) / (m * (1.0 - left) / (1.0 + left))
 
 
 class MarkovMoves:
