@@ -23,7 +23,6 @@ from skpmd.lda._parameters import LDAParameters, batch_size_of
 from skpmd.lda._posterior import posterior_of
 from skpmd.lda._predict import LDAPredictions
 from skpmd.lda._relabel import disagreement, relabelling
-from skpmd.lda._tables_predict import LDATables
 from skpmd.lda._topics import ASSIGNMENTS
 
 # Counts are at most so large: sums of their squares stay far from the largest float32.
@@ -92,9 +91,7 @@ def _weighted(X, sample_weight):
     return chosen(X, weight, weight > 0.0)
 
 
-class LDATopicModelPMD(
-    LDAPredictions, LDATables, ClassNamePrefixFeaturesOutMixin, ParticleEstimator
-):
+class LDATopicModelPMD(LDAPredictions, ClassNamePrefixFeaturesOutMixin, ParticleEstimator):
     """Latent Dirichlet allocation, in which each particle is a whole topic model.
 
     A particle is one expected assignment of the words of all documents to topics, with the
