@@ -6,7 +6,7 @@ import numpy as np
 
 from skpmd.engine.sums import add_up
 from skpmd.engine.threads import in_order
-from skpmd.linear._design import LinearModel, logits, pieces
+from skpmd.linear._design import LinearModel, gauss_hermite, logits, pieces
 from skpmd.linear._kernels import (
     LANES,
     add_log_sigmoid,
@@ -19,12 +19,7 @@ from skpmd.linear._priors import precision_matrix
 _TABLE = 1 << 18  # This many logits are held at once, in a table that stays in the second cache.
 
 
-def _gauss_hermite(n):
-    nodes, weights = np.polynomial.hermite_e.hermegauss(n)
-    return nodes, weights / np.sqrt(2 * np.pi)
-
-
-_RULE, _WIDE_RULE = _gauss_hermite(16), _gauss_hermite(96)
+_RULE, _WIDE_RULE = gauss_hermite(16), gauss_hermite(96)
 _WIDE = 1.5  # Where a logit has a larger standard deviation, 16 nodes err by more than 1e-5.
 
 

@@ -224,6 +224,12 @@ def slopes_gradient(table, X):
     return (X.T @ table.T).T if issparse(X) else table @ X
 
 
+def gauss_hermite(n):
+    """Gauss's rule of n nodes for N(0, 1): nodes and weights."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(n)
+    return nodes, weights / np.sqrt(2 * np.pi)
+
+
 @cache
 def normal_nodes(d, n_min=128, shifted=False):
     """Points in columns whose mean over a function stands for that under N(0, I_d).

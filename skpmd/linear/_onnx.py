@@ -6,7 +6,7 @@ each particle differs by is in that of the rows: rounding is relative to the pos
 
 import numpy as np
 
-from skpmd.linear._compressed import points_of_posterior
+from skpmd.linear._averages import points_of_posterior
 from skpmd.linear._posterior import GaussianPosterior
 
 
