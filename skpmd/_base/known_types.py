@@ -41,7 +41,6 @@ STATES = (
     "skpmd.lda._topics.Topics",
     "skpmd.linear._averages.Points",
     "skpmd.linear._column_scale.Units",
-    "skpmd.linear._compressed.Compressed",
     "skpmd.linear._earlier_rows.EarlierRows",
     "skpmd.linear._earlier_rows.NormalRows",
     "skpmd.linear._earlier_rows.PriorOfRows",

@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skpmd.engine.model import Batch, Model
 from skpmd.engine.variational import Gaussian, laplace, variational_mirror_descent
-from skpmd.linear._binary import LogisticModel
+from skpmd.linear._bernoulli import LogisticModel
 from skpmd.linear._priors import NormalPrior
 
 
