@@ -4,7 +4,6 @@ import numpy as np
 
 from skpmd.engine import mirror
 from skpmd.engine.importance import ProposalDraws, adapted, disagreement, even_counts, pooled
-from skpmd.engine.journal import once
 from skpmd.engine.loop import Outcome
 
 TARGET_ESS = 0.6  # No further round is drawn once this share of the particles is effective.
@@ -71,17 +70,11 @@ def proposal_rounds(
     while not done:
         t += 1
         counts, so_far = even_counts(shares, n), None if draws is None else draws.particles
-
-        def weighed(counts=counts, so_far=so_far):
-            strategy = ProposalDraws(proposals, counts)
-            particles, info = mirror.step(
-                so_far, model, batches, 1.0, b, still, rng,
-                rejuvenate=strategy, rejuvenate_first=True,
-            )  # fmt: skip
-            return particles, info, strategy.table
-
-        particles, info, table = once("round of draws from proposals", weighed, rng)
-        draws = pooled(draws, particles, table, counts)
+        strategy = ProposalDraws(proposals, counts)
+        particles, info = mirror.step(
+            so_far, model, batches, 1.0, b, still, rng, rejuvenate=strategy, rejuvenate_first=True
+        )
+        draws = pooled(draws, particles, strategy.table, counts)
         info = info._replace(ess=draws.ess, n_particles=len(draws.particles.theta), rejuvenations=0)
         hopeless = t == 1 and draws.ess < min_first_ess
         hopeless |= t > 1 and draws.ess < _HOPELESS * info.n_particles

@@ -16,7 +16,6 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg
 
 from skpmd.engine.course import phase
-from skpmd.engine.journal import once
 
 # A step of Newton's method has to leave less than 0.9 of the slope along it, and may reverse a
 # quarter of it, as in `skpmd.engine.variational.laplace`.
@@ -73,12 +72,7 @@ def mean_field_mirror_descent(target, d, max_iter=50, tol=0.02):
     mean, precision, gamma, last = np.zeros(d), target(np.zeros(d), None).precision, 1.0, 0.0
     unsolved = 0
     for _ in range(max_iter):
-
-        def climbed(mean=mean, precision=precision):
-            mean, at, arrived = _climb(target, mean, 1.0 / precision)
-            return mean, at._replace(product=None), arrived
-
-        mean, at, arrived = once("Newton's method", climbed)
+        mean, at, arrived = _climb(target, mean, 1.0 / precision)
         unsolved = 0 if arrived else unsolved + 1
         change = np.log(at.precision / precision)
         if np.sum(change * last) < 0.0:
@@ -88,7 +82,7 @@ def mean_field_mirror_descent(target, d, max_iter=50, tol=0.02):
         if info.change < tol or unsolved == _MAX_UNSOLVED:
             return
         precision, last = (1.0 - gamma) * precision + gamma * at.precision, change
-    mean, _ = once("Newton's method", lambda: _climb(target, mean, 1.0 / precision)[::2])
+    mean, _ = _climb(target, mean, 1.0 / precision)[::2]
     yield MeanField(mean, 1.0 / precision, [], False)
 
 

@@ -10,7 +10,6 @@ from skpmd.engine.agreement import differences
 from skpmd.engine.course import counted
 from skpmd.engine.ensemble_moves import EnsembleMoves
 from skpmd.engine.fitted_proposals import EACH
-from skpmd.engine.journal import once
 from skpmd.engine.loop import Outcome
 from skpmd.engine.non_centred import hierarchy
 from skpmd.engine.particles import equally_weighted
@@ -65,34 +64,20 @@ def taken(task, at_optima, rng, max_error=np.inf, **of_moves):
     scales = hierarchy(task.scouts.theta)
     moves = EnsembleMoves(task.model, task.batches, task.power, known, hierarchy=scales, **of_moves)
     start, log_likelihood, log_alive = task.scouts.alive()
-
-    def whole():
-        segments = mirror.segments(
-            start, task.model, task.batches, 1.0, task.power, task.settings, rng, task.n,
-            rejuvenate=moves, known=log_likelihood / task.power,
-        )  # fmt: skip
-        for last, info in counted(segments, "steps from the prior"):  # noqa: B007
-            if moves.variance > max_error**2:
-                return None
-        log_evidence = float(moves.log_evidence + log_alive)
-        return (
-            last.theta,
-            info,
-            log_evidence,
-            float(np.sqrt(max(moves.variance, 0.0))),
-            moves.fitted[:-1],
-        )
-
-    found = once("steps from the prior", whole, rng)
-    if found is None:
-        return None
-    theta, info, log_evidence, error, fitted = found
+    segments = mirror.segments(
+        start, task.model, task.batches, 1.0, task.power, task.settings, rng, task.n,
+        rejuvenate=moves, known=log_likelihood / task.power,
+    )  # fmt: skip
+    for last, info in counted(segments, "steps from the prior"):  # noqa: B007
+        if moves.variance > max_error**2:
+            return None
     outcome = Outcome(
-        equally_weighted(task.model, theta), [info], reweighted=True,
-        log_evidence=log_evidence, log_evidence_se=error,
+        equally_weighted(task.model, last.theta), [info], reweighted=True,
+        log_evidence=float(moves.log_evidence + log_alive),
+        log_evidence_se=float(np.sqrt(max(moves.variance, 0.0))),
         notes={"method": "mirror steps on all data from prior, moved by differences"},
     )  # fmt: skip
-    return Steps(outcome, fitted, scales)
+    return Steps(outcome, moves.fitted[:-1], scales)
 
 
 def pooled_steps(task, one, other):

@@ -8,7 +8,6 @@ from sklearn.gaussian_process.kernels import ConstantKernel
 
 from skpmd._base.rows import distinct, stratified_sample
 from skpmd.engine.course import out_of_time, phase, untimed
-from skpmd.engine.journal import branched
 from skpmd.engine.loop import FullBatch, drive, full_batch_iterations, silent
 from skpmd.engine.mirror import Settings
 from skpmd.engine.model import Batch
@@ -274,7 +273,7 @@ def fit_kernel(parameters, covariance, subset, n_processes, rng):
         one = search(rows)
         return descended(one.objective, start, bounds, n, memory=one.sites)
 
-    ends = each(*branched(lambda start: descend(start, few, _EVALUATIONS), starts))
+    ends = each(lambda start: descend(start, few, _EVALUATIONS), starts)
     theta = min(ends, key=itemgetter(1))[0]
     if not out_of_time(SEARCH):
         theta = descend(theta, few, _MORE_EVALUATIONS)[0]

@@ -128,10 +128,8 @@ def initialise(parameters, data, n_processes, rng):
             lambda: fit_kernel(parameters, covariance, subset, n_processes, rng),
             rng,
         )
-    positions, log_proposal = once(
-        "draws of kernels",
-        lambda: _positions(parameters, covariance, prior, subset, theta, n_processes, rng),
-        rng,
+    positions, log_proposal = _positions(
+        parameters, covariance, prior, subset, theta, n_processes, rng
     )
     sample = Sample(whole.X, data.y, np.zeros(len(data.weight)), data.weight)
     n = n_inducing(parameters.n_inducing)

@@ -122,7 +122,7 @@ def initialise(parameters, data, rng):
             its = Shrunk(covariance.kernel, sample) if weak else Given(prior)
             return draw_posterior(evidence, its, theta, m, n, rng)
 
-        positions = once("draws of kernels", drawn, rng)
+        positions = drawn()
         zero = np.zeros(m)
         particles = Particles(positions, zero, zero, zero, model.prior_block(positions))
         log_weights = weighting.uniform(m)

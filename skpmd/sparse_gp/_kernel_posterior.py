@@ -14,7 +14,6 @@ import numpy as np
 from skpmd.engine import mirror
 from skpmd.engine.course import phase
 from skpmd.engine.importance import Proposal, draw, log_density
-from skpmd.engine.journal import once
 from skpmd.engine.loop import Outcome
 from skpmd.engine.particles import Particles, effective_sample_size, weights
 from skpmd.engine.resampling import resample
@@ -46,13 +45,13 @@ def states_of_kernels(model, n, rng):
     n_rows = len(model.sample.weight)
     size = int(np.clip(_DRAWS * (_CHEAP_ROWS / n_rows) ** 2, _FEWEST, _DRAWS))
     enough = max(min(_ENOUGH, size), float(n))
-    pool = once("draws of the prior", lambda: _first(model, 2 * size, rng), rng)
-    pool = once("search for optima", lambda: _with_optima(model, pool, size, rng), rng)
+    pool = _first(model, 2 * size, rng)
+    pool = _with_optima(model, pool, size, rng)
     yield pool.outcome()
     for _ in range(_MAX_ROUNDS):
         if pool.ess() >= enough:
             return
-        pool = once("round of draws", lambda pool=pool: _with_kernels(model, pool, size, rng), rng)
+        pool = _with_kernels(model, pool, size, rng)
         yield pool.outcome()
 
 

@@ -169,9 +169,7 @@ def _with_particles(parameters, state):
             outcome = drive(states_of_kernels(state.model, np.arange(n), theta, m, rng), report)
         positions = resampled(outcome.particles, m, rng)
     else:
-        positions = once(
-            "draws of kernels", lambda: _drawn(parameters, state.model, theta, m, rng), rng
-        )
+        positions = _drawn(parameters, state.model, theta, m, rng)
     rows = some_rows(n, _WEIGHED_ROWS if len(positions) > 1 else _SCORED_ROWS, rng)
     batch = Batch(rows[:, None], None, np.ones(len(rows)))
     zero, no_block = np.zeros(len(positions)), np.empty((len(positions), 0))
@@ -186,7 +184,7 @@ def _with_particles(parameters, state):
     scored = some_rows(n, _SCORED_ROWS, rng)
     enough = len(scored) >= MIN_SCORED * len(positions)
     if parameters.weighting == "stacking" and enough and len(positions) > 1:
-        log_weights = once("weights of particles", lambda: _stacked(state.model, positions, scored))
+        log_weights = _stacked(state.model, positions, scored)
     return with_results(state._replace(stream=stream, log_weights=log_weights), outcome)
 
 
