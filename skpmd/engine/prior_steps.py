@@ -10,7 +10,7 @@ from skpmd.engine.agreement import differences
 from skpmd.engine.course import counted
 from skpmd.engine.ensemble_moves import EnsembleMoves
 from skpmd.engine.fitted_proposals import EACH
-from skpmd.engine.loop import Outcome
+from skpmd.engine.loop import Outcome, resumable
 from skpmd.engine.non_centred import hierarchy
 from skpmd.engine.particles import equally_weighted
 
@@ -64,20 +64,28 @@ def taken(task, at_optima, rng, max_error=np.inf, **of_moves):
     scales = hierarchy(task.scouts.theta)
     moves = EnsembleMoves(task.model, task.batches, task.power, known, hierarchy=scales, **of_moves)
     start, log_likelihood, log_alive = task.scouts.alive()
-    segments = mirror.segments(
-        start, task.model, task.batches, 1.0, task.power, task.settings, rng, task.n,
-        rejuvenate=moves, known=log_likelihood / task.power,
-    )  # fmt: skip
-    for last, info in counted(segments, "steps from the prior"):  # noqa: B007
-        if moves.variance > max_error**2:
+
+    def states(at):
+        before, moves.account = (None, moves.account) if at is None else at
+        if before is not None:
+            yield (before.particles, before.info), None
+        for last, info, way in mirror.segments(
+            start, task.model, task.batches, 1.0, task.power, task.settings, rng, task.n,
+            rejuvenate=moves, known=log_likelihood / task.power, at=before,
+        ):  # fmt: skip
+            yield (last, info), (way, moves.account)
+
+    for last, info in counted(resumable(states, rng), "steps from the prior"):  # noqa: B007
+        if moves.account.variance > max_error**2:
             return None
+    found = moves.account
     outcome = Outcome(
         equally_weighted(task.model, last.theta), [info], reweighted=True,
-        log_evidence=float(moves.log_evidence + log_alive),
-        log_evidence_se=float(np.sqrt(max(moves.variance, 0.0))),
+        log_evidence=float(found.log_evidence + log_alive),
+        log_evidence_se=float(np.sqrt(max(found.variance, 0.0))),
         notes={"method": "mirror steps on all data from prior, moved by differences"},
     )  # fmt: skip
-    return Steps(outcome, moves.fitted[:-1], scales)
+    return Steps(outcome, found.fitted[:-1], scales)
 
 
 def pooled_steps(task, one, other):

@@ -8,7 +8,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel
 
 from skpmd._base.rows import distinct, stratified_sample
 from skpmd.engine.course import out_of_time, phase, untimed
-from skpmd.engine.loop import FullBatch, drive, full_batch_iterations, silent
+from skpmd.engine.loop import FullBatch, full_batch_iterations
 from skpmd.engine.mirror import Settings
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles
@@ -53,8 +53,8 @@ class Rounds(NamedTuple):
     max_iter: int
 
 
-def iterate(model, particles, batches, rounds, a=1.0, *, damping=DAMPING, report=silent):
-    """The `Outcome` of iterations until the sites agree with each other.
+def iterations(model, particles, batches, rounds, a=1.0, *, damping=DAMPING):
+    """States of iterations until the sites agree with each other, for `skpmd.engine.loop.drive`.
 
     With a = 1 they begin with the q(u) of ``particles``; else that is the stream's, a is what is
     forgotten of it, and the batches are new rows. ``damping`` is the share of their way that sites
@@ -80,8 +80,7 @@ def iterate(model, particles, batches, rounds, a=1.0, *, damping=DAMPING, report
             batch.y[:] = sites
 
     full_batch = FullBatch(rounds.max_iter, until, resume)
-    steps = full_batch_iterations(particles, damped, batches, a, 1.0, _STILL, None, full_batch)
-    return drive(steps, report)
+    return full_batch_iterations(particles, damped, batches, a, 1.0, _STILL, None, full_batch)
 
 
 class _Memory(NamedTuple):
@@ -124,7 +123,8 @@ def log_evidence(model, theta, batch, gradient=True):
         block = same.statistics(particles.theta, particles.block, batch)
         particles = particles._replace(block=block)
     with untimed():  # The evidence is that of the fixed point; it is the search that may end.
-        outcome = iterate(model, particles, (batch,), Rounds(_SEARCH_TOL, _SEARCH_ITERATIONS))
+        rounds = Rounds(_SEARCH_TOL, _SEARCH_ITERATIONS)
+        *_, outcome = iterations(model, particles, (batch,), rounds)
     value = model.log_evidences(outcome.particles.block)[0]
     if not gradient or not np.isfinite(value):
         return value, np.zeros(len(theta)), outcome.converged
@@ -262,7 +262,6 @@ def fit_kernel(parameters, covariance, subset, n_processes, rng):
             searched(
                 lambda timed, start=start: optimizer(timed, start, bounds=bounds),
                 one.objective,
-                memory=one.sites,
             )
             for start, one in ((start, search(subset)) for start in starts)
         ]
@@ -271,7 +270,7 @@ def fit_kernel(parameters, covariance, subset, n_processes, rng):
 
     def descend(start, rows, n):
         one = search(rows)
-        return descended(one.objective, start, bounds, n, memory=one.sites)
+        return descended(one.objective, start, bounds, n)
 
     ends = each(lambda start: descend(start, few, _EVALUATIONS), starts)
     theta = min(ends, key=itemgetter(1))[0]

@@ -13,8 +13,7 @@ from skpmd._base.utils import as_generator
 from skpmd._base.warn import warn
 from skpmd.engine import mirror, weighting
 from skpmd.engine.course import share_of_time
-from skpmd.engine.journal import once
-from skpmd.engine.loop import FullBatch, drive, full_batch_iterations, run
+from skpmd.engine.loop import FullBatch, drive, full_batch_iterations, run, stage
 from skpmd.engine.particles import Particles, draw_prior, weights
 from skpmd.posterior import Posterior
 from skpmd.sparse_gp._covariance import parameter_names
@@ -100,10 +99,8 @@ def initialise(parameters, data, rng):
     check_kernel(covariance, sample, parameters.likelihood, parameters.weighting)
     prior = HyperPrior(covariance.kernel, parameters.hyperprior)
     with share_of_time(SHARE):
-        theta, sample = once(
-            "search for a kernel",
-            lambda: fit_hyperparameters(parameters, covariance, whole, sample, rng),
-            rng,
+        theta, sample = stage(
+            lambda: fit_hyperparameters(parameters, covariance, whole, sample, rng), rng
         )
     model = new_model(parameters, covariance, prior, whole, theta, rng)
     m = n_particles(parameters, covariance.kernel, len(whole.weight), model.n_inducing**2)

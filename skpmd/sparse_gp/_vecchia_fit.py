@@ -12,8 +12,7 @@ from skpmd._base.streaming import Stream
 from skpmd._base.utils import as_generator
 from skpmd.engine import mirror, weighting
 from skpmd.engine.course import phase, share_of_time
-from skpmd.engine.journal import once
-from skpmd.engine.loop import drive
+from skpmd.engine.loop import drive, stage
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles
 from skpmd.sparse_gp._data import Population, Sample, ScaledRows, Scaler, take
@@ -130,7 +129,7 @@ def _fitted(parameters, sites, scaler, sample, seen, rng, before=None):
             found, theta = best_kernel(parameters, covariances, sites, sample, rng, start)
             return [one is found for one in covariances].index(True), theta
 
-        place, theta = once("search for a kernel", best, rng)
+        place, theta = stage(best, rng)
         covariance = covariances[place]
     state = GPState(
         model=VecchiaGP(covariance, None, sites, np.ones(sites.X.shape[1])),

@@ -454,7 +454,7 @@ DEFECTS = [
     Defect(
         "moves between stages leave no correlation",
         "engine/smc.py",
-        "worth = moves.n_before * (1.0 - correlation) / (1.0 + correlation)",
+        "worth = moves.n_before * (1.0 - at.correlation) / (1.0 + at.correlation)",
         "worth = moves.n_before",
         "mixture/test_smc.py",
     ),
