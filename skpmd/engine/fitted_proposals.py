@@ -7,7 +7,6 @@ import numpy as np
 
 from skpmd.engine.derivatives import ByDifferences, ByGradients
 from skpmd.engine.importance import Proposal, mixture_log_density
-from skpmd.engine.journal import once
 from skpmd.engine.optima import arms, optima, scales
 from skpmd.engine.particles import effective_sample_size
 from skpmd.engine.ridge import ridges
@@ -104,7 +103,7 @@ def proposals_along_ridges(log_joint, draws, log_likelihood, found, rng, gradien
     def first_ridge(one):
         return next(ridges(log_joint, derivatives, one.gaussian, rng), None)
 
-    parts = [once("ridge", partial(first_ridge, one), rng) for one in found[:_MAX_RIDGES]]
+    parts = [first_ridge(one) for one in found[:_MAX_RIDGES]]
     if any(parts):
         parts = [
             part or _of_optimum(log_joint, one) for part, one in zip(parts, found, strict=False)

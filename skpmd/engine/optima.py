@@ -12,7 +12,6 @@ from scipy.optimize import minimize
 
 from skpmd.engine import importance
 from skpmd.engine.course import phase
-from skpmd.engine.journal import once
 from skpmd.engine.variational import Gaussian
 
 _IMPOSSIBLE = 1e25  # Objective where the density is zero: the line search takes no infinity.
@@ -48,6 +47,7 @@ class Optimum(NamedTuple):
     log_mass: float
 
 
+@phase("search for optima")
 def optima(
     log_density, draws, values, log_weights, derivatives, *, before=(), max_failures=MAX_FAILURES
 ):  # fmt: skip
@@ -70,14 +70,6 @@ def optima(
     the points (k, d) that searches have passed with their values (k,). There are no optima where
     values of one point differ: differences of noise lead nowhere.
     """
-    return once(
-        "search for optima",
-        lambda: _optima(log_density, draws, values, log_weights, derivatives, before, max_failures),
-    )
-
-
-@phase("search for optima")
-def _optima(log_density, draws, values, log_weights, derivatives, before, max_failures):
     left = np.isfinite(values)
     first = start = int(np.argmax(np.where(left, values, -np.inf)))
     nowhere = [], True, (np.empty((0, draws.shape[1])), np.empty(0))
@@ -197,10 +189,6 @@ def arms(found, path, derivatives):
     Newton step is its mean. It is taken at the points (k, d) of a ``path``, whose values (k,) are
     known, as long as Student densities at the optima are too thin there.
     """
-    return once("crossing normals", lambda: _arms(found, path, derivatives))
-
-
-def _arms(found, path, derivatives):
     places, values = path
     if not len(values):
         return found

@@ -10,8 +10,7 @@ from skpmd.engine import mirror
 from skpmd.engine.agreement import differences
 from skpmd.engine.course import counted
 from skpmd.engine.ensemble_moves import EnsembleMoves
-from skpmd.engine.journal import once
-from skpmd.engine.loop import Outcome
+from skpmd.engine.loop import Outcome, resumable
 from skpmd.engine.particles import equally_weighted
 
 # A quick check has so many particles, so long steps, so many moves after each, of which so many are
@@ -54,33 +53,27 @@ def steps_from_prior(task, at_optima, rng, max_error=np.inf, **of_moves):
     moves = EnsembleMoves(task.model, task.batches, task.power, known, hierarchy=scales, **of_moves)
     start, log_likelihood, log_alive = task.draws.alive()
 
-    def whole():
-        segments = mirror.segments(
+    def states(at):
+        before, moves.account = (None, moves.account) if at is None else at
+        if before is not None:
+            yield (before.particles, before.info), None
+        for last, info, way in mirror.segments(
             start, task.model, task.batches, 1.0, task.power, task.settings, rng, task.n,
-            rejuvenate=moves, known=log_likelihood / task.power,
-        )  # fmt: skip
-        for last, info in counted(segments, "steps from the prior"):  # noqa: B007
-            if moves.variance > max_error**2:
-                return None
-        log_evidence = float(moves.log_evidence + log_alive)
-        return (
-            last.theta,
-            info,
-            log_evidence,
-            float(np.sqrt(max(moves.variance, 0.0))),
-            moves.fitted[:-1],
-        )
+            rejuvenate=moves, known=log_likelihood / task.power, at=before,
+        ):  # fmt: skip
+            yield (last, info), (way, moves.account)
 
-    found = once("steps from the prior", whole, rng)
-    if found is None:
-        return None
-    theta, info, log_evidence, error, fitted = found
+    for last, info in counted(resumable(states, rng), "steps from the prior"):  # noqa: B007
+        if moves.account.variance > max_error**2:
+            return None
+    found = moves.account
     outcome = Outcome(
-        equally_weighted(task.model, theta), [info], reweighted=True,
-        log_evidence=log_evidence, log_evidence_se=error,
+        equally_weighted(task.model, last.theta), [info], reweighted=True,
+        log_evidence=float(found.log_evidence + log_alive),
+        log_evidence_se=float(np.sqrt(max(found.variance, 0.0))),
         notes={"method": "mirror steps on all data from prior, moved by differences"},
     )  # fmt: skip
-    return Steps(outcome, fitted, scales)
+    return Steps(outcome, found.fitted[:-1], scales)
 
 
 def pooled_steps(task, one, other):

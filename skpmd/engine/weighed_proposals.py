@@ -83,14 +83,14 @@ def _by_weights(task, found, rng, before=None):
         max_rounds = MAX_ROUNDS // 2 if is_small(task) else MAX_ROUNDS
     last = draws = None
     try:
-        for draws, info, gap in proposal_rounds(
+        for draws, infos, gap in proposal_rounds(
             task.model, task.batches, found.components, found.shares, task.power, rng, n=task.n,
             target_ess=enough, min_first_ess=_MIN_SHARE * task.n, max_rounds=max_rounds,
             before=before,
         ):  # fmt: skip
             # Proposals at several places are not to agree on a mean.
             gap = gap if len(found.components) == EACH else None
-            last = state(draws, info, gap)._replace(notes=notes)
+            last = state(draws, infos, gap)._replace(notes=notes)
             yield last
     except FloatingPointError:
         return None, draws

@@ -299,7 +299,7 @@ class _AfterPass:
         self.change = None  # Of the topics in the last pass, in standard deviations; None of one.
 
     def resume(self, memory):
-        """Go on from a checkpoint."""
+        """Go on from the memory of an earlier run."""
         self.change = memory[3]
         if self._stopping is not None:
             self._stopping.resume(memory[1])

@@ -108,12 +108,12 @@ def moved_particles(model, n, most, known=None):
         no_block = np.empty((2000, 0))
         start = Particles(draws, np.zeros(2000), log_prior, log_prior, no_block)
         moves = EnsembleMoves(model, [None], 1.0, known)
-        *_, (last, _) = mirror.segments(
+        *_, (last, *_) = mirror.segments(
             start, model, [None], 1.0, 1.0, settings, rng, n, rejuvenate=moves
         )
         theta.append(last.theta)
-        values.append(moves.log_evidence)
-        assert 0.0 < moves.variance < most
+        values.append(moves.account.log_evidence)
+        assert 0.0 < moves.account.variance < most
     return np.concatenate(theta), np.array(values)
 
 

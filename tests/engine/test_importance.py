@@ -202,7 +202,7 @@ class NormalPosterior(Model):
         )  # fmt: skip
         draws, _, gap = found[-1]
         assert gap == disagreement(draws)[0] and all(one[2] is None for one in found[:-1])
-        return draws, [info.ess for _, info, _ in found]
+        return draws, [info.ess for _, (info,), _ in found]
 
 
 def test_weighing_finds_the_posterior():

@@ -182,11 +182,11 @@ def test_steps_enter_the_neck_of_a_funnel():
         log_prior = model.log_prior(draws)
         start = Particles(draws, np.zeros(4000), log_prior, log_prior, np.empty((4000, 0)))
         moves = EnsembleMoves(model, [None], 1.0, hierarchy=hierarchy(draws))
-        *_, (last, _) = mirror.segments(
+        *_, (last, *_) = mirror.segments(
             start, model, [None], 1.0, 1.0, mirror.Settings(), rng, 1000, rejuvenate=moves
         )
         scale.append(last.theta[:, 13])
-        values.append(moves.log_evidence)
+        values.append(moves.account.log_evidence)
     scale = np.concatenate(scale)
     assert scale.mean() == pytest.approx(mean, abs=0.07 * sd)
     assert scale.std() == pytest.approx(sd, rel=0.06)
