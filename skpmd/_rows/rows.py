@@ -115,9 +115,11 @@ class Rows:
         return self.data
 
     def _batch(self, X, rows):
-        """The batch of some rows, whose features are X; a weight that is broadcast is written."""
-        batch = self.data._replace(X=None).take(rows, self._select)
-        return batch._replace(X=X, weight=np.ascontiguousarray(batch.weight))
+        """The batch of some rows, whose features are X; weights of a table may be broadcast."""
+        batch = self.data._replace(X=None).take(rows, self._select)._replace(X=X)
+        if is_in_memory(self.data.X):
+            return batch
+        return batch._replace(weight=np.ascontiguousarray(batch.weight))
 
 
 def are_kept(batches):
