@@ -26,13 +26,8 @@ def importance_rounds(
         target_ess=max(TARGET_ESS * n_particles, min_ess),
         min_first_ess=min_share * n_particles,
     )  # fmt: skip
-    for draws, info, gap in rounds:
-        yield state(draws, info, gap)
-
-
-def state(draws, info, gap):
-    """The `Outcome` of rounds so far, which `proposal_rounds` yields."""
-    return Outcome(draws.particles, [info], True, pair=draws.pair, disagreement=gap)
+    for outcome, _ in rounds:
+        yield outcome
 
 
 def importance_sample(model, batches, components, shares, n_particles, power, rng, min_share=0.0):
@@ -61,9 +56,9 @@ def proposal_rounds(
     below ``min_first_ess``, after ``max_rounds``, or after two or more if less than 1 % of the
     draws are effective.
 
-    Each yields all `PooledDraws` so far, a `StepInfo` with their number and effective sample size,
-    and the disagreement of the proposals on the posterior mean
-    (`skpmd.engine.importance.disagreement`), which is None before the last round.
+    Each yields the `Outcome` of all draws so far, and the `PooledDraws` themselves. Its record has
+    their number and effective sample size. The disagreement of the proposals on the posterior mean
+    (`skpmd.engine.importance.disagreement`) is None before the last round.
     """
     still = mirror.Settings(rejuvenation="never")
     shares, draws, t = np.asarray(shares, dtype=float), before, 0
@@ -86,6 +81,7 @@ def proposal_rounds(
         hopeless = t == 1 and draws.ess < min_first_ess
         hopeless |= t > 1 and draws.ess < _HOPELESS * info.n_particles
         done = draws.ess >= target_ess or t == max_rounds or hopeless
-        yield draws, info, disagreement(draws)[0] if done else None
+        gap = disagreement(draws)[0] if done else None
+        yield Outcome(draws.particles, [info], True, pair=draws.pair, disagreement=gap), draws
         if not done:
             shares = adapted(draws)
