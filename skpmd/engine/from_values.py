@@ -13,6 +13,10 @@ known and these fail Hamiltonian moves follow: they start from around all optima
 where they do not mix. What no proposals fit, and in more than six coordinates what none of them
 fits closely, is left to the particles of steps, taken twice from
 draws of the prior of their own: what the two say differently is a warning.
+
+Numbers at the top of these modules are those of the study ``honesty`` (examples/benchmarks/general,
+its development half): with them posteriors drawn at random, whose answers are known, are right or
+warned of.
 """
 
 from contextlib import suppress
