@@ -21,6 +21,7 @@ POSTERIORS = (
 STATES = (
     "skpmd._base.records.Records",
     "skpmd._base.results.Results",
+    "skpmd._base.retained.Retained",
     "skpmd._base.streaming.Stream",
     "skpmd.custom._estimator.CustomState",
     "skpmd.engine.assumed_density.AssumedDensity",
@@ -39,7 +40,6 @@ STATES = (
     "skpmd.lda._topics.Counts",
     "skpmd.lda._topics.LocalUpdate",
     "skpmd.lda._topics.Topics",
-    "skpmd.linear._averages.Points",
     "skpmd.linear._column_scale.Units",
     "skpmd.linear._earlier_rows.EarlierRows",
     "skpmd.linear._earlier_rows.NormalRows",
@@ -47,7 +47,6 @@ STATES = (
     "skpmd.linear._estimator.LogisticState",
     "skpmd.linear._make_model.LogisticParameters",
     "skpmd.linear._normal_logits.NormalLogits",
-    "skpmd.linear._retained.Retained",
     "skpmd.mixture._component_priors.Independent",
     "skpmd.mixture._component_priors.NormalWishart",
     "skpmd.mixture._components.Diagonal",

@@ -90,7 +90,7 @@ DEFECTS = [
     Defect(
         "a type of fitted estimators is not on the list of trusted ones",
         "_base/known_types.py",
-        '"skpmd.linear._retained.Retained",',
+        '"skpmd._base.retained.Retained",',
         "",
         "api/test_persistence.py",
     ),
