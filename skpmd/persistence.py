@@ -17,9 +17,9 @@ __all__ = ["load", "save", "skops_trusted_types"]
 # none of these modules opens a file, starts a process or evaluates a text.
 _MODULES = (
     *(f"skpmd.{name}" for name in (
-        "_base.records", "_base.results", "_base.streaming", "_export", "_from_jax", "custom",
-        "decision", "engine", "lda", "linear", "metrics", "mixture", "posterior", "sparse_gp",
-        "streams",
+        "_base.records", "_base.results", "_base.retained", "_base.streaming", "_export",
+        "_from_jax", "custom", "decision", "engine", "lda", "linear", "metrics", "mixture",
+        "posterior", "sparse_gp", "streams",
     )),
     # What searches, calibrated classifiers and Gaussian processes of scikit-learn hold, and skops
     # does not trust by itself.

@@ -29,6 +29,7 @@ from skpmd._base.merging import (
 from skpmd._base.options import LOOP_CONSTRAINTS, OF_STOCHASTIC_STEPS
 from skpmd._base.prior import convergence_reasons, misfit_reasons
 from skpmd._base.results import ParticleResults, Results, results_of
+from skpmd._base.retained import Retained
 from skpmd._base.streaming import Stream, first_stream, kernel_step, stream_after
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import naming_singular_columns
@@ -88,7 +89,7 @@ from skpmd.linear._merge import (
 from skpmd.linear._normal_logits import NormalLogits, searched_normal_logits
 from skpmd.linear._posterior import GaussianPosterior, own_posterior
 from skpmd.linear._predict import ClassPredictions
-from skpmd.linear._retained import Retained, advance_retaining, with_units_of
+from skpmd.linear._retained import advance_retaining, with_units_of
 from skpmd.linear._streaming import proposal_step
 from skpmd.posterior import Posterior
 

@@ -40,9 +40,9 @@ DEFECTS = [
     ),
     Defect(
         "retained rows are not discounted",
-        "linear/_retained.py",
-        "stacked(rows._replace(weight=(1.0 - a) * rows.weight), new, shift)",
-        "stacked(rows, new, shift)",
+        "_base/retained.py",
+        "stacked(past._replace(weight=(1.0 - a) * past.weight), rows.data, shift)",
+        "stacked(past, rows.data, shift)",
         "linear/test_retained.py",
     ),
     Defect(
