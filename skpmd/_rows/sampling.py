@@ -119,7 +119,7 @@ def distinct(X):
 
 def sortable(X):
     """Rows of numbers, of whatever a kernel takes in place of vectors."""
-    if X.dtype == np.float64:
+    if X.dtype.kind == "f":
         return X
     return np.unique(X, return_inverse=True)[1].reshape(len(X), -1).astype(np.float64)
 

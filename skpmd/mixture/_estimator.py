@@ -373,8 +373,9 @@ class GaussianMixturePMD(MixturePredictions, DensityMixin, ParticleEstimator):
     def fit(self, X, y=None, sample_weight=None):
         """Fit the mixture to all rows.
 
-        Rows are sorted and scaled a few at a time: in addition to X and ``sample_weight`` this
-        takes about 20 bytes per row and a few megabytes of memory (``strategy="conjugate"``). After
+        Rows are scaled a few at a time: in addition to X and ``sample_weight`` this takes about 20
+        bytes per row, 40 if columns have many ties, and a few megabytes of memory
+        (``strategy="conjugate"``). After
         Ctrl-C the particles are those of the last complete step.
 
         Parameters

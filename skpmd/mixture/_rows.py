@@ -10,9 +10,10 @@ import numpy as np
 from sklearn.utils import gen_batches
 
 from skpmd._rows.order import group_size
+from skpmd._rows.sampling import merged
 from skpmd._rows.table import is_in_memory
 from skpmd.engine.sums import are_elsewhere
-from skpmd.mixture._kernels import join_sorted, merge_copies, scaled_rows, sort_places
+from skpmd.mixture._kernels import join_sorted, scaled_rows
 
 _AT_ONCE, _MIN_AT_ONCE = (
     1 << 15,
@@ -139,21 +140,13 @@ def distinct_rows(table, weight):
     ``weight`` (n,) says how often each row of the table (n, p) counts. The weights returned can
     only be read: equal ones share memory.
     """
-    # Half the memory where numbers of rows allow for it.
-    dtype = np.int32 if len(weight) <= np.iinfo(np.int32).max else np.int64
-    present = weight > 0.0
-    if present.all():
-        places = np.arange(len(weight), dtype=dtype)
-    else:
-        places = np.flatnonzero(present).astype(dtype)
-    del present
-    places = sort_places(table, places, np.empty_like(places))
-    total = np.empty(len(places))
-    n = merge_copies(table, weight, places, total)
-    if n < len(places):
-        places, total = places[:n].copy(), total[:n].copy()
-    elif (total == total[0]).all():  # Equal ones need no memory.
-        total = np.broadcast_to(total[0], n)
+    places, total = merged(weight, table)
+    present = total > 0.0
+    if not present.all():
+        places, total = places[present], total[present]
+    # Where there are no copies, equal ones need no memory.
+    if len(total) == np.count_nonzero(weight > 0.0) and (total == total[0]).all():
+        total = np.broadcast_to(total[0], len(total))
     return RowView(table, places), total
 
 

@@ -60,17 +60,8 @@ def test_groups_are_found(covariance_type, weights):
 def test_draws_follow_the_density():
     X, _ = blobs()
     fitted = mixture().fit(X)
-    draws, y = fitted.sample(4000, random_state=1)
+    draws, _ = fitted.sample(4000, random_state=1)
     assert fitted.score(draws) == pytest.approx(fitted.score(X), abs=0.1)
-    alike = mixture(weighting="posterior").fit(X)  # Labels of stacked particles differ.
-    drawn, y = alike.sample(4000, random_state=1)
-    assert adjusted_rand_score(alike.predict(drawn), y) > 0.9
-    one = mixture(n_particles=1).fit(X)
-    draws_of_one, y = one.sample(20000, random_state=1)
-    for k in range(3):
-        np.testing.assert_allclose(
-            np.cov(draws_of_one[y == k].T), one.covariances_[k], rtol=0.15, atol=0.06
-        )
     again, _ = fitted.sample(4000, random_state=1)
     np.testing.assert_array_equal(draws, again)
     with pytest.raises(ValueError, match="n_samples"):

@@ -65,18 +65,6 @@ def test_nearly_tied_values_count_as_tied_ones_do():
     assert (scale > 0.4 * X.std(axis=0)).all()
 
 
-def test_scales_follow_units_and_weights():
-    rng = np.random.default_rng(2)
-    X, weight = rng.normal(size=(60, 3)) ** 3, rng.integers(1, 4, 60).astype(float)
-    unit, away = np.array([1e-12, 3.0, 1e9]), np.array([0.0, 50.0, -2e9])
-    one = Scaler.of(X, weight, 3, "diag")
-    other = Scaler.of(X * unit + away, weight, 3, "diag")
-    np.testing.assert_allclose(other.scale, one.scale * unit, rtol=1e-9)
-    np.testing.assert_allclose(other.shift, one.shift * unit + away, rtol=1e-9)
-    twice = Scaler.of(X, 2.0 * weight, 3, "diag")
-    np.testing.assert_allclose(twice.scale, one.scale, rtol=1e-12)
-
-
 def test_rare_values_of_a_column_follow_units():
     # One value in 900 is between two quantiles.
     X = np.random.default_rng(3).normal(size=(900, 2))
@@ -179,15 +167,6 @@ def test_default_degrees_of_freedom_are_one_more_than_the_least():
         model = fitted(X, 1, covariance_type=kind)
         assert model.degrees_of_freedom_prior_ == df
         np.testing.assert_allclose(model.mean_prior_, np.median(X, axis=0), atol=0.1)
-
-
-@pytest.mark.parametrize("kind", ["diag", "spherical"])
-def test_many_columns_find_groups_and_their_variances(kind):
-    rng = np.random.default_rng(5)
-    X, labels = groups(240, 1.8 * rng.normal(size=(3, 70)), seed=5)
-    model = fitted(X, 3, covariance_type=kind)
-    assert adjusted_rand_score(labels, model.predict(X)) == 1.0
-    np.testing.assert_allclose(model.covariances_.reshape(3, -1).mean(axis=1), 1.0, atol=0.06)
 
 
 @pytest.mark.slow

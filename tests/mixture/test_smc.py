@@ -117,21 +117,6 @@ def test_likelihood_gradient_and_coordinates(kind, name, n_components, p):
     assert np.isfinite(root).all()
 
 
-def test_many_rows_and_particles_are_taken_in_blocks():
-    rng = np.random.default_rng(2)
-    model = model_of("normal_wishart", "full", 3, 2)
-    theta = model.sample_prior(rng, 50)
-    X, weight = rng.standard_normal((5000, 2)), rng.random(5000)
-    whole = model.log_likelihood(theta, Batch(X, None, weight))
-    each = logsumexp(log_densities(model.mixtures(theta), X), axis=1) @ weight
-    np.testing.assert_allclose(whole, each, rtol=1e-12)
-    one, two = Batch(X[:1234], None, weight[:1234]), Batch(X[1234:], None, weight[1234:])
-    for got, expected in zip(
-        model.local(theta, [one, two]), model.local(theta, [Batch(X, None, weight)]), strict=True
-    ):
-        np.testing.assert_allclose(got, expected, rtol=1e-8)
-
-
 @pytest.mark.parametrize("kind", TYPES)
 def test_normal_wishart_density_is_that_of_scipy_with_its_jacobian(kind):
     rng, p = np.random.default_rng(3), 2
