@@ -272,8 +272,8 @@ def _check_format(path):
         names = archive.namelist()
     if "skpmd.json" in names:
         raise ValueError(
-            f"{path} is in the format that skpmd had up to version 0.1.0: fit the estimator anew, or "
-            "load it by skpmd 0.1.0."
+            f"{path} is in the format that skpmd had up to version 0.1.0: fit the estimator anew, "
+            "or load it by skpmd 0.1.0."
         )
     if "schema.json" not in names:
         raise ValueError(f"{path} is an archive of something else than skops: give another path.")
