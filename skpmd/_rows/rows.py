@@ -36,9 +36,9 @@ class Rows:
         elif not weight.all():
             if not weight.any():
                 raise ValueError("sample_weight is zero for every row: there are no data to fit.")
-            present = weight > 0
-            X, y, weight = select(X, present), select(y, present), weight[present]
-            columns = {name: select(column, present) for name, column in columns.items()}
+            left = weight > 0
+            X, y, weight = select(X, left), select(y, left), weight[left]
+            columns = {name: select(column, left) for name, column in columns.items()}
         self.data = Batch(X, y, weight, **columns)
         self.total = float(weight.sum())
         size = _AUTO_BATCH if batch_size == "auto" else batch_size
