@@ -124,7 +124,7 @@ def _sent(function):
 
 
 def _called(sent, *arguments):
-    """The function of what it is given: whose checkpoint and threads there are is not its affair.
+    """The function of what it is given: whose course and threads there are is not its affair.
 
     They are there where Dask has no worker of its own. What becomes of overflows is as here.
     """

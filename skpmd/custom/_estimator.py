@@ -92,6 +92,15 @@ def _mismatch(prior, given, particles):
     )
 
 
+def _results(outcome, prior, given, records=None, support=None, **more):
+    """`Results`, with what a posterior gets to know of its prior."""
+    return results_of(
+        outcome, records,
+        names=given.names, prior_pareto_k=given.pareto_k,
+        **support_of(prior, given, support), **more,
+    )  # fmt: skip
+
+
 class ParticleMirrorDescent(CustomPredictions, ParticleResults):
     """Posterior of a user's own model by particle mirror descent.
 
@@ -255,10 +264,8 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
     checkpoint : str, path-like or None, default=None
         File in which `fit` saves its progress. After a crash the same `fit`, with the same data and
         parameters, continues from there, with the same result to the bit; any other fit raises an
-        error. The file is removed when the fit ends. `partial_fit` writes no checkpoint: use
-        `skpmd.save` between two calls.
-    checkpoint_every : float, default=60.0
-        Seconds between two writes of the checkpoint; 0 writes it after each step.
+        error. The file is removed when the fit ends. It can run code when it is read, so use none
+        but your own. `partial_fit` writes no checkpoint: use `skpmd.save` between two calls.
     n_jobs : int or None, default=None
         Number of threads that `fit`, `partial_fit` and predictions use, as in joblib: None means
         one. No digit of a result depends on this number. The number of BLAS threads is not changed.
@@ -419,7 +426,6 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         temperature=1.0,
         max_time=None,
         checkpoint=None,
-        checkpoint_every=60.0,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -464,7 +470,6 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         self.temperature = temperature
         self.max_time = max_time
         self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -511,19 +516,13 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             outcome, n_iter = self._find_posterior(model, rows, sample_weight, options, rng)
             stream = stream_after(outcome, rows.total, rng)
             found = edges_given_rows(model, rows.whole(), outcome, prior.support)
-            results = results_of(
-                outcome._replace(
-                    reasons=_mismatch(prior, given, outcome.particles)
-                    + of_parts(model, rows, outcome.particles.theta)
-                    + outcome.reasons
-                ),
+            reasons = _mismatch(prior, given, outcome.particles)
+            reasons += of_parts(model, rows, outcome.particles.theta) + outcome.reasons
+            results = _results(
+                outcome._replace(reasons=reasons), prior, given, support=found,
                 temperature=self.temperature,
-                names=given.names,
-                **support_of(prior, given, found),
-                log_prior_integral=prior.log_integral,
-                prior_pareto_k=given.pareto_k,
-                remedies=self._remedies(),
-            )
+                log_prior_integral=prior.log_integral, remedies=self._remedies(),
+            )  # fmt: skip
             self._set_state(CustomState(stream, results, n_iter, prior))
         if prior.log_integral and results.log_evidence is not None:
             warn(
@@ -603,11 +602,7 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             reasons = _mismatch(prior, given, stream.particles)
             reasons += of_parts(model, rows, stream.particles.theta)
             outcome = stream.outcome()._replace(reasons=reasons)
-            results = results_of(
-                outcome, stream.records,
-                names=given.names, **support_of(prior, given), stream=True, method=method,
-                prior_pareto_k=given.pareto_k,
-            )  # fmt: skip
+            results = _results(outcome, prior, given, stream.records, stream=True, method=method)
             self._set_state(CustomState(stream, results, stream.records.n, prior))
             self._warn_or_interrupt()
             return self
@@ -630,12 +625,10 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             reasons = outcome.reasons + convergence_reasons(given.density, outcome.particles)
             if all_rows is None:  # Else rows weigh, whatever the shards' particles are like.
                 reasons = inherited(estimators) + reasons
-            results = results_of(
-                outcome._replace(reasons=reasons),
-                temperature=self.temperature,
-                names=given.names, **support_of(states[0].prior, given), stream=all_rows is None,
-                merged=density_names(n_merged) if all_rows is None else None,
-                prior_pareto_k=given.pareto_k, **found,
+            results = _results(
+                outcome._replace(reasons=reasons), states[0].prior, given,
+                temperature=self.temperature, stream=all_rows is None,
+                merged=density_names(n_merged) if all_rows is None else None, **found,
             )  # fmt: skip
             stream = stream_after(outcome, sum(state.stream.seen for state in states), rng)
             self._set_state(CustomState(stream, results, results.records.n, states[0].prior))
@@ -650,15 +643,15 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
             posterior.log_prior = self.log_prior
         return posterior
 
-    def _model(self):
-        """The model, for its prior alone, and its `PriorFunctions`."""
+    def _model(self, sample_weight=None):
+        """The model and its `PriorFunctions`."""
         name, log_likelihood = likelihood_of(self.log_likelihood, self.log_likelihood_pointwise)
         names = checked_names(self.names)
         given = prior_functions(self.prior, self.log_prior, self.sample_prior, names)
+        weighted = is_given_weights(name, log_likelihood, sample_weight)
         return CustomModel(
-            log_likelihood, given.log_prior, given.sample_prior, weighted=False,
-            likelihood_name=name, names=given.names,
-        ), given  # fmt: skip
+            log_likelihood, given.log_prior, given.sample_prior, weighted, name, given.names
+        ), given
 
     @result
     def n_iter_(self):
@@ -682,22 +675,12 @@ class ParticleMirrorDescent(CustomPredictions, ParticleResults):
         for name, arguments in _OPTIONAL.items():
             if getattr(self, name) is not None:
                 check_arguments(name, getattr(self, name), arguments)
-        name, log_likelihood = likelihood_of(self.log_likelihood, self.log_likelihood_pointwise)
         if self.prior is not None and self.log_joint_gradient is not None:
             raise ValueError(
                 "log_joint_gradient has a prior of its own: give log_prior and sample_prior with "
                 "it in the place of prior, or set log_joint_gradient=None."
             )
-        names = checked_names(self.names)
-        given = prior_functions(self.prior, self.log_prior, self.sample_prior, names)
-        model = CustomModel(
-            log_likelihood,
-            given.log_prior,
-            given.sample_prior,
-            weighted=is_given_weights(name, log_likelihood, sample_weight),
-            likelihood_name=name,
-            names=given.names,
-        )
+        model, given = self._model(sample_weight)
         rows = rows_of(X, y, sample_weight, self.batch_size)
         if sample_weight is not None:
             self._counted(rows.data.weight)

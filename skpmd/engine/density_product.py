@@ -27,7 +27,7 @@ from skpmd.engine.importance import Proposal
 from skpmd.engine.importance_rounds import importance_rounds
 from skpmd.engine.model import Batch, Model
 from skpmd.engine.particles import effective_sample_size, moments, weights, whitened
-from skpmd.engine.tried_proposals import is_thin
+from skpmd.engine.weighed_proposals import is_thin
 
 # Searches start from so many draws of the product of normals with the densities' moments.
 _STARTS = 200

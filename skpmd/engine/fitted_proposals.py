@@ -6,8 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skpmd.engine.derivatives import ByDifferences, ByGradients
-from skpmd.engine.importance import Proposal
-from skpmd.engine.journal import once
+from skpmd.engine.importance import Proposal, mixture_log_density
 from skpmd.engine.optima import arms, optima, scales
 from skpmd.engine.particles import effective_sample_size
 from skpmd.engine.ridge import ridges
@@ -39,6 +38,15 @@ class Proposals(NamedTuple):
     to: str = "values"  # What they are fitted to.
     optima: tuple = ()  # An `Optimum` for each two of the components.
     path: tuple = ()  # Points (k, d) that searches have passed, and the log density there (k,).
+
+    def log_density(self, theta):
+        """Log density of the mixture at each row of theta, shape (n,)."""
+        return mixture_log_density(self.components, self.shares, theta)
+
+    def students(self):
+        """The components with Student tails, one at each optimum, and shares that add up to 1."""
+        shares = self.shares[1::EACH]
+        return self.components[1::EACH], shares / shares.sum()
 
 
 def fitted_proposals(log_joint, draws, values, log_likelihood, rng, gradient=None):
@@ -95,7 +103,7 @@ def proposals_along_ridges(log_joint, draws, log_likelihood, found, rng, gradien
     def first_ridge(one):
         return next(ridges(log_joint, derivatives, one.gaussian, rng), None)
 
-    parts = [once("ridge", partial(first_ridge, one), rng) for one in found[:_MAX_RIDGES]]
+    parts = [first_ridge(one) for one in found[:_MAX_RIDGES]]
     if any(parts):
         parts = [
             part or _of_optimum(log_joint, one) for part, one in zip(parts, found, strict=False)

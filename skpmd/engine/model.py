@@ -118,8 +118,6 @@ class Model:
         Whether particles are weighed by the integral over their conjugate block. Where weights
         have another source its log-partition function, which may cost as much as a batch, is left
         alone.
-    updates_in_place : bool
-        Whether a step changes the block that it starts from, or its rows.
 
     References
     ----------
@@ -143,7 +141,7 @@ class Model:
     array([-2.34, -4.34])
     """
 
-    tail_df, n_coordinates, block_weighs, updates_in_place = np.inf, None, True, False
+    tail_df, n_coordinates, block_weighs = np.inf, None, True
 
     def sample_prior(self, rng, m):
         """Draw m particles from the prior.

@@ -23,7 +23,6 @@ from skpmd.lda._parameters import LDAParameters, batch_size_of
 from skpmd.lda._posterior import posterior_of
 from skpmd.lda._predict import LDAPredictions
 from skpmd.lda._relabel import disagreement, relabelling
-from skpmd.lda._tables_predict import LDATables
 from skpmd.lda._topics import ASSIGNMENTS
 
 # Counts are at most so large: sums of their squares stay far from the largest float32.
@@ -92,9 +91,7 @@ def _weighted(X, sample_weight):
     return chosen(X, weight, weight > 0.0)
 
 
-class LDATopicModelPMD(
-    LDAPredictions, LDATables, ClassNamePrefixFeaturesOutMixin, ParticleEstimator
-):
+class LDATopicModelPMD(LDAPredictions, ClassNamePrefixFeaturesOutMixin, ParticleEstimator):
     """Latent Dirichlet allocation, in which each particle is a whole topic model.
 
     A particle is one expected assignment of the words of all documents to topics, with the
@@ -207,10 +204,8 @@ None, default=None
     checkpoint : str, path-like or None, default=None
         File in which `fit` saves its progress. After a crash the same `fit`, with the same data and
         parameters, continues from there, with the same result to the bit; any other fit raises an
-        error. The file is removed when the fit ends. `partial_fit` writes no checkpoint: use
-        `skpmd.save` between two calls.
-    checkpoint_every : float, default=60.0
-        Seconds between two writes of the checkpoint; 0 writes it after each step.
+        error. The file is removed when the fit ends. It can run code when it is read, so use none
+        but your own. `partial_fit` writes no checkpoint: use `skpmd.save` between two calls.
     n_jobs : int or None, default=None
         Number of threads that `fit`, `partial_fit` and predictions use, as in joblib: None means
         one. No digit of a result depends on this number. The number of BLAS threads is not changed.
@@ -328,7 +323,7 @@ None, default=None
             name: LOOP_CONSTRAINTS[name]
             for name in (
                 "batch_size", "step_size", "step_decay", "total_samples", "max_time", "checkpoint",
-                "checkpoint_every", "n_jobs", "random_state", "verbose",
+                "n_jobs", "random_state", "verbose",
             )
         },
         "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -382,7 +377,6 @@ None, default=None
         prior=None,
         max_time=None,
         checkpoint=None,
-        checkpoint_every=60.0,
         early_stopping=False,
         validation_fraction=0.1,
         n_iter_no_change=5,
@@ -415,7 +409,6 @@ None, default=None
         self.prior = prior
         self.max_time = max_time
         self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change

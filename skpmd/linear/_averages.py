@@ -17,6 +17,7 @@ from scipy.special import log_expit, log_softmax, logsumexp
 
 from skpmd.engine.threads import each
 from skpmd.linear._kernels_single import LANES, average_sigmoids, average_softmaxes
+from skpmd.linear._posterior import own_particles
 
 # Averages below are made in logs, and so are those of rows whose logits may be so far from the mean
 # ones: e^-87 is the smallest exponential, and 1e-7 of a thousand is 1e-4.
@@ -32,10 +33,16 @@ class Points(NamedTuple):
     mean: np.ndarray  # (K, width): Their average.
     offsets: np.ndarray  # (m, K, width): What each differs from it by.
     weights: np.ndarray  # (m,): They add up to 1.
-    # For few points of one row of coefficients that stand for more, whose logits vary otherwise:
-    # matrices (width, width) whose products with a row have the variance of the logit as their sums
-    # of squares, of what these stand for and of these.
-    roots: tuple | None = None
+
+
+def points_of_posterior(posterior, n_classes, width):
+    """All particles of a `Posterior` as `Points`, in the units that it was found in.
+
+    Other coordinates than coefficients come last.
+    """
+    n_rows = 1 if n_classes == 2 else n_classes
+    coefficients = own_particles(posterior)[:, : n_rows * width].reshape(-1, n_rows, width)
+    return points_of(coefficients, posterior.weights)
 
 
 def points_of(coefficients, weights):
@@ -100,7 +107,7 @@ def log_averages_in_single(points, X, fit_intercept, at_zero=False):
         table = (offsets @ tile.T.astype(np.float32)).reshape(m, K, LANES)
         centre = np.zeros((K, LANES)) if at_zero else points.mean @ tile.T
         if K == 1:
-            found = _of_sigmoids(table[:, 0, :n], centre[0, :n], _scales(points, tile)[:n], weights)
+            found = average_of_sigmoids(table[:, 0, :n], centre[0, :n], np.ones(n), weights)
         else:
             found = _of_softmaxes(table[..., :n], centre[:, :n], weights)
         found[:, is_far[:n] | (found.min(axis=0) < TINY)] = np.nan
@@ -122,7 +129,7 @@ def log_averages_of_normals(posterior, X, fit_intercept):
         n = some.shape[0]
         centre, scale = (one.T for one in posterior.moments(some, fit_intercept))
         if K == 1:
-            found = _of_sigmoids(nodes[:, 0, :n], centre[0], scale[0], weights)
+            found = average_of_sigmoids(nodes[:, 0, :n], centre[0], scale[0], weights)
         else:
             found = _of_softmaxes(nodes[..., :n] * scale.astype(np.float32), centre, weights)
         missing = np.flatnonzero(~(found.min(axis=0) >= TINY))
@@ -135,20 +142,6 @@ def log_averages_of_normals(posterior, X, fit_intercept):
 
     by_tiles(fill, X)
     return np.minimum(out, 0.0, out=out)
-
-
-def variances(roots, X, fit_intercept):
-    """The largest variance of a row's logits, shape (n,); see `roots_of` of the particles."""
-    out, width = np.empty(X.shape[0]), roots.shape[1]
-
-    def fill(start):
-        n = min(LANES, X.shape[0] - start)
-        tile = tile_of(X[start : start + n], width, fit_intercept)
-        with np.errstate(over="ignore"):
-            out[start : start + n] = np.max([_variance(tile, one) for one in roots], axis=0)[:n]
-
-    by_tiles(fill, X)
-    return out
 
 
 def by_tiles(fill, X):
@@ -167,19 +160,7 @@ def tile_of(X, width, fit_intercept):
     return tile
 
 
-def _variance(tile, root):
-    return np.square(tile @ root).sum(axis=1)
-
-
-def _scales(points, tile):
-    """Factors (n,) of the offsets of a tile's logits."""
-    if points.roots is None:
-        return np.ones(len(tile))
-    of_all, own = (_variance(tile, root) for root in points.roots)
-    return np.sqrt(np.divide(of_all, own, out=np.ones(len(tile)), where=own > 0.0))
-
-
-def _of_sigmoids(table, centre, scale, weights):
+def average_of_sigmoids(table, centre, scale, weights):
     """Averages (2, n) of logits centre + scale * table."""
     out = np.empty((2, len(centre)))
     average_sigmoids(np.ascontiguousarray(table), single(centre), single(scale), weights, out)

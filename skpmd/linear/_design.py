@@ -1,5 +1,9 @@
-"""What the binary and the multinomial model share: they see a row through its logits alone."""
+"""Models of linear predictors: what likelihoods share that see a row through its logits alone.
 
+A likelihood is a subclass of `LinearModel` in a file of its own, with its kernels.
+"""
+
+import copy
 from functools import cache, partial
 
 import numpy as np
@@ -12,10 +16,18 @@ from skpmd.engine.sinh_arcsinh import most_skewed
 from skpmd.engine.sums import add_up, are_elsewhere, total
 from skpmd.engine.threads import in_order
 from skpmd.linear._column_scale import at_zero
+from skpmd.linear._kernels import LANES
+
+_ROWS = 512  # A table of several logits takes this many rows before it takes more particles.
 
 
 class LinearModel(Model):
-    """A likelihood of linear predictors under a prior on their coefficients.
+    """A likelihood of K linear predictors, the logits, under a prior on their coefficients.
+
+    A subclass says what K is (``n_logits``), how many numbers its tables have (``table_size``), and
+    offers `differentiate` and `differentiate_single` for any move, `gaussian_target` and
+    `skew_axes` (by `_third_derivatives`) for fitted proposals, and ``expected_logits`` for a
+    Gaussian without correlations.
 
     With ``fit_intercept`` rows of a batch have one feature fewer than a row of coefficients: its
     last coefficient is then the intercept, and no column of ones is ever stored. The prior may be a
@@ -26,9 +38,17 @@ class LinearModel(Model):
     are to be.
     """
 
+    n_logits, table_size = 1, 1 << 18  # A table of so many numbers stays in the second cache.
+
     def __init__(self, prior, fit_intercept, shift=None):
         self.prior, self.tail_df = prior, prior.tail_df
         self.fit_intercept, self.shift = fit_intercept, shift
+
+    def with_prior(self, prior):
+        """The same likelihood under another prior."""
+        model = copy.copy(self)
+        model.prior, model.tail_df = prior, prior.tail_df
+        return model
 
     def shift_of(self, X):
         """What has to be subtracted from rows, (p,), or None."""
@@ -66,6 +86,23 @@ class LinearModel(Model):
         """Log prior density; see `Model`."""
         return self.prior.log_density(theta)
 
+    def log_likelihood(self, theta, batch):
+        """Weighted sum over the rows of log p(y | logits); see `Model`."""
+        coefficients, total = self.prior.coefficients(theta), np.zeros(len(theta))
+        if self.shift_of(batch.X) is not None:
+            coefficients = self.for_rows(coefficients)
+
+        def of(place):
+            some, (_, y, weight, *_), rows = place
+            table = self._table(coefficients, place)
+            part = np.zeros(len(table))
+            self.add_log_likelihoods(table, y[rows], weight[rows], part)
+            return some, part
+
+        for some, part in in_order(of, self._places(len(theta), [batch])):
+            total[some] += part
+        return total
+
     def skew_axes(self, mean, chol, batches, b=1.0, max_rows=2000, max_iter=30):
         """Orthogonal axes along which the posterior is most skewed, and how much.
 
@@ -98,7 +135,7 @@ class LinearModel(Model):
 
     def skewness_of_rows(self, mean, chol, batch):
         """How much each row adds to the third cumulant at most, (n,); see `skew_axes`."""
-        K = len(mean) // (batch.X.shape[1] + self.fit_intercept)
+        K = self.n_logits
         sizes = [
             (np.abs(factor) * np.linalg.norm(white, axis=1) ** 3).reshape(K, -1).sum(axis=0)
             for white, factor in self._third_derivatives(mean, chol, [batch])
@@ -155,8 +192,12 @@ class LinearModel(Model):
             if self.fit_intercept:
                 rows[:, -1] += by_intercept
 
+    def add_log_likelihoods(self, table, y, weight, total):
+        """Add weighted sums over rows of log p(y | logits), of logits (m, K, n), to ``total``."""
+        raise NotImplementedError
+
     def differentiate(self, table, y, weight, total):
-        """Add log-likelihoods to ``total``, and write derivatives over logits (m, K, n)."""
+        """The same, and write derivatives of the sums over the logits."""
         raise NotImplementedError
 
     def differentiate_single(self, table, y, weight, total):
@@ -164,12 +205,30 @@ class LinearModel(Model):
         raise NotImplementedError
 
     def _places(self, m, batches):
-        """Pieces whose tables fit the cache: (slice of m particles, batch, slice of its rows)."""
-        raise NotImplementedError
+        """Pieces whose tables fit the cache: (slice of m particles, batch, slice of its rows).
+
+        Of one logit a table has all particles, of several so many rows before more particles.
+        """
+        K, size = self.n_logits, self.table_size
+        few = m if K == 1 else min(m, max(1, size // (K * _ROWS)))
+        n_rows = max(LANES, size // (K * few) // LANES * LANES)
+        for batch, rows in pieces(batches, n_rows, 1):
+            for first in range(0, m, few):
+                yield slice(first, first + few), batch, rows
 
     def _table(self, coefficients, place):
         """Logits of a piece, (particles, K, rows)."""
-        raise NotImplementedError
+        some, batch, rows = place
+        flat = coefficients[some].reshape(-1, coefficients.shape[1] // self.n_logits)
+        table = logits(flat, batch.X[rows], self.fit_intercept)
+        return table.reshape(-1, self.n_logits, table.shape[1])
+
+    def _designs(self, batches):
+        """Pieces whose rows, in float64 and with a column of ones, fit the cache."""
+        # A table of covariances of logits has K^2 numbers for each row.
+        for batch in batches:
+            width = max(batch.X.shape[1] + 1, self.n_logits**2)
+            yield from pieces([batch], self.table_size, width)
 
     def _third_derivatives(self, mean, chol, batches):
         """For each piece whitened rows (n, d) and the factors (n,) of their cubes."""
@@ -222,6 +281,12 @@ def logits(theta, X, fit_intercept):
 def slopes_gradient(table, X):
     """Sum over rows of table[:, n] x_n, shape (m, p)."""
     return (X.T @ table.T).T if issparse(X) else table @ X
+
+
+def gauss_hermite(n):
+    """Gauss's rule of n nodes for N(0, 1): nodes and weights."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(n)
+    return nodes, weights / np.sqrt(2 * np.pi)
 
 
 @cache

@@ -39,6 +39,7 @@ from skpmd._rows.table import is_in_memory
 from skpmd.engine.course import untimed
 from skpmd.engine.hmc import N_CHAINS
 from skpmd.engine.loop import drive
+from skpmd.linear._averages import points_of_posterior
 from skpmd.linear._column_scale import (
     Units,
     in_units,
@@ -47,12 +48,6 @@ from skpmd.linear._column_scale import (
     units_of,
     warn_of_other_scale,
     warn_of_overruled,
-)
-from skpmd.linear._compressed import (
-    Compressed,
-    compressions,
-    own_posterior,
-    points_of_posterior,
 )
 from skpmd.linear._design import LinearModel
 from skpmd.linear._earlier_rows import (
@@ -90,7 +85,8 @@ from skpmd.linear._merge import (
     models_of_shards,
     rows_held,
 )
-from skpmd.linear._posterior import GaussianPosterior
+from skpmd.linear._normal_logits import NormalLogits, searched_normal_logits
+from skpmd.linear._posterior import GaussianPosterior, own_posterior
 from skpmd.linear._predict import ClassPredictions
 from skpmd.linear._retained import Retained, advance_retaining, with_units_of
 from skpmd.linear._streaming import proposal_step
@@ -111,7 +107,9 @@ class LogisticState(NamedTuple):
     dtype: np.dtype  # Of the features.
     retained: Retained | None = None  # Rows of a stream whose classes may come one by one.
     units: Units | None = None  # What coefficients and their prior are in, if not given columns.
-    compressed: Compressed | None = None  # What predictions average over, if not all particles.
+    normal_logits: NormalLogits | None = (
+        None  # What predictions average over, if not all particles.
+    )
 
 
 class _Task(NamedTuple):
@@ -265,16 +263,15 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     reweight : bool, default=True
         Whether particles are weighted by the posterior on all data.
     prediction_tol : float, default=1e-3
-        How far predicted probabilities may differ from averages over all particles. For two classes
-        they are averages over few particles, for more classes over normal logits with the
-        posterior's means and covariances. The number of either is chosen on up to 1000 rows of the
-        fit, and on mixtures of these rows: no probability there has an error of more than half of
-        ``prediction_tol``, or of more than nine tenths of it if all classes were equally probable,
-        and no log probability of more than fifty times ``prediction_tol``
-        (``diagnostics_["prediction_error"]`` is the largest error of a probability). In a stream
-        these are rows of the last part. Rows whose logits vary more than those of any of these
-        rows, and rows whose most probable class is uncertain, are averaged over all particles. With
-        0, or if this accuracy is not reached, all rows are.
+        How far predicted probabilities may differ from averages over all particles. They are
+        averages over normal logits with the posterior's means and covariances. Whether these do is
+        found on up to 1000 rows of the fit, and on mixtures of these rows: no probability there has
+        an error of more than half of ``prediction_tol``, or of more than nine tenths of it if all
+        classes were equally probable, and no log probability of more than fifty times
+        ``prediction_tol`` (``diagnostics_["prediction_error"]`` is the largest error of a
+        probability). In a stream these are rows of the last part. Rows whose logits vary more than
+        those of any of these rows, and rows whose most probable class is uncertain, are averaged
+        over all particles. With 0, or if this accuracy is not reached, all rows are.
     total_samples : float or None, default=None
         For `partial_fit`: None means a stream, in which each row counts once. A number is the
         number of rows of a data set over which several passes may be made.
@@ -297,10 +294,8 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
     checkpoint : str, path-like or None, default=None
         File in which `fit` saves its progress. After a crash the same `fit`, with the same data and
         parameters, continues from there, with the same result to the bit; any other fit raises an
-        error. The file is removed when the fit ends. `partial_fit` writes no checkpoint: use
-        `skpmd.save` between two calls.
-    checkpoint_every : float, default=60.0
-        Seconds between two writes of the checkpoint; 0 writes it after each step.
+        error. The file is removed when the fit ends. It can run code when it is read, so use none
+        but your own. `partial_fit` writes no checkpoint: use `skpmd.save` between two calls.
     n_jobs : int or None, default=None
         Number of threads that `fit`, `partial_fit` and predictions use, as in joblib: None means
         one. No digit of a result depends on this number. The number of BLAS threads is not changed.
@@ -464,7 +459,6 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         temperature=1.0,
         max_time=None,
         checkpoint=None,
-        checkpoint_every=60.0,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -498,7 +492,6 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         self.temperature = temperature
         self.max_time = max_time
         self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -587,7 +580,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             LogisticState(
                 stream, results, n_iter, task.scale, task.model.fit_intercept, X.dtype,
                 units=task.prior.units,
-                compressed=None if task.is_mean_field else self._compressed(results, X),
+                normal_logits=None if task.is_mean_field else self._normal_logits(results, X),
             )
         )  # fmt: skip
         return rows, no_moments
@@ -726,7 +719,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
             self._set_state(
                 LogisticState(
                     stream, results, stream.records.n, prior_scale, model.fit_intercept, X.dtype,
-                    retained, units, self._compressed(results, X),
+                    retained, units, self._normal_logits(results, X),
                 )
             )  # fmt: skip
             self._warn_or_interrupt()
@@ -819,13 +812,13 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         else:
             shown = {**found, **axes, "frame": task.prior.units}
             outcome, results = self._results(task, outcome, options, shown, remedies)
-            few = None if task.is_reduced else self._compressed(results, task.rows.data.X, False)
+            few = None if task.is_reduced else self._normal_logits(results, task.rows.data.X, False)
             if isinstance(self.prior, str):  # All rows may have found other scales.
                 first = first._replace(prior_scale=task.prior.scale, units=task.prior.units)
         seen = sum(state.stream.seen for state in states)
         return first._replace(
             stream=stream_after(outcome, seen, rng), results=results, n_iter=results.records.n,
-            retained=None, compressed=few,
+            retained=None, normal_logits=few,
         )  # fmt: skip
 
     @result
@@ -901,7 +894,7 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         rows = np.clip(rows, -most, most).astype(state.dtype, copy=False)
         return rows[:, :p], rows[:, p] if state.fit_intercept else np.zeros(n_rows, state.dtype)
 
-    def _compressed(self, results, X, are_given=True):
+    def _normal_logits(self, results, X, are_given=True):
         """What predictions average over, None for all particles; its error is a diagnostic.
 
         Rows X are as given, or else in the units of the posterior.
@@ -911,7 +904,9 @@ class BayesianLogisticRegressionPMD(ClassPredictions, ParticleResults):
         )
         X = in_units(X, results.posterior.frame) if are_given else X
         with untimed():  # It is short beside the fit, and spares predictions more.
-            stage = drive(compressions(points, X, self.fit_intercept, self.prediction_tol))
+            stage = drive(
+                searched_normal_logits(points, X, self.fit_intercept, self.prediction_tol)
+            )
         few = stage.value
         results.diagnostics["prediction_error"] = 0.0 if few is None else few.error
         results.diagnostics["interrupted"] |= stage.interrupted

@@ -5,8 +5,8 @@ from functools import partial
 import numpy as np
 
 from skpmd._rows.rows import are_kept
-from skpmd.engine.chain_draws import TARGET_ESS, moved, outcome_of, starts, thinned
-from skpmd.engine.hmc import N_CHAINS, hamiltonian
+from skpmd.engine.chain_draws import moved, starts
+from skpmd.engine.hmc import N_CHAINS
 from skpmd.engine.sums import are_elsewhere
 from skpmd.engine.variational import laplace, variational_mirror_descent
 from skpmd.linear._priors import NormalPrior
@@ -64,13 +64,10 @@ def move_hierarchical(model, batches, n_particles, power, rng):
         return informed.stretched(theta, _JUMP_SD * rng.standard_normal(len(theta)))
 
     target, inside = _log_joint(model.with_prior(informed), batches, start, power)
-    for chains in hamiltonian(
-        target, start, mean, chol, rng,
-        target_ess=TARGET_ESS * n_particles, jump=jump, shown=informed.coefficients,
-        inside=inside,
-    ):  # fmt: skip
-        theta = informed.uninformed(thinned(chains, n_particles))
-        yield outcome_of(model, theta, chains, power)
+    yield from moved(
+        model, target, start, mean, chol, n_particles, power, rng,
+        to=informed.uninformed, jump=jump, shown=informed.coefficients, inside=inside,
+    )  # fmt: skip
 
 
 def _informed(model, batches, power):

@@ -8,7 +8,7 @@ from scipy.sparse import issparse
 from sklearn.utils import gen_batches
 
 from skpmd._export import Variable
-from skpmd.linear._binary import LogisticModel
+from skpmd.linear._bernoulli import LogisticModel
 from skpmd.linear._density_prior import prior_of_posterior
 from skpmd.linear._horseshoe import HorseshoePrior
 from skpmd.linear._multinomial import SoftmaxModel

@@ -10,11 +10,10 @@ from skpmd._base.results import Results
 from skpmd.engine.density_product import AllRows, Shard
 from skpmd.engine.model import Batch
 from skpmd.linear._column_scale import Units
-from skpmd.linear._compressed import own_posterior
 from skpmd.linear._earlier_rows import EarlierRows, PriorOfRows
 from skpmd.linear._hmc import move_from_proposals
 from skpmd.linear._make_model import in_columns, linear_model
-from skpmd.linear._posterior import GaussianPosterior
+from skpmd.linear._posterior import GaussianPosterior, own_posterior
 from skpmd.linear._priors import NormalPrior, Prior, ShiftedPrior
 
 # Scales that shards have found may be so many times apart. Those of columns of random shards are

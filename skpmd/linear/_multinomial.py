@@ -8,16 +8,11 @@ from skpmd.engine.sums import add_up
 from skpmd.engine.threads import in_order
 from skpmd.linear._design import (
     LinearModel,
-    logits,
     normal_nodes,
-    pieces,
 )
-from skpmd.linear._kernels import LANES, add_log_softmax, expected_softmax
+from skpmd.linear._kernels import add_log_softmax, expected_softmax
 from skpmd.linear._kernels_single import softmax_slopes
 from skpmd.linear._priors import precision_matrix
-
-_TABLE = 1 << 17  # This many numbers are held at once, in a table that stays in the second cache.
-_ROWS = 512  # A table takes this many rows before it takes more particles.
 
 
 class SoftmaxModel(LinearModel):
@@ -28,13 +23,11 @@ class SoftmaxModel(LinearModel):
     to K - 1, K = ``n_classes``; other parameters are as of `LinearModel`.
     """
 
+    table_size = 1 << 17
+
     def __init__(self, prior, fit_intercept, n_classes, shift=None):
         super().__init__(prior, fit_intercept, shift)
-        self.n_classes = n_classes
-
-    def with_prior(self, prior):
-        """The same likelihood under another prior."""
-        return SoftmaxModel(prior, self.fit_intercept, self.n_classes, self.shift)
+        self.n_classes = self.n_logits = n_classes
 
     def monitored(self, theta):
         """Coefficients less their mean over the classes, which the data do not see; see `Model`."""
@@ -43,22 +36,17 @@ class SoftmaxModel(LinearModel):
         rows = theta.reshape(len(theta), self.n_classes, -1)
         return (rows - rows.mean(axis=1, keepdims=True)).reshape(theta.shape)
 
-    def log_likelihood(self, theta, batch):
-        """Weighted sum of log softmax(x . theta_1, ..., x . theta_K)[y]; see `Model`."""
-        coefficients, total = self.prior.coefficients(theta), np.zeros(len(theta))
-        if self.shift_of(batch.X) is not None:
-            coefficients = self.for_rows(coefficients)
+    def add_log_likelihoods(self, table, y, weight, total):
+        """Add weighted sums of log softmax(z)[y]; see `LinearModel`."""
+        add_log_softmax(table, y.astype(np.int64), weight, total, False)
 
-        def of(place):
-            _, (_, y, weight, *_), rows = place
-            table = self._table(coefficients, place)
-            part = np.zeros(len(table))
-            add_log_softmax(table, y[rows].astype(np.int64), weight[rows], part, False)
-            return place[0], part
+    def differentiate(self, table, y, weight, total):
+        """The same, and write derivatives over logits (m, K, n)."""
+        add_log_softmax(table, y.astype(np.int64), weight, total, True)
 
-        for some, part in in_order(of, self._places(len(theta), [batch])):
-            total[some] += part
-        return total
+    def differentiate_single(self, table, y, weight, total):
+        """Write derivatives over logits in float32; see `LinearModel`."""
+        softmax_slopes(table, y.astype(np.int64), weight.astype(np.float32))
 
     def gaussian_target(self, mean, cov, batches, b=1.0):
         """Expected gradient and negative Hessian of the log joint density under a Gaussian.
@@ -116,7 +104,7 @@ class SoftmaxModel(LinearModel):
         K = self.n_classes
         nodes = np.zeros((K, 1)) if spread is None else normal_nodes(K)
         probability, curvature = np.empty_like(centre), np.empty_like(centre)
-        step = max(1, _TABLE // K**2)
+        step = max(1, self.table_size // K**2)
         for start in range(0, len(y), step):
             part = slice(start, start + step)
             cov = np.zeros((len(centre[part]), K, K))
@@ -151,37 +139,6 @@ class SoftmaxModel(LinearModel):
             return white.reshape(-1, d), -(weight[:, None] * p).T.ravel()
 
         return in_order(of, self._designs(batches))
-
-    def differentiate(self, table, y, weight, total):
-        """Add log-likelihoods to ``total``, and write derivatives over logits (m, K, n)."""
-        add_log_softmax(table, y.astype(np.int64), weight, total, True)
-
-    def differentiate_single(self, table, y, weight, total):
-        """Write derivatives over logits in float32; see `LinearModel`."""
-        softmax_slopes(table, y.astype(np.int64), weight.astype(np.float32))
-
-    def _places(self, m, batches):
-        """Pieces whose tables fit the cache: (slice of m particles, batch, slice of its rows)."""
-        K = self.n_classes
-        few = min(m, max(1, _TABLE // (K * _ROWS)))
-        n_rows = max(LANES, _TABLE // (K * few) // LANES * LANES)
-        for batch, rows in pieces(batches, n_rows, 1):
-            for first in range(0, m, few):
-                yield slice(first, first + few), batch, rows
-
-    def _table(self, coefficients, place):
-        """Logits of a piece, (particles, K, rows)."""
-        some, batch, rows = place
-        flat = coefficients[some].reshape(-1, coefficients.shape[1] // self.n_classes)
-        table = logits(flat, batch.X[rows], self.fit_intercept)
-        return table.reshape(-1, self.n_classes, table.shape[1])
-
-    def _designs(self, batches):
-        """Pieces whose rows, in float64 and with a column of ones, fit the cache."""
-        # A table of covariances has K^2 numbers for each row.
-        for batch in batches:
-            width = max(batch.X.shape[1] + 1, self.n_classes**2)
-            yield from pieces([batch], _TABLE, width)
 
 
 def _logit_covariance(X, cov, K):

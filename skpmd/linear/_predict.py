@@ -13,18 +13,12 @@ from skpmd._base.utils import as_generator, check_level, check_n_draws, weighted
 from skpmd._base.validation import naming_conversions, refuse_no_table, refuse_overflows
 from skpmd._rows.by_block import of_all_rows, row_by_row
 from skpmd.engine.model import Batch
-from skpmd.linear._averages import log_averages, log_averages_of_normals
+from skpmd.linear._averages import log_averages, log_averages_of_normals, points_of_posterior
 from skpmd.linear._column_scale import at_zero, in_units, refuse_far, units_of
-from skpmd.linear._compressed import (
-    labels_by_means,
-    log_averages_by,
-    own_particles,
-    points_of_posterior,
-    roots_of,
-)
 from skpmd.linear._design import logits
 from skpmd.linear._make_model import in_columns, linear_model
-from skpmd.linear._posterior import GaussianPosterior
+from skpmd.linear._normal_logits import labels_by_means, log_averages_by, root_of
+from skpmd.linear._posterior import GaussianPosterior, own_particles
 from skpmd.predictive import Uncertainty
 
 _TABLE = 1 << 20  # At most this many probabilities are held at once.
@@ -119,7 +113,7 @@ class ClassPredictions(ClassifierMixin):
         if points is None or len(self.classes_) > 2:
             return self.classes_[self._log_proba(X).argmax(axis=1)]
         rows = in_units(X, self._units)
-        codes, are_clear = labels_by_means(points, self._roots, rows, self._state.fit_intercept)
+        codes, are_clear = labels_by_means(points, self._root, rows, self._state.fit_intercept)
         open_ = np.flatnonzero(~are_clear)
         if len(open_):
             codes[open_] = self._log_proba(X[open_]).argmax(axis=1)
@@ -353,9 +347,9 @@ class ClassPredictions(ClassifierMixin):
         return points_of_posterior(self.posterior_, len(self.classes_), width)
 
     @result
-    def _roots(self):
-        """Of the variances of logits under all particles."""
-        return roots_of(self._points)
+    def _root(self):
+        """Of the variances of logits under all particles, for two classes."""
+        return root_of(self._points)
 
     def _log_proba(self, X):
         """Log averages (n, n_classes) of checked rows."""
@@ -363,11 +357,11 @@ class ClassPredictions(ClassifierMixin):
         with self._threads():
             if points is None:
                 found = log_averages_of_normals(self.posterior_, X, state.fit_intercept)
-            elif state.compressed is None or state.compressed.error > self.prediction_tol:
+            elif state.normal_logits is None or state.normal_logits.error > self.prediction_tol:
                 found = log_averages(points, in_units(X, self._units), state.fit_intercept)
             else:
                 rows = in_units(X, self._units)
-                found = log_averages_by(state.compressed, points, rows, state.fit_intercept)
+                found = log_averages_by(state.normal_logits, points, rows, state.fit_intercept)
         return found.T
 
     def _by_rows(self, X, reduce):

@@ -10,7 +10,6 @@ from skpmd._base.records import Records
 from skpmd._base.streaming import Stream, advance, coefficients
 from skpmd._rows.rows import Rows
 from skpmd.engine import mirror
-from skpmd.engine.journal import once
 from skpmd.engine.loop import FullBatch, Outcome, run
 from skpmd.engine.mirror import Settings
 from skpmd.engine.particles import Particles
@@ -92,11 +91,7 @@ def fit_conjugate(parameters, rows, weight, rng, before=None):
         counts = _carried(before, model, m, X, weight, scaler)
     else:
         n_starts = _STARTS if m == 1 < model.K and max_full_iter >= 4 * _ROUND else m
-        counts = once(
-            "starts of particles",
-            lambda: initial_counts(model, X, weight, parameters.init_params, n_starts, rng),
-            rng,
-        )
+        counts = initial_counts(model, X, weight, parameters.init_params, n_starts, rng)
     outcome = _run(parameters, model, _rows(parameters, X, weight), counts, max_full_iter, m, rng)
     # One component is exact after one iteration.
     exact = model.K == 1 and max_full_iter > 0 and not outcome.ended_early

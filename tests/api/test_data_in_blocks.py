@@ -394,11 +394,13 @@ def test_a_memory_mapped_file_is_an_array(name, tmp_path):
 
 @pytest.mark.slow_for("logistic, steps")
 @pytest.mark.parametrize("name", ["logistic, steps", "process", "mixture", "topics"])
-def test_a_fit_of_blocks_goes_on_from_its_checkpoint(name, tmp_path):
+def test_a_fit_of_blocks_goes_on_from_its_checkpoint(name, tmp_path, monkeypatch):
     model, X, y = CASES[name]()
     items = blocks_of(X, y)
     expected = fitted(model, Blocks(items))
-    model.set_params(checkpoint=tmp_path / "fit", checkpoint_every=0)
+    monkeypatch.setattr("skpmd._base.checkpoint._SECONDS", 0.0)
+    monkeypatch.setattr("skpmd._base.checkpoint._TIMES", 0.0)
+    model.set_params(checkpoint=tmp_path / "fit")
     reads = []
 
     class Stopped:

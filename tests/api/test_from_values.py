@@ -21,7 +21,7 @@ from skpmd.engine.importance import Proposal
 from skpmd.engine.loop import Outcome
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import Particles, draw_prior, weights
-from skpmd.engine.scouts import Scouts, scouted
+from skpmd.engine.prior_draws import PriorDraws, prior_draws
 from skpmd.engine.values import without_errors
 
 ROW = np.zeros((1, 1))
@@ -337,9 +337,9 @@ def test_modes_without_particles_are_counted(lost, level, expected):
         gaps = ((theta[:, None] - places) ** 2).sum(axis=2)
         return np.zeros(len(theta)) if level else np.logaddexp(*(-2.0 * gaps.T))
 
-    scouts = Scouts(theta, zeros, zeros, log_joint, len(theta))
+    draws = PriorDraws(theta, zeros, zeros, log_joint, len(theta), lambda: None)
     outcome = Outcome(particles, [])  # Without an evidence modes are held against each other.
-    assert scouts.n_left_out(found, outcome, np.random.default_rng(1)) == expected
+    assert draws.n_left_out(found, outcome, np.random.default_rng(1)) == expected
     outcome = Outcome(particles, [], True, n_left_out=expected)
     # A stream that goes on from there has not found it either.
     for one in (outcome, stream_after(outcome, 10.0, np.random.default_rng(0)).outcome()):
@@ -517,7 +517,7 @@ def test_points_without_a_number_do_not_change_the_others():
     model = CustomModel(log_likelihood, log_prior, lambda rng, m: rng.random((m, 1)) / 2, False)
     batches, rng = [Batch(np.zeros((1, 1)), None, np.ones(1))], np.random.default_rng(0)
     theta = np.array([[0.1], [0.6], [0.9], [0.2]])
-    log_joint = scouted(model, draw_prior(model, 10, rng), batches, 1.0, rng).log_joint
+    log_joint = prior_draws(model, draw_prior(model, 10, rng), batches, 1.0, rng).log_joint
     np.testing.assert_allclose(log_joint(theta), [-0.11, -np.inf, -np.inf, -0.24])
     free = Unbounded(model, np.array([0.0]), np.array([np.inf]))
     found = without_errors(free.log_prior)(np.log(theta))

@@ -123,8 +123,8 @@ def test_a_mode_that_searches_have_missed_comes_from_steps(monkeypatch):
         return found[:1], True, (path[0][:0], path[1][:0])
 
     monkeypatch.setattr(fitted_proposals, "optima", first_alone)
-    monkeypatch.setattr("skpmd.engine.scouts.Scouts.missed", lambda *_: False)
-    monkeypatch.setattr("skpmd.engine.scouts.Scouts.confirm", lambda *_: False)
+    monkeypatch.setattr("skpmd.engine.weighed_proposals.misses", lambda *_: False)
+    monkeypatch.setattr("skpmd.engine.prior_draws.PriorDraws.agree", lambda *_: False)
 
     def log_prior(theta):
         return norm.logpdf(theta, scale=2.0).sum(axis=1)

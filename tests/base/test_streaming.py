@@ -29,7 +29,7 @@ from skpmd.engine.particles import Particles, effective_sample_size
 from skpmd.engine.rejuvenation_error import NO_ERROR
 from skpmd.engine.variational import Gaussian, laplace, variational_mirror_descent
 from skpmd.linear import _retained
-from skpmd.linear._binary import LogisticModel
+from skpmd.linear._bernoulli import LogisticModel
 from skpmd.linear._priors import NormalPrior
 from skpmd.posterior import Posterior
 from tests.tools.exact_models import NORMAL_MEAN, normal_log_likelihood

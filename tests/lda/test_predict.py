@@ -9,9 +9,15 @@ from scipy.special import digamma, gammaln, logsumexp
 from sklearn.exceptions import NotFittedError
 
 from skpmd import LDATopicModelPMD
-from skpmd.lda._completion import completion_split
+from skpmd.lda._averages import completion_split
+from skpmd.lda._documents import Documents
 from skpmd.lda._inference import document_elbos, topic_mass, word_probabilities
 from skpmd.lda._topics import Counts, Topics, log_normaliser
+
+
+def of(X):
+    """Documents as kernels take them."""
+    return Documents.of(X).for_kernels()
 
 
 def particles(m=2, K=3, V=7, seed=0, alpha=0.4, eta=0.1, rows=False, scale=0.5):
@@ -81,7 +87,7 @@ def test_elbos_are_below_the_enumerated_probability_and_near_it(K, rows):
             tokens = rng.integers(0, 7, n)
             X = sp.csr_matrix(np.bincount(tokens, minlength=7)[None].astype(np.float32))
             phi = model.word_probabilities(counts, i).astype(np.float64)
-            gap = exact(phi, model.alpha[i], tokens) - document_elbos(model, counts, i, X)[0]
+            gap = exact(phi, model.alpha[i], tokens) - document_elbos(model, counts, i, of(X))[0]
             assert gap > -1e-5
             gaps.append(gap / n)
     assert max(gaps) < 0.4 and np.mean(gaps) < 0.2
@@ -96,14 +102,14 @@ def test_an_elbo_is_near_the_probability_where_topics_share_no_words():
     X = sp.csr_matrix(np.bincount(tokens, minlength=6)[None].astype(np.float32))
     phi = model.word_probabilities(counts, 0).astype(np.float64)
     expected = exact(phi, model.alpha[0], tokens)
-    np.testing.assert_allclose(document_elbos(model, counts, 0, X), expected, atol=1e-4)
+    np.testing.assert_allclose(document_elbos(model, counts, 0, of(X)), expected, atol=1e-4)
 
 
 def test_one_topic_is_exact():
     model, counts = particles(m=1, K=1)
     X = documents()
     log_phi = np.log(model.word_probabilities(counts, 0)[:, 0].astype(np.float64))
-    np.testing.assert_allclose(document_elbos(model, counts, 0, X), X @ log_phi, rtol=1e-6)
+    np.testing.assert_allclose(document_elbos(model, counts, 0, of(X)), X @ log_phi, rtol=1e-6)
     estimator = estimator_of(model, counts, [1.0])
     np.testing.assert_allclose(estimator.score_samples(X), X @ log_phi, rtol=1e-6)
     np.testing.assert_array_equal(estimator.transform(X), np.ones((X.shape[0], 1)))
@@ -129,8 +135,8 @@ def test_kernels_agree_with_slow_references(K, rows):
     assert X.sum(axis=1)[1:].min() > 64
     for i in range(2):
         phi, alpha = model.word_probabilities(counts, i).astype(np.float64), model.alpha[i]
-        found = topic_mass(model, counts, i, X, 25, 0.0)
-        bounds = document_elbos(model, counts, i, X, 25, 0.0)
+        found = topic_mass(model, counts, i, of(X), 25, 0.0)
+        bounds = document_elbos(model, counts, i, of(X), 25, 0.0)
         for d, row in enumerate(X.toarray().astype(np.float64)):
             mass = slow(phi, alpha, row, lambda mass: mass, 25)
             np.testing.assert_allclose(found[d], mass, rtol=1e-3, atol=1e-4)
@@ -166,7 +172,7 @@ def test_the_bound_breaks_the_tie_of_equal_topics():
     model = Topics(np.full((1, K), 1.0 / K), np.full((1, K), 0.1), np.ones(1), V)
     counts = Counts(words, words.sum(axis=1, dtype=np.float64), np.zeros(1), 1.0)
     X = sp.csr_matrix(np.full((1, V), 10.0, dtype=np.float32))
-    bound = document_elbos(model, counts, 0, X)[0]
+    bound = document_elbos(model, counts, 0, of(X))[0]
     exactly, one = 60.0 * np.log(1.0 / V), np.eye(K)[0] * 60.0
     least = log_normaliser(model.alpha[0] + one) - log_normaliser(model.alpha[0])
     tied = slow_bound(np.full((V, K), 1.0 / V), model.alpha[0], X.toarray()[0], 1.0 / K + 60.0 / K)
@@ -177,12 +183,12 @@ def test_iterations_end_as_set():
     model, counts = particles(K=4, V=23)
     X = documents(V=23, length=150.0)
     once, often, all_of_them = (
-        topic_mass(model, counts, 0, X, *ends) for ends in ((1, 0.0), (500, 1e-3), (500, 0.0))
+        topic_mass(model, counts, 0, of(X), *ends) for ends in ((1, 0.0), (500, 1e-3), (500, 0.0))
     )
     assert np.abs(once - all_of_them).max() > 0.1
     assert np.abs(often - all_of_them).max() < 0.5
     assert np.abs(often - all_of_them).max() > 0.0
-    value = [document_elbos(model, counts, 0, X, n, 0.0).sum() for n in (1, 3, 10, 100)]
+    value = [document_elbos(model, counts, 0, of(X), n, 0.0).sum() for n in (1, 3, 10, 100)]
     assert (np.diff(value) > 0.0).all()
 
 
@@ -192,7 +198,7 @@ def test_word_probabilities_are_those_of_the_proportions():
     proportions = np.random.default_rng(0).dirichlet(np.ones(17), X.shape[0])
     phi = model.word_probabilities(counts, 1)
     row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    found = word_probabilities(model, counts, 1, X, proportions, 0, X.shape[0])
+    found = word_probabilities(model, counts, 1, of(X), proportions)
     np.testing.assert_allclose(found, (proportions[row] * phi[X.indices]).sum(axis=1), rtol=1e-6)
 
 
@@ -204,7 +210,7 @@ def test_predictions_are_averages_over_particles():
     order = estimator._labels
     assert sorted(map(tuple, np.sort(order, axis=1))) == [(0, 1, 2, 3)] * 3
     ends = estimator.max_doc_update_iter, estimator.mean_change_tol
-    mass = [topic_mass(model, counts, i, X, *ends, stream=i)[:, order[i]] for i in range(3)]
+    mass = [topic_mass(model, counts, i, of(X), *ends, stream=i)[:, order[i]] for i in range(3)]
     proportions = [one / one.sum(axis=1, keepdims=True) for one in mass]
     np.testing.assert_allclose(
         estimator.transform(X), np.tensordot(weights, proportions, 1), rtol=1e-5
@@ -213,7 +219,7 @@ def test_predictions_are_averages_over_particles():
     np.testing.assert_allclose(raw, np.tensordot(weights, mass, 1), rtol=1e-5)
     own = (weights @ model.alpha).sum() + np.asarray(X.sum(axis=1)).ravel()
     np.testing.assert_allclose(raw.sum(axis=1), own, rtol=1e-5)
-    bounds = np.array([document_elbos(model, counts, i, X, *ends) for i in range(3)])
+    bounds = np.array([document_elbos(model, counts, i, of(X), *ends) for i in range(3)])
     expected = logsumexp(bounds + np.log(weights)[:, None], axis=0)
     # A document without words has log probability 0, up to the rounding of three weights.
     np.testing.assert_allclose(estimator.score_samples(X), expected, rtol=1e-12, atol=1e-15)
@@ -226,7 +232,7 @@ def test_completion_is_the_average_of_probabilities_of_words():
     given, held_out = completion_split(X)
     probability = np.zeros(held_out.shape)
     for i in range(3):
-        mass = topic_mass(model, counts, i, given, 100, 1e-6, stream=i)
+        mass = topic_mass(model, counts, i, of(given), 100, 1e-6, stream=i)
         proportions = mass / mass.sum(axis=1, keepdims=True)
         probability += weights[i] * (proportions @ model.word_probabilities(counts, i).T)
     expected = np.exp(-(held_out.toarray() * np.log(probability)).sum() / held_out.sum())

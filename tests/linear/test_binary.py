@@ -6,7 +6,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from skpmd.engine.model import Batch
-from skpmd.linear._binary import LogisticModel
+from skpmd.linear._bernoulli import LogisticModel
 from skpmd.linear._kernels import add_log_sigmoid
 from skpmd.linear._priors import NormalPrior
 

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skpmd import BayesianLogisticRegressionPMD
-from skpmd.linear._binary import LogisticModel
+from skpmd.linear._bernoulli import LogisticModel
 from skpmd.posterior import Posterior
 
 

@@ -18,7 +18,7 @@ from skpmd.engine import mean_field
 from skpmd.engine.loop import drive
 from skpmd.engine.mean_field import DiagonalTarget, mean_field_mirror_descent
 from skpmd.engine.model import Batch
-from skpmd.linear._binary import LogisticModel
+from skpmd.linear._bernoulli import LogisticModel
 from skpmd.linear._mean_field import mean_field_target
 from skpmd.linear._multinomial import SoftmaxModel
 from skpmd.linear._priors import LaplacePrior, NormalPrior

@@ -11,7 +11,7 @@ from skpmd.engine.importance_rounds import importance_sample
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import moments
 from skpmd.engine.variational import laplace, variational_mirror_descent
-from skpmd.linear._binary import LogisticModel
+from skpmd.linear._bernoulli import LogisticModel
 from skpmd.linear._design import normal_nodes
 from skpmd.linear._importance import proposal_components
 from skpmd.linear._kernels import add_log_softmax, expected_softmax

@@ -1,4 +1,4 @@
-"""Averages of probabilities over particles: all in single precision, and what stands for them."""
+"""Averages of probabilities over particles: all in single precision, and by normal logits."""
 
 from functools import cache
 
@@ -9,11 +9,15 @@ from scipy.special import expit, log_expit, log_softmax, logsumexp, softmax
 
 from skpmd import BayesianLogisticRegressionPMD
 from skpmd.engine.threads import threads
-from skpmd.linear import _averages, _compressed
+from skpmd.linear import _averages, _normal_logits
 from skpmd.linear._averages import log_averages, points_of
-from skpmd.linear._compressed import compressed, log_averages_by, roots_of, variances
 from skpmd.linear._design import normal_nodes
-from skpmd.linear._normal_logits import log_averages_of_normal_logits, normal_logits_of
+from skpmd.linear._normal_logits import (
+    fitting_normal_logits,
+    log_averages_by,
+    log_averages_of_normal_logits,
+    normal_logits_of,
+)
 
 
 def coefficients(K, width, m=600, spread=0.4, seed=0):
@@ -58,14 +62,17 @@ def test_no_bit_depends_on_what_stands_beside_a_row_or_on_threads(K):
         np.testing.assert_array_equal(log_averages(points, X, True), whole)
 
 
-def test_variances_of_logits_are_those_under_the_particles():
-    theta, weights = coefficients(3, 5)
+@pytest.mark.parametrize("K", [1, 3])
+def test_variances_of_differences_are_those_under_the_particles(K):
+    theta, weights = coefficients(K, 5)
     X = np.random.default_rng(3).standard_normal((200, 4))
     logits = np.einsum("mkp,np->mkn", theta, np.column_stack([X, np.ones(len(X))]))
+    logits = logits if K == 1 else logits[:, :-1] - logits[:, -1:]
     off = logits - np.tensordot(weights, logits, axes=1)
     exact = np.einsum("m,mkn->kn", weights, off**2).max(axis=0)
-    found = variances(roots_of(points_of(theta, weights)), X, True)
-    np.testing.assert_allclose(found, exact, rtol=1e-10)
+    normal = normal_logits_of(points_of(theta, weights), 32)
+    found = log_averages_of_normal_logits(normal, X, True)[1]
+    np.testing.assert_allclose(found, exact, rtol=1e-5)
 
 
 @pytest.mark.parametrize("n_rows", [1, 3])
@@ -96,7 +103,7 @@ def problem(n_classes, n=600, p=6, seed=0):
 
 @pytest.fixture(scope="module", params=[2, 3])
 def fitted(request):
-    """A fit whose predictions average over few particles, and the same with all."""
+    """A fit whose predictions average over normal logits, and the same with all particles."""
     X, y = problem(request.param)
     few = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
     exact = BayesianLogisticRegressionPMD(prediction_tol=0.0, random_state=0).fit(X, y)
@@ -105,7 +112,7 @@ def fitted(request):
 
 def test_what_stands_for_all_particles_is_within_the_tolerance(fitted):
     few, exact = fitted
-    assert few._state.compressed is not None and exact._state.compressed is None
+    assert few._state.normal_logits is not None and exact._state.normal_logits is None
     assert 0.0 < few.diagnostics_["prediction_error"] <= 0.9e-3
     assert exact.diagnostics_["prediction_error"] == 0.0
     X = np.random.default_rng(5).standard_normal((5000, 6))
@@ -132,8 +139,8 @@ def test_new_rows_of_a_skewed_posterior_are_within_the_tolerance_too(seed):
 def test_normal_logits_are_within_the_tolerance_on_any_rows(K, n, p, spread):
     X, y = problem(K, n, p)
     model = fit_of_classes(K, n, p)
-    normal = model._state.compressed
-    assert normal.points.covariances.shape == (K * (K - 1) // 2, (p + 1) * (p + 2) // 2)
+    normal = model._state.normal_logits
+    assert normal.covariances.shape == (K * (K - 1) // 2, (p + 1) * (p + 2) // 2)
     new = spread * np.random.default_rng(11).standard_normal((600, p))
     found, exact = model.predict_proba(new).T, np.exp(log_averages(model._points, new, True))
     assert np.abs(found - exact).max() <= 1e-3
@@ -162,9 +169,9 @@ def test_normal_logits_have_the_moments_of_the_particles(K):
         mean, covariance = covariance_of(points, row)
         z = mean[:, None] + np.vstack([np.linalg.cholesky(covariance) @ nodes, np.zeros((1, 256))])
         exact.append(softmax(z, axis=0).mean(axis=1))
-    found = log_averages_of_normal_logits(normal_logits_of(points, 256), X, True)
+    found, _ = log_averages_of_normal_logits(normal_logits_of(points, 256), X, True)
     np.testing.assert_allclose(np.exp(found).T, exact, rtol=1e-5, atol=1e-6)  # float32
-    sparse = log_averages_of_normal_logits(normal_logits_of(points, 256), csr_matrix(X), True)
+    sparse, _ = log_averages_of_normal_logits(normal_logits_of(points, 256), csr_matrix(X), True)
     np.testing.assert_array_equal(sparse, found)
 
 
@@ -181,7 +188,7 @@ def test_more_nodes_come_nearer_to_the_normal_distribution():
         exact.append(softmax(z, axis=0) @ weights)
     errors = [
         np.abs(
-            np.exp(log_averages_of_normal_logits(normal_logits_of(points, n), X, True)).T - exact
+            np.exp(log_averages_of_normal_logits(normal_logits_of(points, n), X, True)[0]).T - exact
         ).max()
         for n in (256, 1024, 4096)
     ]  # They are 1.1e-3, 4.0e-4 and 4.1e-5, where differences of logits have sds of 1.
@@ -194,7 +201,7 @@ def test_logits_that_do_not_vary_are_their_means():
     theta[:, 1] = theta[:, 0]
     points = points_of(theta, weights)
     X = np.vstack([np.zeros((1, 3)), np.random.default_rng(14).standard_normal((50, 3))])
-    found = np.exp(log_averages_of_normal_logits(normal_logits_of(points, 1024), X, False))
+    found = np.exp(log_averages_of_normal_logits(normal_logits_of(points, 1024), X, False)[0])
     np.testing.assert_array_equal(found[:, 0], 0.25)
     np.testing.assert_allclose(found[0], found[1], rtol=1e-4)
     z = np.einsum("mkp,np->mkn", theta, X)
@@ -206,8 +213,8 @@ def test_rows_of_huge_numbers_are_no_number_until_all_particles_are_averaged_ove
     model = fit_of_classes(4, 800, 3)
     X = np.random.default_rng(15).standard_normal((5, 3))
     X[:4] *= np.array([[1e5], [1e20], [1e160], [1e300]])
-    normal = model._state.compressed
-    found = log_averages_of_normal_logits(normal.points, X, True)
+    normal = model._state.normal_logits
+    found, _ = log_averages_of_normal_logits(normal, X, True)
     np.testing.assert_array_equal(np.isnan(found[0]), [True, True, True, True, False])
     exact = log_averages(model._points, X, True)
     found = log_averages_by(normal, model._points, X, True)
@@ -221,7 +228,7 @@ def test_no_bit_of_normal_logits_depends_on_what_stands_beside_a_row_or_on_threa
     whole = model.predict_proba(X)
     np.testing.assert_array_equal(model.predict_proba(X[777:790]), whole[777:790])
     np.testing.assert_array_equal(model.predict_proba(X[::-1]), whole[::-1])
-    points = model._state.compressed, model._points
+    points = model._state.normal_logits, model._points
     with threads(2):
         np.testing.assert_array_equal(np.exp(log_averages_by(*points, X, True)).T, whole)
 
@@ -230,7 +237,7 @@ def test_a_posterior_far_from_normal_has_all_particles():
     # Of three classes and 200 rows, normal logits are off by 2e-3 at a tie.
     X, y = problem(3, n=200, p=4)
     model = BayesianLogisticRegressionPMD(random_state=0).fit(X, y)
-    assert model._state.compressed is None and model.diagnostics_["prediction_error"] == 0.0
+    assert model._state.normal_logits is None and model.diagnostics_["prediction_error"] == 0.0
 
 
 def test_labels_are_those_of_all_particles(fitted):
@@ -251,7 +258,7 @@ def test_classes_that_are_hardly_apart_are_held_apart_by_all_particles():
     new -= np.outer(new @ slope + offset, slope) / (slope @ slope)
     new += 1e-3 * np.random.default_rng(18).standard_normal(new.shape)
     exact = log_averages(model._points, new, True)
-    found = log_averages_of_normal_logits(model._state.compressed.points, new, True)
+    found = log_averages_of_normal_logits(model._state.normal_logits, new, True)[0]
     assert (found.argmax(axis=0) != exact.argmax(axis=0)).sum() > 10
     np.testing.assert_array_equal(model.predict(new), exact.argmax(axis=0))
 
@@ -267,15 +274,15 @@ def test_a_posterior_that_few_do_not_represent_has_all():
     X, y = problem(2, n=120, p=20)
     y = (X[:, 0] > 0).astype(int)
     model = BayesianLogisticRegressionPMD(prior_scale=10.0, random_state=0).fit(X, y)
-    assert model._state.compressed is None and model.diagnostics_["prediction_error"] == 0.0
+    assert model._state.normal_logits is None and model.diagnostics_["prediction_error"] == 0.0
 
 
 def test_what_few_rows_say_is_not_enough(monkeypatch):
     theta, weights = coefficients(1, 5, spread=0.1)
     points, X = points_of(theta, weights), np.random.default_rng(8).standard_normal((99, 4))
-    assert compressed(points, X, True, 1e-2) is None
-    monkeypatch.setattr(_compressed, "_FEWEST_ROWS", 99)
-    few = compressed(points, X, True, 1e-2)
+    assert fitting_normal_logits(points, X, True, 1e-2) is None
+    monkeypatch.setattr(_normal_logits, "_FEWEST_ROWS", 99)
+    few = fitting_normal_logits(points, X, True, 1e-2)
     assert few is not None and few.error <= 0.9e-2
     assert np.abs(np.exp(log_averages_by(few, points, X, True))).max() <= 1.0
 

@@ -20,7 +20,7 @@ from skpmd.engine.importance_rounds import importance_sample
 from skpmd.engine.model import Batch
 from skpmd.engine.particles import moments, weights
 from skpmd.engine.variational import laplace, variational_mirror_descent
-from skpmd.linear._binary import LogisticModel
+from skpmd.linear._bernoulli import LogisticModel
 from skpmd.linear._horseshoe import HorseshoePrior
 from skpmd.linear._importance import proposal_components
 from skpmd.linear._make_model import linear_model, missing_moments

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import log_expit, log_softmax
 
 from skpmd.engine.model import Batch
-from skpmd.linear._binary import LogisticModel
+from skpmd.linear._bernoulli import LogisticModel
 from skpmd.linear._multinomial import SoftmaxModel
 from skpmd.linear._priors import NormalPrior
 from skpmd.linear._stiff import stiff_rows

@@ -96,7 +96,7 @@ def step(theta, batches):
 
 def model():
     """Binary logistic regression under a normal prior."""
-    from skpmd.linear._binary import LogisticModel
+    from skpmd.linear._bernoulli import LogisticModel
     from skpmd.linear._priors import NormalPrior
 
     return LogisticModel(NormalPrior(np.ones(COLUMNS + 1)), True)

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from skpmd.engine.model import Batch
-from skpmd.linear._binary import LogisticModel
+from skpmd.linear._bernoulli import LogisticModel
 from skpmd.linear._priors import NormalPrior
 
 from ..peers.annealed import annealed

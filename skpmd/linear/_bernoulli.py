@@ -6,9 +6,8 @@ import numpy as np
 
 from skpmd.engine.sums import add_up
 from skpmd.engine.threads import in_order
-from skpmd.linear._design import LinearModel, logits, pieces
+from skpmd.linear._design import LinearModel, gauss_hermite
 from skpmd.linear._kernels import (
-    LANES,
     add_log_sigmoid,
     expected_derivatives,
     expected_third,
@@ -16,60 +15,24 @@ from skpmd.linear._kernels import (
 from skpmd.linear._kernels_single import sigmoid_slopes
 from skpmd.linear._priors import precision_matrix
 
-_TABLE = 1 << 18  # This many logits are held at once, in a table that stays in the second cache.
-
-
-def _gauss_hermite(n):
-    nodes, weights = np.polynomial.hermite_e.hermegauss(n)
-    return nodes, weights / np.sqrt(2 * np.pi)
-
-
-_RULE, _WIDE_RULE = _gauss_hermite(16), _gauss_hermite(96)
+_RULE, _WIDE_RULE = gauss_hermite(16), gauss_hermite(96)
 _WIDE = 1.5  # Where a logit has a larger standard deviation, 16 nodes err by more than 1e-5.
 
 
 class LogisticModel(LinearModel):
     """Binary logistic regression; parameters as of `LinearModel`, with one row of coefficients."""
 
-    def with_prior(self, prior):
-        """The same likelihood under another prior."""
-        return LogisticModel(prior, self.fit_intercept, self.shift)
-
-    def log_likelihood(self, theta, batch):
-        """Weighted sum of log sigmoid(y x . theta); see `Model`."""
-        coefficients, total = self.prior.coefficients(theta), np.zeros(len(theta))
-        if self.shift_of(batch.X) is not None:
-            coefficients = self.for_rows(coefficients)
-
-        def of(place):
-            _, (_, y, weight, *_), rows = place
-            part = np.zeros(len(theta))
-            add_log_sigmoid(
-                self._table(coefficients, place)[:, 0], y[rows], weight[rows], part, False
-            )
-            return part
-
-        for part in in_order(of, self._places(len(theta), [batch])):
-            total += part
-        return total
+    def add_log_likelihoods(self, table, y, weight, total):
+        """Add weighted sums of log sigmoid(y z); see `LinearModel`."""
+        add_log_sigmoid(table[:, 0], y, weight, total, False)
 
     def differentiate(self, table, y, weight, total):
-        """Add log-likelihoods to ``total``, and write derivatives over logits (m, 1, n)."""
+        """The same, and write derivatives over logits (m, 1, n)."""
         add_log_sigmoid(table[:, 0], y, weight, total, True)
 
     def differentiate_single(self, table, y, weight, total):
         """Write derivatives over logits in float32; see `LinearModel`."""
         sigmoid_slopes(table[:, 0], (weight * y).astype(np.float32))
-
-    def _places(self, m, batches):
-        """Pieces whose logits of m particles fit the cache, of all particles at once."""
-        for batch, rows in pieces(batches, max(LANES, _TABLE // m // LANES * LANES), 1):
-            yield slice(None), batch, rows
-
-    def _table(self, coefficients, place):
-        """Logits of a piece, (m, 1, rows)."""
-        _, batch, rows = place
-        return logits(coefficients, batch.X[rows], self.fit_intercept)[:, None]
 
     def gaussian_target(self, mean, cov, batches, b=1.0):
         """Expected gradient and negative Hessian of the log joint density under a Gaussian.
@@ -132,10 +95,6 @@ class LogisticModel(LinearModel):
             return white, expected_third(X @ mean, spread, weight, nodes, node_weights)
 
         return in_order(of, self._designs(batches))
-
-    def _designs(self, batches):
-        """Pieces whose rows, in float64 and with a column of ones, fit the cache."""
-        return pieces(batches, _TABLE)
 
 
 def _rule(spread):
