@@ -64,7 +64,7 @@ DEFECTS = [
         "linear/_design.py",
         "return total, self.prior.gradient(theta) + b * self.prior.pull_back(theta, gradient)",
         "return total, self.prior.gradient(theta) + self.prior.pull_back(theta, gradient)",
-        "linear/test_multinomial_model.py",
+        "linear/test_likelihoods.py",
     ),
     Defect(
         "the stiff rows forget the power of the likelihood",
@@ -141,7 +141,7 @@ DEFECTS = [
         "linear/_design.py",
         "^ digits) / 2**32",
         "^ 0 * digits) / 2**32",
-        "linear/test_multinomial_model.py",
+        "linear/test_likelihoods.py",
     ),
     Defect(
         "rows that a stream has retained are merged at full power",
