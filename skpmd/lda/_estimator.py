@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_non_negative
 
 from skpmd._base.callbacks import with_callbacks
 from skpmd._base.estimator import ParticleEstimator, result
-from skpmd._base.merging import n_shards, refuse_earlier, refuse_rows
+from skpmd._base.merging import n_shards, refuse_rows
 from skpmd._base.opening import in_parts, opened
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.rows import is_read_in_blocks
@@ -538,7 +538,6 @@ None, default=None
             refuse_rows(None, y, "documents are all that there is")
             names = [name for name in self._frozen_parameters if name != "total_samples"]
             self._start_merge(estimators, (*names, "vocabulary"))
-            refuse_earlier([one.prior for one in estimators])
             if self.learn_priors:
                 raise ValueError(
                     "learn_priors=True finds other priors in each shard, and a merge needs one: "
