@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, _fit_co
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skpmd._base.estimator import ParticleEstimator, result
-from skpmd._base.merging import n_shards, refuse_earlier, refuse_rows
+from skpmd._base.merging import n_shards, refuse_rows
 from skpmd._base.options import LOOP_CONSTRAINTS
 from skpmd._base.utils import as_generator
 from skpmd._base.validation import checked_weights, naming_conversions
@@ -522,7 +522,6 @@ None, default=None
             refuse_rows(None, y, "documents are all that there is")
             names = [name for name in self._frozen_parameters if name != "total_samples"]
             self._start_merge(estimators, (*names, "vocabulary"))
-            refuse_earlier([one.prior for one in estimators])
             if self.learn_priors:
                 raise ValueError(
                     "learn_priors=True finds other priors in each shard, and a merge needs one: "
