@@ -16,9 +16,9 @@ import numpy as np
 import scipy.sparse as sp
 from scipy import stats
 
-from skpmd._base.known_types import ESTIMATORS, KERNELS, ON_THE_WAY, POSTERIORS, STATES, WRAPPERS
+from skpmd._base.known_types import ESTIMATORS, KERNELS, POSTERIORS, STATES, WRAPPERS
 
-_KNOWN = {*ESTIMATORS, *KERNELS, *ON_THE_WAY, *POSTERIORS, *STATES, *WRAPPERS}
+_KNOWN = {*ESTIMATORS, *KERNELS, *POSTERIORS, *STATES, *WRAPPERS}
 _MANY = 8  # Lists of so many alike are columns.
 _MAX_INT = 2**63 - 1
 _GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")

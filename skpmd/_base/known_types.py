@@ -100,25 +100,5 @@ KERNELS = (
     "sklearn.gaussian_process.kernels.Sum",
     "sklearn.gaussian_process.kernels.WhiteKernel",
 )
-# What fits hold on their way and leave to nobody: checkpoints have it.
-ON_THE_WAY = (
-    "skpmd.engine.averaging.Average",
-    "skpmd.engine.hmc._Progress",
-    "skpmd.engine.hmc._State",
-    "skpmd.engine.hmc._Steps",
-    "skpmd.engine.importance.Proposal",
-    "skpmd.engine.loop._Position",
-    "skpmd.engine.mean_field.DiagonalTarget",
-    "skpmd.engine.optima.Optimum",
-    "skpmd.engine.smc._Moves",
-    "skpmd.engine.smc._State",
-    "skpmd.mixture._components.Normals",
-    "skpmd.mixture._conjugate.Block",
-    "skpmd.mixture._conjugate.Posteriors",
-    "skpmd.mixture._conjugate.RowStatistics",
-    "skpmd.sparse_gp._classification_evidence._Memory",
-    "skpmd.sparse_gp._descent.End",
-    "skpmd.sparse_gp._model.Conditional",
-)
 # What users put around an estimator that is a prior.
 WRAPPERS = ("sklearn.frozen._frozen.FrozenEstimator",)

@@ -597,7 +597,7 @@ def test_a_file_cannot_name_other_types(name):
 
 def test_types_that_files_may_name_are_there():
     for names in (known_types.ESTIMATORS, known_types.POSTERIORS, known_types.STATES,
-                  known_types.KERNELS, known_types.ON_THE_WAY, known_types.WRAPPERS):  # fmt: skip
+                  known_types.KERNELS, known_types.WRAPPERS):  # fmt: skip
         assert len(names) == len(set(names))
         for name in names:
             module, _, attribute = name.rpartition(".")
